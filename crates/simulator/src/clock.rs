@@ -1,0 +1,118 @@
+//! Simulated time.
+//!
+//! [`SimTime`] is a moment of the simulated world; [`Clock`] maps the runtime's own clock onto it. On a paused tokio
+//! clock the simulated time is virtual and jumps ahead whenever everybody waits; on the real one it runs `speed` times
+//! as fast as the wall clock.
+//!
+//! Two kinds of waiting must not be mixed up. What belongs to the *world* (a migration, a grace period, DRS's period)
+//! is measured in [`SimTime`]. What belongs to a *connection* (how long a client lets a watch or WaitForUpdatesEx
+//! hang) is the client's own time: plain `tokio::time`. In virtual time the two coincide.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Milliseconds since the Unix epoch, in the simulated world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SimTime {
+    pub unix_ms: u64,
+}
+
+impl SimTime {
+    /// Where virtual time begins: a fixed moment, so that runs can be compared byte for byte.
+    pub const VIRTUAL_START: SimTime = SimTime { unix_ms: 1_767_225_600_000 }; // 2026-01-01T00:00:00Z
+
+    #[must_use]
+    pub fn after(self, wait: Duration) -> SimTime {
+        SimTime { unix_ms: self.unix_ms.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)) }
+    }
+
+    #[must_use]
+    pub fn since(self, earlier: SimTime) -> Duration {
+        Duration::from_millis(self.unix_ms.saturating_sub(earlier.unix_ms))
+    }
+
+    fn timestamp(self) -> jiff::Timestamp {
+        jiff::Timestamp::from_millisecond(i64::try_from(self.unix_ms).unwrap_or(i64::MAX))
+            .unwrap_or(jiff::Timestamp::MAX)
+    }
+
+    /// `2026-01-01T00:00:00Z`, as Kubernetes writes `metav1.Time`.
+    #[must_use]
+    pub fn rfc3339_seconds(self) -> String {
+        self.timestamp().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    /// `2026-01-01T00:00:00.000000Z`, as Kubernetes writes `metav1.MicroTime` and vSphere writes `xsd:dateTime`.
+    #[must_use]
+    pub fn rfc3339_micros(self) -> String {
+        self.timestamp().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    }
+}
+
+/// `2026-01-01T00:00:00.000Z`.
+impl fmt::Display for SimTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.timestamp().strftime("%Y-%m-%dT%H:%M:%S.%3fZ"))
+    }
+}
+
+/// Reads simulated time off the tokio runtime's clock.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    origin: tokio::time::Instant,
+    start: SimTime,
+    speed: f64,
+}
+
+impl Clock {
+    /// Simulated time begins at `start` now and runs `speed` times as fast as the runtime's clock.
+    #[must_use]
+    pub fn starting_at(start: SimTime, speed: f64) -> Clock {
+        assert!(speed.is_finite() && speed > 0.0, "speed is a positive number");
+        Clock { origin: tokio::time::Instant::now(), start, speed }
+    }
+
+    /// For a runtime whose clock is paused: begins at [`SimTime::VIRTUAL_START`].
+    #[must_use]
+    pub fn virtual_time() -> Clock {
+        Clock::starting_at(SimTime::VIRTUAL_START, 1.0)
+    }
+
+    #[must_use]
+    pub fn now(&self) -> SimTime {
+        self.start.after(self.origin.elapsed().mul_f64(self.speed))
+    }
+
+    /// Waits until the simulated moment; returns at once when it has passed.
+    pub async fn sleep_until(&self, moment: SimTime) {
+        let wait = moment.since(self.start).div_f64(self.speed);
+        // Rounding may leave `now` a millisecond short of the moment: wait until it is really there.
+        tokio::time::sleep_until(self.origin + wait).await;
+        while self.now() < moment {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_kubernetes_and_vsphere_do() {
+        let moment = SimTime::VIRTUAL_START.after(Duration::from_millis(61_007));
+        assert_eq!(moment.rfc3339_seconds(), "2026-01-01T00:01:01Z");
+        assert_eq!(moment.rfc3339_micros(), "2026-01-01T00:01:01.007000Z");
+        assert_eq!(moment.to_string(), "2026-01-01T00:01:01.007Z");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fast_clock_reaches_the_moment_it_was_asked_for() {
+        let clock = Clock::starting_at(SimTime::VIRTUAL_START, 60.0);
+        let noon = SimTime::VIRTUAL_START.after(Duration::from_secs(43_200));
+        let before = tokio::time::Instant::now();
+        clock.sleep_until(noon).await;
+        assert!(clock.now() >= noon);
+        assert!(before.elapsed() < Duration::from_secs(721));
+    }
+}

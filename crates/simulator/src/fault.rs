@@ -1,0 +1,244 @@
+//! Faults on demand: named, typed, bounded in number, drawn from the world's seed.
+//!
+//! A [`FaultRule`] says on which side and on which methods a [`Fault`] strikes and how often. The HTTP skins ask
+//! [`Faults::strike`] at the places that each variant names. A method is named as its side names it: `Login`,
+//! `WaitForUpdatesEx`, `RelocateVM_Task` on the vCenter; `<verb> <resource>` on Kubernetes, such as `watch pods`,
+//! `patch nodes`, `create pods/binding`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::SimTime;
+use crate::seed::{Seed, Stream};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    Kubernetes,
+    Vcenter,
+}
+
+/// What goes wrong. The comment says where it strikes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Fault {
+    /// Any request: answered only after this long.
+    Latency { millis: u64 },
+    /// Any request: carried out, and the connection dropped before the answer is complete.
+    DropConnection,
+    /// Any request: not carried out, answered with this status (429 carries Retry-After).
+    HttpStatus { status: u16 },
+    /// vCenter, any method: the session is ended first, so the method meets NotAuthenticated.
+    SessionExpired,
+    /// vCenter, `*_Task`: the task runs half its time, then fails; its effect is not applied.
+    TaskFailsHalfway,
+    /// Kubernetes, `watch *`: the stream ends abruptly after at most this many events.
+    WatchCut { after_events: u32 },
+    /// Kubernetes, `watch *`: the stream stays open and silent for this long, then goes on.
+    WatchStale { millis: u64 },
+    /// Kubernetes, `watch *`: the stream ends with an ERROR event of code 410.
+    WatchGone,
+    /// vCenter, `WaitForUpdatesEx`, `RetrievePropertiesEx`: answered this late, with what was true at the beginning.
+    SlowCollector { millis: u64 },
+    /// Kubernetes, `watch *` and vCenter, `WaitForUpdatesEx`: each change is delivered twice.
+    DuplicateEvents,
+    /// Kubernetes, `watch *` and vCenter, `WaitForUpdatesEx`: changes of different objects come in another order.
+    ReorderedEvents,
+}
+
+/// How often a rule strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Frequency {
+    Always,
+    /// The next so many matching requests.
+    Times(u32),
+    /// Each matching request with this probability.
+    Chance(f64),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FaultRule {
+    pub side: Side,
+    /// A method's name; `*` stands for any run of characters.
+    pub methods: String,
+    pub fault: Fault,
+    pub frequency: Frequency,
+    /// The rule is dropped once this moment has passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_unix_ms: Option<u64>,
+}
+
+impl FaultRule {
+    #[must_use]
+    pub fn new(side: Side, methods: &str, fault: Fault, frequency: Frequency) -> FaultRule {
+        FaultRule { side, methods: methods.to_owned(), fault, frequency, until_unix_ms: None }
+    }
+
+    #[must_use]
+    pub fn lasting(mut self, now: SimTime, duration: Duration) -> FaultRule {
+        self.until_unix_ms = Some(now.after(duration).unix_ms);
+        self
+    }
+}
+
+/// The faults in force. At most [`Faults::RULES_MAX`] rules at once.
+#[derive(Debug)]
+pub struct Faults {
+    rules: Vec<FaultRule>,
+    random: Stream,
+    struck: u64,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FaultRuleError {
+    #[error("at most {} fault rules can be in force at once", Faults::RULES_MAX)]
+    TooMany,
+    #[error("a probability lies between 0 and 1")]
+    Probability,
+    #[error("{0} is not an HTTP error status (400 to 599)")]
+    Status(u16),
+}
+
+impl Faults {
+    pub const RULES_MAX: usize = 1000;
+
+    #[must_use]
+    pub fn new(seed: Seed) -> Faults {
+        Faults { rules: Vec::new(), random: seed.stream("faults"), struck: 0 }
+    }
+
+    pub fn add(&mut self, rule: FaultRule) -> Result<(), FaultRuleError> {
+        if self.rules.len() >= Self::RULES_MAX {
+            return Err(FaultRuleError::TooMany);
+        }
+        if let Frequency::Chance(p) = rule.frequency
+            && !(0.0..=1.0).contains(&p)
+        {
+            return Err(FaultRuleError::Probability);
+        }
+        if let Fault::HttpStatus { status } = rule.fault
+            && !(400..600).contains(&status)
+        {
+            return Err(FaultRuleError::Status(status));
+        }
+        self.rules.push(rule);
+        Ok(())
+    }
+
+    pub fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    #[must_use]
+    pub fn rules(&self) -> &[FaultRule] {
+        &self.rules
+    }
+
+    /// How many faults have struck so far.
+    #[must_use]
+    pub fn struck(&self) -> u64 {
+        self.struck
+    }
+
+    /// The first fault in force for this method among those that `applies` accepts, counted as struck.
+    ///
+    /// A place asks only for the variants it can carry out, so that the others stay for the place that can.
+    pub fn strike(
+        &mut self,
+        now: SimTime,
+        side: Side,
+        method: &str,
+        applies: impl Fn(&Fault) -> bool,
+    ) -> Option<Fault> {
+        self.rules.retain(|rule| {
+            rule.frequency != Frequency::Times(0) && rule.until_unix_ms.is_none_or(|until| now.unix_ms < until)
+        });
+        for rule in &mut self.rules {
+            if rule.side != side || !applies(&rule.fault) || !matches_pattern(&rule.methods, method) {
+                continue;
+            }
+            let strikes = match &mut rule.frequency {
+                Frequency::Always => true,
+                Frequency::Times(left) => {
+                    let any = *left > 0;
+                    *left = left.saturating_sub(1);
+                    any
+                }
+                Frequency::Chance(p) => self.random.chance(*p),
+            };
+            if strikes {
+                self.struck += 1;
+                return Some(rule.fault.clone());
+            }
+        }
+        None
+    }
+}
+
+/// `*` stands for any run of characters, the rest for itself.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, tail)) => text.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len()).filter(|&at| rest.is_char_boundary(at)).any(|at| matches_pattern(tail, &rest[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: SimTime = SimTime::VIRTUAL_START;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, matches) in [
+            ("*", "Login", true),
+            ("*_Task", "RelocateVM_Task", true),
+            ("*_Task", "Login", false),
+            ("watch *", "watch pods", true),
+            ("watch pods", "watch pods", true),
+            ("*pods*", "create pods/binding", true),
+            ("", "Login", false),
+        ] {
+            assert_eq!(matches_pattern(pattern, text), matches, "{pattern:?} on {text:?}");
+        }
+    }
+
+    #[test]
+    fn a_counted_fault_strikes_that_often_and_only_where_it_applies() {
+        let mut faults = Faults::new(Seed(1));
+        let cut = Fault::WatchCut { after_events: 0 };
+        faults.add(FaultRule::new(Side::Kubernetes, "watch *", cut.clone(), Frequency::Times(2))).unwrap();
+        let mut strike =
+            |side, method: &str| faults.strike(NOW, side, method, |fault| matches!(fault, Fault::WatchCut { .. }));
+        assert_eq!(strike(Side::Vcenter, "watch pods"), None);
+        assert_eq!(strike(Side::Kubernetes, "list pods"), None);
+        assert_eq!(strike(Side::Kubernetes, "watch pods"), Some(cut.clone()));
+        assert_eq!(strike(Side::Kubernetes, "watch nodes"), Some(cut));
+        assert_eq!(strike(Side::Kubernetes, "watch pods"), None);
+        assert_eq!(faults.struck(), 2);
+    }
+
+    #[test]
+    fn a_fault_ends_when_its_time_is_up() {
+        let mut faults = Faults::new(Seed(1));
+        let rule = FaultRule::new(Side::Vcenter, "*", Fault::DropConnection, Frequency::Always);
+        faults.add(rule.lasting(NOW, Duration::from_secs(5))).unwrap();
+        let at = |seconds| NOW.after(Duration::from_secs(seconds));
+        assert!(faults.strike(at(4), Side::Vcenter, "Login", |_| true).is_some());
+        assert!(faults.strike(at(5), Side::Vcenter, "Login", |_| true).is_none());
+    }
+
+    #[test]
+    fn rules_read_as_json() {
+        let rule: FaultRule = serde_json::from_str(
+            r#"{"side":"vcenter","methods":"Login","fault":{"kind":"latency","millis":20},"frequency":{"times":3}}"#,
+        )
+        .unwrap();
+        assert_eq!(rule, FaultRule::new(Side::Vcenter, "Login", Fault::Latency { millis: 20 }, Frequency::Times(3)));
+    }
+}

@@ -1,0 +1,330 @@
+//! Objects of every kind, as JSON, with versions and a window of past changes.
+//!
+//! One generic store: it knows a kind only as a row of [`kinds`](super::kinds) and gives no meaning to `spec`.
+//!
+//! Invariants:
+//! - `resourceVersion` is one counter over all kinds; every change takes the next number and appends one [`Change`].
+//! - A stored object always has name, uid, creationTimestamp and resourceVersion; a namespaced one its namespace.
+//! - An update that changes nothing takes no number and appends nothing, as in a real kube-apiserver.
+//! - The window is bounded; whoever asks for changes older than it is told so ([`Gone`]) and must list again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::error::ApiError;
+use super::kinds::{KINDS, KindId};
+use crate::clock::SimTime;
+use crate::seed::{Seed, Stream};
+
+/// Namespace (empty for cluster-scoped kinds) and name: sorts as a kube-apiserver lists.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl ObjectKey {
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    #[must_use]
+    pub fn of(object: &Value) -> ObjectKey {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        ObjectKey { namespace: text("namespace"), name: text("name") }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One change of one object. `before` lets a watch with a selector tell "modified" from "left the selection".
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub version: u64,
+    pub kind: KindId,
+    pub change_type: ChangeType,
+    pub before: Option<Arc<Value>>,
+    /// After the change; for a deletion the last state, at the deletion's version.
+    pub object: Arc<Value>,
+}
+
+/// The changes asked for are no longer kept: list again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    pub oldest_version: u64,
+}
+
+/// How many past changes are kept for watches.
+pub const CHANGES_KEPT_DEFAULT: usize = 200_000;
+
+#[derive(Debug)]
+pub struct Store {
+    objects: Vec<BTreeMap<ObjectKey, Arc<Value>>>,
+    version: u64,
+    changes: VecDeque<Change>,
+    changes_max: usize,
+    uids: Stream,
+    suffixes: Stream,
+}
+
+impl Store {
+    #[must_use]
+    pub fn new(seed: Seed) -> Store {
+        Store {
+            objects: KINDS.iter().map(|_| BTreeMap::new()).collect(),
+            version: 0,
+            changes: VecDeque::new(),
+            changes_max: CHANGES_KEPT_DEFAULT,
+            uids: seed.stream("kubernetes uid"),
+            suffixes: seed.stream("kubernetes generateName"),
+        }
+    }
+
+    /// The version of the last change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    #[must_use]
+    pub fn get(&self, kind: KindId, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+        self.objects[kind.index()].get(&ObjectKey::new(namespace, name))
+    }
+
+    /// All objects of a kind, or those of one namespace, by namespace and name.
+    pub fn list<'a>(&'a self, kind: KindId, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Value>> {
+        let first = ObjectKey::new(namespace.unwrap_or_default(), "");
+        self.objects[kind.index()]
+            .range(first..)
+            .take_while(move |(key, _)| namespace.is_none_or(|wanted| key.namespace == wanted))
+            .map(|(_, object)| object)
+    }
+
+    #[must_use]
+    pub fn count(&self, kind: KindId) -> usize {
+        self.objects[kind.index()].len()
+    }
+
+    /// Stores a new object; fills in apiVersion, kind, uid, creationTimestamp, and the name from `generateName`.
+    pub fn create(&mut self, kind: KindId, mut object: Value, now: SimTime) -> Result<Arc<Value>, ApiError> {
+        let row = kind.kind();
+        object["apiVersion"] = json!(row.api_version());
+        object["kind"] = json!(row.kind);
+        if !object["metadata"].is_object() {
+            object["metadata"] = json!({});
+        }
+        if object["metadata"]["name"].as_str().unwrap_or_default().is_empty() {
+            let Some(prefix) = object["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty()) else {
+                return Err(ApiError::Invalid {
+                    kind: row.kind.to_owned(),
+                    name: String::new(),
+                    why: "metadata.name: Required value: name or generateName is required".to_owned(),
+                });
+            };
+            object["metadata"]["name"] = json!(format!("{prefix}{}", self.suffixes.name_suffix()));
+        }
+        let key = ObjectKey::of(&object);
+        if self.objects[kind.index()].contains_key(&key) {
+            return Err(ApiError::AlreadyExists { resource: resource_name(kind), name: key.name });
+        }
+        object["metadata"]["uid"] = json!(self.uids.uuid().to_string());
+        object["metadata"]["creationTimestamp"] = json!(now.rfc3339_seconds());
+        if row.counts_generation {
+            object["metadata"]["generation"] = json!(1);
+        }
+        Ok(self.commit(kind, key, None, object))
+    }
+
+    /// Replaces an object. With `metadata.resourceVersion` set it must be the current one (409 otherwise); uid,
+    /// creationTimestamp and deletionTimestamp stay what they are.
+    pub fn update(&mut self, kind: KindId, mut object: Value) -> Result<Arc<Value>, ApiError> {
+        let key = ObjectKey::of(&object);
+        let before = self.existing(kind, &key)?;
+        let conflict = |why: &str| ApiError::Conflict {
+            resource: resource_name(kind),
+            name: key.name.clone(),
+            why: why.to_owned(),
+        };
+        let wanted = &object["metadata"]["resourceVersion"];
+        if !wanted.is_null() && wanted != "" && *wanted != before["metadata"]["resourceVersion"] {
+            return Err(conflict(
+                "the object has been modified; please apply your changes to the latest version and try again",
+            ));
+        }
+        let uid = &object["metadata"]["uid"];
+        if !uid.is_null() && uid != "" && *uid != before["metadata"]["uid"] {
+            return Err(conflict("Precondition failed: UID in precondition does not match UID in object meta"));
+        }
+        for field in ["uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp"] {
+            match before["metadata"].get(field) {
+                Some(value) => object["metadata"][field] = value.clone(),
+                None => {
+                    object["metadata"].as_object_mut().map(|metadata| metadata.remove(field));
+                }
+            }
+        }
+        if object == *before {
+            return Ok(before);
+        }
+        if kind.kind().counts_generation && object["spec"] != before["spec"] {
+            object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_u64().unwrap_or(0) + 1);
+        }
+        Ok(self.commit(kind, key, Some(before), object))
+    }
+
+    /// Changes an object in place: what controllers use. An edit that changes nothing takes no version.
+    pub fn edit(
+        &mut self,
+        kind: KindId,
+        namespace: &str,
+        name: &str,
+        edit: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Value>, ApiError> {
+        let before = self.existing(kind, &ObjectKey::new(namespace, name))?;
+        let mut object = Value::clone(&before);
+        edit(&mut object);
+        self.update(kind, object)
+    }
+
+    /// Sets `deletionTimestamp` and `deletionGracePeriodSeconds`: the object is terminating and still there.
+    pub fn mark_deleted(
+        &mut self,
+        kind: KindId,
+        namespace: &str,
+        name: &str,
+        gone_at: SimTime,
+        grace_seconds: u64,
+    ) -> Result<Arc<Value>, ApiError> {
+        let key = ObjectKey::new(namespace, name);
+        let before = self.existing(kind, &key)?;
+        let mut object = Value::clone(&before);
+        object["metadata"]["deletionTimestamp"] = json!(gone_at.rfc3339_seconds());
+        object["metadata"]["deletionGracePeriodSeconds"] = json!(grace_seconds);
+        if object == *before {
+            return Ok(before);
+        }
+        Ok(self.commit(kind, key, Some(before), object))
+    }
+
+    /// Takes an object out at once.
+    pub fn remove(&mut self, kind: KindId, namespace: &str, name: &str) -> Result<Arc<Value>, ApiError> {
+        let key = ObjectKey::new(namespace, name);
+        let before = self.existing(kind, &key)?;
+        self.objects[kind.index()].remove(&key);
+        self.version += 1;
+        let mut last = Value::clone(&before);
+        last["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let last = Arc::new(last);
+        self.remember(Change {
+            version: self.version,
+            kind,
+            change_type: ChangeType::Deleted,
+            before: Some(before),
+            object: last.clone(),
+        });
+        Ok(last)
+    }
+
+    /// The changes after `version`, oldest first.
+    pub fn changes_since(&self, version: u64) -> Result<impl Iterator<Item = &Change>, Gone> {
+        let oldest = self.changes.front().map_or(self.version + 1, |change| change.version);
+        if version + 1 < oldest {
+            return Err(Gone { oldest_version: oldest });
+        }
+        // Versions are consecutive, so the place of a change in the window follows from its version.
+        let skip = usize::try_from(version + 1 - oldest).unwrap_or(usize::MAX);
+        Ok(self.changes.iter().skip(skip))
+    }
+
+    /// Forgets all but the newest `kept` changes, as a real server's window moves on.
+    pub fn compact(&mut self, kept: usize) {
+        while self.changes.len() > kept {
+            self.changes.pop_front();
+        }
+    }
+
+    fn existing(&self, kind: KindId, key: &ObjectKey) -> Result<Arc<Value>, ApiError> {
+        self.objects[kind.index()]
+            .get(key)
+            .cloned()
+            .ok_or_else(|| ApiError::NotFound { resource: resource_name(kind), name: key.name.clone() })
+    }
+
+    fn commit(&mut self, kind: KindId, key: ObjectKey, before: Option<Arc<Value>>, mut object: Value) -> Arc<Value> {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        drop_nulls(object["metadata"].as_object_mut());
+        let object = Arc::new(object);
+        self.objects[kind.index()].insert(key, object.clone());
+        let change_type = if before.is_some() { ChangeType::Modified } else { ChangeType::Added };
+        self.remember(Change { version: self.version, kind, change_type, before, object: object.clone() });
+        object
+    }
+
+    fn remember(&mut self, change: Change) {
+        if self.changes.len() == self.changes_max {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(change);
+    }
+}
+
+/// `pods`, `deployments.apps`: how messages name a resource.
+#[must_use]
+pub fn resource_name(kind: KindId) -> String {
+    let row = kind.kind();
+    if row.group.is_empty() { row.plural.to_owned() } else { format!("{}.{}", row.plural, row.group) }
+}
+
+fn drop_nulls(map: Option<&mut Map<String, Value>>) {
+    if let Some(map) = map {
+        map.retain(|_, value| !value.is_null());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: SimTime = SimTime::VIRTUAL_START;
+
+    fn config_map(name: &str) -> Value {
+        json!({ "metadata": { "name": name, "namespace": "default" }, "data": { "a": "1" } })
+    }
+
+    #[test]
+    fn an_update_with_an_old_version_is_a_conflict_and_one_without_change_takes_no_version() {
+        let mut store = Store::new(Seed(1));
+        let first = store.create(KindId::CONFIG_MAP, config_map("one"), NOW).unwrap();
+        let mut second = Value::clone(&first);
+        second["data"]["a"] = json!("2");
+        let second = store.update(KindId::CONFIG_MAP, second).unwrap();
+        assert_eq!(store.version(), 2);
+        assert_eq!(store.update(KindId::CONFIG_MAP, Value::clone(&second)).unwrap(), second);
+        assert_eq!(store.version(), 2);
+        let mut stale = Value::clone(&first);
+        stale["data"]["a"] = json!("3");
+        assert_eq!(store.update(KindId::CONFIG_MAP, stale).unwrap_err().code(), 409);
+    }
+
+    #[test]
+    fn the_window_tells_when_it_has_moved_on() {
+        let mut store = Store::new(Seed(1));
+        for name in ["a", "b", "c"] {
+            store.create(KindId::CONFIG_MAP, config_map(name), NOW).unwrap();
+        }
+        assert_eq!(store.changes_since(1).unwrap().map(|change| change.version).collect::<Vec<_>>(), [2, 3]);
+        store.compact(1);
+        assert_eq!(store.changes_since(1).err(), Some(Gone { oldest_version: 3 }));
+        assert_eq!(store.changes_since(2).unwrap().count(), 1);
+        assert_eq!(store.changes_since(3).unwrap().count(), 0);
+    }
+}

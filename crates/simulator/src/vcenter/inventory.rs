@@ -1,0 +1,447 @@
+//! The managed objects, in the simulator's own words.
+//!
+//! Reading is free; changing goes through a `*_mut` accessor, which notes the object as touched. The property
+//! collector asks [`Inventory::touched_since`] and renders the touched objects anew, so that no update can be
+//! forgotten. Ids are numbers in one sequence over all types, as in a real vCenter; on the wire they read `vm-42`.
+//!
+//! Invariants: a VM is on exactly one host; a host in exactly one cluster; a removed object's id is never used again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+use uuid::Uuid;
+
+use super::vim_fault::VimFault;
+use crate::clock::SimTime;
+
+macro_rules! object_ids {
+    ($($name:ident, $variant:ident, $wire_type:literal, $prefix:literal;)*) => {
+        $(#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "-{}"), self.0)
+            }
+        }
+        impl From<$name> for MoRef {
+            fn from(id: $name) -> MoRef { MoRef::$variant(id) }
+        })*
+
+        /// A reference to any managed object of the inventory.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum MoRef { $($variant($name),)* }
+
+        impl MoRef {
+            /// `VirtualMachine`.
+            #[must_use]
+            pub fn type_name(&self) -> &'static str {
+                match self { $(MoRef::$variant(_) => $wire_type,)* }
+            }
+            /// From the type and value on the wire; whether the object exists is another question.
+            #[must_use]
+            pub fn parse(type_name: &str, value: &str) -> Option<MoRef> {
+                match type_name {
+                    $($wire_type => value.strip_prefix(concat!($prefix, "-"))?.parse().ok().map($name).map(MoRef::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+        impl fmt::Display for MoRef {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $(MoRef::$variant(id) => id.fmt(f),)* }
+            }
+        }
+    };
+}
+
+object_ids! {
+    FolderId, Folder, "Folder", "group";
+    DatacenterId, Datacenter, "Datacenter", "datacenter";
+    ClusterId, Cluster, "ClusterComputeResource", "domain-c";
+    HostId, Host, "HostSystem", "host";
+    PoolId, Pool, "ResourcePool", "resgroup";
+    VmId, Vm, "VirtualMachine", "vm";
+    TaskId, Task, "Task", "task";
+    DatastoreId, Datastore, "Datastore", "datastore";
+    NetworkId, Network, "Network", "network";
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderKind {
+    Root,
+    Vm,
+    Host,
+    Datastore,
+    Network,
+}
+
+#[derive(Clone, Debug)]
+pub struct Folder {
+    pub name: String,
+    pub kind: FolderKind,
+    pub parent: Option<MoRef>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Datacenter {
+    pub name: String,
+    pub parent: FolderId,
+    pub vm_folder: FolderId,
+    pub host_folder: FolderId,
+    pub datastore_folder: FolderId,
+    pub network_folder: FolderId,
+}
+
+#[derive(Clone, Debug)]
+pub struct Datastore {
+    pub name: String,
+    pub parent: FolderId,
+}
+
+#[derive(Clone, Debug)]
+pub struct Network {
+    pub name: String,
+    pub parent: FolderId,
+}
+
+#[derive(Clone, Debug)]
+pub struct Pool {
+    pub name: String,
+    pub parent: MoRef,
+    pub cluster: ClusterId,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct DrsSettings {
+    pub enabled: bool,
+    pub behavior: DrsBehavior,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrsBehavior {
+    Manual,
+    PartiallyAutomated,
+    FullyAutomated,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct HaSettings {
+    pub enabled: bool,
+    /// `dasConfig.option`, such as `das.respectVmVmAntiAffinityRules`.
+    pub options: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub name: String,
+    pub parent: FolderId,
+    pub root_pool: PoolId,
+    pub drs: DrsSettings,
+    pub ha: HaSettings,
+    /// In the order they were made: of two that conflict, the older wins.
+    pub rules: Vec<Rule>,
+    pub groups: Vec<Group>,
+    pub next_rule_key: i32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    pub key: i32,
+    pub uuid: Uuid,
+    pub name: String,
+    pub enabled: bool,
+    pub mandatory: bool,
+    pub user_created: bool,
+    pub kind: RuleKind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RuleKind {
+    Affinity {
+        vms: Vec<VmId>,
+    },
+    AntiAffinity {
+        vms: Vec<VmId>,
+    },
+    /// VMs of one group on the hosts of another, or kept off them.
+    VmHost {
+        vm_group: String,
+        affine_host_group: Option<String>,
+        anti_affine_host_group: Option<String>,
+    },
+    /// VMs of one group wait for those of another to start. DRS does not act on it.
+    Dependency {
+        vm_group: String,
+        depends_on_vm_group: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    pub name: String,
+    pub members: GroupMembers,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum GroupMembers {
+    Vms(Vec<VmId>),
+    Hosts(Vec<HostId>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionState {
+    Connected,
+    /// The vCenter lost sight of it, or an administrator disconnected it: its VMs run on.
+    Disconnected,
+    /// The host itself is down: its VMs are without power.
+    NotResponding,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maintenance {
+    No,
+    Entering,
+    In,
+}
+
+#[derive(Clone, Debug)]
+pub struct Host {
+    pub name: String,
+    pub cluster: ClusterId,
+    pub uuid: Uuid,
+    pub connection: ConnectionState,
+    pub maintenance: Maintenance,
+    pub cpu_count: u32,
+    pub cpu_mhz: u32,
+    pub memory_mib: u64,
+    pub boot_time: SimTime,
+}
+
+impl Host {
+    #[must_use]
+    pub fn cpu_capacity_mhz(&self) -> u64 {
+        u64::from(self.cpu_count) * u64::from(self.cpu_mhz)
+    }
+
+    /// Can run VMs and take new ones.
+    #[must_use]
+    pub fn takes_vms(&self) -> bool {
+        self.connection == ConnectionState::Connected && self.maintenance == Maintenance::No
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VmRole {
+    /// A Kubernetes node: has a kubelet.
+    KubernetesNode,
+    Plain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerState {
+    On,
+    Off,
+    Suspended,
+}
+
+#[derive(Clone, Debug)]
+pub struct Vm {
+    pub name: String,
+    pub parent: FolderId,
+    pub pool: PoolId,
+    pub host: HostId,
+    pub role: VmRole,
+    pub power: PowerState,
+    pub bios_uuid: Uuid,
+    pub instance_uuid: Uuid,
+    pub guest_host_name: String,
+    pub ip_address: String,
+    pub cpu_count: u32,
+    pub memory_mib: u64,
+    /// What it uses now: `summary.quickStats.overallCpuUsage`.
+    pub cpu_demand_mhz: u32,
+    pub memory_demand_mib: u64,
+    pub annotation: String,
+    pub extra_config: BTreeMap<String, String>,
+    pub boot_time: Option<SimTime>,
+    /// The host it is moving to, while a migration runs.
+    pub moving_to: Option<HostId>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskState {
+    Queued,
+    Running,
+    Success,
+    Error(VimFault),
+}
+
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// `RelocateVM_Task`.
+    pub method: String,
+    /// `VirtualMachine.migrate`.
+    pub description_id: String,
+    pub entity: MoRef,
+    pub entity_name: String,
+    pub state: TaskState,
+    pub progress_percent: Option<i32>,
+    pub user: String,
+    pub queued_at: SimTime,
+    pub started_at: Option<SimTime>,
+    pub completed_at: Option<SimTime>,
+    /// The object that the task made.
+    pub result: Option<MoRef>,
+    pub cancel_requested: bool,
+}
+
+/// An entry of the vCenter's event history.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub key: i32,
+    /// `DrsVmMigratedEvent`.
+    pub type_name: &'static str,
+    pub created_at: SimTime,
+    pub user: String,
+    pub message: String,
+    pub datacenter: Option<DatacenterId>,
+    pub cluster: Option<ClusterId>,
+    pub host: Option<HostId>,
+    /// The host a VM came from.
+    pub source_host: Option<HostId>,
+    pub vm: Option<VmId>,
+}
+
+/// How many events and finished tasks are kept.
+pub const EVENTS_MAX: usize = 10_000;
+pub const TASKS_MAX: usize = 2_000;
+/// How many touches are kept; a collector further behind renders everything anew.
+const TOUCHES_MAX: usize = 200_000;
+
+#[derive(Debug, Default)]
+pub struct Inventory {
+    folders: BTreeMap<FolderId, Folder>,
+    datacenters: BTreeMap<DatacenterId, Datacenter>,
+    clusters: BTreeMap<ClusterId, Cluster>,
+    hosts: BTreeMap<HostId, Host>,
+    pools: BTreeMap<PoolId, Pool>,
+    vms: BTreeMap<VmId, Vm>,
+    tasks: BTreeMap<TaskId, Task>,
+    datastores: BTreeMap<DatastoreId, Datastore>,
+    networks: BTreeMap<NetworkId, Network>,
+    events: VecDeque<Event>,
+    next_event_key: i32,
+    next_id: u32,
+    version: u64,
+    touches: VecDeque<(u64, MoRef)>,
+    /// The version of the newest touch that is no longer kept.
+    forgotten_version: u64,
+}
+
+macro_rules! object_tables {
+    ($($id:ident, $object:ident, $table:ident, $get:ident, $get_mut:ident, $add:ident, $remove:ident, $iterate:ident;)*) => {
+        impl Inventory {
+            $(
+            #[must_use]
+            pub fn $get(&self, id: $id) -> Option<&$object> { self.$table.get(&id) }
+
+            /// For changing it: the object counts as touched.
+            pub fn $get_mut(&mut self, id: $id) -> Option<&mut $object> {
+                if self.$table.contains_key(&id) { self.touch(id.into()); }
+                self.$table.get_mut(&id)
+            }
+
+            pub fn $add(&mut self, object: $object) -> $id {
+                self.next_id += 1;
+                let id = $id(self.next_id);
+                self.$table.insert(id, object);
+                self.touch(id.into());
+                id
+            }
+
+            pub fn $remove(&mut self, id: $id) -> Option<$object> {
+                let object = self.$table.remove(&id)?;
+                self.touch(id.into());
+                Some(object)
+            }
+
+            pub fn $iterate(&self) -> impl Iterator<Item = ($id, &$object)> { self.$table.iter().map(|(id, object)| (*id, object)) }
+            )*
+
+            #[must_use]
+            pub fn exists(&self, object: MoRef) -> bool {
+                match object {
+                    MoRef::Folder(id) => self.folders.contains_key(&id),
+                    MoRef::Datacenter(id) => self.datacenters.contains_key(&id),
+                    MoRef::Cluster(id) => self.clusters.contains_key(&id),
+                    MoRef::Host(id) => self.hosts.contains_key(&id),
+                    MoRef::Pool(id) => self.pools.contains_key(&id),
+                    MoRef::Vm(id) => self.vms.contains_key(&id),
+                    MoRef::Task(id) => self.tasks.contains_key(&id),
+                    MoRef::Datastore(id) => self.datastores.contains_key(&id),
+                    MoRef::Network(id) => self.networks.contains_key(&id),
+                }
+            }
+        }
+    };
+}
+
+object_tables! {
+    FolderId, Folder, folders, folder, folder_mut, add_folder, remove_folder, folders;
+    DatacenterId, Datacenter, datacenters, datacenter, datacenter_mut, add_datacenter, remove_datacenter, datacenters;
+    ClusterId, Cluster, clusters, cluster, cluster_mut, add_cluster, remove_cluster, clusters;
+    HostId, Host, hosts, host, host_mut, add_host, remove_host, hosts;
+    PoolId, Pool, pools, pool, pool_mut, add_pool, remove_pool, pools;
+    VmId, Vm, vms, vm, vm_mut, add_vm, remove_vm, vms;
+    TaskId, Task, tasks, task, task_mut, add_task, remove_task, tasks;
+    DatastoreId, Datastore, datastores, datastore, datastore_mut, add_datastore, remove_datastore, datastores;
+    NetworkId, Network, networks, network, network_mut, add_network, remove_network, networks;
+}
+
+impl Inventory {
+    /// Grows with every touch.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Notes that what the object shows has changed: for changes seen on one object but made on another, such as
+    /// `HostSystem.vm` when a VM moves.
+    pub fn touch(&mut self, object: MoRef) {
+        self.version += 1;
+        if self.touches.len() == TOUCHES_MAX
+            && let Some((version, _)) = self.touches.pop_front()
+        {
+            self.forgotten_version = version;
+        }
+        self.touches.push_back((self.version, object));
+    }
+
+    /// The objects touched after `version`, or `None` when that is further back than what is kept.
+    #[must_use]
+    pub fn touched_since(&self, version: u64) -> Option<BTreeSet<MoRef>> {
+        if version < self.forgotten_version {
+            return None;
+        }
+        let first = self.touches.partition_point(|(at, _)| *at <= version);
+        Some(self.touches.range(first..).map(|(_, object)| *object).collect())
+    }
+
+    /// Appends to the event history; answers the event's key.
+    pub fn post_event(&mut self, mut event: Event) -> i32 {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.next_event_key += 1;
+        event.key = self.next_event_key;
+        self.events.push_back(event);
+        // Whoever follows the events waits on the version; no managed object shows them.
+        self.version += 1;
+        self.next_event_key
+    }
+
+    #[must_use]
+    pub fn events(&self) -> &VecDeque<Event> {
+        &self.events
+    }
+}

@@ -1,0 +1,191 @@
+//! The two sides under one lock and one clock.
+//!
+//! Input: requests, through [`World::with`]; the passing of time, through [`World::run`]. Output: answers, and two
+//! counters that streams wait on ([`World::kubernetes_changes`], [`World::vcenter_changes`]).
+//!
+//! Invariants:
+//! - Before anything is asked of the world, everything due by now has happened, in order of time; at equal times the
+//!   vCenter goes first.
+//! - The lock is never held across an await; whoever waits subscribes to a counter instead.
+//! - The timeline lives apart from connections: it goes on when nobody is connected.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use crate::chronicle::{Chronicle, Happening};
+use crate::clock::{Clock, SimTime};
+use crate::fault::Faults;
+use crate::kubernetes::{self, Kubernetes};
+use crate::link;
+use crate::seed::Seed;
+use crate::vcenter::{self, Vcenter};
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub seed: Seed,
+    pub kubernetes: kubernetes::Config,
+    pub vcenter: vcenter::Config,
+    /// How many entries of the chronicle are kept.
+    pub chronicle_entries_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            seed: Seed(1),
+            kubernetes: kubernetes::Config::default(),
+            vcenter: vcenter::Config::default(),
+            chronicle_entries_max: 100_000,
+        }
+    }
+}
+
+/// Everything there is. Reached only through [`World::with`].
+#[derive(Debug)]
+pub struct Core {
+    pub kubernetes: Kubernetes,
+    pub vcenter: Vcenter,
+    pub faults: Faults,
+    pub chronicle: Chronicle,
+}
+
+impl Core {
+    /// Carries out all that is due by `now`.
+    fn advance(&mut self, now: SimTime) {
+        loop {
+            let vcenter_due = self.vcenter.next_due().filter(|due| *due <= now);
+            let kubernetes_due = self.kubernetes.next_due().filter(|due| *due <= now);
+            let moment = match (vcenter_due, kubernetes_due) {
+                (Some(v), Some(k)) if v <= k => self.vcenter.step(v),
+                (_, Some(k)) => self.kubernetes.step(k),
+                (Some(v), None) => self.vcenter.step(v),
+                (None, None) => return,
+            };
+            self.settle(moment);
+        }
+    }
+
+    /// Carries what the vCenter did over to Kubernetes, and writes down what both did.
+    fn settle(&mut self, moment: SimTime) {
+        for happening in self.vcenter.take_happenings() {
+            link::carry(&happening, &self.vcenter, &mut self.kubernetes, moment);
+            self.chronicle.record(moment, Happening::Vcenter(happening));
+        }
+        self.kubernetes.observe(moment);
+        for happening in self.kubernetes.take_happenings() {
+            self.chronicle.record(moment, Happening::Kubernetes(happening));
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct World {
+    core: Mutex<Core>,
+    clock: Clock,
+    kubernetes_changes: watch::Sender<u64>,
+    vcenter_changes: watch::Sender<u64>,
+    happenings: watch::Sender<u64>,
+    sooner: Notify,
+}
+
+impl World {
+    #[must_use]
+    pub fn new(config: &Config, clock: Clock) -> Arc<World> {
+        let now = clock.now();
+        let mut core = Core {
+            kubernetes: Kubernetes::new(&config.kubernetes, config.seed, now),
+            vcenter: Vcenter::new(&config.vcenter, config.seed, now),
+            faults: Faults::new(config.seed),
+            chronicle: Chronicle::new(config.chronicle_entries_max),
+        };
+        core.settle(now);
+        Arc::new(World {
+            core: Mutex::new(core),
+            clock,
+            kubernetes_changes: watch::Sender::new(0),
+            vcenter_changes: watch::Sender::new(0),
+            happenings: watch::Sender::new(0),
+            sooner: Notify::new(),
+        })
+    }
+
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Brings the world up to now, lets `act` look at it or change it, and tells whoever waits for changes.
+    pub fn with<R>(&self, act: impl FnOnce(&mut Core, SimTime) -> R) -> R {
+        let now = self.clock.now();
+        let mut core = self.lock();
+        let due_before = next_due(&core);
+        core.advance(now);
+        let result = act(&mut core, now);
+        core.settle(now);
+        let due_after = next_due(&core);
+        publish(&self.kubernetes_changes, core.kubernetes.version());
+        publish(&self.vcenter_changes, core.vcenter.version());
+        publish(&self.happenings, core.chronicle.next_number());
+        drop(core);
+        if due_after != due_before {
+            self.sooner.notify_one();
+        }
+        result
+    }
+
+    /// Changes whenever an object on the Kubernetes side does.
+    #[must_use]
+    pub fn kubernetes_changes(&self) -> watch::Receiver<u64> {
+        self.kubernetes_changes.subscribe()
+    }
+
+    /// Changes whenever a managed object of the vCenter does.
+    #[must_use]
+    pub fn vcenter_changes(&self) -> watch::Receiver<u64> {
+        self.vcenter_changes.subscribe()
+    }
+
+    /// Changes whenever the chronicle grows.
+    #[must_use]
+    pub fn happenings(&self) -> watch::Receiver<u64> {
+        self.happenings.subscribe()
+    }
+
+    /// Lets time pass: carries out each step when it falls due. Never returns; spawn it, and drop it to stop.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let due = next_due(&self.lock());
+            match due {
+                None => self.sooner.notified().await,
+                Some(moment) => {
+                    tokio::select! {
+                        biased;
+                        () = self.clock.sleep_until(moment) => self.with(|_, _| ()),
+                        () = self.sooner.notified() => (),
+                    }
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        // A panic inside a request leaves a state that is at worst half changed; the servers go on, as real ones do.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn next_due(core: &Core) -> Option<SimTime> {
+    match (core.vcenter.next_due(), core.kubernetes.next_due()) {
+        (Some(v), Some(k)) => Some(v.min(k)),
+        (v, k) => v.or(k),
+    }
+}
+
+fn publish(sender: &watch::Sender<u64>, value: u64) {
+    sender.send_if_modified(|current| {
+        let changed = *current != value;
+        *current = value;
+        changed
+    });
+}
