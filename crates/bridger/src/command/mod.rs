@@ -1,0 +1,48 @@
+//! The commands. Each file has the arguments of one command and what it does with them.
+
+mod completions;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::logging;
+
+/// Makes two schedulers agree: Kubernetes places pods on nodes, vSphere DRS moves those nodes between physical hosts.
+///
+/// Bridger tells Kubernetes where its nodes really run, tells DRS what the pods forbid, and so keeps replicas that must
+/// be apart on different physical hosts: after vMotion, maintenance and host failure too.
+#[derive(Debug, Parser)]
+#[command(name = "bridger", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "New here? `bridger demo` shows it all on this machine; no Kubernetes and no vSphere needed.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub logging: logging::Arguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Completions(completions::Arguments),
+}
+
+impl Command {
+    pub fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Command::Completions(arguments) => completions::run(&arguments),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,50 @@
+//! Logs: to standard error, as text for people or JSON for machines.
+
+use std::io::{IsTerminal, stderr};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::failure::Failure;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Say more: -v for debugging, -vv for everything. RUST_LOG, if set, decides instead
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+    /// How log lines are written
+    #[arg(long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
+    log_format: LogFormat,
+}
+
+pub fn start(arguments: &Arguments) -> Result<(), Failure> {
+    let level = match arguments.verbose {
+        0 => "warn,bridger=info,simulator=info",
+        1 => "info,bridger=debug,simulator=debug",
+        _ => "trace",
+    };
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(value) if !value.is_empty() => EnvFilter::try_new(&value).map_err(|error| {
+            Failure::configuration(
+                format!("RUST_LOG={value:?} is not a log filter: {error}"),
+                "use something like RUST_LOG=info or RUST_LOG=bridger=debug",
+            )
+        })?,
+        _ => EnvFilter::new(level),
+    };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    match arguments.log_format {
+        LogFormat::Text => {
+            let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            lines.with_ansi(colour).with_target(false).init();
+        }
+        LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

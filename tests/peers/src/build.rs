@@ -1,0 +1,188 @@
+//! Building what the cache lacks.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::toolchain::check_go;
+use crate::{Cache, Peers, PeersError, RECIPES, Recipe};
+
+/// What a build tells while it goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// Somebody else is building into this cache; waiting for them.
+    Waiting,
+    Started {
+        recipe: &'a str,
+        programs: Vec<&'a str>,
+    },
+    /// Every few seconds while a recipe builds: how many packages have been compiled, and the latest.
+    Compiling {
+        recipe: &'a str,
+        packages: usize,
+        latest: &'a str,
+        elapsed: Duration,
+    },
+    Finished {
+        recipe: &'a str,
+        elapsed: Duration,
+    },
+}
+
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+const TAIL_LINES: usize = 30;
+
+/// Builds every recipe that the cache lacks, and answers where the programs are.
+pub fn build(cache: &Cache, mut tell: impl FnMut(Progress<'_>)) -> Result<Peers, PeersError> {
+    if let Ok(peers) = cache.peers() {
+        return Ok(peers);
+    }
+    for recipe in RECIPES {
+        check_go(&recipe.go_needed()?)?;
+    }
+    let root = cache.root();
+    fs::create_dir_all(root).map_err(PeersError::io(format!("creating {}", root.display())))?;
+    let _lock = lock(root, &mut tell)?;
+    remove_leftovers(root)?;
+    for recipe in RECIPES {
+        // Whoever held the lock before may have built it.
+        if !cache.has(recipe)? {
+            build_recipe(cache, recipe, &mut tell)?;
+        }
+    }
+    cache.peers()
+}
+
+/// The lock ends with the file's handle, hence also when the process is killed.
+fn lock(root: &Path, tell: &mut impl FnMut(Progress<'_>)) -> Result<File, PeersError> {
+    let path = root.join("lock");
+    let locking = || PeersError::io(format!("locking {}", path.display()));
+    let file = File::create(&path).map_err(locking())?;
+    if file.try_lock().is_err() {
+        tell(Progress::Waiting);
+        file.lock().map_err(locking())?;
+    }
+    Ok(file)
+}
+
+const PARTIAL: &str = ".partial";
+
+/// What a killed build left behind. Only called under the lock, so nobody is at work in there.
+fn remove_leftovers(root: &Path) -> Result<(), PeersError> {
+    let reading = || PeersError::io(format!("reading {}", root.display()));
+    for entry in fs::read_dir(root).map_err(reading())? {
+        let path = entry.map_err(reading())?.path();
+        if path.extension().is_some_and(|extension| extension == &PARTIAL[1..]) {
+            fs::remove_dir_all(&path).map_err(PeersError::io(format!("removing {}", path.display())))?;
+        }
+    }
+    Ok(())
+}
+
+fn build_recipe(cache: &Cache, recipe: &Recipe, tell: &mut impl FnMut(Progress<'_>)) -> Result<(), PeersError> {
+    let started = Instant::now();
+    tell(Progress::Started {
+        recipe: recipe.name,
+        programs: recipe.programs.iter().map(|program| program.name).collect(),
+    });
+    let finished = cache.folder(recipe)?;
+    // The process id keeps an orphaned compiler of a killed build from writing into this one's folder.
+    let partial = finished.with_extension(format!("{}{PARTIAL}", std::process::id()));
+    fs::create_dir_all(&partial).map_err(PeersError::io(format!("creating {}", partial.display())))?;
+    for program in recipe.programs {
+        compile(recipe, program.package(), &partial.join(program.name), started, tell)?;
+    }
+    fs::rename(&partial, &finished).map_err(PeersError::io(format!(
+        "moving {} to {}",
+        partial.display(),
+        finished.display()
+    )))?;
+    tell(Progress::Finished { recipe: recipe.name, elapsed: started.elapsed() });
+    Ok(())
+}
+
+fn compile(
+    recipe: &Recipe,
+    package: &str,
+    output: &Path,
+    started: Instant,
+    tell: &mut impl FnMut(Progress<'_>),
+) -> Result<(), PeersError> {
+    let mut command = Command::new("go");
+    command
+        .args(["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", &recipe.linker_flags()?, "-o"])
+        .arg(output)
+        .arg(package)
+        .current_dir(recipe.folder())
+        // No C compiler is needed, and the programs run anywhere.
+        .env("CGO_ENABLED", "0")
+        .env("GOTOOLCHAIN", "local")
+        .env("GOFLAGS", "")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let running = || PeersError::io(format!("running go build {package}"));
+    let mut child = command.spawn().map_err(running())?;
+    // `go build -v` names each package as it is compiled, on stderr, where its errors come too.
+    let mut tail = VecDeque::new();
+    let mut told = Instant::now();
+    let mut packages = 0;
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).lines() {
+            let line = line.map_err(running())?;
+            packages += 1;
+            if told.elapsed() >= PROGRESS_EVERY {
+                told = Instant::now();
+                tell(Progress::Compiling { recipe: recipe.name, packages, latest: &line, elapsed: started.elapsed() });
+            }
+            if tail.len() == TAIL_LINES {
+                tail.pop_front();
+            }
+            tail.push_back(line);
+        }
+    }
+    let status = child.wait().map_err(running())?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(PeersError::BuildFailed {
+        command: format!("go build {package}"),
+        status: status.to_string(),
+        tail: Vec::from(tail).join("\n"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_build_left_is_removed_and_finished_folders_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let leftover = root.path().join("etcd-0123.4711.partial");
+        let finished = root.path().join("etcd-0123");
+        fs::create_dir_all(leftover.join("half")).unwrap();
+        fs::create_dir_all(&finished).unwrap();
+        remove_leftovers(root.path()).unwrap();
+        assert!(!leftover.exists());
+        assert!(finished.exists());
+    }
+
+    #[test]
+    fn the_lock_makes_a_second_builder_wait() {
+        let root = tempfile::tempdir().unwrap();
+        let held = lock(root.path(), &mut |_| ()).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let path = root.path().to_owned();
+        let second = std::thread::spawn(move || {
+            lock(&path, &mut |progress| sender.send(progress == Progress::Waiting).unwrap()).map(drop)
+        });
+        assert!(receiver.recv_timeout(Duration::from_secs(10)).unwrap());
+        assert!(!second.is_finished());
+        drop(held);
+        second.join().unwrap().unwrap();
+    }
+}

@@ -1,0 +1,81 @@
+//! Where built programs are kept, and how they are found again.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::{PeersError, RECIPES, Recipe};
+
+/// The folder that holds one folder per recipe and key.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// `$BRIDGER_PEERS`, else `bridger/peers` in the user's cache folder.
+    pub fn from_environment() -> Result<Cache, PeersError> {
+        let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let root = folder("BRIDGER_PEERS")
+            .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("bridger/peers")))
+            .or_else(|| folder("HOME").map(|home| home.join(".cache/bridger/peers")))
+            .ok_or(PeersError::NoCacheFolder)?;
+        Ok(Cache::at(root))
+    }
+
+    #[must_use]
+    pub fn at(root: PathBuf) -> Cache {
+        Cache { root }
+    }
+
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn folder(&self, recipe: &Recipe) -> Result<PathBuf, PeersError> {
+        Ok(self.root.join(recipe.key()?))
+    }
+
+    /// Whether the recipe's folder is in place; it is only ever put there whole.
+    pub fn has(&self, recipe: &Recipe) -> Result<bool, PeersError> {
+        Ok(self.folder(recipe)?.is_dir())
+    }
+
+    /// The programs of all recipes, or which of them is not built.
+    pub fn peers(&self) -> Result<Peers, PeersError> {
+        let mut folders = Vec::new();
+        for recipe in RECIPES {
+            if !self.has(recipe)? {
+                return Err(PeersError::NotBuilt(recipe.name));
+            }
+            folders.push((recipe, self.folder(recipe)?));
+        }
+        Ok(Peers { folders })
+    }
+}
+
+/// All programs, built and in place.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    folders: Vec<(&'static Recipe, PathBuf)>,
+}
+
+impl Peers {
+    /// The programs in the cache of this user.
+    pub fn locate() -> Result<Peers, PeersError> {
+        Cache::from_environment()?.peers()
+    }
+
+    /// The path of `etcd`, `kube-apiserver`, `kube-scheduler`, `kubectl`, `vcsim` or `govc`.
+    ///
+    /// # Panics
+    /// When no recipe makes such a program: a mistake in the caller.
+    #[must_use]
+    pub fn program(&self, name: &str) -> PathBuf {
+        let found = self.folders.iter().find(|(recipe, _)| recipe.programs.iter().any(|program| program.name == name));
+        match found {
+            Some((_, folder)) => folder.join(name),
+            None => panic!("no recipe makes a program named {name}"),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Real peers for tests: etcd with kube-apiserver, kube-scheduler, vcsim, and the commands kubectl and govc.
+//!
+//! Invariants:
+//! - Everything listens on loopback only, on ports that the system picked.
+//! - Whatever was started is ended, by process id: on drop, on a panic, and when the test process itself is killed
+//!   (see [`process`]).
+//! - Logs are kept, and their place is printed, when a test fails.
+
+pub mod command;
+pub mod control_plane;
+pub mod counts;
+pub mod pki;
+pub mod ports;
+pub mod process;
+pub mod scheduler;
+pub mod vcsim;
+pub mod wait;
+pub mod workdir;
+
+pub use command::{Govc, Kubectl};
+pub use control_plane::ControlPlane;
+pub use counts::count;
+pub use scheduler::Scheduler;
+pub use vcsim::{Vcsim, VcsimOptions};
+pub use wait::eventually;

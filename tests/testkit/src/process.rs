@@ -1,0 +1,124 @@
+//! Programs that never outlive the test that started them.
+//!
+//! A destructor does not run when a test binary exits with a shared control plane in a static, and nothing runs when
+//! it is killed. So each program is started by a small shell that holds one end of a pipe: when the other end closes,
+//! for whatever reason, the shell ends the program by its process id. The shell itself ends with the program, so that
+//! an early death is seen at once.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const KEEPER: &str = r#"
+exec 3<&0
+"$@" </dev/null 3<&- &
+program=$!
+echo "$program" > "$BRIDGER_PID_FILE"
+{ cat <&3 >/dev/null; kill -TERM "$program"; sleep 5; kill -KILL "$program"; } 2>/dev/null &
+keeper=$!
+exec 3<&-
+wait "$program"
+status=$?
+kill "$keeper" 2>/dev/null
+exit "$status"
+"#;
+
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    shell: Child,
+    log: PathBuf,
+    pid_file: PathBuf,
+}
+
+impl Process {
+    /// Starts a program with its output in `folder/name.log`.
+    pub fn start(folder: &Path, name: &str, program: &Path, arguments: &[String]) -> io::Result<Process> {
+        Process::start_with(folder, name, program, arguments, &[])
+    }
+
+    /// The same with variables added to the environment.
+    pub fn start_with(
+        folder: &Path,
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+        environment: &[(&str, String)],
+    ) -> io::Result<Process> {
+        let log = folder.join(format!("{name}.log"));
+        let pid_file = folder.join(format!("{name}.pid"));
+        let output = File::options().create(true).append(true).open(&log)?;
+        let _ = std::fs::remove_file(&pid_file);
+        let shell = Command::new("sh")
+            .args(["-c", KEEPER, "keeper"])
+            .arg(program)
+            .args(arguments)
+            .current_dir(folder)
+            .env("BRIDGER_PID_FILE", &pid_file)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()?;
+        Ok(Process { name: name.to_owned(), shell, log, pid_file })
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The program's own process id, once it has been started.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(&self.pid_file).ok()?.trim().parse().ok()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.shell.try_wait().ok().flatten()
+    }
+
+    /// All it has printed.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The end of what it has printed, for a message.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// As `kill -9` from outside: the program has no chance to tidy up.
+    pub fn kill_hard(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        }
+        self.stop();
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn stop(&mut self) {
+        drop(self.shell.stdin.take());
+        // The shell kills it hard after 5 s, so this always ends.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.ended().is_none() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

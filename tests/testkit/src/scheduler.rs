@@ -1,0 +1,63 @@
+//! A real kube-scheduler beside a [`ControlPlane`].
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::control_plane::ControlPlane;
+use crate::ports;
+use crate::process::Process;
+use crate::workdir::Workdir;
+
+/// A running kube-scheduler. It ends with this value.
+pub struct Scheduler {
+    process: Process,
+    _workdir: Workdir,
+}
+
+impl Scheduler {
+    /// Starts it with its own identity (`system:kube-scheduler`), so that RBAC counts, and with a
+    /// KubeSchedulerConfiguration if one is given: JSON without `clientConnection.kubeconfig`, which is filled in.
+    pub async fn start(control_plane: &ControlPlane, config: Option<serde_json::Value>) -> Result<Scheduler> {
+        let workdir = Workdir::create("kube-scheduler")?;
+        let kubeconfig = control_plane.kubeconfig_for("system:kube-scheduler", &[])?;
+        let [port] = ports::free()?;
+        let mut arguments = vec![
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            "--leader-elect=false".to_owned(),
+            format!("--authentication-kubeconfig={}", control_plane.kubeconfig().display()),
+            format!("--authorization-kubeconfig={}", control_plane.kubeconfig().display()),
+        ];
+        match config {
+            None => arguments.push(format!("--kubeconfig={}", kubeconfig.display())),
+            Some(mut config) => {
+                config["clientConnection"]["kubeconfig"] = serde_json::json!(kubeconfig);
+                config["leaderElection"]["leaderElect"] = serde_json::json!(false);
+                let file = workdir.write("config.json", config.to_string())?;
+                arguments.push(format!("--config={}", file.display()));
+            }
+        }
+        let program = control_plane.peers().program("kube-scheduler");
+        let process = Process::start(workdir.path(), "kube-scheduler", &program, &arguments)?;
+        let mut scheduler = Scheduler { process, _workdir: workdir };
+        scheduler.listening(port).await?;
+        Ok(scheduler)
+    }
+
+    async fn listening(&mut self, port: u16) -> Result<()> {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            if self.process.ended().is_some() || tokio::time::Instant::now() > deadline {
+                bail!("kube-scheduler did not start; its log ends:\n{}", self.process.log_tail());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+}
