@@ -1,5 +1,6 @@
 //! `cargo xtask`: what a developer and CI run. One file or folder per command.
 
+mod bench;
 mod peers;
 mod test;
 mod workspace;
@@ -20,12 +21,14 @@ struct Arguments {
 enum Command {
     Peers(peers::Arguments),
     Test(test::Arguments),
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Peers(arguments) => peers::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,10 @@
-//! Where things are.
+//! Where things are, and running what is there.
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
 
 /// The root of the clone.
 pub fn root() -> PathBuf {
@@ -15,8 +18,17 @@ pub fn target() -> PathBuf {
 }
 
 /// The cargo that runs us, so that its toolchain stays the same.
-pub fn cargo() -> std::process::Command {
-    let mut command = std::process::Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
+}
+
+/// Runs a command whose failure is ours.
+pub fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("running {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} failed ({status})");
+    }
+    Ok(())
 }

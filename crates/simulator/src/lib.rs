@@ -13,6 +13,7 @@
 //! - A state machine does no I/O, reads no clock and draws no randomness of its own: `now` and the seed are given.
 //! - The same seed and the same requests at the same moments give the same [`chronicle`], byte for byte.
 
+pub mod certificate;
 pub mod chronicle;
 pub mod clock;
 pub mod fault;
@@ -20,6 +21,7 @@ pub mod fault_http;
 pub mod kubernetes;
 pub mod link;
 pub mod seed;
+pub mod serve;
 pub mod timeline;
 pub mod vcenter;
 pub mod world;

@@ -37,7 +37,7 @@ impl Authority {
         parameters.subject_alt_names.push(SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()));
         parameters.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.sign(parameters)
+        self.sign(&parameters)
     }
 
     /// A client's certificate: Kubernetes reads the user from the common name and the groups from the organisations.
@@ -49,10 +49,10 @@ impl Authority {
             parameters.distinguished_name.push(DnType::OrganizationName, *group);
         }
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        self.sign(parameters)
+        self.sign(&parameters)
     }
 
-    fn sign(&self, parameters: CertificateParams) -> Result<Identity> {
+    fn sign(&self, parameters: &CertificateParams) -> Result<Identity> {
         let key = KeyPair::generate()?;
         let certificate = parameters.signed_by(&key, &self.issuer)?;
         Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::Tally;
-use super::tier::{succeed, tracked_files};
-use crate::workspace;
+use super::tier::tracked_files;
+use crate::workspace::{self, succeed};
 
 pub fn run() -> Result<Tally> {
     succeed(

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use super::{Tally, count};
-use crate::workspace;
+use crate::workspace::{self, succeed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Tier {
@@ -61,6 +61,8 @@ impl Tier {
             Tier::Simulated => cargo_test(&packages(SIMULATED), settings),
             Tier::Peers => {
                 clear_peer_logs()?;
+                // Some of these tests start the very binary that a person runs.
+                succeed(workspace::cargo().args(["build", "--package", "bridger"]))?;
                 cargo_test(&packages(PEERS), settings)
             }
             Tier::Docs => super::docs::run(),
@@ -115,14 +117,6 @@ fn clear_peer_logs() -> Result<()> {
     let folder = workspace::target().join("peer-logs");
     if folder.exists() {
         std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
-    }
-    Ok(())
-}
-
-pub fn succeed(command: &mut Command) -> Result<()> {
-    let status = command.stdin(Stdio::null()).status().with_context(|| format!("running {command:?}"))?;
-    if !status.success() {
-        bail!("{command:?} failed ({status})");
     }
     Ok(())
 }

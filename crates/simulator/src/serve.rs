@@ -1,0 +1,83 @@
+//! Listening: a router on a loopback socket, in plain HTTP and, where a certificate is given, TLS on the same port.
+//!
+//! Which of the two a client speaks shows in its first byte, so one port serves both.
+//!
+//! Bounds: connections at once, time to the first byte, time for a request's head.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+const CONNECTIONS_MAX: usize = 4096;
+const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(30);
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// The first byte of a TLS handshake record.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Binds a loopback port; 0 picks a free one.
+pub async fn bind(port: u16) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Serves until dropped.
+pub async fn serve(listener: TcpListener, router: Router, tls: Option<Arc<rustls::ServerConfig>>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let acceptor = tls.map(TlsAcceptor::from);
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file handles, say: wait for some to be given back rather than spin.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        while connections.try_join_next().is_some() {}
+        let router = router.clone();
+        let acceptor = acceptor.clone();
+        connections.spawn(async move {
+            let _place = place;
+            if let Err(error) = connection(stream, router, acceptor).await {
+                tracing::debug!(%error, "connection ended");
+            }
+        });
+    }
+}
+
+async fn connection(stream: TcpStream, router: Router, acceptor: Option<TlsAcceptor>) -> io::Result<()> {
+    // Watch events are small, and each should arrive when it happens.
+    stream.set_nodelay(true)?;
+    let mut first = [0u8; 1];
+    let read = tokio::time::timeout(FIRST_BYTE_WITHIN, stream.peek(&mut first)).await??;
+    match acceptor {
+        Some(acceptor) if read == 1 && first[0] == TLS_HANDSHAKE => {
+            let stream = tokio::time::timeout(HEAD_WITHIN, acceptor.accept(stream)).await??;
+            answer(stream, router).await
+        }
+        _ => answer(stream, router).await,
+    }
+}
+
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) -> io::Result<()> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
+    builder
+        .serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router))
+        .await
+        .map_err(io::Error::other)
+}

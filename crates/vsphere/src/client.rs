@@ -1,0 +1,386 @@
+//! A session with one vCenter, and the methods called in it.
+//!
+//! Input: an [`Endpoint`], whom to [trust](crate::Trust), [`Credentials`]. Output: typed answers.
+//!
+//! Invariants: every call has a time limit; a session that has ended shows as
+//! [`VsphereError::NotAuthenticated`], whichever way the server says it, and [`Client::login`] begins a new one;
+//! [`Client::logout`] gives the session back.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, StatusCode, Uri, header};
+use http_body_util::Full;
+
+use crate::ManagedObject;
+use crate::error::{Fault, VsphereError};
+use crate::soap::{self, Answer};
+use crate::transport::Transport;
+use crate::xml::{Element, Writer};
+
+/// Where a vCenter is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    uri: Uri,
+    host: String,
+}
+
+/// Who we are there. Neither `Debug` nor any error shows the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub username: String,
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// Reads what govc users have in GOVC_URL: `vc.example.org`, `vc.example.org:8989`,
+    /// `https://user:password@vc.example.org/sdk`. Credentials in it are handed back apart.
+    pub fn parse(text: &str) -> Result<(Endpoint, Option<Credentials>), VsphereError> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
+        let (authority, path) = match rest.find('/') {
+            Some(at) => (&rest[..at], &rest[at..]),
+            None => (rest, ""),
+        };
+        let (credentials, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        // Never echo what may hold a password.
+        let shown = format!("{scheme}://{host}{path}");
+        let bad = |why: &str| VsphereError::BadUrl { url: shown.clone(), why: why.to_owned() };
+        if scheme != "https" && scheme != "http" {
+            return Err(bad("it does not begin with https://"));
+        }
+        if host.is_empty() {
+            return Err(bad("it names no host"));
+        }
+        let path = if path.is_empty() || path == "/" { "/sdk" } else { path };
+        let uri: Uri = format!("{scheme}://{host}{path}").parse().map_err(|_| bad("it is not a URL"))?;
+        let credentials = credentials.map(|pair| {
+            let (username, password) = pair.split_once(':').unwrap_or((pair, ""));
+            Credentials { username: percent_decoded(username), password: percent_decoded(password) }
+        });
+        Ok((Endpoint { uri, host: host.to_owned() }, credentials))
+    }
+
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let escaped = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                at += 3;
+            }
+            None => {
+                decoded.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// What the server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    pub full_name: String,
+    pub api_version: String,
+    /// Tells two vCenters apart, whatever addresses they are reached by.
+    pub instance_uuid: String,
+}
+
+/// The managers of the service, by which everything else is reached.
+#[derive(Clone, Debug)]
+pub struct ServiceContent {
+    pub root_folder: ManagedObject,
+    pub property_collector: ManagedObject,
+    pub view_manager: ManagedObject,
+    pub session_manager: ManagedObject,
+}
+
+/// How long an ordinary call may take.
+const CALL_LIMIT: Duration = Duration::from_secs(60);
+
+pub struct Client {
+    transport: Transport,
+    endpoint: Endpoint,
+    credentials: Credentials,
+    about: About,
+    content: ServiceContent,
+    cookie: Mutex<Option<HeaderValue>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("host", &self.endpoint.host).field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Finds out what is there, and logs in.
+    pub async fn connect(
+        transport: Transport,
+        endpoint: Endpoint,
+        credentials: Credentials,
+    ) -> Result<Client, VsphereError> {
+        let instance = ManagedObject::new("ServiceInstance", "ServiceInstance");
+        let wire = Wire { transport: &transport, endpoint: &endpoint, cookie: None, api_version: None };
+        let answer = wire.call("RetrieveServiceContent", &instance, CALL_LIMIT, |_| ()).await?.0;
+        let (about, content) = service_content(&answer, endpoint.host())?;
+        let client = Client { transport, endpoint, credentials, about, content, cookie: Mutex::new(None) };
+        client.login().await?;
+        Ok(client)
+    }
+
+    #[must_use]
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    #[must_use]
+    pub fn content(&self) -> &ServiceContent {
+        &self.content
+    }
+
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.endpoint.host()
+    }
+
+    /// Begins a session, in the place of one that has ended.
+    pub async fn login(&self) -> Result<(), VsphereError> {
+        self.set_cookie(None);
+        let credentials = &self.credentials;
+        let wire = self.wire();
+        let (_, cookie) = wire
+            .call("Login", &self.content.session_manager, CALL_LIMIT, |body| {
+                body.text("userName", &credentials.username).text("password", &credentials.password);
+            })
+            .await?;
+        self.set_cookie(cookie);
+        Ok(())
+    }
+
+    /// Gives the session back: a vCenter has only so many.
+    pub async fn logout(&self) -> Result<(), VsphereError> {
+        self.call("Logout", &self.content.session_manager.clone(), |_| ()).await?;
+        self.set_cookie(None);
+        Ok(())
+    }
+
+    /// Calls a method within the session; answers its response element.
+    pub async fn call(
+        &self,
+        method: &'static str,
+        this: &ManagedObject,
+        parameters: impl FnOnce(&mut Writer),
+    ) -> Result<Element, VsphereError> {
+        self.call_within(CALL_LIMIT, method, this, parameters).await
+    }
+
+    /// The same with another time limit.
+    pub async fn call_within(
+        &self,
+        limit: Duration,
+        method: &'static str,
+        this: &ManagedObject,
+        parameters: impl FnOnce(&mut Writer),
+    ) -> Result<Element, VsphereError> {
+        Ok(self.wire().call(method, this, limit, parameters).await?.0)
+    }
+
+    /// Calls a method that answers a reference, such as a task.
+    pub async fn call_for_object(
+        &self,
+        method: &'static str,
+        this: &ManagedObject,
+        parameters: impl FnOnce(&mut Writer),
+    ) -> Result<ManagedObject, VsphereError> {
+        let answer = self.call(method, this, parameters).await?;
+        answer
+            .child("returnval")
+            .and_then(Element::reference)
+            .ok_or_else(|| self.protocol(format!("{method} returned no object")))
+    }
+
+    pub(crate) fn protocol(&self, what: String) -> VsphereError {
+        VsphereError::Protocol { host: self.endpoint.host.clone(), what }
+    }
+
+    fn wire(&self) -> Wire<'_> {
+        let cookie = self.cookie.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Wire {
+            transport: &self.transport,
+            endpoint: &self.endpoint,
+            cookie,
+            api_version: Some(&self.about.api_version),
+        }
+    }
+
+    fn set_cookie(&self, cookie: Option<HeaderValue>) {
+        *self.cookie.lock().unwrap_or_else(PoisonError::into_inner) = cookie;
+    }
+}
+
+/// One call, with what it needs and nothing of the client's state.
+struct Wire<'a> {
+    transport: &'a Transport,
+    endpoint: &'a Endpoint,
+    cookie: Option<HeaderValue>,
+    api_version: Option<&'a str>,
+}
+
+impl Wire<'_> {
+    async fn call(
+        self,
+        method: &'static str,
+        this: &ManagedObject,
+        limit: Duration,
+        parameters: impl FnOnce(&mut Writer),
+    ) -> Result<(Element, Option<HeaderValue>), VsphereError> {
+        let host = self.endpoint.host.clone();
+        let protocol = |what: String| VsphereError::Protocol { host: host.clone(), what };
+        let action = self.api_version.map_or_else(|| "urn:vim25".to_owned(), |version| format!("urn:vim25/{version}"));
+        let mut request = Request::post(self.endpoint.uri.clone())
+            .header(header::CONTENT_TYPE, "text/xml; charset=utf-8")
+            .header("SOAPAction", action)
+            .body(Full::new(Bytes::from(soap::envelope(method, this, parameters))))
+            .map_err(|error| protocol(error.to_string()))?;
+        if let Some(cookie) = &self.cookie {
+            request.headers_mut().insert(header::COOKIE, cookie.clone());
+        }
+        let response = match tokio::time::timeout(limit, self.transport.exchange(request)).await {
+            Err(_) => return Err(VsphereError::TimedOut { host, seconds: limit.as_secs() }),
+            Ok(Err(error)) => return Err(self.unreachable(host, error.as_ref())),
+            Ok(Ok(response)) => response,
+        };
+        let cookie = session_cookie(&response);
+        let status = response.status();
+        // A fault comes with status 500 and an envelope; anything else that is no success has none.
+        if !status.is_success() && status != StatusCode::INTERNAL_SERVER_ERROR {
+            return Err(VsphereError::Http { host, status: status.as_u16() });
+        }
+        let text = std::str::from_utf8(response.body()).map_err(|error| protocol(error.to_string()))?;
+        match soap::answer(text) {
+            Ok(Answer::Returned(element)) => Ok((element, cookie)),
+            Ok(Answer::Fault(fault)) => Err(from_fault(method, fault)),
+            Err(_) if !status.is_success() => Err(VsphereError::Http { host, status: status.as_u16() }),
+            Err(error) => Err(protocol(error.to_string())),
+        }
+    }
+
+    fn unreachable(&self, host: String, error: &(dyn std::error::Error + 'static)) -> VsphereError {
+        if let Some((thumbprint, why)) = self.transport.refused_certificate() {
+            return VsphereError::UntrustedCertificate { host, thumbprint: thumbprint.to_string(), why };
+        }
+        // The outermost error says little ("client error"); the innermost says what happened.
+        let mut cause = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        VsphereError::Unreachable { host, why: cause.to_string() }
+    }
+}
+
+pub(crate) fn from_fault(method: &'static str, fault: Fault) -> VsphereError {
+    match fault.kind.as_str() {
+        "NotAuthenticated" => VsphereError::NotAuthenticated,
+        "InvalidLogin" => VsphereError::InvalidLogin,
+        _ => VsphereError::Fault { method, fault: Box::new(fault) },
+    }
+}
+
+fn session_cookie(response: &http::Response<Bytes>) -> Option<HeaderValue> {
+    response.headers().get_all(header::SET_COOKIE).iter().find_map(|value| {
+        let pair = value.to_str().ok()?.split(';').next()?;
+        pair.starts_with("vmware_soap_session=").then(|| HeaderValue::from_str(pair).ok()).flatten().map(
+            |mut cookie| {
+                cookie.set_sensitive(true);
+                cookie
+            },
+        )
+    })
+}
+
+fn service_content(answer: &Element, host: &str) -> Result<(About, ServiceContent), VsphereError> {
+    let protocol = |what: &str| VsphereError::Protocol { host: host.to_owned(), what: what.to_owned() };
+    let content = answer.child("returnval").ok_or_else(|| protocol("no service content"))?;
+    let text = |name: &str| content.text_at(&format!("about.{name}")).unwrap_or_default().to_owned();
+    let about =
+        About { full_name: text("fullName"), api_version: text("apiVersion"), instance_uuid: text("instanceUuid") };
+    // A lone ESXi host speaks the same protocol, but has neither clusters nor DRS.
+    if text("apiType") != "VirtualCenter" {
+        return Err(VsphereError::NotVcenter { product: about.full_name });
+    }
+    let manager = |name: &str| {
+        content
+            .child(name)
+            .and_then(Element::reference)
+            .ok_or_else(|| protocol(&format!("no {name} in the service content")))
+    };
+    let managers = ServiceContent {
+        root_folder: manager("rootFolder")?,
+        property_collector: manager("propertyCollector")?,
+        view_manager: manager("viewManager")?,
+        session_manager: manager("sessionManager")?,
+    };
+    Ok((about, managers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_govc_reads_them() {
+        for (text, uri, user) in [
+            ("vc.example.org", "https://vc.example.org/sdk", None),
+            ("vc.example.org:8989", "https://vc.example.org:8989/sdk", None),
+            ("https://vc.example.org/", "https://vc.example.org/sdk", None),
+            ("http://127.0.0.1:8989/sdk", "http://127.0.0.1:8989/sdk", None),
+            ("https://me:p%40ss@vc/sdk", "https://vc/sdk", Some(("me", "p@ss"))),
+            (
+                "administrator%40vsphere.local:x@[::1]:443",
+                "https://[::1]:443/sdk",
+                Some(("administrator@vsphere.local", "x")),
+            ),
+        ] {
+            let (endpoint, credentials) = Endpoint::parse(text).unwrap();
+            assert_eq!(endpoint.uri.to_string(), uri, "{text}");
+            let found = credentials.map(|found| (found.username, found.password));
+            assert_eq!(found, user.map(|(name, password)| (name.to_owned(), password.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_address_is_refused_without_its_password() {
+        for text in ["ftp://me:secret@vc", "https://me:secret@", "https://me:secret@a b/"] {
+            let error = Endpoint::parse(text).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn credentials_do_not_show_the_password() {
+        let credentials = Credentials { username: "me".to_owned(), password: "secret".to_owned() };
+        let shown = format!("{credentials:?}");
+        assert!(shown.contains("me") && !shown.contains("secret"), "{shown}");
+    }
+}

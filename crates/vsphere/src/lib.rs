@@ -1,0 +1,46 @@
+//! The only client of the vSphere API: a thin SOAP client, hand-typed for the methods and types that Bridger needs.
+//!
+//! - [`xml`], [`soap`]: reading and writing the wire.
+//! - [`tls`], [`transport`]: HTTPS with a CA file, a SHA-256 thumbprint, or, asked for in so many words, no check.
+//! - [`client`]: sessions and methods. [`property`]: the property collector.
+//!
+//! SOAP rather than the newer JSON wire, because it serves every vCenter from 6.5 to 9.x.
+//!
+//! Invariants: every call has a time limit; answers are bounded in size and depth; a password is in no error and no
+//! debug output; unknown elements are skipped and unknown faults kept by name, so that a newer vCenter does no harm.
+
+pub mod client;
+pub mod error;
+pub mod property;
+pub mod soap;
+pub mod tls;
+pub mod transport;
+pub mod xml;
+
+pub use client::{About, Client, Credentials, Endpoint};
+pub use error::{Fault, VsphereError};
+pub use tls::Trust;
+
+use std::fmt;
+
+/// A reference to a managed object, as the wire has it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ManagedObject {
+    /// `VirtualMachine`.
+    pub kind: String,
+    /// `vm-42`.
+    pub id: String,
+}
+
+impl ManagedObject {
+    #[must_use]
+    pub fn new(kind: &str, id: &str) -> ManagedObject {
+        ManagedObject { kind: kind.to_owned(), id: id.to_owned() }
+    }
+}
+
+impl fmt::Display for ManagedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, self.id)
+    }
+}

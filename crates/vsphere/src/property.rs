@@ -1,0 +1,200 @@
+//! The property collector: what objects there are, what some of their properties are, and every change of either.
+//!
+//! Each [`Watch`] has a collector of its own, because a shared one makes waiters wait for each other. The first answers
+//! hold all that is there, in pages; [`Updates::complete`] tells when the last page has come. A watch whose session
+//! ended is dropped and made anew: its first pages are then the resync.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::{Client, from_fault};
+use crate::error::{Fault, VsphereError};
+use crate::soap;
+use crate::xml::{Element, Writer};
+use crate::{ManagedObject, VsphereError as Error};
+
+/// Which properties of which type.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection<'a> {
+    pub kind: &'a str,
+    pub paths: &'a [&'a str],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateKind {
+    /// The object is there: new, or in the first answers.
+    Enter,
+    Modify,
+    Leave,
+}
+
+#[derive(Clone, Debug)]
+pub struct ObjectUpdate {
+    pub kind: UpdateKind,
+    pub object: ManagedObject,
+    pub changes: Vec<PropertyChange>,
+    /// Properties that exist but may not or cannot be read now.
+    pub missing: Vec<(String, Fault)>,
+}
+
+/// One property's new value; `None` when it has none any more.
+#[derive(Clone, Debug)]
+pub struct PropertyChange {
+    pub path: String,
+    pub value: Option<Element>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Updates {
+    pub objects: Vec<ObjectUpdate>,
+    /// Nothing more is on its way: the picture is whole.
+    pub complete: bool,
+}
+
+/// How many objects come in one page.
+const PAGE_OBJECTS: u32 = 500;
+/// How much longer than the wait itself an answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// A standing question about the inventory below one folder.
+#[derive(Debug)]
+pub struct Watch {
+    client: Arc<Client>,
+    collector: ManagedObject,
+    view: ManagedObject,
+    version: String,
+}
+
+impl Watch {
+    /// Watches every object of the selected types below `root`.
+    pub async fn start(
+        client: Arc<Client>,
+        root: &ManagedObject,
+        selections: &[Selection<'_>],
+    ) -> Result<Watch, Error> {
+        let content = client.content().clone();
+        let view = client
+            .call_for_object("CreateContainerView", &content.view_manager, |body| {
+                body.reference("container", root);
+                for selection in selections {
+                    body.text("type", selection.kind);
+                }
+                body.value("recursive", true);
+            })
+            .await?;
+        let collector = client.call_for_object("CreatePropertyCollector", &content.property_collector, |_| ()).await?;
+        client
+            .call_for_object("CreateFilter", &collector, |body| {
+                body.nest("spec", |spec| view_filter(spec, &view, selections)).value("partialUpdates", false);
+            })
+            .await?;
+        Ok(Watch { client, collector, view, version: String::new() })
+    }
+
+    /// Waits for changes, `wait` at most: nothing new gives no objects and `complete`.
+    pub async fn next(&mut self, wait: Duration) -> Result<Updates, Error> {
+        let version = self.version.clone();
+        let answer = self
+            .client
+            .call_within(wait + ANSWER_LIMIT, "WaitForUpdatesEx", &self.collector, |body| {
+                body.text("version", &version).nest("options", |options| {
+                    options.value("maxWaitSeconds", wait.as_secs()).value("maxObjectUpdates", PAGE_OBJECTS);
+                });
+            })
+            .await?;
+        let Some(set) = answer.child("returnval") else { return Ok(Updates { objects: Vec::new(), complete: true }) };
+        set.text_at("version").unwrap_or_default().clone_into(&mut self.version);
+        let truncated = set.value_at("truncated").unwrap_or(false);
+        let mut objects = Vec::new();
+        for filter in set.all("filterSet") {
+            for element in filter.all("objectSet") {
+                objects.push(
+                    object_update(element)
+                        .ok_or_else(|| self.client.protocol("an update without an object".to_owned()))?,
+                );
+            }
+        }
+        if objects.iter().any(|update| update.missing.iter().any(|(_, fault)| fault.kind == "NotAuthenticated")) {
+            return Err(VsphereError::NotAuthenticated);
+        }
+        Ok(Updates { objects, complete: !truncated })
+    }
+
+    /// Gives the server back what it keeps for this watch.
+    pub async fn stop(self) -> Result<(), Error> {
+        self.client.call("DestroyPropertyCollector", &self.collector, |_| ()).await?;
+        self.client.call("DestroyView", &self.view, |_| ()).await?;
+        Ok(())
+    }
+}
+
+fn view_filter(spec: &mut Writer, view: &ManagedObject, selections: &[Selection<'_>]) {
+    for selection in selections {
+        property_set(spec, selection);
+    }
+    spec.nest("objectSet", |object| {
+        object.reference("obj", view).value("skip", true).nest_typed("selectSet", "TraversalSpec", |traversal| {
+            traversal.text("name", "view").text("type", "ContainerView").text("path", "view").value("skip", false);
+        });
+    });
+}
+
+fn property_set(spec: &mut Writer, selection: &Selection<'_>) {
+    spec.nest("propSet", |set| {
+        set.text("type", selection.kind).value("all", false);
+        for path in selection.paths {
+            set.text("pathSet", path);
+        }
+    });
+}
+
+fn object_update(element: &Element) -> Option<ObjectUpdate> {
+    let kind = match element.text_at("kind")? {
+        "enter" => UpdateKind::Enter,
+        "leave" => UpdateKind::Leave,
+        _ => UpdateKind::Modify,
+    };
+    let changes = element.all("changeSet").filter_map(|change| {
+        let path = change.text_at("name")?.to_owned();
+        let gone = matches!(change.text_at("op"), Some("remove" | "indirectRemove"));
+        Some(PropertyChange { path, value: if gone { None } else { change.child("val").cloned() } })
+    });
+    Some(ObjectUpdate {
+        kind,
+        object: element.child("obj")?.reference()?,
+        changes: changes.collect(),
+        missing: missing(element),
+    })
+}
+
+fn missing(element: &Element) -> Vec<(String, Fault)> {
+    element
+        .all("missingSet")
+        .filter_map(|entry| Some((entry.text_at("path")?.to_owned(), soap::localized_fault(entry.child("fault")?))))
+        .collect()
+}
+
+/// Reads some properties of one object, once.
+pub async fn read(client: &Client, object: &ManagedObject, paths: &[&str]) -> Result<Vec<PropertyChange>, Error> {
+    const METHOD: &str = "RetrievePropertiesEx";
+    let collector = client.content().property_collector.clone();
+    let answer = client
+        .call(METHOD, &collector, |body| {
+            body.nest("specSet", |spec| {
+                property_set(spec, &Selection { kind: &object.kind, paths });
+                spec.nest("objectSet", |set| {
+                    set.reference("obj", object).value("skip", false);
+                });
+            })
+            .nest("options", |_| ());
+        })
+        .await?;
+    let Some(found) = answer.at("returnval.objects") else { return Ok(Vec::new()) };
+    if let Some((_, fault)) = missing(found).into_iter().next() {
+        return Err(from_fault(METHOD, fault));
+    }
+    let values = found.all("propSet").filter_map(|property| {
+        Some(PropertyChange { path: property.text_at("name")?.to_owned(), value: property.child("val").cloned() })
+    });
+    Ok(values.collect())
+}

@@ -1,0 +1,123 @@
+//! The envelope around a method call, and what comes back in it.
+
+use crate::error::Fault;
+use crate::xml::{Element, Writer, XmlError};
+use crate::{ManagedObject, error};
+
+/// What a call came back with.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The `<MethodResponse>` element.
+    Returned(Element),
+    Fault(Fault),
+}
+
+/// A request: the method's element with `_this` and the parameters.
+#[must_use]
+pub fn envelope(method: &str, this: &ManagedObject, parameters: impl FnOnce(&mut Writer)) -> String {
+    let mut body = Writer::new();
+    body.reference("_this", this);
+    parameters(&mut body);
+    let body = body.finish();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
+         <Envelope xmlns=\"http://schemas.xmlsoap.org/soap/envelope/\" \
+         xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\" xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\">\
+         <Body><{method} xmlns=\"urn:vim25\">{body}</{method}></Body></Envelope>"
+    )
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    #[error(transparent)]
+    Xml(#[from] XmlError),
+    #[error("the answer is a <{0}>, not a SOAP envelope")]
+    NotAnEnvelope(String),
+    #[error("the envelope's body is empty")]
+    EmptyBody,
+}
+
+pub fn answer(document: &str) -> Result<Answer, AnswerError> {
+    let root = Element::parse(document)?;
+    if root.name != "Envelope" {
+        return Err(AnswerError::NotAnEnvelope(root.name));
+    }
+    let body = root.child("Body").ok_or(AnswerError::EmptyBody)?;
+    let content = body.children.first().ok_or(AnswerError::EmptyBody)?;
+    if content.name == "Fault" {
+        return Ok(Answer::Fault(soap_fault(content)));
+    }
+    Ok(Answer::Returned(content.clone()))
+}
+
+/// A `<soapenv:Fault>`: its detail holds one element whose type names the fault.
+fn soap_fault(element: &Element) -> Fault {
+    let message = element.text_at("faultstring").unwrap_or_default();
+    match element.child("detail").and_then(|detail| detail.children.first()) {
+        Some(detail) => fault(detail, message),
+        None => Fault {
+            kind: element.text_at("faultcode").unwrap_or("SoapFault").to_owned(),
+            message: message.to_owned(),
+            privilege: None,
+            object: None,
+            property: None,
+        },
+    }
+}
+
+/// A fault object, from a SOAP fault's detail or from a task's error.
+#[must_use]
+pub fn fault(element: &Element, message: &str) -> Fault {
+    // `<NotAuthenticatedFault xsi:type="NotAuthenticated">`; without a type the element's own name says it.
+    let kind = element.xsi_type.clone().unwrap_or_else(|| {
+        element.name.strip_suffix("Fault").filter(|name| !name.is_empty()).unwrap_or(&element.name).to_owned()
+    });
+    Fault {
+        kind,
+        message: message.trim().to_owned(),
+        privilege: element.text_at("privilegeId").map(str::to_owned),
+        object: element.child("object").or_else(|| element.child("obj")).and_then(Element::reference),
+        property: element.text_at("invalidProperty").or_else(|| element.text_at("name")).map(str::to_owned),
+    }
+}
+
+/// A `LocalizedMethodFault`, such as a task's `info.error`.
+#[must_use]
+pub fn localized_fault(element: &Element) -> error::Fault {
+    let message = element.text_at("localizedMessage").unwrap_or_default();
+    match element.child("fault") {
+        Some(inner) => fault(inner, message),
+        None => fault(element, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_known_by_its_type_also_when_the_type_is_new() {
+        for (detail, kind) in [
+            (
+                r#"<NotAuthenticatedFault xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="NotAuthenticated"/>"#,
+                "NotAuthenticated",
+            ),
+            ("<InvalidLoginFault/>", "InvalidLogin"),
+            ("<NeverHeardOfFault><x>1</x></NeverHeardOfFault>", "NeverHeardOf"),
+        ] {
+            let document = format!(
+                "<e:Envelope xmlns:e=\"x\"><e:Body><e:Fault><faultcode>ServerFaultCode</faultcode>\
+                 <faultstring>what happened</faultstring><detail>{detail}</detail></e:Fault></e:Body></e:Envelope>"
+            );
+            let Answer::Fault(fault) = answer(&document).unwrap() else { panic!("a fault was expected") };
+            assert_eq!((fault.kind.as_str(), fault.message.as_str()), (kind, "what happened"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_envelope_is_refused() {
+        assert!(answer("<html><body>busy</body></html>").is_err());
+        assert!(answer("<Envelope><Body></Body></Envelope>").is_err());
+        assert!(answer("plain text").is_err());
+    }
+}

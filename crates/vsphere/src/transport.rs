@@ -1,0 +1,88 @@
+//! One HTTP request and its answer, over TLS, plain, or within the process.
+//!
+//! Bounds: an answer has at most [`BODY_BYTES_MAX`]. Time limits are the caller's.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tower::ServiceExt;
+
+use crate::VsphereError;
+use crate::tls::{self, Refusal, Thumbprint, Trust};
+
+/// The whole inventory of a large vCenter in one page stays far below it.
+pub const BODY_BYTES_MAX: usize = 256 << 20;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Exchange = dyn Fn(Request<Full<Bytes>>) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, BoxError>> + Send>>
+    + Send
+    + Sync;
+
+/// Carries requests to one server.
+#[derive(Clone)]
+pub struct Transport {
+    exchange: Arc<Exchange>,
+    refusal: Refusal,
+}
+
+impl Transport {
+    /// Over the network.
+    pub fn network(trust: &Trust) -> Result<Transport, VsphereError> {
+        let (config, refusal) = tls::client_config(trust)?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(Duration::from_secs(10)));
+        tcp.set_keepalive(Some(Duration::from_secs(30)));
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(60)).build(connector);
+        Ok(Transport { refusal, ..Transport::service(client) })
+    }
+
+    /// Through any HTTP service: the embedded vCenter, or a test's own.
+    pub fn service<S, B>(service: S) -> Transport
+    where
+        S: tower::Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let exchange = move |request| -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, BoxError>> + Send>> {
+            let service = service.clone();
+            Box::pin(async move {
+                let response = service.oneshot(request).await.map_err(Into::into)?;
+                let (parts, body) = response.into_parts();
+                let body = Limited::new(body, BODY_BYTES_MAX).collect().await?.to_bytes();
+                Ok(Response::from_parts(parts, body))
+            })
+        };
+        Transport { exchange: Arc::new(exchange), refusal: Refusal::default() }
+    }
+
+    pub async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, BoxError> {
+        (self.exchange)(request).await
+    }
+
+    /// The certificate that the last failed connection was shown, if that was why it failed.
+    #[must_use]
+    pub fn refused_certificate(&self) -> Option<(Thumbprint, String)> {
+        self.refusal.take()
+    }
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,298 @@
+//! XML in and out: a small tree for what arrives, a writer for what is sent.
+//!
+//! Reading is namespace-aware where it matters: `xsi:type` is recognised by its namespace, whatever prefix the server
+//! chose, and told apart from the plain `type` of an object reference. Elements are known by their local names.
+//!
+//! Bounds: depth and number of elements. Entities other than XML's own five are refused.
+
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::name::{Namespace, ResolveResult};
+use quick_xml::{NsReader, XmlVersion};
+
+use crate::ManagedObject;
+
+const DEPTH_MAX: usize = 64;
+const ELEMENTS_MAX: usize = 4_000_000;
+const XSI: &str = "http://www.w3.org/2001/XMLSchema-instance";
+
+#[derive(Debug, thiserror::Error)]
+pub enum XmlError {
+    #[error("not well-formed: {0}")]
+    Malformed(String),
+    #[error("nested deeper than {DEPTH_MAX}")]
+    TooDeep,
+    #[error("more than {ELEMENTS_MAX} elements")]
+    TooMany,
+    #[error("no element at all")]
+    Empty,
+}
+
+/// One element with all that is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Element {
+    pub name: String,
+    /// `xsi:type` without its prefix.
+    pub xsi_type: Option<String>,
+    /// The attribute `type` of an object reference.
+    pub reference_kind: Option<String>,
+    pub text: String,
+    pub children: Vec<Element>,
+}
+
+impl Element {
+    pub fn parse(document: &str) -> Result<Element, XmlError> {
+        let malformed = |error: &dyn std::fmt::Display| XmlError::Malformed(error.to_string());
+        let mut reader = NsReader::from_str(document);
+        let mut open: Vec<Element> = Vec::new();
+        let mut elements = 0usize;
+        loop {
+            match reader.read_event().map_err(|error| malformed(&error))? {
+                Event::Start(start) => {
+                    elements += 1;
+                    if open.len() == DEPTH_MAX {
+                        return Err(XmlError::TooDeep);
+                    }
+                    if elements > ELEMENTS_MAX {
+                        return Err(XmlError::TooMany);
+                    }
+                    open.push(begin(&reader, &start)?);
+                }
+                Event::Empty(start) => {
+                    elements += 1;
+                    if elements > ELEMENTS_MAX {
+                        return Err(XmlError::TooMany);
+                    }
+                    let element = begin(&reader, &start)?;
+                    match open.last_mut() {
+                        Some(parent) => parent.children.push(element),
+                        None => return Ok(element),
+                    }
+                }
+                Event::End(_) => {
+                    let Some(element) = open.pop() else {
+                        return Err(XmlError::Malformed("unexpected end".to_owned()));
+                    };
+                    match open.last_mut() {
+                        Some(parent) => parent.children.push(element),
+                        None => return Ok(element),
+                    }
+                }
+                Event::Text(text) => {
+                    if let Some(element) = open.last_mut() {
+                        element.text.push_str(&text.xml_content(XmlVersion::Implicit1_0));
+                    }
+                }
+                Event::CData(text) => {
+                    if let Some(element) = open.last_mut() {
+                        element.text.push_str(&text.xml_content(XmlVersion::Implicit1_0));
+                    }
+                }
+                Event::GeneralRef(reference) => {
+                    let name = reference.xml_content(XmlVersion::Implicit1_0);
+                    let resolved = match reference.resolve_char_ref().map_err(|error| malformed(&error))? {
+                        Some(character) => character.to_string(),
+                        None => quick_xml::escape::resolve_predefined_entity(&name)
+                            .ok_or_else(|| XmlError::Malformed(format!("unknown entity {name}")))?
+                            .to_owned(),
+                    };
+                    if let Some(element) = open.last_mut() {
+                        element.text.push_str(&resolved);
+                    }
+                }
+                Event::Eof => {
+                    return Err(if elements == 0 {
+                        XmlError::Empty
+                    } else {
+                        XmlError::Malformed("cut short".to_owned())
+                    });
+                }
+                Event::Decl(_) | Event::Comment(_) | Event::PI(_) | Event::DocType(_) => (),
+            }
+        }
+    }
+
+    /// The first child of this name.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Option<&Element> {
+        self.children.iter().find(|child| child.name == name)
+    }
+
+    /// Down a path of names: `a.b.c`.
+    #[must_use]
+    pub fn at(&self, path: &str) -> Option<&Element> {
+        path.split('.').try_fold(self, |element, name| element.child(name))
+    }
+
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Element> {
+        self.children.iter().filter(move |child| child.name == name)
+    }
+
+    /// The text at a path, if there is such an element.
+    #[must_use]
+    pub fn text_at(&self, path: &str) -> Option<&str> {
+        self.at(path).map(|element| element.text.trim())
+    }
+
+    /// The value at a path: a number, a `true`.
+    #[must_use]
+    pub fn value_at<T: std::str::FromStr>(&self, path: &str) -> Option<T> {
+        self.text_at(path)?.parse().ok()
+    }
+
+    /// This element as a reference to a managed object.
+    #[must_use]
+    pub fn reference(&self) -> Option<ManagedObject> {
+        let id = self.text.trim();
+        let kind = self.reference_kind.as_deref()?;
+        (!id.is_empty()).then(|| ManagedObject::new(kind, id))
+    }
+}
+
+fn begin(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, XmlError> {
+    let mut element = Element { name: start.local_name().as_ref().to_owned(), ..Element::default() };
+    for attribute in start.attributes() {
+        let attribute = attribute.map_err(|error| XmlError::Malformed(error.to_string()))?;
+        let (namespace, name) = reader.resolver().resolve_attribute(attribute.key);
+        if name.as_ref() != "type" {
+            continue;
+        }
+        let value = attribute
+            .normalized_value(XmlVersion::Implicit1_0)
+            .map_err(|error| XmlError::Malformed(error.to_string()))?
+            .into_owned();
+        if namespace == ResolveResult::Bound(Namespace(XSI)) {
+            element.xsi_type = Some(value.rsplit(':').next().unwrap_or_default().to_owned());
+        } else if namespace == ResolveResult::Unbound {
+            element.reference_kind = Some(value);
+        }
+    }
+    Ok(element)
+}
+
+/// Writes elements in the order given, which the vSphere API insists on.
+#[derive(Debug, Default)]
+pub struct Writer {
+    document: String,
+}
+
+impl Writer {
+    #[must_use]
+    pub fn new() -> Writer {
+        Writer::default()
+    }
+
+    /// `<name>text</name>`.
+    pub fn text(&mut self, name: &str, text: &str) -> &mut Writer {
+        self.element(name, None, |writer| writer.document.push_str(&quick_xml::escape::escape(text)))
+    }
+
+    /// A number or a truth value.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn value(&mut self, name: &str, value: impl ToString) -> &mut Writer {
+        self.text(name, &value.to_string())
+    }
+
+    /// A value whose type the receiver cannot know: `xsi:type="xsd:int"`.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn typed_value(&mut self, name: &str, xsd_type: &str, value: impl ToString) -> &mut Writer {
+        let value = value.to_string();
+        self.element(name, Some(&format!("xsd:{xsd_type}")), |writer| {
+            writer.document.push_str(&quick_xml::escape::escape(value.as_str()));
+        })
+    }
+
+    /// `<name type="VirtualMachine">vm-1</name>`.
+    pub fn reference(&mut self, name: &str, object: &ManagedObject) -> &mut Writer {
+        let (kind, id) =
+            (quick_xml::escape::escape(object.kind.as_str()), quick_xml::escape::escape(object.id.as_str()));
+        self.document.push_str(&format!("<{name} type=\"{kind}\">{id}</{name}>"));
+        self
+    }
+
+    /// An element with others inside.
+    pub fn nest(&mut self, name: &str, inside: impl FnOnce(&mut Writer)) -> &mut Writer {
+        self.element(name, None, inside)
+    }
+
+    /// The same, of a type that its place does not determine: `xsi:type="TraversalSpec"`.
+    pub fn nest_typed(&mut self, name: &str, xsi_type: &str, inside: impl FnOnce(&mut Writer)) -> &mut Writer {
+        self.element(name, Some(xsi_type), inside)
+    }
+
+    fn element(&mut self, name: &str, xsi_type: Option<&str>, inside: impl FnOnce(&mut Writer)) -> &mut Writer {
+        self.document.push('<');
+        self.document.push_str(name);
+        if let Some(xsi_type) = xsi_type {
+            self.document.push_str(" xsi:type=\"");
+            self.document.push_str(xsi_type);
+            self.document.push('"');
+        }
+        self.document.push('>');
+        inside(self);
+        self.document.push_str("</");
+        self.document.push_str(name);
+        self.document.push('>');
+        self
+    }
+
+    #[must_use]
+    pub fn finish(self) -> String {
+        self.document
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_from_reference_kinds_whatever_the_prefix() {
+        let document = r#"<a xmlns:_XMLSchema-instance="http://www.w3.org/2001/XMLSchema-instance"
+            xmlns:o="urn:other"><val _XMLSchema-instance:type="p:ManagedObjectReference" type="HostSystem">host-1</val>
+            <val o:type="not this" type="Folder">group-1</val></a>"#;
+        let root = Element::parse(document).unwrap();
+        let first = root.child("val").unwrap();
+        assert_eq!(first.xsi_type.as_deref(), Some("ManagedObjectReference"));
+        assert_eq!(first.reference(), Some(ManagedObject::new("HostSystem", "host-1")));
+        assert_eq!(root.children[1].xsi_type, None);
+        assert_eq!(root.children[1].reference(), Some(ManagedObject::new("Folder", "group-1")));
+    }
+
+    #[test]
+    fn text_is_unescaped_and_paths_are_followed() {
+        let root =
+            Element::parse("<a><b><c>&lt;x&gt; &amp; &#65;<![CDATA[<y>]]></c><n>7</n><t>true</t></b></a>").unwrap();
+        assert_eq!(root.text_at("b.c"), Some("<x> & A<y>"));
+        assert_eq!(root.value_at::<i32>("b.n"), Some(7));
+        assert_eq!(root.value_at::<bool>("b.t"), Some(true));
+        assert_eq!(root.text_at("b.none"), None);
+    }
+
+    #[test]
+    fn hostile_documents_are_refused() {
+        let deep = "<a>".repeat(100) + &"</a>".repeat(100);
+        for (document, expected) in [
+            (deep.as_str(), "nested deeper"),
+            ("", "no element"),
+            ("<a><b></a>", "not well-formed"),
+            ("<a>", "cut short"),
+            ("<a>&bomb;</a>", "unknown entity"),
+        ] {
+            let error = Element::parse(document).unwrap_err().to_string();
+            assert!(error.contains(expected), "{document:.20}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut writer = Writer::new();
+        writer.nest("spec", |spec| {
+            spec.text("name", "a<b>&\"c\"")
+                .value("enabled", true)
+                .reference("vm", &ManagedObject::new("VirtualMachine", "vm-1"));
+        });
+        let root = Element::parse(&writer.finish()).unwrap();
+        assert_eq!(root.text_at("name"), Some("a<b>&\"c\""));
+        assert_eq!(root.child("vm").unwrap().reference(), Some(ManagedObject::new("VirtualMachine", "vm-1")));
+    }
+}

@@ -1,0 +1,117 @@
+//! `bridger sandbox` itself, as a peer of the real ones: the very binary a person runs.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use peers::Peers;
+
+use crate::command::{Govc, Kubectl};
+use crate::process::Process;
+use crate::workdir::Workdir;
+
+/// A running sandbox. It ends with this value.
+pub struct Sandbox {
+    process: Process,
+    kubeconfig: PathBuf,
+    govc_url: String,
+    peers: Peers,
+    _workdir: Workdir,
+}
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+impl Sandbox {
+    /// Starts it on free ports with these flags.
+    pub async fn start(flags: &[&str]) -> Result<Sandbox> {
+        let peers = Peers::locate()?;
+        let workdir = Workdir::create("sandbox")?;
+        let mut arguments: Vec<String> =
+            ["sandbox", "--kubernetes-port", "0", "--vcenter-port", "0"].map(str::to_owned).to_vec();
+        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+        let process = Process::start(workdir.path(), "bridger", &binary()?, &arguments)?;
+        let mut sandbox =
+            Sandbox { process, kubeconfig: PathBuf::new(), govc_url: String::new(), peers, _workdir: workdir };
+        let deadline = tokio::time::Instant::now() + READY_WITHIN;
+        while !sandbox.read_exports() {
+            if sandbox.process.ended().is_some() || tokio::time::Instant::now() > deadline {
+                bail!("bridger sandbox did not start; its log ends:\n{}", sandbox.process.log_tail());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(sandbox)
+    }
+
+    fn read_exports(&mut self) -> bool {
+        let log = self.process.log();
+        let value = |name: &str| {
+            let (_, rest) = log.split_once(&format!("export {name}="))?;
+            // A line that is still being written does not count.
+            rest.split_once('\n').map(|(line, _)| line.split(' ').next().unwrap_or(line).to_owned())
+        };
+        match (value("KUBECONFIG"), value("GOVC_URL")) {
+            (Some(kubeconfig), Some(url)) => {
+                self.kubeconfig = kubeconfig.into();
+                self.govc_url = url;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    #[must_use]
+    pub fn govc_url(&self) -> &str {
+        &self.govc_url
+    }
+
+    #[must_use]
+    pub fn kubectl(&self) -> Kubectl {
+        Kubectl::new(&self.peers, &self.kubeconfig)
+    }
+
+    #[must_use]
+    pub fn govc(&self) -> Govc {
+        Govc::new(&self.peers, &self.govc_url)
+    }
+
+    pub async fn client(&self) -> Result<kube::Client> {
+        crate::control_plane::client_from(&self.kubeconfig).await
+    }
+
+    /// Calls `/simulator/<path>` on the Kubernetes port: faults, host failures, and whatever no real API offers.
+    pub async fn control(&self, method: &str, path: &str, body: serde_json::Value) -> Result<String> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("/simulator/{path}"))
+            .header("content-type", "application/json");
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        Ok(self.client().await?.request_text(request.body(body)?).await?)
+    }
+
+    /// All it has printed.
+    #[must_use]
+    pub fn output(&self) -> String {
+        self.process.log()
+    }
+
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+}
+
+/// The binary under test: `$BRIDGER_BIN`, else the one cargo built beside this test.
+pub fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("BRIDGER_BIN") {
+        return Ok(path.into());
+    }
+    // target/debug/deps/<test> lies beside target/debug/bridger.
+    let test = std::env::current_exe().context("finding this test's own path")?;
+    let beside = test.parent().and_then(Path::parent).map(|folder| folder.join("bridger"));
+    beside.filter(|path| path.is_file()).context("bridger is not built: run `cargo build --package bridger` first")
+}

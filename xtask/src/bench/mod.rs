@@ -1,0 +1,28 @@
+//! `cargo xtask bench`: one file per benchmark; each measures beside a peer and beside a limit, in one run.
+
+mod report;
+mod sandbox;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// Measures, beside peers and limits, in one run on this machine.
+///
+/// Prints a table, ratios first, and writes it as JSON to target/bench/NAME.json. Fails when a stated limit is not met.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    Sandbox(sandbox::Arguments),
+}
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let report = match &arguments.bench {
+        Bench::Sandbox(arguments) => sandbox::run(arguments)?,
+    };
+    report.publish()
+}
