@@ -48,6 +48,17 @@ impl Slots {
     }
 }
 
+#[cfg(test)]
+impl Slots {
+    /// Only migrations under way hold or wait for slots.
+    pub fn assert_matches(&self, operations: &BTreeMap<TaskId, super::tasks::Operation>) {
+        let tasks = self.waiting.iter().chain(self.running.keys());
+        assert!(tasks.clone().all(|task| operations.contains_key(task)), "{self:?}");
+        let held: u32 = self.per_host.values().sum();
+        assert_eq!(held as usize, self.running.len() * 2, "{self:?}");
+    }
+}
+
 /// What a migration that has ended was holding.
 pub(super) struct Held {
     pub task: TaskId,

@@ -151,6 +151,8 @@ impl Vcenter {
 }
 
 #[cfg(test)]
+mod chaos_tests;
+#[cfg(test)]
 mod history_tests;
 
 #[cfg(test)]
