@@ -275,6 +275,28 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_fails_again_begins_anew() {
+        let mut bench = quiet(2, 1, DrsLevel::Off);
+        bench.place(&[("node-1", "esx-1.lab")]);
+        let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));
+        // HA has nowhere to go until the other host is back, so tries of the first failure are still pending.
+        bench.vcenter.inventory.host_mut(bench.host("esx-2.lab")).unwrap().connection = ConnectionState::Disconnected;
+        for _ in 0..2 {
+            bench.vcenter.fail_host(host, bench.now).unwrap();
+            bench.run(70);
+            bench.vcenter.recover_host(host, bench.now).unwrap();
+            bench.run(115);
+            assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().power, PowerState::On);
+        }
+        bench.vcenter.fail_host(host, bench.now).unwrap();
+        bench.vcenter.inventory.host_mut(bench.host("esx-2.lab")).unwrap().connection = ConnectionState::Connected;
+        bench.run(14);
+        assert_eq!(bench.host_of(vm), host, "an earlier failure's try would be too early");
+        bench.run(60);
+        assert_eq!(bench.host_of(vm), bench.host("esx-2.lab"));
+    }
+
+    #[test]
     fn without_ha_vms_wait_for_their_host() {
         let mut bench = Bench::new(&Config { hosts: 2, nodes: 2, ha: false, ..Config::default() }, 1);
         bench.place(&[("node-1", "esx-1.lab")]);

@@ -153,9 +153,8 @@ impl Planner<'_> {
     fn relocate(&mut self, vm: usize, reason: MoveReason) -> bool {
         let unit = self.layout.units[self.layout.unit_of[vm]].clone();
         let home = self.layout.at[vm];
-        let target = [STRICT, LENIENT]
-            .into_iter()
-            .find_map(|policy| self.layout.best_target(&unit, policy).filter(|&target| target != home));
+        let target =
+            [STRICT, LENIENT].into_iter().find_map(|policy| self.layout.best_target_but(&unit, policy, Some(home)));
         if let Some(target) = target {
             self.send(&unit, target, reason);
             return true;
@@ -184,7 +183,7 @@ impl Planner<'_> {
             if !free {
                 continue;
             }
-            if let Some(refuge) = self.layout.best_target(&[blocker], STRICT).filter(|&refuge| refuge != target) {
+            if let Some(refuge) = self.layout.best_target_but(&[blocker], STRICT, Some(target)) {
                 self.send(&[blocker], refuge, reason);
                 return true;
             }

@@ -79,6 +79,14 @@ proptest! {
         }
         let before: Vec<usize> = view.vms.iter().map(|vm| vm.host).collect();
         let after = outcome(&view, &plan);
+        // There is room also while all are on their way.
+        for target in plan.moves.iter().map(|step| step.to) {
+            let there = (0..view.vms.len()).filter(|&vm| {
+                [Some(before[vm]), Some(after[vm]), view.vms[vm].leaving].contains(&Some(target))
+            });
+            let memory_mib: u64 = there.map(|vm| view.vms[vm].load.memory_mib).sum();
+            prop_assert!(memory_mib <= view.hosts[target].capacity.memory_mib, "{:?} overfills {target}", plan.moves);
+        }
         for rule in &view.rules {
             match &rule.constraint {
                 Constraint::Together { .. } => prop_assert!(
@@ -119,6 +127,73 @@ proptest! {
                 vm.host = host;
             }
         }
+    }
+}
+
+/// A cluster of like hosts (`t` takes VMs, `e` is evacuating) and like VMs, of which a host holds four.
+fn small(hosts: &str, vms: &[usize], rules: Vec<Constraint>) -> ClusterView {
+    let host = |state: char| HostView {
+        id: HostId(0),
+        takes_vms: state == 't',
+        evacuating: state == 'e',
+        capacity: Load { cpu_mhz: 4_000, memory_mib: 4_000 },
+    };
+    let vm = |host: &usize| VmView {
+        id: VmId(0),
+        host: *host,
+        leaving: None,
+        load: Load { cpu_mhz: 1_000, memory_mib: 1_000 },
+        movable: true,
+    };
+    let rule = |constraint| RuleView { name: "rule".to_owned(), constraint };
+    ClusterView {
+        hosts: hosts.chars().map(host).collect(),
+        vms: vms.iter().map(vm).collect(),
+        rules: rules.into_iter().map(rule).collect(),
+    }
+}
+
+fn apart(vms: &[usize]) -> Constraint {
+    Constraint::Apart { vms: vms.to_vec() }
+}
+
+fn on_hosts(vm: usize, allowed: &[bool], mandatory: bool) -> Constraint {
+    Constraint::OnHosts { vms: vec![vm], allowed: allowed.to_vec(), mandatory }
+}
+
+/// What the planner does in plain situations: the moves, as (VM, target), and what its evacuations stall on.
+#[test]
+fn plain_situations() {
+    use Obstacle::{Host, Room, Rule};
+    let together = |vms: &[usize]| Constraint::Together { vms: vms.to_vec() };
+    type Case = (&'static str, ClusterView, Vec<(usize, usize)>, Vec<Obstacle>);
+    let cases: Vec<Case> = vec![
+        ("nothing to do", small("tt", &[0, 1], vec![apart(&[0, 1])]), vec![], vec![]),
+        ("two to part", small("tt", &[0, 0], vec![apart(&[0, 1])]), vec![(0, 1)], vec![]),
+        ("two to join, where most are", small("tt", &[0, 1, 1], vec![together(&[0, 1, 2])]), vec![(0, 1)], vec![]),
+        ("nowhere to part to", small("te", &[0, 0], vec![apart(&[0, 1])]), vec![], vec![]),
+        ("evacuated", small("et", &[0, 0], vec![]), vec![(0, 1), (1, 1)], vec![]),
+        ("evacuated together", small("ett", &[0, 0, 1], vec![together(&[0, 1])]), vec![(0, 2), (1, 2)], vec![]),
+        ("no room left", small("et", &[0, 1, 1, 1, 1], vec![]), vec![], vec![Room]),
+        ("a rule in the way", small("et", &[0, 1], vec![apart(&[0, 1])]), vec![], vec![Rule(0)]),
+        ("no other host", small("ee", &[0], vec![]), vec![], vec![Host]),
+        ("bound to the host", small("et", &[0], vec![on_hosts(0, &[true, false], true)]), vec![], vec![Rule(0)]),
+        ("preferring the host", small("et", &[0], vec![on_hosts(0, &[true, false], false)]), vec![(0, 1)], vec![]),
+        ("drawn to a host", small("tt", &[0], vec![on_hosts(0, &[false, true], false)]), vec![(0, 1)], vec![]),
+        // VM 0 may only go to host 1, where VM 1 is in its way and can go to host 2.
+        (
+            "room is made",
+            small("ett", &[0, 1], vec![apart(&[0, 1]), on_hosts(0, &[true, true, false], true)]),
+            vec![(1, 2)],
+            vec![],
+        ),
+        ("balance", small("tt", &[0, 0, 0, 0], vec![]), vec![(0, 1), (1, 1)], vec![]),
+        ("balance within rules", small("tt", &[0, 0, 0, 1], vec![apart(&[0, 3]), together(&[1, 2])]), vec![], vec![]),
+    ];
+    for (what, view, moves, stalls) in cases {
+        let plan = plan(&view);
+        assert_eq!(plan.moves.iter().map(|step| (step.vm, step.to)).collect::<Vec<_>>(), moves, "{what}");
+        assert_eq!(plan.stalls.iter().map(|stall| stall.obstacle).collect::<Vec<_>>(), stalls, "{what}");
     }
 }
 

@@ -348,8 +348,14 @@ impl<'a> Layout<'a> {
     /// The host that will be the least full with these VMs on it, of those that nothing stands in the way of.
     #[must_use]
     pub fn best_target(&self, vms: &[usize], policy: Policy) -> Option<usize> {
+        self.best_target_but(vms, policy, None)
+    }
+
+    /// As [`Layout::best_target`], with one host that is not to be it.
+    #[must_use]
+    pub fn best_target_but(&self, vms: &[usize], policy: Policy, avoided: Option<usize>) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
-        for target in 0..self.view.hosts.len() {
+        for target in (0..self.view.hosts.len()).filter(|target| Some(*target) != avoided) {
             let mut load = self.settled[target];
             for &vm in vms {
                 if self.at[vm] != target {
