@@ -142,7 +142,7 @@ impl Vcenter {
             .map(|target| view.hosts[target].id);
         let Some(target) = target else {
             let obstacles = (0..view.hosts.len()).filter_map(|host| layout.obstacle(&[vm], host, policy));
-            let reason = why_not(&view, obstacles.collect());
+            let reason = why_not(&view, &obstacles.collect::<Vec<_>>());
             self.cannot_restart(id, home, reason, now);
             self.schedule_in(now, RETRY, Step::HaRestart { vm: id, failure: number });
             return;
@@ -202,7 +202,7 @@ fn respects_anti_affinity(cluster: &Cluster) -> bool {
     cluster.ha.options.get(RESPECT_ANTI_AFFINITY).is_none_or(|value| !value.eq_ignore_ascii_case("false"))
 }
 
-fn why_not(view: &ClusterView, obstacles: Vec<Obstacle>) -> String {
+fn why_not(view: &ClusterView, obstacles: &[Obstacle]) -> String {
     let rule = obstacles.iter().find_map(|obstacle| match obstacle {
         Obstacle::Rule(rule) => Some(&view.rules[*rule].name),
         _ => None,
@@ -275,25 +275,47 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_fails_again_begins_anew() {
-        let mut bench = quiet(2, 1, DrsLevel::Off);
-        bench.place(&[("node-1", "esx-1.lab")]);
-        let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));
-        // HA has nowhere to go until the other host is back, so tries of the first failure are still pending.
-        bench.vcenter.inventory.host_mut(bench.host("esx-2.lab")).unwrap().connection = ConnectionState::Disconnected;
-        for _ in 0..2 {
-            bench.vcenter.fail_host(host, bench.now).unwrap();
-            bench.run(70);
-            bench.vcenter.recover_host(host, bench.now).unwrap();
-            bench.run(115);
-            assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().power, PowerState::On);
+    fn where_there_is_no_room_vms_stay_down_until_there_is() {
+        let config = Config { hosts: 3, nodes: 6, host_memory_mib: 40 * 1024, drs: DrsLevel::Off, ..Config::default() };
+        let mut bench = Bench::new(&config, 1);
+        for n in 1..=6 {
+            bench.place(&[(&format!("node-{n}"), if n <= 3 { "esx-1.lab" } else { "esx-2.lab" })]);
         }
-        bench.vcenter.fail_host(host, bench.now).unwrap();
-        bench.vcenter.inventory.host_mut(bench.host("esx-2.lab")).unwrap().connection = ConnectionState::Connected;
-        bench.run(14);
-        assert_eq!(bench.host_of(vm), host, "an earlier failure's try would be too early");
-        bench.run(60);
-        assert_eq!(bench.host_of(vm), bench.host("esx-2.lab"));
+        let task = bench.vcenter.disconnect_host(bench.host("esx-3.lab"), &Bench::actor(), bench.now).unwrap();
+        bench.await_task(task).unwrap();
+        bench.vcenter.fail_host(bench.host("esx-1.lab"), bench.now).unwrap();
+        bench.run(300);
+        let running = |bench: &Bench| bench.vcenter.inventory().vms().filter(|(_, vm)| vm.boot_time.is_some()).count();
+        assert!(running(&bench) < 6);
+        assert!(
+            bench.happened(|h| matches!(h, Happening::HaCannotRestart { reason, .. } if reason.contains("room"))) > 0
+        );
+        let task = bench.vcenter.reconnect_host(bench.host("esx-3.lab"), &Bench::actor(), bench.now).unwrap();
+        bench.await_task(task).unwrap();
+        bench.run(180);
+        assert!(running(&bench) > 3, "{:?}", bench.lines());
+    }
+
+    #[test]
+    fn tries_of_a_past_failure_do_nothing() {
+        for seed in 0..30 {
+            let mut bench = Bench::new(&Config { hosts: 2, nodes: 1, drs: DrsLevel::Off, ..Config::default() }, seed);
+            bench.place(&[("node-1", "esx-1.lab")]);
+            let (host, other, vm) = (bench.host("esx-1.lab"), bench.host("esx-2.lab"), bench.vm("node-1"));
+            // HA has nowhere to go, so it will try again; meanwhile the host comes back, and fails once more.
+            bench.vcenter.inventory.host_mut(other).unwrap().connection = ConnectionState::Disconnected;
+            bench.vcenter.fail_host(host, bench.now).unwrap();
+            bench.vcenter.recover_host(host, bench.now).unwrap();
+            while bench.vcenter.inventory().vm(vm).unwrap().power == PowerState::Off {
+                bench.run(1);
+            }
+            bench.vcenter.inventory.host_mut(other).unwrap().connection = ConnectionState::Connected;
+            bench.vcenter.fail_host(host, bench.now).unwrap();
+            bench.run(14);
+            assert_eq!(bench.host_of(vm), host, "seed {seed}: restarted too early for this failure");
+            bench.run(60);
+            assert_eq!(bench.host_of(vm), other, "seed {seed}");
+        }
     }
 
     #[test]

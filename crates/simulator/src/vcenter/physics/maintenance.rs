@@ -24,13 +24,13 @@ impl Vcenter {
         actor: &Actor,
         now: SimTime,
     ) -> Result<Admission, VimFault> {
-        let host = self.connected_host(host_id)?;
-        if self.inventory.host(host).is_none_or(|host| host.maintenance != Maintenance::No) {
+        self.connected_host(host_id)?;
+        if self.inventory.host(host_id).is_none_or(|host| host.maintenance != Maintenance::No) {
             return Err(VimFault::InvalidState);
         }
-        let Some(host) = self.inventory.host_mut(host) else { return Err(VimFault::InvalidState) };
-        host.maintenance = Maintenance::Entering;
-        let (name, cluster) = (host.name.clone(), host.cluster);
+        self.set_maintenance(host_id, Maintenance::Entering);
+        let name = self.name_of(host_id.into());
+        let cluster = self.inventory.host(host_id).map(|host| host.cluster).ok_or(VimFault::InvalidState)?;
         let message = format!("Host {name} has started to enter maintenance mode");
         self.post("EnteringMaintenanceModeEvent", About::host(host_id), &actor.user, now, message);
         self.happenings.push(Happening::HostEnteringMaintenance { host: name });
@@ -91,9 +91,8 @@ impl Vcenter {
     }
 
     pub(super) fn host_is_in_maintenance(&mut self, id: HostId, actor: &Actor, now: SimTime) {
-        let Some(host) = self.inventory.host_mut(id) else { return };
-        host.maintenance = Maintenance::In;
-        let name = host.name.clone();
+        self.set_maintenance(id, Maintenance::In);
+        let name = self.name_of(id.into());
         let message = format!("Host {name} has entered maintenance mode");
         self.post("EnteredMaintenanceModeEvent", About::host(id), &actor.user, now, message);
         self.happenings.push(Happening::HostEnteredMaintenance { host: name });
@@ -101,10 +100,8 @@ impl Vcenter {
 
     /// A task that did not bring the host into maintenance leaves it in service.
     pub(super) fn revert_maintenance(&mut self, id: HostId) {
-        if let Some(host) = self.inventory.host_mut(id)
-            && host.maintenance == Maintenance::Entering
-        {
-            host.maintenance = Maintenance::No;
+        if self.inventory.host(id).is_some_and(|host| host.maintenance == Maintenance::Entering) {
+            self.set_maintenance(id, Maintenance::No);
         }
     }
 
@@ -112,9 +109,7 @@ impl Vcenter {
         let id = self.connected_host(id)?;
         let host = self.inventory.host(id).filter(|host| host.maintenance == Maintenance::In);
         let name = host.ok_or(VimFault::InvalidState)?.name.clone();
-        if let Some(host) = self.inventory.host_mut(id) {
-            host.maintenance = Maintenance::No;
-        }
+        self.set_maintenance(id, Maintenance::No);
         let message = format!("Host {name} has exited maintenance mode");
         self.post("ExitMaintenanceModeEvent", About::host(id), &actor.user, now, message);
         self.happenings.push(Happening::HostExitedMaintenance { host: name });
@@ -145,11 +140,20 @@ impl Vcenter {
         Ok(())
     }
 
-    /// Sets how the vCenter sees a host, which its VMs show as well; answers its name.
+    fn set_maintenance(&mut self, id: HostId, maintenance: Maintenance) {
+        let Some(host) = self.inventory.host_mut(id) else { return };
+        host.maintenance = maintenance;
+        // A cluster's summary counts the hosts that take VMs.
+        let cluster = host.cluster;
+        self.inventory.touch(cluster.into());
+    }
+
+    /// Sets how the vCenter sees a host, which its VMs and its cluster show as well; answers its name.
     pub(super) fn set_connection(&mut self, id: HostId, connection: ConnectionState) -> String {
         let Some(host) = self.inventory.host_mut(id) else { return String::new() };
         host.connection = connection;
-        let name = host.name.clone();
+        let (name, cluster) = (host.name.clone(), host.cluster);
+        self.inventory.touch(cluster.into());
         let vms: Vec<_> = self.inventory.vms_on(id).map(|(vm, _)| vm).collect();
         for vm in vms {
             self.inventory.touch(vm.into());

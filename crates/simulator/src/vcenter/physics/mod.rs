@@ -33,7 +33,7 @@ use crate::seed::{Seed, Stream};
 use crate::timeline::Timeline;
 
 /// A step that the vCenter will take at some moment.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     StartTask(TaskId),
     AdvanceTask {
