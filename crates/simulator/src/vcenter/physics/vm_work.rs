@@ -1,6 +1,7 @@
 //! What tasks do to one VM: power, creation, destruction, reconfiguration, and renaming of any object.
 
-use super::drs::view::{ClusterView, Layout, Obstacle, Policy};
+use super::drs::layout::{Layout, Obstacle, Policy};
+use super::drs::view::ClusterView;
 use super::events::About;
 use super::operations::{Actor, VmChange, VmSpec};
 use super::tasks::{Admission, PowerChange, Work};
@@ -104,7 +105,7 @@ impl Vcenter {
             };
         }
         let Some(cluster) = cluster else { return Ok(()) };
-        let view = ClusterView::of(self, cluster, Some(vm));
+        let view = ClusterView::of(self, cluster, &[vm].into());
         let layout = Layout::new(&view);
         let (Some(index), Some(here)) = (view.vm_index(vm), view.host_index(current)) else { return Ok(()) };
         let policy = Policy { apart: true, soft: false };
