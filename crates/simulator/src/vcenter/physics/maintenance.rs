@@ -28,6 +28,12 @@ impl Vcenter {
         if self.inventory.host(host_id).is_none_or(|host| host.maintenance != Maintenance::No) {
             return Err(VimFault::InvalidState);
         }
+        let running = self.running_on(host_id);
+        if let Some(operation) = self.physics.operations.get_mut(&task)
+            && let Work::EnterMaintenance { vms_at_first, .. } = &mut operation.work
+        {
+            *vms_at_first = running;
+        }
         self.set_maintenance(host_id, Maintenance::Entering);
         let name = self.name_of(host_id.into());
         let cluster = self.inventory.host(host_id).map(|host| host.cluster).ok_or(VimFault::InvalidState)?;
@@ -52,24 +58,24 @@ impl Vcenter {
     }
 
     pub(super) fn check_maintenance_task(&mut self, task: TaskId, now: SimTime) {
-        let Some(host) = self.entering_host(task) else { return };
-        if !self.inventory.vms_on(host).any(|(_, vm)| vm.power == PowerState::On) {
+        let Some(operation) = self.physics.operations.get(&task) else { return };
+        let Work::EnterMaintenance { host, vms_at_first, .. } = operation.work else { return };
+        let left = self.running_on(host);
+        if left == 0 {
             self.finish_task(task, now);
+        } else if let Some(task) = self.inventory.task_mut(task) {
+            let gone = vms_at_first.saturating_sub(left);
+            task.progress_percent = i32::try_from(gone * 100 / vms_at_first.max(1)).ok();
         }
+    }
+
+    fn running_on(&self, host: HostId) -> usize {
+        self.inventory.vms_on(host).filter(|(_, vm)| vm.power == PowerState::On).count()
     }
 
     pub(super) fn maintenance_deadline(&mut self, task: TaskId, now: SimTime) {
-        if self.entering_host(task).is_some() {
-            self.end_task(task, Err(VimFault::Timedout), now);
-        }
-    }
-
-    /// The host that a task takes into maintenance, while it runs.
-    fn entering_host(&self, task: TaskId) -> Option<HostId> {
-        match self.physics.operations.get(&task)?.work {
-            Work::EnterMaintenance { host, .. } => Some(host),
-            _ => None,
-        }
+        // A task that has ended by then is not changed.
+        self.end_task(task, Err(VimFault::Timedout), now);
     }
 
     fn maintenance_task(&self, wanted: HostId) -> Option<TaskId> {
@@ -199,6 +205,12 @@ mod tests {
             let (host, task) = enter(&mut bench, "esx-1.lab", 0);
             bench.run(1);
             assert_eq!(bench.vcenter.inventory().host(host).unwrap().maintenance, Maintenance::Entering);
+            let mut progress = Vec::new();
+            while bench.vcenter.inventory().task(task).unwrap().state == TaskState::Running {
+                progress.extend(bench.vcenter.inventory().task(task).unwrap().progress_percent);
+                bench.run(1);
+            }
+            assert!(progress.is_sorted() && progress.iter().any(|percent| (1..100).contains(percent)), "{progress:?}");
             bench.await_task(task).unwrap();
             assert_eq!(bench.vcenter.inventory().host(host).unwrap().maintenance, Maintenance::In);
             assert_eq!(bench.vcenter.inventory().vms_on(host).count(), 0);

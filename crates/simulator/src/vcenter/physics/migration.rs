@@ -159,10 +159,8 @@ impl Vcenter {
     /// Gives back what a migration held and lets those that waited for it begin.
     pub(super) fn release_migration(&mut self, held: &Held, failed: bool, now: SimTime) {
         self.physics.migrations.release(held.task);
-        if self.inventory.vm(held.vm).is_some_and(|vm| vm.moving_to.is_some())
-            && let Some(vm) = self.inventory.vm_mut(held.vm)
-            && held.running
-        {
+        let was_moving = held.running && self.inventory.vm(held.vm).is_some_and(|vm| vm.moving_to.is_some());
+        if was_moving && let Some(vm) = self.inventory.vm_mut(held.vm) {
             vm.moving_to = None;
         }
         if failed && held.running {

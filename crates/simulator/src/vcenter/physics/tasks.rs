@@ -45,6 +45,8 @@ pub(super) enum Work {
     EnterMaintenance {
         host: HostId,
         timeout: Option<Duration>,
+        /// How many VMs ran on the host when the task began to run.
+        vms_at_first: usize,
         /// It has been said that the evacuation is stuck.
         stalled: bool,
     },
