@@ -16,6 +16,7 @@
 pub mod certificate;
 pub mod chronicle;
 pub mod clock;
+pub mod control;
 pub mod fault;
 pub mod fault_http;
 pub mod kubernetes;

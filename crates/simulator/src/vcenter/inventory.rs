@@ -5,312 +5,13 @@
 //! forgotten. Ids are numbers in one sequence over all types, as in a real vCenter; on the wire they read `vm-42`.
 //!
 //! Invariants: a VM is on exactly one host; a host in exactly one cluster; a removed object's id is never used again.
+//! `Vm::host` changes only through [`Inventory::place_vm`], which keeps the index of each host's VMs.
+
+mod objects;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 
-use uuid::Uuid;
-
-use super::vim_fault::VimFault;
-use crate::clock::SimTime;
-
-macro_rules! object_ids {
-    ($($name:ident, $variant:ident, $wire_type:literal, $prefix:literal;)*) => {
-        $(#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "-{}"), self.0)
-            }
-        }
-        impl From<$name> for MoRef {
-            fn from(id: $name) -> MoRef { MoRef::$variant(id) }
-        })*
-
-        /// A reference to any managed object of the inventory.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum MoRef { $($variant($name),)* }
-
-        impl MoRef {
-            /// `VirtualMachine`.
-            #[must_use]
-            pub fn type_name(&self) -> &'static str {
-                match self { $(MoRef::$variant(_) => $wire_type,)* }
-            }
-            /// From the type and value on the wire; whether the object exists is another question.
-            #[must_use]
-            pub fn parse(type_name: &str, value: &str) -> Option<MoRef> {
-                match type_name {
-                    $($wire_type => value.strip_prefix(concat!($prefix, "-"))?.parse().ok().map($name).map(MoRef::$variant),)*
-                    _ => None,
-                }
-            }
-        }
-        impl fmt::Display for MoRef {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self { $(MoRef::$variant(id) => id.fmt(f),)* }
-            }
-        }
-    };
-}
-
-object_ids! {
-    FolderId, Folder, "Folder", "group";
-    DatacenterId, Datacenter, "Datacenter", "datacenter";
-    ClusterId, Cluster, "ClusterComputeResource", "domain-c";
-    HostId, Host, "HostSystem", "host";
-    PoolId, Pool, "ResourcePool", "resgroup";
-    VmId, Vm, "VirtualMachine", "vm";
-    TaskId, Task, "Task", "task";
-    DatastoreId, Datastore, "Datastore", "datastore";
-    NetworkId, Network, "Network", "network";
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FolderKind {
-    Root,
-    Vm,
-    Host,
-    Datastore,
-    Network,
-}
-
-#[derive(Clone, Debug)]
-pub struct Folder {
-    pub name: String,
-    pub kind: FolderKind,
-    pub parent: Option<MoRef>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Datacenter {
-    pub name: String,
-    pub parent: FolderId,
-    pub vm_folder: FolderId,
-    pub host_folder: FolderId,
-    pub datastore_folder: FolderId,
-    pub network_folder: FolderId,
-}
-
-#[derive(Clone, Debug)]
-pub struct Datastore {
-    pub name: String,
-    pub parent: FolderId,
-}
-
-#[derive(Clone, Debug)]
-pub struct Network {
-    pub name: String,
-    pub parent: FolderId,
-}
-
-#[derive(Clone, Debug)]
-pub struct Pool {
-    pub name: String,
-    pub parent: MoRef,
-    pub cluster: ClusterId,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct DrsSettings {
-    pub enabled: bool,
-    pub behavior: DrsBehavior,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DrsBehavior {
-    Manual,
-    PartiallyAutomated,
-    FullyAutomated,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct HaSettings {
-    pub enabled: bool,
-    /// `dasConfig.option`, such as `das.respectVmVmAntiAffinityRules`.
-    pub options: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Cluster {
-    pub name: String,
-    pub parent: FolderId,
-    pub root_pool: PoolId,
-    pub drs: DrsSettings,
-    pub ha: HaSettings,
-    /// In the order they were made: of two that conflict, the older wins.
-    pub rules: Vec<Rule>,
-    pub groups: Vec<Group>,
-    pub next_rule_key: i32,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
-    pub key: i32,
-    pub uuid: Uuid,
-    pub name: String,
-    pub enabled: bool,
-    pub mandatory: bool,
-    pub user_created: bool,
-    pub kind: RuleKind,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum RuleKind {
-    Affinity {
-        vms: Vec<VmId>,
-    },
-    AntiAffinity {
-        vms: Vec<VmId>,
-    },
-    /// VMs of one group on the hosts of another, or kept off them.
-    VmHost {
-        vm_group: String,
-        affine_host_group: Option<String>,
-        anti_affine_host_group: Option<String>,
-    },
-    /// VMs of one group wait for those of another to start. DRS does not act on it.
-    Dependency {
-        vm_group: String,
-        depends_on_vm_group: String,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    pub name: String,
-    pub members: GroupMembers,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum GroupMembers {
-    Vms(Vec<VmId>),
-    Hosts(Vec<HostId>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionState {
-    Connected,
-    /// The vCenter lost sight of it, or an administrator disconnected it: its VMs run on.
-    Disconnected,
-    /// The host itself is down: its VMs are without power.
-    NotResponding,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maintenance {
-    No,
-    Entering,
-    In,
-}
-
-#[derive(Clone, Debug)]
-pub struct Host {
-    pub name: String,
-    pub cluster: ClusterId,
-    pub uuid: Uuid,
-    pub connection: ConnectionState,
-    pub maintenance: Maintenance,
-    pub cpu_count: u32,
-    pub cpu_mhz: u32,
-    pub memory_mib: u64,
-    pub boot_time: SimTime,
-}
-
-impl Host {
-    #[must_use]
-    pub fn cpu_capacity_mhz(&self) -> u64 {
-        u64::from(self.cpu_count) * u64::from(self.cpu_mhz)
-    }
-
-    /// Can run VMs and take new ones.
-    #[must_use]
-    pub fn takes_vms(&self) -> bool {
-        self.connection == ConnectionState::Connected && self.maintenance == Maintenance::No
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VmRole {
-    /// A Kubernetes node: has a kubelet.
-    KubernetesNode,
-    Plain,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PowerState {
-    On,
-    Off,
-    Suspended,
-}
-
-#[derive(Clone, Debug)]
-pub struct Vm {
-    pub name: String,
-    pub parent: FolderId,
-    pub pool: PoolId,
-    pub host: HostId,
-    pub role: VmRole,
-    pub power: PowerState,
-    pub bios_uuid: Uuid,
-    pub instance_uuid: Uuid,
-    pub guest_host_name: String,
-    pub ip_address: String,
-    pub cpu_count: u32,
-    pub memory_mib: u64,
-    /// What it uses now: `summary.quickStats.overallCpuUsage`.
-    pub cpu_demand_mhz: u32,
-    pub memory_demand_mib: u64,
-    pub annotation: String,
-    pub extra_config: BTreeMap<String, String>,
-    pub boot_time: Option<SimTime>,
-    /// The host it is moving to, while a migration runs.
-    pub moving_to: Option<HostId>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum TaskState {
-    Queued,
-    Running,
-    Success,
-    Error(VimFault),
-}
-
-#[derive(Clone, Debug)]
-pub struct Task {
-    /// `RelocateVM_Task`.
-    pub method: String,
-    /// `VirtualMachine.migrate`.
-    pub description_id: String,
-    pub entity: MoRef,
-    pub entity_name: String,
-    pub state: TaskState,
-    pub progress_percent: Option<i32>,
-    pub user: String,
-    pub queued_at: SimTime,
-    pub started_at: Option<SimTime>,
-    pub completed_at: Option<SimTime>,
-    /// The object that the task made.
-    pub result: Option<MoRef>,
-    pub cancel_requested: bool,
-}
-
-/// An entry of the vCenter's event history.
-#[derive(Clone, Debug)]
-pub struct Event {
-    pub key: i32,
-    /// `DrsVmMigratedEvent`.
-    pub type_name: &'static str,
-    pub created_at: SimTime,
-    pub user: String,
-    pub message: String,
-    pub datacenter: Option<DatacenterId>,
-    pub cluster: Option<ClusterId>,
-    pub host: Option<HostId>,
-    /// The host a VM came from.
-    pub source_host: Option<HostId>,
-    pub vm: Option<VmId>,
-}
+pub use objects::*;
 
 /// How many events and finished tasks are kept.
 pub const EVENTS_MAX: usize = 10_000;
@@ -329,6 +30,8 @@ pub struct Inventory {
     tasks: BTreeMap<TaskId, Task>,
     datastores: BTreeMap<DatastoreId, Datastore>,
     networks: BTreeMap<NetworkId, Network>,
+    vms_by_host: BTreeMap<HostId, BTreeSet<VmId>>,
+    hosts_by_cluster: BTreeMap<ClusterId, BTreeSet<HostId>>,
     events: VecDeque<Event>,
     next_event_key: i32,
     next_id: u32,
@@ -355,11 +58,13 @@ macro_rules! object_tables {
                 self.next_id += 1;
                 let id = $id(self.next_id);
                 self.$table.insert(id, object);
+                self.index(id.into());
                 self.touch(id.into());
                 id
             }
 
             pub fn $remove(&mut self, id: $id) -> Option<$object> {
+                self.unindex(id.into());
                 let object = self.$table.remove(&id)?;
                 self.touch(id.into());
                 Some(object)
@@ -399,6 +104,67 @@ object_tables! {
 }
 
 impl Inventory {
+    fn index(&mut self, object: MoRef) {
+        match object {
+            MoRef::Vm(id) => {
+                if let Some(vm) = self.vms.get(&id) {
+                    self.vms_by_host.entry(vm.host).or_default().insert(id);
+                }
+            }
+            MoRef::Host(id) => {
+                if let Some(host) = self.hosts.get(&id) {
+                    self.hosts_by_cluster.entry(host.cluster).or_default().insert(id);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn unindex(&mut self, object: MoRef) {
+        match object {
+            MoRef::Vm(id) => {
+                if let Some(vms) = self.vms.get(&id).and_then(|vm| self.vms_by_host.get_mut(&vm.host)) {
+                    vms.remove(&id);
+                }
+            }
+            MoRef::Host(id) => {
+                if let Some(hosts) = self.hosts.get(&id).and_then(|host| self.hosts_by_cluster.get_mut(&host.cluster)) {
+                    hosts.remove(&id);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Puts a VM on another host; both hosts and the VM count as touched.
+    pub fn place_vm(&mut self, id: VmId, to: HostId) {
+        let Some(vm) = self.vms.get_mut(&id) else { return };
+        let from = std::mem::replace(&mut vm.host, to);
+        if let Some(vms) = self.vms_by_host.get_mut(&from) {
+            vms.remove(&id);
+        }
+        self.vms_by_host.entry(to).or_default().insert(id);
+        for object in [id.into(), from.into(), to.into()] {
+            self.touch(object);
+        }
+    }
+
+    /// The VMs on a host, powered on or not, by id.
+    pub fn vms_on(&self, host: HostId) -> impl Iterator<Item = (VmId, &Vm)> {
+        self.vms_by_host.get(&host).into_iter().flatten().filter_map(|id| Some((*id, self.vms.get(id)?)))
+    }
+
+    /// The hosts of a cluster, by id.
+    pub fn hosts_in(&self, cluster: ClusterId) -> impl Iterator<Item = (HostId, &Host)> {
+        self.hosts_by_cluster.get(&cluster).into_iter().flatten().filter_map(|id| Some((*id, self.hosts.get(id)?)))
+    }
+
+    /// The cluster that a VM runs in.
+    #[must_use]
+    pub fn cluster_of(&self, vm: VmId) -> Option<ClusterId> {
+        Some(self.hosts.get(&self.vms.get(&vm)?.host)?.cluster)
+    }
+
     /// Grows with every touch.
     #[must_use]
     pub fn version(&self) -> u64 {
