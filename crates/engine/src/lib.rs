@@ -1,3 +1,12 @@
 //! Owns the world and the event loop: what adapters tell goes in, what pure code decides goes out through the ports.
+//!
+//! - [`ports`]: what the engine needs from the outside; adapters implement it.
+//! - [`gates`]: whether anything may be written now.
+//! - [`labeller`], [`problems`]: when to write which node's labels, and when to tell of a node that cannot be labelled.
+//! - [`pace`]: rates and waits.
 
+pub mod gates;
+pub mod labeller;
+pub mod pace;
 pub mod ports;
+pub mod problems;
