@@ -9,6 +9,7 @@
 //! tasks move VMs.
 
 pub mod inventory;
+pub mod physics;
 pub mod vim_fault;
 pub mod wire;
 
@@ -175,14 +176,16 @@ pub struct Vcenter {
 
 impl Vcenter {
     #[must_use]
-    pub fn new(config: &Config, _seed: Seed, _now: SimTime) -> Vcenter {
-        Vcenter {
+    pub fn new(config: &Config, seed: Seed, now: SimTime) -> Vcenter {
+        let mut vcenter = Vcenter {
             config: config.clone(),
             inventory: Inventory::default(),
             timeline: Timeline::default(),
             happenings: Vec::new(),
-            wire: wire::State::default(),
-        }
+            wire: wire::State::new(seed),
+        };
+        vcenter.populate(seed, now);
+        vcenter
     }
 
     #[must_use]
