@@ -91,9 +91,8 @@ pub(super) fn finished_task(
     now: SimTime,
 ) -> TaskId {
     let finished = |task: &Task| matches!(task.state, TaskState::Success | TaskState::Error(_));
-    if vcenter.inventory.tasks().count() >= TASKS_MAX
-        && let Some(oldest) = vcenter.inventory.tasks().find(|(_, task)| finished(task)).map(|(id, _)| id)
-    {
+    let oldest = vcenter.inventory.tasks().find(|(_, task)| finished(task)).map(|(id, _)| id);
+    if let Some(oldest) = oldest.filter(|_| vcenter.inventory.tasks().count() >= TASKS_MAX) {
         vcenter.inventory.remove_task(oldest);
     }
     let short = method.trim_end_matches("_Task");
