@@ -15,6 +15,7 @@
 
 pub mod chronicle;
 pub mod clock;
+pub mod control;
 pub mod fault;
 pub mod fault_http;
 pub mod kubernetes;

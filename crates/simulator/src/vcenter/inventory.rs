@@ -5,12 +5,14 @@
 //! forgotten. Ids are numbers in one sequence over all types, as in a real vCenter; on the wire they read `vm-42`.
 //!
 //! Invariants: a VM is on exactly one host; a host in exactly one cluster; a removed object's id is never used again.
+//! `Vm::host` changes only through [`Inventory::place_vm`], which keeps the index of each host's VMs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use uuid::Uuid;
 
+use super::MoveReason;
 use super::vim_fault::VimFault;
 use crate::clock::SimTime;
 
@@ -142,6 +144,26 @@ pub struct Cluster {
     pub rules: Vec<Rule>,
     pub groups: Vec<Group>,
     pub next_rule_key: i32,
+    /// What DRS would do at its last pass but was not allowed to do itself.
+    pub recommendations: Vec<Recommendation>,
+}
+
+impl Cluster {
+    #[must_use]
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+}
+
+/// A move that DRS proposes to an administrator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recommendation {
+    pub key: u32,
+    pub made_at: SimTime,
+    pub vm: VmId,
+    pub from: HostId,
+    pub to: HostId,
+    pub reason: MoveReason,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -276,6 +298,13 @@ pub enum TaskState {
     Error(VimFault),
 }
 
+impl TaskState {
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, TaskState::Success | TaskState::Error(_))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Task {
     /// `RelocateVM_Task`.
@@ -329,6 +358,8 @@ pub struct Inventory {
     tasks: BTreeMap<TaskId, Task>,
     datastores: BTreeMap<DatastoreId, Datastore>,
     networks: BTreeMap<NetworkId, Network>,
+    vms_by_host: BTreeMap<HostId, BTreeSet<VmId>>,
+    hosts_by_cluster: BTreeMap<ClusterId, BTreeSet<HostId>>,
     events: VecDeque<Event>,
     next_event_key: i32,
     next_id: u32,
@@ -355,11 +386,13 @@ macro_rules! object_tables {
                 self.next_id += 1;
                 let id = $id(self.next_id);
                 self.$table.insert(id, object);
+                self.index(id.into());
                 self.touch(id.into());
                 id
             }
 
             pub fn $remove(&mut self, id: $id) -> Option<$object> {
+                self.unindex(id.into());
                 let object = self.$table.remove(&id)?;
                 self.touch(id.into());
                 Some(object)
@@ -399,6 +432,67 @@ object_tables! {
 }
 
 impl Inventory {
+    fn index(&mut self, object: MoRef) {
+        match object {
+            MoRef::Vm(id) => {
+                if let Some(vm) = self.vms.get(&id) {
+                    self.vms_by_host.entry(vm.host).or_default().insert(id);
+                }
+            }
+            MoRef::Host(id) => {
+                if let Some(host) = self.hosts.get(&id) {
+                    self.hosts_by_cluster.entry(host.cluster).or_default().insert(id);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn unindex(&mut self, object: MoRef) {
+        match object {
+            MoRef::Vm(id) => {
+                if let Some(vms) = self.vms.get(&id).and_then(|vm| self.vms_by_host.get_mut(&vm.host)) {
+                    vms.remove(&id);
+                }
+            }
+            MoRef::Host(id) => {
+                if let Some(hosts) = self.hosts.get(&id).and_then(|host| self.hosts_by_cluster.get_mut(&host.cluster)) {
+                    hosts.remove(&id);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Puts a VM on another host; both hosts and the VM count as touched.
+    pub fn place_vm(&mut self, id: VmId, to: HostId) {
+        let Some(vm) = self.vms.get_mut(&id) else { return };
+        let from = std::mem::replace(&mut vm.host, to);
+        if let Some(vms) = self.vms_by_host.get_mut(&from) {
+            vms.remove(&id);
+        }
+        self.vms_by_host.entry(to).or_default().insert(id);
+        for object in [id.into(), from.into(), to.into()] {
+            self.touch(object);
+        }
+    }
+
+    /// The VMs on a host, powered on or not, by id.
+    pub fn vms_on(&self, host: HostId) -> impl Iterator<Item = (VmId, &Vm)> {
+        self.vms_by_host.get(&host).into_iter().flatten().filter_map(|id| Some((*id, self.vms.get(id)?)))
+    }
+
+    /// The hosts of a cluster, by id.
+    pub fn hosts_in(&self, cluster: ClusterId) -> impl Iterator<Item = (HostId, &Host)> {
+        self.hosts_by_cluster.get(&cluster).into_iter().flatten().filter_map(|id| Some((*id, self.hosts.get(id)?)))
+    }
+
+    /// The cluster that a VM runs in.
+    #[must_use]
+    pub fn cluster_of(&self, vm: VmId) -> Option<ClusterId> {
+        Some(self.hosts.get(&self.vms.get(&vm)?.host)?.cluster)
+    }
+
     /// Grows with every touch.
     #[must_use]
     pub fn version(&self) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! - [`inventory`]: the managed objects in the simulator's own words; every change leaves a trace that the property
 //!   collector reads.
-//! - `physics`: operations as tasks that take time; DRS, HA, maintenance mode, demand.
+//! - [`physics`]: operations as tasks that take time; DRS, HA, maintenance mode, demand.
 //! - [`wire`]: SOAP, sessions, the property collector and the methods clients call.
 //!
 //! Invariants: a change of an object goes through `Inventory::*_mut`, so no property update can be forgotten; only
@@ -20,7 +20,6 @@ pub use inventory::{ClusterId, HostId, Inventory, VmId, VmRole};
 
 use crate::clock::SimTime;
 use crate::seed::Seed;
-use crate::timeline::Timeline;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrsLevel {
@@ -161,15 +160,11 @@ fn disabled(enabled: bool) -> &'static str {
     if enabled { "" } else { " (disabled)" }
 }
 
-/// A step that the vCenter will take at some moment.
-#[derive(Debug)]
-pub(crate) enum Step {}
-
 #[derive(Debug)]
 pub struct Vcenter {
     config: Config,
     inventory: Inventory,
-    timeline: Timeline<Step>,
+    physics: physics::Physics,
     happenings: Vec<Happening>,
     pub(crate) wire: wire::State,
 }
@@ -180,11 +175,11 @@ impl Vcenter {
         let mut vcenter = Vcenter {
             config: config.clone(),
             inventory: Inventory::default(),
-            timeline: Timeline::default(),
+            physics: physics::Physics::new(seed),
             happenings: Vec::new(),
             wire: wire::State::new(seed),
         };
-        vcenter.populate(seed, now);
+        vcenter.populate(now);
         vcenter
     }
 
@@ -206,14 +201,17 @@ impl Vcenter {
 
     #[must_use]
     pub fn next_due(&self) -> Option<SimTime> {
-        self.timeline.next_due()
+        self.physics.timeline.next_due()
     }
 
     /// Takes the next step due by `now`; answers the moment it was due.
     pub fn step(&mut self, now: SimTime) -> SimTime {
-        match self.timeline.take_due(now) {
+        match self.physics.timeline.take_due(now) {
             None => now,
-            Some((_due, step)) => match step {},
+            Some((due, step)) => {
+                self.perform(step, due);
+                due
+            }
         }
     }
 

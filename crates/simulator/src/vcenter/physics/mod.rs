@@ -1,333 +1,273 @@
-//! Stand-in: operations that complete at once.
+//! What moves the inventory: operations as tasks that take time, DRS, HA, maintenance mode, demand.
+//!
+//! Input: the operations that clients call ([`operations`]), and steps that fall due on the vCenter's timeline.
+//! Output: changes of the inventory, happenings for the chronicle, events for the event history.
+//!
+//! Invariants:
+//! - An operation's effect is applied in one piece, when its task succeeds; a task that fails leaves nothing behind.
+//! - A VM takes part in at most one operation that moves it or changes its power.
+//! - Everything random is drawn from the seed, in an order that depends only on what was asked and when.
 
-use std::collections::BTreeMap;
+mod cluster_config;
+mod demand;
+pub mod drs;
+mod events;
+mod ha;
+mod maintenance;
+mod migration;
+pub mod operations;
+mod populate;
+mod rule_conflict;
+mod tasks;
+mod vm_work;
 
-use uuid::Uuid;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+pub use operations::{Actor, ClusterChange, Edit, RuleSpec, VmChange, VmSpec};
 
 use super::Vcenter;
-use super::inventory::*;
-use super::vim_fault::VimFault;
+use super::inventory::{ClusterId, HostId, TaskId, VmId};
 use crate::clock::SimTime;
-use crate::seed::Seed;
+use crate::seed::{Seed, Stream};
+use crate::timeline::Timeline;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Actor {
-    pub user: String,
+/// A step that the vCenter will take at some moment.
+#[derive(Debug)]
+pub(super) enum Step {
+    StartTask(TaskId),
+    AdvanceTask {
+        task: TaskId,
+        percent: i32,
+    },
+    FinishTask(TaskId),
+    MaintenanceCheck(TaskId),
+    MaintenanceDeadline(TaskId),
+    /// DRS's periodic pass, which schedules the next one.
+    DrsPeriod(ClusterId),
+    /// A pass out of turn, after a change that DRS answers promptly.
+    DrsSoon(ClusterId),
+    ShiftDemand,
+    HostFallsSilent {
+        host: HostId,
+        failure: u64,
+    },
+    HaRestart {
+        vm: VmId,
+        failure: u64,
+    },
+    HostBooted {
+        host: HostId,
+        failure: u64,
+    },
+    StartAfterBoot {
+        vm: VmId,
+        host: HostId,
+    },
 }
 
-#[derive(Clone, Debug)]
-pub struct VmSpec {
-    pub name: String,
-    pub folder: FolderId,
-    pub pool: PoolId,
-    pub host: Option<HostId>,
-    pub role: VmRole,
-    pub cpu_count: u32,
-    pub memory_mib: u64,
-    pub annotation: String,
-    pub extra_config: BTreeMap<String, String>,
-    pub power_on: bool,
+/// What the physics knows beyond what the inventory shows.
+#[derive(Debug)]
+pub struct Physics {
+    pub(super) timeline: Timeline<Step>,
+    operations: BTreeMap<TaskId, tasks::Operation>,
+    finished_tasks: VecDeque<TaskId>,
+    /// The task that moves a VM or changes its power.
+    busy_vms: BTreeMap<VmId, TaskId>,
+    migrations: migration::Slots,
+    failures: BTreeMap<HostId, ha::Failure>,
+    failures_so_far: u64,
+    demand: demand::Demand,
+    timing: Stream,
+    uuids: Stream,
+    placement: Stream,
+    addresses_given: u32,
+    recommendations_made: u32,
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct VmChange {
-    pub name: Option<String>,
-    pub cpu_count: Option<u32>,
-    pub memory_mib: Option<u64>,
-    pub annotation: Option<String>,
-    pub extra_config: BTreeMap<String, Option<String>>,
-}
+impl Physics {
+    #[must_use]
+    pub fn new(seed: Seed) -> Physics {
+        Physics {
+            timeline: Timeline::default(),
+            operations: BTreeMap::new(),
+            finished_tasks: VecDeque::new(),
+            busy_vms: BTreeMap::new(),
+            migrations: migration::Slots::default(),
+            failures: BTreeMap::new(),
+            failures_so_far: 0,
+            demand: demand::Demand::new(seed),
+            timing: seed.stream("vcenter timing"),
+            uuids: seed.stream("vcenter uuid"),
+            placement: seed.stream("vcenter initial placement"),
+            addresses_given: 0,
+            recommendations_made: 0,
+        }
+    }
 
-#[derive(Clone, Debug, Default)]
-pub struct ClusterChange {
-    pub rules: Vec<Edit<RuleSpec, i32>>,
-    pub groups: Vec<Edit<Group, String>>,
-    pub drs_enabled: Option<bool>,
-    pub drs_behavior: Option<DrsBehavior>,
-    pub ha_enabled: Option<bool>,
-    pub ha_options: BTreeMap<String, String>,
-}
+    /// A duration between two bounds.
+    fn draw(&mut self, from: Duration, to: Duration) -> Duration {
+        let spread_ms = u64::try_from(to.saturating_sub(from).as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        from + Duration::from_millis(self.timing.below(spread_ms))
+    }
 
-#[derive(Clone, Debug)]
-pub enum Edit<T, K> {
-    Add(T),
-    Change(T),
-    Remove(K),
-}
+    fn draw_seconds(&mut self, from: f64, to: f64) -> Duration {
+        self.draw(Duration::from_secs_f64(from), Duration::from_secs_f64(to))
+    }
 
-#[derive(Clone, Debug, Default)]
-pub struct RuleSpec {
-    pub key: Option<i32>,
-    pub uuid: Option<Uuid>,
-    pub name: Option<String>,
-    pub enabled: Option<bool>,
-    pub mandatory: Option<bool>,
-    pub kind: Option<RuleKind>,
+    /// The next address of the node network: `10.1.0.1`, `10.1.0.2`, ...
+    fn next_address(&mut self) -> String {
+        let n = self.addresses_given;
+        self.addresses_given += 1;
+        format!("10.{}.{}.{}", 1 + (n / (254 * 256)) % 254, (n / 254) % 256, 1 + n % 254)
+    }
 }
 
 impl Vcenter {
-    fn done(&mut self, method: &str, entity: MoRef, actor: &Actor, now: SimTime, state: TaskState) -> TaskId {
-        let entity_name = match entity {
-            MoRef::Vm(id) => self.inventory.vm(id).map(|vm| vm.name.clone()),
-            MoRef::Host(id) => self.inventory.host(id).map(|host| host.name.clone()),
-            _ => None,
-        };
-        self.inventory.add_task(Task {
-            method: method.to_owned(),
-            description_id: format!("{}.{method}", entity.type_name()),
-            entity,
-            entity_name: entity_name.unwrap_or_else(|| entity.to_string()),
-            state,
-            progress_percent: None,
-            user: actor.user.clone(),
-            queued_at: now,
-            started_at: Some(now),
-            completed_at: Some(now),
-            result: None,
-            cancel_requested: false,
-        })
-    }
-    fn event(&mut self, type_name: &'static str, vm: VmId, actor: &Actor, now: SimTime) {
-        let host = self.inventory.vm(vm).map(|vm| vm.host);
-        self.inventory.post_event(Event {
-            key: 0,
-            type_name,
-            created_at: now,
-            user: actor.user.clone(),
-            message: format!("{type_name} of {vm}"),
-            datacenter: None,
-            cluster: None,
-            host,
-            source_host: None,
-            vm: Some(vm),
-        });
-    }
-    pub fn relocate_vm(&mut self, vm: VmId, to: HostId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        self.inventory.vm_mut(vm).unwrap().host = to;
-        self.event("VmMigratedEvent", vm, actor, now);
-        Ok(self.done("RelocateVM_Task", vm.into(), actor, now, TaskState::Success))
-    }
-    fn power(&mut self, vm: VmId, to: PowerState, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        let it = self.inventory.vm_mut(vm).unwrap();
-        if it.power == to {
-            let fault =
-                VimFault::InvalidPowerState { requested: "poweredOn".to_owned(), existing: "poweredOn".to_owned() };
-            return Ok(self.done("Power", vm.into(), actor, now, TaskState::Error(fault)));
+    pub(super) fn perform(&mut self, step: Step, now: SimTime) {
+        match step {
+            Step::StartTask(task) => self.start_task(task, now),
+            Step::AdvanceTask { task, percent } => self.advance_task(task, percent, now),
+            Step::FinishTask(task) => self.finish_task(task, now),
+            Step::MaintenanceCheck(task) => self.check_maintenance_task(task, now),
+            Step::MaintenanceDeadline(task) => self.maintenance_deadline(task, now),
+            Step::DrsPeriod(cluster) => {
+                self.drs_pass(cluster, now);
+                let next = now.after(self.config.drs_period.max(Duration::from_secs(1)));
+                self.physics.timeline.schedule(next, Step::DrsPeriod(cluster));
+            }
+            Step::DrsSoon(cluster) => self.drs_pass(cluster, now),
+            Step::ShiftDemand => self.shift_demand(now),
+            Step::HostFallsSilent { host, failure } => self.host_falls_silent(host, failure, now),
+            Step::HaRestart { vm, failure } => self.ha_restart(vm, failure, now),
+            Step::HostBooted { host, failure } => self.host_booted(host, failure, now),
+            Step::StartAfterBoot { vm, host } => self.start_after_boot(vm, host, now),
         }
-        it.power = to;
-        self.event("VmPoweredOnEvent", vm, actor, now);
-        Ok(self.done("PowerOnVM_Task", vm.into(), actor, now, TaskState::Success))
     }
-    pub fn power_on_vm(&mut self, vm: VmId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        self.power(vm, PowerState::On, actor, now)
+
+    fn schedule_in(&mut self, now: SimTime, wait: Duration, step: Step) {
+        self.physics.timeline.schedule(now.after(wait), step);
     }
-    pub fn power_off_vm(&mut self, vm: VmId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        self.power(vm, PowerState::Off, actor, now)
+}
+
+#[cfg(test)]
+mod chaos_tests;
+#[cfg(test)]
+mod history_tests;
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! A vCenter driven by hand.
+
+    use super::*;
+    use crate::vcenter::inventory::{RuleKind, TaskState};
+    use crate::vcenter::vim_fault::VimFault;
+    use crate::vcenter::{Config, DrsLevel, Happening};
+
+    pub struct Bench {
+        pub vcenter: Vcenter,
+        pub now: SimTime,
+        /// All that happened so far.
+        pub log: Vec<(SimTime, Happening)>,
     }
-    pub fn reset_vm(&mut self, vm: VmId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        Ok(self.done("ResetVM_Task", vm.into(), actor, now, TaskState::Success))
+
+    /// A small cluster whose demand never shifts, so that only what the test does moves VMs.
+    pub fn quiet(hosts: u32, nodes: u32, drs: DrsLevel) -> Bench {
+        let day = Duration::from_secs(24 * 3600);
+        Bench::new(&Config { hosts, nodes, drs, demand_period: day * 365, ..Config::default() }, 1)
     }
-    pub fn suspend_vm(&mut self, vm: VmId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        self.power(vm, PowerState::Suspended, actor, now)
-    }
-    pub fn create_vm(&mut self, spec: VmSpec, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        let host = spec.host.or_else(|| self.inventory.hosts().next().map(|(id, _)| id)).unwrap();
-        let vm = self.inventory.add_vm(Vm {
-            guest_host_name: spec.name.clone(),
-            name: spec.name,
-            parent: spec.folder,
-            pool: spec.pool,
-            host,
-            role: spec.role,
-            power: PowerState::Off,
-            bios_uuid: Uuid::from_u128(99),
-            instance_uuid: Uuid::from_u128(98),
-            ip_address: "10.1.2.3".to_owned(),
-            cpu_count: spec.cpu_count,
-            memory_mib: spec.memory_mib,
-            cpu_demand_mhz: 0,
-            memory_demand_mib: 0,
-            annotation: spec.annotation,
-            extra_config: spec.extra_config,
-            boot_time: None,
-            moving_to: None,
-        });
-        let task = self.done("CreateVM_Task", spec.folder.into(), actor, now, TaskState::Success);
-        self.inventory.task_mut(task).unwrap().result = Some(vm.into());
-        Ok(task)
-    }
-    pub fn destroy_vm(&mut self, vm: VmId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        let task = self.done("Destroy_Task", vm.into(), actor, now, TaskState::Success);
-        self.inventory.remove_vm(vm);
-        Ok(task)
-    }
-    pub fn reconfigure_vm(
-        &mut self,
-        vm: VmId,
-        change: VmChange,
-        actor: &Actor,
-        now: SimTime,
-    ) -> Result<TaskId, VimFault> {
-        let it = self.inventory.vm_mut(vm).unwrap();
-        it.cpu_count = change.cpu_count.unwrap_or(it.cpu_count);
-        it.memory_mib = change.memory_mib.unwrap_or(it.memory_mib);
-        Ok(self.done("ReconfigVM_Task", vm.into(), actor, now, TaskState::Success))
-    }
-    pub fn enter_maintenance(
-        &mut self,
-        host: HostId,
-        _timeout_s: i32,
-        actor: &Actor,
-        now: SimTime,
-    ) -> Result<TaskId, VimFault> {
-        self.inventory.host_mut(host).unwrap().maintenance = Maintenance::In;
-        Ok(self.done("EnterMaintenanceMode_Task", host.into(), actor, now, TaskState::Success))
-    }
-    pub fn exit_maintenance(&mut self, host: HostId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        self.inventory.host_mut(host).unwrap().maintenance = Maintenance::No;
-        Ok(self.done("ExitMaintenanceMode_Task", host.into(), actor, now, TaskState::Success))
-    }
-    pub fn disconnect_host(&mut self, host: HostId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        self.inventory.host_mut(host).unwrap().connection = ConnectionState::Disconnected;
-        Ok(self.done("DisconnectHost_Task", host.into(), actor, now, TaskState::Success))
-    }
-    pub fn reconnect_host(&mut self, host: HostId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        self.inventory.host_mut(host).unwrap().connection = ConnectionState::Connected;
-        Ok(self.done("ReconnectHost_Task", host.into(), actor, now, TaskState::Success))
-    }
-    pub fn reconfigure_cluster(
-        &mut self,
-        cluster: ClusterId,
-        change: ClusterChange,
-        actor: &Actor,
-        now: SimTime,
-    ) -> Result<TaskId, VimFault> {
-        let it = self.inventory.cluster_mut(cluster).unwrap();
-        it.drs.enabled = change.drs_enabled.unwrap_or(it.drs.enabled);
-        it.drs.behavior = change.drs_behavior.unwrap_or(it.drs.behavior);
-        for edit in change.groups {
-            match edit {
-                Edit::Add(group) => it.groups.push(group),
-                Edit::Change(group) => {
-                    it.groups.retain(|old| old.name != group.name);
-                    it.groups.push(group);
-                }
-                Edit::Remove(name) => it.groups.retain(|old| old.name != name),
+
+    impl Bench {
+        pub fn new(config: &Config, seed: u64) -> Bench {
+            let now = SimTime::VIRTUAL_START;
+            let vcenter = Vcenter::new(config, Seed(seed), now);
+            let mut bench = Bench { vcenter, now, log: Vec::new() };
+            bench.collect();
+            bench
+        }
+
+        fn collect(&mut self) {
+            for happening in self.vcenter.take_happenings() {
+                self.log.push((self.now, happening));
             }
         }
-        for edit in change.rules {
-            match edit {
-                Edit::Add(rule) => {
-                    it.next_rule_key += 1;
-                    it.rules.push(Rule {
-                        key: it.next_rule_key,
-                        uuid: Uuid::from_u128(it.next_rule_key as u128),
-                        name: rule.name.unwrap_or_default(),
-                        enabled: rule.enabled.unwrap_or(false),
-                        mandatory: rule.mandatory.unwrap_or(false),
-                        user_created: true,
-                        kind: rule.kind.unwrap(),
-                    });
+
+        pub fn run(&mut self, seconds: u64) {
+            let end = self.now.after(Duration::from_secs(seconds));
+            self.collect();
+            while let Some(due) = self.vcenter.next_due().filter(|due| *due <= end) {
+                self.now = self.vcenter.step(due);
+                self.collect();
+            }
+            self.now = end;
+        }
+
+        /// Lets time pass until the task has ended, at most an hour.
+        pub fn await_task(&mut self, task: TaskId) -> Result<(), VimFault> {
+            for _ in 0..36_000 {
+                match self.vcenter.inventory.task(task).map(|task| task.state.clone()) {
+                    Some(TaskState::Success) => return Ok(()),
+                    Some(TaskState::Error(fault)) => return Err(fault),
+                    _ => {
+                        self.now = self.now.after(Duration::from_millis(100));
+                        self.run(0);
+                    }
                 }
-                Edit::Change(rule) => {
-                    let old = it.rules.iter_mut().find(|old| Some(old.key) == rule.key).unwrap();
-                    old.enabled = rule.enabled.unwrap_or(old.enabled);
-                    old.kind = rule.kind.unwrap_or(old.kind.clone());
-                }
-                Edit::Remove(key) => it.rules.retain(|old| old.key != key),
+            }
+            panic!("{task} did not end within an hour");
+        }
+
+        pub fn vm(&self, name: &str) -> VmId {
+            self.vcenter.inventory.vms().find(|(_, vm)| vm.name == name).map(|(id, _)| id).unwrap()
+        }
+
+        pub fn host(&self, name: &str) -> HostId {
+            self.vcenter.inventory.hosts().find(|(_, host)| host.name == name).map(|(id, _)| id).unwrap()
+        }
+
+        pub fn cluster(&self) -> ClusterId {
+            self.vcenter.inventory.clusters().next().map(|(id, _)| id).unwrap()
+        }
+
+        pub fn host_of(&self, vm: VmId) -> HostId {
+            self.vcenter.inventory.vm(vm).unwrap().host
+        }
+
+        /// Puts VMs on hosts by decree: `("node-1", "esx-2.lab")`.
+        pub fn place(&mut self, layout: &[(&str, &str)]) {
+            for (vm, host) in layout {
+                let (vm, host) = (self.vm(vm), self.host(host));
+                self.vcenter.inventory.place_vm(vm, host);
             }
         }
-        Ok(self.done("ReconfigureComputeResource_Task", cluster.into(), actor, now, TaskState::Success))
-    }
-    pub fn rename(&mut self, object: MoRef, name: &str, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
-        if let MoRef::Vm(id) = object {
-            self.inventory.vm_mut(id).unwrap().name = name.to_owned();
+
+        pub fn add_rule(&mut self, name: &str, kind: RuleKind, mandatory: bool) -> Result<(), VimFault> {
+            let rule = RuleSpec {
+                name: Some(name.to_owned()),
+                enabled: Some(true),
+                mandatory: Some(mandatory),
+                kind: Some(kind),
+                ..RuleSpec::default()
+            };
+            self.reconfigure(ClusterChange { rules: vec![Edit::Add(rule)], ..ClusterChange::default() })
         }
-        Ok(self.done("Rename_Task", object, actor, now, TaskState::Success))
-    }
-    pub fn cancel_task(&mut self, _task: TaskId, _now: SimTime) -> Result<(), VimFault> {
-        Ok(())
-    }
-    pub fn fail_task_halfway(&mut self, task: TaskId) {
-        if let Some(task) = self.inventory.task_mut(task) {
-            task.state = TaskState::Error(VimFault::SystemError("halfway".to_owned()));
+
+        pub fn reconfigure(&mut self, change: ClusterChange) -> Result<(), VimFault> {
+            let cluster = self.cluster();
+            let task = self.vcenter.reconfigure_cluster(cluster, change, &Bench::actor(), self.now)?;
+            self.await_task(task)
         }
-    }
-    pub(super) fn populate(&mut self, seed: Seed, now: SimTime) {
-        let mut random = seed.stream("stand-in");
-        let inventory = &mut self.inventory;
-        let folder = |name: &str, kind, parent| Folder { name: name.to_owned(), kind, parent };
-        let root = inventory.add_folder(folder("Datacenters", FolderKind::Root, None));
-        let vm_folder = inventory.add_folder(folder("vm", FolderKind::Vm, None));
-        let host_folder = inventory.add_folder(folder("host", FolderKind::Host, None));
-        let datastore_folder = inventory.add_folder(folder("datastore", FolderKind::Datastore, None));
-        let network_folder = inventory.add_folder(folder("network", FolderKind::Network, None));
-        let datacenter = inventory.add_datacenter(Datacenter {
-            name: "dc-1".to_owned(),
-            parent: root,
-            vm_folder,
-            host_folder,
-            datastore_folder,
-            network_folder,
-        });
-        for id in [vm_folder, host_folder, datastore_folder, network_folder] {
-            inventory.folder_mut(id).unwrap().parent = Some(datacenter.into());
+
+        pub fn actor() -> Actor {
+            Actor { user: "tester".to_owned() }
         }
-        inventory.add_datastore(Datastore { name: "datastore-1".to_owned(), parent: datastore_folder });
-        inventory.add_network(Network { name: "VM Network".to_owned(), parent: network_folder });
-        let mut hosts = Vec::new();
-        let mut pools = Vec::new();
-        let clusters = self.config.clusters as usize;
-        for number in 1..=clusters {
-            let cluster = inventory.add_cluster(Cluster {
-                name: format!("cluster-{number}"),
-                parent: host_folder,
-                root_pool: PoolId(0),
-                drs: DrsSettings { enabled: true, behavior: DrsBehavior::FullyAutomated },
-                ha: HaSettings { enabled: true, options: BTreeMap::new() },
-                rules: Vec::new(),
-                groups: Vec::new(),
-                next_rule_key: 0,
-            });
-            let pool =
-                inventory.add_pool(Pool { name: "Resources".to_owned(), parent: cluster.into(), cluster });
-            inventory.cluster_mut(cluster).unwrap().root_pool = pool;
-            pools.push((cluster, pool));
+
+        pub fn lines(&self) -> Vec<String> {
+            self.log.iter().map(|(moment, happening)| format!("{moment} {happening}")).collect()
         }
-        for number in 0..self.config.hosts as usize {
-            hosts.push(inventory.add_host(Host {
-                name: format!("esx-{}.lab", number + 1),
-                cluster: pools[number % clusters].0,
-                uuid: random.uuid(),
-                connection: ConnectionState::Connected,
-                maintenance: Maintenance::No,
-                cpu_count: self.config.host_cpu_count,
-                cpu_mhz: self.config.host_cpu_mhz,
-                memory_mib: self.config.host_memory_mib,
-                boot_time: now,
-            }));
-        }
-        for number in 0..self.config.nodes as usize {
-            inventory.add_vm(Vm {
-                name: format!("node-{}", number + 1),
-                parent: vm_folder,
-                pool: pools[number % clusters].1,
-                host: hosts[number % hosts.len()],
-                role: VmRole::KubernetesNode,
-                power: PowerState::On,
-                bios_uuid: random.uuid(),
-                instance_uuid: random.uuid(),
-                guest_host_name: format!("node-{}", number + 1),
-                ip_address: format!("10.1.{}.{}", number / 250, number % 250 + 1),
-                cpu_count: 8,
-                memory_mib: 32768,
-                cpu_demand_mhz: 1000,
-                memory_demand_mib: 4096,
-                annotation: String::new(),
-                extra_config: BTreeMap::from([("guestinfo.bridger.role".to_owned(), "node".to_owned())]),
-                boot_time: Some(now),
-                moving_to: None,
-            });
+
+        pub fn happened(&self, wanted: impl Fn(&Happening) -> bool) -> usize {
+            self.log.iter().filter(|(_, happening)| wanted(happening)).count()
         }
     }
 }

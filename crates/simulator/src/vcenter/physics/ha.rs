@@ -1,0 +1,313 @@
+//! Loss of a physical host, and vSphere HA.
+//!
+//! A failed host's VMs lose power at once; the vCenter notices a few seconds later; HA then starts each VM on another
+//! host of the cluster, where there is room and no rule forbids it, and tries again every minute where it cannot. A host
+//! that comes back starts those of its VMs that are still its own.
+//!
+//! Invariant: every step of a failure names it by number, so that steps of a past failure do nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::Step;
+use super::drs::view::{ClusterView, Layout, Obstacle, Policy};
+use super::events::About;
+use super::operations::Actor;
+use super::populate::RESPECT_ANTI_AFFINITY;
+use super::tasks::Work;
+use crate::clock::SimTime;
+use crate::vcenter::inventory::{Cluster, ConnectionState, HostId, PowerState, TaskId, VmId};
+use crate::vcenter::vim_fault::VimFault;
+use crate::vcenter::{Happening, MoveReason, Vcenter};
+
+/// How long HA waits before it tries again to restart a VM.
+const RETRY: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Failure {
+    number: u64,
+    /// The VMs that lost power with the host and have not been started since.
+    lost: BTreeSet<VmId>,
+    /// Those of them whose restart was said to be impossible.
+    complained: BTreeSet<VmId>,
+    booting: bool,
+}
+
+impl Vcenter {
+    /// A physical host loses power. No vSphere API does this.
+    pub fn fail_host(&mut self, id: HostId, now: SimTime) -> Result<(), VimFault> {
+        let host = self.inventory.host(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
+        if self.physics.failures.contains_key(&id) {
+            return Err(VimFault::InvalidState);
+        }
+        let (name, cluster) = (host.name.clone(), host.cluster);
+        self.physics.failures_so_far += 1;
+        let number = self.physics.failures_so_far;
+        let running = self.inventory.vms_on(id).filter(|(_, vm)| vm.power == PowerState::On);
+        let lost: BTreeSet<VmId> = running.map(|(vm, _)| vm).collect();
+        let failure = Failure { number, lost: lost.clone(), complained: BTreeSet::new(), booting: false };
+        self.physics.failures.insert(id, failure);
+        self.happenings.push(Happening::HostFailed { host: name });
+        for task in self.tasks_that_need(id) {
+            self.end_task(task, Err(VimFault::HostNotConnected), now);
+        }
+        let ha = self.inventory.cluster(cluster).is_some_and(|cluster| cluster.ha.enabled);
+        for vm in lost {
+            self.lose_power(vm);
+            if ha {
+                let wait = self.physics.draw_seconds(15.0, 60.0);
+                self.schedule_in(now, wait, Step::HaRestart { vm, failure: number });
+            }
+        }
+        let wait = self.physics.draw_seconds(3.0, 8.0);
+        self.schedule_in(now, wait, Step::HostFallsSilent { host: id, failure: number });
+        Ok(())
+    }
+
+    /// A failed host is given power again; it is back once it has booted.
+    pub fn recover_host(&mut self, id: HostId, now: SimTime) -> Result<(), VimFault> {
+        if self.inventory.host(id).is_none() {
+            return Err(VimFault::ManagedObjectNotFound(id.into()));
+        }
+        let failure = self.physics.failures.get_mut(&id).filter(|failure| !failure.booting);
+        let failure = failure.ok_or(VimFault::InvalidState)?;
+        failure.booting = true;
+        let number = failure.number;
+        let wait = self.physics.draw_seconds(45.0, 90.0);
+        self.schedule_in(now, wait, Step::HostBooted { host: id, failure: number });
+        Ok(())
+    }
+
+    /// Without power and given none back yet.
+    #[must_use]
+    pub fn host_has_failed(&self, id: HostId) -> bool {
+        self.physics.failures.contains_key(&id)
+    }
+
+    /// The tasks that cannot go on without this host.
+    fn tasks_that_need(&self, host: HostId) -> Vec<TaskId> {
+        let on_host = |vm: VmId| self.inventory.vm(vm).is_some_and(|vm| vm.host == host);
+        let needs = |work: &Work| match work {
+            Work::Migrate { from, to, .. } => *from == host || *to == host,
+            Work::Power { vm, .. } | Work::DestroyVm(vm) | Work::ReconfigureVm { vm, .. } => on_host(*vm),
+            Work::CreateVm(spec) => spec.host == Some(host),
+            Work::EnterMaintenance { host: other, .. }
+            | Work::ExitMaintenance(other)
+            | Work::DisconnectHost(other)
+            | Work::ReconnectHost(other) => *other == host,
+            Work::ReconfigureCluster { .. } | Work::Rename { .. } => false,
+        };
+        let operations = self.physics.operations.iter();
+        operations.filter(|(_, operation)| needs(&operation.work)).map(|(task, _)| *task).collect()
+    }
+
+    /// Power goes without anybody asking: no event tells of it, for the host that would is dark.
+    fn lose_power(&mut self, id: VmId) {
+        let Some(vm) = self.inventory.vm_mut(id) else { return };
+        vm.power = PowerState::Off;
+        vm.boot_time = None;
+        vm.cpu_demand_mhz = 0;
+        vm.memory_demand_mib = 0;
+        let (name, host) = (vm.name.clone(), vm.host);
+        self.inventory.touch(host.into());
+        self.happenings.push(Happening::VmPoweredOff { vm: id, name, host: self.name_of(host.into()) });
+    }
+
+    pub(super) fn host_falls_silent(&mut self, id: HostId, number: u64, now: SimTime) {
+        if self.physics.failures.get(&id).is_some_and(|failure| failure.number == number) {
+            let name = self.set_connection(id, ConnectionState::NotResponding);
+            let message = format!("Host {name} is not responding");
+            self.post("HostConnectionLostEvent", About::host(id), &Actor::system().user, now, message);
+        }
+    }
+
+    pub(super) fn ha_restart(&mut self, id: VmId, number: u64, now: SimTime) {
+        let Some(home) = self.inventory.vm(id).filter(|vm| vm.power == PowerState::Off).map(|vm| vm.host) else {
+            return;
+        };
+        let ours = |failure: &&Failure| failure.number == number && failure.lost.contains(&id);
+        if self.physics.failures.get(&home).filter(ours).is_none() {
+            return;
+        }
+        let Some(cluster_id) = self.inventory.cluster_of(id) else { return };
+        let Some(cluster) = self.inventory.cluster(cluster_id).filter(|cluster| cluster.ha.enabled) else { return };
+        let policy = Policy { apart: respects_anti_affinity(cluster), soft: false };
+        let view = ClusterView::of(self, cluster_id, Some(id));
+        let layout = Layout::new(&view);
+        let Some(vm) = view.vm_index(id) else { return };
+        // Preferences are kept where they can be, as DRS would.
+        let target = layout
+            .best_target(&[vm], Policy { soft: true, ..policy })
+            .or_else(|| layout.best_target(&[vm], policy))
+            .map(|target| view.hosts[target].id);
+        let Some(target) = target else {
+            let obstacles = (0..view.hosts.len()).filter_map(|host| layout.obstacle(&[vm], host, policy));
+            let reason = why_not(&view, obstacles.collect());
+            self.cannot_restart(id, home, reason, now);
+            self.schedule_in(now, RETRY, Step::HaRestart { vm: id, failure: number });
+            return;
+        };
+        if let Some(failure) = self.physics.failures.get_mut(&home) {
+            failure.lost.remove(&id);
+        }
+        self.inventory.place_vm(id, target);
+        let (name, from, to) = (self.name_of(id.into()), self.name_of(home.into()), self.name_of(target.into()));
+        let message = format!("vSphere HA restarted {name} on {to} since {from} failed");
+        let about = About { source_host: Some(home), ..About::vm(id) };
+        self.post("VmRestartedOnAlternateHostEvent", about, &Actor::system().user, now, message);
+        self.happenings.push(Happening::VmMoved { vm: id, name, from, to, reason: MoveReason::HaRestart });
+        self.set_power(id, PowerState::On, "VmPoweredOnEvent", &Actor::system(), now);
+    }
+
+    fn cannot_restart(&mut self, id: VmId, home: HostId, reason: String, now: SimTime) {
+        let Some(failure) = self.physics.failures.get_mut(&home) else { return };
+        if !failure.complained.insert(id) {
+            return;
+        }
+        let name = self.name_of(id.into());
+        let message = format!("Not enough resources to restart {name}: {reason}");
+        self.post("NotEnoughResourcesToStartVmEvent", About::vm(id), &Actor::system().user, now, message);
+        self.happenings.push(Happening::HaCannotRestart { name, reason });
+    }
+
+    pub(super) fn host_booted(&mut self, id: HostId, number: u64, now: SimTime) {
+        if self.physics.failures.get(&id).is_none_or(|failure| failure.number != number) {
+            return;
+        }
+        let Some(failure) = self.physics.failures.remove(&id) else { return };
+        let name = self.set_connection(id, ConnectionState::Connected);
+        if let Some(host) = self.inventory.host_mut(id) {
+            host.boot_time = now;
+        }
+        let message = format!("Connected to {name}");
+        self.post("HostConnectedEvent", About::host(id), &Actor::system().user, now, message);
+        self.happenings.push(Happening::HostRecovered { host: name });
+        for vm in failure.lost {
+            let wait = self.physics.draw_seconds(5.0, 20.0);
+            self.schedule_in(now, wait, Step::StartAfterBoot { vm, host: id });
+        }
+    }
+
+    /// A VM that is still its old host's, and still off, comes back with it.
+    pub(super) fn start_after_boot(&mut self, vm: VmId, host: HostId, now: SimTime) {
+        let waits = self.inventory.vm(vm).is_some_and(|vm| vm.host == host && vm.power == PowerState::Off);
+        if waits && !self.physics.failures.contains_key(&host) && !self.physics.busy_vms.contains_key(&vm) {
+            self.set_power(vm, PowerState::On, "VmPoweredOnEvent", &Actor::system(), now);
+        }
+    }
+}
+
+/// `das.respectVmVmAntiAffinityRules`: unset means true, as on every version since 6.5.
+fn respects_anti_affinity(cluster: &Cluster) -> bool {
+    cluster.ha.options.get(RESPECT_ANTI_AFFINITY).is_none_or(|value| !value.eq_ignore_ascii_case("false"))
+}
+
+fn why_not(view: &ClusterView, obstacles: Vec<Obstacle>) -> String {
+    let rule = obstacles.iter().find_map(|obstacle| match obstacle {
+        Obstacle::Rule(rule) => Some(&view.rules[*rule].name),
+        _ => None,
+    });
+    match rule {
+        Some(rule) => format!("rule {rule} leaves no host for it"),
+        None if obstacles.contains(&Obstacle::Room) => "no host has room for it".to_owned(),
+        None => "no other host takes VMs".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, quiet};
+    use super::*;
+    use crate::vcenter::inventory::RuleKind;
+    use crate::vcenter::{Config, DrsLevel};
+
+    #[test]
+    fn vms_of_a_failed_host_restart_elsewhere_and_a_recovered_host_comes_back() {
+        let mut bench = quiet(4, 12, DrsLevel::FullyAutomated);
+        let host = bench.host("esx-1.lab");
+        let lost: Vec<VmId> = bench.vcenter.inventory().vms_on(host).map(|(id, _)| id).collect();
+        assert!(!lost.is_empty());
+        bench.vcenter.fail_host(host, bench.now).unwrap();
+        assert_eq!(bench.vcenter.fail_host(host, bench.now), Err(VimFault::InvalidState));
+        for vm in &lost {
+            assert_eq!(bench.vcenter.inventory().vm(*vm).unwrap().power, PowerState::Off);
+        }
+        bench.run(10);
+        assert_eq!(bench.vcenter.inventory().host(host).unwrap().connection, ConnectionState::NotResponding);
+        bench.run(120);
+        for vm in &lost {
+            let vm = bench.vcenter.inventory().vm(*vm).unwrap();
+            assert!(vm.power == PowerState::On && vm.host != host, "{} restarted", vm.name);
+        }
+        assert_eq!(
+            bench.happened(|h| matches!(h, Happening::VmMoved { reason: MoveReason::HaRestart, .. })),
+            lost.len()
+        );
+        bench.vcenter.recover_host(host, bench.now).unwrap();
+        bench.run(100);
+        assert!(bench.vcenter.inventory().host(host).unwrap().takes_vms());
+        assert_eq!(bench.happened(|h| matches!(h, Happening::HostRecovered { .. })), 1);
+    }
+
+    #[test]
+    fn anti_affinity_keeps_a_vm_down_as_the_option_says() {
+        for (option, restarts) in [(None, false), (Some(true), false), (Some(false), true)] {
+            let config = Config { hosts: 2, nodes: 2, ha_respects_anti_affinity: option, ..Config::default() };
+            let mut bench = Bench::new(&config, 1);
+            bench.place(&[("node-1", "esx-1.lab"), ("node-2", "esx-2.lab")]);
+            let vms = vec![bench.vm("node-1"), bench.vm("node-2")];
+            bench.add_rule("apart", RuleKind::AntiAffinity { vms }, false).unwrap();
+            let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));
+            bench.vcenter.fail_host(host, bench.now).unwrap();
+            bench.run(600);
+            let on = bench.vcenter.inventory().vm(vm).unwrap().power == PowerState::On;
+            assert_eq!(on, restarts, "option {option:?}");
+            let complaints =
+                bench.happened(|h| matches!(h, Happening::HaCannotRestart { reason, .. } if reason.contains("apart")));
+            assert_eq!(complaints, usize::from(!restarts), "said once");
+            if !restarts {
+                bench.vcenter.recover_host(host, bench.now).unwrap();
+                bench.run(200);
+                let vm = bench.vcenter.inventory().vm(vm).unwrap();
+                assert!(vm.power == PowerState::On && vm.host == host, "comes back with its host");
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_that_fails_again_begins_anew() {
+        let mut bench = quiet(2, 1, DrsLevel::Off);
+        bench.place(&[("node-1", "esx-1.lab")]);
+        let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));
+        // HA has nowhere to go until the other host is back, so tries of the first failure are still pending.
+        bench.vcenter.inventory.host_mut(bench.host("esx-2.lab")).unwrap().connection = ConnectionState::Disconnected;
+        for _ in 0..2 {
+            bench.vcenter.fail_host(host, bench.now).unwrap();
+            bench.run(70);
+            bench.vcenter.recover_host(host, bench.now).unwrap();
+            bench.run(115);
+            assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().power, PowerState::On);
+        }
+        bench.vcenter.fail_host(host, bench.now).unwrap();
+        bench.vcenter.inventory.host_mut(bench.host("esx-2.lab")).unwrap().connection = ConnectionState::Connected;
+        bench.run(14);
+        assert_eq!(bench.host_of(vm), host, "an earlier failure's try would be too early");
+        bench.run(60);
+        assert_eq!(bench.host_of(vm), bench.host("esx-2.lab"));
+    }
+
+    #[test]
+    fn without_ha_vms_wait_for_their_host() {
+        let mut bench = Bench::new(&Config { hosts: 2, nodes: 2, ha: false, ..Config::default() }, 1);
+        bench.place(&[("node-1", "esx-1.lab")]);
+        let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));
+        bench.vcenter.fail_host(host, bench.now).unwrap();
+        bench.run(600);
+        assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().power, PowerState::Off);
+        let on = bench.vcenter.power_on_vm(vm, &Bench::actor(), bench.now).unwrap();
+        assert_eq!(bench.await_task(on), Err(VimFault::HostNotConnected));
+        bench.vcenter.recover_host(host, bench.now).unwrap();
+        bench.run(120);
+        assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().power, PowerState::On);
+    }
+}

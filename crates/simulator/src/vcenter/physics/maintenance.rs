@@ -1,0 +1,266 @@
+//! Maintenance mode, and the vCenter's own connection to a host.
+//!
+//! A host that enters maintenance takes no more VMs; DRS moves its running VMs away, and when none is left the host is
+//! in maintenance. Powered-off VMs stay on it. Where DRS cannot move a VM the task goes on running until it can, until
+//! its time is up, or until somebody cancels it.
+
+use std::time::Duration;
+
+use super::Step;
+use super::events::About;
+use super::operations::Actor;
+use super::tasks::{Admission, Work};
+use crate::clock::SimTime;
+use crate::vcenter::inventory::{ConnectionState, HostId, Maintenance, PowerState, TaskId};
+use crate::vcenter::vim_fault::VimFault;
+use crate::vcenter::{Happening, Vcenter};
+
+impl Vcenter {
+    pub(super) fn admit_maintenance(
+        &mut self,
+        task: TaskId,
+        host_id: HostId,
+        timeout: Option<Duration>,
+        actor: &Actor,
+        now: SimTime,
+    ) -> Result<Admission, VimFault> {
+        let host = self.connected_host(host_id)?;
+        if self.inventory.host(host).is_none_or(|host| host.maintenance != Maintenance::No) {
+            return Err(VimFault::InvalidState);
+        }
+        let Some(host) = self.inventory.host_mut(host) else { return Err(VimFault::InvalidState) };
+        host.maintenance = Maintenance::Entering;
+        let (name, cluster) = (host.name.clone(), host.cluster);
+        let message = format!("Host {name} has started to enter maintenance mode");
+        self.post("EnteringMaintenanceModeEvent", About::host(host_id), &actor.user, now, message);
+        self.happenings.push(Happening::HostEnteringMaintenance { host: name });
+        self.schedule_in(now, Duration::from_millis(500), Step::DrsSoon(cluster));
+        self.schedule_in(now, Duration::from_millis(1500), Step::MaintenanceCheck(task));
+        if let Some(timeout) = timeout {
+            self.schedule_in(now, timeout, Step::MaintenanceDeadline(task));
+        }
+        Ok(Admission::UntilDone)
+    }
+
+    /// A VM may have left the host, or lost its power there: is it empty now?
+    pub(super) fn check_maintenance(&mut self, host: HostId, now: SimTime) {
+        if self.inventory.host(host).is_some_and(|host| host.maintenance == Maintenance::Entering)
+            && let Some(task) = self.maintenance_task(host)
+        {
+            self.schedule_in(now, Duration::from_millis(500), Step::MaintenanceCheck(task));
+        }
+    }
+
+    pub(super) fn check_maintenance_task(&mut self, task: TaskId, now: SimTime) {
+        let Some(host) = self.entering_host(task) else { return };
+        if !self.inventory.vms_on(host).any(|(_, vm)| vm.power == PowerState::On) {
+            self.finish_task(task, now);
+        }
+    }
+
+    pub(super) fn maintenance_deadline(&mut self, task: TaskId, now: SimTime) {
+        if self.entering_host(task).is_some() {
+            self.end_task(task, Err(VimFault::Timedout), now);
+        }
+    }
+
+    /// The host that a task takes into maintenance, while it runs.
+    fn entering_host(&self, task: TaskId) -> Option<HostId> {
+        match self.physics.operations.get(&task)?.work {
+            Work::EnterMaintenance { host, .. } => Some(host),
+            _ => None,
+        }
+    }
+
+    fn maintenance_task(&self, wanted: HostId) -> Option<TaskId> {
+        self.physics.operations.iter().find_map(|(task, operation)| match operation.work {
+            Work::EnterMaintenance { host, .. } if host == wanted && operation.running => Some(*task),
+            _ => None,
+        })
+    }
+
+    /// Says, once per task, why an evacuation gets no further.
+    pub(super) fn evacuation_stalls(&mut self, host: HostId, reason: &str) {
+        let Some(task) = self.maintenance_task(host) else { return };
+        let Some(operation) = self.physics.operations.get_mut(&task) else { return };
+        let Work::EnterMaintenance { stalled, .. } = &mut operation.work else { return };
+        if !std::mem::replace(stalled, true) {
+            let host = self.name_of(host.into());
+            self.happenings.push(Happening::HostMaintenanceStalled { host, reason: reason.to_owned() });
+        }
+    }
+
+    pub(super) fn host_is_in_maintenance(&mut self, id: HostId, actor: &Actor, now: SimTime) {
+        let Some(host) = self.inventory.host_mut(id) else { return };
+        host.maintenance = Maintenance::In;
+        let name = host.name.clone();
+        let message = format!("Host {name} has entered maintenance mode");
+        self.post("EnteredMaintenanceModeEvent", About::host(id), &actor.user, now, message);
+        self.happenings.push(Happening::HostEnteredMaintenance { host: name });
+    }
+
+    /// A task that did not bring the host into maintenance leaves it in service.
+    pub(super) fn revert_maintenance(&mut self, id: HostId) {
+        if let Some(host) = self.inventory.host_mut(id)
+            && host.maintenance == Maintenance::Entering
+        {
+            host.maintenance = Maintenance::No;
+        }
+    }
+
+    pub(super) fn leave_maintenance(&mut self, id: HostId, actor: &Actor, now: SimTime) -> Result<(), VimFault> {
+        let id = self.connected_host(id)?;
+        let host = self.inventory.host(id).filter(|host| host.maintenance == Maintenance::In);
+        let name = host.ok_or(VimFault::InvalidState)?.name.clone();
+        if let Some(host) = self.inventory.host_mut(id) {
+            host.maintenance = Maintenance::No;
+        }
+        let message = format!("Host {name} has exited maintenance mode");
+        self.post("ExitMaintenanceModeEvent", About::host(id), &actor.user, now, message);
+        self.happenings.push(Happening::HostExitedMaintenance { host: name });
+        Ok(())
+    }
+
+    pub(super) fn let_go_of_host(&mut self, id: HostId, actor: &Actor, now: SimTime) -> Result<(), VimFault> {
+        let id = self.connected_host(id)?;
+        let name = self.set_connection(id, ConnectionState::Disconnected);
+        let message = format!("Disconnected from {name}");
+        self.post("HostDisconnectedEvent", About::host(id), &actor.user, now, message);
+        self.happenings.push(Happening::HostDisconnected { host: name });
+        Ok(())
+    }
+
+    pub(super) fn take_back_host(&mut self, id: HostId, actor: &Actor, now: SimTime) -> Result<(), VimFault> {
+        let host = self.inventory.host(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
+        if self.physics.failures.contains_key(&id) {
+            return Err(VimFault::HostNotConnected);
+        }
+        if host.connection == ConnectionState::Connected {
+            return Err(VimFault::InvalidState);
+        }
+        let name = self.set_connection(id, ConnectionState::Connected);
+        let message = format!("Connected to {name}");
+        self.post("HostConnectedEvent", About::host(id), &actor.user, now, message);
+        self.happenings.push(Happening::HostReconnected { host: name });
+        Ok(())
+    }
+
+    /// Sets how the vCenter sees a host, which its VMs show as well; answers its name.
+    pub(super) fn set_connection(&mut self, id: HostId, connection: ConnectionState) -> String {
+        let Some(host) = self.inventory.host_mut(id) else { return String::new() };
+        host.connection = connection;
+        let name = host.name.clone();
+        let vms: Vec<_> = self.inventory.vms_on(id).map(|(vm, _)| vm).collect();
+        for vm in vms {
+            self.inventory.touch(vm.into());
+        }
+        name
+    }
+
+    fn connected_host(&self, id: HostId) -> Result<HostId, VimFault> {
+        let host = self.inventory.host(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
+        if host.connection != ConnectionState::Connected || self.physics.failures.contains_key(&id) {
+            return Err(VimFault::HostNotConnected);
+        }
+        Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::operations::{ClusterChange, Edit};
+    use super::super::testing::{Bench, quiet};
+    use super::*;
+    use crate::vcenter::DrsLevel;
+    use crate::vcenter::inventory::{RuleKind, TaskState};
+
+    fn enter(bench: &mut Bench, host: &str, timeout_s: i32) -> (HostId, TaskId) {
+        let host = bench.host(host);
+        let task = bench.vcenter.enter_maintenance(host, timeout_s, &Bench::actor(), bench.now).unwrap();
+        (host, task)
+    }
+
+    fn stalls(bench: &Bench) -> Vec<String> {
+        let reasons = bench.log.iter().filter_map(|(_, happening)| match happening {
+            Happening::HostMaintenanceStalled { reason, .. } => Some(reason.clone()),
+            _ => None,
+        });
+        reasons.collect()
+    }
+
+    #[test]
+    fn entering_evacuates_and_leaving_puts_the_host_back_in_service() {
+        for level in [DrsLevel::FullyAutomated, DrsLevel::PartiallyAutomated] {
+            let mut bench = quiet(4, 12, level);
+            let (host, task) = enter(&mut bench, "esx-1.lab", 0);
+            bench.run(1);
+            assert_eq!(bench.vcenter.inventory().host(host).unwrap().maintenance, Maintenance::Entering);
+            bench.await_task(task).unwrap();
+            assert_eq!(bench.vcenter.inventory().host(host).unwrap().maintenance, Maintenance::In);
+            assert_eq!(bench.vcenter.inventory().vms_on(host).count(), 0);
+            let again = bench.vcenter.enter_maintenance(host, 0, &Bench::actor(), bench.now).unwrap();
+            assert_eq!(bench.await_task(again), Err(VimFault::InvalidState));
+            let leave = bench.vcenter.exit_maintenance(host, &Bench::actor(), bench.now).unwrap();
+            bench.await_task(leave).unwrap();
+            assert!(bench.vcenter.inventory().host(host).unwrap().takes_vms());
+            let leave = bench.vcenter.exit_maintenance(host, &Bench::actor(), bench.now).unwrap();
+            assert_eq!(bench.await_task(leave), Err(VimFault::InvalidState));
+        }
+    }
+
+    #[test]
+    fn a_rule_as_wide_as_the_cluster_stalls_it_until_the_rule_goes() {
+        let mut bench = quiet(3, 3, DrsLevel::FullyAutomated);
+        bench.place(&[("node-1", "esx-1.lab"), ("node-2", "esx-2.lab"), ("node-3", "esx-3.lab")]);
+        let vms = vec![bench.vm("node-1"), bench.vm("node-2"), bench.vm("node-3")];
+        bench.add_rule("wide", RuleKind::AntiAffinity { vms }, false).unwrap();
+        let (host, task) = enter(&mut bench, "esx-1.lab", 0);
+        bench.run(1800);
+        assert_eq!(bench.vcenter.inventory().task(task).unwrap().state, TaskState::Running);
+        assert_eq!(stalls(&bench), ["rule wide leaves no other host for vm node-1"]);
+        assert_eq!(bench.happened(|h| matches!(h, Happening::VmMoved { .. })), 0, "{:?}", bench.lines());
+        let key = bench.vcenter.inventory().cluster(bench.cluster()).unwrap().rules[0].key;
+        bench.reconfigure(ClusterChange { rules: vec![Edit::Remove(key)], ..ClusterChange::default() }).unwrap();
+        bench.await_task(task).unwrap();
+        assert_eq!(bench.vcenter.inventory().vms_on(host).count(), 0);
+    }
+
+    #[test]
+    fn time_out_and_cancellation_put_the_host_back_in_service() {
+        for timeout_s in [30, 0] {
+            let mut bench = quiet(2, 4, DrsLevel::Manual);
+            bench.place(&[("node-1", "esx-1.lab")]);
+            let (host, task) = enter(&mut bench, "esx-1.lab", timeout_s);
+            bench.run(29);
+            assert_eq!(bench.vcenter.inventory().task(task).unwrap().state, TaskState::Running);
+            assert_eq!(stalls(&bench).len(), 1);
+            let recommended = &bench.vcenter.inventory().cluster(bench.cluster()).unwrap().recommendations;
+            assert!(!recommended.is_empty() && recommended.iter().all(|r| r.from == host));
+            let fault = if timeout_s == 0 {
+                bench.vcenter.cancel_task(task, bench.now).unwrap();
+                VimFault::RequestCanceled
+            } else {
+                VimFault::Timedout
+            };
+            assert_eq!(bench.await_task(task), Err(fault));
+            assert!(bench.vcenter.inventory().host(host).unwrap().takes_vms());
+        }
+    }
+
+    #[test]
+    fn a_disconnected_host_keeps_its_vms_running_and_takes_no_orders() {
+        let mut bench = quiet(2, 2, DrsLevel::FullyAutomated);
+        bench.place(&[("node-1", "esx-1.lab"), ("node-2", "esx-2.lab")]);
+        let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));
+        let task = bench.vcenter.disconnect_host(host, &Bench::actor(), bench.now).unwrap();
+        bench.await_task(task).unwrap();
+        bench.run(600);
+        assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().power, PowerState::On);
+        assert_eq!(bench.host_of(vm), host);
+        let off = bench.vcenter.power_off_vm(vm, &Bench::actor(), bench.now).unwrap();
+        assert_eq!(bench.await_task(off), Err(VimFault::HostNotConnected));
+        let task = bench.vcenter.reconnect_host(host, &Bench::actor(), bench.now).unwrap();
+        bench.await_task(task).unwrap();
+        assert!(bench.vcenter.inventory().host(host).unwrap().takes_vms());
+    }
+}
