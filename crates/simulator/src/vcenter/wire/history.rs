@@ -204,9 +204,7 @@ impl History {
                 .take(self.page_size)
                 .map(|event| u64::try_from(event.key).unwrap_or_default())
                 .collect(),
-            HistoryKind::Tasks => {
-                self.numbers(inventory, relations).into_iter().rev().take(self.page_size).collect()
-            }
+            HistoryKind::Tasks => self.numbers(inventory, relations).into_iter().rev().take(self.page_size).collect(),
         }
     }
 

@@ -81,8 +81,7 @@ async fn handle(State(world): State<Arc<World>>, request: Request) -> Response {
 
 async fn carry_out(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<Outcome, VimFault> {
     let slow = world.with(|core, now| {
-        let mut strike =
-            |applies: fn(&Fault) -> bool| core.faults.strike(now, Side::Vcenter, &call.method, applies);
+        let mut strike = |applies: fn(&Fault) -> bool| core.faults.strike(now, Side::Vcenter, &call.method, applies);
         if strike(|fault| matches!(fault, Fault::SessionExpired)).is_some()
             && let Some(cookie) = &caller.cookie
         {

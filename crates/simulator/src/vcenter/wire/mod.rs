@@ -24,5 +24,8 @@ mod view;
 mod wait;
 mod xml;
 
+#[cfg(test)]
+mod tests;
+
 pub use http::router;
 pub(crate) use session::State;

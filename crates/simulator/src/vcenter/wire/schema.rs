@@ -37,17 +37,19 @@ pub fn is_a(type_name: &str, wanted: &str) -> bool {
     type_name == wanted
         || match wanted {
             "ManagedObject" => true,
-            "ExtensibleManagedObject" | "ManagedEntity" => matches!(
-                type_name,
-                "Folder"
-                    | "Datacenter"
-                    | "ClusterComputeResource"
-                    | "HostSystem"
-                    | "ResourcePool"
-                    | "VirtualMachine"
-                    | "Datastore"
-                    | "Network"
-            ) || (wanted == "ExtensibleManagedObject" && type_name == "Task"),
+            "ExtensibleManagedObject" | "ManagedEntity" => {
+                matches!(
+                    type_name,
+                    "Folder"
+                        | "Datacenter"
+                        | "ClusterComputeResource"
+                        | "HostSystem"
+                        | "ResourcePool"
+                        | "VirtualMachine"
+                        | "Datastore"
+                        | "Network"
+                ) || (wanted == "ExtensibleManagedObject" && type_name == "Task")
+            }
             "ComputeResource" => type_name == "ClusterComputeResource",
             "View" | "ManagedObjectView" => matches!(type_name, "ContainerView" | "ListView"),
             "HistoryCollector" => matches!(type_name, "EventHistoryCollector" | "TaskHistoryCollector"),
@@ -102,6 +104,7 @@ const DATA: &[(&str, &[&str])] = &[
     ("ClusterDependencyRuleInfo", &["key", "status", "enabled", "name", "mandatory", "userCreated", "inCompliance", "ruleUuid", "vmGroup", "dependsOnVmGroup"]),
     ("ClusterDpmConfigInfo", &["enabled", "defaultDpmBehavior", "hostPowerActionRate", "option"]),
     ("ClusterDrsConfigInfo", &["enabled", "enableVmBehaviorOverrides", "defaultVmBehavior", "vmotionRate", "scaleDescendantsShares", "option"]),
+    ("ClusterDrsMigration", &["key", "time", "vm", "cpuLoad", "memoryLoad", "source", "sourceCpuLoad", "sourceMemoryLoad", "destination", "destinationCpuLoad", "destinationMemoryLoad"]),
     ("ClusterFailoverResourcesAdmissionControlPolicy", &["resourceReductionToToleratePercent", "pMemAdmissionControlEnabled", "cpuFailoverResourcesPercent", "memoryFailoverResourcesPercent", "failoverLevel", "autoComputePercentages", "pMemFailoverResourcesPercent", "autoComputePMemFailoverResourcesPercent"]),
     ("ClusterHostGroup", &["name", "userCreated", "uniqueID", "host"]),
     ("ClusterMigrationAction", &["type", "target", "drsMigration"]),

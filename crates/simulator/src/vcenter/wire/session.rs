@@ -110,13 +110,7 @@ impl State {
     }
 
     /// Makes a session; answers its cookie.
-    pub fn login(
-        &mut self,
-        user: &str,
-        ip_address: &str,
-        user_agent: &str,
-        now: SimTime,
-    ) -> Result<String, VimFault> {
+    pub fn login(&mut self, user: &str, ip_address: &str, user_agent: &str, now: SimTime) -> Result<String, VimFault> {
         if self.sessions.len() >= SESSIONS_MAX {
             return Err(VimFault::SystemError(format!("at most {SESSIONS_MAX} sessions can be open")));
         }

@@ -1,6 +1,6 @@
 //! What a managed object reference on the wire can refer to.
 //!
-//! Three kinds: objects of the inventory (`vm-42`), the fixed managers of the service (`SessionManager`), and objects
+//! Three kinds: objects of the inventory (`vm-42`), the service's singletons (`SessionManager`), and objects
 //! that a client made in its session (views, filters, collectors), written `session[<session key>]<number>`.
 //!
 //! Invariant: a client's objects are seen by its own session alone.
@@ -13,58 +13,64 @@ use crate::vcenter::vim_fault::VimFault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     Inventory(MoRef),
-    Service(Service),
+    Singleton(Singleton),
     Client(ClientObject, u32),
 }
 
 macro_rules! wire_types {
-    ($name:ident { $($variant:ident => $type_name:literal, $value:literal;)* }) => {
+    ($name:ident { $($variant:ident,)* }) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name { $($variant,)* }
 
         impl $name {
             #[must_use]
             pub fn type_name(self) -> &'static str {
-                match self { $($name::$variant => $type_name,)* }
+                match self { $($name::$variant => stringify!($variant),)* }
             }
 
-            #[must_use]
-            pub fn value(self) -> &'static str {
-                match self { $($name::$variant => $value,)* }
-            }
-
-            const ALL: &[$name] = &[$($name::$variant,)*];
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
         }
     };
 }
 
-wire_types! { Service {
-    ServiceInstance => "ServiceInstance", "ServiceInstance";
-    PropertyCollector => "PropertyCollector", "propertyCollector";
-    ViewManager => "ViewManager", "ViewManager";
-    SessionManager => "SessionManager", "SessionManager";
-    TaskManager => "TaskManager", "TaskManager";
-    EventManager => "EventManager", "EventManager";
-    SearchIndex => "SearchIndex", "SearchIndex";
-    OptionManager => "OptionManager", "VpxSettings";
-    AuthorizationManager => "AuthorizationManager", "AuthorizationManager";
+wire_types! { Singleton {
+    ServiceInstance,
+    PropertyCollector,
+    ViewManager,
+    SessionManager,
+    TaskManager,
+    EventManager,
+    SearchIndex,
+    OptionManager,
+    AuthorizationManager,
 } }
 
 wire_types! { ClientObject {
-    PropertyCollector => "PropertyCollector", "";
-    PropertyFilter => "PropertyFilter", "";
-    ContainerView => "ContainerView", "";
-    ListView => "ListView", "";
-    EventHistoryCollector => "EventHistoryCollector", "";
-    TaskHistoryCollector => "TaskHistoryCollector", "";
+    PropertyCollector,
+    PropertyFilter,
+    ContainerView,
+    ListView,
+    EventHistoryCollector,
+    TaskHistoryCollector,
 } }
+
+impl Singleton {
+    #[must_use]
+    pub fn value(self) -> &'static str {
+        match self {
+            Singleton::PropertyCollector => "propertyCollector",
+            Singleton::OptionManager => "VpxSettings",
+            other => other.type_name(),
+        }
+    }
+}
 
 impl Target {
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
             Target::Inventory(object) => object.type_name(),
-            Target::Service(service) => service.type_name(),
+            Target::Singleton(service) => service.type_name(),
             Target::Client(kind, _) => kind.type_name(),
         }
     }
@@ -74,7 +80,7 @@ impl Target {
     pub fn reference(&self, session_key: &str) -> Reference {
         let value = match self {
             Target::Inventory(object) => object.to_string(),
-            Target::Service(service) => service.value().to_owned(),
+            Target::Singleton(service) => service.value().to_owned(),
             Target::Client(_, number) => format!("session[{session_key}]{number}"),
         };
         Reference { type_name: self.type_name(), value }
@@ -87,9 +93,9 @@ impl Target {
             return Some(Target::Inventory(object));
         }
         if let Some(service) =
-            Service::ALL.iter().find(|service| service.type_name() == type_name && service.value() == value)
+            Singleton::ALL.iter().find(|service| service.type_name() == type_name && service.value() == value)
         {
-            return Some(Target::Service(*service));
+            return Some(Target::Singleton(*service));
         }
         let number = value.strip_prefix("session[")?.strip_prefix(session_key)?.strip_prefix(']')?.parse().ok()?;
         let kind = ClientObject::ALL.iter().find(|kind| kind.type_name() == type_name)?;
@@ -135,7 +141,7 @@ mod tests {
     fn references_read_back_in_their_own_session_only() {
         for target in [
             Target::Inventory(MoRef::Vm(VmId(42))),
-            Target::Service(Service::OptionManager),
+            Target::Singleton(Singleton::OptionManager),
             Target::Client(ClientObject::ListView, 7),
         ] {
             let reference = target.reference("key");

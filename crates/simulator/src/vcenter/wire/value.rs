@@ -16,13 +16,22 @@ pub enum Value {
     /// A known property without a value. Nothing is written for it.
     Unset,
     /// A simple value or an enumeration's, by its type on the wire: `xsd:int`, `ManagedEntityStatus`.
-    Simple { type_name: &'static str, text: String },
+    Simple {
+        type_name: &'static str,
+        text: String,
+    },
     Ref(Reference),
     /// A reference given back as the client wrote it, because it refers to nothing here.
-    Foreign { type_name: String, value: String },
+    Foreign {
+        type_name: String,
+        value: String,
+    },
     Object(Object),
     /// An array of elements of a declared type: `ManagedObjectReference`, `string`, `ClusterRuleInfo`.
-    List { element: &'static str, items: Vec<Value> },
+    List {
+        element: &'static str,
+        items: Vec<Value>,
+    },
 }
 
 /// A managed object reference as it is written.

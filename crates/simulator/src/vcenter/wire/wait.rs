@@ -35,10 +35,7 @@ struct Begun {
 }
 
 pub(crate) async fn wait(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<Reply, VimFault> {
-    let deadline = match patience(call)? {
-        Some(wait) => Some(Instant::now() + wait),
-        None => None,
-    };
+    let deadline = patience(call)?.map(|wait| Instant::now() + wait);
     // Before the first look, so that no change falls between.
     let mut changes = world.vcenter_changes();
     let mut begun = world.with(|core, now| {
@@ -107,12 +104,7 @@ fn begin(request: &mut Request<'_>, call: &Call) -> Result<Begun, VimFault> {
     Ok(Begun { cookie: request.cookie.clone(), session_key, collector, cancels, max_objects, signals, lost })
 }
 
-fn look(
-    core: &mut Core,
-    now: SimTime,
-    begun: &Begun,
-    call: &Call,
-) -> Result<Option<Updates>, VimFault> {
+fn look(core: &mut Core, now: SimTime, begun: &Begun, call: &Call) -> Result<Option<Updates>, VimFault> {
     let vcenter = &mut core.vcenter;
     methods::bring_up_to_date(vcenter, &begun.cookie, now);
     let session = vcenter.wire.sessions.get(&begun.cookie).filter(|session| session.key == begun.session_key);
@@ -136,9 +128,8 @@ fn disturb(core: &mut Core, now: SimTime, updates: &mut Updates, call: &Call) {
     if call.method != "WaitForUpdatesEx" {
         return;
     }
-    let mut strike = |applies: fn(&Fault) -> bool| {
-        core.faults.strike(now, Side::Vcenter, &call.method, applies).is_some()
-    };
+    let mut strike =
+        |applies: fn(&Fault) -> bool| core.faults.strike(now, Side::Vcenter, &call.method, applies).is_some();
     if strike(|fault| matches!(fault, Fault::DuplicateEvents)) {
         for (_, objects) in &mut updates.filters {
             *objects = objects.iter().flat_map(|object| [object.clone(), object.clone()]).collect();

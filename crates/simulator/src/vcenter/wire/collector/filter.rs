@@ -168,13 +168,7 @@ impl Filter {
     }
 }
 
-fn object_update(
-    kind: &str,
-    scope: &Scope<'_>,
-    target: Target,
-    changes: Vec<Value>,
-    missing: Vec<Value>,
-) -> Value {
+fn object_update(kind: &str, scope: &Scope<'_>, target: Target, changes: Vec<Value>, missing: Vec<Value>) -> Value {
     Value::object(
         "ObjectUpdate",
         vec![

@@ -71,7 +71,7 @@ impl FilterSpec {
         let mut paths: Vec<Path> = Vec::new();
         for spec in self.properties.iter().filter(|spec| schema::is_a(type_name, &spec.type_name)) {
             wanted = true;
-            let all = spec.all.then(|| schema::properties(type_name)).unwrap_or_default();
+            let all = if spec.all { schema::properties(type_name) } else { &[] };
             let all = all.iter().filter_map(|name| Path::parse(name));
             for path in all.chain(spec.paths.iter().cloned()) {
                 if !paths.contains(&path) {

@@ -21,6 +21,17 @@ pub(super) fn reconfigure(request: &mut Request<'_>) -> Result<Reply, VimFault> 
     task_reply(request.vcenter.reconfigure_cluster(cluster, change, &request.actor, request.now))
 }
 
+/// Carries out one of DRS's proposals.
+pub(super) fn apply_recommendation(request: &mut Request<'_>) -> Result<Reply, VimFault> {
+    let cluster = request.this_cluster()?;
+    let key: u32 = request.number("key")?;
+    let recommendations = request.vcenter.inventory.cluster(cluster).map(|cluster| &cluster.recommendations);
+    let found = recommendations.into_iter().flatten().find(|it| it.key == key).cloned();
+    let it = found.ok_or_else(|| wrong("key"))?;
+    request.vcenter.relocate_vm(it.vm, it.to, &request.actor, request.now)?;
+    Ok(Reply::Nothing)
+}
+
 fn read_change(spec: &Element) -> Result<ClusterChange, VimFault> {
     let rules = spec.children_named("rulesSpec").map(read_rule_edit).collect::<Result<Vec<_>, _>>()?;
     let groups = spec.children_named("groupSpec").map(read_group_edit).collect::<Result<Vec<_>, _>>()?;

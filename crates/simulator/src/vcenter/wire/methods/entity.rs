@@ -58,12 +58,11 @@ pub(super) fn rename(request: &mut Request<'_>) -> Result<Reply, VimFault> {
 /// VMs and empty folders can be destroyed; hosts, clusters and datacenters are the world's own.
 pub(super) fn destroy(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     match request.this {
-        Target::Inventory(MoRef::Vm(vm)) => {
-            task_reply(request.vcenter.destroy_vm(vm, &request.actor, request.now))
-        }
+        Target::Inventory(MoRef::Vm(vm)) => task_reply(request.vcenter.destroy_vm(vm, &request.actor, request.now)),
         Target::Inventory(MoRef::Folder(folder)) => {
             let relations = &request.vcenter.wire.relations;
-            let belongs_to_datacenter = relations.owners(folder.into()).iter().any(|owner| !matches!(owner, MoRef::Folder(_)));
+            let belongs_to_datacenter =
+                relations.owners(folder.into()).iter().any(|owner| !matches!(owner, MoRef::Folder(_)));
             if belongs_to_datacenter || root_folder(&request.vcenter.inventory) == Some(folder) {
                 return Err(VimFault::NotSupported);
             }
@@ -76,7 +75,7 @@ pub(super) fn destroy(request: &mut Request<'_>) -> Result<Reply, VimFault> {
             let task = finished_task(request.vcenter, "Destroy_Task", folder.into(), name, user, request.now);
             task_reply(Ok(task))
         }
-        Target::Inventory(MoRef::Task(_)) | Target::Service(_) | Target::Client(..) => request.no_such_method(),
+        Target::Inventory(MoRef::Task(_)) | Target::Singleton(_) | Target::Client(..) => request.no_such_method(),
         Target::Inventory(_) => Err(VimFault::NotSupported),
     }
 }

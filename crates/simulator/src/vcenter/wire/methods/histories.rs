@@ -5,26 +5,25 @@ use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::history::{self, History, HistoryFilter, HistoryKind, PAGE_MAX};
 use crate::vcenter::wire::properties::event_value;
 use crate::vcenter::wire::soap::Reply;
-use crate::vcenter::wire::target::{ClientObject, Service};
+use crate::vcenter::wire::target::{ClientObject, Singleton};
 
 const COLLECTORS: &[ClientObject] = &[ClientObject::EventHistoryCollector, ClientObject::TaskHistoryCollector];
 
 /// The newest events that pass the filter, oldest first, as many as fit on a page.
 pub(super) fn query_events(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::EventManager)?;
+    request.this_service(Singleton::EventManager)?;
     let filter = HistoryFilter::read(request.argument("filter")?, &request.session_key)?;
     let scope = request.scope();
     let limit = filter.max_count().unwrap_or(PAGE_MAX).min(PAGE_MAX);
-    let mut events: Vec<_> =
-        history::events(&filter, scope.inventory, scope.relations).rev().take(limit).collect();
+    let mut events: Vec<_> = history::events(&filter, scope.inventory, scope.relations).rev().take(limit).collect();
     events.reverse();
     Ok(Reply::Many(events.into_iter().map(|event| event_value(&scope, event)).collect()))
 }
 
 pub(super) fn create(request: &mut Request<'_>, collector: ClientObject) -> Result<Reply, VimFault> {
     let (manager, kind) = match collector {
-        ClientObject::TaskHistoryCollector => (Service::TaskManager, HistoryKind::Tasks),
-        _ => (Service::EventManager, HistoryKind::Events),
+        ClientObject::TaskHistoryCollector => (Singleton::TaskManager, HistoryKind::Tasks),
+        _ => (Singleton::EventManager, HistoryKind::Events),
     };
     request.this_service(manager)?;
     let filter = HistoryFilter::read(request.argument("filter")?, &request.session_key)?;
@@ -42,12 +41,8 @@ pub(super) fn read_previous(request: &mut Request<'_>) -> Result<Reply, VimFault
     read(request, History::read_previous)
 }
 
-type Reader = fn(
-    &mut History,
-    usize,
-    &crate::vcenter::Inventory,
-    &crate::vcenter::wire::relations::Relations,
-) -> Vec<u64>;
+type Reader =
+    fn(&mut History, usize, &crate::vcenter::Inventory, &crate::vcenter::wire::relations::Relations) -> Vec<u64>;
 
 fn read(request: &mut Request<'_>, reader: Reader) -> Result<Reply, VimFault> {
     let count = page_size(request)?;

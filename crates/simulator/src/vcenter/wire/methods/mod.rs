@@ -20,7 +20,7 @@ use super::collector::{Collector, FilterSpec, not_found, retrieve};
 use super::properties::{Scope, service_content};
 use super::session::Session;
 use super::soap::{Call, Reply};
-use super::target::{ClientObject, Service, Target};
+use super::target::{ClientObject, Singleton, Target};
 use super::value::Value;
 use super::xml::Element;
 use crate::clock::SimTime;
@@ -55,12 +55,7 @@ pub(crate) struct Request<'a> {
     pub actor: Actor,
 }
 
-pub(crate) fn call(
-    vcenter: &mut Vcenter,
-    now: SimTime,
-    caller: &Caller,
-    call: &Call,
-) -> Result<Outcome, VimFault> {
+pub(crate) fn call(vcenter: &mut Vcenter, now: SimTime, caller: &Caller, call: &Call) -> Result<Outcome, VimFault> {
     let without_session = |reply| Ok(Outcome { reply, cookie: None });
     bring_up_to_date(vcenter, caller.cookie.as_deref().unwrap_or_default(), now);
     match call.method.as_str() {
@@ -130,6 +125,7 @@ fn dispatch(request: &mut Request<'_>) -> Result<Reply, VimFault> {
         "Destroy_Task" => entity::destroy(request),
 
         "ReconfigureComputeResource_Task" | "ReconfigureCluster_Task" => cluster::reconfigure(request),
+        "ApplyRecommendation" => cluster::apply_recommendation(request),
 
         "CreateVM_Task" => vm::create(request),
         "ReconfigVM_Task" => vm::reconfigure(request),
@@ -344,8 +340,8 @@ impl Request<'_> {
         }
     }
 
-    fn this_service(&self, service: Service) -> Result<(), VimFault> {
-        if self.this == Target::Service(service) { Ok(()) } else { self.no_such_method() }
+    fn this_service(&self, service: Singleton) -> Result<(), VimFault> {
+        if self.this == Target::Singleton(service) { Ok(()) } else { self.no_such_method() }
     }
 
     fn this_client(&self, kinds: &[ClientObject]) -> Result<u32, VimFault> {
@@ -358,7 +354,7 @@ impl Request<'_> {
     /// The property collector called on; the session's default one is number 0.
     pub fn collector_number(&self) -> Result<u32, VimFault> {
         match self.this {
-            Target::Service(Service::PropertyCollector) => Ok(0),
+            Target::Singleton(Singleton::PropertyCollector) => Ok(0),
             Target::Client(ClientObject::PropertyCollector, number) => Ok(number),
             _ => self.no_such_method(),
         }

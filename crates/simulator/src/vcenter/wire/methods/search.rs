@@ -6,12 +6,12 @@ use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::collector::is_true;
 use crate::vcenter::wire::properties::{Scope, root_folder};
 use crate::vcenter::wire::soap::Reply;
-use crate::vcenter::wire::target::{Service, Target};
+use crate::vcenter::wire::target::{Singleton, Target};
 use crate::vcenter::wire::value::Value;
 
 /// `dc-1/vm/node-1`, from the root folder.
 pub(super) fn by_inventory_path(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::SearchIndex)?;
+    request.this_service(Singleton::SearchIndex)?;
     let path = request.text("inventoryPath")?;
     let scope = request.scope();
     let mut at = root_folder(scope.inventory).map(MoRef::from);
@@ -22,7 +22,7 @@ pub(super) fn by_inventory_path(request: &mut Request<'_>) -> Result<Reply, VimF
 }
 
 pub(super) fn child(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::SearchIndex)?;
+    request.this_service(Singleton::SearchIndex)?;
     let parent = request.object(request.argument("entity")?)?;
     let name = request.text("name")?;
     Ok(found(child_named(&request.scope(), parent, name)))
@@ -68,7 +68,7 @@ fn hosts(request: &Request<'_>, wanted: impl Fn(&str, uuid::Uuid) -> bool) -> Re
 
 /// All that were found, or the first, within the datacenter if one is named.
 fn answer(request: &Request<'_>, mut objects: Vec<MoRef>) -> Result<Reply, VimFault> {
-    request.this_service(Service::SearchIndex)?;
+    request.this_service(Singleton::SearchIndex)?;
     if let Some(datacenter) = request.call.arguments.child("datacenter") {
         let datacenter = request.object(datacenter)?;
         let relations = &request.vcenter.wire.relations;

@@ -7,15 +7,10 @@ use crate::vcenter::inventory::Event;
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::properties::{option_value, options, user_session};
 use crate::vcenter::wire::soap::{Call, Reply};
-use crate::vcenter::wire::target::Service;
+use crate::vcenter::wire::target::Singleton;
 use crate::vcenter::wire::value::Value;
 
-pub(super) fn login(
-    vcenter: &mut Vcenter,
-    now: SimTime,
-    caller: &Caller,
-    call: &Call,
-) -> Result<Outcome, VimFault> {
+pub(super) fn login(vcenter: &mut Vcenter, now: SimTime, caller: &Caller, call: &Call) -> Result<Outcome, VimFault> {
     let user = call.arguments.child_text("userName").ok_or_else(|| wrong("userName"))?;
     let password = call.arguments.child("password").map(|element| element.text.as_str()).unwrap_or_default();
     if user != vcenter.config.username || password != vcenter.config.password {
@@ -33,7 +28,7 @@ pub(super) fn login(
 }
 
 pub(super) fn logout(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::SessionManager)?;
+    request.this_service(Singleton::SessionManager)?;
     request.vcenter.wire.end(&request.cookie);
     let user = request.actor.user.clone();
     let message = format!("User {user} logged out");
@@ -42,14 +37,14 @@ pub(super) fn logout(request: &mut Request<'_>) -> Result<Reply, VimFault> {
 }
 
 pub(super) fn is_active(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::SessionManager)?;
+    request.this_service(Singleton::SessionManager)?;
     let (key, user) = (request.text("sessionID")?, request.text("userName")?);
     let active = request.vcenter.wire.sessions.values().any(|session| session.key == key && session.user == user);
     Ok(Reply::One(Value::bool(active)))
 }
 
 pub(super) fn terminate(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::SessionManager)?;
+    request.this_service(Singleton::SessionManager)?;
     let mut cookies = Vec::new();
     for key in request.call.arguments.children_named("sessionId") {
         let key = key.text.trim();
@@ -67,11 +62,9 @@ pub(super) fn terminate(request: &mut Request<'_>) -> Result<Reply, VimFault> {
 
 /// A name that ends in a dot, or none, asks for all below it.
 pub(super) fn query_options(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::OptionManager)?;
+    request.this_service(Singleton::OptionManager)?;
     let wanted = request.call.arguments.child_text("name").unwrap_or_default();
-    let matches = |key: &str| {
-        wanted.is_empty() || key == wanted || (wanted.ends_with('.') && key.starts_with(wanted))
-    };
+    let matches = |key: &str| wanted.is_empty() || key == wanted || (wanted.ends_with('.') && key.starts_with(wanted));
     let found = options(&request.scope()).into_iter().filter(|(key, _)| matches(key));
     let found: Vec<Value> = found.map(option_value).collect();
     if found.is_empty() { Err(VimFault::InvalidName(wanted.to_owned())) } else { Ok(Reply::Many(found)) }

@@ -5,12 +5,12 @@ use crate::vcenter::inventory::MoRef;
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::collector::is_true;
 use crate::vcenter::wire::soap::Reply;
-use crate::vcenter::wire::target::{ClientObject, Service, Target};
+use crate::vcenter::wire::target::{ClientObject, Singleton, Target};
 use crate::vcenter::wire::value::Value;
 use crate::vcenter::wire::view::{ContainerView, View};
 
 pub(super) fn create_container_view(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::ViewManager)?;
+    request.this_service(Singleton::ViewManager)?;
     let container = request.object(request.argument("container")?)?;
     if matches!(container, MoRef::Vm(_) | MoRef::Task(_) | MoRef::Datastore(_) | MoRef::Network(_)) {
         return Err(wrong("container"));
@@ -23,7 +23,7 @@ pub(super) fn create_container_view(request: &mut Request<'_>) -> Result<Reply, 
 }
 
 pub(super) fn create_list_view(request: &mut Request<'_>) -> Result<Reply, VimFault> {
-    request.this_service(Service::ViewManager)?;
+    request.this_service(Singleton::ViewManager)?;
     let (members, _) = objects(request, "obj");
     keep(request, ClientObject::ListView, View::List { members, stamp: 0 })
 }
@@ -55,8 +55,7 @@ fn objects(request: &Request<'_>, name: &str) -> (Vec<Target>, Vec<Value>) {
 pub(super) fn modify_list_view(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let (add, unresolved) = objects(request, "add");
     let removed = request.call.arguments.children_named("remove");
-    let removed: Vec<Target> =
-        removed.filter_map(|element| Target::read(element, &request.session_key).ok()).collect();
+    let removed: Vec<Target> = removed.filter_map(|element| Target::read(element, &request.session_key).ok()).collect();
     change_list(request, unresolved, |members| {
         members.retain(|member| !removed.contains(member));
         for target in add {

@@ -84,7 +84,8 @@ fn memory_mib(spec: &Element) -> Result<Option<u64>, VimFault> {
 fn extra_config(spec: &Element) -> Result<BTreeMap<String, Option<String>>, VimFault> {
     let mut options = BTreeMap::new();
     for option in spec.children_named("extraConfig") {
-        let key = option.child_text("key").filter(|key| !key.is_empty()).ok_or_else(|| wrong("spec.extraConfig.key"))?;
+        let key =
+            option.child_text("key").filter(|key| !key.is_empty()).ok_or_else(|| wrong("spec.extraConfig.key"))?;
         let value = option.child("value").map(|value| value.text.clone()).filter(|value| !value.is_empty());
         options.insert(key.to_owned(), value);
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Scope;
+use crate::vcenter::MoveReason;
 use crate::vcenter::inventory::{
-    Cluster, ClusterId, ConnectionState, DrsBehavior, Group, GroupMembers, Host, HostId, MoRef, PowerState, Rule,
-    RuleKind, VmId,
+    Cluster, ClusterId, ConnectionState, DrsBehavior, Group, GroupMembers, Host, HostId, MoRef, PowerState,
+    Recommendation, Rule, RuleKind, VmId,
 };
 use crate::vcenter::wire::value::Value;
 
@@ -26,16 +27,17 @@ impl Scope<'_> {
                 Value::object("ClusterConfigInfo", fields)
             }
             "configurationEx" => {
-                let mut fields = vec![
-                    ("vmSwapPlacement", Value::string("vmDirectory")),
-                    ("spbmEnabled", Value::bool(false)),
-                ];
+                let mut fields =
+                    vec![("vmSwapPlacement", Value::string("vmDirectory")), ("spbmEnabled", Value::bool(false))];
                 fields.extend(settings(cluster));
                 fields.push(("rule", self.rules(cluster)));
                 fields.push(("group", Value::list("ClusterGroupInfo", cluster.groups.iter().map(group).collect())));
                 Value::object("ClusterConfigInfoEx", fields)
             }
-            "recommendation" => Value::list("ClusterRecommendation", Vec::new()),
+            "recommendation" => {
+                let items = cluster.recommendations.iter().map(|it| recommendation(id, it)).collect();
+                Value::list("ClusterRecommendation", items)
+            }
             "drsRecommendation" => Value::list("ClusterDrsRecommendation", Vec::new()),
             "migrationHistory" => Value::list("ClusterDrsMigration", Vec::new()),
             "actionHistory" => Value::list("ClusterActionHistory", Vec::new()),
@@ -200,4 +202,38 @@ fn group(group: &Group) -> Value {
             Value::object("ClusterHostGroup", vec![name, created, ("host", Value::refs(hosts.iter().copied()))])
         }
     }
+}
+
+fn recommendation(cluster: ClusterId, it: &Recommendation) -> Value {
+    let (reason, text) = match it.reason {
+        MoveReason::DrsBalance => ("fairnessCpuAvg", "Balance average CPU loads"),
+        MoveReason::DrsMend => ("ruleCompliance", "Apply a rule"),
+        MoveReason::Maintenance => ("hostMaint", "Host is entering maintenance mode"),
+        MoveReason::Requested | MoveReason::HaRestart => ("powerOnVm", "Power on a virtual machine"),
+    };
+    let migration = vec![
+        ("key", Value::string(it.key.to_string())),
+        ("time", Value::time(it.made_at)),
+        ("vm", Value::Ref(it.vm.into())),
+        ("source", Value::Ref(it.from.into())),
+        ("destination", Value::Ref(it.to.into())),
+    ];
+    let action = vec![
+        ("type", Value::string("MigrationV1")),
+        ("target", Value::Ref(it.vm.into())),
+        ("drsMigration", Value::object("ClusterDrsMigration", migration)),
+    ];
+    Value::object(
+        "ClusterRecommendation",
+        vec![
+            ("key", Value::string(it.key.to_string())),
+            ("type", Value::string("V1")),
+            ("time", Value::time(it.made_at)),
+            ("rating", Value::int(1)),
+            ("reason", Value::string(reason)),
+            ("reasonText", Value::string(text)),
+            ("action", Value::list("ClusterAction", vec![Value::object("ClusterMigrationAction", action)])),
+            ("target", Value::Ref(cluster.into())),
+        ],
+    )
 }

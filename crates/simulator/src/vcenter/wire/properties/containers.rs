@@ -1,10 +1,11 @@
 //! Folder, Datacenter, ResourcePool, Datastore and Network.
 
 use super::Scope;
-use crate::vcenter::inventory::{FolderKind, MoRef};
+use crate::vcenter::inventory::{FolderKind, Host, MoRef, PowerState};
 use crate::vcenter::wire::value::Value;
 
-const GIB: u64 = 1024 * 1024 * 1024;
+const MIB: u64 = 1024 * 1024;
+const GIB: u64 = 1024 * MIB;
 const DATASTORE_BYTES: u64 = 100 * 1024 * GIB;
 
 impl Scope<'_> {
@@ -69,7 +70,9 @@ impl Scope<'_> {
                 ),
                 "host" => Value::list(
                     "DatastoreHostMount",
-                    self.near(object, |member| matches!(member, MoRef::Host(_))).map(|host| mount(host, object)).collect(),
+                    self.near(object, |member| matches!(member, MoRef::Host(_)))
+                        .map(|host| mount(host, object))
+                        .collect(),
                 ),
                 "vm" => Value::refs(self.near(object, |member| matches!(member, MoRef::Vm(_)))),
                 _ => self.entity_property(object, &datastore.name, "green", property),
@@ -105,33 +108,45 @@ impl Scope<'_> {
     }
 
     fn pool_runtime(&self, pool: MoRef) -> Value {
+        let capacity = |of: fn(&Host) -> u64| -> u64 {
+            let cluster = match pool {
+                MoRef::Pool(id) => self.inventory.pool(id).map(|pool| pool.cluster),
+                _ => None,
+            };
+            let hosts = cluster.into_iter().flat_map(|cluster| self.relations.members(cluster));
+            let hosts = hosts.filter_map(|member| match member {
+                MoRef::Host(id) => self.inventory.host(id).filter(|host| host.takes_vms()),
+                _ => None,
+            });
+            hosts.map(of).sum()
+        };
         let (mut cpu_mhz, mut memory_mib) = (0, 0);
         for member in self.relations.descendants(pool) {
             if let MoRef::Vm(id) = member
-                && let Some(vm) = self.inventory.vm(id)
+                && let Some(vm) = self.inventory.vm(id).filter(|vm| vm.power == PowerState::On)
             {
                 cpu_mhz += u64::from(vm.cpu_demand_mhz);
                 memory_mib += vm.memory_demand_mib;
             }
         }
-        let usage = |used: u64| {
+        let usage = |used: u64, most: u64| {
             Value::object(
                 "ResourcePoolResourceUsage",
                 vec![
                     ("reservationUsed", Value::long(0)),
                     ("reservationUsedForVm", Value::long(0)),
-                    ("unreservedForPool", Value::long(0)),
-                    ("unreservedForVm", Value::long(0)),
+                    ("unreservedForPool", Value::long(most)),
+                    ("unreservedForVm", Value::long(most)),
                     ("overallUsage", Value::long(used)),
-                    ("maxUsage", Value::long(-1)),
+                    ("maxUsage", Value::long(most)),
                 ],
             )
         };
         Value::object(
             "ResourcePoolRuntimeInfo",
             vec![
-                ("memory", usage(memory_mib * 1024 * 1024)),
-                ("cpu", usage(cpu_mhz)),
+                ("memory", usage(memory_mib * MIB, capacity(|host| host.memory_mib) * MIB)),
+                ("cpu", usage(cpu_mhz, capacity(Host::cpu_capacity_mhz))),
                 ("overallStatus", Value::of("ManagedEntityStatus", "green")),
             ],
         )

@@ -6,42 +6,30 @@ use crate::vcenter::wire::value::Value;
 
 /// The event types that this vCenter posts, and their category as `govc events` shows it.
 pub(super) const EVENT_TYPES: &[(&str, &str)] = &[
-    ("AlarmStatusChangedEvent", "info"),
     ("ClusterReconfiguredEvent", "info"),
-    ("DasDisabledEvent", "info"),
-    ("DasEnabledEvent", "info"),
-    ("DasHostFailedEvent", "error"),
-    ("DrsDisabledEvent", "info"),
-    ("DrsEnabledEvent", "info"),
     ("DrsVmMigratedEvent", "info"),
     ("DrsVmPoweredOnEvent", "info"),
     ("EnteredMaintenanceModeEvent", "info"),
     ("EnteringMaintenanceModeEvent", "info"),
     ("ExitMaintenanceModeEvent", "info"),
+    ("GeneralEvent", "info"),
     ("HostConnectedEvent", "info"),
     ("HostConnectionLostEvent", "error"),
     ("HostDisconnectedEvent", "info"),
-    ("HostReconnectedEvent", "info"),
     ("NotEnoughResourcesToStartVmEvent", "warning"),
-    ("TaskEvent", "info"),
     ("UserLoginSessionEvent", "info"),
     ("UserLogoutSessionEvent", "info"),
-    ("VmBeingMigratedEvent", "info"),
+    ("VmBeingHotMigratedEvent", "info"),
     ("VmCreatedEvent", "info"),
-    ("VmEmigratingEvent", "info"),
     ("VmFailedMigrateEvent", "error"),
-    ("VmFailoverFailed", "error"),
     ("VmMigratedEvent", "info"),
     ("VmPoweredOffEvent", "info"),
     ("VmPoweredOnEvent", "info"),
     ("VmReconfiguredEvent", "info"),
-    ("VmRelocatedEvent", "info"),
     ("VmRemovedEvent", "info"),
     ("VmRenamedEvent", "info"),
     ("VmResettingEvent", "info"),
     ("VmRestartedOnAlternateHostEvent", "info"),
-    ("VmStartingEvent", "info"),
-    ("VmStoppingEvent", "info"),
     ("VmSuspendedEvent", "info"),
 ];
 
@@ -81,6 +69,9 @@ pub(crate) fn event_value(scope: &Scope<'_>, event: &Event) -> Value {
     }
     if let Some(source) = event.source_host {
         fields.push(("sourceHost", host_argument(source)));
+    }
+    if event.type_name == "GeneralEvent" {
+        fields.push(("message", Value::string(&event.message)));
     }
     Value::object(event.type_name, fields)
 }

@@ -17,10 +17,9 @@ impl Scope<'_> {
             "runtime" => host_runtime(host),
             "summary" => self.host_summary(id, host),
             "hardware" => host_hardware(host),
-            "config" => Value::object(
-                "HostConfigInfo",
-                vec![("host", Value::Ref(id.into())), ("product", self.host_product())],
-            ),
+            "config" => {
+                Value::object("HostConfigInfo", vec![("host", Value::Ref(id.into())), ("product", self.host_product())])
+            }
             "vm" => Value::refs(self.relations.members(object).filter(|member| matches!(member, MoRef::Vm(_)))),
             "datastore" => Value::refs(self.datastores_near(object)),
             "network" => Value::refs(self.networks_near(object)),

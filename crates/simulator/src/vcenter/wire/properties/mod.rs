@@ -62,7 +62,7 @@ impl Scope<'_> {
         let session = self.session;
         match target {
             Target::Inventory(object) => self.inventory.exists(object),
-            Target::Service(_) => true,
+            Target::Singleton(_) => true,
             Target::Client(kind, number) => session.is_some_and(|session| match kind {
                 ClientObject::PropertyCollector => session.collectors.contains_key(&number),
                 ClientObject::PropertyFilter => {
@@ -93,7 +93,7 @@ impl Scope<'_> {
                 _ => Some(self.container_property(object, property)),
             }
             .unwrap_or(Value::Unset),
-            Target::Service(service) => self.service_property(service, property),
+            Target::Singleton(service) => self.service_property(service, property),
             Target::Client(kind, number) => self.client_property(kind, number, property),
         }
     }
@@ -138,12 +138,10 @@ impl Scope<'_> {
             "permission" => Value::list("Permission", Vec::new()),
             "customValue" => Value::list("CustomFieldValue", Vec::new()),
             "disabledMethod" => Value::strings::<String>([]),
-            "recentTask" => {
-                Value::refs(self.relations.members(object).filter(|member| match member {
-                    MoRef::Task(id) => self.is_recent(*id),
-                    _ => false,
-                }))
-            }
+            "recentTask" => Value::refs(self.relations.members(object).filter(|member| match member {
+                MoRef::Task(id) => self.is_recent(*id),
+                _ => false,
+            })),
             "declaredAlarmState" | "triggeredAlarmState" => Value::list("AlarmState", Vec::new()),
             "alarmActionsEnabled" => Value::bool(true),
             "tag" => Value::list("Tag", Vec::new()),
@@ -211,7 +209,6 @@ pub(crate) fn root_folder(inventory: &Inventory) -> Option<FolderId> {
         .find(|(_, folder): &(FolderId, &Folder)| folder.kind == FolderKind::Root && folder.parent.is_none())
         .map(|(id, _)| id)
 }
-
 
 fn extensible(property: &str) -> Value {
     match property {

@@ -7,7 +7,7 @@ use super::{Scope, event_value, root_folder, task_info};
 use crate::vcenter::inventory::TaskId;
 use crate::vcenter::wire::history::{History, HistoryKind};
 use crate::vcenter::wire::session::Session;
-use crate::vcenter::wire::target::{ClientObject, Service, Target};
+use crate::vcenter::wire::target::{ClientObject, Singleton, Target};
 use crate::vcenter::wire::value::Value;
 use crate::vcenter::wire::view::View;
 
@@ -16,10 +16,10 @@ const API_VERSION: &str = "8.0.3.0";
 const BUILD: &str = "24022515";
 
 impl Scope<'_> {
-    pub(super) fn service_property(&self, service: Service, property: &str) -> Value {
+    pub(super) fn service_property(&self, service: Singleton, property: &str) -> Value {
         match (service, property) {
-            (Service::ServiceInstance, "serverClock") => Value::time(self.now),
-            (Service::ServiceInstance, "capability") => Value::object(
+            (Singleton::ServiceInstance, "serverClock") => Value::time(self.now),
+            (Singleton::ServiceInstance, "capability") => Value::object(
                 "Capability",
                 vec![
                     ("provisioningSupported", Value::bool(true)),
@@ -27,28 +27,30 @@ impl Scope<'_> {
                     ("userShellAccessSupported", Value::bool(false)),
                 ],
             ),
-            (Service::ServiceInstance, "content") => service_content(self),
-            (Service::PropertyCollector, "filter") => self.filters(0),
-            (Service::ViewManager, "viewList") => {
+            (Singleton::ServiceInstance, "content") => service_content(self),
+            (Singleton::PropertyCollector, "filter") => self.filters(0),
+            (Singleton::ViewManager, "viewList") => {
                 let views = self.session.into_iter().flat_map(|session| &session.views);
                 Value::refs(views.map(|(number, view)| self.reference(view_target(*number, view))))
             }
-            (Service::SessionManager, "sessionList") => {
+            (Singleton::SessionManager, "sessionList") => {
                 Value::list("UserSession", self.sessions.values().map(user_session).collect())
             }
-            (Service::SessionManager, "currentSession") => Value::or_unset(self.session, user_session),
-            (Service::SessionManager, "message") => Value::string(""),
-            (Service::SessionManager, "messageLocaleList" | "supportedLocaleList") => Value::strings(["en"]),
-            (Service::SessionManager, "defaultLocale") => Value::string("en"),
-            (Service::TaskManager, "recentTask") => Value::refs(self.recent_tasks()),
-            (Service::TaskManager, "description") => Value::object("TaskDescription", Vec::new()),
-            (Service::TaskManager | Service::EventManager, "maxCollector") => Value::int(1000),
-            (Service::EventManager, "latestEvent") => {
+            (Singleton::SessionManager, "currentSession") => Value::or_unset(self.session, user_session),
+            (Singleton::SessionManager, "message") => Value::string(""),
+            (Singleton::SessionManager, "messageLocaleList" | "supportedLocaleList") => Value::strings(["en"]),
+            (Singleton::SessionManager, "defaultLocale") => Value::string("en"),
+            (Singleton::TaskManager, "recentTask") => Value::refs(self.recent_tasks()),
+            (Singleton::TaskManager, "description") => Value::object("TaskDescription", Vec::new()),
+            (Singleton::TaskManager | Singleton::EventManager, "maxCollector") => Value::int(1000),
+            (Singleton::EventManager, "latestEvent") => {
                 Value::or_unset(self.inventory.events().back(), |event| event_value(self, event))
             }
-            (Service::EventManager, "description") => event_description(),
-            (Service::OptionManager, "setting") => Value::list("OptionValue", options(self).into_iter().map(option_value).collect()),
-            (Service::AuthorizationManager, "roleList") => Value::list("AuthorizationRole", vec![administrator()]),
+            (Singleton::EventManager, "description") => event_description(),
+            (Singleton::OptionManager, "setting") => {
+                Value::list("OptionValue", options(self).into_iter().map(option_value).collect())
+            }
+            (Singleton::AuthorizationManager, "roleList") => Value::list("AuthorizationRole", vec![administrator()]),
             _ => Value::Unset,
         }
     }
@@ -147,20 +149,20 @@ pub(crate) fn about(instance_uuid: Uuid) -> Value {
 }
 
 pub(crate) fn service_content(scope: &Scope<'_>) -> Value {
-    let manager = |service: Service| Value::Ref(scope.reference(Target::Service(service)));
+    let manager = |service: Singleton| Value::Ref(scope.reference(Target::Singleton(service)));
     Value::object(
         "ServiceContent",
         vec![
             ("rootFolder", Value::or_unset(root_folder(scope.inventory), |id| Value::Ref(id.into()))),
-            ("propertyCollector", manager(Service::PropertyCollector)),
-            ("viewManager", manager(Service::ViewManager)),
+            ("propertyCollector", manager(Singleton::PropertyCollector)),
+            ("viewManager", manager(Singleton::ViewManager)),
             ("about", about(scope.instance_uuid)),
-            ("setting", manager(Service::OptionManager)),
-            ("sessionManager", manager(Service::SessionManager)),
-            ("authorizationManager", manager(Service::AuthorizationManager)),
-            ("eventManager", manager(Service::EventManager)),
-            ("taskManager", manager(Service::TaskManager)),
-            ("searchIndex", manager(Service::SearchIndex)),
+            ("setting", manager(Singleton::OptionManager)),
+            ("sessionManager", manager(Singleton::SessionManager)),
+            ("authorizationManager", manager(Singleton::AuthorizationManager)),
+            ("eventManager", manager(Singleton::EventManager)),
+            ("taskManager", manager(Singleton::TaskManager)),
+            ("searchIndex", manager(Singleton::SearchIndex)),
         ],
     )
 }
