@@ -31,7 +31,6 @@ impl Vcenter {
         now: SimTime,
     ) -> Result<(), VimFault> {
         let cluster = self.inventory.cluster(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
-        // Uuids drawn for a change that fails must not be drawn again, nor shift those of the next.
         let mut draft = Draft {
             inventory: &self.inventory,
             id,

@@ -4,24 +4,31 @@
 //! host of the cluster, where there is room and no rule forbids it, and tries again every minute where it cannot. A host
 //! that comes back starts those of its VMs that are still its own.
 //!
-//! Invariant: every step of a failure names it by number, so that steps of a past failure do nothing.
+//! Invariants: every step of a failure names it by number, so that steps of a past failure do nothing. Restarts come in
+//! rounds, so that the loss of many hosts is one look at the cluster per round and not one per VM.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Step;
-use super::drs::view::{ClusterView, Layout, Obstacle, Policy};
+use super::drs::layout::{Layout, Obstacle, Policy};
+use super::drs::view::ClusterView;
 use super::events::About;
 use super::operations::Actor;
 use super::populate::RESPECT_ANTI_AFFINITY;
 use super::tasks::Work;
 use crate::clock::SimTime;
-use crate::vcenter::inventory::{Cluster, ConnectionState, HostId, PowerState, TaskId, VmId};
+use crate::vcenter::inventory::{Cluster, ClusterId, ConnectionState, HostId, PowerState, TaskId, VmId};
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{Happening, MoveReason, Vcenter};
 
 /// How long HA waits before it tries again to restart a VM.
 const RETRY: Duration = Duration::from_secs(60);
+/// The rounds of a cluster are this far apart.
+const ROUND_MS: u64 = 5_000;
+
+/// The VMs to be restarted in a round, each with the number of its failure.
+pub(super) type Rounds = BTreeMap<(SimTime, ClusterId), Vec<(VmId, u64)>>;
 
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -55,8 +62,8 @@ impl Vcenter {
         for vm in lost {
             self.lose_power(vm);
             if ha {
-                let wait = self.physics.draw_seconds(15.0, 60.0);
-                self.schedule_in(now, wait, Step::HaRestart { vm, failure: number });
+                let wait = self.physics.draw_seconds(15.0, 55.0);
+                self.plan_restart(cluster, vm, number, now.after(wait));
             }
         }
         let wait = self.physics.draw_seconds(3.0, 8.0);
@@ -121,32 +128,50 @@ impl Vcenter {
         }
     }
 
-    pub(super) fn ha_restart(&mut self, id: VmId, number: u64, now: SimTime) {
-        let Some(home) = self.inventory.vm(id).filter(|vm| vm.power == PowerState::Off).map(|vm| vm.host) else {
-            return;
-        };
-        let ours = |failure: &&Failure| failure.number == number && failure.lost.contains(&id);
-        if self.physics.failures.get(&home).filter(ours).is_none() {
-            return;
+    /// Puts a VM into the first round that is not before `earliest`.
+    fn plan_restart(&mut self, cluster: ClusterId, vm: VmId, failure: u64, earliest: SimTime) {
+        let round = SimTime { unix_ms: earliest.unix_ms.div_ceil(ROUND_MS) * ROUND_MS };
+        let vms = self.physics.ha_rounds.entry((round, cluster)).or_default();
+        if vms.is_empty() {
+            self.physics.timeline.schedule(round, Step::HaRound(cluster));
         }
-        let Some(cluster_id) = self.inventory.cluster_of(id) else { return };
+        vms.push((vm, failure));
+    }
+
+    pub(super) fn ha_round(&mut self, cluster_id: ClusterId, now: SimTime) {
+        let mut due = self.physics.ha_rounds.remove(&(now, cluster_id)).unwrap_or_default();
+        due.retain(|(vm, failure)| self.waits_for_ha(*vm, *failure));
         let Some(cluster) = self.inventory.cluster(cluster_id).filter(|cluster| cluster.ha.enabled) else { return };
         let policy = Policy { apart: respects_anti_affinity(cluster), soft: false };
-        let view = ClusterView::of(self, cluster_id, Some(id));
-        let layout = Layout::new(&view);
-        let Some(vm) = view.vm_index(id) else { return };
-        // Preferences are kept where they can be, as DRS would.
-        let target = layout
-            .best_target(&[vm], Policy { soft: true, ..policy })
-            .or_else(|| layout.best_target(&[vm], policy))
-            .map(|target| view.hosts[target].id);
-        let Some(target) = target else {
-            let obstacles = (0..view.hosts.len()).filter_map(|host| layout.obstacle(&[vm], host, policy));
-            let reason = why_not(&view, obstacles.collect());
-            self.cannot_restart(id, home, reason, now);
-            self.schedule_in(now, RETRY, Step::HaRestart { vm: id, failure: number });
-            return;
-        };
+        let view = ClusterView::of(self, cluster_id, &due.iter().map(|(vm, _)| *vm).collect());
+        let mut layout = Layout::new(&view);
+        for (id, failure) in due {
+            let Some(vm) = view.vm_index(id) else { continue };
+            // Preferences are kept where they can be, as DRS would.
+            let target = layout
+                .best_target(&[vm], Policy { soft: true, ..policy })
+                .or_else(|| layout.best_target(&[vm], policy));
+            if let Some(target) = target {
+                layout.move_vm(vm, target);
+                self.ha_restart(id, view.hosts[target].id, now);
+            } else {
+                let obstacles = (0..view.hosts.len()).filter_map(|host| layout.obstacle(&[vm], host, policy));
+                let reason = why_not(&view, &obstacles.collect::<Vec<_>>());
+                self.cannot_restart(id, reason, now);
+                self.plan_restart(cluster_id, id, failure, now.after(RETRY));
+            }
+        }
+    }
+
+    /// The VM lost power in this failure and has not been started since.
+    fn waits_for_ha(&self, id: VmId, number: u64) -> bool {
+        let Some(vm) = self.inventory.vm(id).filter(|vm| vm.power == PowerState::Off) else { return false };
+        let failure = self.physics.failures.get(&vm.host);
+        failure.is_some_and(|failure| failure.number == number && failure.lost.contains(&id))
+    }
+
+    fn ha_restart(&mut self, id: VmId, target: HostId, now: SimTime) {
+        let Some(home) = self.inventory.vm(id).map(|vm| vm.host) else { return };
         if let Some(failure) = self.physics.failures.get_mut(&home) {
             failure.lost.remove(&id);
         }
@@ -159,7 +184,8 @@ impl Vcenter {
         self.set_power(id, PowerState::On, "VmPoweredOnEvent", &Actor::system(), now);
     }
 
-    fn cannot_restart(&mut self, id: VmId, home: HostId, reason: String, now: SimTime) {
+    fn cannot_restart(&mut self, id: VmId, reason: String, now: SimTime) {
+        let Some(home) = self.inventory.vm(id).map(|vm| vm.host) else { return };
         let Some(failure) = self.physics.failures.get_mut(&home) else { return };
         if !failure.complained.insert(id) {
             return;
@@ -202,15 +228,11 @@ fn respects_anti_affinity(cluster: &Cluster) -> bool {
     cluster.ha.options.get(RESPECT_ANTI_AFFINITY).is_none_or(|value| !value.eq_ignore_ascii_case("false"))
 }
 
-fn why_not(view: &ClusterView, obstacles: Vec<Obstacle>) -> String {
-    let rule = obstacles.iter().find_map(|obstacle| match obstacle {
-        Obstacle::Rule(rule) => Some(&view.rules[*rule].name),
-        _ => None,
-    });
-    match rule {
-        Some(rule) => format!("rule {rule} leaves no host for it"),
-        None if obstacles.contains(&Obstacle::Room) => "no host has room for it".to_owned(),
-        None => "no other host takes VMs".to_owned(),
+fn why_not(view: &ClusterView, obstacles: &[Obstacle]) -> String {
+    match Obstacle::main(obstacles) {
+        Obstacle::Rule(rule) => format!("rule {} leaves no host for it", view.rules[rule].name),
+        Obstacle::Room => "no host has room for it".to_owned(),
+        Obstacle::Busy | Obstacle::Host => "no other host takes VMs".to_owned(),
     }
 }
 
@@ -275,25 +297,47 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_fails_again_begins_anew() {
-        let mut bench = quiet(2, 1, DrsLevel::Off);
-        bench.place(&[("node-1", "esx-1.lab")]);
-        let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));
-        // HA has nowhere to go until the other host is back, so tries of the first failure are still pending.
-        bench.vcenter.inventory.host_mut(bench.host("esx-2.lab")).unwrap().connection = ConnectionState::Disconnected;
-        for _ in 0..2 {
-            bench.vcenter.fail_host(host, bench.now).unwrap();
-            bench.run(70);
-            bench.vcenter.recover_host(host, bench.now).unwrap();
-            bench.run(115);
-            assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().power, PowerState::On);
+    fn where_there_is_no_room_vms_stay_down_until_there_is() {
+        let config = Config { hosts: 3, nodes: 6, host_memory_mib: 40 * 1024, drs: DrsLevel::Off, ..Config::default() };
+        let mut bench = Bench::new(&config, 1);
+        for n in 1..=6 {
+            bench.place(&[(&format!("node-{n}"), if n <= 3 { "esx-1.lab" } else { "esx-2.lab" })]);
         }
-        bench.vcenter.fail_host(host, bench.now).unwrap();
-        bench.vcenter.inventory.host_mut(bench.host("esx-2.lab")).unwrap().connection = ConnectionState::Connected;
-        bench.run(14);
-        assert_eq!(bench.host_of(vm), host, "an earlier failure's try would be too early");
-        bench.run(60);
-        assert_eq!(bench.host_of(vm), bench.host("esx-2.lab"));
+        let task = bench.vcenter.disconnect_host(bench.host("esx-3.lab"), &Bench::actor(), bench.now).unwrap();
+        bench.await_task(task).unwrap();
+        bench.vcenter.fail_host(bench.host("esx-1.lab"), bench.now).unwrap();
+        bench.run(300);
+        let running = |bench: &Bench| bench.vcenter.inventory().vms().filter(|(_, vm)| vm.boot_time.is_some()).count();
+        assert!(running(&bench) < 6);
+        assert!(
+            bench.happened(|h| matches!(h, Happening::HaCannotRestart { reason, .. } if reason.contains("room"))) > 0
+        );
+        let task = bench.vcenter.reconnect_host(bench.host("esx-3.lab"), &Bench::actor(), bench.now).unwrap();
+        bench.await_task(task).unwrap();
+        bench.run(180);
+        assert!(running(&bench) > 3, "{:?}", bench.lines());
+    }
+
+    #[test]
+    fn tries_of_a_past_failure_do_nothing() {
+        for seed in 0..30 {
+            let mut bench = Bench::new(&Config { hosts: 2, nodes: 1, drs: DrsLevel::Off, ..Config::default() }, seed);
+            bench.place(&[("node-1", "esx-1.lab")]);
+            let (host, other, vm) = (bench.host("esx-1.lab"), bench.host("esx-2.lab"), bench.vm("node-1"));
+            // HA has nowhere to go, so it will try again; meanwhile the host comes back, and fails once more.
+            bench.vcenter.inventory.host_mut(other).unwrap().connection = ConnectionState::Disconnected;
+            bench.vcenter.fail_host(host, bench.now).unwrap();
+            bench.vcenter.recover_host(host, bench.now).unwrap();
+            while bench.vcenter.inventory().vm(vm).unwrap().power == PowerState::Off {
+                bench.run(1);
+            }
+            bench.vcenter.inventory.host_mut(other).unwrap().connection = ConnectionState::Connected;
+            bench.vcenter.fail_host(host, bench.now).unwrap();
+            bench.run(14);
+            assert_eq!(bench.host_of(vm), host, "seed {seed}: restarted too early for this failure");
+            bench.run(60);
+            assert_eq!(bench.host_of(vm), other, "seed {seed}");
+        }
     }
 
     #[test]

@@ -24,13 +24,19 @@ impl Vcenter {
         actor: &Actor,
         now: SimTime,
     ) -> Result<Admission, VimFault> {
-        let host = self.connected_host(host_id)?;
-        if self.inventory.host(host).is_none_or(|host| host.maintenance != Maintenance::No) {
+        self.connected_host(host_id)?;
+        if self.inventory.host(host_id).is_none_or(|host| host.maintenance != Maintenance::No) {
             return Err(VimFault::InvalidState);
         }
-        let Some(host) = self.inventory.host_mut(host) else { return Err(VimFault::InvalidState) };
-        host.maintenance = Maintenance::Entering;
-        let (name, cluster) = (host.name.clone(), host.cluster);
+        let running = self.running_on(host_id);
+        if let Some(operation) = self.physics.operations.get_mut(&task)
+            && let Work::EnterMaintenance { vms_at_first, .. } = &mut operation.work
+        {
+            *vms_at_first = running;
+        }
+        self.set_maintenance(host_id, Maintenance::Entering);
+        let name = self.name_of(host_id.into());
+        let cluster = self.inventory.host(host_id).map(|host| host.cluster).ok_or(VimFault::InvalidState)?;
         let message = format!("Host {name} has started to enter maintenance mode");
         self.post("EnteringMaintenanceModeEvent", About::host(host_id), &actor.user, now, message);
         self.happenings.push(Happening::HostEnteringMaintenance { host: name });
@@ -52,24 +58,24 @@ impl Vcenter {
     }
 
     pub(super) fn check_maintenance_task(&mut self, task: TaskId, now: SimTime) {
-        let Some(host) = self.entering_host(task) else { return };
-        if !self.inventory.vms_on(host).any(|(_, vm)| vm.power == PowerState::On) {
+        let Some(operation) = self.physics.operations.get(&task) else { return };
+        let Work::EnterMaintenance { host, vms_at_first, .. } = operation.work else { return };
+        let left = self.running_on(host);
+        if left == 0 {
             self.finish_task(task, now);
+        } else if let Some(task) = self.inventory.task_mut(task) {
+            let gone = vms_at_first.saturating_sub(left);
+            task.progress_percent = i32::try_from(gone * 100 / vms_at_first.max(1)).ok();
         }
+    }
+
+    fn running_on(&self, host: HostId) -> usize {
+        self.inventory.vms_on(host).filter(|(_, vm)| vm.power == PowerState::On).count()
     }
 
     pub(super) fn maintenance_deadline(&mut self, task: TaskId, now: SimTime) {
-        if self.entering_host(task).is_some() {
-            self.end_task(task, Err(VimFault::Timedout), now);
-        }
-    }
-
-    /// The host that a task takes into maintenance, while it runs.
-    fn entering_host(&self, task: TaskId) -> Option<HostId> {
-        match self.physics.operations.get(&task)?.work {
-            Work::EnterMaintenance { host, .. } => Some(host),
-            _ => None,
-        }
+        // A task that has ended by then is not changed.
+        self.end_task(task, Err(VimFault::Timedout), now);
     }
 
     fn maintenance_task(&self, wanted: HostId) -> Option<TaskId> {
@@ -91,9 +97,8 @@ impl Vcenter {
     }
 
     pub(super) fn host_is_in_maintenance(&mut self, id: HostId, actor: &Actor, now: SimTime) {
-        let Some(host) = self.inventory.host_mut(id) else { return };
-        host.maintenance = Maintenance::In;
-        let name = host.name.clone();
+        self.set_maintenance(id, Maintenance::In);
+        let name = self.name_of(id.into());
         let message = format!("Host {name} has entered maintenance mode");
         self.post("EnteredMaintenanceModeEvent", About::host(id), &actor.user, now, message);
         self.happenings.push(Happening::HostEnteredMaintenance { host: name });
@@ -101,10 +106,8 @@ impl Vcenter {
 
     /// A task that did not bring the host into maintenance leaves it in service.
     pub(super) fn revert_maintenance(&mut self, id: HostId) {
-        if let Some(host) = self.inventory.host_mut(id)
-            && host.maintenance == Maintenance::Entering
-        {
-            host.maintenance = Maintenance::No;
+        if self.inventory.host(id).is_some_and(|host| host.maintenance == Maintenance::Entering) {
+            self.set_maintenance(id, Maintenance::No);
         }
     }
 
@@ -112,9 +115,7 @@ impl Vcenter {
         let id = self.connected_host(id)?;
         let host = self.inventory.host(id).filter(|host| host.maintenance == Maintenance::In);
         let name = host.ok_or(VimFault::InvalidState)?.name.clone();
-        if let Some(host) = self.inventory.host_mut(id) {
-            host.maintenance = Maintenance::No;
-        }
+        self.set_maintenance(id, Maintenance::No);
         let message = format!("Host {name} has exited maintenance mode");
         self.post("ExitMaintenanceModeEvent", About::host(id), &actor.user, now, message);
         self.happenings.push(Happening::HostExitedMaintenance { host: name });
@@ -145,11 +146,20 @@ impl Vcenter {
         Ok(())
     }
 
-    /// Sets how the vCenter sees a host, which its VMs show as well; answers its name.
+    fn set_maintenance(&mut self, id: HostId, maintenance: Maintenance) {
+        let Some(host) = self.inventory.host_mut(id) else { return };
+        host.maintenance = maintenance;
+        // A cluster's summary counts the hosts that take VMs.
+        let cluster = host.cluster;
+        self.inventory.touch(cluster.into());
+    }
+
+    /// Sets how the vCenter sees a host, which its VMs and its cluster show as well; answers its name.
     pub(super) fn set_connection(&mut self, id: HostId, connection: ConnectionState) -> String {
         let Some(host) = self.inventory.host_mut(id) else { return String::new() };
         host.connection = connection;
-        let name = host.name.clone();
+        let (name, cluster) = (host.name.clone(), host.cluster);
+        self.inventory.touch(cluster.into());
         let vms: Vec<_> = self.inventory.vms_on(id).map(|(vm, _)| vm).collect();
         for vm in vms {
             self.inventory.touch(vm.into());
@@ -195,6 +205,12 @@ mod tests {
             let (host, task) = enter(&mut bench, "esx-1.lab", 0);
             bench.run(1);
             assert_eq!(bench.vcenter.inventory().host(host).unwrap().maintenance, Maintenance::Entering);
+            let mut progress = Vec::new();
+            while bench.vcenter.inventory().task(task).unwrap().state == TaskState::Running {
+                progress.extend(bench.vcenter.inventory().task(task).unwrap().progress_percent);
+                bench.run(1);
+            }
+            assert!(progress.is_sorted() && progress.iter().any(|percent| (1..100).contains(percent)), "{progress:?}");
             bench.await_task(task).unwrap();
             assert_eq!(bench.vcenter.inventory().host(host).unwrap().maintenance, Maintenance::In);
             assert_eq!(bench.vcenter.inventory().vms_on(host).count(), 0);

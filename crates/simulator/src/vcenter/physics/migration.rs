@@ -73,16 +73,20 @@ impl Vcenter {
         &mut self,
         task: TaskId,
         vm_id: VmId,
-        to: HostId,
+        [from, to]: [HostId; 2],
         actor: &Actor,
         now: SimTime,
     ) -> Result<Admission, VimFault> {
         let vm = self.inventory.vm(vm_id).ok_or(VimFault::ManagedObjectNotFound(vm_id.into()))?;
-        let (from, hot, name) = (vm.host, vm.power == PowerState::On, vm.name.clone());
+        let (hot, name) = (vm.power == PowerState::On, vm.name.clone());
+        if vm.host != from {
+            // HA restarted it elsewhere while the task was queued.
+            return Err(VimFault::InvalidState);
+        }
         // Copying memory takes the time; pages that change meanwhile are copied again.
         #[allow(clippy::cast_precision_loss)]
         let memory_gib = vm.memory_mib as f64 / 1024.0;
-        self.check_migration(from, to)?;
+        self.check_migration(vm_id, from, to)?;
         if from == to || !hot {
             return Ok(Admission::Run(self.physics.draw_seconds(0.5, 1.5)));
         }
@@ -101,7 +105,7 @@ impl Vcenter {
         Ok(Admission::Run(Duration::from_secs_f64(seconds)))
     }
 
-    fn check_migration(&self, from: HostId, to: HostId) -> Result<(), VimFault> {
+    fn check_migration(&self, vm: VmId, from: HostId, to: HostId) -> Result<(), VimFault> {
         for id in [from, to] {
             let host = self.inventory.host(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
             if host.connection != ConnectionState::Connected || self.physics.failures.contains_key(&id) {
@@ -117,7 +121,11 @@ impl Vcenter {
         if from != to && maintenance != Some(Maintenance::No) {
             return Err(VimFault::InvalidState);
         }
-        Ok(())
+        // A person may part what a VM-VM rule ties; a mandatory VM-Host rule binds everybody.
+        match self.rule_against(vm, to, false) {
+            Some(rule) if from != to => Err(VimFault::RuleViolation(format!("rule {rule} forbids it"))),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn switch_over(
@@ -129,7 +137,7 @@ impl Vcenter {
         actor: &Actor,
         now: SimTime,
     ) -> Result<(), VimFault> {
-        self.check_migration(from, to)?;
+        self.check_migration(vm, from, to)?;
         if from == to {
             return Ok(());
         }
@@ -137,7 +145,7 @@ impl Vcenter {
         if reason != MoveReason::Requested
             && let Some(rule) = self.rule_against(vm, to, true)
         {
-            return Err(VimFault::RuleViolation(rule));
+            return Err(VimFault::RuleViolation(format!("rule {rule} forbids it")));
         }
         self.inventory.place_vm(vm, to);
         let (name, source, target) = (self.name_of(vm.into()), self.name_of(from.into()), self.name_of(to.into()));
@@ -151,10 +159,8 @@ impl Vcenter {
     /// Gives back what a migration held and lets those that waited for it begin.
     pub(super) fn release_migration(&mut self, held: &Held, failed: bool, now: SimTime) {
         self.physics.migrations.release(held.task);
-        if self.inventory.vm(held.vm).is_some_and(|vm| vm.moving_to.is_some())
-            && let Some(vm) = self.inventory.vm_mut(held.vm)
-            && held.running
-        {
+        let was_moving = held.running && self.inventory.vm(held.vm).is_some_and(|vm| vm.moving_to.is_some());
+        if was_moving && let Some(vm) = self.inventory.vm_mut(held.vm) {
             vm.moving_to = None;
         }
         if failed && held.running {

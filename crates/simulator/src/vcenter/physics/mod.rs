@@ -33,7 +33,7 @@ use crate::seed::{Seed, Stream};
 use crate::timeline::Timeline;
 
 /// A step that the vCenter will take at some moment.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     StartTask(TaskId),
     AdvanceTask {
@@ -52,10 +52,8 @@ pub(super) enum Step {
         host: HostId,
         failure: u64,
     },
-    HaRestart {
-        vm: VmId,
-        failure: u64,
-    },
+    /// HA restarts the VMs that are due in this cluster.
+    HaRound(ClusterId),
     HostBooted {
         host: HostId,
         failure: u64,
@@ -77,6 +75,7 @@ pub struct Physics {
     migrations: migration::Slots,
     failures: BTreeMap<HostId, ha::Failure>,
     failures_so_far: u64,
+    ha_rounds: ha::Rounds,
     demand: demand::Demand,
     timing: Stream,
     uuids: Stream,
@@ -96,6 +95,7 @@ impl Physics {
             migrations: migration::Slots::default(),
             failures: BTreeMap::new(),
             failures_so_far: 0,
+            ha_rounds: ha::Rounds::new(),
             demand: demand::Demand::new(seed),
             timing: seed.stream("vcenter timing"),
             uuids: seed.stream("vcenter uuid"),
@@ -139,7 +139,7 @@ impl Vcenter {
             Step::DrsSoon(cluster) => self.drs_pass(cluster, now),
             Step::ShiftDemand => self.shift_demand(now),
             Step::HostFallsSilent { host, failure } => self.host_falls_silent(host, failure, now),
-            Step::HaRestart { vm, failure } => self.ha_restart(vm, failure, now),
+            Step::HaRound(cluster) => self.ha_round(cluster, now),
             Step::HostBooted { host, failure } => self.host_booted(host, failure, now),
             Step::StartAfterBoot { vm, host } => self.start_after_boot(vm, host, now),
         }

@@ -151,7 +151,7 @@ impl Vcenter {
     ) -> Result<TaskId, VimFault> {
         self.require(host.into())?;
         let timeout = u64::try_from(timeout_s).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
-        Ok(self.begin(Work::EnterMaintenance { host, timeout, stalled: false }, actor, now))
+        Ok(self.begin(Work::EnterMaintenance { host, timeout, vms_at_first: 0, stalled: false }, actor, now))
     }
 
     pub fn exit_maintenance(&mut self, host: HostId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {

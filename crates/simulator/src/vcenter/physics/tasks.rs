@@ -45,6 +45,8 @@ pub(super) enum Work {
     EnterMaintenance {
         host: HostId,
         timeout: Option<Duration>,
+        /// How many VMs ran on the host when the task began to run.
+        vms_at_first: usize,
         /// It has been said that the evacuation is stuck.
         stalled: bool,
     },
@@ -151,6 +153,8 @@ impl Vcenter {
             result: None,
             cancel_requested: false,
         });
+        // The object lists its recent tasks.
+        self.inventory.touch(entity);
         let refused = work.exclusive_vm().is_some_and(|vm| *self.physics.busy_vms.entry(vm).or_insert(task) != task);
         let operation = Operation { work, actor: actor.clone(), running: false, fails_halfway: false, refused };
         self.physics.operations.insert(task, operation);
@@ -189,7 +193,7 @@ impl Vcenter {
         }
         let (work, actor) = (operation.work.clone(), operation.actor.clone());
         let admission = match &work {
-            Work::Migrate { vm, to, .. } => self.admit_migration(task, *vm, *to, &actor, now),
+            Work::Migrate { vm, from, to, .. } => self.admit_migration(task, *vm, [*from, *to], &actor, now),
             Work::EnterMaintenance { host, timeout, .. } => self.admit_maintenance(task, *host, *timeout, &actor, now),
             Work::Power { vm, change } => self.admit_power(*vm, *change),
             Work::CreateVm(_) => Ok(Admission::Run(self.physics.draw_seconds(1.0, 3.0))),
@@ -295,6 +299,11 @@ impl Vcenter {
                 }
                 Err(fault) => task.state = TaskState::Error(fault),
             }
+        }
+        if let Some(entity) = self.inventory.task(task).map(|task| task.entity)
+            && self.inventory.exists(entity)
+        {
+            self.inventory.touch(entity);
         }
         self.physics.finished_tasks.push_back(task);
         while self.physics.finished_tasks.len() > TASKS_MAX

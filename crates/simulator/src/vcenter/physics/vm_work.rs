@@ -1,6 +1,7 @@
 //! What tasks do to one VM: power, creation, destruction, reconfiguration, and renaming of any object.
 
-use super::drs::view::{ClusterView, Layout, Obstacle, Policy};
+use super::drs::layout::{Layout, Obstacle, Policy};
+use super::drs::view::ClusterView;
 use super::events::About;
 use super::operations::{Actor, VmChange, VmSpec};
 use super::tasks::{Admission, PowerChange, Work};
@@ -39,13 +40,7 @@ impl Vcenter {
     }
 
     fn check_power(&self, id: VmId, change: PowerChange) -> Result<(), VimFault> {
-        let vm = self.inventory.vm(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
-        let host = self.inventory.host(vm.host);
-        if self.physics.failures.contains_key(&vm.host)
-            || host.is_none_or(|host| host.connection != ConnectionState::Connected)
-        {
-            return Err(VimFault::HostNotConnected);
-        }
+        let vm = self.reachable_vm(id)?;
         let (allowed, requested) = match change {
             PowerChange::On => (vm.power != PowerState::On, PowerState::On),
             PowerChange::Off => (vm.power != PowerState::Off, PowerState::Off),
@@ -59,6 +54,17 @@ impl Vcenter {
             requested: requested.wire_name().to_owned(),
             existing: vm.power.wire_name().to_owned(),
         })
+    }
+
+    /// The VM, if the vCenter can reach the host it is on.
+    fn reachable_vm(&self, id: VmId) -> Result<&Vm, VimFault> {
+        let vm = self.inventory.vm(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
+        let connected = self.inventory.host(vm.host).is_some_and(|host| host.connection == ConnectionState::Connected);
+        if connected && !self.physics.failures.contains_key(&vm.host) {
+            Ok(vm)
+        } else {
+            Err(VimFault::HostNotConnected)
+        }
     }
 
     pub(super) fn change_power(
@@ -92,10 +98,14 @@ impl Vcenter {
         let cluster = self.inventory.cluster_of(vm);
         let drs = cluster.and_then(|id| self.inventory.cluster(id)).map(|cluster| cluster.drs.clone());
         if !drs.is_some_and(|drs| drs.enabled && drs.behavior != DrsBehavior::Manual) {
-            return if takes_vms { Ok(()) } else { Err(VimFault::InvalidState) };
+            return match self.rule_against(vm, current, false) {
+                Some(rule) => Err(VimFault::RuleViolation(format!("rule {rule} forbids it"))),
+                None if takes_vms => Ok(()),
+                None => Err(VimFault::InvalidState),
+            };
         }
         let Some(cluster) = cluster else { return Ok(()) };
-        let view = ClusterView::of(self, cluster, Some(vm));
+        let view = ClusterView::of(self, cluster, &[vm].into());
         let layout = Layout::new(&view);
         let (Some(index), Some(here)) = (view.vm_index(vm), view.host_index(current)) else { return Ok(()) };
         let policy = Policy { apart: true, soft: false };
@@ -214,7 +224,7 @@ impl Vcenter {
     }
 
     pub(super) fn unmake_vm(&mut self, id: VmId, actor: &Actor, now: SimTime) -> Result<(), VimFault> {
-        let vm = self.inventory.vm(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
+        let vm = self.reachable_vm(id)?;
         if vm.power != PowerState::Off {
             return Err(VimFault::InvalidPowerState {
                 requested: PowerState::Off.wire_name().to_owned(),
@@ -271,7 +281,7 @@ impl Vcenter {
         actor: &Actor,
         now: SimTime,
     ) -> Result<(), VimFault> {
-        let vm = self.inventory.vm(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
+        let vm = self.reachable_vm(id)?;
         let invalid = |property: &str| Err(VimFault::InvalidArgument { property: property.to_owned() });
         if change.cpu_count.is_some_and(|count| !(1..=CPU_COUNT_MAX).contains(&count)) {
             return invalid("spec.numCPUs");

@@ -5,11 +5,15 @@
 //! Invariant: DRS makes no violation of an enabled rule. A move is checked when it is planned, against all moves under
 //! way, and again at its switch-over.
 
+pub mod layout;
 pub mod plan;
 pub mod view;
 
+use std::collections::BTreeSet;
+
+use self::layout::Obstacle;
 use self::plan::{Move, Stall};
-use self::view::{ClusterView, Obstacle};
+use self::view::ClusterView;
 use super::operations::Actor;
 use super::tasks::Work;
 use crate::clock::SimTime;
@@ -30,7 +34,7 @@ impl Vcenter {
             self.all_evacuations_stall(cluster_id, "DRS is off, and nobody else moves its VMs");
             return;
         }
-        let view = ClusterView::of(self, cluster_id, None);
+        let view = ClusterView::of(self, cluster_id, &BTreeSet::new());
         let plan = plan::plan(&view);
         let (act, recommend): (Vec<Move>, Vec<Move>) = plan.moves.iter().partition(|step| match drs.behavior {
             DrsBehavior::FullyAutomated => true,

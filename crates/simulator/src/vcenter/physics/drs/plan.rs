@@ -7,7 +7,8 @@
 //!   while VMs are on their way. Preferences give way only to VM-VM rules and to maintenance.
 //! - A VM moves at most once per plan; VMs tied by affinity move together.
 
-use super::view::{ClusterView, Constraint, Layout, Obstacle, Policy};
+use super::layout::{Layout, Obstacle, Policy};
+use super::view::{ClusterView, Constraint};
 use crate::vcenter::MoveReason;
 
 /// How much fuller the fullest host may be than the emptiest before DRS balances, as a share of their capacity.
@@ -191,17 +192,10 @@ impl Planner<'_> {
         false
     }
 
-    /// Of all that keeps a unit from other hosts, what a person would have to change: a rule rather than room.
     fn main_obstacle(&self, unit: &[usize], home: usize) -> Obstacle {
         let others = (0..self.layout.view.hosts.len()).filter(|&host| host != home);
         let obstacles: Vec<Obstacle> = others.filter_map(|host| self.layout.obstacle(unit, host, LENIENT)).collect();
-        let rank = |obstacle: &&Obstacle| match obstacle {
-            Obstacle::Rule(_) => 0,
-            Obstacle::Room => 1,
-            Obstacle::Busy => 2,
-            Obstacle::Host => 3,
-        };
-        obstacles.iter().min_by_key(rank).copied().unwrap_or(Obstacle::Host)
+        Obstacle::main(&obstacles)
     }
 
     fn balance(&mut self) {

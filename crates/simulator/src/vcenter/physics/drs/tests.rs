@@ -230,6 +230,10 @@ fn violated_rules_are_mended_within_a_period() {
     assert_eq!(bench.host_of(apart[0]), bench.host_of(apart[1]));
     bench.run(120);
     assert_ne!(bench.host_of(apart[0]), bench.host_of(apart[1]));
+    // Nobody moves a VM against a mandatory VM-Host rule.
+    let elsewhere = bench.host("esx-1.lab");
+    let task = bench.vcenter.relocate_vm(vm(&bench, 5), elsewhere, &Bench::actor(), bench.now).unwrap();
+    assert_eq!(bench.await_task(task).map_err(|fault| fault.type_name()), Err("VmHostAffinityRuleViolation"));
 }
 
 #[test]
