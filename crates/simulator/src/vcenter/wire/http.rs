@@ -87,9 +87,11 @@ async fn carry_out(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<O
         {
             core.vcenter.wire.end(cookie);
         }
-        let collects = matches!(call.method.as_str(), "WaitForUpdatesEx" | "RetrievePropertiesEx");
+        if !matches!(call.method.as_str(), "WaitForUpdatesEx" | "RetrievePropertiesEx") {
+            return None;
+        }
         match strike(|fault| matches!(fault, Fault::SlowCollector { .. })) {
-            Some(Fault::SlowCollector { millis }) if collects => Some(Duration::from_millis(millis)),
+            Some(Fault::SlowCollector { millis }) => Some(Duration::from_millis(millis)),
             _ => None,
         }
     });

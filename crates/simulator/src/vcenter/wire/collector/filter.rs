@@ -129,7 +129,8 @@ impl Filter {
                     Read::Value(value) => Some(value),
                     Read::Unset => None,
                     Read::Unknown => {
-                        missing.push(missing_property(scope, target, path));
+                        let fault = VimFault::InvalidProperty(path.text.clone());
+                        missing.push(missing_property(scope, target, path, &fault));
                         None
                     }
                 })
@@ -180,8 +181,8 @@ fn object_update(kind: &str, scope: &Scope<'_>, target: Target, changes: Vec<Val
     )
 }
 
-pub(crate) fn missing_property(scope: &Scope<'_>, target: Target, path: &Path) -> Value {
-    let fault = localized_fault(&VimFault::InvalidProperty(path.text.clone()), Some(&scope.reference(target)));
+pub(super) fn missing_property(scope: &Scope<'_>, target: Target, path: &Path, fault: &VimFault) -> Value {
+    let fault = localized_fault(fault, Some(&scope.reference(target)));
     Value::object("MissingProperty", vec![("path", Value::string(&path.text)), ("fault", fault)])
 }
 

@@ -11,6 +11,7 @@ mod spec;
 use std::collections::BTreeMap;
 
 pub(crate) use filter::Filter;
+use filter::missing_property;
 pub(crate) use spec::{FilterSpec, is_true};
 
 use super::properties::{Read, Scope};
@@ -161,6 +162,30 @@ pub(crate) fn retrieve(scope: &Scope<'_>, specs: &[FilterSpec]) -> Result<Vec<Va
                 vec![
                     ("obj", Value::Ref(scope.reference(target))),
                     ("propSet", Value::list("DynamicProperty", properties)),
+                ],
+            ));
+        }
+    }
+    Ok(contents)
+}
+
+/// What somebody without a session gets of objects of the inventory that they name themselves: each property as
+/// missing, for want of a login. Whatever takes looking around is a fault outright.
+pub(crate) fn unauthenticated(scope: &Scope<'_>, specs: &[FilterSpec]) -> Result<Vec<Value>, VimFault> {
+    let mut contents = Vec::new();
+    for spec in specs {
+        for object in &spec.objects {
+            let paths = spec.paths_for(object.object.type_name()).unwrap_or_default();
+            let named = matches!(object.object, Target::Inventory(_)) && !object.skip && object.traversals.is_empty();
+            if !named || paths.is_empty() {
+                return Err(VimFault::NotAuthenticated);
+            }
+            let missing = |path| missing_property(scope, object.object, path, &VimFault::NotAuthenticated);
+            contents.push(Value::object(
+                "ObjectContent",
+                vec![
+                    ("obj", Value::Ref(scope.reference(object.object))),
+                    ("missingSet", Value::list("MissingProperty", paths.iter().map(missing).collect())),
                 ],
             ));
         }

@@ -16,7 +16,7 @@ mod sessions;
 mod views;
 mod vm;
 
-use super::collector::{Collector, FilterSpec, not_found, retrieve};
+use super::collector::{Collector, FilterSpec, not_found, retrieve, unauthenticated};
 use super::properties::{Scope, service_content};
 use super::session::Session;
 use super::soap::{Call, Reply};
@@ -63,13 +63,24 @@ pub(crate) fn call(vcenter: &mut Vcenter, now: SimTime, caller: &Caller, call: &
             return without_session(Reply::One(service_content(&scope(vcenter, caller.cookie.as_deref(), now))));
         }
         "Login" => return sessions::login(vcenter, now, caller, call),
-        "RetrieveProperties" | "RetrievePropertiesEx" if asks_service_instance_only(call) => {
-            let specs = filter_specs(call, "")?;
-            let contents = retrieve(&scope(vcenter, caller.cookie.as_deref(), now), &specs)?;
-            return without_session(match call.method.as_str() {
-                "RetrieveProperties" => Reply::Many(contents),
-                _ => Reply::One(Collector::default().first_page(contents, None)),
-            });
+        "LoginByToken" | "LoginBySSPI" | "LoginExtensionByCertificate" | "CloneSession" => {
+            return Err(VimFault::NotSupported);
+        }
+        "RetrieveProperties" | "RetrievePropertiesEx" => {
+            let scope = scope(vcenter, caller.cookie.as_deref(), now);
+            let contents = if asks_service_instance_only(call) {
+                Some(retrieve(&scope, &filter_specs(call, "")?)?)
+            } else if scope.session.is_none() {
+                Some(unauthenticated(&scope, &filter_specs(call, "").map_err(|_| VimFault::NotAuthenticated)?)?)
+            } else {
+                None
+            };
+            if let Some(contents) = contents {
+                return without_session(match call.method.as_str() {
+                    "RetrieveProperties" => Reply::Many(contents),
+                    _ => Reply::One(Collector::default().first_page(contents, None)),
+                });
+            }
         }
         _ => (),
     }
@@ -84,7 +95,7 @@ fn dispatch(request: &mut Request<'_>) -> Result<Reply, VimFault> {
         "Logout" => sessions::logout(request),
         "SessionIsActive" => sessions::is_active(request),
         "TerminateSession" => sessions::terminate(request),
-        "LoginByToken" | "LoginBySSPI" | "AcquireCloneTicket" | "ImpersonateUser" => Err(VimFault::NotSupported),
+        "AcquireCloneTicket" | "ImpersonateUser" => Err(VimFault::NotSupported),
         "QueryOptions" => sessions::query_options(request),
 
         "RetrieveProperties" => collectors::retrieve_properties(request),
@@ -128,6 +139,7 @@ fn dispatch(request: &mut Request<'_>) -> Result<Reply, VimFault> {
         "ApplyRecommendation" => cluster::apply_recommendation(request),
 
         "CreateVM_Task" => vm::create(request),
+        "CloneVM_Task" => vm::clone(request),
         "ReconfigVM_Task" => vm::reconfigure(request),
         "RelocateVM_Task" => vm::relocate(request),
         "MigrateVM_Task" => vm::migrate(request),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::entity::{checked_name, finished_task};
 use super::{OnVm, Request, task_reply, wrong};
-use crate::vcenter::inventory::{FolderKind, MoRef, PowerState, VmRole};
+use crate::vcenter::inventory::{FolderId, FolderKind, MoRef, PowerState, VmRole};
 use crate::vcenter::physics::{VmChange, VmSpec};
 use crate::vcenter::vim_fault::VimFault;
+use crate::vcenter::wire::collector::is_true;
 use crate::vcenter::wire::soap::Reply;
 use crate::vcenter::wire::target::Target;
 use crate::vcenter::wire::value::Value;
@@ -21,12 +22,7 @@ const VMS_MAX: usize = 50_000;
 
 pub(super) fn create(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let folder = request.this_folder()?;
-    if request.vcenter.inventory.folder(folder).is_none_or(|folder| folder.kind != FolderKind::Vm) {
-        return Err(VimFault::NotSupported);
-    }
-    if request.vcenter.inventory.vms().count() >= VMS_MAX {
-        return Err(VimFault::SystemError(format!("at most {VMS_MAX} virtual machines can exist")));
-    }
+    require_vm_folder(request, folder)?;
     let config = request.argument("config")?;
     let pool = request.pool_at(request.argument("pool")?)?;
     let host = match request.call.arguments.child("host") {
@@ -49,6 +45,52 @@ pub(super) fn create(request: &mut Request<'_>) -> Result<Reply, VimFault> {
         power_on: false,
     };
     task_reply(request.vcenter.create_vm(spec, &request.actor, request.now))
+}
+
+/// A copy of the VM's shape under another name; it starts out with its own identity.
+pub(super) fn clone(request: &mut Request<'_>) -> Result<Reply, VimFault> {
+    let source = request.this_vm()?;
+    let folder = match request.object(request.argument("folder")?)? {
+        MoRef::Folder(id) => id,
+        _ => return Err(wrong("folder")),
+    };
+    require_vm_folder(request, folder)?;
+    let name = checked_name(request.text("name")?)?;
+    let spec = request.argument("spec")?;
+    let location = spec.child("location");
+    let host = match location.and_then(|location| location.child("host")) {
+        Some(element) => Some(request.host_at(element)?),
+        None => None,
+    };
+    let vm = request.vcenter.inventory.vm(source).ok_or(VimFault::ManagedObjectNotFound(source.into()))?;
+    let pool = match location.and_then(|location| location.child("pool")) {
+        Some(element) => request.pool_at(element)?,
+        None => vm.pool,
+    };
+    let spec = VmSpec {
+        name,
+        folder,
+        pool,
+        host,
+        role: vm.role,
+        cpu_count: vm.cpu_count,
+        memory_mib: vm.memory_mib,
+        annotation: vm.annotation.clone(),
+        extra_config: vm.extra_config.clone(),
+        power_on: is_true(spec.child("powerOn")),
+    };
+    task_reply(request.vcenter.create_vm(spec, &request.actor, request.now))
+}
+
+fn require_vm_folder(request: &Request<'_>, folder: FolderId) -> Result<(), VimFault> {
+    let inventory = &request.vcenter.inventory;
+    if inventory.folder(folder).is_none_or(|folder| folder.kind != FolderKind::Vm) {
+        return Err(VimFault::NotSupported);
+    }
+    if inventory.vms().count() >= VMS_MAX {
+        return Err(VimFault::SystemError(format!("at most {VMS_MAX} virtual machines can exist")));
+    }
+    Ok(())
 }
 
 pub(super) fn reconfigure(request: &mut Request<'_>) -> Result<Reply, VimFault> {

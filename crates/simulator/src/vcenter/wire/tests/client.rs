@@ -99,6 +99,10 @@ impl Client {
         let spec = object_spec(type_name, path, type_name, value);
         let answer = self.call("RetrieveProperties", "PropertyCollector", "propertyCollector", &spec).await?;
         let object = answer.child("returnval").expect("the object");
+        if let Some(missing) = object.child("missingSet") {
+            let fault = missing.child("fault").and_then(|fault| fault.child("fault")).expect("a fault");
+            return Err(fault.xsi_type.clone().expect("its type"));
+        }
         Ok(object.child("propSet").and_then(|property| property.child("val")).cloned())
     }
 

@@ -23,7 +23,13 @@ async fn without_a_session_only_the_service_content_can_be_asked_for() {
     ] {
         assert_eq!(client.call(method, type_name, value, "").await, Err("NotAuthenticated".to_owned()), "{method}");
     }
+    // A real vCenter answers this with success, and says so property by property.
+    let spec = super::client::object_spec("Folder", "name", "Folder", "group-1");
+    let answer = client.call("RetrieveProperties", "PropertyCollector", "propertyCollector", &spec).await.unwrap();
+    assert!(answer.child("returnval").is_some_and(|object| object.child("propSet").is_none()));
     assert_eq!(client.property("Folder", "group-1", "name").await, Err("NotAuthenticated".to_owned()));
+    assert_eq!(client.property(MANAGER.0, MANAGER.1, "sessionList").await, Err("NotAuthenticated".to_owned()));
+    assert_eq!(client.call("LoginByToken", MANAGER.0, MANAGER.1, "").await, Err("NotSupported".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
