@@ -177,7 +177,7 @@ impl Vcenter {
             inventory: Inventory::default(),
             physics: physics::Physics::new(seed),
             happenings: Vec::new(),
-            wire: wire::State::default(),
+            wire: wire::State::new(seed),
         };
         vcenter.populate(now);
         vcenter

@@ -12,8 +12,17 @@ pub enum VimFault {
     NoPermission { object: MoRef, privilege: String },
     #[error("The object '{0}' has already been deleted or has not been completely created")]
     ManagedObjectNotFound(MoRef),
+    /// As above, for a reference that is none of the inventory's.
+    #[error("The object '{type_name}:{value}' has already been deleted or has not been completely created")]
+    UnknownObject { type_name: String, value: String },
     #[error("A specified parameter was not correct: {property}")]
     InvalidArgument { property: String },
+    #[error("The property '{0}' does not exist.")]
+    InvalidProperty(String),
+    #[error("The version of the property collector is not one it has given.")]
+    InvalidCollectorVersion,
+    #[error("The name '{0}' is not valid.")]
+    InvalidName(String),
     #[error("The request refers to an unexpected or unknown type or member: {0}")]
     InvalidRequest(String),
     #[error("The method {0} is not supported by this server.")]
@@ -51,6 +60,10 @@ impl VimFault {
             VimFault::InvalidLogin => "InvalidLogin",
             VimFault::NoPermission { .. } => "NoPermission",
             VimFault::ManagedObjectNotFound(_) => "ManagedObjectNotFound",
+            VimFault::UnknownObject { .. } => "ManagedObjectNotFound",
+            VimFault::InvalidProperty(_) => "InvalidProperty",
+            VimFault::InvalidCollectorVersion => "InvalidCollectorVersion",
+            VimFault::InvalidName(_) => "InvalidName",
             VimFault::InvalidArgument { .. } => "InvalidArgument",
             VimFault::InvalidRequest(_) => "InvalidRequest",
             VimFault::MethodNotFound(_) => "MethodNotFound",

@@ -1,0 +1,7 @@
+//! The wire as a client sees it: requests in process, on a paused clock.
+
+mod client;
+mod faults;
+mod following;
+mod retrieving;
+mod sessions;
