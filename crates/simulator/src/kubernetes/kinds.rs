@@ -29,6 +29,12 @@ impl Kind {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// `Pod`, `Deployment.apps`: how messages name a kind.
+    #[must_use]
+    pub fn qualified_kind(&self) -> String {
+        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
     #[must_use]
     pub fn has_status(&self) -> bool {
         self.subresources.contains(&"status")
