@@ -118,9 +118,11 @@ fn fill_in_workload(kind: KindId, object: &mut Value) {
         if spec["updateStrategy"]["type"] == "RollingUpdate" {
             set_default(&mut spec["updateStrategy"]["rollingUpdate"], "partition", || json!(0));
         }
-        set_default(spec, "persistentVolumeClaimRetentionPolicy", || {
-            json!({ "whenDeleted": "Retain", "whenScaled": "Retain" })
-        });
+        set_default(
+            spec,
+            "persistentVolumeClaimRetentionPolicy",
+            || json!({ "whenDeleted": "Retain", "whenScaled": "Retain" }),
+        );
     }
     pod::fill_in_spec(&mut spec["template"]["spec"]);
 }
@@ -201,7 +203,8 @@ mod tests {
         };
         class("high", 1000, false);
         class("usual", 7, true);
-        for (given, priority, name) in [(json!({ "priorityClassName": "high" }), 1000, "high"), (json!({}), 7, "usual")] {
+        for (given, priority, name) in [(json!({ "priorityClassName": "high" }), 1000, "high"), (json!({}), 7, "usual")]
+        {
             let mut pod = json!({ "metadata": {}, "spec": given });
             apply(KindId::POD, &mut pod, &store);
             assert_eq!((&pod["spec"]["priority"], &pod["spec"]["priorityClassName"]), (&json!(priority), &json!(name)));

@@ -18,11 +18,8 @@ pub fn bind(
 ) -> Result<(), ApiError> {
     check(namespace, pod_name, binding)?;
     let node = binding["target"]["name"].as_str().unwrap_or_default();
-    let conflict = |why: String| ApiError::Conflict {
-        resource: "pods/binding".to_owned(),
-        name: pod_name.to_owned(),
-        why,
-    };
+    let conflict =
+        |why: String| ApiError::Conflict { resource: "pods/binding".to_owned(), name: pod_name.to_owned(), why };
     let Some(pod) = store.get(KindId::POD, namespace, pod_name).cloned() else {
         return Err(ApiError::NotFound { resource: "pods".to_owned(), name: pod_name.to_owned() });
     };
@@ -93,7 +90,11 @@ fn check(namespace: &str, pod_name: &str, binding: &Value) -> Result<(), ApiErro
     let mut errors = Vec::new();
     let kind = text(&binding["target"]["kind"]);
     if !kind.is_empty() && kind != "Node" {
-        errors.push(FieldError::invalid("target.kind", &binding["target"]["kind"], "supported values: \"Node\", \"<empty>\""));
+        errors.push(FieldError::invalid(
+            "target.kind",
+            &binding["target"]["kind"],
+            "supported values: \"Node\", \"<empty>\"",
+        ));
     }
     if text(&binding["target"]["name"]).is_empty() {
         errors.push(FieldError::required("target.name", ""));

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
 
+use super::protobuf;
 use crate::kubernetes::error::ApiError;
 
 /// A real server's limit on a request.
@@ -39,11 +40,14 @@ pub fn decode(bytes: &[u8], content_type: &str, expected: &str) -> Result<Value,
             let text = std::str::from_utf8(bytes).map_err(|error| unrecognised(error.to_string()))?;
             serde_saphyr::from_str(text).map_err(|error| unrecognised(error.to_string()))
         }),
+        protobuf::CONTENT_TYPE => protobuf::decode(bytes).map_err(|error| {
+            ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {expected}): {error}"))
+        }),
         content_type if content_type.ends_with("patch+json") => serde_json::from_slice(bytes)
             .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}"))),
         _ => Err(ApiError::UnsupportedMediaType(
             "the body of the request was in an unknown format - accepted media types include: application/json, \
-             application/yaml"
+             application/yaml, application/vnd.kubernetes.protobuf"
                 .to_owned(),
         )),
     }
@@ -57,7 +61,10 @@ mod tests {
     #[test]
     fn bodies() {
         assert_eq!(decode(b"{\"a\":1}", "application/json", "Pod"), Ok(json!({ "a": 1 })));
-        assert_eq!(decode(b"a: {b: [1, x]}\n", "application/apply-patch+yaml", "Pod"), Ok(json!({ "a": { "b": [1, "x"] } })));
+        assert_eq!(
+            decode(b"a: {b: [1, x]}\n", "application/apply-patch+yaml", "Pod"),
+            Ok(json!({ "a": { "b": [1, "x"] } }))
+        );
         let deep = "[".repeat(100_000);
         for (bytes, content_type, code) in [
             (b"{".as_slice(), "application/json", 400),

@@ -94,7 +94,8 @@ pub fn one(
         Deleted::Terminating(object) => Ok(object),
         Deleted::Gone(object) if shows_deleted(target.kind) => Ok(object),
         Deleted::Gone(object) => {
-            let mut details = json!({ "name": name, "kind": target.kind.kind().plural, "uid": object["metadata"]["uid"] });
+            let mut details =
+                json!({ "name": name, "kind": target.kind.kind().plural, "uid": object["metadata"]["uid"] });
             if !target.kind.kind().group.is_empty() {
                 details["group"] = json!(target.kind.kind().group);
             }

@@ -131,7 +131,8 @@ pub fn aggregated(core: bool) -> Value {
 }
 
 fn aggregated_group(group: &str, version: &str) -> Value {
-    let response_kind = |group: &str, version: &str, kind: &str| json!({ "group": group, "version": version, "kind": kind });
+    let response_kind =
+        |group: &str, version: &str, kind: &str| json!({ "group": group, "version": version, "kind": kind });
     let mut resources = Vec::new();
     if group.is_empty() {
         resources.push(json!({

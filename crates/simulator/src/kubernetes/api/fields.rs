@@ -66,7 +66,9 @@ impl FieldSelector {
                 .map(|(field, value)| (field, false, value))
                 .or_else(|| part.split_once("==").map(|(field, value)| (field, true, value)))
                 .or_else(|| part.split_once('=').map(|(field, value)| (field, true, value)))
-                .ok_or_else(|| ApiError::BadRequest(format!("invalid selector: '{text}'; can't understand '{part}'")))?;
+                .ok_or_else(|| {
+                    ApiError::BadRequest(format!("invalid selector: '{text}'; can't understand '{part}'"))
+                })?;
             let known = EVERY_KIND
                 .iter()
                 .chain(fields_of(kind))
@@ -107,7 +109,8 @@ mod tests {
 
     #[test]
     fn fields_select() {
-        let pod = json!({ "metadata": { "name": "a" }, "spec": { "nodeName": "n1" }, "status": { "phase": "Running" } });
+        let pod =
+            json!({ "metadata": { "name": "a" }, "spec": { "nodeName": "n1" }, "status": { "phase": "Running" } });
         for (text, matches) in [
             ("spec.nodeName=n1", true),
             ("spec.nodeName==n1,status.phase!=Failed", true),

@@ -22,8 +22,7 @@ pub fn rendering(headers: &HeaderMap) -> Result<Rendering, ApiError> {
         if !matches!(media_type.as_str(), "application/json" | "*/*" | "application/*") {
             continue;
         }
-        let parameter =
-            |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let parameter = |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         match (parameter("as"), parameter("g"), parameter("v")) {
             (None, _, _) => return Ok(Rendering::Object),
             (Some("Table"), Some("meta.k8s.io"), Some("v1")) => return Ok(Rendering::Table),

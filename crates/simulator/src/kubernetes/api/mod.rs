@@ -20,6 +20,7 @@ mod new_event;
 mod openapi;
 mod patch;
 mod path;
+mod protobuf;
 mod query;
 mod render;
 mod scale;
@@ -263,13 +264,7 @@ fn get(api: &Api, target: &Target, query: &Query, writer: &Writer) -> Result<Res
     Ok(json_response(StatusCode::OK, writer.object(&object, now)))
 }
 
-fn open_watch(
-    api: &Api,
-    target: &Target,
-    query: &Query,
-    writer: Writer,
-    method: &str,
-) -> Result<Response, ApiError> {
+fn open_watch(api: &Api, target: &Target, query: &Query, writer: Writer, method: &str) -> Result<Response, ApiError> {
     let selection = Selection::read(target, query)?;
     let version = api.world.with(|core, _| core.kubernetes.version());
     let options = WatchOptions::read(query, version)?;
@@ -357,8 +352,7 @@ fn act_on_pod(
     }
     let (options, dry_delete) = delete::options(query, &body["deleteOptions"])?;
     let dry_run = dry_run || dry_delete;
-    api.world
-        .with(|core, now| eviction::evict(core.kubernetes.store_mut(), namespace, pod, &options, dry_run, now))
+    api.world.with(|core, now| eviction::evict(core.kubernetes.store_mut(), namespace, pod, &options, dry_run, now))
 }
 
 fn delete_answer(
@@ -370,9 +364,8 @@ fn delete_answer(
 ) -> Result<Response, ApiError> {
     let (options, dry_run) = delete::options(query, body)?;
     if target.name.is_some() {
-        let (shown, now) = api.world.with(|core, now| {
-            (delete::one(core.kubernetes.store_mut(), target, &options, dry_run, now), now)
-        });
+        let (shown, now) =
+            api.world.with(|core, now| (delete::one(core.kubernetes.store_mut(), target, &options, dry_run, now), now));
         let shown = shown?;
         let text = if shown["kind"] == "Status" { shown.to_string() } else { writer.object(&shown, now) };
         return Ok(json_response(StatusCode::OK, text));

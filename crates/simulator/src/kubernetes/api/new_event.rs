@@ -25,7 +25,11 @@ pub fn to_core(event: &Value) -> Value {
     renamed(event, "v1", |(new, core)| (new, core))
 }
 
-fn renamed(event: &Value, api_version: &str, direction: fn((&'static str, &'static str)) -> (&'static str, &'static str)) -> Value {
+fn renamed(
+    event: &Value,
+    api_version: &str,
+    direction: fn((&'static str, &'static str)) -> (&'static str, &'static str),
+) -> Value {
     let mut event = event.clone();
     if let Some(map) = event.as_object_mut() {
         for (from, to) in RENAMED.iter().copied().map(direction) {

@@ -10,7 +10,7 @@ mod strategic;
 
 use serde_json::Value;
 
-pub use strategic::{merge as strategic_merge, merge_key};
+use strategic::merge as strategic_merge;
 
 use crate::kubernetes::error::ApiError;
 use crate::kubernetes::kinds::KindId;

@@ -73,7 +73,8 @@ impl Writer {
                 json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
             }
             Rendering::Table => {
-                let object = json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata });
+                let object =
+                    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata });
                 json!({ "kind": "Table", "apiVersion": "meta.k8s.io/v1",
                     "metadata": { "resourceVersion": version.to_string() },
                     "columnDefinitions": null, "rows": [{ "cells": null, "object": object }] })

@@ -61,7 +61,11 @@ fn set(
     if !(0..=i64::from(i32::MAX)).contains(&replicas) {
         let detail = "must be greater than or equal to 0";
         let error = FieldError::invalid("spec.replicas", &json!(replicas), detail);
-        return Err(ApiError::Invalid { kind: "Scale.autoscaling".to_owned(), name: name.to_owned(), errors: vec![error] });
+        return Err(ApiError::Invalid {
+            kind: "Scale.autoscaling".to_owned(),
+            name: name.to_owned(),
+            errors: vec![error],
+        });
     }
     let mut changed = Value::clone(workload);
     changed["spec"]["replicas"] = json!(replicas);

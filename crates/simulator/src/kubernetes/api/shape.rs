@@ -44,14 +44,17 @@ static METADATA: Shape = Fields(&[
     ("labels", &TEXT_MAP),
     ("annotations", &TEXT_MAP),
     ("finalizers", &TEXTS),
-    ("ownerReferences", &List(&Fields(&[
-        ("apiVersion", &Text),
-        ("kind", &Text),
-        ("name", &Text),
-        ("uid", &Text),
-        ("controller", &Flag),
-        ("blockOwnerDeletion", &Flag),
-    ]))),
+    (
+        "ownerReferences",
+        &List(&Fields(&[
+            ("apiVersion", &Text),
+            ("kind", &Text),
+            ("name", &Text),
+            ("uid", &Text),
+            ("controller", &Flag),
+            ("blockOwnerDeletion", &Flag),
+        ])),
+    ),
     ("managedFields", &List(&Fields(&[("manager", &Text), ("operation", &Text), ("fieldsV1", &OBJECT)]))),
 ]);
 
@@ -76,20 +79,23 @@ static POD_TERM: Shape = Fields(&[
 
 static POD_TERMS: Shape = Fields(&[
     ("requiredDuringSchedulingIgnoredDuringExecution", &List(&POD_TERM)),
-    ("preferredDuringSchedulingIgnoredDuringExecution", &List(&Fields(&[
-        ("weight", &Whole),
-        ("podAffinityTerm", &POD_TERM),
-    ]))),
+    (
+        "preferredDuringSchedulingIgnoredDuringExecution",
+        &List(&Fields(&[("weight", &Whole), ("podAffinityTerm", &POD_TERM)])),
+    ),
 ]);
 
 static AFFINITY: Shape = Fields(&[
-    ("nodeAffinity", &Fields(&[
-        ("requiredDuringSchedulingIgnoredDuringExecution", &Fields(&[("nodeSelectorTerms", &List(&NODE_TERM))])),
-        ("preferredDuringSchedulingIgnoredDuringExecution", &List(&Fields(&[
-            ("weight", &Whole),
-            ("preference", &NODE_TERM),
-        ]))),
-    ])),
+    (
+        "nodeAffinity",
+        &Fields(&[
+            ("requiredDuringSchedulingIgnoredDuringExecution", &Fields(&[("nodeSelectorTerms", &List(&NODE_TERM))])),
+            (
+                "preferredDuringSchedulingIgnoredDuringExecution",
+                &List(&Fields(&[("weight", &Whole), ("preference", &NODE_TERM)])),
+            ),
+        ]),
+    ),
     ("podAffinity", &POD_TERMS),
     ("podAntiAffinity", &POD_TERMS),
 ]);
@@ -119,20 +125,26 @@ static POD_SPEC: Shape = Fields(&[
     ("nodeName", &Text),
     ("nodeSelector", &TEXT_MAP),
     ("affinity", &AFFINITY),
-    ("tolerations", &List(&Fields(&[
-        ("key", &Text),
-        ("operator", &Text),
-        ("value", &Text),
-        ("effect", &Text),
-        ("tolerationSeconds", &Whole),
-    ]))),
-    ("topologySpreadConstraints", &List(&Fields(&[
-        ("maxSkew", &Whole),
-        ("topologyKey", &Text),
-        ("whenUnsatisfiable", &Text),
-        ("labelSelector", &SELECTOR),
-        ("matchLabelKeys", &TEXTS),
-    ]))),
+    (
+        "tolerations",
+        &List(&Fields(&[
+            ("key", &Text),
+            ("operator", &Text),
+            ("value", &Text),
+            ("effect", &Text),
+            ("tolerationSeconds", &Whole),
+        ])),
+    ),
+    (
+        "topologySpreadConstraints",
+        &List(&Fields(&[
+            ("maxSkew", &Whole),
+            ("topologyKey", &Text),
+            ("whenUnsatisfiable", &Text),
+            ("labelSelector", &SELECTOR),
+            ("matchLabelKeys", &TEXTS),
+        ])),
+    ),
     ("schedulingGates", &List(&Fields(&[("name", &Text)]))),
     ("readinessGates", &List(&Fields(&[("conditionType", &Text)]))),
     ("schedulerName", &Text),
@@ -213,14 +225,20 @@ static WORKLOAD_SPEC: Shape = Fields(&[
     ("serviceName", &Text),
     ("podManagementPolicy", &Text),
     ("ordinals", &Fields(&[("start", &Whole)])),
-    ("strategy", &Fields(&[
-        ("type", &Text),
-        ("rollingUpdate", &Fields(&[("maxSurge", &WholeOrText), ("maxUnavailable", &WholeOrText)])),
-    ])),
-    ("updateStrategy", &Fields(&[
-        ("type", &Text),
-        ("rollingUpdate", &Fields(&[("partition", &Whole), ("maxUnavailable", &WholeOrText)])),
-    ])),
+    (
+        "strategy",
+        &Fields(&[
+            ("type", &Text),
+            ("rollingUpdate", &Fields(&[("maxSurge", &WholeOrText), ("maxUnavailable", &WholeOrText)])),
+        ]),
+    ),
+    (
+        "updateStrategy",
+        &Fields(&[
+            ("type", &Text),
+            ("rollingUpdate", &Fields(&[("partition", &Whole), ("maxUnavailable", &WholeOrText)])),
+        ]),
+    ),
     ("volumeClaimTemplates", &OBJECTS),
 ]);
 
@@ -241,13 +259,16 @@ static SERVICE_SPEC: Shape = Fields(&[
     ("externalName", &Text),
     ("selector", &TEXT_MAP),
     ("sessionAffinity", &Text),
-    ("ports", &List(&Fields(&[
-        ("name", &Text),
-        ("port", &Whole),
-        ("protocol", &Text),
-        ("targetPort", &WholeOrText),
-        ("nodePort", &Whole),
-    ]))),
+    (
+        "ports",
+        &List(&Fields(&[
+            ("name", &Text),
+            ("port", &Whole),
+            ("protocol", &Text),
+            ("targetPort", &WholeOrText),
+            ("nodePort", &Whole),
+        ])),
+    ),
 ]);
 
 static BUDGET_SPEC: Shape = Fields(&[

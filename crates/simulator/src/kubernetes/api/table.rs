@@ -62,90 +62,131 @@ const SELECTOR: Column = wide("Selector", "The label selector for pods.");
 
 fn columns(kind: KindId) -> &'static [Column] {
     match kind {
-        KindId::POD => &[
-            NAME,
-            text("Ready", "The aggregate readiness state of this pod for accepting traffic."),
-            text("Status", "The aggregate status of the containers in this pod."),
-            text("Restarts", "How often the containers in this pod have been restarted, and when last."),
-            AGE,
-            wide("IP", "The pod's address."),
-            wide("Node", "The node that the pod is bound to."),
-            wide("Nominated Node", "The node that the pod is expected to run on after preemption."),
-            wide("Readiness Gates", "How many of the pod's readiness gates are open."),
-        ],
-        KindId::NODE => &[
-            NAME,
-            text("Status", "The status of the node"),
-            text("Roles", "The roles of the node"),
-            AGE,
-            text("Version", "The kubelet's version."),
-            wide("Internal-IP", "The node's address inside the cluster."),
-            wide("External-IP", "The node's address outside the cluster."),
-            wide("OS-Image", "The node's operating system."),
-            wide("Kernel-Version", "The node's kernel."),
-            wide("Container-Runtime", "The node's container runtime."),
-        ],
-        KindId::DEPLOYMENT => &[
-            NAME,
-            text("Ready", "Number of the pod with ready state"),
-            whole("Up-to-date", "Number of pods that have the desired template."),
-            whole("Available", "Number of pods that have been ready long enough."),
-            AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ],
-        KindId::REPLICA_SET => &[
-            NAME,
-            whole("Desired", "Number of pods wanted."),
-            whole("Current", "Number of pods there are."),
-            whole("Ready", "Number of pods that are ready."),
-            AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ],
-        KindId::STATEFUL_SET => &[NAME, text("Ready", "Number of the pod with ready state"), AGE, CONTAINERS, IMAGES],
-        KindId::SERVICE => &[
-            NAME,
-            text("Type", "How the Service is exposed."),
-            text("Cluster-IP", "The Service's address inside the cluster."),
-            text("External-IP", "The Service's addresses outside the cluster."),
-            text("Port(s)", "The ports that are exposed."),
-            AGE,
-            SELECTOR,
-        ],
-        KindId::NAMESPACE => &[NAME, text("Status", "The status of the namespace"), AGE],
-        KindId::CONFIG_MAP => &[NAME, text("Data", "Number of entries."), AGE],
-        KindId::SECRET => &[NAME, text("Type", "The kind of secret."), text("Data", "Number of entries."), AGE],
-        KindId::LEASE => &[NAME, text("Holder", "Who holds the lease."), AGE],
-        KindId::POD_DISRUPTION_BUDGET => &[
-            NAME,
-            text("Min Available", "The minimum number of pods that must be available."),
-            text("Max Unavailable", "The maximum number of pods that may be unavailable."),
-            whole("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."),
-            AGE,
-        ],
-        KindId::PRIORITY_CLASS => &[
-            NAME,
-            whole("Value", "The priority that pods of this class get."),
-            Column { name: "Global-Default", column_type: "boolean", priority: 0, description: "Whether it is the default." },
-            AGE,
-            text("PreemptionPolicy", "Whether pods of this class preempt others."),
-        ],
-        KindId::EVENT => &[
-            text("Last Seen", "When it was last seen."),
-            text("Type", "Normal or Warning."),
-            text("Reason", "Why it happened."),
-            text("Object", "The object it is about."),
-            wide("Subobject", "The part of the object it is about."),
-            wide("Source", "Who reported it."),
-            text("Message", "What happened."),
-            wide("First Seen", "When it was first seen."),
-            wide("Count", "How often it was seen."),
-            Column { name: "Name", column_type: "string", priority: 1, description: "The event's name." },
-        ],
-        _ => &[NAME, AGE],
+        KindId::POD => {
+            const {
+                &[
+                    NAME,
+                    text("Ready", "The aggregate readiness state of this pod for accepting traffic."),
+                    text("Status", "The aggregate status of the containers in this pod."),
+                    text("Restarts", "How often the containers in this pod have been restarted, and when last."),
+                    AGE,
+                    wide("IP", "The pod's address."),
+                    wide("Node", "The node that the pod is bound to."),
+                    wide("Nominated Node", "The node that the pod is expected to run on after preemption."),
+                    wide("Readiness Gates", "How many of the pod's readiness gates are open."),
+                ]
+            }
+        }
+        KindId::NODE => {
+            const {
+                &[
+                    NAME,
+                    text("Status", "The status of the node"),
+                    text("Roles", "The roles of the node"),
+                    AGE,
+                    text("Version", "The kubelet's version."),
+                    wide("Internal-IP", "The node's address inside the cluster."),
+                    wide("External-IP", "The node's address outside the cluster."),
+                    wide("OS-Image", "The node's operating system."),
+                    wide("Kernel-Version", "The node's kernel."),
+                    wide("Container-Runtime", "The node's container runtime."),
+                ]
+            }
+        }
+        KindId::DEPLOYMENT => {
+            const {
+                &[
+                    NAME,
+                    text("Ready", "Number of the pod with ready state"),
+                    whole("Up-to-date", "Number of pods that have the desired template."),
+                    whole("Available", "Number of pods that have been ready long enough."),
+                    AGE,
+                    CONTAINERS,
+                    IMAGES,
+                    SELECTOR,
+                ]
+            }
+        }
+        KindId::REPLICA_SET => {
+            const {
+                &[
+                    NAME,
+                    whole("Desired", "Number of pods wanted."),
+                    whole("Current", "Number of pods there are."),
+                    whole("Ready", "Number of pods that are ready."),
+                    AGE,
+                    CONTAINERS,
+                    IMAGES,
+                    SELECTOR,
+                ]
+            }
+        }
+        KindId::STATEFUL_SET => {
+            const { &[NAME, text("Ready", "Number of the pod with ready state"), AGE, CONTAINERS, IMAGES] }
+        }
+        KindId::SERVICE => {
+            const {
+                &[
+                    NAME,
+                    text("Type", "How the Service is exposed."),
+                    text("Cluster-IP", "The Service's address inside the cluster."),
+                    text("External-IP", "The Service's addresses outside the cluster."),
+                    text("Port(s)", "The ports that are exposed."),
+                    AGE,
+                    SELECTOR,
+                ]
+            }
+        }
+        KindId::NAMESPACE => const { &[NAME, text("Status", "The status of the namespace"), AGE] },
+        KindId::CONFIG_MAP => const { &[NAME, text("Data", "Number of entries."), AGE] },
+        KindId::SECRET => {
+            const { &[NAME, text("Type", "The kind of secret."), text("Data", "Number of entries."), AGE] }
+        }
+        KindId::LEASE => const { &[NAME, text("Holder", "Who holds the lease."), AGE] },
+        KindId::POD_DISRUPTION_BUDGET => {
+            const {
+                &[
+                    NAME,
+                    text("Min Available", "The minimum number of pods that must be available."),
+                    text("Max Unavailable", "The maximum number of pods that may be unavailable."),
+                    whole("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time."),
+                    AGE,
+                ]
+            }
+        }
+        KindId::PRIORITY_CLASS => {
+            const {
+                &[
+                    NAME,
+                    whole("Value", "The priority that pods of this class get."),
+                    Column {
+                        name: "Global-Default",
+                        column_type: "boolean",
+                        priority: 0,
+                        description: "Whether it is the default.",
+                    },
+                    AGE,
+                    text("PreemptionPolicy", "Whether pods of this class preempt others."),
+                ]
+            }
+        }
+        KindId::EVENT => {
+            const {
+                &[
+                    text("Last Seen", "When it was last seen."),
+                    text("Type", "Normal or Warning."),
+                    text("Reason", "Why it happened."),
+                    text("Object", "The object it is about."),
+                    wide("Subobject", "The part of the object it is about."),
+                    wide("Source", "Who reported it."),
+                    text("Message", "What happened."),
+                    wide("First Seen", "When it was first seen."),
+                    wide("Count", "How often it was seen."),
+                    Column { name: "Name", column_type: "string", priority: 1, description: "The event's name." },
+                ]
+            }
+        }
+        _ => const { &[NAME, AGE] },
     }
 }
 
@@ -269,7 +310,8 @@ mod tests {
     fn a_table_is_json() {
         let node = Arc::new(json!({ "metadata": { "name": "n" } }));
         for include in [IncludeObject::None, IncludeObject::Metadata, IncludeObject::Object] {
-            let text = write(KindId::NODE, &[node.clone(), node.clone()], &json!({}), true, include, SimTime::VIRTUAL_START);
+            let text =
+                write(KindId::NODE, &[node.clone(), node.clone()], &json!({}), true, include, SimTime::VIRTUAL_START);
             let table: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(table["rows"].as_array().unwrap().len(), 2);
             assert_eq!(table["rows"][0]["object"].is_null(), include == IncludeObject::None);

@@ -292,10 +292,7 @@ fn check_stateful_set_kept(before: &Value, after: &Value, errors: &mut Vec<Field
 #[must_use]
 pub fn is_dns_label(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    !text.is_empty()
-        && text.chars().all(|c| edge(c) || c == '-')
-        && text.starts_with(edge)
-        && text.ends_with(edge)
+    !text.is_empty() && text.chars().all(|c| edge(c) || c == '-') && text.starts_with(edge) && text.ends_with(edge)
 }
 
 #[must_use]
@@ -329,7 +326,8 @@ mod tests {
 
     #[test]
     fn names_and_labels() {
-        for (name, fine) in [("a", true), ("a.b-c", true), ("A", false), ("a_", false), ("-a", false), ("a..b", false)] {
+        for (name, fine) in [("a", true), ("a.b-c", true), ("A", false), ("a_", false), ("-a", false), ("a..b", false)]
+        {
             assert_eq!(is_dns_subdomain(name), fine, "{name}");
         }
         for (key, fine) in

@@ -17,7 +17,10 @@ pub enum Interference {
     Silent(Duration),
     Gone,
     /// Each event twice, or in another order, or both.
-    Shuffle { duplicate: bool, reorder: bool },
+    Shuffle {
+        duplicate: bool,
+        reorder: bool,
+    },
 }
 
 /// The faults of one watch.

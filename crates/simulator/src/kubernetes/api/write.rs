@@ -44,9 +44,7 @@ pub fn create(
     shape::check(kind, &object)?;
     settle_namespace(target, &mut object)?;
     if object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
-        return Err(ApiError::BadRequest(
-            "resourceVersion should not be set on objects to be created".to_owned(),
-        ));
+        return Err(ApiError::BadRequest("resourceVersion should not be set on objects to be created".to_owned()));
     }
     if let Some(metadata) = object["metadata"].as_object_mut() {
         for field in [

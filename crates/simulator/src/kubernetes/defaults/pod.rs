@@ -98,8 +98,7 @@ fn add_default_tolerations(spec: &mut Value) {
         let tolerated = tolerations.iter().any(|toleration| {
             let own = &toleration["key"];
             let effect = &toleration["effect"];
-            (*own == key || own.is_null() || own == "")
-                && (*effect == "NoExecute" || effect.is_null() || effect == "")
+            (*own == key || own.is_null() || own == "") && (*effect == "NoExecute" || effect.is_null() || effect == "")
         });
         if !tolerated {
             let toleration = json!({
@@ -161,7 +160,9 @@ fn quality_of_service(spec: &Value) -> &'static str {
         .collect();
     let positive = |quantity: &Value| quantity_milli(quantity).filter(|milli| *milli > 0);
     let names_any = |resources: &Value| {
-        ["limits", "requests"].iter().any(|side| ["cpu", "memory"].iter().any(|r| positive(&resources[*side][*r]).is_some()))
+        ["limits", "requests"]
+            .iter()
+            .any(|side| ["cpu", "memory"].iter().any(|r| positive(&resources[*side][*r]).is_some()))
     };
     if !containers.iter().any(|resources| names_any(resources)) {
         return "BestEffort";
@@ -182,7 +183,8 @@ fn quantity_milli(quantity: &Value) -> Option<i128> {
         Value::Number(number) => number.to_string(),
         _ => return None,
     };
-    let digits_end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+')).unwrap_or(text.len());
+    let digits_end =
+        text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits_end);
     let factor = match suffix {
         "m" => 1.0,

@@ -45,10 +45,11 @@ pub(super) fn complete_new(service: &mut Value, store: &Store) {
         if spec["clusterIP"].as_str().unwrap_or_default().is_empty() {
             let taken: BTreeSet<&str> =
                 store.list(KindId::SERVICE, None).filter_map(|other| other["spec"]["clusterIP"].as_str()).collect();
-            let free = (0..OFFSETS).map(|step| FIRST_OFFSET + (start.wrapping_add(step)) % OFFSETS).find_map(|offset| {
-                let address = format!("10.96.{}.{}", offset / 256, offset % 256);
-                (!taken.contains(address.as_str())).then_some(address)
-            });
+            let free =
+                (0..OFFSETS).map(|step| FIRST_OFFSET + (start.wrapping_add(step)) % OFFSETS).find_map(|offset| {
+                    let address = format!("10.96.{}.{}", offset / 256, offset % 256);
+                    (!taken.contains(address.as_str())).then_some(address)
+                });
             if let Some(address) = free {
                 spec["clusterIP"] = json!(address);
             }

@@ -37,7 +37,8 @@ impl Apply<'_> {
 
     pub fn update(&self, current: &Value, stated: &Value) -> Result<Value, ApiError> {
         let mut entries = current["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-        let own_place = entries.iter().position(|entry| entry["manager"] == self.manager && entry["operation"] == "Apply");
+        let own_place =
+            entries.iter().position(|entry| entry["manager"] == self.manager && entry["operation"] == "Apply");
         let own = own_place.map(|place| entries.remove(place));
         let fields = self.fields_of(stated);
         let wanted = leaves(&fields);
@@ -100,7 +101,8 @@ impl Apply<'_> {
             content.retain(|key, _| key != "apiVersion" && key != "kind" && key != "status");
         }
         if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|key, _| matches!(key.as_str(), "labels" | "annotations" | "finalizers" | "ownerReferences"));
+            metadata
+                .retain(|key, _| matches!(key.as_str(), "labels" | "annotations" | "finalizers" | "ownerReferences"));
         }
         self.fields_of_map(content.as_object().unwrap_or(&Map::new()))
     }
@@ -176,17 +178,18 @@ fn remove_path(fields: &mut Value, path: &[String]) {
 }
 
 fn value_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    path.iter().try_fold(object, |value, segment| {
-        if segment == "." {
-            return Some(value);
-        }
-        match segment.split_once(':')? {
-            ("f", name) => value.get(name),
-            (_, identity) => value.as_array()?.iter().find(|item| is_item(item, segment, identity)),
-        }
-    })
-    // That an item is there at all is not something to disagree about.
-    .filter(|_| path.last().is_some_and(|last| last != "."))
+    path.iter()
+        .try_fold(object, |value, segment| {
+            if segment == "." {
+                return Some(value);
+            }
+            match segment.split_once(':')? {
+                ("f", name) => value.get(name),
+                (_, identity) => value.as_array()?.iter().find(|item| is_item(item, segment, identity)),
+            }
+        })
+        // That an item is there at all is not something to disagree about.
+        .filter(|_| path.last().is_some_and(|last| last != "."))
 }
 
 fn is_item(item: &Value, segment: &str, identity: &str) -> bool {

@@ -18,8 +18,14 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 #[must_use]
 pub fn merge_key(kind: KindId, field: &str) -> Option<&'static str> {
     match field {
-        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets"
-        | "schedulingGates" | "resourceClaims" => Some("name"),
+        "containers"
+        | "initContainers"
+        | "ephemeralContainers"
+        | "volumes"
+        | "env"
+        | "imagePullSecrets"
+        | "schedulingGates"
+        | "resourceClaims" => Some("name"),
         "volumeMounts" => Some("mountPath"),
         "volumeDevices" => Some("devicePath"),
         "ports" if kind == KindId::SERVICE => Some("port"),
@@ -159,9 +165,7 @@ fn reorder(key: Option<&str>, items: &mut [Value], order: &[Value]) {
 fn without_directives(value: &Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(plain_fields(map)),
-        Value::Array(items) => {
-            items.iter().filter(|item| item[PATCH] != "delete").map(without_directives).collect()
-        }
+        Value::Array(items) => items.iter().filter(|item| item[PATCH] != "delete").map(without_directives).collect(),
         other => other.clone(),
     }
 }
@@ -213,7 +217,12 @@ mod tests {
                 json!({ "finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"] }),
                 json!({ "finalizers": ["b", "c"] }),
             ),
-            ("taints have no key", json!({ "taints": [{ "key": "a" }] }), json!({ "taints": [] }), json!({ "taints": [] })),
+            (
+                "taints have no key",
+                json!({ "taints": [{ "key": "a" }] }),
+                json!({ "taints": [] }),
+                json!({ "taints": [] }),
+            ),
             (
                 "kept keys",
                 json!({ "strategy": { "type": "R", "rollingUpdate": {} } }),

@@ -68,9 +68,8 @@ impl<'a> View<'a> {
     /// Answers whether the pod is still at its init containers.
     fn read_init_containers(&mut self, pod: &'a Value) -> bool {
         let specs = list(&pod["spec"]["initContainers"]);
-        let is_sidecar = |name: &Value| {
-            specs.iter().any(|spec| spec["name"] == *name && spec["restartPolicy"] == "Always")
-        };
+        let is_sidecar =
+            |name: &Value| specs.iter().any(|spec| spec["name"] == *name && spec["restartPolicy"] == "Always");
         self.total += specs.iter().filter(|spec| spec["restartPolicy"] == "Always").count();
         let mut sidecar_restarts = 0;
         let mut initializing = false;
@@ -193,7 +192,11 @@ mod tests {
             (json!({ "phase": "Pending" }), false, ["0/1", "Pending", "0"]),
             (json!({ "phase": "Running", "containerStatuses": running }), false, ["1/1", "Running", "0"]),
             (json!({ "phase": "Running", "containerStatuses": running }), true, ["1/1", "Terminating", "0"]),
-            (json!({ "phase": "Running", "containerStatuses": crashed }), false, ["0/1", "CrashLoopBackOff", "2 (30s ago)"]),
+            (
+                json!({ "phase": "Running", "containerStatuses": crashed }),
+                false,
+                ["0/1", "CrashLoopBackOff", "2 (30s ago)"],
+            ),
             (json!({ "phase": "Failed", "reason": "Evicted" }), true, ["0/1", "Evicted", "0"]),
             (
                 json!({ "phase": "Succeeded", "containerStatuses": [{ "state": { "terminated": { "exitCode": 0, "reason": "Completed" } } }] }),
@@ -211,7 +214,8 @@ mod tests {
                 ["0/1", "Init:0/0", "0"],
             ),
         ] {
-            let mut object = json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c" }] }, "status": status });
+            let mut object =
+                json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c" }] }, "status": status });
             if deleted {
                 object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             }

@@ -228,12 +228,25 @@ mod tests {
             "nodeInfo": { "kubeletVersion": "v1.36.4", "kernelVersion": "6.1", "architecture": "amd64" } } });
         assert_eq!(
             node(&object, now),
-            json!(["x", "Ready,SchedulingDisabled", "control-plane,worker", "60s", "v1.36.4", "10.0.0.7", "<none>",
-                "<unknown>", "6.1 (amd64)", "<unknown>"])
+            json!([
+                "x",
+                "Ready,SchedulingDisabled",
+                "control-plane,worker",
+                "60s",
+                "v1.36.4",
+                "10.0.0.7",
+                "<none>",
+                "<unknown>",
+                "6.1 (amd64)",
+                "<unknown>"
+            ])
         );
         let object = json!({ "metadata": metadata, "spec": { "type": "NodePort", "clusterIPs": ["10.96.0.9"],
             "ports": [{ "port": 80, "nodePort": 30001, "protocol": "TCP" }], "selector": { "a": "b" } } });
-        assert_eq!(service(&object, now), json!(["x", "NodePort", "10.96.0.9", "<none>", "80:30001/TCP", "60s", "a=b"]));
+        assert_eq!(
+            service(&object, now),
+            json!(["x", "NodePort", "10.96.0.9", "<none>", "80:30001/TCP", "60s", "a=b"])
+        );
         let object = json!({ "metadata": metadata, "reason": "R", "type": "Normal", "message": " m ",
             "involvedObject": { "kind": "Pod", "name": "p" }, "lastTimestamp": "2025-12-31T23:59:50Z",
             "reportingComponent": "bridger" });
