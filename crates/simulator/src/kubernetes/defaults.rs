@@ -34,7 +34,8 @@ pub fn apply(kind: KindId, object: &mut Value, store: &Store) {
             object["status"] = json!({ "phase": "Active" });
         }
         KindId::DEPLOYMENT => object["status"] = json!({}),
-        KindId::REPLICA_SET | KindId::STATEFUL_SET => object["status"] = json!({ "replicas": 0 }),
+        KindId::REPLICA_SET => object["status"] = json!({ "replicas": 0 }),
+        KindId::STATEFUL_SET => object["status"] = json!({ "replicas": 0, "availableReplicas": 0 }),
         KindId::POD_DISRUPTION_BUDGET => {
             object["status"] =
                 json!({ "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0 });
@@ -66,6 +67,7 @@ pub fn fill_in(kind: KindId, object: &mut Value) {
         KindId::POD => {
             pod::fill_in_spec(&mut object["spec"]);
             pod::requests_from_limits(&mut object["spec"]);
+            pod::add_default_tolerations(&mut object["spec"]);
             set_default(&mut object["spec"], "enableServiceLinks", || json!(true));
         }
         KindId::DEPLOYMENT | KindId::REPLICA_SET | KindId::STATEFUL_SET => fill_in_workload(kind, object),

@@ -82,6 +82,13 @@ impl FieldError {
     }
 
     #[must_use]
+    pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> FieldError {
+        let supported: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+        let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
+        FieldError { field: field.into(), reason: "FieldValueNotSupported", message }
+    }
+
+    #[must_use]
     pub fn forbidden(field: impl Into<String>, detail: &str) -> FieldError {
         FieldError { field: field.into(), reason: "FieldValueForbidden", message: format!("Forbidden: {detail}") }
     }
@@ -109,9 +116,17 @@ struct ConflictList<'a>(&'a [(String, String)]);
 
 impl fmt::Display for ConflictList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (manager, field)) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}conflict with \"{manager}\": {field}")?;
+        if let [(manager, field)] = self.0 {
+            return write!(f, "conflict with \"{manager}\": {field}");
+        }
+        let mut last_manager = None;
+        for (manager, field) in self.0 {
+            if last_manager != Some(manager) {
+                let separator = if last_manager.is_some() { "\n" } else { "" };
+                write!(f, "{separator}conflicts with \"{manager}\":")?;
+                last_manager = Some(manager);
+            }
+            write!(f, "\n- {field}")?;
         }
         Ok(())
     }
@@ -177,6 +192,8 @@ impl ApiError {
     pub fn retry_after_seconds(&self) -> Option<u32> {
         match self {
             ApiError::TooManyRequests(_) | ApiError::VersionAhead { .. } => Some(1),
+            // The budget's controller is expected to get to it soon.
+            ApiError::TooManyDisruptions { why, .. } if why.starts_with("is still being processed") => Some(10),
             _ => None,
         }
     }
@@ -228,10 +245,16 @@ impl ApiError {
         if let Some(seconds) = self.retry_after_seconds() {
             details["retryAfterSeconds"] = json!(seconds);
         }
-        json!({
+        let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.to_string(), "reason": self.reason(), "details": details, "code": self.code(),
-        })
+        });
+        if matches!(self, ApiError::BadRequest(_) | ApiError::UnsupportedMediaType(_) | ApiError::Internal(_))
+            && let Some(status) = status.as_object_mut()
+        {
+            status.remove("details");
+        }
+        status
     }
 }
 

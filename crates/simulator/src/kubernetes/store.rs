@@ -179,6 +179,8 @@ impl Store {
     pub fn revise(&self, kind: KindId, mut object: Value) -> Result<(Arc<Value>, Value), ApiError> {
         let key = ObjectKey::of(&object);
         let before = self.existing(kind, &key)?;
+        object["apiVersion"] = json!(kind.kind().api_version());
+        object["kind"] = json!(kind.kind().kind);
         let conflict = |why: &str| ApiError::Conflict {
             resource: resource_name(kind),
             name: key.name.clone(),
@@ -210,7 +212,7 @@ impl Store {
             }
         }
         tidy_metadata(&mut object);
-        if kind.kind().counts_generation && object["spec"] != before["spec"] {
+        if kind.kind().counts_generation && !same_wish(kind, &object["spec"], &before["spec"]) {
             object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_u64().unwrap_or(0) + 1);
         }
         Ok((before, object))
@@ -340,6 +342,17 @@ impl Store {
 pub fn resource_name(kind: KindId) -> String {
     let row = kind.kind();
     if row.group.is_empty() { row.plural.to_owned() } else { format!("{}.{}", row.plural, row.group) }
+}
+
+/// Whether two specs ask for the same. A pod's node is not part of what was asked for: the scheduler adds it.
+fn same_wish(kind: KindId, spec: &Value, before: &Value) -> bool {
+    match (spec.as_object(), before.as_object()) {
+        (Some(spec), Some(before)) if kind == KindId::POD => {
+            let wish = |(key, _): &(&String, &Value)| *key != "nodeName";
+            spec.iter().filter(wish).eq(before.iter().filter(wish))
+        }
+        _ => spec == before,
+    }
 }
 
 /// Takes out what a real server would not write: nulls, and empty collections.

@@ -105,13 +105,13 @@ fn check(namespace: &str, pod_name: &str, binding: &Value) -> Result<(), ApiErro
     Err(ApiError::Invalid { kind: "Binding".to_owned(), name: pod_name.to_owned(), errors })
 }
 
-/// Adds or replaces a pod's condition; its transition time moves only when its status does.
-pub fn set_condition(pod: &mut Value, mut condition: Value, now: SimTime) {
+/// Adds or replaces an object's condition; its transition time moves only when its status does.
+pub fn set_condition(object: &mut Value, mut condition: Value, now: SimTime) {
     condition["lastTransitionTime"] = json!(now.rfc3339_seconds());
-    if !pod["status"]["conditions"].is_array() {
-        pod["status"]["conditions"] = json!([]);
+    if !object["status"]["conditions"].is_array() {
+        object["status"]["conditions"] = json!([]);
     }
-    let Some(conditions) = pod["status"]["conditions"].as_array_mut() else { return };
+    let Some(conditions) = object["status"]["conditions"].as_array_mut() else { return };
     match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
         Some(known) => {
             if known["status"] == condition["status"] && known["lastTransitionTime"].is_string() {

@@ -25,6 +25,10 @@ pub fn options(query: &Query, body: &Value) -> Result<(DeleteOptions, bool), Api
     if !body.is_null() && !body.is_object() {
         return Err(wrong("DeleteOptions"));
     }
+    if let Some(kind) = body["kind"].as_str().filter(|kind| *kind != "DeleteOptions") {
+        let version = body["apiVersion"].as_str().unwrap_or_default();
+        return Err(ApiError::BadRequest(format!("no kind {kind:?} is registered for version {version:?}")));
+    }
     let text = |value: &Value, field: &str| match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
@@ -35,13 +39,8 @@ pub fn options(query: &Query, body: &Value) -> Result<(DeleteOptions, bool), Api
         value => Some(value.as_i64().ok_or_else(|| wrong("gracePeriodSeconds"))?),
     };
     let invalid = |error: FieldError| ApiError::invalid_options("DeleteOptions", error);
-    let grace_seconds = match grace.map(u64::try_from).transpose() {
-        Ok(grace) => grace,
-        Err(_) => {
-            let error = FieldError::invalid("gracePeriodSeconds", &json!(grace), "must be greater than or equal to 0");
-            return Err(invalid(error));
-        }
-    };
+    // A negative period is as short as one can be.
+    let grace_seconds = grace.map(|seconds| u64::try_from(seconds).unwrap_or(1));
     let policy =
         text(&body["propagationPolicy"], "propagationPolicy")?.or(query.text("propagationPolicy").map(str::to_owned));
     let orphan = body["orphanDependents"] == true || query.flag("orphanDependents");
@@ -51,8 +50,8 @@ pub fn options(query: &Query, body: &Value) -> Result<(DeleteOptions, bool), Api
         Some("Foreground") => Propagation::Foreground,
         Some("Orphan") => Propagation::Orphan,
         Some(other) => {
-            let detail = "supported values: \"Background\", \"Foreground\", \"Orphan\"";
-            return Err(invalid(FieldError::invalid("propagationPolicy", &json!(other), detail)));
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
+            return Err(invalid(FieldError::not_supported("propagationPolicy", &json!(other), &supported)));
         }
     };
     let preconditions = &body["preconditions"];
@@ -64,7 +63,7 @@ pub fn options(query: &Query, body: &Value) -> Result<(DeleteOptions, bool), Api
         Value::Array(values) if values.iter().all(|value| value == "All") => {
             !values.is_empty() || query.dry_run("DeleteOptions")?
         }
-        other => return Err(invalid(FieldError::invalid("dryRun", other, "supported values: \"All\""))),
+        other => return Err(invalid(FieldError::not_supported("dryRun", other, &["All"]))),
     };
     let options = DeleteOptions {
         grace_seconds,

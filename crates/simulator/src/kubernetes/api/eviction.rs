@@ -162,6 +162,12 @@ fn take_from(
     store.edit(KindId::POD_DISRUPTION_BUDGET, namespace, &name, |budget| {
         budget["status"]["disruptionsAllowed"] = json!(allowed - 1);
         budget["status"]["disruptedPods"][pod_name] = json!(now.rfc3339_seconds());
+        if allowed == 1 {
+            let observed = budget["metadata"]["generation"].clone();
+            let condition = json!({ "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods",
+                "message": "", "observedGeneration": observed });
+            set_condition(budget, condition, now);
+        }
     })?;
     Ok(())
 }

@@ -167,11 +167,8 @@ fn check_version_match(query: &Query, version: Option<u64>) -> Result<(), ApiErr
         ("Exact", Some(0)) => forbidden("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\""),
         ("Exact" | "NotOlderThan", Some(_)) => Ok(()),
         (other, _) => {
-            let error = FieldError::invalid(
-                "resourceVersionMatch",
-                &json!(other),
-                "supported values: \"Exact\", \"NotOlderThan\"",
-            );
+            let error =
+                FieldError::not_supported("resourceVersionMatch", &json!(other), &["Exact", "NotOlderThan", ""]);
             Err(ApiError::invalid_options("ListOptions", error))
         }
     }

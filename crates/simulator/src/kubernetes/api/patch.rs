@@ -69,7 +69,10 @@ fn json_patch(object: &mut Value, patch: Value) -> Result<(), ApiError> {
             "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp".to_owned(),
         ));
     }
-    let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|error| undecodable(error.to_string()))?;
+    if patch.as_array().is_some_and(|operations| !operations.iter().all(Value::is_object)) {
+        return Err(undecodable("json: cannot unmarshal into Go value of type handlers.jsonPatchOp".to_owned()));
+    }
+    let patch: json_patch::Patch = serde_json::from_value(patch).map_err(|_| ApiError::PatchRejected)?;
     if patch.0.len() > OPERATIONS_MAX {
         return Err(ApiError::TooLarge(format!(
             "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",

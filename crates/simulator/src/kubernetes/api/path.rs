@@ -102,7 +102,11 @@ pub fn parse(path: &str) -> Route {
             Route::OpenApi { group: (*group).to_owned(), version: (*version).to_owned() }
         }
         ["api", version, rest @ ..] => resource("", version, rest),
-        ["apis", group, version, rest @ ..] => resource(group, version, rest),
+        ["apis", group, version, rest @ ..]
+            if group_exists(group) || REVIEWS.iter().any(|(known, _)| known == group) =>
+        {
+            resource(group, version, rest)
+        }
         _ => Route::Nothing,
     }
 }
@@ -192,7 +196,8 @@ mod tests {
             ("/api/v1/namespaces/a/pods/b/nope", Route::NoResource),
             ("/api/v1/namespaces/a/pods/%zz", Route::Nothing),
             ("/apis/apps", Route::Group("apps".to_owned())),
-            ("/apis/nope/v1", Route::NoResource),
+            ("/apis/nope/v1", Route::Nothing),
+            ("/apis/apps/v9/deployments", Route::NoResource),
             ("//", Route::Nothing),
         ] {
             assert_eq!(parse(path), route, "{path}");

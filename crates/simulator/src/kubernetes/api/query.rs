@@ -62,7 +62,7 @@ impl Query {
             Some("All") => Ok(true),
             Some(other) => Err(ApiError::invalid_options(
                 options,
-                FieldError::invalid("dryRun", &serde_json::json!([other]), "supported values: \"All\""),
+                FieldError::not_supported("dryRun", &serde_json::json!([other]), &["All"]),
             )),
         }
     }

@@ -25,7 +25,7 @@ enum Operator {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unable to parse requirement: {0}")]
+#[error("{0}")]
 pub struct SelectorError(String);
 
 impl LabelSelector {
@@ -99,7 +99,7 @@ impl LabelSelector {
 
 impl Requirement {
     fn parse(text: &str) -> Result<Requirement, SelectorError> {
-        let unexpected = |found: &str, expected: &str| SelectorError(format!("found '{found}', expected: {expected}"));
+        let unexpected = |found: &str, expected: &str| requirement(&format!("found '{found}', expected: {expected}"));
         if let Some(key) = text.strip_prefix('!') {
             return Ok(Requirement { key: valid_key(key.trim())?, operator: Operator::DoesNotExist });
         }
@@ -140,10 +140,14 @@ impl Requirement {
     }
 }
 
+fn requirement(why: &str) -> SelectorError {
+    SelectorError(format!("unable to parse requirement: {why}"))
+}
+
 fn valid_key(key: &str) -> Result<String, SelectorError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if key.is_empty() || !key.chars().all(plain) {
-        return Err(SelectorError(format!("found '{key}', expected: identifier")));
+        return Err(requirement(&format!("found '{key}', expected: identifier")));
     }
     Ok(key.to_owned())
 }
@@ -151,13 +155,18 @@ fn valid_key(key: &str) -> Result<String, SelectorError> {
 fn valid_value(value: &str) -> Result<String, SelectorError> {
     if !value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) || value.len() > 63 {
         let found: String = value.chars().take(1).collect();
-        return Err(SelectorError(format!("found '{found}', expected: identifier")));
+        return Err(requirement(&format!("found '{found}', expected: identifier")));
     }
     Ok(value.to_owned())
 }
 
 fn number(value: &str) -> Result<i64, SelectorError> {
-    value.trim().parse().map_err(|_| SelectorError(format!("found '{}', expected: a number", value.trim())))
+    value.trim().parse().map_err(|_| {
+        requirement(&format!(
+            "values[0]: Invalid value: {:?}: for 'Gt', 'Lt' operators, the value must be an integer",
+            value.trim()
+        ))
+    })
 }
 
 fn value_list(text: &str) -> Result<Vec<String>, SelectorError> {
@@ -165,7 +174,7 @@ fn value_list(text: &str) -> Result<Vec<String>, SelectorError> {
         .trim()
         .strip_prefix('(')
         .and_then(|text| text.strip_suffix(')'))
-        .ok_or_else(|| SelectorError(format!("found '{}', expected: '('", text.trim())))?;
+        .ok_or_else(|| requirement(&format!("found '{}' expected: '('", text.trim())))?;
     inner.split(',').map(|value| valid_value(value.trim())).collect()
 }
 

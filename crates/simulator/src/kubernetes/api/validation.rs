@@ -123,8 +123,8 @@ fn check_content(kind: KindId, object: &Value, errors: &mut Vec<FieldError>) {
                 }
                 let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
                 if !effects.contains(&taint["effect"].as_str().unwrap_or_default()) {
-                    let field = format!("spec.taints[{index}].effect");
-                    errors.push(FieldError::invalid(field, &taint["effect"], "unknown effect"));
+                    let field = format!("metadata.taints[{index}].effect");
+                    errors.push(FieldError::not_supported(field, &taint["effect"], &effects));
                 }
             }
         }
@@ -161,11 +161,6 @@ fn check_pod_spec(spec: &Value, place: &str, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-        let field = format!("{place}.terminationGracePeriodSeconds");
-        let detail = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(field, &spec["terminationGracePeriodSeconds"], detail));
-    }
     for side in ["podAffinity", "podAntiAffinity"] {
         let required = &spec["affinity"][side]["requiredDuringSchedulingIgnoredDuringExecution"];
         for (index, term) in required.as_array().into_iter().flatten().enumerate() {
@@ -197,6 +192,10 @@ fn check_workload(spec: &Value, errors: &mut Vec<FieldError>) {
         }
         Some(_) => (),
     }
+    if spec["strategy"]["type"] == "Recreate" && !spec["strategy"]["rollingUpdate"].is_null() {
+        let detail = "may not be specified when strategy `type` is 'Recreate'";
+        errors.push(FieldError::forbidden("spec.strategy.rollingUpdate", detail));
+    }
     check_labels_and_annotations(&spec["template"], "spec.template", errors);
     check_pod_spec(&spec["template"]["spec"], "spec.template.spec", errors);
 }
@@ -226,7 +225,13 @@ fn check_pod_spec_kept(before: &Value, after: &Value, errors: &mut Vec<FieldErro
             return;
         }
     }
-    let tolerations = |spec: &Value| spec["tolerations"].as_array().cloned().unwrap_or_default();
+    let tolerations = |spec: &Value| {
+        let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
+        for toleration in tolerations.iter_mut().filter_map(Value::as_object_mut) {
+            toleration.remove("tolerationSeconds");
+        }
+        tolerations
+    };
     let kept = tolerations(after);
     if tolerations(before).iter().any(|toleration| !kept.contains(toleration)) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
@@ -234,12 +239,12 @@ fn check_pod_spec_kept(before: &Value, after: &Value, errors: &mut Vec<FieldErro
     }
     let gates = |spec: &Value| spec["schedulingGates"].as_array().cloned().unwrap_or_default();
     let gates_before = gates(before);
-    for gate in gates(after).iter().filter(|gate| !gates_before.contains(gate)) {
+    for (index, gate) in gates(after).iter().enumerate().filter(|(_, gate)| !gates_before.contains(gate)) {
         let detail = format!(
             "only deletion is allowed, but found new scheduling gate '{}'",
             gate["name"].as_str().unwrap_or_default()
         );
-        errors.push(FieldError::forbidden("spec.schedulingGates", &detail));
+        errors.push(FieldError::forbidden(format!("spec.schedulingGates[{index}].name"), &detail));
     }
     let mut comparable = after.clone();
     let gated = !gates_before.is_empty();

@@ -65,7 +65,7 @@ impl WatchOptions {
             }
         }
         if query.text("continue").is_some() {
-            return forbidden("continue", "continue is forbidden for watch");
+            return forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
         }
         let seconds = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
         // Spread a little, so that the watches of one moment don't all end in another.

@@ -90,7 +90,11 @@ pub fn replace(
     if version.is_empty() && matches!(target.kind, KindId::LEASE | KindId::POD_DISRUPTION_BUDGET) {
         let detail = "must be specified for an update";
         let error = super::FieldError::invalid("metadata.resourceVersion", &json!(0), detail);
-        return Err(ApiError::invalid(target.kind, target.name.as_deref().unwrap_or_default(), vec![error]));
+        return Err(ApiError::Invalid {
+            kind: resource_name(target.kind),
+            name: target.name.clone().unwrap_or_default(),
+            errors: vec![error],
+        });
     }
     object["metadata"]["managedFields"] = before["metadata"]["managedFields"].clone();
     commit(store, target, &before, object, options.dry_run)
@@ -113,6 +117,10 @@ pub fn patch(
     let mut object = incoming(target, patched)?;
     shape::check(target.kind, &object)?;
     settle_name(target, &mut object)?;
+    if object["metadata"]["uid"] != before["metadata"]["uid"] {
+        let error = super::FieldError::invalid("metadata.uid", &object["metadata"]["uid"], "field is immutable");
+        return Err(ApiError::invalid(target.kind, target.name.as_deref().unwrap_or_default(), vec![error]));
+    }
     commit(store, target, &before, object, options.dry_run)
 }
 
@@ -129,9 +137,7 @@ fn apply(
     };
     let mut stated = incoming(target, body)?;
     if stated["kind"].is_null() || stated["apiVersion"].is_null() {
-        return Err(ApiError::BadRequest(
-            "invalid object type: /, Kind=: apiVersion and kind must be set in an apply configuration".to_owned(),
-        ));
+        return Err(ApiError::BadRequest("invalid object type: /, Kind=".to_owned()));
     }
     shape::check(target.kind, &stated)?;
     settle_name(target, &mut stated)?;
@@ -242,11 +248,11 @@ fn incoming(target: &Target, body: Value) -> Result<Value, ApiError> {
     Ok(object)
 }
 
-/// Null is the same as absent.
+/// Null, and a list without items, are the same as absent.
 fn prune_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            map.retain(|_, value| !value.is_null());
+            map.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty()));
             map.values_mut().for_each(prune_nulls);
         }
         Value::Array(items) => items.iter_mut().for_each(prune_nulls),

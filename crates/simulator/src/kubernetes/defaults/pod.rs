@@ -52,7 +52,6 @@ pub(super) fn complete_new(pod: &mut Value, store: &Store) {
     let account = spec["serviceAccountName"].clone();
     set_default(spec, "serviceAccount", || account);
     set_priority(spec, store);
-    add_default_tolerations(spec);
     merge_label_keys(spec, &labels);
     let class = quality_of_service(spec);
     let gated = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
@@ -91,7 +90,7 @@ fn set_priority(spec: &mut Value, store: &Store) {
     set_default(spec, "preemptionPolicy", || policy);
 }
 
-fn add_default_tolerations(spec: &mut Value) {
+pub(super) fn add_default_tolerations(spec: &mut Value) {
     set_default(spec, "tolerations", || json!([]));
     let Some(tolerations) = spec["tolerations"].as_array_mut() else { return };
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {

@@ -91,14 +91,18 @@ fn merge_map(kind: KindId, target: &mut Map<String, Value>, patch: &Map<String, 
                 merge_map(kind, current, wanted)?;
             }
             (Some(Value::Array(current)), Value::Array(wanted)) => {
+                let order = element_order(patch, key).unwrap_or(wanted);
+                let known = current.clone();
                 if let Some(merge_key) = merge_key(kind, key) {
                     merge_list(kind, merge_key, current, wanted)?;
+                    reorder(Some(merge_key), current, order, &known);
                 } else if is_set(key) {
                     for item in wanted {
                         if !current.contains(item) {
                             current.push(item.clone());
                         }
                     }
+                    reorder(None, current, order, &known);
                 } else {
                     current.clone_from(wanted);
                 }
@@ -108,13 +112,18 @@ fn merge_map(kind: KindId, target: &mut Map<String, Value>, patch: &Map<String, 
             }
         }
     }
-    for (key, order) in patch {
-        let Some(field) = key.strip_prefix(ELEMENT_ORDER) else { continue };
-        if let (Some(Value::Array(items)), Some(order)) = (target.get_mut(field), order.as_array()) {
-            reorder(merge_key(kind, field), items, order);
+    for key in patch.keys() {
+        let Some(field) = key.strip_prefix(ELEMENT_ORDER).filter(|field| !patch.contains_key(*field)) else { continue };
+        if let (Some(Value::Array(items)), Some(order)) = (target.get_mut(field), element_order(patch, field)) {
+            let known = items.clone();
+            reorder(merge_key(kind, field), items, order, &known);
         }
     }
     Ok(())
+}
+
+fn element_order<'a>(patch: &'a Map<String, Value>, field: &str) -> Option<&'a [Value]> {
+    patch.get(&format!("{ELEMENT_ORDER}{field}"))?.as_array().map(Vec::as_slice)
 }
 
 fn merge_list(kind: KindId, key: &str, current: &mut Vec<Value>, patch: &[Value]) -> Result<(), ApiError> {
@@ -154,12 +163,29 @@ fn merge_list(kind: KindId, key: &str, current: &mut Vec<Value>, patch: &[Value]
     Ok(())
 }
 
-/// Puts the items that the order names into that order, and the others behind them.
-fn reorder(key: Option<&str>, items: &mut [Value], order: &[Value]) {
+/// Puts the items that the order names into that order. The others keep the place they had among the `known` ones,
+/// and go behind what is new.
+fn reorder(key: Option<&str>, items: &mut Vec<Value>, order: &[Value], known: &[Value]) {
     let identity = |item: &Value| key.map_or(item, |key| &item[key]).to_string();
-    let places: BTreeMap<String, usize> =
-        order.iter().enumerate().map(|(place, item)| (identity(item), place)).collect();
-    items.sort_by_key(|item| places.get(&identity(item)).copied().unwrap_or(usize::MAX));
+    let places = |list: &[Value]| -> BTreeMap<String, usize> {
+        list.iter().enumerate().map(|(place, item)| (identity(item), place)).collect()
+    };
+    let (wanted_places, known_places) = (places(order), places(known));
+    let wanted_place = |item: &Value| wanted_places.get(&identity(item)).copied();
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        std::mem::take(items).into_iter().partition(|item| wanted_place(item).is_some());
+    named.sort_by_key(wanted_place);
+    let mut others = others.into_iter().peekable();
+    for item in named {
+        let place = known_places.get(&identity(&item));
+        while let Some(other) =
+            others.next_if(|other| place.is_some_and(|place| known_places.get(&identity(other)) < Some(place)))
+        {
+            items.push(other);
+        }
+        items.push(item);
+    }
+    items.extend(others);
 }
 
 fn without_directives(value: &Value) -> Value {
@@ -188,10 +214,10 @@ mod tests {
     fn lists_and_directives() {
         for (name, current, patch, expected) in [
             (
-                "items are merged by key, new ones appended",
+                "items are merged by key, in the order of the patch",
                 json!({ "conditions": [{ "type": "A", "status": "0" }] }),
                 json!({ "conditions": [{ "type": "B" }, { "type": "A", "status": "1" }] }),
-                json!({ "conditions": [{ "type": "A", "status": "1" }, { "type": "B" }] }),
+                json!({ "conditions": [{ "type": "B" }, { "type": "A", "status": "1" }] }),
             ),
             (
                 "an item is deleted",
@@ -212,10 +238,16 @@ mod tests {
                 json!({ "containers": [{ "name": "b" }, { "name": "a" }] }),
             ),
             (
+                "what the patch does not name keeps its place",
+                json!({ "containers": [{ "name": "a" }, { "name": "b" }, { "name": "c" }] }),
+                json!({ "containers": [{ "name": "d" }, { "name": "b" }] }),
+                json!({ "containers": [{ "name": "d" }, { "name": "a" }, { "name": "b" }, { "name": "c" }] }),
+            ),
+            (
                 "sets and their deletions",
                 json!({ "finalizers": ["a", "b"] }),
                 json!({ "finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"] }),
-                json!({ "finalizers": ["b", "c"] }),
+                json!({ "finalizers": ["c", "b"] }),
             ),
             (
                 "taints have no key",
