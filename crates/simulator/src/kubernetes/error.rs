@@ -26,7 +26,7 @@ pub enum ApiError {
     #[error("the server rejected our request due to an error in our request")]
     PatchRejected,
     #[error("{resource} \"{name}\" is forbidden: {why}")]
-    Forbidden { resource: String, name: String, why: String, cause: Option<Cause> },
+    Forbidden { resource: String, name: String, why: String, cause: Option<Box<Cause>> },
     #[error("{0}")]
     BadRequest(String),
     #[error("the server does not allow this method on the requested resource")]

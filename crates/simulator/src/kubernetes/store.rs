@@ -212,7 +212,7 @@ impl Store {
             }
         }
         tidy_metadata(&mut object);
-        if kind.kind().counts_generation && !same_wish(kind, &object["spec"], &before["spec"]) {
+        if kind.kind().counts_generation && !same_wish(kind, &object, &before) {
             object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_u64().unwrap_or(0) + 1);
         }
         Ok((before, object))
@@ -246,6 +246,12 @@ impl Store {
         let mut object = Value::clone(&before);
         object["metadata"]["deletionTimestamp"] = json!(gone_at.rfc3339_seconds());
         object["metadata"]["deletionGracePeriodSeconds"] = json!(grace_seconds);
+        // Being asked to go is a change of what is wanted, the first time.
+        if let (Some(generation), true) =
+            (before["metadata"]["generation"].as_u64(), before["metadata"]["deletionTimestamp"].is_null())
+        {
+            object["metadata"]["generation"] = json!(generation + 1);
+        }
         if object == *before {
             return Ok(before);
         }
@@ -344,15 +350,19 @@ pub fn resource_name(kind: KindId) -> String {
     if row.group.is_empty() { row.plural.to_owned() } else { format!("{}.{}", row.plural, row.group) }
 }
 
-/// Whether two specs ask for the same. A pod's node is not part of what was asked for: the scheduler adds it.
-fn same_wish(kind: KindId, spec: &Value, before: &Value) -> bool {
-    match (spec.as_object(), before.as_object()) {
-        (Some(spec), Some(before)) if kind == KindId::POD => {
+/// Whether an object asks for the same as before. A pod's node is not part of what was asked for: the scheduler adds it.
+/// A Deployment's annotations are: its ReplicaSets get them.
+fn same_wish(kind: KindId, object: &Value, before: &Value) -> bool {
+    let same_annotations =
+        kind != KindId::DEPLOYMENT || object["metadata"]["annotations"] == before["metadata"]["annotations"];
+    let same_spec = match (object["spec"].as_object(), before["spec"].as_object()) {
+        (Some(spec), Some(spec_before)) if kind == KindId::POD => {
             let wish = |(key, _): &(&String, &Value)| *key != "nodeName";
-            spec.iter().filter(wish).eq(before.iter().filter(wish))
+            spec.iter().filter(wish).eq(spec_before.iter().filter(wish))
         }
-        _ => spec == before,
-    }
+        _ => object["spec"] == before["spec"],
+    };
+    same_spec && same_annotations
 }
 
 /// Takes out what a real server would not write: nulls, and empty collections.

@@ -119,11 +119,11 @@ fn take_from(
             resource: "poddisruptionbudget.policy".to_owned(),
             name: name.clone(),
             why: why.to_owned(),
-            cause: Some(Cause {
+            cause: Some(Box::new(Cause {
                 reason: "DisruptionBudget",
                 message: format!("The disruption budget {name} does not allow evicting pods currently: {detail}"),
                 field: None,
-            }),
+            })),
         })
     };
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {

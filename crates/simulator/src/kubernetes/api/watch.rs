@@ -202,7 +202,7 @@ impl Watcher {
         let was_initial = matches!(self.cursor, Cursor::Initial);
         self.cursor = Cursor::After(batch.cursor);
         let nothing_new = batch.events.is_empty() && !was_initial;
-        self.queue(batch.events, interference, now);
+        self.queue(&batch.events, interference, now);
         if was_initial && self.options.marks_initial_end {
             self.queue_bookmark(batch.cursor, true);
         }
@@ -211,7 +211,7 @@ impl Watcher {
         }
     }
 
-    fn queue(&mut self, events: Vec<Event>, interference: Interference, now: SimTime) {
+    fn queue(&mut self, events: &[Event], interference: Interference, now: SimTime) {
         let order = self.faults.arrange(&events.iter().map(|event| &*event.object).collect::<Vec<_>>(), &interference);
         for index in order {
             let event = &events[index];

@@ -311,11 +311,11 @@ fn admit(store: &Store, target: &Target, object: &mut Value) -> Result<(), ApiEr
                 resource: resource_name(target.kind),
                 name: name(),
                 why: format!("unable to create new content in namespace {namespace} because it is being terminated"),
-                cause: Some(Cause {
+                cause: Some(Box::new(Cause {
                     reason: "NamespaceTerminating",
                     message: format!("namespace {namespace} is being terminated"),
                     field: Some("metadata.namespace"),
-                }),
+                })),
             });
         }
     }

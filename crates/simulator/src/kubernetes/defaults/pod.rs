@@ -13,6 +13,9 @@ pub(super) fn fill_in_spec(spec: &mut Value) {
     set_default(spec, "schedulerName", || json!("default-scheduler"));
     set_default(spec, "securityContext", || json!({}));
     set_default(spec, "terminationGracePeriodSeconds", || json!(30));
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        spec["terminationGracePeriodSeconds"] = json!(1);
+    }
     for list in ["containers", "initContainers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             let policy = pull_policy(container["image"].as_str().unwrap_or_default());

@@ -31,7 +31,7 @@ impl Apply<'_> {
     #[must_use]
     pub fn create(&self, mut stated: Value) -> Value {
         let fields = self.fields_of(&stated);
-        stated["metadata"]["managedFields"] = json!([self.entry(fields, self.now.rfc3339_seconds())]);
+        stated["metadata"]["managedFields"] = json!([self.entry(&fields, &self.now.rfc3339_seconds())]);
         stated
     }
 
@@ -82,12 +82,12 @@ impl Apply<'_> {
             Some(entry) if unchanged => entry["time"].as_str().unwrap_or_default().to_owned(),
             _ => self.now.rfc3339_seconds(),
         };
-        entries.insert(own_place.unwrap_or(entries.len()).min(entries.len()), self.entry(fields, time));
+        entries.insert(own_place.unwrap_or(entries.len()).min(entries.len()), self.entry(&fields, &time));
         object["metadata"]["managedFields"] = Value::Array(entries);
         Ok(object)
     }
 
-    fn entry(&self, fields: Value, time: String) -> Value {
+    fn entry(&self, fields: &Value, time: &str) -> Value {
         json!({
             "manager": self.manager, "operation": "Apply", "apiVersion": self.kind.kind().api_version(),
             "time": time, "fieldsType": "FieldsV1", "fieldsV1": fields,
