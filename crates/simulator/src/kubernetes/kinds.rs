@@ -29,6 +29,12 @@ impl Kind {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// `Pod`, `Deployment.apps`: how messages name a kind.
+    #[must_use]
+    pub fn qualified_kind(&self) -> String {
+        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
     #[must_use]
     pub fn has_status(&self) -> bool {
         self.subresources.contains(&"status")
@@ -73,7 +79,7 @@ kinds! {
     STATEFUL_SET = 10 { group: "apps", version: "v1", kind: "StatefulSet", plural: "statefulsets", singular: "statefulset",
         short_names: &["sts"], categories: ALL, namespaced: true, subresources: &["status", "scale"], counts_generation: true }
     PRIORITY_CLASS = 11 { group: "scheduling.k8s.io", version: "v1", kind: "PriorityClass", plural: "priorityclasses", singular: "priorityclass",
-        short_names: &["pc"], categories: NONE, namespaced: false, subresources: NONE, counts_generation: false }
+        short_names: &["pc"], categories: NONE, namespaced: false, subresources: NONE, counts_generation: true }
     POD_DISRUPTION_BUDGET = 12 { group: "policy", version: "v1", kind: "PodDisruptionBudget", plural: "poddisruptionbudgets", singular: "poddisruptionbudget",
         short_names: &["pdb"], categories: NONE, namespaced: true, subresources: &["status"], counts_generation: true }
 }

@@ -8,6 +8,9 @@
 //!
 //! Invariants: every change goes through [`store::Store`]; a controller never depends on who made a change.
 
+pub mod api;
+pub mod defaults;
+pub mod deletion;
 pub mod error;
 pub mod kinds;
 pub mod store;
@@ -61,8 +64,10 @@ pub struct Kubernetes {
 
 impl Kubernetes {
     #[must_use]
-    pub fn new(_config: &Config, seed: Seed, _now: SimTime) -> Kubernetes {
-        Kubernetes { store: Store::new(seed), timeline: Timeline::default(), happenings: Vec::new() }
+    pub fn new(_config: &Config, seed: Seed, now: SimTime) -> Kubernetes {
+        let mut store = Store::new(seed);
+        api::bootstrap(&mut store, now);
+        Kubernetes { store, timeline: Timeline::default(), happenings: Vec::new() }
     }
 
     /// Grows with every change of an object.

@@ -9,11 +9,12 @@
 //! - The window is bounded; whoever asks for changes older than it is told so ([`Gone`]) and must list again.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::error::ApiError;
+use super::error::{ApiError, FieldError};
 use super::kinds::{KINDS, KindId};
 use crate::clock::SimTime;
 use crate::seed::{Seed, Stream};
@@ -108,13 +109,37 @@ impl Store {
             .map(|(_, object)| object)
     }
 
+    /// Like [`Store::list`], from behind `after` on: the next page.
+    pub fn list_after<'a>(
+        &'a self,
+        kind: KindId,
+        namespace: Option<&'a str>,
+        after: &ObjectKey,
+    ) -> impl Iterator<Item = &'a Arc<Value>> {
+        // Clients make up continue tokens too: a start before the namespace begins with the namespace.
+        let start = match namespace {
+            Some(wanted) if after.namespace.as_str() < wanted => Bound::Included(ObjectKey::new(wanted, "")),
+            _ => Bound::Excluded(after.clone()),
+        };
+        self.objects[kind.index()]
+            .range((start, Bound::Unbounded))
+            .take_while(move |(key, _)| namespace.is_none_or(|wanted| key.namespace == wanted))
+            .map(|(_, object)| object)
+    }
+
     #[must_use]
     pub fn count(&self, kind: KindId) -> usize {
         self.objects[kind.index()].len()
     }
 
     /// Stores a new object; fills in apiVersion, kind, uid, creationTimestamp, and the name from `generateName`.
-    pub fn create(&mut self, kind: KindId, mut object: Value, now: SimTime) -> Result<Arc<Value>, ApiError> {
+    pub fn create(&mut self, kind: KindId, object: Value, now: SimTime) -> Result<Arc<Value>, ApiError> {
+        let object = self.prepare(kind, object, now)?;
+        Ok(self.commit(kind, ObjectKey::of(&object), None, object))
+    }
+
+    /// What [`Store::create`] would store, without a version, and nothing stored: a dry run.
+    pub fn prepare(&mut self, kind: KindId, mut object: Value, now: SimTime) -> Result<Value, ApiError> {
         let row = kind.kind();
         object["apiVersion"] = json!(row.api_version());
         object["kind"] = json!(row.kind);
@@ -123,11 +148,8 @@ impl Store {
         }
         if object["metadata"]["name"].as_str().unwrap_or_default().is_empty() {
             let Some(prefix) = object["metadata"]["generateName"].as_str().filter(|prefix| !prefix.is_empty()) else {
-                return Err(ApiError::Invalid {
-                    kind: row.kind.to_owned(),
-                    name: String::new(),
-                    why: "metadata.name: Required value: name or generateName is required".to_owned(),
-                });
+                let error = FieldError::required("metadata.name", "name or generateName is required");
+                return Err(ApiError::invalid(kind, "", vec![error]));
             };
             object["metadata"]["name"] = json!(format!("{prefix}{}", self.suffixes.name_suffix()));
         }
@@ -140,14 +162,25 @@ impl Store {
         if row.counts_generation {
             object["metadata"]["generation"] = json!(1);
         }
-        Ok(self.commit(kind, key, None, object))
+        Ok(object)
     }
 
     /// Replaces an object. With `metadata.resourceVersion` set it must be the current one (409 otherwise); uid,
     /// creationTimestamp and deletionTimestamp stay what they are.
-    pub fn update(&mut self, kind: KindId, mut object: Value) -> Result<Arc<Value>, ApiError> {
+    pub fn update(&mut self, kind: KindId, object: Value) -> Result<Arc<Value>, ApiError> {
+        let (before, object) = self.revise(kind, object)?;
+        if object == *before {
+            return Ok(before);
+        }
+        Ok(self.commit(kind, ObjectKey::of(&object), Some(before), object))
+    }
+
+    /// The object before and after an [`Store::update`], with the version it had, and nothing stored: a dry run.
+    pub fn revise(&self, kind: KindId, mut object: Value) -> Result<(Arc<Value>, Value), ApiError> {
         let key = ObjectKey::of(&object);
         let before = self.existing(kind, &key)?;
+        object["apiVersion"] = json!(kind.kind().api_version());
+        object["kind"] = json!(kind.kind().kind);
         let conflict = |why: &str| ApiError::Conflict {
             resource: resource_name(kind),
             name: key.name.clone(),
@@ -163,7 +196,14 @@ impl Store {
         if !uid.is_null() && uid != "" && *uid != before["metadata"]["uid"] {
             return Err(conflict("Precondition failed: UID in precondition does not match UID in object meta"));
         }
-        for field in ["uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp"] {
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "resourceVersion",
+            "generation",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
             match before["metadata"].get(field) {
                 Some(value) => object["metadata"][field] = value.clone(),
                 None => {
@@ -171,13 +211,11 @@ impl Store {
                 }
             }
         }
-        if object == *before {
-            return Ok(before);
-        }
-        if kind.kind().counts_generation && object["spec"] != before["spec"] {
+        tidy_metadata(&mut object);
+        if kind.kind().counts_generation && !same_wish(kind, &object, &before) {
             object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_u64().unwrap_or(0) + 1);
         }
-        Ok(self.commit(kind, key, Some(before), object))
+        Ok((before, object))
     }
 
     /// Changes an object in place: what controllers use. An edit that changes nothing takes no version.
@@ -208,6 +246,12 @@ impl Store {
         let mut object = Value::clone(&before);
         object["metadata"]["deletionTimestamp"] = json!(gone_at.rfc3339_seconds());
         object["metadata"]["deletionGracePeriodSeconds"] = json!(grace_seconds);
+        // Being asked to go is a change of what is wanted, the first time.
+        if let (Some(generation), true) =
+            (before["metadata"]["generation"].as_u64(), before["metadata"]["deletionTimestamp"].is_null())
+        {
+            object["metadata"]["generation"] = json!(generation + 1);
+        }
         if object == *before {
             return Ok(before);
         }
@@ -236,12 +280,34 @@ impl Store {
     /// The changes after `version`, oldest first.
     pub fn changes_since(&self, version: u64) -> Result<impl Iterator<Item = &Change>, Gone> {
         let oldest = self.changes.front().map_or(self.version + 1, |change| change.version);
-        if version + 1 < oldest {
+        if version.saturating_add(1) < oldest {
             return Err(Gone { oldest_version: oldest });
         }
         // Versions are consecutive, so the place of a change in the window follows from its version.
-        let skip = usize::try_from(version + 1 - oldest).unwrap_or(usize::MAX);
-        Ok(self.changes.iter().skip(skip))
+        let skip = usize::try_from(version.saturating_add(1) - oldest).unwrap_or(usize::MAX).min(self.changes.len());
+        Ok(self.changes.range(skip..))
+    }
+
+    /// A kind's objects as they were at `version`, by undoing what was changed since.
+    pub fn snapshot(
+        &self,
+        kind: KindId,
+        namespace: Option<&str>,
+        version: u64,
+    ) -> Result<BTreeMap<ObjectKey, Arc<Value>>, Gone> {
+        let in_namespace = |key: &ObjectKey| namespace.is_none_or(|wanted| key.namespace == wanted);
+        let mut objects: BTreeMap<ObjectKey, Arc<Value>> =
+            self.list(kind, namespace).map(|object| (ObjectKey::of(object), object.clone())).collect();
+        let since: Vec<&Change> = self.changes_since(version)?.filter(|change| change.kind == kind).collect();
+        for change in since.into_iter().rev() {
+            let key = ObjectKey::of(&change.object);
+            match &change.before {
+                _ if !in_namespace(&key) => continue,
+                Some(before) => objects.insert(key, before.clone()),
+                None => objects.remove(&key),
+            };
+        }
+        Ok(objects)
     }
 
     /// Forgets all but the newest `kept` changes, as a real server's window moves on.
@@ -261,7 +327,7 @@ impl Store {
     fn commit(&mut self, kind: KindId, key: ObjectKey, before: Option<Arc<Value>>, mut object: Value) -> Arc<Value> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        drop_nulls(object["metadata"].as_object_mut());
+        tidy_metadata(&mut object);
         let object = Arc::new(object);
         self.objects[kind.index()].insert(key, object.clone());
         let change_type = if before.is_some() { ChangeType::Modified } else { ChangeType::Added };
@@ -284,10 +350,29 @@ pub fn resource_name(kind: KindId) -> String {
     if row.group.is_empty() { row.plural.to_owned() } else { format!("{}.{}", row.plural, row.group) }
 }
 
-fn drop_nulls(map: Option<&mut Map<String, Value>>) {
-    if let Some(map) = map {
-        map.retain(|_, value| !value.is_null());
-    }
+/// Whether an object asks for the same as before. A pod's node is not part of what was asked for: the scheduler adds it.
+/// A Deployment's annotations are: its ReplicaSets get them.
+fn same_wish(kind: KindId, object: &Value, before: &Value) -> bool {
+    let same_annotations =
+        kind != KindId::DEPLOYMENT || object["metadata"]["annotations"] == before["metadata"]["annotations"];
+    let same_spec = match (object["spec"].as_object(), before["spec"].as_object()) {
+        (Some(spec), Some(spec_before)) if kind == KindId::POD => {
+            let wish = |(key, _): &(&String, &Value)| *key != "nodeName";
+            spec.iter().filter(wish).eq(spec_before.iter().filter(wish))
+        }
+        _ => object["spec"] == before["spec"],
+    };
+    same_spec && same_annotations
+}
+
+/// Takes out what a real server would not write: nulls, and empty collections.
+fn tidy_metadata(object: &mut Value) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    metadata.retain(|field, value| match field.as_str() {
+        "labels" | "annotations" => value.as_object().is_some_and(|map| !map.is_empty()),
+        "finalizers" | "ownerReferences" | "managedFields" => value.as_array().is_some_and(|list| !list.is_empty()),
+        _ => !value.is_null(),
+    });
 }
 
 #[cfg(test)]
@@ -326,5 +411,21 @@ mod tests {
         assert_eq!(store.changes_since(1).err(), Some(Gone { oldest_version: 3 }));
         assert_eq!(store.changes_since(2).unwrap().count(), 1);
         assert_eq!(store.changes_since(3).unwrap().count(), 0);
+        assert_eq!(store.changes_since(u64::MAX).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_snapshot_is_the_past_as_it_was() {
+        let mut store = Store::new(Seed(1));
+        for name in ["a", "b"] {
+            store.create(KindId::CONFIG_MAP, config_map(name), NOW).unwrap();
+        }
+        store.edit(KindId::CONFIG_MAP, "default", "a", |object| object["data"]["a"] = json!("9")).unwrap();
+        store.remove(KindId::CONFIG_MAP, "default", "b").unwrap();
+        store.create(KindId::CONFIG_MAP, config_map("c"), NOW).unwrap();
+        let past = store.snapshot(KindId::CONFIG_MAP, Some("default"), 2).unwrap();
+        assert_eq!(past.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(past[&ObjectKey::new("default", "a")]["data"]["a"], "1");
+        assert!(store.snapshot(KindId::CONFIG_MAP, Some("other"), 2).unwrap().is_empty());
     }
 }

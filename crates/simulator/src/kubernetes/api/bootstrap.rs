@@ -1,0 +1,46 @@
+//! What a cluster has before anybody asks it for anything.
+
+use serde_json::{Value, json};
+
+use crate::clock::SimTime;
+use crate::kubernetes::defaults;
+use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::store::Store;
+
+/// Creates the system namespaces, the system priority classes and the API's own Service, where they are missing.
+pub fn bootstrap(store: &mut Store, now: SimTime) {
+    let named = |name: &str| json!({ "metadata": { "name": name } });
+    let mut objects: Vec<(KindId, Value)> = ["default", "kube-system", "kube-public", "kube-node-lease"]
+        .map(|name| (KindId::NAMESPACE, named(name)))
+        .to_vec();
+    for (name, value, description) in [
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+    ] {
+        let mut class = named(name);
+        class["value"] = json!(value);
+        class["description"] = json!(description);
+        objects.push((KindId::PRIORITY_CLASS, class));
+    }
+    objects.push((
+        KindId::SERVICE,
+        json!({
+            "metadata": { "name": "kubernetes", "namespace": "default",
+                "labels": { "component": "apiserver", "provider": "kubernetes" } },
+            "spec": { "clusterIP": "10.96.0.1", "ports": [{ "name": "https", "port": 443, "targetPort": 6443 }] },
+        }),
+    ));
+    for (kind, mut object) in objects {
+        defaults::apply(kind, &mut object, store);
+        // What is there already stays as it is.
+        let _ = store.create(kind, object, now);
+    }
+}
