@@ -25,8 +25,7 @@ pub enum RequestFault {
 }
 
 pub async fn before(world: &World, side: Side, method: &str) -> RequestFault {
-    let strike =
-        |applies: fn(&Fault) -> bool| world.with(|core, now| core.faults.strike(now, side, method, applies));
+    let strike = |applies: fn(&Fault) -> bool| world.with(|core, now| core.faults.strike(now, side, method, applies));
     if let Some(Fault::Latency { millis }) = strike(|fault| matches!(fault, Fault::Latency { .. })) {
         tokio::time::sleep(Duration::from_millis(millis)).await;
     }
