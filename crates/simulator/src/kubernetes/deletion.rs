@@ -191,7 +191,7 @@ mod tests {
             (json!({}), DeleteOptions::default(), None),
             (bound.clone(), DeleteOptions::default(), Some(30)),
             (bound.clone(), grace(5), Some(5)),
-            (bound.clone(), grace(0), None),
+            (bound, grace(0), None),
             (
                 json!({ "spec": { "nodeName": "n", "terminationGracePeriodSeconds": 7 } }),
                 DeleteOptions::default(),

@@ -52,6 +52,12 @@ pub(crate) fn available_from(pod: &Value, min_ready_seconds: u64) -> Option<SimT
     Some(since.after(Duration::from_secs(min_ready_seconds)))
 }
 
+pub(crate) fn is_controlled_by(object: &Value, owner_uid: &str) -> bool {
+    items(&object["metadata"]["ownerReferences"])
+        .iter()
+        .any(|owner| owner["controller"] == true && text(&owner["uid"]) == owner_uid)
+}
+
 /// The owner that controls the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Controller {

@@ -211,7 +211,7 @@ mod tests {
             json!({ "metadata": { "name": "b", "namespace": "default" },
                 "spec": { "minAvailable": 0, "selector": {} } }),
         );
-        bench.create_pod("p", json!({}));
+        bench.create_pod("p", &json!({}));
         bench.run_for_seconds(10);
         assert_eq!(numbers(&bench), (1, 0, 1, 1));
         let moment = bench.now.rfc3339_seconds();
@@ -234,7 +234,7 @@ mod tests {
             json!({ "metadata": { "name": "b", "namespace": "default" },
                 "spec": { "maxUnavailable": 1, "selector": {} } }),
         );
-        bench.create_pod("p", json!({}));
+        bench.create_pod("p", &json!({}));
         bench.run_for_seconds(10);
         let budget = bench.get(KindId::POD_DISRUPTION_BUDGET, "b").unwrap();
         assert_eq!(condition::find(&budget, "DisruptionAllowed").unwrap()["reason"], "SyncFailed");

@@ -112,11 +112,11 @@ mod tests {
         let mut bench = Bench::with_nodes(1);
         bench.create_pod(
             "usual",
-            json!({ "spec": { "tolerations": [
+            &json!({ "spec": { "tolerations": [
             { "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
               "tolerationSeconds": 300 }] } }),
         );
-        bench.create_pod("patient", json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } }));
+        bench.create_pod("patient", &json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } }));
         bench.run_for_seconds(10);
         bench.stop_machine("node-1");
         bench.run_for_seconds(39);
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_short_outage_restarts_pods_and_a_destroyed_machine_takes_them_along() {
         let mut bench = Bench::with_nodes(2);
-        bench.create_pod("p", json!({}));
+        bench.create_pod("p", &json!({}));
         bench.run_for_seconds(10);
         let node = pod::node_name(&bench.get(KindId::POD, "p").unwrap()).to_owned();
         let number: u8 = node.strip_prefix("node-").unwrap().parse().unwrap();
@@ -170,10 +170,10 @@ mod tests {
     #[test]
     fn a_taint_by_hand_evicts_at_once_and_taking_it_off_in_time_does_not() {
         let mut bench = Bench::with_nodes(1);
-        bench.create_pod("brief", json!({}));
+        bench.create_pod("brief", &json!({}));
         bench.create_pod(
             "tolerant",
-            json!({ "spec": { "tolerations": [
+            &json!({ "spec": { "tolerations": [
             { "key": "k", "operator": "Exists", "tolerationSeconds": 60 }] } }),
         );
         bench.run_for_seconds(10);

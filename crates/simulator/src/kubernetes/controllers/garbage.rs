@@ -37,13 +37,14 @@ pub(super) fn observe(change: &Change, store: &Store, index: &Index, mut mark: i
         }
         return;
     }
-    let owned = !items(&object["metadata"]["ownerReferences"]).is_empty();
     let references_changed = change
         .before
         .as_ref()
         .is_none_or(|before| before["metadata"]["ownerReferences"] != object["metadata"]["ownerReferences"]);
     let waits = pod::is_terminating(object) && !items(&object["metadata"]["finalizers"]).is_empty();
-    if owned && references_changed || waits {
+    let ownerless = references_changed
+        && items(&object["metadata"]["ownerReferences"]).iter().any(|owner| !owner_exists(store, object, owner));
+    if ownerless || waits {
         mark(change.kind, ObjectKey::of(object));
     }
 }

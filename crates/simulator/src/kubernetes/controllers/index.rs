@@ -58,6 +58,10 @@ impl Index {
         self.dependents.get(owner_uid).into_iter().flatten()
     }
 
+    pub(crate) fn dependents_count(&self, owner_uid: &str) -> usize {
+        self.dependents.get(owner_uid).map_or(0, BTreeSet::len)
+    }
+
     pub(crate) fn pods_on(&self, node: &str) -> impl Iterator<Item = &ObjectKey> {
         self.pods_by_node.get(node).into_iter().flatten()
     }

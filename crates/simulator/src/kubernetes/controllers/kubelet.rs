@@ -257,10 +257,10 @@ mod tests {
         let mut bench = Bench::with_nodes(1);
         bench.create_pod(
             "job",
-            json!({ "metadata": { "annotations": { RUN_SECONDS_ANNOTATION: "60" } },
+            &json!({ "metadata": { "annotations": { RUN_SECONDS_ANNOTATION: "60" } },
             "spec": { "restartPolicy": "Never" } }),
         );
-        bench.create_pod("web", json!({ "metadata": { "annotations": { RUN_SECONDS_ANNOTATION: "60" } } }));
+        bench.create_pod("web", &json!({ "metadata": { "annotations": { RUN_SECONDS_ANNOTATION: "60" } } }));
         bench.run_for_seconds(0);
         let creating = bench.get(KindId::POD, "web").unwrap();
         assert_eq!(creating["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "ContainerCreating");
@@ -287,7 +287,7 @@ mod tests {
         let mut config = Config { pod_stop_ms: 20_000..=20_000, ..Config::default() };
         config.pod_start_ms = 1_000..=1_000;
         let mut bench = Bench::with(1, &config);
-        bench.create_pod("p", json!({}));
+        bench.create_pod("p", &json!({}));
         bench.run_for_seconds(5);
         bench.delete(KindId::POD, "p");
         bench.run_for_seconds(5);

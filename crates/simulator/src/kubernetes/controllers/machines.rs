@@ -7,9 +7,10 @@
 //! - A stopped machine falls silent; after the monitor's grace its node's conditions are Unknown and its pods are not
 //!   ready. Taints and evictions follow from that ([`node_taints`](super::node_taints),
 //!   [`evictions`](super::evictions)).
-//! - Heartbeats are lazy, for 5000 nodes' sake: the status is stamped every five simulated minutes, and Leases are
-//!   kept only when asked for ([`Config::lease_renew_period`](crate::kubernetes::Config::lease_renew_period)). Silence
-//!   is therefore not inferred from missing heartbeats: the world knows which machines are down.
+//! - Heartbeats are lazy, for 5000 nodes' sake: the status is stamped every five simulated minutes, and the Lease that
+//!   a node gets when it comes up is renewed only when asked for
+//!   ([`Config::lease_renew_period`](crate::kubernetes::Config::lease_renew_period)). Silence is therefore not inferred
+//!   from missing heartbeats: the world knows which machines are down.
 //!
 //! Invariant: a step belongs to one start of its machine; after the next start or stop it is void.
 
@@ -96,7 +97,9 @@ impl Machines {
             known.kubelet_up = true;
             let mut object = node_object::new(&known.machine);
             known.report(&mut object, tools, true);
-            let _ = tools.store.create(KindId::NODE, object, tools.now);
+            if tools.store.create(KindId::NODE, object, tools.now).is_ok() {
+                renew_lease(tools, &node);
+            }
             self.keep_reporting(tools, &node, boot);
             return;
         }
@@ -162,6 +165,7 @@ impl Machines {
                         tools.event(&object, "kubelet", "NodeReady", &message);
                     }
                 }
+                renew_lease(tools, node);
                 kubelet.node_is_up(tools, node);
                 self.keep_reporting(tools, node, boot);
             }
@@ -240,12 +244,11 @@ fn lose(tools: &mut Tools<'_>, node: &str) {
 }
 
 fn renew_lease(tools: &mut Tools<'_>, node: &str) {
-    if tools.store.get(KindId::NODE, "", node).is_none() {
-        return;
-    }
+    let Some(owner) = tools.store.get(KindId::NODE, "", node) else { return };
     let moment = tools.now.rfc3339_micros();
     if tools.store.get(KindId::LEASE, LEASES, node).is_none() {
-        let lease = json!({ "metadata": { "name": node, "namespace": LEASES },
+        let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": node, "uid": pod::uid(owner) });
+        let lease = json!({ "metadata": { "name": node, "namespace": LEASES, "ownerReferences": [owner] },
             "spec": { "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": moment } });
         let _ = tools.store.create(KindId::LEASE, lease, tools.now);
     } else {

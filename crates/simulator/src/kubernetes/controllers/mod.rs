@@ -125,7 +125,7 @@ impl Tools<'_> {
             .dependents(uid)
             .filter(|(dependent, _)| *dependent == kind)
             .filter_map(|(kind, key)| self.store.get(*kind, &key.namespace, &key.name).cloned())
-            .filter(|object| pod::controller_of(object).is_some_and(|controller| controller.uid == uid))
+            .filter(|object| pod::is_controlled_by(object, uid))
             .collect()
     }
 }
@@ -258,29 +258,11 @@ impl Controllers {
         if deleted && change.kind.kind().namespaced && namespace::is_terminating(store, &key.namespace) {
             self.queue.mark(timeline, now, Target::Namespace(key.namespace.clone()));
         }
+        if change.kind == KindId::POD {
+            return self.route_pod(change, store, timeline, now);
+        }
         let mut mark = |target| self.queue.mark(timeline, now, target);
         match change.kind {
-            KindId::POD => {
-                for version in change.before.iter().chain([object]) {
-                    match pod::controller_of(version) {
-                        Some(owner) if owner.kind == KindId::REPLICA_SET => mark(Target::ReplicaSet(owner.key)),
-                        Some(owner) if owner.kind == KindId::STATEFUL_SET => mark(Target::StatefulSet(owner.key)),
-                        _ => (),
-                    }
-                }
-                budget::affected_by_pod(change, store, |key| mark(Target::Budget(key)));
-                let node = pod::node_name(object);
-                if self.evictions.concern(node) {
-                    mark(Target::Evictions(node.to_owned()));
-                }
-                if deleted {
-                    self.evictions.forget(pod::uid(object));
-                }
-                self.kubelet.observe(change, &self.machines, timeline, now);
-                if !deleted && !node.is_empty() && store.get(KindId::NODE, "", node).is_none() {
-                    self.queue.collect_orphans(timeline, now, node, self.config.orphaned_pod_grace);
-                }
-            }
             KindId::REPLICA_SET => {
                 mark(Target::ReplicaSet(key.clone()));
                 for version in change.before.iter().chain([object]) {
@@ -318,6 +300,36 @@ impl Controllers {
             }
             KindId::EVENT => self.events.observe(change),
             _ => (),
+        }
+    }
+
+    fn route_pod(&mut self, change: &Change, store: &Store, timeline: &mut Timeline<Step>, now: SimTime) {
+        let object = &change.object;
+        let deleted = change.change_type == ChangeType::Deleted;
+        for version in change.before.iter().chain([object]) {
+            let Some(owner) = pod::controller_of(version) else { continue };
+            let members = self.index.dependents_count(&owner.uid);
+            let target = match owner.kind {
+                KindId::REPLICA_SET => Target::ReplicaSet(owner.key),
+                KindId::STATEFUL_SET => Target::StatefulSet(owner.key),
+                _ => continue,
+            };
+            self.queue.mark_large(timeline, now, target, members);
+        }
+        let pods = store.count(KindId::POD);
+        budget::affected_by_pod(change, store, |key| {
+            self.queue.mark_large(timeline, now, Target::Budget(key), pods);
+        });
+        let node = pod::node_name(object);
+        if self.evictions.concern(node) {
+            self.queue.mark(timeline, now, Target::Evictions(node.to_owned()));
+        }
+        if deleted {
+            self.evictions.forget(pod::uid(object));
+        }
+        self.kubelet.observe(change, &self.machines, timeline, now);
+        if !deleted && !node.is_empty() && store.get(KindId::NODE, "", node).is_none() {
+            self.queue.collect_orphans(timeline, now, node, self.config.orphaned_pod_grace);
         }
     }
 }

@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn a_deleted_namespace_is_emptied_before_it_goes() {
         let mut bench = Bench::with_nodes(1);
-        bench.create_pod("p", json!({}));
+        bench.create_pod("p", &json!({}));
         bench.create(KindId::CONFIG_MAP, json!({ "metadata": { "name": "c", "namespace": "default" } }));
         bench.run_for_seconds(10);
         bench.delete(KindId::NAMESPACE, "default");

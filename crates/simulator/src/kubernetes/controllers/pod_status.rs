@@ -42,15 +42,15 @@ pub(super) fn running(pod: &mut Value, host_address: &str, address: &str, ids: &
                 "startedAt": known["state"]["running"]["startedAt"], "finishedAt": started } }),
             _ => json!({}),
         };
-        running_container(container, ids, restarts, last, &started)
+        running_container(container, ids, restarts, &last, &started)
     });
     put(pod, &["status", "containerStatuses"], statuses);
     if !items(&pod["spec"]["initContainers"]).is_empty() {
         let statuses = container_statuses(pod, "initContainers", |container| {
             if container["restartPolicy"] == "Always" {
-                return running_container(container, ids, u64::from(again), json!({}), &started);
+                return running_container(container, ids, u64::from(again), &json!({}), &started);
             }
-            let mut status = running_container(container, ids, u64::from(again), json!({}), &started);
+            let mut status = running_container(container, ids, u64::from(again), &json!({}), &started);
             let ended = json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": started,
                 "finishedAt": started, "containerID": status["containerID"] } });
             put(&mut status, &["state"], ended);
@@ -110,7 +110,7 @@ fn container_statuses(pod: &Value, list: &str, status: impl FnMut(&Value) -> Val
     Value::Array(items(&pod["spec"][list]).iter().map(status).collect())
 }
 
-fn running_container(container: &Value, ids: &mut Stream, restarts: u64, last: Value, started: &str) -> Value {
+fn running_container(container: &Value, ids: &mut Stream, restarts: u64, last: &Value, started: &str) -> Value {
     let id = format!("{}{}", ids.uuid().simple(), ids.uuid().simple());
     let image = text(&container["image"]);
     json!({

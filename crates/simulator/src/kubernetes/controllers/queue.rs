@@ -24,6 +24,9 @@ pub(crate) enum Target {
     Garbage(KindId, ObjectKey),
 }
 
+/// About ten times what looking at one member costs.
+const MEMBER_PATIENCE: Duration = Duration::from_micros(100);
+
 #[derive(Debug)]
 pub(crate) struct Queue {
     delay: Duration,
@@ -43,6 +46,13 @@ impl Queue {
         if self.marked.insert(target.clone()) {
             timeline.schedule(now.after(self.delay), Step::Reconcile(target));
         }
+    }
+
+    /// Marks what takes longer to look at the more members it has, so that a large set whose members all change is not
+    /// looked at after each of them.
+    pub(crate) fn mark_large(&mut self, timeline: &mut Timeline<Step>, now: SimTime, target: Target, members: usize) {
+        let patience = MEMBER_PATIENCE.saturating_mul(u32::try_from(members).unwrap_or(u32::MAX));
+        self.mark(timeline, now.after(patience), target);
     }
 
     pub(crate) fn later(&mut self, timeline: &mut Timeline<Step>, moment: SimTime, target: Target) {

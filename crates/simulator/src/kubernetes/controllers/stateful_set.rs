@@ -223,7 +223,7 @@ fn write_status(tools: &mut Tools<'_>, look: &Look) {
     for ordinal in ordinals {
         let name = format!("{}-{ordinal}", look.key.name);
         if let Some(object) = tools.store.get(KindId::POD, &look.key.namespace, &name)
-            && pod::controller_of(object).is_some_and(|owner| owner.uid == pod::uid(&look.set))
+            && pod::is_controlled_by(object, pod::uid(&look.set))
         {
             pods.push(object.clone());
         }

@@ -88,7 +88,7 @@ impl Bench {
     }
 
     /// A pod with one container, and with what `extra` adds under `metadata` and `spec`.
-    pub(crate) fn create_pod(&mut self, name: &str, extra: Value) {
+    pub(crate) fn create_pod(&mut self, name: &str, extra: &Value) {
         let mut pod = json!({ "spec": { "containers": [{ "name": "c", "image": "i" }] } });
         for part in ["metadata", "spec"] {
             for (key, value) in extra[part].as_object().into_iter().flatten() {
@@ -197,7 +197,7 @@ fn the_same_seed_gives_the_same_history() {
 #[test]
 fn when_the_window_has_moved_on_everything_is_looked_at_anew() {
     let mut bench = Bench::with_nodes(1);
-    bench.create_pod("p", json!({}));
+    bench.create_pod("p", &json!({}));
     let store = bench.kubernetes.store_mut();
     for _ in 0..3 {
         store

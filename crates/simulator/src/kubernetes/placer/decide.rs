@@ -7,6 +7,7 @@
 //! (weight 1), preferred node affinity (2), PreferNoSchedule taints (3), preferred pod affinity (2).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::cache::{Cache, NodeInfo, Usage};
 use super::inter_pod::{InterPod, Objection};
@@ -55,6 +56,8 @@ pub(crate) struct Decision {
     /// By name.
     pub feasible: Vec<Candidate>,
     pub reasons: Reasons,
+    /// Where the next search begins; empty for the first node.
+    pub next: String,
 }
 
 impl Decision {
@@ -67,12 +70,27 @@ impl Decision {
     }
 }
 
-pub(crate) fn decide(store: &Store, cache: &Cache, pod: &PodInfo) -> Decision {
+/// How many feasible nodes are enough: in a large cluster a share of the nodes, as in kube-scheduler.
+fn enough(nodes: usize) -> usize {
+    const ALWAYS_ALL: usize = 100;
+    let percentage = 50_usize.saturating_sub(nodes / 125).max(5);
+    if nodes <= ALWAYS_ALL { nodes } else { (nodes * percentage / 100).max(ALWAYS_ALL) }
+}
+
+/// Begins at the node `from`, so that in a large cluster each gets its turn; `next` in the answer continues.
+pub(crate) fn decide(store: &Store, cache: &Cache, pod: &PodInfo, from: &str) -> Decision {
     let inter_pod = InterPod::of(store, cache, pod);
+    let enough = enough(cache.nodes.len());
     let nothing = Usage::default();
     let mut decision = Decision::default();
     let mut feasible: Vec<(&str, &NodeInfo, &Usage)> = Vec::new();
-    for (name, node) in &cache.nodes {
+    let onwards = cache.nodes.range::<str, _>((Bound::Included(from), Bound::Unbounded));
+    let in_turn = onwards.chain(cache.nodes.range::<str, _>((Bound::Unbounded, Bound::Excluded(from))));
+    for (name, node) in in_turn {
+        if feasible.len() == enough {
+            decision.next.clone_from(name);
+            break;
+        }
         let usage = cache.usage(name).unwrap_or(&nothing);
         let objections = objections(pod, name, node, usage, &inter_pod);
         if objections.is_empty() {
@@ -82,6 +100,7 @@ pub(crate) fn decide(store: &Store, cache: &Cache, pod: &PodInfo) -> Decision {
             decision.reasons.add(&reason);
         }
     }
+    feasible.sort_by_key(|(name, _, _)| *name);
     decision.feasible = score(pod, &feasible, &inter_pod);
     decision
 }

@@ -46,7 +46,7 @@ impl Scene {
     }
 
     /// A pod on a node, in a namespace, with labels, and with `spec`.
-    fn pod(mut self, node: &str, namespace: &str, labels: Value, mut spec: Value) -> Scene {
+    fn pod(mut self, node: &str, namespace: &str, labels: &Value, mut spec: Value) -> Scene {
         put(&mut spec, &["nodeName"], json!(node));
         let metadata = json!({ "generateName": "p-", "namespace": namespace, "labels": labels });
         self.create(KindId::POD, json!({ "metadata": metadata, "spec": spec, "status": { "phase": "Running" } }));
@@ -59,7 +59,7 @@ impl Scene {
         let mut pod = pod.clone();
         put(&mut pod, &["metadata", "name"], json!("incoming"));
         put(&mut pod, &["metadata", "namespace"], json!("default"));
-        decide(&self.store, &cache, &PodInfo::of(&Arc::new(pod)))
+        decide(&self.store, &cache, &PodInfo::of(&Arc::new(pod)), "")
     }
 
     fn feasible(&self, pod: &Value) -> String {
@@ -89,7 +89,7 @@ fn web() -> Value {
 }
 
 /// A pod with labels app=web and one required term of this kind.
-fn with_term(kind: &str, term: Value) -> Value {
+fn with_term(kind: &str, term: &Value) -> Value {
     json!({ "metadata": { "labels": web() }, "spec": { "affinity": {
         kind: { "requiredDuringSchedulingIgnoredDuringExecution": [term] } } } })
 }
@@ -100,7 +100,7 @@ fn term(key: &str, app: &str) -> Value {
 
 #[test]
 fn feasible_by_the_node_alone() {
-    let busy = || Scene::new().pod("n1", "default", json!({}), requests("3500m", "1Gi"));
+    let busy = || Scene::new().pod("n1", "default", &json!({}), requests("3500m", "1Gi"));
     let ports = json!({ "containers": [{ "ports": [{ "hostPort": 80, "containerPort": 80 }] }] });
     let udp = json!({ "containers": [{ "ports": [{ "hostPort": 80, "containerPort": 80, "protocol": "UDP" }] }] });
     let taint = |effect: &str| json!([{ "key": "k", "value": "v", "effect": effect }]);
@@ -114,7 +114,7 @@ fn feasible_by_the_node_alone() {
             ("too little anywhere", busy(), requests("1", "9Gi"), ""),
             (
                 "no request needs no room",
-                Scene::new().pod("n1", "default", json!({}), requests("4", "8Gi")),
+                Scene::new().pod("n1", "default", &json!({}), requests("4", "8Gi")),
                 json!({}),
                 "n1 n2 n3 n4",
             ),
@@ -129,18 +129,18 @@ fn feasible_by_the_node_alone() {
                 "a device in use",
                 Scene::new()
                     .node("n3", |node| put(node, &["status", "allocatable", "example.com/gpu"], json!("1")))
-                    .pod("n3", "default", json!({}), gpu.clone()),
+                    .pod("n3", "default", &json!({}), gpu.clone()),
                 gpu,
                 "",
             ),
             (
                 "as many pods as there may be",
-                (0..10).fold(Scene::new(), |scene, _| scene.pod("n4", "default", json!({}), json!({}))),
+                (0..10).fold(Scene::new(), |scene, _| scene.pod("n4", "default", &json!({}), json!({}))),
                 json!({}),
                 "n1 n2 n3",
             ),
-            ("a port in use", Scene::new().pod("n2", "default", json!({}), ports.clone()), ports.clone(), "n1 n3 n4"),
-            ("another protocol", Scene::new().pod("n2", "default", json!({}), udp), ports, "n1 n2 n3 n4"),
+            ("a port in use", Scene::new().pod("n2", "default", &json!({}), ports.clone()), ports.clone(), "n1 n3 n4"),
+            ("another protocol", Scene::new().pod("n2", "default", &json!({}), udp), ports, "n1 n2 n3 n4"),
             (
                 "a taint",
                 Scene::new().node("n1", |node| put(node, &["spec", "taints"], taint("NoSchedule"))),
@@ -175,7 +175,7 @@ fn feasible_by_the_node_alone() {
 
 #[test]
 fn required_affinity_between_pods() {
-    let affinity = |term: Value| with_term("podAffinity", term);
+    let affinity = |term: Value| with_term("podAffinity", &term);
     let in_namespaces = |extra: Value| {
         let mut term = term("zone", "db");
         for (key, value) in extra.as_object().unwrap() {
@@ -183,8 +183,8 @@ fn required_affinity_between_pods() {
         }
         affinity(term)
     };
-    let db = || Scene::new().pod("n1", "default", json!({ "app": "db" }), json!({}));
-    let foreign = || Scene::new().pod("n1", "other", json!({ "app": "db" }), json!({}));
+    let db = || Scene::new().pod("n1", "default", &json!({ "app": "db" }), json!({}));
+    let foreign = || Scene::new().pod("n1", "other", &json!({ "app": "db" }), json!({}));
     for (name, scene, pod, expected) in [
         ("the zone of the other pod", db(), affinity(term("zone", "db")), "n1 n2"),
         ("its host", db(), affinity(term("host", "db")), "n1"),
@@ -192,13 +192,13 @@ fn required_affinity_between_pods() {
         ("the first of its own kind", Scene::new(), affinity(term("zone", "web")), "n1 n2 n3"),
         (
             "the second of its own kind",
-            Scene::new().pod("n3", "default", web(), json!({})),
+            Scene::new().pod("n3", "default", &web(), json!({})),
             affinity(term("zone", "web")),
             "n3",
         ),
         (
             "a pod on a node without the label counts nowhere",
-            Scene::new().pod("n4", "default", web(), json!({})),
+            Scene::new().pod("n4", "default", &web(), json!({})),
             affinity(term("zone", "web")),
             "n1 n2 n3",
         ),
@@ -248,24 +248,24 @@ fn required_affinity_between_pods() {
         .as_array_mut()
         .unwrap()
         .push(term("host", "cache"));
-    let apart = db().pod("n2", "default", json!({ "app": "cache" }), json!({}));
+    let apart = db().pod("n2", "default", &json!({ "app": "cache" }), json!({}));
     assert_eq!(apart.feasible(&both), "", "one pod each is not one pod for both");
 }
 
 #[test]
 fn required_anti_affinity_in_both_directions() {
-    let anti = |key: &str, app: &str| with_term("podAntiAffinity", term(key, app));
+    let anti = |key: &str, app: &str| with_term("podAntiAffinity", &term(key, app));
     let existing = |namespace: &str, term: Value| {
         let affinity = json!({ "affinity": { "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [term] } } });
-        Scene::new().pod("n1", namespace, json!({ "app": "db" }), affinity)
+        Scene::new().pod("n1", namespace, &json!({ "app": "db" }), affinity)
     };
     let plain = json!({ "metadata": { "labels": web() }, "spec": {} });
     for (name, scene, pod, expected) in [
         ("nobody to avoid", Scene::new(), anti("host", "web"), "n1 n2 n3 n4"),
-        ("its own kind by host", Scene::new().pod("n1", "default", web(), json!({})), anti("host", "web"), "n2 n3 n4"),
-        ("its own kind by zone", Scene::new().pod("n1", "default", web(), json!({})), anti("zone", "web"), "n3 n4"),
-        ("another namespace's", Scene::new().pod("n1", "other", web(), json!({})), anti("zone", "web"), "n1 n2 n3 n4"),
+        ("its own kind by host", Scene::new().pod("n1", "default", &web(), json!({})), anti("host", "web"), "n2 n3 n4"),
+        ("its own kind by zone", Scene::new().pod("n1", "default", &web(), json!({})), anti("zone", "web"), "n3 n4"),
+        ("another namespace's", Scene::new().pod("n1", "other", &web(), json!({})), anti("zone", "web"), "n1 n2 n3 n4"),
         ("it is avoided by a pod there", existing("default", term("zone", "web")), plain.clone(), "n3 n4"),
         ("that pod avoids others", existing("default", term("zone", "cache")), plain.clone(), "n1 n2 n3 n4"),
         ("it avoids within its own namespace", existing("other", term("zone", "web")), plain.clone(), "n1 n2 n3 n4"),
@@ -278,7 +278,7 @@ fn required_anti_affinity_in_both_directions() {
         (
             "a terminating pod still counts",
             {
-                let mut scene = Scene::new().pod("n1", "default", web(), json!({}));
+                let mut scene = Scene::new().pod("n1", "default", &web(), json!({}));
                 let name =
                     crate::kubernetes::store::ObjectKey::of(scene.store.list(KindId::POD, None).next().unwrap()).name;
                 scene.store.mark_deleted(KindId::POD, "default", &name, SimTime::VIRTUAL_START, 30).unwrap();
@@ -299,7 +299,7 @@ fn the_best_node() {
             { "weight": 100, "podAffinityTerm": term(key, app) }] } } } })
     };
     let used = |scene: Scene, nodes: &[&str]| {
-        nodes.iter().fold(scene, |scene, node| scene.pod(node, "default", web(), requests("1", "1Gi")))
+        nodes.iter().fold(scene, |scene, node| scene.pod(node, "default", &web(), requests("1", "1Gi")))
     };
     let prefers_zone_b = json!({ "spec": { "affinity": { "nodeAffinity": {
         "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 1, "preference": { "matchExpressions": [
@@ -311,7 +311,7 @@ fn the_best_node() {
         ("a wish for company", used(Scene::new(), &["n3"]), preferred("podAffinity", "host", "web"), "n3"),
         (
             "a wish for distance",
-            used(Scene::new(), &["n3", "n4"]).pod("n1", "default", json!({}), requests("2", "4Gi")),
+            used(Scene::new(), &["n3", "n4"]).pod("n1", "default", &json!({}), requests("2", "4Gi")),
             preferred("podAntiAffinity", "zone", "web"),
             "n2",
         ),
@@ -344,6 +344,25 @@ fn why_there_is_no_node() {
 }
 
 #[test]
+fn a_large_cluster_is_searched_in_turns() {
+    let mut scene = Scene { store: Store::new(Seed(1)) };
+    for number in 0..200 {
+        scene.create(
+            KindId::NODE,
+            json!({ "metadata": { "name": format!("n{number:03}") }, "status": { "allocatable": { "pods": "10" } } }),
+        );
+    }
+    let mut cache = Cache::default();
+    cache.update(&scene.store);
+    let pod = PodInfo::of(&Arc::new(json!({ "metadata": { "name": "p", "namespace": "default" } })));
+    let first = decide(&scene.store, &cache, &pod, "");
+    assert_eq!((first.feasible.len(), first.next.as_str()), (100, "n100"));
+    let second = decide(&scene.store, &cache, &pod, "n150");
+    assert_eq!((second.feasible.len(), second.next.as_str()), (100, "n050"));
+    assert_eq!(second.feasible[0].node, "n000");
+}
+
+#[test]
 fn a_cache_kept_current_says_what_a_fresh_one_says() {
     let mut scene = Scene::new();
     let mut kept = Cache::default();
@@ -352,7 +371,7 @@ fn a_cache_kept_current_says_what_a_fresh_one_says() {
     for (number, name) in names.iter().enumerate() {
         let node = format!("n{}", number % 4 + 1);
         let mut spec = requests("100m", "64Mi");
-        spec["affinity"] = with_term("podAntiAffinity", term("host", name))["spec"]["affinity"].clone();
+        spec["affinity"] = with_term("podAntiAffinity", &term("host", name))["spec"]["affinity"].clone();
         if number % 3 > 0 {
             spec["nodeName"] = json!(node);
         }

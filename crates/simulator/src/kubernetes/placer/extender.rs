@@ -66,7 +66,7 @@ impl ExtenderConfig {
 /// How an extender is reached.
 #[derive(Clone)]
 pub enum Transport {
-    Http(Client<HttpConnector, Body>),
+    Http(Box<Client<HttpConnector, Body>>),
     InProcess(BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>),
 }
 
@@ -83,7 +83,7 @@ impl Transport {
     /// Plain HTTP over a socket.
     #[must_use]
     pub fn http() -> Transport {
-        Transport::Http(Client::builder(TokioExecutor::new()).build_http())
+        Transport::Http(Box::new(Client::builder(TokioExecutor::new()).build_http()))
     }
 
     /// A service in this process, such as an axum router.

@@ -66,6 +66,8 @@ struct Placer {
     cache: Cache,
     queue: Queue,
     random: Stream,
+    /// The node at which the next search begins.
+    search_from: String,
 }
 
 enum Turn {
@@ -96,14 +98,15 @@ enum Answer {
 impl Placer {
     fn new(config: PlacerConfig) -> Placer {
         let random = config.seed.stream("kubernetes placer");
-        Placer { config, cache: Cache::default(), queue: Queue::default(), random }
+        Placer { config, cache: Cache::default(), queue: Queue::default(), random, search_from: String::new() }
     }
 
     /// Takes in what changed and deals with the next pod, as far as that needs no extender.
     fn look(&mut self, kubernetes: &mut Kubernetes, now: SimTime) -> Turn {
         self.take_in(kubernetes, now);
         let Some(info) = self.queue.next(now) else { return Turn::Idle { until: self.queue.next_moment() } };
-        let decision = decide(kubernetes.store(), &self.cache, &info);
+        let decision = decide(kubernetes.store(), &self.cache, &info, &self.search_from);
+        self.search_from.clone_from(&decision.next);
         if decision.feasible.is_empty() || self.config.extenders.is_empty() {
             self.settle(kubernetes, &info, &decision, self.cache.nodes.len(), now);
             return Turn::Done;
