@@ -1,25 +1,32 @@
-//! Deletion: at once, or with a grace period and finalizers.
+//! Deleting objects as a kube-apiserver does: at once, or marked and gone later.
 //!
-//! Input: what to delete and the client's `DeleteOptions`. Output: whether the object is gone or only terminating.
+//! Input: an object and how it is to be deleted. Output: the object as it was when it went ([`Deleted::Gone`]), or as
+//! it is now while it goes ([`Deleted::Terminating`]).
+//!
+//! Invariants:
+//! - A pod that runs on a node gets its grace period; a later deletion can only shorten it.
+//! - An object with finalizers stays, marked, until the last finalizer is gone ([`finish_if_ready`]).
+//! - A namespace is only marked: its controller empties it first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::error::ApiError;
+use super::json::{array, items, moment, put, text};
 use super::kinds::KindId;
+use super::pod;
 use super::store::{Store, resource_name};
 use crate::clock::SimTime;
 
-/// What becomes of the objects that the deleted one owns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Propagation {
-    #[default]
-    Background,
-    Foreground,
-    Orphan,
-}
+/// The finalizer that keeps an owner until its dependents are gone.
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+/// The finalizer that keeps an owner until its dependents have been released.
+pub const ORPHAN_FINALIZER: &str = "orphan";
+
+/// A pod's grace period when neither it nor the request says otherwise.
+const POD_GRACE_SECONDS_DEFAULT: u64 = 30;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -29,7 +36,27 @@ pub struct DeleteOptions {
     pub propagation: Propagation,
 }
 
-#[derive(Clone, Debug)]
+impl DeleteOptions {
+    /// At once, as a kubelet confirms that a pod has stopped.
+    #[must_use]
+    pub fn at_once() -> DeleteOptions {
+        DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() }
+    }
+}
+
+/// What happens to what the object owns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    /// Dependents go after the owner.
+    #[default]
+    Background,
+    /// The owner goes after its dependents.
+    Foreground,
+    /// Dependents stay, without their owner.
+    Orphan,
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub enum Deleted {
     Gone(Arc<Value>),
     Terminating(Arc<Value>),
@@ -43,24 +70,185 @@ pub fn delete(
     options: &DeleteOptions,
     now: SimTime,
 ) -> Result<Deleted, ApiError> {
-    let not_found = || ApiError::NotFound { resource: resource_name(kind), name: name.to_owned() };
-    let object = store.get(kind, namespace, name).cloned().ok_or_else(not_found)?;
-    for (wanted, field) in [(&options.uid, "uid"), (&options.resource_version, "resourceVersion")] {
-        if wanted.as_deref().is_some_and(|wanted| object["metadata"][field] != *wanted) {
+    let Some(object) = store.get(kind, namespace, name).cloned() else {
+        return Err(ApiError::NotFound { resource: resource_name(kind), name: name.to_owned() });
+    };
+    check_preconditions(kind, &object, options)?;
+    if kind == KindId::POD && pod::is_terminating(&object) {
+        return hasten(store, &object, options, now);
+    }
+    if pod::is_terminating(&object) {
+        return Ok(Deleted::Terminating(object));
+    }
+    let finalizer = match options.propagation {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(FOREGROUND_FINALIZER),
+        Propagation::Orphan => Some(ORPHAN_FINALIZER),
+    };
+    let object = match finalizer {
+        None => object,
+        Some(finalizer) => store.edit(kind, namespace, name, |object| {
+            let finalizers = array(object, &["metadata", "finalizers"]);
+            if !finalizers.iter().any(|known| known == finalizer) {
+                finalizers.push(json!(finalizer));
+            }
+        })?,
+    };
+    let grace_seconds = if kind == KindId::POD { pod_grace_seconds(&object, options) } else { 0 };
+    if kind == KindId::NAMESPACE {
+        store.edit(kind, namespace, name, |object| put(object, &["status", "phase"], json!("Terminating")))?;
+        return store.mark_deleted(kind, namespace, name, now, 0).map(Deleted::Terminating);
+    }
+    if grace_seconds == 0 && items(&object["metadata"]["finalizers"]).is_empty() {
+        return store.remove(kind, namespace, name).map(Deleted::Gone);
+    }
+    let gone_at = now.after(Duration::from_secs(grace_seconds));
+    store.mark_deleted(kind, namespace, name, gone_at, grace_seconds).map(Deleted::Terminating)
+}
+
+/// Takes a terminating object out once nothing holds it any more. Called after its finalizers may have changed.
+pub fn finish_if_ready(store: &mut Store, kind: KindId, namespace: &str, name: &str) -> Option<Arc<Value>> {
+    let object = store.get(kind, namespace, name)?;
+    let ready = pod::is_terminating(object)
+        && items(&object["metadata"]["finalizers"]).is_empty()
+        && object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) == 0
+        && (kind != KindId::NAMESPACE || items(&object["spec"]["finalizers"]).is_empty());
+    if ready { store.remove(kind, namespace, name).ok() } else { None }
+}
+
+fn check_preconditions(kind: KindId, object: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    for (what, wanted, found) in [
+        ("UID", &options.uid, text(&object["metadata"]["uid"])),
+        ("ResourceVersion", &options.resource_version, text(&object["metadata"]["resourceVersion"])),
+    ] {
+        if let Some(wanted) = wanted
+            && wanted != found
+        {
             return Err(ApiError::Conflict {
                 resource: resource_name(kind),
-                name: name.to_owned(),
-                why: format!("the {field} in the precondition does not match the {field} in record"),
+                name: text(&object["metadata"]["name"]).to_owned(),
+                why: format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"),
             });
         }
     }
-    let bound_pod = kind == KindId::POD && object["spec"]["nodeName"].is_string();
-    let default_grace =
-        if bound_pod { object["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30) } else { 0 };
-    let grace_seconds = if bound_pod { options.grace_seconds.unwrap_or(default_grace) } else { 0 };
-    if grace_seconds > 0 || object["metadata"]["finalizers"].is_array() {
-        let gone_at = now.after(Duration::from_secs(grace_seconds));
-        return store.mark_deleted(kind, namespace, name, gone_at, grace_seconds).map(Deleted::Terminating);
+    Ok(())
+}
+
+/// A pod that runs nowhere needs no grace.
+fn pod_grace_seconds(object: &Value, options: &DeleteOptions) -> u64 {
+    if pod::node_name(object).is_empty() || pod::is_finished(object) {
+        return 0;
     }
-    store.remove(kind, namespace, name).map(Deleted::Gone)
+    options
+        .grace_seconds
+        .or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_u64())
+        .unwrap_or(POD_GRACE_SECONDS_DEFAULT)
+}
+
+/// A pod that is terminating already: the period can be shortened, never stretched.
+fn hasten(store: &mut Store, object: &Arc<Value>, options: &DeleteOptions, now: SimTime) -> Result<Deleted, ApiError> {
+    let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+    let known = object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+    let Some(wanted) = options.grace_seconds.filter(|wanted| *wanted < known || *wanted == 0) else {
+        return Ok(Deleted::Terminating(object.clone()));
+    };
+    if wanted == 0 && items(&object["metadata"]["finalizers"]).is_empty() {
+        return store.remove(KindId::POD, namespace, name).map(Deleted::Gone);
+    }
+    let gone_at = moment(&object["metadata"]["deletionTimestamp"]).unwrap_or(now);
+    let earlier = SimTime { unix_ms: gone_at.unix_ms.saturating_sub((known - wanted) * 1000) };
+    store.mark_deleted(KindId::POD, namespace, name, earlier, wanted).map(Deleted::Terminating)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Seed;
+
+    const NOW: SimTime = SimTime::VIRTUAL_START;
+
+    fn with_pod(pod: &Value) -> Store {
+        let mut store = Store::new(Seed(1));
+        let mut pod = pod.clone();
+        put(&mut pod, &["metadata", "name"], json!("p"));
+        put(&mut pod, &["metadata", "namespace"], json!("default"));
+        store.create(KindId::POD, pod, NOW).unwrap();
+        store
+    }
+
+    fn delete_pod(store: &mut Store, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        delete(store, KindId::POD, "default", "p", options, NOW)
+    }
+
+    fn grace(seconds: u64) -> DeleteOptions {
+        DeleteOptions { grace_seconds: Some(seconds), ..DeleteOptions::default() }
+    }
+
+    #[test]
+    fn a_pod_gets_its_grace_only_where_it_runs() {
+        let bound = json!({ "spec": { "nodeName": "n" } });
+        for (pod, options, expected) in [
+            (json!({}), DeleteOptions::default(), None),
+            (bound.clone(), DeleteOptions::default(), Some(30)),
+            (bound.clone(), grace(5), Some(5)),
+            (bound, grace(0), None),
+            (
+                json!({ "spec": { "nodeName": "n", "terminationGracePeriodSeconds": 7 } }),
+                DeleteOptions::default(),
+                Some(7),
+            ),
+            (
+                json!({ "spec": { "nodeName": "n" }, "status": { "phase": "Succeeded" } }),
+                DeleteOptions::default(),
+                None,
+            ),
+            (json!({ "metadata": { "finalizers": ["a/b"] } }), DeleteOptions::default(), Some(0)),
+        ] {
+            let mut store = with_pod(&pod);
+            let seconds = match delete_pod(&mut store, &options).unwrap() {
+                Deleted::Gone(_) => None,
+                Deleted::Terminating(object) => object["metadata"]["deletionGracePeriodSeconds"].as_u64(),
+            };
+            assert_eq!(seconds, expected, "{pod} with {options:?}");
+            assert_eq!(store.get(KindId::POD, "default", "p").is_some(), expected.is_some(), "{pod}");
+        }
+    }
+
+    #[test]
+    fn a_grace_period_can_only_be_shortened() {
+        let mut store = with_pod(&json!({ "spec": { "nodeName": "n" } }));
+        let seconds = |deleted: Deleted| match deleted {
+            Deleted::Terminating(object) => (
+                object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap(),
+                moment(&object["metadata"]["deletionTimestamp"]).unwrap().since(NOW).as_secs(),
+            ),
+            Deleted::Gone(_) => (0, 0),
+        };
+        assert_eq!(seconds(delete_pod(&mut store, &grace(20)).unwrap()), (20, 20));
+        assert_eq!(seconds(delete_pod(&mut store, &DeleteOptions::default()).unwrap()), (20, 20));
+        assert_eq!(seconds(delete_pod(&mut store, &grace(60)).unwrap()), (20, 20));
+        assert_eq!(seconds(delete_pod(&mut store, &grace(5)).unwrap()), (5, 5));
+        assert!(matches!(delete_pod(&mut store, &grace(0)).unwrap(), Deleted::Gone(_)));
+        assert_eq!(delete_pod(&mut store, &grace(0)).unwrap_err().code(), 404);
+    }
+
+    #[test]
+    fn finalizers_hold_an_object_and_their_removal_lets_it_go() {
+        let mut store = with_pod(&json!({ "metadata": { "finalizers": ["a/b"] } }));
+        assert!(matches!(delete_pod(&mut store, &grace(0)).unwrap(), Deleted::Terminating(_)));
+        assert!(finish_if_ready(&mut store, KindId::POD, "default", "p").is_none());
+        store.edit(KindId::POD, "default", "p", |pod| put(pod, &["metadata", "finalizers"], json!([]))).unwrap();
+        assert!(finish_if_ready(&mut store, KindId::POD, "default", "p").is_some());
+        assert!(store.get(KindId::POD, "default", "p").is_none());
+    }
+
+    #[test]
+    fn preconditions_are_conflicts() {
+        let mut store = with_pod(&json!({}));
+        let options = DeleteOptions { uid: Some("another".to_owned()), ..DeleteOptions::default() };
+        assert_eq!(delete_pod(&mut store, &options).unwrap_err().code(), 409);
+        let options = DeleteOptions { resource_version: Some("999".to_owned()), ..DeleteOptions::default() };
+        assert_eq!(delete_pod(&mut store, &options).unwrap_err().code(), 409);
+        assert!(store.get(KindId::POD, "default", "p").is_some());
+    }
 }

@@ -1,31 +1,86 @@
 //! The Kubernetes side: an object store, the controllers that make it feel alive, and the HTTP API over them.
 //!
 //! - [`store`]: objects of all kinds, versions, the window of past changes that watches read.
-//! - `controllers`: Deployment, ReplicaSet, StatefulSet, the kubelet's stand-in, node lifecycle. Synchronous: each
+//! - [`controllers`]: Deployment, ReplicaSet, StatefulSet, the kubelet's stand-in, node lifecycle. Synchronous: each
 //!   reads the store's changes since it last looked and writes to the store, at once or at a later step.
+//! - [`deletion`]: graceful deletion, finalizers, preconditions.
 //! - `api`: discovery, tables, patches, selectors, watches, over HTTP.
-//! - `placer`: the stand-in for the scheduler a user already has.
+//! - [`placer`]: the stand-in for the scheduler a user already has.
 //!
 //! Invariants: every change goes through [`store::Store`]; a controller never depends on who made a change.
 
 pub mod api;
+mod condition;
+pub mod controllers;
 pub mod defaults;
 pub mod deletion;
 pub mod error;
+pub mod happening;
+mod json;
 pub mod kinds;
+mod label_selector;
+pub mod placer;
+mod pod;
+mod quantity;
 pub mod store;
+mod taints;
 
-use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::clock::SimTime;
 use crate::seed::Seed;
 use crate::timeline::Timeline;
+use controllers::{Controllers, Step};
+pub use happening::Happening;
 use store::Store;
 
-#[derive(Clone, Debug, Default)]
-pub struct Config {}
+/// How the cluster behaves. The defaults are a real cluster's, but for the heartbeats.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How long after a change a controller acts on it.
+    pub controller_delay: Duration,
+    /// From a machine's power-on until its node is Ready, drawn from this range.
+    pub boot_ms: RangeInclusive<u64>,
+    /// From a pod's binding until it runs (image pull and start), drawn from this range.
+    pub pod_start_ms: RangeInclusive<u64>,
+    /// How long the containers of a deleted pod need to stop, drawn from this range; the grace period caps it.
+    pub pod_stop_ms: RangeInclusive<u64>,
+    /// A silent node is declared unreachable after this long.
+    pub node_monitor_grace: Duration,
+    /// Pods bound to a node that does not exist are removed after this long.
+    pub orphaned_pod_grace: Duration,
+    /// How often each node reports its status; `None` for only when something changes.
+    pub node_status_period: Option<Duration>,
+    /// How often each node renews its Lease. `None`, the default, leaves it as it was when the node came up: with 5000
+    /// nodes, renewing as a real kubelet does would be 500 writes a second that nobody reads.
+    pub lease_renew_period: Option<Duration>,
+    /// At most so many Events are kept, ...
+    pub events_max: usize,
+    /// ... and each for this long after it last happened.
+    pub event_lifetime: Duration,
+    pub kubelet_version: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            controller_delay: Duration::from_millis(5),
+            boot_ms: 5_000..=15_000,
+            pod_start_ms: 1_000..=3_000,
+            pod_stop_ms: 1_000..=2_000,
+            node_monitor_grace: Duration::from_secs(40),
+            orphaned_pod_grace: Duration::from_secs(40),
+            node_status_period: Some(Duration::from_secs(300)),
+            lease_renew_period: None,
+            events_max: 20_000,
+            event_lifetime: Duration::from_secs(3600),
+            kubelet_version: "v1.36.4".to_owned(),
+        }
+    }
+}
 
 /// A machine that is a Kubernetes node once its kubelet runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,37 +92,25 @@ pub struct NodeMachine {
     pub memory_mib: u64,
 }
 
-/// Something worth a line in the chronicle.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Happening {
-    NodeRegistered { node: String },
-}
-
-impl fmt::Display for Happening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Happening::NodeRegistered { node } => write!(f, "node {node} registered"),
-        }
-    }
-}
-
-/// A step that the Kubernetes side will take at some moment.
-#[derive(Debug)]
-pub(crate) enum Step {}
-
 #[derive(Debug)]
 pub struct Kubernetes {
     store: Store,
     timeline: Timeline<Step>,
     happenings: Vec<Happening>,
+    controllers: Controllers,
 }
 
 impl Kubernetes {
     #[must_use]
-    pub fn new(_config: &Config, seed: Seed, now: SimTime) -> Kubernetes {
+    pub fn new(config: &Config, seed: Seed, now: SimTime) -> Kubernetes {
         let mut store = Store::new(seed);
         api::bootstrap(&mut store, now);
-        Kubernetes { store, timeline: Timeline::default(), happenings: Vec::new() }
+        Kubernetes {
+            store,
+            timeline: Timeline::default(),
+            happenings: Vec::new(),
+            controllers: Controllers::new(config, seed, now),
+        }
     }
 
     /// Grows with every change of an object.
@@ -83,15 +126,16 @@ impl Kubernetes {
 
     /// Takes the next step due by `now`; answers the moment it was due.
     pub fn step(&mut self, now: SimTime) -> SimTime {
-        match self.timeline.take_due(now) {
-            None => now,
-            Some((_due, step)) => match step {},
-        }
+        let Some((due, step)) = self.timeline.take_due(now) else { return now };
+        self.controllers.carry_out(step, &mut self.store, &mut self.timeline, &mut self.happenings, due);
+        due
     }
 
     /// Called after every request and every step: the controllers look at what changed since they last looked and
     /// schedule what they will do about it.
-    pub fn observe(&mut self, _now: SimTime) {}
+    pub fn observe(&mut self, now: SimTime) {
+        self.controllers.observe(&self.store, &mut self.timeline, &mut self.happenings, now);
+    }
 
     #[must_use]
     pub fn store(&self) -> &Store {
@@ -107,11 +151,30 @@ impl Kubernetes {
     }
 
     /// A node's machine has been started: its kubelet comes up, registers the node if it is new, and reports it Ready.
-    pub fn machine_started(&mut self, _machine: &NodeMachine, _now: SimTime) {}
+    ///
+    /// At the moment the world begins, nodes are Ready at once; later they need the time of a boot.
+    pub fn machine_started(&mut self, machine: &NodeMachine, now: SimTime) {
+        let (machines, mut tools) =
+            self.controllers.machines_and_tools(&mut self.store, &mut self.timeline, &mut self.happenings, now);
+        machines.started(machine, &mut tools);
+    }
 
     /// A node's machine has lost power, with its host or alone: its kubelet falls silent.
-    pub fn machine_stopped(&mut self, _node: &str, _now: SimTime) {}
+    pub fn machine_stopped(&mut self, node: &str, now: SimTime) {
+        let (machines, mut tools) =
+            self.controllers.machines_and_tools(&mut self.store, &mut self.timeline, &mut self.happenings, now);
+        machines.stopped(node, &mut tools);
+    }
 
     /// A node's machine is gone for good. (As with a cloud provider's node lifecycle: the Node object goes with it.)
-    pub fn machine_destroyed(&mut self, _node: &str, _now: SimTime) {}
+    pub fn machine_destroyed(&mut self, node: &str, now: SimTime) {
+        let (machines, mut tools) =
+            self.controllers.machines_and_tools(&mut self.store, &mut self.timeline, &mut self.happenings, now);
+        machines.destroyed(node, &mut tools);
+    }
+
+    /// Records an Event about an object, as a component of the control plane would; the same one again is counted.
+    pub fn record_event(&mut self, event: &controllers::EventRecord<'_>, now: SimTime) {
+        self.controllers.record_event(&mut self.store, event, now);
+    }
 }

@@ -1,0 +1,246 @@
+//! Events: what `kubectl describe` shows below an object.
+//!
+//! The same event about the same object again raises its count. They are bounded in number and in age, also those
+//! that clients create: this module sees every new Event and drops the oldest.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Step;
+use crate::clock::SimTime;
+use crate::kubernetes::json::{moment, put, text};
+use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::pod;
+use crate::kubernetes::store::{Change, ChangeType, ObjectKey, Store};
+use crate::timeline::Timeline;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    Normal,
+    Warning,
+}
+
+/// An Event to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct EventRecord<'a> {
+    /// The whole object.
+    pub about: &'a Value,
+    pub event_type: EventType,
+    /// Who says so: `kubelet`, `default-scheduler`, `deployment-controller`.
+    pub component: &'a str,
+    pub reason: &'a str,
+    pub message: &'a str,
+}
+
+/// What makes two events the same.
+type Identity = (String, String, String);
+
+#[derive(Debug)]
+pub(crate) struct Events {
+    max: usize,
+    lifetime: Duration,
+    /// Recorded events by what they say, and back.
+    known: BTreeMap<Identity, ObjectKey>,
+    identities: BTreeMap<ObjectKey, Identity>,
+    /// Oldest first, with the moment each was created or last looked at.
+    by_age: VecDeque<(SimTime, ObjectKey)>,
+    expiry_scheduled: bool,
+    recorded: u64,
+}
+
+impl Events {
+    pub(crate) fn new(max: usize, lifetime: Duration) -> Events {
+        Events {
+            max,
+            lifetime,
+            known: BTreeMap::new(),
+            identities: BTreeMap::new(),
+            by_age: VecDeque::new(),
+            expiry_scheduled: false,
+            recorded: 0,
+        }
+    }
+
+    pub(crate) fn record(&mut self, store: &mut Store, event: &EventRecord<'_>, now: SimTime) {
+        let identity = (pod::uid(event.about).to_owned(), event.reason.to_owned(), event.message.to_owned());
+        if let Some(key) = self.known.get(&identity) {
+            let counted = store.edit(KindId::EVENT, &key.namespace, &key.name, |known| {
+                let count = known["count"].as_u64().unwrap_or(1) + 1;
+                put(known, &["count"], json!(count));
+                put(known, &["lastTimestamp"], json!(now.rfc3339_seconds()));
+            });
+            if counted.is_ok() {
+                return;
+            }
+        }
+        let about = ObjectKey::of(event.about);
+        let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
+        self.recorded += 1;
+        let name = format!("{}.{:x}{:06x}", about.name, now.unix_ms, self.recorded);
+        let mut involved = json!({ "kind": event.about["kind"], "apiVersion": event.about["apiVersion"],
+            "name": about.name, "uid": pod::uid(event.about),
+            "resourceVersion": event.about["metadata"]["resourceVersion"] });
+        if !about.namespace.is_empty() {
+            put(&mut involved, &["namespace"], json!(about.namespace));
+        }
+        let mut source = json!({ "component": event.component });
+        if event.component == "kubelet" {
+            let host = if event.about["kind"] == "Node" { &about.name } else { pod::node_name(event.about) };
+            put(&mut source, &["host"], json!(host));
+        }
+        let moment = now.rfc3339_seconds();
+        let object = json!({
+            "metadata": { "name": name, "namespace": namespace },
+            "involvedObject": involved, "reason": event.reason, "message": event.message, "source": source,
+            "firstTimestamp": moment, "lastTimestamp": moment, "count": 1, "eventTime": null,
+            "type": match event.event_type { EventType::Normal => "Normal", EventType::Warning => "Warning" },
+            "reportingComponent": event.component, "reportingInstance": source["host"].as_str().unwrap_or_default(),
+        });
+        let key = ObjectKey::new(namespace, &name);
+        // A name taken already can only be a client's; then the client's event stays and this one is left out.
+        if store.create(KindId::EVENT, object, now).is_ok() {
+            self.identities.insert(key.clone(), identity.clone());
+            self.known.insert(identity, key);
+            self.make_room(store);
+        }
+    }
+
+    fn make_room(&mut self, store: &mut Store) {
+        // The event just created is not in the queue yet: it comes in when it is observed.
+        while self.by_age.len() >= self.max {
+            let Some((_, key)) = self.by_age.pop_front() else { return };
+            let _ = store.remove(KindId::EVENT, &key.namespace, &key.name);
+        }
+    }
+
+    pub(crate) fn observe(&mut self, change: &Change) {
+        let key = ObjectKey::of(&change.object);
+        match change.change_type {
+            ChangeType::Added => self.by_age.push_back((last_happened(&change.object), key)),
+            ChangeType::Modified => (),
+            ChangeType::Deleted => {
+                if let Some(identity) = self.identities.remove(&key) {
+                    self.known.remove(&identity);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn schedule_expiry(&mut self, timeline: &mut Timeline<Step>) {
+        if let Some((oldest, _)) = self.by_age.front()
+            && !self.expiry_scheduled
+        {
+            self.expiry_scheduled = true;
+            // A little later than need be, so that many go in one step.
+            timeline.schedule(oldest.after(self.lifetime + Duration::from_secs(60)), Step::ExpireEvents);
+        }
+    }
+
+    pub(crate) fn expire(&mut self, store: &mut Store, timeline: &mut Timeline<Step>, now: SimTime) {
+        self.expiry_scheduled = false;
+        for _ in 0..self.by_age.len() {
+            let Some((moment, key)) = self.by_age.front().cloned() else { break };
+            if moment.after(self.lifetime) > now && self.by_age.len() <= self.max {
+                break;
+            }
+            self.by_age.pop_front();
+            let Some(event) = store.get(KindId::EVENT, &key.namespace, &key.name) else { continue };
+            let happened = last_happened(event);
+            if happened.after(self.lifetime) > now && self.by_age.len() < self.max {
+                self.by_age.push_back((happened, key));
+            } else {
+                let _ = store.remove(KindId::EVENT, &key.namespace, &key.name);
+            }
+        }
+        self.schedule_expiry(timeline);
+    }
+}
+
+fn last_happened(event: &Value) -> SimTime {
+    [&event["lastTimestamp"], &event["eventTime"], &event["metadata"]["creationTimestamp"]]
+        .into_iter()
+        .filter(|value| !text(value).is_empty())
+        .find_map(moment)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Seed;
+
+    const NOW: SimTime = SimTime::VIRTUAL_START;
+
+    struct Bench {
+        store: Store,
+        events: Events,
+        timeline: Timeline<Step>,
+        cursor: u64,
+    }
+
+    impl Bench {
+        fn record(&mut self, reason: &str, now: SimTime) {
+            let about = json!({ "kind": "Pod", "apiVersion": "v1",
+                "metadata": { "name": "p", "namespace": "default", "uid": "1" } });
+            let event =
+                EventRecord { about: &about, event_type: EventType::Normal, component: "test", reason, message: "m" };
+            self.events.record(&mut self.store, &event, now);
+            self.look();
+        }
+
+        fn look(&mut self) {
+            for change in self.store.changes_since(self.cursor).unwrap() {
+                self.events.observe(change);
+            }
+            self.cursor = self.store.version();
+        }
+
+        fn reasons(&self) -> Vec<(String, u64)> {
+            let mut reasons: Vec<_> = self
+                .store
+                .list(KindId::EVENT, None)
+                .map(|event| (text(&event["reason"]).to_owned(), event["count"].as_u64().unwrap()))
+                .collect();
+            reasons.sort();
+            reasons
+        }
+    }
+
+    fn bench(max: usize) -> Bench {
+        Bench {
+            store: Store::new(Seed(1)),
+            events: Events::new(max, Duration::from_secs(3600)),
+            timeline: Timeline::default(),
+            cursor: 0,
+        }
+    }
+
+    #[test]
+    fn the_same_event_is_counted_and_the_oldest_make_room() {
+        let mut bench = bench(2);
+        for reason in ["a", "a", "b", "a", "c"] {
+            bench.record(reason, NOW);
+        }
+        assert_eq!(bench.reasons(), [("b".to_owned(), 1), ("c".to_owned(), 1)]);
+        bench.record("a", NOW);
+        assert_eq!(bench.reasons(), [("a".to_owned(), 1), ("c".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn events_live_an_hour_after_they_last_happened() {
+        let mut bench = bench(100);
+        let at = |minutes: u64| NOW.after(Duration::from_secs(minutes * 60));
+        bench.record("early", NOW);
+        bench.record("repeated", NOW);
+        bench.record("repeated", at(30));
+        bench.events.expire(&mut bench.store, &mut bench.timeline, at(61));
+        bench.look();
+        assert_eq!(bench.reasons(), [("repeated".to_owned(), 2)]);
+        assert!(bench.timeline.next_due().is_some());
+        bench.events.expire(&mut bench.store, &mut bench.timeline, at(91));
+        bench.look();
+        assert!(bench.reasons().is_empty());
+    }
+}

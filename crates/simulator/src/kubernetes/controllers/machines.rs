@@ -1,0 +1,258 @@
+//! Machines and their nodes: registration, readiness, heartbeats, silence.
+//!
+//! Input: machines started, stopped and destroyed ([`crate::link`] says so). Output: Node objects and their status.
+//!
+//! - A new machine's node registers not ready halfway through its boot and is Ready at the end of it. At the moment
+//!   the world begins, nodes register Ready at once.
+//! - A stopped machine falls silent; after the monitor's grace its node's conditions are Unknown and its pods are not
+//!   ready. Taints and evictions follow from that ([`node_taints`](super::node_taints),
+//!   [`evictions`](super::evictions)).
+//! - Heartbeats are lazy, for 5000 nodes' sake: the status is stamped every five simulated minutes, and the Lease that
+//!   a node gets when it comes up is renewed only when asked for
+//!   ([`Config::lease_renew_period`](crate::kubernetes::Config::lease_renew_period)). Silence is therefore not inferred
+//!   from missing heartbeats: the world knows which machines are down.
+//!
+//! Invariant: a step belongs to one start of its machine; after the next start or stop it is void.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::kubelet::{Kubelet, draw_ms};
+use super::{Step, Tools, node_object, pod_status};
+use crate::clock::SimTime;
+use crate::kubernetes::NodeMachine;
+use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::deletion::{self, DeleteOptions};
+use crate::kubernetes::json::put;
+use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::pod;
+use crate::kubernetes::store::ObjectKey;
+use crate::seed::{Seed, Stream};
+
+const CONTROLLER: &str = "node-controller";
+const LEASES: &str = "kube-node-lease";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeStep {
+    Register,
+    Ready,
+    /// The monitor's grace is over.
+    Lost,
+    Heartbeat,
+    RenewLease,
+}
+
+#[derive(Debug)]
+struct Machine {
+    machine: NodeMachine,
+    powered: bool,
+    kubelet_up: bool,
+    /// Counts starts and stops.
+    boot: u64,
+    boot_id: String,
+    machine_id: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Machines {
+    by_node: BTreeMap<String, Machine>,
+    begin: SimTime,
+    random: Stream,
+}
+
+impl Machines {
+    pub(crate) fn new(seed: Seed, begin: SimTime) -> Machines {
+        Machines { by_node: BTreeMap::new(), begin, random: seed.stream("kubernetes machines") }
+    }
+
+    pub(crate) fn kubelet_is_up(&self, node: &str) -> bool {
+        self.running(node).is_some()
+    }
+
+    /// The node's machine, if its kubelet is up.
+    pub(crate) fn running(&self, node: &str) -> Option<&NodeMachine> {
+        self.by_node.get(node).filter(|known| known.kubelet_up).map(|known| &known.machine)
+    }
+
+    pub(crate) fn started(&mut self, machine: &NodeMachine, tools: &mut Tools<'_>) {
+        let boot_id = self.random.uuid().to_string();
+        let random = &mut self.random;
+        let known = self.by_node.entry(machine.name.clone()).or_insert_with(|| Machine {
+            machine: machine.clone(),
+            powered: false,
+            kubelet_up: false,
+            boot: 0,
+            boot_id: String::new(),
+            machine_id: random.uuid().simple().to_string(),
+        });
+        known.machine = machine.clone();
+        known.powered = true;
+        known.kubelet_up = false;
+        known.boot += 1;
+        known.boot_id = boot_id;
+        let (node, boot) = (machine.name.clone(), known.boot);
+        if tools.now == self.begin {
+            known.kubelet_up = true;
+            let mut object = node_object::new(&known.machine);
+            known.report(&mut object, tools, true);
+            if tools.store.create(KindId::NODE, object, tools.now).is_ok() {
+                renew_lease(tools, &node);
+            }
+            self.keep_reporting(tools, &node, boot);
+            return;
+        }
+        let wait = draw_ms(&mut self.random, &tools.config.boot_ms);
+        let now = tools.now;
+        tools.timeline.schedule(now.after(wait / 2), Step::Node { step: NodeStep::Register, node: node.clone(), boot });
+        tools.timeline.schedule(now.after(wait), Step::Node { step: NodeStep::Ready, node, boot });
+    }
+
+    pub(crate) fn stopped(&mut self, node: &str, tools: &mut Tools<'_>) {
+        let Some(known) = self.by_node.get_mut(node).filter(|known| known.powered) else { return };
+        known.powered = false;
+        known.kubelet_up = false;
+        known.boot += 1;
+        let due = tools.now.after(tools.config.node_monitor_grace);
+        let step = Step::Node { step: NodeStep::Lost, node: node.to_owned(), boot: known.boot };
+        tools.timeline.schedule(due, step);
+    }
+
+    pub(crate) fn destroyed(&mut self, node: &str, tools: &mut Tools<'_>) {
+        if self.by_node.remove(node).is_none() {
+            return;
+        }
+        if let Some(object) = tools.store.get(KindId::NODE, "", node).cloned() {
+            let message = format!("Deleting node {node} because it does not exist in the cloud provider");
+            tools.event(&object, "cloud-node-lifecycle-controller", "DeletingNode", &message);
+            let _ = deletion::delete(tools.store, KindId::NODE, "", node, &DeleteOptions::default(), tools.now);
+        }
+    }
+
+    pub(crate) fn carry_out(
+        &mut self,
+        tools: &mut Tools<'_>,
+        kubelet: &mut Kubelet,
+        step: NodeStep,
+        node: &str,
+        boot: u64,
+    ) {
+        let Some(known) = self.by_node.get_mut(node).filter(|known| known.boot == boot) else { return };
+        match step {
+            NodeStep::Register => {
+                if tools.store.get(KindId::NODE, "", node).is_none() {
+                    let mut object = node_object::new(&known.machine);
+                    known.report(&mut object, tools, false);
+                    if let Ok(object) = tools.store.create(KindId::NODE, object, tools.now) {
+                        let message = format!("Node {node} event: Registered Node {node} in Controller");
+                        tools.event(&object, CONTROLLER, "RegisteredNode", &message);
+                    }
+                }
+            }
+            NodeStep::Ready => {
+                known.kubelet_up = true;
+                if tools.store.get(KindId::NODE, "", node).is_none() {
+                    // It was deleted while the machine was booting.
+                    let object = node_object::new(&known.machine);
+                    let _ = tools.store.create(KindId::NODE, object, tools.now);
+                }
+                if let Some(mut object) = tools.store.get(KindId::NODE, "", node).map(|object| Value::clone(object)) {
+                    node_object::identify(&mut object, &known.machine);
+                    known.report(&mut object, tools, true);
+                    if let Ok(object) = tools.store.update(KindId::NODE, object) {
+                        let message = format!("Node {node} status is now: NodeReady");
+                        tools.event(&object, "kubelet", "NodeReady", &message);
+                    }
+                }
+                renew_lease(tools, node);
+                kubelet.node_is_up(tools, node);
+                self.keep_reporting(tools, node, boot);
+            }
+            NodeStep::Lost => lose(tools, node),
+            NodeStep::Heartbeat => {
+                let moment = tools.now.rfc3339_seconds();
+                let stamped = tools.store.edit(KindId::NODE, "", node, |object| {
+                    for condition_type in node_object::CONDITIONS {
+                        condition::stamp(object, condition_type, "lastHeartbeatTime", &moment);
+                    }
+                });
+                // Without its object the node has been removed; a kubelet registers again only when it restarts.
+                if let (Ok(_), Some(period)) = (stamped, tools.config.node_status_period) {
+                    schedule(tools, period, NodeStep::Heartbeat, node, boot);
+                }
+            }
+            NodeStep::RenewLease => {
+                renew_lease(tools, node);
+                if let Some(period) = tools.config.lease_renew_period {
+                    schedule(tools, period, NodeStep::RenewLease, node, boot);
+                }
+            }
+        }
+    }
+
+    /// Heartbeats begin at a drawn moment within their period, so that those of many nodes are spread out.
+    fn keep_reporting(&mut self, tools: &mut Tools<'_>, node: &str, boot: u64) {
+        for (period, step) in [
+            (tools.config.node_status_period, NodeStep::Heartbeat),
+            (tools.config.lease_renew_period, NodeStep::RenewLease),
+        ] {
+            if let Some(period) = period.filter(|period| !period.is_zero()) {
+                let period_ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+                let wait = draw_ms(&mut self.random, &(1..=period_ms));
+                schedule(tools, wait, step, node, boot);
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// Writes what the kubelet of this boot reports.
+    fn report(&self, node: &mut Value, tools: &Tools<'_>, ready: bool) {
+        let identity = node_object::Identity { boot_id: &self.boot_id, machine_id: &self.machine_id };
+        node_object::report(node, &self.machine, &identity, tools.config, ready, tools.now);
+    }
+}
+
+fn schedule(tools: &mut Tools<'_>, wait: Duration, step: NodeStep, node: &str, boot: u64) {
+    let due = tools.now.after(wait);
+    tools.timeline.schedule(due, Step::Node { step, node: node.to_owned(), boot });
+}
+
+/// Nobody has heard of the node for too long.
+fn lose(tools: &mut Tools<'_>, node: &str) {
+    let now = tools.now;
+    let lost = tools.store.edit(KindId::NODE, "", node, |object| {
+        for condition_type in node_object::CONDITIONS {
+            let says = Says::new("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.");
+            condition::set(object, condition_type, says, now);
+        }
+    });
+    let Ok(object) = lost else { return };
+    tools.event(&object, CONTROLLER, "NodeNotReady", &format!("Node {node} status is now: NodeNotReady"));
+    let keys: Vec<ObjectKey> = tools.index.pods_on(node).cloned().collect();
+    for key in keys {
+        let edited = tools.store.edit(KindId::POD, &key.namespace, &key.name, |object| {
+            if pod::is_ready(object) {
+                pod_status::not_ready(object, "NodeNotReady", now);
+            }
+        });
+        if let Ok(object) = edited {
+            tools.event(&object, CONTROLLER, "NodeNotReady", "Node is not ready");
+        }
+    }
+}
+
+fn renew_lease(tools: &mut Tools<'_>, node: &str) {
+    let Some(owner) = tools.store.get(KindId::NODE, "", node) else { return };
+    let moment = tools.now.rfc3339_micros();
+    if tools.store.get(KindId::LEASE, LEASES, node).is_none() {
+        let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": node, "uid": pod::uid(owner) });
+        let lease = json!({ "metadata": { "name": node, "namespace": LEASES, "ownerReferences": [owner] },
+            "spec": { "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": moment } });
+        let _ = tools.store.create(KindId::LEASE, lease, tools.now);
+    } else {
+        let _ =
+            tools.store.edit(KindId::LEASE, LEASES, node, |lease| put(lease, &["spec", "renewTime"], json!(moment)));
+    }
+}

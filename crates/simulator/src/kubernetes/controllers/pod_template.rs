@@ -1,0 +1,58 @@
+//! Pods made from a template, and the hash that names a template.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Tools, namespace};
+use crate::kubernetes::defaults;
+use crate::kubernetes::error::ApiError;
+use crate::kubernetes::json::{put, text};
+use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::pod;
+
+/// The reference by which an owner controls what it made.
+pub(crate) fn controller_reference(owner: &Value) -> Value {
+    json!({
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+        "name": owner["metadata"]["name"], "uid": pod::uid(owner),
+        "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+/// A pod as the template describes it, controlled by `owner`, still without a name.
+pub(crate) fn pod_from(template: &Value, owner: &Value) -> Value {
+    let mut metadata = json!({
+        "namespace": owner["metadata"]["namespace"],
+        "ownerReferences": [controller_reference(owner)],
+    });
+    for field in ["labels", "annotations", "finalizers"] {
+        if let Some(value) = template["metadata"].get(field).filter(|value| !value.is_null()) {
+            put(&mut metadata, &[field], value.clone());
+        }
+    }
+    let spec = if template["spec"].is_object() { template["spec"].clone() } else { json!({}) };
+    json!({ "metadata": metadata, "spec": spec, "status": { "phase": "Pending" } })
+}
+
+/// Creates a pod as the API would for a controller.
+pub(crate) fn create_pod(tools: &mut Tools<'_>, mut pod: Value) -> Result<Arc<Value>, ApiError> {
+    let in_namespace = text(&pod["metadata"]["namespace"]).to_owned();
+    if namespace::is_terminating(tools.store, &in_namespace) {
+        return Err(ApiError::BadRequest(format!("namespace {in_namespace} is being terminated")));
+    }
+    defaults::apply(KindId::POD, &mut pod, tools.store);
+    tools.store.create(KindId::POD, pod, tools.now)
+}
+
+/// Ten characters that name a template: equal for equal templates.
+pub(crate) fn template_hash(template: &Value, collisions: u64) -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut hash = Sha256::new();
+    hash.update(template.to_string().as_bytes());
+    if collisions > 0 {
+        hash.update(collisions.to_le_bytes());
+    }
+    hash.finalize().iter().take(10).map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])).collect()
+}

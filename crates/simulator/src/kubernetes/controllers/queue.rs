@@ -1,0 +1,85 @@
+//! What is marked for work, each thing once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Step;
+use crate::clock::SimTime;
+use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::store::ObjectKey;
+use crate::timeline::Timeline;
+
+/// Something a controller looks at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    Deployment(ObjectKey),
+    ReplicaSet(ObjectKey),
+    StatefulSet(ObjectKey),
+    Budget(ObjectKey),
+    Namespace(String),
+    NodeTaints(String),
+    /// The pods of a node under its NoExecute taints.
+    Evictions(String),
+    /// An object whose owners, or dependents, are gone or going.
+    Garbage(KindId, ObjectKey),
+}
+
+/// About ten times what looking at one member costs.
+const MEMBER_PATIENCE: Duration = Duration::from_micros(100);
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    delay: Duration,
+    marked: BTreeSet<Target>,
+    /// The earliest moment at which something is to be looked at again.
+    later: BTreeMap<Target, SimTime>,
+    /// Nodes whose missing object will be looked into.
+    orphans: BTreeMap<String, SimTime>,
+}
+
+impl Queue {
+    pub(crate) fn new(delay: Duration) -> Queue {
+        Queue { delay, marked: BTreeSet::new(), later: BTreeMap::new(), orphans: BTreeMap::new() }
+    }
+
+    pub(crate) fn mark(&mut self, timeline: &mut Timeline<Step>, now: SimTime, target: Target) {
+        if self.marked.insert(target.clone()) {
+            timeline.schedule(now.after(self.delay), Step::Reconcile(target));
+        }
+    }
+
+    /// Marks what takes longer to look at the more members it has, so that a large set whose members all change is not
+    /// looked at after each of them.
+    pub(crate) fn mark_large(&mut self, timeline: &mut Timeline<Step>, now: SimTime, target: Target, members: usize) {
+        let patience = MEMBER_PATIENCE.saturating_mul(u32::try_from(members).unwrap_or(u32::MAX));
+        self.mark(timeline, now.after(patience), target);
+    }
+
+    pub(crate) fn later(&mut self, timeline: &mut Timeline<Step>, moment: SimTime, target: Target) {
+        if self.later.get(&target).is_none_or(|known| moment < *known) {
+            self.later.insert(target.clone(), moment);
+            timeline.schedule(moment, Step::Reconcile(target));
+        }
+    }
+
+    /// The target is being worked on: from now on it can be marked again.
+    pub(crate) fn taken(&mut self, target: &Target, now: SimTime) {
+        self.marked.remove(target);
+        if self.later.get(target).is_some_and(|moment| *moment <= now) {
+            self.later.remove(target);
+        }
+    }
+
+    /// Looks into the pods of a missing node once its time is up.
+    pub(crate) fn collect_orphans(&mut self, timeline: &mut Timeline<Step>, now: SimTime, node: &str, grace: Duration) {
+        if self.orphans.get(node).is_none_or(|due| *due <= now) {
+            let due = now.after(grace);
+            self.orphans.insert(node.to_owned(), due);
+            timeline.schedule(due, Step::CollectOrphans { node: node.to_owned() });
+        }
+    }
+
+    pub(crate) fn orphans_collected(&mut self, node: &str) {
+        self.orphans.remove(node);
+    }
+}

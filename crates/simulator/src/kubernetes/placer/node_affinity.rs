@@ -1,0 +1,119 @@
+//! Node selectors and node affinity.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::kubernetes::json::{items, text};
+use crate::kubernetes::label_selector::{Operator, Requirement};
+
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// One term: all its expressions and fields must match. An empty term matches no node.
+#[derive(Clone, Debug)]
+struct Term {
+    expressions: Vec<Requirement>,
+    fields: Vec<Requirement>,
+    readable: bool,
+}
+
+impl Term {
+    fn parse(term: &Value) -> Term {
+        let parse = |list: &Value| items(list).iter().map(Requirement::parse).collect::<Option<Vec<_>>>();
+        let (expressions, fields) = (parse(&term["matchExpressions"]), parse(&term["matchFields"]));
+        Term {
+            readable: expressions.is_some() && fields.is_some(),
+            expressions: expressions.unwrap_or_default(),
+            fields: fields.unwrap_or_default(),
+        }
+    }
+
+    fn matches(&self, node: &str, labels: &Labels) -> bool {
+        self.readable
+            && !(self.expressions.is_empty() && self.fields.is_empty())
+            && self.expressions.iter().all(|wanted| wanted.matches(labels.get(&wanted.key).map(String::as_str)))
+            && self.fields.iter().all(|wanted| {
+                let known = matches!(wanted.operator, Operator::In | Operator::NotIn) && wanted.key == "metadata.name";
+                known && wanted.matches(Some(node))
+            })
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeAffinity {
+    selector: Vec<(String, String)>,
+    /// Any of these; `None` when nothing is required.
+    required: Option<Vec<Term>>,
+    preferred: Vec<(i64, Term)>,
+}
+
+impl NodeAffinity {
+    pub(crate) fn of_pod(pod: &Value) -> NodeAffinity {
+        let spec = &pod["spec"];
+        let affinity = &spec["affinity"]["nodeAffinity"];
+        let required = &affinity["requiredDuringSchedulingIgnoredDuringExecution"];
+        NodeAffinity {
+            selector: spec["nodeSelector"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| (key.clone(), text(value).to_owned()))
+                .collect(),
+            required: required
+                .is_object()
+                .then(|| items(&required["nodeSelectorTerms"]).iter().map(Term::parse).collect()),
+            preferred: items(&affinity["preferredDuringSchedulingIgnoredDuringExecution"])
+                .iter()
+                .map(|wish| (wish["weight"].as_i64().unwrap_or(0), Term::parse(&wish["preference"])))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn allows(&self, node: &str, labels: &Labels) -> bool {
+        self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(node, labels)))
+    }
+
+    /// The weights of the wishes that the node fulfils.
+    pub(crate) fn score(&self, node: &str, labels: &Labels) -> i64 {
+        self.preferred.iter().filter(|(_, term)| term.matches(node, labels)).map(|(weight, _)| weight).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_node_affinity_allows() {
+        let labels: Labels =
+            [("zone", "a"), ("cores", "16")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let required = |terms: Value| {
+            json!({ "affinity": { "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } } })
+        };
+        let expression = |key: &str, operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
+        let field = |operator: &str, value: &str| json!({ "matchFields": [{ "key": "metadata.name", "operator": operator, "values": [value] }] });
+        for (spec, allowed) in [
+            (json!({}), true),
+            (json!({ "nodeSelector": { "zone": "a" } }), true),
+            (json!({ "nodeSelector": { "zone": "b" } }), false),
+            (required(json!([expression("zone", "In", &["a", "b"])])), true),
+            (required(json!([expression("zone", "NotIn", &["a"])])), false),
+            (required(json!([expression("zone", "NotIn", &["a"]), expression("zone", "Exists", &[])])), true),
+            (required(json!([expression("rack", "DoesNotExist", &[])])), true),
+            (required(json!([expression("cores", "Gt", &["8"])])), true),
+            (required(json!([expression("cores", "Lt", &["8"])])), false),
+            (required(json!([expression("zone", "Gt", &["8"])])), false),
+            (required(json!([field("In", "n1")])), true),
+            (required(json!([field("NotIn", "n1")])), false),
+            (required(json!([])), false),
+            (required(json!([{}])), false),
+            (required(json!([expression("zone", "Like", &["a"])])), false),
+        ] {
+            let affinity = NodeAffinity::of_pod(&json!({ "spec": spec }));
+            assert_eq!(affinity.allows("n1", &labels), allowed, "{spec}");
+        }
+    }
+}
