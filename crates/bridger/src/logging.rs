@@ -14,7 +14,7 @@ pub enum LogFormat {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct LogArguments {
     /// Say more: -v for debugging, -vv for everything. RUST_LOG, if set, decides instead
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
@@ -23,7 +23,7 @@ pub struct Arguments {
     log_format: LogFormat,
 }
 
-pub fn start(arguments: &Arguments) -> Result<(), Failure> {
+pub fn start(arguments: &LogArguments) -> Result<(), Failure> {
     let level = match arguments.verbose {
         0 => "warn,bridger=info,simulator=info",
         1 => "info,bridger=debug,simulator=debug",

@@ -1,8 +1,10 @@
 //! The `bridger` command: one file per subcommand in [`command`]; it wires things together and decides nothing.
 
 mod command;
+mod embedded;
 mod failure;
 mod logging;
+mod observer;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,8 @@
 //! The commands. Each file has the arguments of one command and what it does with them.
 
 mod completions;
+mod demo;
+mod sandbox;
 
 use std::process::ExitCode;
 
@@ -8,6 +10,8 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::logging;
+
+pub use sandbox::PortArguments;
 
 /// Makes two schedulers agree: Kubernetes places pods on nodes, vSphere DRS moves those nodes between physical hosts.
 ///
@@ -20,17 +24,21 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
     #[command(flatten)]
-    pub logging: logging::Arguments,
+    pub logging: logging::LogArguments,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Demo(demo::Arguments),
+    Sandbox(sandbox::Arguments),
     Completions(completions::Arguments),
 }
 
 impl Command {
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {
+            Command::Demo(arguments) => demo::run(&arguments),
+            Command::Sandbox(arguments) => sandbox::run(&arguments),
             Command::Completions(arguments) => completions::run(&arguments),
         }
     }

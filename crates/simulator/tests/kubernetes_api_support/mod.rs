@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use simulator::fault::{Fault, FaultRule, Frequency, Side};
 use simulator::kubernetes::api;
-use simulator::{Clock, World, world};
+use simulator::{Clock, World, vcenter, world};
 use tower::ServiceExt;
 
 pub struct Client {
@@ -22,7 +22,9 @@ pub struct Client {
 impl Client {
     #[must_use]
     pub fn new() -> Client {
-        let world = World::new(&world::Config::default(), Clock::virtual_time());
+        // No machines: the tests make the nodes they need.
+        let vcenter = vcenter::Config { nodes: 0, ..vcenter::Config::default() };
+        let world = World::new(&world::Config { vcenter, ..world::Config::default() }, Clock::virtual_time());
         Client { router: api::router(world.clone()), world }
     }
 

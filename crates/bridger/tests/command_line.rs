@@ -1,0 +1,72 @@
+//! The command line as a newcomer meets it.
+
+use std::process::{Command, Output};
+
+fn bridger(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bridger")).args(arguments).output().expect("bridger runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn help_says_what_it_is_and_where_to_begin() {
+    let output = bridger(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for expected in ["two schedulers", "sandbox", "completions", "bridger demo"] {
+        assert!(help.contains(expected), "{expected:?} is missing:\n{help}");
+    }
+}
+
+#[test]
+fn a_wrong_command_exits_2_and_names_the_right_ones() {
+    for (word, suggestion) in [("nonsense", "the commands are"), ("sandbx", "sandbox")] {
+        let output = bridger(&[word]);
+        assert_eq!(output.status.code(), Some(2), "{word}");
+        let message = text(&output.stderr);
+        assert!(message.contains(suggestion), "{message}");
+    }
+}
+
+#[test]
+fn a_wrong_value_exits_2() {
+    for arguments in [
+        &["sandbox", "--hosts", "0"][..],
+        &["sandbox", "--speed", "fast"],
+        &["sandbox", "--hosts", "2", "--clusters", "3"],
+        &["sandbox", "--extender", "ftp://somewhere"],
+        &["--log-format", "xml", "sandbox"],
+    ] {
+        let output = bridger(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).starts_with("error: "), "{arguments:?}");
+    }
+}
+
+#[test]
+fn version_names_the_program() {
+    let output = bridger(&["--version"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).starts_with("bridger "), "{}", text(&output.stdout));
+}
+
+#[test]
+fn completions_exist_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = bridger(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains("bridger"), "{shell}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_flag_that_changes_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let output = bridger(&["sandbox", "--kubernetes-port", "0", "--vcenter-port", &port]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains(&format!("port {port} is in use")) && message.contains("--vcenter-port"), "{message}");
+}

@@ -1,0 +1,263 @@
+//! One story, told by the real govc to vcsim and to the embedded vCenter, within what vcsim can do.
+//!
+//! Names differ between the two inventories, so each is noted by its role; where a real vCenter is known to differ
+//! from vcsim (it checks rules, vcsim does not) the step is left out here and tested on the embedded one alone.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use testkit::{Govc, Sandbox, Vcsim, VcsimOptions};
+
+/// What the story's roles are called in one inventory.
+struct Names {
+    datacenter: &'static str,
+    cluster: &'static str,
+    hosts: [&'static str; 2],
+    vms: [&'static str; 3],
+}
+
+const VCSIM: Names = Names {
+    datacenter: "DC0",
+    cluster: "DC0_C0",
+    hosts: ["DC0_C0_H0", "DC0_C0_H1"],
+    vms: ["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1", "DC0_C0_RP0_VM2"],
+};
+
+const EMBEDDED: Names = Names {
+    datacenter: "dc-1",
+    cluster: "cluster-1",
+    hosts: ["esx-1.lab", "esx-2.lab"],
+    vms: ["node-1", "node-2", "node-3"],
+};
+
+struct Witness {
+    govc: Govc,
+    names: Names,
+    seen: Vec<String>,
+}
+
+impl Witness {
+    /// Puts the inventory's own names in the place of roles: `{dc}`, `{cluster}`, `{host0}`, `{vm0}`.
+    fn fill(&self, text: &str) -> String {
+        let mut text = text.replace("{dc}", self.names.datacenter).replace("{cluster}", self.names.cluster);
+        for (index, name) in self.names.hosts.iter().enumerate() {
+            text = text.replace(&format!("{{host{index}}}"), name);
+        }
+        for (index, name) in self.names.vms.iter().enumerate() {
+            text = text.replace(&format!("{{vm{index}}}"), name);
+        }
+        text
+    }
+
+    /// The reverse, for what was printed.
+    fn roles(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (index, name) in self.names.vms.iter().enumerate() {
+            text = text.replace(name, &format!("{{vm{index}}}"));
+        }
+        for (index, name) in self.names.hosts.iter().enumerate() {
+            text = text.replace(name, &format!("{{host{index}}}"));
+        }
+        text.replace(self.names.cluster, "{cluster}").replace(self.names.datacenter, "{dc}")
+    }
+
+    async fn govc(&self, line: &str) -> Result<(Option<i32>, String)> {
+        let filled = self.fill(line);
+        let arguments: Vec<&str> = filled.split_whitespace().collect();
+        let finished = self.govc.try_run(&arguments).await.with_context(|| filled.clone())?;
+        Ok((finished.code, self.roles(&finished.stdout)))
+    }
+
+    /// Notes the exit code alone.
+    async fn does(&mut self, line: &str) -> Result<()> {
+        let (code, _) = self.govc(line).await?;
+        self.seen.push(format!("govc {line}: {code:?}"));
+        Ok(())
+    }
+
+    /// Notes the exit code and all that was printed, lines sorted.
+    async fn prints(&mut self, line: &str) -> Result<()> {
+        let (code, printed) = self.govc(line).await?;
+        let mut lines: Vec<&str> = printed.lines().map(str::trim).collect();
+        lines.sort_unstable();
+        self.seen.push(format!("govc {line}: {code:?} {lines:?}"));
+        Ok(())
+    }
+
+    /// Notes some words of what was printed: whether each is there.
+    async fn mentions(&mut self, line: &str, words: &[&str]) -> Result<()> {
+        let (code, printed) = self.govc(line).await?;
+        let found: Vec<String> = words.iter().map(|word| format!("{word}={}", printed.contains(word))).collect();
+        self.seen.push(format!("govc {line}: {code:?} {found:?}"));
+        Ok(())
+    }
+
+    /// The name of the host that a VM is on.
+    async fn notes_host_of(&mut self, vm: &str) -> Result<()> {
+        let (_, reference) = self.govc(&format!("object.collect -s /{{dc}}/vm/{vm} runtime.host")).await?;
+        let (_, name) = self.govc(&format!("object.collect -s {} name", reference.trim())).await?;
+        self.seen.push(format!("{vm} is on {}", name.trim()));
+        Ok(())
+    }
+
+    /// The shape of a property: its JSON with every leaf replaced by its type.
+    async fn notes_shape(&mut self, path: &str, property: &str, fields: &[&str]) -> Result<()> {
+        let (code, printed) = self.govc(&format!("object.collect -json {path} {property}")).await?;
+        let value: Value = serde_json::from_str(&printed).unwrap_or(Value::Null);
+        let value = [&value["changeSet"][0]["val"], &value[0]["val"], &value[0]["changeSet"][0]["val"]]
+            .into_iter()
+            .find(|value| !value.is_null())
+            .cloned()
+            .unwrap_or(Value::Null);
+        let shapes: Vec<String> = fields
+            .iter()
+            .map(|field| {
+                let shape = match value.pointer(field) {
+                    None | Some(Value::Null) => "absent",
+                    Some(Value::Bool(_)) => "bool",
+                    Some(Value::Number(_)) => "number",
+                    Some(Value::String(_)) => "string",
+                    Some(Value::Array(_)) => "array",
+                    Some(Value::Object(_)) => "object",
+                };
+                format!("{field}:{shape}")
+            })
+            .collect();
+        self.seen.push(format!("{path} {property}: {code:?} {shapes:?}"));
+        Ok(())
+    }
+}
+
+async fn story(witness: &mut Witness) -> Result<()> {
+    witness.mentions("about", &["VMware vCenter Server", "VirtualCenter", "API type:", "urn:vim25"]).await?;
+    witness.prints("ls").await?;
+    witness.prints("ls host/{cluster}").await?;
+    witness.prints("ls vm").await?;
+    witness.prints("find . -type m").await?;
+    witness.prints("find . -type h").await?;
+    witness.prints("find . -type c").await?;
+    witness.prints("find . -type m -name {vm1}").await?;
+    witness.prints("find . -type m -runtime.powerState poweredOff").await?;
+    witness.does("ls -i /nowhere").await?;
+    witness.does("vm.info {vm0}").await?;
+    witness
+        .mentions(
+            "vm.info {vm0}",
+            &["{vm0}", "Path:", "UUID:", "CPU:", "Memory:", "Power state:", "poweredOn", "Host:"],
+        )
+        .await?;
+    witness
+        .mentions(
+            "host.info -host {cluster}/{host0}",
+            &["Name:", "{host0}", "Logical CPUs:", "Memory:", "Boot time:", "State:", "connected"],
+        )
+        .await?;
+    witness.prints("object.collect -s /{dc}/vm/{vm0} name").await?;
+    witness.prints("object.collect -s /{dc}/vm/{vm0} runtime.powerState").await?;
+    witness.does("object.collect -s /{dc}/vm/{vm0} no.such.property").await?;
+    witness.does("object.collect -s /{dc}/vm/none name").await?;
+    witness
+        .notes_shape(
+            "/{dc}/vm/{vm0}",
+            "runtime",
+            &["/host", "/host/type", "/host/value", "/powerState", "/connectionState"],
+        )
+        .await?;
+    witness
+        .notes_shape(
+            "/{dc}/vm/{vm0}",
+            "config",
+            &["/uuid", "/instanceUuid", "/name", "/hardware/numCPU", "/hardware/memoryMB", "/template", "/guestId"],
+        )
+        .await?;
+    witness
+        .notes_shape(
+            "/{dc}/host/{cluster}/{host0}",
+            "summary",
+            &[
+                "/host/value",
+                "/hardware/cpuMhz",
+                "/hardware/memorySize",
+                "/hardware/numCpuCores",
+                "/runtime/connectionState",
+                "/runtime/inMaintenanceMode",
+                "/config/name",
+                "/quickStats",
+            ],
+        )
+        .await?;
+
+    // Rules.
+    witness.prints("cluster.rule.ls -cluster {cluster}").await?;
+    witness.does("cluster.rule.create -cluster {cluster} -name apart -enable -anti-affinity {vm0} {vm1}").await?;
+    witness.does("cluster.rule.create -cluster {cluster} -name apart -enable -anti-affinity {vm0} {vm2}").await?;
+    witness.prints("cluster.rule.ls -cluster {cluster}").await?;
+    witness.prints("cluster.rule.ls -cluster {cluster} -name apart").await?;
+    witness.prints("cluster.rule.info -cluster {cluster} -name apart").await?;
+    witness.does("cluster.rule.change -cluster {cluster} -name apart {vm0} {vm1} {vm2}").await?;
+    witness.prints("cluster.rule.ls -cluster {cluster} -name apart").await?;
+    witness.does("cluster.rule.create -cluster {cluster} -name together -affinity {vm1} {vm2}").await?;
+    witness
+        .mentions("cluster.rule.info -cluster {cluster} -name together", &["ClusterAffinityRuleSpec", "{vm1}", "{vm2}"])
+        .await?;
+    witness.does("cluster.rule.remove -cluster {cluster} -name none").await?;
+    witness.does("cluster.rule.remove -cluster {cluster} -name apart").await?;
+    witness.does("cluster.rule.remove -cluster {cluster} -name together").await?;
+    witness.prints("cluster.rule.ls -cluster {cluster}").await?;
+
+    // Groups.
+    witness.does("cluster.group.create -cluster {cluster} -name vms -vm {vm0} {vm1}").await?;
+    witness.does("cluster.group.create -cluster {cluster} -name hosts -host {host0}").await?;
+    witness.prints("cluster.group.ls -cluster {cluster}").await?;
+    witness.prints("cluster.group.ls -cluster {cluster} -name vms").await?;
+    witness.does("cluster.group.change -cluster {cluster} -name vms {vm2}").await?;
+    witness.prints("cluster.group.ls -cluster {cluster} -name vms").await?;
+    witness.does("cluster.rule.create -cluster {cluster} -name pinned -enable -vm-host -vm-group vms -host-affine-group hosts").await?;
+    witness
+        .mentions(
+            "cluster.rule.info -cluster {cluster} -name pinned",
+            &["ClusterVmHostRuleInfo", "vmGroupName: vms", "affineHostGroupName: hosts"],
+        )
+        .await?;
+    witness.does("cluster.rule.remove -cluster {cluster} -name pinned").await?;
+    witness.does("cluster.group.remove -cluster {cluster} -name vms").await?;
+    witness.does("cluster.group.remove -cluster {cluster} -name hosts").await?;
+    witness.prints("cluster.group.ls -cluster {cluster}").await?;
+
+    // Moves and power.
+    witness.does("vm.migrate -host {cluster}/{host1} {vm0}").await?;
+    witness.notes_host_of("{vm0}").await?;
+    witness.does("vm.migrate -host {cluster}/{host0} {vm0}").await?;
+    witness.notes_host_of("{vm0}").await?;
+    witness.does("vm.power -off -force {vm2}").await?;
+    witness.prints("object.collect -s /{dc}/vm/{vm2} runtime.powerState").await?;
+    witness.does("vm.power -off {vm2}").await?;
+    witness.does("vm.power -on {vm2}").await?;
+    witness.prints("object.collect -s /{dc}/vm/{vm2} runtime.powerState").await?;
+    witness.does("host.maintenance.exit {cluster}/{host1}").await?;
+
+    // Sessions.
+    witness.mentions("session.ls", &["Key", "Name", "Time", "Host"]).await?;
+    witness.does("session.rm no-such-session").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_embedded_vcenter_answers_as_vcsim_does() -> Result<()> {
+    let vcsim =
+        Vcsim::start(&VcsimOptions { hosts_per_cluster: 2, vms_per_cluster: 3, ..VcsimOptions::default() }).await?;
+    let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "3", "--drs", "off", "--speed", "20"]).await?;
+    let mut peer = Witness { govc: vcsim.govc(), names: VCSIM, seen: Vec::new() };
+    let mut embedded = Witness { govc: sandbox.govc(), names: EMBEDDED, seen: Vec::new() };
+    story(&mut peer).await.context("on vcsim")?;
+    story(&mut embedded).await.context("on the embedded vCenter")?;
+    let differences: Vec<String> = peer
+        .seen
+        .iter()
+        .zip(&embedded.seen)
+        .filter(|(peer, embedded)| peer != embedded)
+        .map(|(peer, embedded)| format!("vcsim    {peer}\nembedded {embedded}"))
+        .collect();
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n\n"));
+    assert_eq!(peer.seen.len(), embedded.seen.len());
+    Ok(())
+}
