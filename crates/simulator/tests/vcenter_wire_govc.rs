@@ -80,7 +80,8 @@ impl Govc {
         let mut command = Command::new(&self.program);
         command.args(line.split(' ')).env("GOVC_URL", &self.url).env("GOVC_PERSIST_SESSION", "false");
         let output = tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).output());
-        let output = tokio::time::timeout(Duration::from_secs(20), output).await.unwrap_or_else(|_| panic!("govc {line} hangs"));
+        let output =
+            tokio::time::timeout(Duration::from_secs(20), output).await.unwrap_or_else(|_| panic!("govc {line} hangs"));
         let output = output.expect("a thread").expect("govc");
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
