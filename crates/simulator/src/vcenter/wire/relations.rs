@@ -30,20 +30,26 @@ impl Relations {
         if self.seen == version {
             return;
         }
-        if let Some(touched) = inventory.touched_since(self.seen) {
-            for object in touched {
-                self.update(inventory, object, version);
+        let touched = inventory.touched_since(self.seen).unwrap_or_else(|| {
+            // Too far behind to know: everything there is, and everything there was.
+            all_objects(inventory).into_iter().chain(self.owners.keys().copied()).collect()
+        });
+        let mut derived = BTreeSet::new();
+        for object in touched {
+            self.update(inventory, object, &mut derived);
+        }
+        for object in derived {
+            if self.derived.len() == DERIVED_MAX
+                && let Some((version, _)) = self.derived.pop_front()
+            {
+                self.forgotten_version = version;
             }
-        } else {
-            let known: Vec<MoRef> = self.owners.keys().copied().collect();
-            for object in known.into_iter().chain(all_objects(inventory)) {
-                self.update(inventory, object, version);
-            }
+            self.derived.push_back((version, object));
         }
         self.seen = version;
     }
 
-    fn update(&mut self, inventory: &Inventory, object: MoRef, version: u64) {
+    fn update(&mut self, inventory: &Inventory, object: MoRef, derived: &mut BTreeSet<MoRef>) {
         let now = owners_of(inventory, object);
         let before = self.owners.get(&object).cloned().unwrap_or_default();
         if now != before {
@@ -54,59 +60,41 @@ impl Relations {
                         self.members.remove(owner);
                     }
                 }
-                self.derive(version, *owner);
             }
             for owner in &now {
                 self.members.entry(*owner).or_default().insert(object);
-                self.derive(version, *owner);
             }
+            derived.extend(before.iter().chain(&now));
             if now.is_empty() {
                 self.owners.remove(&object);
             } else {
                 self.owners.insert(object, now.clone());
             }
-            // Whether rules hold is seen on the cluster.
-            if let (MoRef::Vm(_), Some(cluster)) = (object, now.iter().find_map(|owner| self.cluster_of(*owner))) {
-                self.derive(version, cluster);
+        }
+        match object {
+            // Its host's usage, and on the cluster whether rules hold.
+            MoRef::Vm(_) => {
+                for host in before.iter().chain(&now).filter(|owner| matches!(owner, MoRef::Host(_))) {
+                    derived.insert(*host);
+                    derived.extend(self.owners(*host));
+                }
             }
-        }
-        // The VMs of a host that is out of sight are shown as disconnected.
-        if let MoRef::Host(id) = object {
-            let connection = inventory.host(id).map(|host| host.connection);
-            let before = match connection {
-                Some(connection) => self.connections.insert(id, connection),
-                None => self.connections.remove(&id),
-            };
-            if before != connection {
-                let vms: Vec<MoRef> = self.members(object).collect();
-                vms.into_iter().for_each(|vm| self.derive(version, vm));
+            // The cluster's summary; and the VMs of a host that is out of sight are shown as disconnected.
+            MoRef::Host(id) => {
+                derived.extend(&now);
+                let connection = inventory.host(id).map(|host| host.connection);
+                let before = match connection {
+                    Some(connection) => self.connections.insert(id, connection),
+                    None => self.connections.remove(&id),
+                };
+                if before != connection {
+                    derived.extend(self.members(object));
+                }
             }
+            // The recent tasks of what it is about.
+            MoRef::Task(_) => derived.extend(&now),
+            _ => (),
         }
-        // What these owners show (usage, recent tasks) depends on more than who their members are.
-        for owner in now {
-            if matches!(
-                (object, owner),
-                (MoRef::Vm(_), MoRef::Host(_)) | (MoRef::Host(_), MoRef::Cluster(_)) | (MoRef::Task(_), _)
-            ) {
-                self.derive(version, owner);
-            }
-        }
-    }
-
-    fn cluster_of(&self, host: MoRef) -> Option<MoRef> {
-        matches!(host, MoRef::Host(_)).then(|| self.owners.get(&host)?.first().copied())?
-    }
-
-    fn derive(&mut self, version: u64, object: MoRef) {
-        if self.derived.back() == Some(&(version, object)) {
-            return;
-        }
-        if self.derived.len() == DERIVED_MAX
-            && let Some((version, _)) = self.derived.pop_front()
-        {
-            self.forgotten_version = version;
-        }
-        self.derived.push_back((version, object));
     }
 
     /// The objects whose properties may have changed after `version`; `None` when that is too far back.
@@ -189,4 +177,46 @@ pub fn datacenter_of(relations: &Relations, object: MoRef) -> Option<MoRef> {
         return Some(object);
     }
     relations.owners(object).first().and_then(|owner| datacenter_of(relations, *owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SimTime;
+    use crate::seed::Seed;
+    use crate::vcenter::{Config, Vcenter};
+
+    /// What is derived from a change is touched without anybody's saying so.
+    #[test]
+    fn owners_and_members_are_touched_with_what_they_show() {
+        let mut vcenter = Vcenter::new(&Config::default(), Seed(1), SimTime::VIRTUAL_START);
+        let inventory = &mut vcenter.inventory;
+        let (vm, from) = inventory.vms().map(|(id, vm)| (id, vm.host)).next().unwrap();
+        let (to, cluster) = inventory.hosts().find(|(id, _)| *id != from).map(|(id, it)| (id, it.cluster)).unwrap();
+        let folder = inventory.vm(vm).unwrap().parent;
+        let others = inventory.vms().find(|(id, it)| *id != vm && it.host == from).map(|(id, _)| MoRef::from(id));
+        let mut relations = Relations::default();
+        relations.refresh(inventory);
+        let mut after = |inventory: &Inventory| {
+            let seen = relations.seen;
+            relations.refresh(inventory);
+            relations.touched_since(inventory, seen).unwrap()
+        };
+
+        inventory.vm_mut(vm).unwrap().cpu_demand_mhz += 1;
+        let expected = BTreeSet::from([vm.into(), from.into(), cluster.into()]);
+        assert_eq!(after(inventory), expected, "usage of the host, rules of the cluster");
+        inventory.host_mut(from).unwrap().connection = ConnectionState::Disconnected;
+        let touched = after(inventory);
+        assert!(touched.contains(&MoRef::from(vm)) && touched.contains(&MoRef::from(cluster)), "{touched:?}");
+        assert!(others.is_none_or(|other| touched.contains(&other)), "all VMs of the host");
+        inventory.place_vm(vm, to);
+        let touched = after(inventory);
+        assert!([from.into(), to.into(), cluster.into()].iter().all(|object| touched.contains(object)), "{touched:?}");
+        inventory.remove_vm(vm);
+        let touched = after(inventory);
+        assert!([to.into(), folder.into()].iter().all(|object| touched.contains(object)), "{touched:?}");
+        assert!(!relations.members(to).any(|member| member == MoRef::from(vm)));
+        assert!(!relations.descends(vm.into(), folder.into()));
+    }
 }

@@ -70,7 +70,7 @@ impl Target {
     pub fn type_name(&self) -> &'static str {
         match self {
             Target::Inventory(object) => object.type_name(),
-            Target::Singleton(service) => service.type_name(),
+            Target::Singleton(singleton) => singleton.type_name(),
             Target::Client(kind, _) => kind.type_name(),
         }
     }
@@ -80,7 +80,7 @@ impl Target {
     pub fn reference(&self, session_key: &str) -> Reference {
         let value = match self {
             Target::Inventory(object) => object.to_string(),
-            Target::Singleton(service) => service.value().to_owned(),
+            Target::Singleton(singleton) => singleton.value().to_owned(),
             Target::Client(_, number) => format!("session[{session_key}]{number}"),
         };
         Reference { type_name: self.type_name(), value }
@@ -92,10 +92,9 @@ impl Target {
         if let Some(object) = MoRef::parse(type_name, value) {
             return Some(Target::Inventory(object));
         }
-        if let Some(service) =
-            Singleton::ALL.iter().find(|service| service.type_name() == type_name && service.value() == value)
-        {
-            return Some(Target::Singleton(*service));
+        let is_meant = |it: &&Singleton| it.type_name() == type_name && it.value() == value;
+        if let Some(singleton) = Singleton::ALL.iter().find(is_meant) {
+            return Some(Target::Singleton(*singleton));
         }
         let number = value.strip_prefix("session[")?.strip_prefix(session_key)?.strip_prefix(']')?.parse().ok()?;
         let kind = ClientObject::ALL.iter().find(|kind| kind.type_name() == type_name)?;

@@ -3,5 +3,6 @@
 mod client;
 mod faults;
 mod following;
+mod mirror;
 mod retrieving;
 mod sessions;

@@ -9,8 +9,9 @@ use crate::vcenter::wire::target::Target;
 use crate::vcenter::wire::value::Path;
 use crate::vcenter::wire::xml::Element;
 
-/// More hops than any client needs.
-const TRAVERSALS_MAX: usize = 500;
+/// More hops and more properties than any client needs; they bound what one request can cost.
+const TRAVERSALS_MAX: usize = 100;
+const PATHS_MAX: usize = 1_000;
 
 #[derive(Debug)]
 pub struct FilterSpec {
@@ -54,10 +55,10 @@ impl FilterSpec {
             .children_named("objectSet")
             .map(|element| read_object(element, session_key))
             .collect::<Result<Vec<_>, _>>()?;
-        if properties.is_empty() {
+        if properties.is_empty() || properties.iter().map(|spec| spec.paths.len()).sum::<usize>() > PATHS_MAX {
             return Err(VimFault::InvalidArgument { property: "specSet.propSet".to_owned() });
         }
-        if objects.is_empty() {
+        if objects.is_empty() || objects.iter().map(|object| object.traversals.len()).sum::<usize>() > TRAVERSALS_MAX {
             return Err(VimFault::InvalidArgument { property: "specSet.objectSet".to_owned() });
         }
         let skip_missing = is_true(spec.child("reportMissingObjectsInResults"));
@@ -157,9 +158,6 @@ impl SelectionReader {
         let path = Path::parse(path)
             .filter(|parsed| schema::has_property(&type_name, &parsed.property))
             .ok_or_else(|| VimFault::InvalidProperty(path.to_owned()))?;
-        if self.traversals.len() == TRAVERSALS_MAX {
-            return Err(wrong("traversalSpec"));
-        }
         let index = self.traversals.len();
         let skip = is_true(select.child("skip"));
         self.traversals.push(Traversal { type_name, path, skip, next: Vec::new() });

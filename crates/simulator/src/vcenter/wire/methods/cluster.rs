@@ -12,8 +12,9 @@ use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::soap::Reply;
 use crate::vcenter::wire::xml::Element;
 
-/// More edits at once than any cluster has rules.
+/// More edits at once than any cluster has rules, and more members than any cluster has VMs.
 const EDITS_MAX: usize = 10_000;
+const MEMBERS_MAX: usize = 5_000;
 
 pub(super) fn reconfigure(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let cluster = request.this_cluster()?;
@@ -155,6 +156,9 @@ fn read_group(info: &Element) -> Result<Group, VimFault> {
 }
 
 fn vms(info: &Element) -> Result<Vec<VmId>, VimFault> {
+    if info.children.len() > MEMBERS_MAX {
+        return Err(wrong("spec.info.vm"));
+    }
     info.children_named("vm")
         .map(|element| match reference(element) {
             Some(MoRef::Vm(id)) => Ok(id),
@@ -164,6 +168,9 @@ fn vms(info: &Element) -> Result<Vec<VmId>, VimFault> {
 }
 
 fn hosts(info: &Element) -> Result<Vec<HostId>, VimFault> {
+    if info.children.len() > MEMBERS_MAX {
+        return Err(wrong("spec.info.host"));
+    }
     info.children_named("host")
         .map(|element| match reference(element) {
             Some(MoRef::Host(id)) => Ok(id),

@@ -29,6 +29,9 @@ use crate::vcenter::inventory::{ClusterId, FolderId, HostId, MoRef, PoolId, Task
 use crate::vcenter::physics::Actor;
 use crate::vcenter::vim_fault::VimFault;
 
+/// More filter specs than any client puts into one call.
+const SPECS_MAX: usize = 100;
+
 /// Who calls, as far as HTTP tells.
 #[derive(Debug)]
 pub(crate) struct Caller {
@@ -249,7 +252,7 @@ fn asks_service_instance_only(call: &Call) -> bool {
 fn filter_specs(call: &Call, session_key: &str) -> Result<Vec<FilterSpec>, VimFault> {
     let specs = call.arguments.children_named("specSet").map(|spec| FilterSpec::read(spec, session_key));
     let specs = specs.collect::<Result<Vec<_>, _>>()?;
-    if specs.is_empty() { Err(VimFault::InvalidArgument { property: "specSet".to_owned() }) } else { Ok(specs) }
+    if (1..=SPECS_MAX).contains(&specs.len()) { Ok(specs) } else { Err(wrong("specSet")) }
 }
 
 fn wrong(property: &str) -> VimFault {

@@ -1,5 +1,7 @@
 //! ViewManager, ContainerView and ListView.
 
+use std::collections::BTreeSet;
+
 use super::{Request, wrong};
 use crate::vcenter::inventory::MoRef;
 use crate::vcenter::vim_fault::VimFault;
@@ -37,11 +39,12 @@ fn keep(request: &mut Request<'_>, kind: ClientObject, view: View) -> Result<Rep
 
 /// The objects named in the arguments, each once, and the references that lead nowhere.
 fn objects(request: &Request<'_>, name: &str) -> (Vec<Target>, Vec<Value>) {
+    let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     let mut unresolved = Vec::new();
     for element in request.call.arguments.children_named(name) {
         match request.target(element) {
-            Ok(target) if found.contains(&target) => (),
+            Ok(target) if !seen.insert(target) => (),
             Ok(target) => found.push(target),
             Err(_) => unresolved.push(Value::Foreign {
                 type_name: element.reference_type.clone().unwrap_or_default(),
@@ -55,14 +58,12 @@ fn objects(request: &Request<'_>, name: &str) -> (Vec<Target>, Vec<Value>) {
 pub(super) fn modify_list_view(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let (add, unresolved) = objects(request, "add");
     let removed = request.call.arguments.children_named("remove");
-    let removed: Vec<Target> = removed.filter_map(|element| Target::read(element, &request.session_key).ok()).collect();
+    let removed: BTreeSet<Target> =
+        removed.filter_map(|element| Target::read(element, &request.session_key).ok()).collect();
     change_list(request, unresolved, |members| {
         members.retain(|member| !removed.contains(member));
-        for target in add {
-            if !members.contains(&target) {
-                members.push(target);
-            }
-        }
+        let there: BTreeSet<Target> = members.iter().copied().collect();
+        members.extend(add.into_iter().filter(|target| !there.contains(target)));
     })
 }
 

@@ -1,6 +1,6 @@
 //! VirtualMachine: making, changing, moving, powering.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::entity::{checked_name, finished_task};
 use super::{OnVm, Request, task_reply, wrong};
@@ -168,7 +168,7 @@ pub(super) fn guest_operation(request: &mut Request<'_>, act: OnVm) -> Result<Re
 pub(super) fn power_on_many(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let Target::Inventory(MoRef::Datacenter(datacenter)) = request.this else { return request.no_such_method() };
     let vms = request.call.arguments.children_named("vm").map(|element| request.vm_at(element));
-    let vms = vms.collect::<Result<Vec<_>, _>>()?;
+    let vms = vms.collect::<Result<BTreeSet<_>, _>>()?;
     if vms.is_empty() {
         return Err(wrong("vm"));
     }
