@@ -194,6 +194,16 @@ async fn what_is_refused() {
         let text = answer["message"].as_str().unwrap_or_default();
         assert_eq!((found, text.contains(message)), (code, true), "{method} {path} {body}: {answer}");
     }
+    let mut misspelt = pod("p", &json!({}));
+    misspelt["spec"]["containerz"] = json!([]);
+    let (code, refused) = client.post(&format!("{PODS}?fieldValidation=Strict"), &misspelt).await;
+    assert_eq!(
+        (code, refused["message"].as_str().unwrap()),
+        (
+            400,
+            "Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: unknown field \"spec.containerz\""
+        )
+    );
     let (code, _) = client.send(Method::POST, PODS, "foo/bar", &json!({})).await;
     assert_eq!(code, 415);
     let mut classy = pod("p", &json!({}));

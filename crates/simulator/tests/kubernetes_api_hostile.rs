@@ -50,7 +50,7 @@ const QUERIES: &[&str] = &[
     "gracePeriodSeconds=0", "propagationPolicy=Foreground", "propagationPolicy=x", "includeObject=x",
     "includeObject=Object",
     "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1&allowWatchBookmarks=1",
-    "&&=&=%", "watch=1&timeoutSeconds=1&labelSelector=!a&fieldSelector=metadata.name!%3Dx",
+    "&&=&=%", "fieldValidation=Strict", "watch=1&timeoutSeconds=1&labelSelector=!a&fieldSelector=metadata.name!%3Dx",
 ];
 #[rustfmt::skip]
 const CONTENT_TYPES: &[&str] = &[

@@ -6,6 +6,7 @@
 //!
 //! Invariant: filling in twice changes nothing more than filling in once.
 
+mod parts;
 mod pod;
 mod service;
 
@@ -126,6 +127,7 @@ fn fill_in_workload(kind: KindId, object: &mut Value) {
             || json!({ "whenDeleted": "Retain", "whenScaled": "Retain" }),
         );
     }
+    parts::fill_in_claims(spec);
     pod::fill_in_spec(&mut spec["template"]["spec"]);
 }
 
@@ -176,6 +178,23 @@ mod tests {
         let expressions = json!([{ "key": "a", "operator": "In", "values": ["b"] }]);
         assert_eq!(term["labelSelector"]["matchExpressions"], expressions);
         assert_eq!(pod["status"], json!({ "phase": "Pending", "qosClass": "Burstable" }));
+    }
+
+    #[test]
+    fn the_parts_of_a_pod_are_completed_too() {
+        let spec = json!({
+            "containers": [{ "name": "c", "image": "i", "livenessProbe": { "httpGet": { "port": 1 }, "periodSeconds": 5 },
+                "env": [{ "name": "P", "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } } }, 7] }],
+            "volumes": [{ "projected": { "sources": [{ "serviceAccountToken": { "path": "t" } }, "?"] } }, { "secret": 1 }],
+        });
+        let pod = completed(KindId::POD, json!({ "metadata": {}, "spec": spec }));
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["livenessProbe"]["periodSeconds"], 5);
+        assert_eq!(container["livenessProbe"]["httpGet"], json!({ "path": "/", "port": 1, "scheme": "HTTP" }));
+        assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"], "v1");
+        let projected = &pod["spec"]["volumes"][0]["projected"];
+        assert_eq!(projected["sources"][0]["serviceAccountToken"]["expirationSeconds"], 3600);
+        assert_eq!(projected["defaultMode"], 420);
     }
 
     #[test]

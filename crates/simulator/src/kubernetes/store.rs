@@ -8,6 +8,8 @@
 //! - An update that changes nothing takes no number and appends nothing, as in a real kube-apiserver.
 //! - The window is bounded; whoever asks for changes older than it is told so ([`Gone`]) and must list again.
 
+mod revision;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use super::error::{ApiError, FieldError};
 use super::kinds::{KINDS, KindId};
 use crate::clock::SimTime;
 use crate::seed::{Seed, Stream};
+use revision::{same_wish, tidy_metadata};
 
 /// Namespace (empty for cluster-scoped kinds) and name: sorts as a kube-apiserver lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +68,11 @@ pub struct Gone {
 
 /// How many past changes are kept for watches.
 pub const CHANGES_KEPT_DEFAULT: usize = 200_000;
+
+/// A generated name stays within 63 characters: what is longer is cut before the suffix.
+const GENERATED_PREFIX_CHARS_MAX: usize = 58;
+/// How often another suffix is tried when a generated name is taken.
+const GENERATION_ATTEMPTS: usize = 8;
 
 #[derive(Debug)]
 pub struct Store {
@@ -151,7 +159,16 @@ impl Store {
                 let error = FieldError::required("metadata.name", "name or generateName is required");
                 return Err(ApiError::invalid(kind, "", vec![error]));
             };
-            object["metadata"]["name"] = json!(format!("{prefix}{}", self.suffixes.name_suffix()));
+            let prefix: String = prefix.chars().take(GENERATED_PREFIX_CHARS_MAX).collect();
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+            let mut name = format!("{prefix}{}", self.suffixes.name_suffix());
+            for _ in 1..GENERATION_ATTEMPTS {
+                if self.get(kind, &namespace, &name).is_none() {
+                    break;
+                }
+                name = format!("{prefix}{}", self.suffixes.name_suffix());
+            }
+            object["metadata"]["name"] = json!(name);
         }
         let key = ObjectKey::of(&object);
         if self.objects[kind.index()].contains_key(&key) {
@@ -348,31 +365,6 @@ impl Store {
 pub fn resource_name(kind: KindId) -> String {
     let row = kind.kind();
     if row.group.is_empty() { row.plural.to_owned() } else { format!("{}.{}", row.plural, row.group) }
-}
-
-/// Whether an object asks for the same as before. A pod's node is not part of what was asked for: the scheduler adds it.
-/// A Deployment's annotations are: its ReplicaSets get them.
-fn same_wish(kind: KindId, object: &Value, before: &Value) -> bool {
-    let same_annotations =
-        kind != KindId::DEPLOYMENT || object["metadata"]["annotations"] == before["metadata"]["annotations"];
-    let same_spec = match (object["spec"].as_object(), before["spec"].as_object()) {
-        (Some(spec), Some(spec_before)) if kind == KindId::POD => {
-            let wish = |(key, _): &(&String, &Value)| *key != "nodeName";
-            spec.iter().filter(wish).eq(spec_before.iter().filter(wish))
-        }
-        _ => object["spec"] == before["spec"],
-    };
-    same_spec && same_annotations
-}
-
-/// Takes out what a real server would not write: nulls, and empty collections.
-fn tidy_metadata(object: &mut Value) {
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-    metadata.retain(|field, value| match field.as_str() {
-        "labels" | "annotations" => value.as_object().is_some_and(|map| !map.is_empty()),
-        "finalizers" | "ownerReferences" | "managedFields" => value.as_array().is_some_and(|list| !list.is_empty()),
-        _ => !value.is_null(),
-    });
 }
 
 #[cfg(test)]

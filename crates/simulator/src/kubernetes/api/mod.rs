@@ -301,6 +301,7 @@ fn write_answer(
         dry_run: query.dry_run(options_kind)?,
         field_manager: query.text("fieldManager"),
         force: query.flag("force"),
+        strict: query.text("fieldValidation") == Some("Strict"),
     };
     if let (Some(sub @ ("binding" | "eviction")), Verb::Create) = (target.subresource.as_deref(), verb) {
         act_on_pod(api, target, sub, query, &body, options.dry_run)?;

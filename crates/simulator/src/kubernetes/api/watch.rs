@@ -103,13 +103,15 @@ enum Cursor {
     After(u64),
 }
 
-/// What is still to be sent.
+/// What is still to be sent. An object is written out only when its turn comes, so that a slow client costs little.
 enum Line {
-    Event(Bytes),
+    Event(Event, SimTime),
+    Text(String),
     Cut,
 }
 
 /// An event that the selection makes of a change.
+#[derive(Clone)]
 struct Event {
     event_type: &'static str,
     object: Arc<serde_json::Value>,
@@ -153,7 +155,12 @@ impl Watcher {
     async fn next_line(&mut self) -> Option<Result<Bytes, io::Error>> {
         loop {
             match self.lines.pop_front() {
-                Some(Line::Event(bytes)) => return Some(Ok(bytes)),
+                Some(Line::Text(text)) => return Some(Ok(Bytes::from(text))),
+                Some(Line::Event(event, now)) => {
+                    let with_columns = !std::mem::replace(&mut self.sent_columns, true);
+                    let object = self.writer.event_object(&event.object, with_columns, now);
+                    return Some(Ok(Bytes::from(line(event.event_type, &object))));
+                }
                 Some(Line::Cut) => {
                     self.lines.clear();
                     self.ends = true;
@@ -214,32 +221,25 @@ impl Watcher {
     fn queue(&mut self, events: &[Event], interference: Interference, now: SimTime) {
         let order = self.faults.arrange(&events.iter().map(|event| &*event.object).collect::<Vec<_>>(), &interference);
         for index in order {
-            let event = &events[index];
             if self.faults.cuts_before_next_event() {
                 self.lines.push_back(Line::Cut);
                 return;
             }
-            let object = self.writer.event_object(&event.object, !self.sent_columns, now);
-            self.sent_columns = true;
-            self.push(event.event_type, &object);
+            self.lines.push_back(Line::Event(events[index].clone(), now));
         }
         if self.faults.cuts_when_idle() {
             self.lines.push_back(Line::Cut);
         }
     }
 
-    fn push(&mut self, event_type: &str, object: &str) {
-        self.lines.push_back(Line::Event(Bytes::from(format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n"))));
-    }
-
     fn queue_bookmark(&mut self, version: u64, initial_events_end: bool) {
         let bookmark = self.writer.bookmark(version, initial_events_end);
-        self.push("BOOKMARK", &bookmark);
+        self.lines.push_back(Line::Text(line("BOOKMARK", &bookmark)));
         self.next_bookmark = Instant::now() + BOOKMARK_PERIOD;
     }
 
     fn end_with_error(&mut self, error: &ApiError) {
-        self.push("ERROR", &error.status().to_string());
+        self.lines.push_back(Line::Text(line("ERROR", &error.status().to_string())));
         self.ends = true;
     }
 
@@ -258,6 +258,11 @@ impl Watcher {
             }
         }
     }
+}
+
+/// An event as it goes over the wire.
+fn line(event_type: &str, object: &str) -> String {
+    format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n")
 }
 
 struct Batch {

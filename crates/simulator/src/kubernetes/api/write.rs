@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 use super::patch::apply::Apply;
 use super::patch::{self, PatchType};
 use super::path::Target;
-use super::{new_event, shape, validation};
+use super::{new_event, protobuf, shape, validation};
 use crate::clock::SimTime;
 use crate::kubernetes::defaults;
 use crate::kubernetes::error::{ApiError, Cause};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::{Store, resource_name};
+
+/// How many unknown fields are named in one answer.
+const UNKNOWN_FIELDS_MAX: usize = 20;
 
 /// What a write is told besides its body.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,8 @@ pub struct WriteOptions<'a> {
     pub dry_run: bool,
     pub field_manager: Option<&'a str>,
     pub force: bool,
+    /// Refuse fields that the kind does not have.
+    pub strict: bool,
 }
 
 /// A stored (or, in a dry run, would-be) object and whether it is new.
@@ -40,7 +45,7 @@ pub fn create(
     now: SimTime,
 ) -> Result<Written, ApiError> {
     let kind = target.kind;
-    let mut object = incoming(target, body)?;
+    let mut object = incoming(target, body, options.strict)?;
     shape::check(kind, &object)?;
     settle_namespace(target, &mut object)?;
     if object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
@@ -74,7 +79,7 @@ pub fn replace(
     options: WriteOptions<'_>,
     now: SimTime,
 ) -> Result<Written, ApiError> {
-    let mut object = incoming(target, body)?;
+    let mut object = incoming(target, body, options.strict)?;
     let Some(before) = existing(store, target) else {
         // Leases and events may be brought into being by a PUT.
         if matches!(target.kind, KindId::LEASE | KindId::EVENT) && target.subresource.is_none() {
@@ -114,7 +119,7 @@ pub fn patch(
     let before = existing(store, target).ok_or_else(|| not_found(target))?;
     let shown = if target.as_new_event { Arc::new(new_event::from_core(&before)) } else { before.clone() };
     let patched = patch::patched(patch_type, target.kind, &shown, body)?;
-    let mut object = incoming(target, patched)?;
+    let mut object = incoming(target, patched, options.strict)?;
     shape::check(target.kind, &object)?;
     settle_name(target, &mut object)?;
     if object["metadata"]["uid"] != before["metadata"]["uid"] {
@@ -135,7 +140,7 @@ fn apply(
         let error = super::FieldError::required("fieldManager", "is required for apply patch");
         return Err(ApiError::invalid_options("PatchOptions", error));
     };
-    let mut stated = incoming(target, body)?;
+    let mut stated = incoming(target, body, options.strict)?;
     if stated["kind"].is_null() || stated["apiVersion"].is_null() {
         return Err(ApiError::BadRequest("invalid object type: /, Kind=".to_owned()));
     }
@@ -225,7 +230,7 @@ fn finish_deletion(store: &mut Store, kind: KindId, object: &Value) -> Result<Op
 }
 
 /// The body as a core object without nulls, if it says it is of the kind that the path names, or says nothing.
-fn incoming(target: &Target, body: Value) -> Result<Value, ApiError> {
+fn incoming(target: &Target, body: Value, strict: bool) -> Result<Value, ApiError> {
     let row = target.kind.kind();
     if !body.is_object() {
         return Err(ApiError::BadRequest(format!(
@@ -242,6 +247,17 @@ fn incoming(target: &Target, body: Value) -> Result<Value, ApiError> {
              {api_version:?}",
             row.kind
         )));
+    }
+    if strict {
+        let unknown = protobuf::unknown_fields(&protobuf::message_name(&expected, row.kind), &body, UNKNOWN_FIELDS_MAX);
+        if !unknown.is_empty() {
+            let list: Vec<String> = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+            return Err(ApiError::BadRequest(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+                row.version,
+                list.join(", ")
+            )));
+        }
     }
     let mut object = if target.as_new_event { new_event::to_core(&body) } else { body };
     prune_nulls(&mut object);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::set_default;
+use super::{parts, set_default};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::Store;
 
@@ -16,6 +16,7 @@ pub(super) fn fill_in_spec(spec: &mut Value) {
     if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
         spec["terminationGracePeriodSeconds"] = json!(1);
     }
+    parts::fill_in_volumes(spec);
     for list in ["containers", "initContainers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             let policy = pull_policy(container["image"].as_str().unwrap_or_default());
@@ -23,6 +24,7 @@ pub(super) fn fill_in_spec(spec: &mut Value) {
             set_default(container, "resources", || json!({}));
             set_default(container, "terminationMessagePath", || json!("/dev/termination-log"));
             set_default(container, "terminationMessagePolicy", || json!("File"));
+            parts::fill_in_container(container);
             for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
                 set_default(port, "protocol", || json!("TCP"));
             }
