@@ -74,7 +74,9 @@ fn colocations(core: &Core) -> BTreeSet<Colocation> {
             continue;
         }
         let place = text("/spec/nodeName").and_then(|node| host_of.get(node).map(|host| (node, *host)));
-        if let (Some(service), Some(name), Some((node, host))) = (text("/metadata/labels/app"), text("/metadata/name"), place) {
+        if let (Some(service), Some(name), Some((node, host))) =
+            (text("/metadata/labels/app"), text("/metadata/name"), place)
+        {
             groups.entry((service, host)).or_default().insert(format!("{name} on {node}"));
         }
     }

@@ -19,8 +19,8 @@ pub fn carry(happening: &Happening, vcenter: &Vcenter, kubernetes: &mut Kubernet
                 kubernetes.machine_stopped(&machine.name, now);
             }
         }
-        Happening::VmDestroyed { name, role: VmRole::KubernetesNode, .. } => {
-            kubernetes.machine_destroyed(name, now);
+        Happening::VmDestroyed { guest_host_name, role: VmRole::KubernetesNode, .. } => {
+            kubernetes.machine_destroyed(guest_host_name, now);
         }
         _ => (),
     }
@@ -28,7 +28,7 @@ pub fn carry(happening: &Happening, vcenter: &Vcenter, kubernetes: &mut Kubernet
 
 fn node_machine(vcenter: &Vcenter, vm: crate::vcenter::VmId) -> Option<NodeMachine> {
     let vm = vcenter.inventory().vm(vm)?;
-    (vm.role == VmRole::KubernetesNode).then(|| NodeMachine {
+    (vm.role() == VmRole::KubernetesNode).then(|| NodeMachine {
         name: vm.guest_host_name.clone(),
         bios_uuid: vm.bios_uuid,
         ip_address: vm.ip_address.clone(),

@@ -228,7 +228,9 @@ pub async fn client_from(kubeconfig: &std::path::Path) -> Result<kube::Client> {
     // Several TLS providers may be linked into a test; this one is always there.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = Kubeconfig::read_from(kubeconfig)?;
-    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    // A test wants the server's own answer, also when that is 429 or 503.
+    config.default_retry = false;
     Ok(kube::Client::try_from(config)?)
 }
 

@@ -108,7 +108,11 @@ impl WorldArguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let config = arguments.world.config()?;
     embedded::runtime()?.block_on(async {
-        let placer = if arguments.no_placer { None } else { Some(embedded::placer(config.seed, arguments.extender.as_deref())?) };
+        let placer = if arguments.no_placer {
+            None
+        } else {
+            Some(embedded::placer(config.seed, arguments.extender.as_deref())?)
+        };
         let embedded = Embedded::start(&config, arguments.world.speed, &arguments.ports, placer).await?;
         say(&embedded.exports());
         say(&what_to_try(arguments));

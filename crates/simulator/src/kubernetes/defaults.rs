@@ -78,12 +78,14 @@ pub fn fill_in(kind: KindId, object: &mut Value) {
             set_default(object, "reportingComponent", || json!(""));
             set_default(object, "reportingInstance", || json!(""));
         }
+        KindId::CONFIG_MAP => drop_empty(object, &["data", "binaryData"]),
         KindId::SECRET => {
             set_default(object, "type", || json!("Opaque"));
             let plain = object.as_object_mut().and_then(|object| object.remove("stringData"));
             for (key, value) in plain.as_ref().and_then(Value::as_object).into_iter().flatten() {
                 object["data"][key] = json!(STANDARD.encode(value.as_str().unwrap_or_default()));
             }
+            drop_empty(object, &["data"]);
         }
         KindId::PRIORITY_CLASS => {
             set_default(object, "value", || json!(0));
@@ -97,6 +99,15 @@ pub fn fill_in(kind: KindId, object: &mut Value) {
             }
         }
         _ => (),
+    }
+}
+
+/// A real server does not show a map that holds nothing.
+fn drop_empty(object: &mut Value, fields: &[&str]) {
+    if let Some(object) = object.as_object_mut() {
+        object.retain(|field, value| {
+            !fields.contains(&field.as_str()) || value.as_object().is_none_or(|map| !map.is_empty())
+        });
     }
 }
 

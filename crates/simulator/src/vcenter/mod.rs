@@ -94,10 +94,10 @@ pub enum MoveReason {
 /// Something worth a line in the chronicle. Names are carried along, because the object may be gone when it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
-    VmCreated { vm: VmId, name: String, host: String, role: VmRole },
+    VmCreated { vm: VmId, name: String, host: String },
     VmPoweredOn { vm: VmId, name: String, host: String },
     VmPoweredOff { vm: VmId, name: String, host: String },
-    VmDestroyed { vm: VmId, name: String, role: VmRole },
+    VmDestroyed { vm: VmId, name: String, guest_host_name: String, role: VmRole },
     VmMoved { vm: VmId, name: String, from: String, to: String, reason: MoveReason },
     HostEnteringMaintenance { host: String },
     HostEnteredMaintenance { host: String },

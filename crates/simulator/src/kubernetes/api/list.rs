@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{DecodeError, Engine};
 use serde_json::{Value, json};
 
 use super::fields::FieldSelector;
@@ -143,14 +143,19 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Token, ApiError> {
+        let invalid =
+            |detail: &str| ApiError::BadRequest(format!("invalid continue token: continue key is not valid{detail}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| match error {
+            DecodeError::InvalidByte(at, _) => invalid(&format!(": illegal base64 data at input byte {at}")),
+            _ => invalid(""),
+        })?;
         let read = || {
-            let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
             let token: Value = serde_json::from_slice(&bytes).ok()?;
             let (namespace, name) = token["start"].as_str()?.split_once('/')?;
             let version = token["rv"].as_u64()?;
             Some(Token { version, after: ObjectKey::new(namespace, name.trim_end_matches('\0')) })
         };
-        read().ok_or_else(|| ApiError::BadRequest("invalid continue token: continue key is not valid".to_owned()))
+        read().ok_or_else(|| invalid(""))
     }
 }
 

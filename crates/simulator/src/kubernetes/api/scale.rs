@@ -82,9 +82,13 @@ fn scale_of(workload: &Value) -> Value {
         metadata[field] = workload["metadata"][field].clone();
     }
     let selector = LabelSelector::from_object(&workload["spec"]["selector"]).unwrap_or_default();
+    // A real server leaves a zero out here, and only here.
+    let spec = match workload["spec"]["replicas"].as_i64() {
+        None | Some(0) => json!({}),
+        Some(replicas) => json!({ "replicas": replicas }),
+    };
     json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        "spec": { "replicas": workload["spec"]["replicas"].as_i64().unwrap_or(0) },
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec,
         "status": { "replicas": workload["status"]["replicas"].as_i64().unwrap_or(0), "selector": selector.to_string() },
     })
 }

@@ -252,6 +252,9 @@ pub enum VmRole {
     Plain,
 }
 
+/// The entry of a VM's extra configuration that says what it is for: `node`.
+pub const ROLE_KEY: &str = "guestinfo.bridger.role";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerState {
     On,
@@ -265,7 +268,6 @@ pub struct Vm {
     pub parent: FolderId,
     pub pool: PoolId,
     pub host: HostId,
-    pub role: VmRole,
     pub power: PowerState,
     pub bios_uuid: Uuid,
     pub instance_uuid: Uuid,
@@ -281,6 +283,16 @@ pub struct Vm {
     pub boot_time: Option<SimTime>,
     /// The host it is moving to, while a migration runs.
     pub moving_to: Option<HostId>,
+}
+
+impl Vm {
+    #[must_use]
+    pub fn role(&self) -> VmRole {
+        match self.extra_config.get(ROLE_KEY).map(String::as_str) {
+            Some("node") => VmRole::KubernetesNode,
+            _ => VmRole::Plain,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use super::tasks::Work;
 use super::testing::Bench;
 use crate::seed::{Seed, Stream};
 use crate::vcenter::inventory::{
-    ClusterId, DrsBehavior, Group, GroupMembers, HostId, Maintenance, PowerState, RuleKind, TaskId, VmId, VmRole,
+    ClusterId, DrsBehavior, Group, GroupMembers, HostId, Maintenance, PowerState, RuleKind, TaskId, VmId,
 };
 use crate::vcenter::{Config, Happening, MoveReason, Vcenter};
 
@@ -99,7 +99,6 @@ impl Chaos {
             folder,
             pool: self.bench.vcenter.inventory.cluster(cluster).unwrap().root_pool,
             host: self.random.chance(0.5).then(|| self.host()),
-            role: VmRole::Plain,
             cpu_count: 2,
             memory_mib: 4096,
             annotation: String::new(),

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::tasks::{PowerChange, Work};
 use crate::clock::SimTime;
 use crate::vcenter::inventory::{
-    ClusterId, DrsBehavior, FolderId, Group, HostId, MoRef, PoolId, RuleKind, TaskId, VmId, VmRole,
+    ClusterId, DrsBehavior, FolderId, Group, HostId, MoRef, PoolId, RuleKind, TaskId, VmId,
 };
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{MoveReason, Vcenter};
@@ -38,7 +38,6 @@ pub struct VmSpec {
     pub pool: PoolId,
     /// Without one, the least loaded host of the pool's cluster.
     pub host: Option<HostId>,
-    pub role: VmRole,
     pub cpu_count: u32,
     pub memory_mib: u64,
     pub annotation: String,

@@ -10,7 +10,7 @@ use super::operations::{Actor, VmSpec};
 use crate::clock::SimTime;
 use crate::vcenter::inventory::{
     Cluster, ClusterId, ConnectionState, Datacenter, Datastore, DrsBehavior, DrsSettings, Folder, FolderId, FolderKind,
-    HaSettings, Host, HostId, Maintenance, MoRef, Network, Pool, PoolId, PowerState, VmRole,
+    HaSettings, Host, HostId, Maintenance, MoRef, Network, Pool, PoolId, PowerState, ROLE_KEY,
 };
 use crate::vcenter::{DrsLevel, Vcenter};
 
@@ -134,11 +134,10 @@ impl Vcenter {
                 folder,
                 pool: *pool,
                 host: Some(host),
-                role: VmRole::KubernetesNode,
                 cpu_count: self.config.node_cpu_count,
                 memory_mib: self.config.node_memory_mib,
                 annotation: String::new(),
-                extra_config: [("guestinfo.bridger.role".to_owned(), "node".to_owned())].into_iter().collect(),
+                extra_config: [(ROLE_KEY.to_owned(), "node".to_owned())].into_iter().collect(),
                 power_on: true,
             };
             let vm = self.add_vm(spec, host, &actor, now);

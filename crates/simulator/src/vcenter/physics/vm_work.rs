@@ -201,7 +201,6 @@ impl Vcenter {
             parent: spec.folder,
             pool: spec.pool,
             host,
-            role: spec.role,
             power: PowerState::Off,
             bios_uuid: self.physics.uuids.uuid(),
             instance_uuid: self.physics.uuids.uuid(),
@@ -219,7 +218,7 @@ impl Vcenter {
         let host_name = self.name_of(host.into());
         let message = format!("Created virtual machine {} on {host_name}", spec.name);
         self.post("VmCreatedEvent", About::vm(vm), &actor.user, now, message);
-        self.happenings.push(Happening::VmCreated { vm, name: spec.name, host: host_name, role: spec.role });
+        self.happenings.push(Happening::VmCreated { vm, name: spec.name, host: host_name });
         vm
     }
 
@@ -231,7 +230,8 @@ impl Vcenter {
                 existing: vm.power.wire_name().to_owned(),
             });
         }
-        let (name, host, role) = (vm.name.clone(), vm.host, vm.role);
+        let (name, host, role) = (vm.name.clone(), vm.host, vm.role());
+        let guest_host_name = vm.guest_host_name.clone();
         let message = format!("Removed {name} on {}", self.name_of(host.into()));
         self.post("VmRemovedEvent", About::vm(id), &actor.user, now, message);
         self.forget_in_rules(id);
@@ -239,7 +239,7 @@ impl Vcenter {
         if let Some(vm) = self.inventory.remove_vm(id) {
             self.touch_around(vm.parent, vm.host, vm.pool.into());
         }
-        self.happenings.push(Happening::VmDestroyed { vm: id, name, role });
+        self.happenings.push(Happening::VmDestroyed { vm: id, name, guest_host_name, role });
         Ok(())
     }
 

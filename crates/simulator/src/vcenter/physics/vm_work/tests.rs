@@ -1,7 +1,7 @@
 use super::super::operations::{ClusterChange, Edit};
 use super::super::testing::{Bench, quiet};
 use super::*;
-use crate::vcenter::inventory::{ClusterId, Group, TaskState, VmRole};
+use crate::vcenter::inventory::{ClusterId, Group, TaskState};
 use crate::vcenter::{Config, DrsLevel};
 
 fn spec(bench: &Bench, name: &str) -> VmSpec {
@@ -12,7 +12,6 @@ fn spec(bench: &Bench, name: &str) -> VmSpec {
         folder: inventory.datacenters().next().unwrap().1.vm_folder,
         pool: inventory.cluster(cluster).unwrap().root_pool,
         host: None,
-        role: VmRole::KubernetesNode,
         cpu_count: 4,
         memory_mib: 8192,
         annotation: String::new(),

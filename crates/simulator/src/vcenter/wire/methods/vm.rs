@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::entity::{checked_name, finished_task};
 use super::{OnVm, Request, task_reply, wrong};
-use crate::vcenter::inventory::{FolderId, FolderKind, MoRef, PowerState, VmRole};
+use crate::vcenter::inventory::{FolderId, FolderKind, MoRef, PowerState};
 use crate::vcenter::physics::{VmChange, VmSpec};
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::collector::is_true;
@@ -13,8 +13,6 @@ use crate::vcenter::wire::target::Target;
 use crate::vcenter::wire::value::Value;
 use crate::vcenter::wire::xml::Element;
 
-/// A VM whose extra configuration says `node` here is a Kubernetes node.
-const ROLE_KEY: &str = "guestinfo.bridger.role";
 const CPU_COUNT_MAX: u32 = 768;
 const MEMORY_MIB_MAX: u64 = 24 * 1024 * 1024;
 const EXTRA_CONFIG_MAX: usize = 1_000;
@@ -31,13 +29,11 @@ pub(super) fn create(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     };
     let extra_config: BTreeMap<String, String> =
         extra_config(config)?.into_iter().filter_map(|(key, value)| value.map(|value| (key, value))).collect();
-    let is_node = extra_config.get(ROLE_KEY).is_some_and(|role| role == "node");
     let spec = VmSpec {
         name: checked_name(config.child_text("name").unwrap_or_default())?,
         folder,
         pool,
         host,
-        role: if is_node { VmRole::KubernetesNode } else { VmRole::Plain },
         cpu_count: cpu_count(config)?.unwrap_or(1),
         memory_mib: memory_mib(config)?.unwrap_or(1024),
         annotation: config.child_text("annotation").unwrap_or_default().to_owned(),
@@ -72,7 +68,6 @@ pub(super) fn clone(request: &mut Request<'_>) -> Result<Reply, VimFault> {
         folder,
         pool,
         host,
-        role: vm.role,
         cpu_count: vm.cpu_count,
         memory_mib: vm.memory_mib,
         annotation: vm.annotation.clone(),

@@ -1,14 +1,9 @@
-//! The vCenter spoken to by the real govc, over a socket.
-//!
-//! Ignored unless asked for, because it needs the program: `GOVC_PROGRAM=/path/to/govc cargo test -- --ignored`.
+//! Every govc command that the sandbox promises, one after another, on one world.
 
-use std::future::IntoFuture;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use simulator::vcenter::{DrsLevel, wire};
-use simulator::world::{Config, World};
-use simulator::{Clock, SimTime};
+use anyhow::Result;
+use testkit::Sandbox;
 
 /// What is called, and what its output must contain; an exclamation mark in front: the call must fail and say so.
 const CALLS: &[(&str, &str)] = &[
@@ -70,53 +65,31 @@ const CALLS: &[(&str, &str)] = &[
     ("session.rm nobody", "!could not be found"),
 ];
 
-struct Govc {
-    program: String,
-    url: String,
-}
-
-impl Govc {
-    async fn run(&self, line: &str) -> (bool, String) {
-        let mut command = Command::new(&self.program);
-        command.args(line.split(' ')).env("GOVC_URL", &self.url).env("GOVC_PERSIST_SESSION", "false");
-        let output = tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).output());
-        let output =
-            tokio::time::timeout(Duration::from_secs(20), output).await.unwrap_or_else(|_| panic!("govc {line} hangs"));
-        let output = output.expect("a thread").expect("govc");
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs govc: set GOVC_PROGRAM"]
-async fn govc_gets_what_it_asks_for() {
-    let program = std::env::var("GOVC_PROGRAM").expect("GOVC_PROGRAM names the program");
-    let mut config = Config::default();
-    config.vcenter.drs = DrsLevel::Manual;
-    let world = World::new(&config, Clock::starting_at(SimTime::VIRTUAL_START, 50.0));
-    tokio::spawn(world.clone().run());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(axum::serve(listener, wire::router(world)).into_future());
-    let govc = Govc { program, url: format!("http://administrator%40vsphere.local:sandbox@{address}/sdk") };
+#[tokio::test]
+async fn govc_gets_what_it_asks_for() -> Result<()> {
+    let sandbox = Sandbox::start(&["--drs", "manual", "--speed", "50"]).await?;
+    let govc = sandbox.govc();
     for (line, expected) in CALLS {
-        let (succeeded, text) = govc.run(line).await;
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let finished = govc.try_run(&arguments).await?;
+        let text = finished.stdout + &finished.stderr;
         let (wanted, expected) = match expected.strip_prefix('!') {
             Some(expected) => (false, expected),
             None => (true, *expected),
         };
-        assert_eq!(succeeded, wanted, "govc {line}: {text}");
+        assert_eq!(finished.code == Some(0), wanted, "govc {line}: {text}");
         assert!(text.contains(expected), "govc {line} says: {text}");
     }
 
     // Following: the change arrives while govc waits for it.
-    let waiting = govc.run("object.collect -n 1 vm/node-3 runtime.powerState");
+    let waiting = govc.try_run(&["object.collect", "-n", "1", "vm/node-3", "runtime.powerState"]);
     let acting = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        govc.run("vm.power -off node-3").await
+        govc.run(&["vm.power", "-off", "node-3"]).await
     };
-    let ((_, followed), (succeeded, text)) = tokio::join!(waiting, acting);
-    assert!(succeeded, "{text}");
+    let (followed, acted) = tokio::join!(waiting, acting);
+    acted?;
+    let followed = followed?.stdout;
     assert!(followed.contains("poweredOn") && followed.contains("poweredOff"), "{followed}");
+    Ok(())
 }
