@@ -156,7 +156,8 @@ fn hasten(store: &mut Store, object: &Arc<Value>, options: &DeleteOptions, now: 
         return store.remove(KindId::POD, namespace, name).map(Deleted::Gone);
     }
     let gone_at = moment(&object["metadata"]["deletionTimestamp"]).unwrap_or(now);
-    let earlier = SimTime { unix_ms: gone_at.unix_ms.saturating_sub((known - wanted) * 1000) };
+    let earlier =
+        SimTime { unix_ms: gone_at.unix_ms.saturating_sub(known.saturating_sub(wanted).saturating_mul(1000)) };
     store.mark_deleted(KindId::POD, namespace, name, earlier, wanted).map(Deleted::Terminating)
 }
 

@@ -62,13 +62,23 @@ pub(crate) fn moment(value: &Value) -> Option<SimTime> {
     u64::try_from(timestamp.as_millisecond()).ok().map(|unix_ms| SimTime { unix_ms })
 }
 
+/// A count as the API allows it: sums and differences of such counts cannot overflow.
+pub(crate) fn bounded(count: i64) -> i64 {
+    count.clamp(-i64::from(i32::MAX), i64::from(i32::MAX))
+}
+
+/// A count that others wrote; `default` when it is none.
+pub(crate) fn count(value: &Value, default: i64) -> i64 {
+    bounded(value.as_i64().unwrap_or(default))
+}
+
 /// An int-or-percent field: a number, or a percentage of `whole`, rounded as asked; `None` when it is neither.
 pub(crate) fn int_or_percent(value: &Value, whole: i64, round_up: bool) -> Option<i64> {
     match value {
-        Value::Number(number) => number.as_i64(),
+        Value::Number(number) => number.as_i64().map(bounded),
         Value::String(text) => {
             let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
-            let product = percent.checked_mul(whole)?;
+            let product = bounded(percent) * bounded(whole);
             Some(if round_up {
                 product.div_euclid(100) + i64::from(product.rem_euclid(100) > 0)
             } else {

@@ -61,6 +61,10 @@ pub struct Config {
     pub events_max: usize,
     /// ... and each for this long after it last happened.
     pub event_lifetime: Duration,
+    /// Changes are kept for watches at least this long, and at most twice as long.
+    pub history_kept: Duration,
+    /// Controllers make no more pods once there are so many.
+    pub pods_max: usize,
     pub kubelet_version: String,
 }
 
@@ -77,6 +81,8 @@ impl Default for Config {
             lease_renew_period: None,
             events_max: 20_000,
             event_lifetime: Duration::from_secs(3600),
+            history_kept: Duration::from_secs(300),
+            pods_max: 50_000,
             kubelet_version: "v1.36.4".to_owned(),
         }
     }

@@ -57,6 +57,9 @@ impl Toleration {
     }
 }
 
+/// Ten years: who tolerates a taint for that long tolerates it for good.
+const LONG_SECONDS: u64 = 10 * 365 * 24 * 3600;
+
 /// How long a pod may stay on a node with these taints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stay {
@@ -80,7 +83,10 @@ pub(crate) fn stay(taints: &[Taint], tolerations: &[Toleration]) -> Stay {
             return Stay::For(Duration::ZERO);
         }
     }
-    shortest.map_or(Stay::Forever, |seconds| Stay::For(Duration::from_secs(seconds)))
+    match shortest {
+        Some(seconds) if seconds < LONG_SECONDS => Stay::For(Duration::from_secs(seconds)),
+        _ => Stay::Forever,
+    }
 }
 
 /// The first taint of one of these effects that no toleration covers.

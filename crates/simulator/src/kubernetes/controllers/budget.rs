@@ -15,7 +15,7 @@ use super::Tools;
 use super::queue::Target;
 use crate::clock::SimTime;
 use crate::kubernetes::condition::{self, Says};
-use crate::kubernetes::json::{int_or_percent, moment, put, take, text};
+use crate::kubernetes::json::{bounded, count, int_or_percent, moment, put, take, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::label_selector::LabelSelector;
 use crate::kubernetes::pod;
@@ -126,7 +126,7 @@ fn expected_and_desired(store: &Store, budget: &Value, pods: &[Arc<Value>]) -> R
             .ok_or("maxUnavailable is neither a number nor a percentage")?;
         Ok((expected, (expected - unavailable).max(0)))
     } else if let Some(number) = spec["minAvailable"].as_i64() {
-        Ok((present, number.max(0)))
+        Ok((present, bounded(number).max(0)))
     } else if spec["minAvailable"].is_string() {
         let expected = expected_scale(store, pods)?;
         let desired = int_or_percent(&spec["minAvailable"], expected, true)
@@ -149,9 +149,9 @@ fn expected_scale(store: &Store, pods: &[Arc<Value>]) -> Result<i64, String> {
         {
             (owner, found) = (above, deployment);
         }
-        scales.insert(owner.uid, found["spec"]["replicas"].as_i64().unwrap_or(1));
+        scales.insert(owner.uid, count(&found["spec"]["replicas"], 1));
     }
-    Ok(scales.values().fold(0_i64, |sum, scale| sum.saturating_add(*scale)))
+    Ok(bounded(scales.values().sum()))
 }
 
 fn live<'a>(store: &'a Store, owner: &pod::Controller) -> Option<&'a Arc<Value>> {

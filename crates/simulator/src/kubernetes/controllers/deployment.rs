@@ -15,7 +15,7 @@ use super::deployment_scale::{self, Fenceposts};
 use super::deployment_status;
 use super::pod_template::{controller_reference, template_hash};
 use crate::kubernetes::deletion::{self, DeleteOptions};
-use crate::kubernetes::json::{put, take, text};
+use crate::kubernetes::json::{bounded, count, put, take, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::pod;
 use crate::kubernetes::store::ObjectKey;
@@ -38,15 +38,15 @@ impl Set {
     }
 
     pub(super) fn replicas(&self) -> i64 {
-        self.object["spec"]["replicas"].as_i64().unwrap_or(1)
+        count(&self.object["spec"]["replicas"], 1)
     }
 
     pub(super) fn status(&self, field: &str) -> i64 {
-        self.object["status"][field].as_i64().unwrap_or(0)
+        count(&self.object["status"][field], 0)
     }
 
     pub(super) fn annotation(&self, name: &str) -> Option<i64> {
-        text(&self.object["metadata"]["annotations"][name]).parse().ok()
+        text(&self.object["metadata"]["annotations"][name]).parse().ok().map(bounded)
     }
 
     /// Oldest first, then by name.
@@ -128,14 +128,17 @@ fn gather(tools: &Tools<'_>, deployment: Arc<Value>, key: &ObjectKey) -> Rollout
     let mut sets: Vec<Set> =
         tools.controlled(&deployment, KindId::REPLICA_SET).into_iter().map(|object| Set { object }).collect();
     sets.sort_by_cached_key(Set::age);
-    let template = &deployment["spec"]["template"];
+    // The label is put on and taken off again, so that a template without labels compares equal too.
+    let mut template = deployment["spec"]["template"].clone();
+    put(&mut template, &["metadata", "labels", HASH_LABEL], json!(""));
+    take(&mut template, &["metadata", "labels"], HASH_LABEL);
     let new = sets.iter().position(|set| {
         let mut known = set.object["spec"]["template"].clone();
         take(&mut known, &["metadata", "labels"], HASH_LABEL);
-        known == *template
+        known == template
     });
     let new = new.map(|at| sets.remove(at));
-    let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(1).max(0);
+    let wanted = count(&deployment["spec"]["replicas"], 1).max(0);
     let fenceposts = Fenceposts::of(&deployment, wanted);
     Rollout { deployment, key: key.clone(), wanted, fenceposts, new, old: sets }
 }

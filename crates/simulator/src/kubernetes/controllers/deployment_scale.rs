@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Tools;
 use super::deployment::{DESIRED, MAXIMUM, Rollout, Set, total};
-use crate::kubernetes::json::int_or_percent;
+use crate::kubernetes::json::{count, int_or_percent};
 
 /// How far a rolling update may go beyond and below the wanted number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ fn fraction(rollout: &Rollout, set: &Set, maximum: i64) -> i64 {
     let before = set
         .annotation(MAXIMUM)
         .filter(|known| *known > 0)
-        .unwrap_or_else(|| rollout.deployment["status"]["replicas"].as_i64().unwrap_or(0));
+        .unwrap_or_else(|| count(&rollout.deployment["status"]["replicas"], 0));
     if before == 0 {
         return 0;
     }

@@ -9,7 +9,7 @@ use super::deployment::{Rollout, Set};
 use super::queue::Target;
 use crate::clock::SimTime;
 use crate::kubernetes::condition::{self, Says};
-use crate::kubernetes::json::{moment, put, text};
+use crate::kubernetes::json::{count, moment, put, text};
 use crate::kubernetes::kinds::KindId;
 
 const DONE: &str = "NewReplicaSetAvailable";
@@ -42,7 +42,7 @@ impl Numbers {
     }
 
     fn written(deployment: &Value) -> Numbers {
-        let read = |field: &str| deployment["status"][field].as_i64().unwrap_or(0);
+        let read = |field: &str| count(&deployment["status"][field], 0);
         Numbers {
             replicas: read("replicas"),
             updated: read("updatedReplicas"),
@@ -199,7 +199,7 @@ fn deadline(deployment: &Value) -> Option<SimTime> {
         return None;
     }
     // The moment is written in whole seconds; one more makes sure that the period is over.
-    Some(moment(&known["lastUpdateTime"])?.after(Duration::from_secs(seconds + 1)))
+    Some(moment(&known["lastUpdateTime"])?.after(Duration::from_secs(seconds.saturating_add(1))))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Events {
         let identity = (pod::uid(event.about).to_owned(), event.reason.to_owned(), event.message.to_owned());
         if let Some(key) = self.known.get(&identity) {
             let counted = store.edit(KindId::EVENT, &key.namespace, &key.name, |known| {
-                let count = known["count"].as_u64().unwrap_or(1) + 1;
+                let count = known["count"].as_u64().unwrap_or(1).saturating_add(1);
                 put(known, &["count"], json!(count));
                 put(known, &["lastTimestamp"], json!(now.rfc3339_seconds()));
             });

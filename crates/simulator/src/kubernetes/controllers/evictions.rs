@@ -147,6 +147,20 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_boots_too_late_is_lost_for_a_moment() {
+        let mut bench = Bench::with_nodes(1);
+        bench.run_for_seconds(1);
+        bench.stop_machine("node-1");
+        bench.run_for_seconds(38);
+        bench.start_machine(1);
+        bench.run_for_seconds(3);
+        assert_eq!(ready(&bench, "node-1"), "Unknown");
+        bench.run_for_seconds(15);
+        assert_eq!(ready(&bench, "node-1"), "True");
+        assert!(bench.get(KindId::NODE, "node-1").unwrap()["spec"]["taints"].is_null());
+    }
+
+    #[test]
     fn a_short_outage_restarts_pods_and_a_destroyed_machine_takes_them_along() {
         let mut bench = Bench::with_nodes(2);
         bench.create_pod("p", &json!({}));

@@ -12,7 +12,8 @@
 //!   ([`Config::lease_renew_period`](crate::kubernetes::Config::lease_renew_period)). Silence is therefore not inferred
 //!   from missing heartbeats: the world knows which machines are down.
 //!
-//! Invariant: a step belongs to one start of its machine; after the next start or stop it is void.
+//! Invariant: a step belongs to one start of its machine; after the next start or stop it is void. Only silence goes on
+//! through a start: a machine that is back, but whose kubelet is not up in time, is lost all the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,6 +54,8 @@ struct Machine {
     boot: u64,
     boot_id: String,
     machine_id: String,
+    /// Since when the kubelet has not been heard; a restart of the machine does not end the silence, its kubelet does.
+    silent_since: Option<SimTime>,
 }
 
 #[derive(Debug)]
@@ -86,6 +89,7 @@ impl Machines {
             boot: 0,
             boot_id: String::new(),
             machine_id: random.uuid().simple().to_string(),
+            silent_since: None,
         });
         known.machine = machine.clone();
         known.powered = true;
@@ -114,6 +118,9 @@ impl Machines {
         known.powered = false;
         known.kubelet_up = false;
         known.boot += 1;
+        if known.silent_since.is_none() {
+            known.silent_since = Some(tools.now);
+        }
         let due = tools.now.after(tools.config.node_monitor_grace);
         let step = Step::Node { step: NodeStep::Lost, node: node.to_owned(), boot: known.boot };
         tools.timeline.schedule(due, step);
@@ -138,7 +145,10 @@ impl Machines {
         node: &str,
         boot: u64,
     ) {
-        let Some(known) = self.by_node.get_mut(node).filter(|known| known.boot == boot) else { return };
+        let Some(known) = self.by_node.get_mut(node) else { return };
+        if known.boot != boot && step != NodeStep::Lost {
+            return;
+        }
         match step {
             NodeStep::Register => {
                 if tools.store.get(KindId::NODE, "", node).is_none() {
@@ -152,6 +162,7 @@ impl Machines {
             }
             NodeStep::Ready => {
                 known.kubelet_up = true;
+                known.silent_since = None;
                 if tools.store.get(KindId::NODE, "", node).is_none() {
                     // It was deleted while the machine was booting.
                     let object = node_object::new(&known.machine);
@@ -169,7 +180,11 @@ impl Machines {
                 kubelet.node_is_up(tools, node);
                 self.keep_reporting(tools, node, boot);
             }
-            NodeStep::Lost => lose(tools, node),
+            NodeStep::Lost => {
+                if known.silent_since.is_some_and(|since| since.after(tools.config.node_monitor_grace) <= tools.now) {
+                    lose(tools, node);
+                }
+            }
             NodeStep::Heartbeat => {
                 let moment = tools.now.rfc3339_seconds();
                 let stamped = tools.store.edit(KindId::NODE, "", node, |object| {

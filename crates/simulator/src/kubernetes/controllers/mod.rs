@@ -18,6 +18,7 @@ mod deployment_status;
 mod events;
 mod evictions;
 mod garbage;
+mod history;
 mod index;
 mod kubelet;
 mod machines;
@@ -30,6 +31,8 @@ mod queue;
 mod replica_set;
 mod stateful_set;
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod testing;
 
@@ -47,6 +50,7 @@ use crate::timeline::Timeline;
 use events::Events;
 pub use events::{EventRecord, EventType};
 use evictions::Evictions;
+use history::History;
 use index::Index;
 use kubelet::{Kubelet, PodStep};
 use machines::{Machines, NodeStep};
@@ -78,6 +82,7 @@ pub(crate) enum Step {
         node: String,
     },
     ExpireEvents,
+    CompactHistory,
 }
 
 #[derive(Debug)]
@@ -92,6 +97,7 @@ pub(crate) struct Controllers {
     kubelet: Kubelet,
     evictions: Evictions,
     revisions: Revisions,
+    history: History,
 }
 
 /// What a controller has at hand while it works.
@@ -142,6 +148,7 @@ impl Controllers {
             kubelet: Kubelet::new(config, seed),
             evictions: Evictions::default(),
             revisions: Revisions::default(),
+            history: History::default(),
         }
     }
 
@@ -177,7 +184,7 @@ impl Controllers {
         happenings: &mut Vec<Happening>,
         now: SimTime,
     ) {
-        let Controllers { config, index, queue, events, machines, kubelet, evictions, revisions, .. } = self;
+        let Controllers { config, index, queue, events, machines, kubelet, evictions, revisions, history, .. } = self;
         let mut tools = Tools { now, config, store, index, queue, timeline, events, happenings };
         match step {
             Step::Reconcile(target) => {
@@ -197,6 +204,7 @@ impl Controllers {
             Step::Node { step, node, boot } => machines.carry_out(&mut tools, kubelet, step, &node, boot),
             Step::Evict { key, uid, due } => evictions.evict(&mut tools, &key, &uid, due),
             Step::CollectOrphans { node } => garbage::collect_orphans(&mut tools, &node),
+            Step::CompactHistory => history.compact(tools.store),
             Step::ExpireEvents => tools.events.expire(tools.store, tools.timeline, now),
         }
     }
@@ -223,6 +231,7 @@ impl Controllers {
         }
         self.cursor = store.version();
         self.events.schedule_expiry(timeline);
+        self.history.schedule_compaction(timeline, now.after(self.config.history_kept));
     }
 
     /// The changes since the last look are no longer known: takes everything as new.

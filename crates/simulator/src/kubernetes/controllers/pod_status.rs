@@ -35,7 +35,8 @@ pub(super) fn running(pod: &mut Value, host_address: &str, address: &str, ids: &
     let started = now.rfc3339_seconds();
     let statuses = container_statuses(pod, "containers", |container| {
         let known = items(&before).iter().find(|status| status["name"] == container["name"]);
-        let restarts = known.map_or(0, |status| status["restartCount"].as_u64().unwrap_or(0)) + u64::from(again);
+        let known_restarts = known.map_or(0, |status| status["restartCount"].as_u64().unwrap_or(0));
+        let restarts = known_restarts.saturating_add(u64::from(again));
         let last = match known {
             Some(known) if again => json!({ "terminated": {
                 "exitCode": 255, "reason": "Unknown", "containerID": known["containerID"],

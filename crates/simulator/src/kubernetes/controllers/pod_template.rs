@@ -42,6 +42,9 @@ pub(crate) fn create_pod(tools: &mut Tools<'_>, mut pod: Value) -> Result<Arc<Va
     if namespace::is_terminating(tools.store, &in_namespace) {
         return Err(ApiError::BadRequest(format!("namespace {in_namespace} is being terminated")));
     }
+    if tools.store.count(KindId::POD) >= tools.config.pods_max {
+        return Err(ApiError::Internal(format!("there are {} pods already", tools.config.pods_max)));
+    }
     defaults::apply(KindId::POD, &mut pod, tools.store);
     tools.store.create(KindId::POD, pod, tools.now)
 }

@@ -27,6 +27,9 @@ pub(crate) enum Target {
 /// About ten times what looking at one member costs.
 const MEMBER_PATIENCE: Duration = Duration::from_micros(100);
 
+/// The year 3000: what is due later need not be waited for.
+const NEVER: SimTime = SimTime { unix_ms: 32_503_680_000_000 };
+
 #[derive(Debug)]
 pub(crate) struct Queue {
     delay: Duration,
@@ -56,6 +59,9 @@ impl Queue {
     }
 
     pub(crate) fn later(&mut self, timeline: &mut Timeline<Step>, moment: SimTime, target: Target) {
+        if moment > NEVER {
+            return;
+        }
         if self.later.get(&target).is_none_or(|known| moment < *known) {
             self.later.insert(target.clone(), moment);
             timeline.schedule(moment, Step::Reconcile(target));

@@ -19,7 +19,7 @@ use super::pod_template::{create_pod, pod_from, template_hash};
 use super::queue::Target;
 use crate::clock::SimTime;
 use crate::kubernetes::deletion::{self, DeleteOptions};
-use crate::kubernetes::json::{put, text};
+use crate::kubernetes::json::{count, put, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::label_selector::selects;
 use crate::kubernetes::pod;
@@ -100,8 +100,8 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, revisions: &mut Revisions, key: &
     let look = Look {
         key: key.clone(),
         now: tools.now,
-        start: set["spec"]["ordinals"]["start"].as_i64().unwrap_or(0).max(0),
-        wanted: set["spec"]["replicas"].as_i64().unwrap_or(1).clamp(0, REPLICAS_MAX),
+        start: count(&set["spec"]["ordinals"]["start"], 0).max(0),
+        wanted: count(&set["spec"]["replicas"], 1).clamp(0, REPLICAS_MAX),
         ordered: set["spec"]["podManagementPolicy"] != "Parallel",
         min_ready_seconds: set["spec"]["minReadySeconds"].as_u64().unwrap_or(0),
         current,
@@ -160,8 +160,8 @@ fn update(tools: &mut Tools<'_>, look: &Look) {
     if look.set["spec"]["updateStrategy"]["type"] == "OnDelete" {
         return;
     }
-    let partition = look.set["spec"]["updateStrategy"]["rollingUpdate"]["partition"].as_i64().unwrap_or(0).max(0);
-    for ordinal in (look.start.max(partition)..look.start + look.wanted).rev() {
+    let partition = count(&look.set["spec"]["updateStrategy"]["rollingUpdate"]["partition"], 0).max(0);
+    for ordinal in (look.start + partition..look.start + look.wanted).rev() {
         let Some(object) = look.pods.get(&ordinal) else { return };
         if revision(object) != look.update && !pod::is_terminating(object) {
             return delete(tools, look, object);
@@ -178,11 +178,11 @@ fn revision(object: &Value) -> &str {
 
 fn create(tools: &mut Tools<'_>, revisions: &Revisions, look: &Look, ordinal: i64) -> bool {
     let strategy = &look.set["spec"]["updateStrategy"];
-    let keeps_current = match strategy["rollingUpdate"]["partition"].as_i64() {
+    let keeps_current = match count(&strategy["rollingUpdate"]["partition"], 0) {
         _ if strategy["type"] == "OnDelete" => false,
         // Without a partition the pods not yet updated are the lowest ones.
-        None | Some(0) => ordinal < look.start + look.set["status"]["currentReplicas"].as_i64().unwrap_or(0),
-        Some(partition) => ordinal < look.start + partition,
+        ..=0 => ordinal < look.start + count(&look.set["status"]["currentReplicas"], 0),
+        partition => ordinal < look.start + partition,
     };
     let revision = if keeps_current { &look.current } else { &look.update };
     let name = format!("{}-{ordinal}", look.key.name);

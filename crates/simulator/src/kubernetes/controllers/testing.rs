@@ -126,12 +126,19 @@ impl Bench {
     /// The same, with a look after every step.
     pub(crate) fn run_watching(&mut self, seconds: u64, mut look: impl FnMut(&Bench)) {
         let end = self.now.after(Duration::from_millis(seconds * 1000 + 100));
+        let mut steps = 0;
         while let Some(due) = self.kubernetes.next_due().filter(|due| *due <= end) {
+            steps += 1;
+            assert!(steps < 200_000, "the controllers do not come to rest; the last lines: {:#?}", self.last_lines());
             self.now = self.kubernetes.step(due).max(self.now);
             self.settle();
             look(self);
         }
         self.now = end;
+    }
+
+    fn last_lines(&self) -> &[String] {
+        &self.happenings[self.happenings.len().saturating_sub(10)..]
     }
 
     fn settle(&mut self) {

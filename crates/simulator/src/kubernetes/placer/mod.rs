@@ -40,3 +40,13 @@ impl Default for PlacerConfig {
         PlacerConfig { scheduler_names: vec!["default-scheduler".to_owned()], extenders: Vec::new(), seed: Seed(1) }
     }
 }
+
+/// Decides on every pod as if it were to be placed, and forgets the result.
+#[cfg(test)]
+pub(crate) fn consider_all(store: &crate::kubernetes::store::Store, pods: &[std::sync::Arc<serde_json::Value>]) {
+    let mut cache = cache::Cache::default();
+    cache.update(store);
+    for pod in pods {
+        let _ = decide::decide(store, &cache, &pod_info::PodInfo::of(pod), "");
+    }
+}

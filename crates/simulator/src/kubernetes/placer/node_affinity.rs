@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::kubernetes::json::{items, text};
+use crate::kubernetes::json::{count, items, text};
 use crate::kubernetes::label_selector::{Operator, Requirement};
 
 pub(crate) type Labels = BTreeMap<String, String>;
@@ -64,7 +64,7 @@ impl NodeAffinity {
                 .then(|| items(&required["nodeSelectorTerms"]).iter().map(Term::parse).collect()),
             preferred: items(&affinity["preferredDuringSchedulingIgnoredDuringExecution"])
                 .iter()
-                .map(|wish| (wish["weight"].as_i64().unwrap_or(0), Term::parse(&wish["preference"])))
+                .map(|wish| (count(&wish["weight"], 0), Term::parse(&wish["preference"])))
                 .collect(),
         }
     }

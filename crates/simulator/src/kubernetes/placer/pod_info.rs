@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::node_affinity::NodeAffinity;
 use super::resources::PodRequest;
-use crate::kubernetes::json::{items, text};
+use crate::kubernetes::json::{count, items, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::label_selector::LabelSelector;
 use crate::kubernetes::pod;
@@ -106,7 +106,7 @@ impl PodInfo {
             items(&affinity[kind]["preferredDuringSchedulingIgnoredDuringExecution"])
                 .iter()
                 .map(|wish| WeightedTerm {
-                    weight: wish["weight"].as_i64().unwrap_or(0),
+                    weight: count(&wish["weight"], 0),
                     term: AffinityTerm::parse(&wish["podAffinityTerm"], &key.namespace),
                 })
                 .collect()

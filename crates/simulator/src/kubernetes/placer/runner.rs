@@ -217,7 +217,8 @@ impl Decision {
     fn add_scores(&mut self, scores: &BTreeMap<String, i64>, weight: i64) {
         for candidate in &mut self.feasible {
             let score = scores.get(&candidate.node).copied().unwrap_or(0).clamp(0, EXTENDER_SCORE_MAX);
-            candidate.score += score.saturating_mul(weight).saturating_mul(SCORE_MAX / EXTENDER_SCORE_MAX);
+            let weighted = score.saturating_mul(weight).saturating_mul(SCORE_MAX / EXTENDER_SCORE_MAX);
+            candidate.score = candidate.score.saturating_add(weighted);
         }
     }
 }

@@ -1,0 +1,145 @@
+//! Objects with nonsense in them: the controllers and the placer must carry on.
+//!
+//! The API refuses most of this. The controllers do not rely on it: an object that slipped through must not bring the
+//! whole world down.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::testing::Bench;
+use crate::kubernetes::json::put;
+use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::placer;
+use crate::seed::{Seed, Stream};
+
+fn sound_objects() -> Vec<(KindId, Value)> {
+    let template = json!({ "metadata": { "labels": { "app": "web" }, "annotations": { "a": "b" } }, "spec": {
+        "containers": [{ "name": "c", "image": "i", "ports": [{ "hostPort": 80 }],
+            "resources": { "requests": { "cpu": "100m", "memory": "1Gi" }, "limits": { "cpu": "1" } } }],
+        "initContainers": [{ "name": "i", "image": "i", "restartPolicy": "Always" }],
+        "nodeSelector": { "a": "b" }, "overhead": { "cpu": "1" }, "priority": 5, "terminationGracePeriodSeconds": 3,
+        "tolerations": [{ "key": "k", "operator": "Exists", "tolerationSeconds": 5 }],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+                    { "matchExpressions": [{ "key": "a", "operator": "In", "values": ["b"] }] }] },
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    { "weight": 3, "preference": { "matchFields": [] } }] },
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "a", "labelSelector": {} }],
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    { "weight": 3, "podAffinityTerm": { "topologyKey": "a", "labelSelector": {} } }] } } } });
+    let selector = json!({ "matchLabels": { "app": "web" } });
+    let condition = json!([{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+    vec![
+        (
+            KindId::DEPLOYMENT,
+            json!({ "metadata": { "annotations": { "deployment.kubernetes.io/revision": "3" } }, "spec": {
+                "replicas": 2, "selector": selector, "template": template, "minReadySeconds": 1,
+                "progressDeadlineSeconds": 9, "revisionHistoryLimit": 1, "paused": false,
+                "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": "5%" } } },
+                "status": { "replicas": 3, "conditions": condition } }),
+        ),
+        (
+            KindId::REPLICA_SET,
+            json!({ "spec": { "replicas": 2, "selector": selector, "template": template },
+                "status": { "replicas": 1 } }),
+        ),
+        (
+            KindId::STATEFUL_SET,
+            json!({ "spec": { "replicas": 2, "selector": selector, "template": template, "serviceName": "s",
+                "ordinals": { "start": 1 }, "updateStrategy": { "rollingUpdate": { "partition": 1 } } },
+                "status": { "currentReplicas": 1, "currentRevision": "r" } }),
+        ),
+        (
+            KindId::POD_DISRUPTION_BUDGET,
+            json!({ "spec": { "minAvailable": "50%", "maxUnavailable": 1, "selector": selector },
+                "status": { "disruptedPods": { "p": "2026-01-01T00:00:00Z" }, "conditions": condition } }),
+        ),
+        (
+            KindId::POD,
+            json!({ "metadata": { "labels": { "app": "web" }, "finalizers": ["f"], "ownerReferences": [
+                { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u", "controller": true }] },
+                "spec": template["spec"], "status": { "phase": "Running", "conditions": condition,
+                    "containerStatuses": [{ "name": "c", "restartCount": 1 }] } }),
+        ),
+        (
+            KindId::NODE,
+            json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "unschedulable": true,
+                "taints": [{ "key": "k", "effect": "NoExecute" }] },
+                "status": { "allocatable": { "cpu": "4", "pods": "9" }, "conditions": condition } }),
+        ),
+        (
+            KindId::EVENT,
+            json!({ "lastTimestamp": "2026-01-01T00:00:00Z", "count": 1, "involvedObject": { "uid": "u" } }),
+        ),
+    ]
+}
+
+/// Replaces something somewhere in the value.
+fn spoil(value: &mut Value, random: &mut Stream) {
+    let deeper = random.chance(0.8);
+    match value {
+        Value::Object(fields) if deeper && !fields.is_empty() => {
+            let at = usize::try_from(random.below(fields.len() as u64)).unwrap();
+            let key = fields.keys().nth(at).unwrap().clone();
+            spoil(&mut fields[&key], random);
+        }
+        Value::Array(list) if deeper && !list.is_empty() => {
+            let at = usize::try_from(random.below(list.len() as u64)).unwrap();
+            spoil(&mut list[at], random);
+        }
+        _ => {
+            let nonsense = [
+                json!(null),
+                json!("nonsense"),
+                json!(""),
+                json!(-1),
+                json!(i64::MAX),
+                json!(i64::MIN),
+                json!(u64::MAX),
+                json!(0.5),
+                json!(true),
+                json!([]),
+                json!([[1], null, "x"]),
+                json!({}),
+                json!({ "a": { "b": null } }),
+                json!("9223372036854775807"),
+                json!("100000000000%"),
+            ];
+            let at = usize::try_from(random.below(nonsense.len() as u64)).unwrap();
+            *value = nonsense[at].clone();
+        }
+    }
+}
+
+#[test]
+fn nonsense_in_objects_breaks_nothing() {
+    let mut random = Seed(7).stream("nonsense");
+    for round in 0..40 {
+        let config = crate::kubernetes::Config { pods_max: 60, ..crate::kubernetes::Config::default() };
+        let mut bench = Bench::with(2, &config);
+        for number in 0..12 {
+            for (kind, sound) in sound_objects() {
+                let mut object = sound;
+                for _ in 0..=random.below(3) {
+                    spoil(&mut object, &mut random);
+                }
+                put(&mut object, &["metadata", "name"], json!(format!("x{number}")));
+                if kind.kind().namespaced {
+                    put(&mut object, &["metadata", "namespace"], json!("default"));
+                }
+                bench.kubernetes.store_mut().create(kind, object, bench.now).unwrap();
+            }
+        }
+        bench.run_for_seconds(30);
+        bench.stop_machine("node-1");
+        bench.run_for_seconds(400);
+        bench.start_machine(1);
+        bench.run_for_seconds(60);
+        assert!(bench.get(KindId::NODE, "node-2").is_some(), "round {round}");
+        let pods: Vec<Arc<Value>> = bench.pods();
+        placer::consider_all(bench.kubernetes.store(), &pods);
+    }
+}
