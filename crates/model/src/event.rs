@@ -33,18 +33,43 @@ pub enum Event {
     Lost(Source),
 
     NodeApplied(NodeFacts),
-    NodeDeleted { name: String },
+    NodeDeleted {
+        name: String,
+    },
     PodApplied(PodFacts),
-    PodDeleted { namespace: String, name: String },
+    PodDeleted {
+        namespace: String,
+        name: String,
+    },
     NamespaceApplied(NamespaceFacts),
-    NamespaceDeleted { name: String },
+    NamespaceDeleted {
+        name: String,
+    },
 
-    VmApplied { vcenter: VcenterId, vm: VmFacts },
-    VmRemoved { vcenter: VcenterId, id: String },
-    HostApplied { vcenter: VcenterId, host: HostFacts },
-    HostRemoved { vcenter: VcenterId, id: String },
-    ClusterApplied { vcenter: VcenterId, cluster: ClusterFacts },
-    ClusterRemoved { vcenter: VcenterId, id: String },
+    VmApplied {
+        vcenter: VcenterId,
+        vm: VmFacts,
+    },
+    VmRemoved {
+        vcenter: VcenterId,
+        id: String,
+    },
+    HostApplied {
+        vcenter: VcenterId,
+        host: HostFacts,
+    },
+    HostRemoved {
+        vcenter: VcenterId,
+        id: String,
+    },
+    ClusterApplied {
+        vcenter: VcenterId,
+        cluster: ClusterFacts,
+    },
+    ClusterRemoved {
+        vcenter: VcenterId,
+        id: String,
+    },
 }
 
 pub type Labels = BTreeMap<String, String>;
