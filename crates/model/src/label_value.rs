@@ -128,19 +128,21 @@ mod tests {
         let mut number = 0u64;
         while names.len() < count {
             number += 1;
-            let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mix = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let rack_host = |number: u64| format!("Rack {} host {number}", mix(number) % 50);
+            let mixed = mix(number);
             let plain = match number % 10 {
-                0 => format!("2001:db8:{:x}::{:x}", mixed >> 48, number),
+                0 => format!("2001:db8:{:x}::{number:x}", mixed >> 16),
                 1 => format!("{shared_prefix}-{number}.example.com"),
                 2 => format!("{shared_prefix}.example.com.{number}"),
-                3 => format!("Rack {} host {number}", mixed % 50),
+                3 => rack_host(number),
                 4 => format!("größe-日本-{number}"),
                 5 => format!("esx-{number}--{}", hash(&number.to_string())),
                 6 => format!("esx-{number}.example.com"),
                 7 => format!("esx.{number}_example.com"),
                 8 => format!("{}{number}{}", "-".repeat((mixed % 3) as usize), ".".repeat((mixed % 2) as usize)),
-                // What another name is encoded as, taken as a name.
-                _ => label_value(&format!("Rack {} host {}", mixed % 50, number - 6)).unwrap(),
+                // What the name made six numbers ago is encoded as, taken as a name.
+                _ => label_value(&rack_host(number - 6)).unwrap(),
             };
             names.insert(plain.replace(' ', if number.is_multiple_of(3) { "-" } else { " " }));
             names.insert(plain);

@@ -3,6 +3,8 @@
 //! In: the world. Out: a [`Placement`] per node and views on hosts. Invariant: a link that is not known ends the chain;
 //! nothing is made up in its place.
 
+use std::collections::BTreeSet;
+
 use crate::arena::{ClusterId, HostId, NodeId, VmId};
 use crate::event::{ClusterFacts, HostConnection, HostFacts, VcenterId, VmFacts};
 use crate::identity::Match;
@@ -107,6 +109,11 @@ impl World {
 
     pub fn cluster_ids(&self) -> impl Iterator<Item = ClusterId> {
         self.inventory.clusters.arena().ids()
+    }
+
+    /// The clusters that run at least one node.
+    pub fn clusters_with_nodes(&self) -> BTreeSet<ClusterId> {
+        self.node_ids().filter_map(|node| self.host_of(node)?.cluster).map(|(cluster, _)| cluster).collect()
     }
 
     pub fn hosts_in(&self, cluster: ClusterId) -> impl Iterator<Item = HostId> {

@@ -15,7 +15,7 @@ const SOURCES: [Source; 5] =
 
 /// How many sequences each property is tried on.
 fn cases() -> u32 {
-    if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { 20_000 } else { 600 }
+    if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { 5_000 } else { 600 }
 }
 
 fn world_after(events: &[Event]) -> World {

@@ -219,6 +219,9 @@ fn cluster_and_datacenter_come_with_the_host() {
     };
     let text = |text: &str| Some(text.to_owned());
     assert_eq!(names(&world), (text("C1"), text("DC0")));
+    let [cluster_id] = world.clusters_with_nodes().into_iter().collect::<Vec<_>>()[..] else { panic!("one cluster") };
+    assert_eq!(world.cluster(cluster_id).unwrap().1.name, "C1");
+    assert_eq!(world.hosts_in(cluster_id).count(), 2);
 
     assert!(world.apply(cluster("C2")).contains(node));
     assert_eq!(names(&world), (text("C2"), text("DC0")));
@@ -228,6 +231,7 @@ fn cluster_and_datacenter_come_with_the_host() {
     assert!(world.apply(host_applied(moved)).contains(node));
     assert_eq!(names(&world), (None, None));
     assert!(!world.apply(cluster("C3")).contains(node));
+    assert_eq!((world.clusters_with_nodes().len(), world.hosts_in(cluster_id).count()), (0, 1));
 
     let other =
         ClusterFacts { id: "c-2".to_owned(), name: "Other".to_owned(), datacenter: text("DC7"), drs_enabled: true };
