@@ -1,7 +1,7 @@
 //! The labels of one object, interned.
 //!
 //! In: labels as strings. Out: pairs of symbols, sorted, without repeated keys. Invariant: two sets are equal exactly
-//! when the labels are. A set holds one use of each of its symbols, given back with [`LabelSet::release`].
+//! when the labels are. A set holds one use of each of its symbols, given back with `LabelSet::release`.
 
 use crate::event::Labels;
 use crate::intern::{Interner, Symbol};

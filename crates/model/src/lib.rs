@@ -2,7 +2,7 @@
 //!
 //! - [`event`]: what adapters tell, in Bridger's own words.
 //! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
-//! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`label_value`]: what nodes shall carry.
+//! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
 //! - [`report`]: counts and explanations for people.
 //! - [`arena`], [`intern`], [`label_set`], [`uid`]: how it is kept small and fast to look up.
 //!
