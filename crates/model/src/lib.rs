@@ -1,7 +1,38 @@
 //! The world both sides live in, as Bridger sees it. Pure: no I/O, no clock, no randomness, no async.
 //!
 //! - [`event`]: what adapters tell, in Bridger's own words.
+//! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
+//! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
+//! - [`report`]: counts and explanations for people.
+//! - [`arena`], [`intern`], [`label_set`], [`uid`]: how it is kept small and fast to look up.
 //!
-//! Invariants: [`event::Event`] is the only way state changes.
+//! Invariants: [`event::Event`] is the only way state changes; the same events give the same world.
 
+pub mod arena;
 pub mod event;
+pub mod identity;
+pub mod intern;
+mod inventory;
+pub mod label_set;
+pub mod label_value;
+pub mod labels;
+mod nodes;
+pub mod placement;
+mod pods;
+pub mod report;
+mod sync;
+pub mod uid;
+pub mod world;
+
+pub use arena::{ClusterId, HostId, NodeId, PodId, VmId};
+pub use identity::{Evidence, Match};
+pub use label_value::label_value;
+pub use labels::{LabelDifference, LabelSettings, WantedLabels, differences, wanted};
+pub use nodes::{Namespace, Node};
+pub use placement::{HostView, Placement};
+pub use pods::Pod;
+pub use sync::SourceState;
+pub use world::{Touched, World};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! What a node and a VM can be recognised by.
+//!
+//! In: the facts of a node or a VM. Out: keys that can be compared; a node's in stages of falling strength. Invariant:
+//! what identifies nobody (nil UUIDs, loopback addresses, `localhost`) is no key.
+
+use std::net::IpAddr;
+
+use uuid::Uuid;
+
+use crate::event::{NodeFacts, VmFacts};
+
+/// By what a node was recognised as a VM, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Evidence {
+    SystemUuid,
+    ProviderId,
+    IpAddress,
+    DnsName,
+}
+
+impl Evidence {
+    pub const ALL: [Self; 4] = [Self::SystemUuid, Self::ProviderId, Self::IpAddress, Self::DnsName];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SystemUuid => "system UUID",
+            Self::ProviderId => "provider ID",
+            Self::IpAddress => "IP address",
+            Self::DnsName => "DNS name",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Key {
+    Uuid(Uuid),
+    Ip(IpAddr),
+    Dns(Box<str>),
+}
+
+/// The keys of a node, per stage; each stage sorted and without repetition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeKeys {
+    stages: [Box<[Key]>; Evidence::ALL.len()],
+}
+
+impl NodeKeys {
+    pub(crate) fn of(facts: &NodeFacts) -> Self {
+        let stage = |evidence| match evidence {
+            Evidence::SystemUuid => sorted(facts.system_uuid.into_iter().flat_map(both_spellings)),
+            Evidence::ProviderId => sorted(facts.provider_uuid.into_iter().flat_map(both_spellings)),
+            Evidence::IpAddress => sorted(facts.ip_addresses.iter().filter_map(ip_key)),
+            Evidence::DnsName => sorted(facts.dns_names.iter().filter_map(|name| dns_key(name))),
+        };
+        Self { stages: Evidence::ALL.map(stage) }
+    }
+
+    pub(crate) fn stage(&self, evidence: Evidence) -> &[Key] {
+        &self.stages[evidence as usize]
+    }
+
+    /// Every key once.
+    pub(crate) fn all(&self) -> Box<[Key]> {
+        sorted(self.stages.iter().flatten().cloned())
+    }
+}
+
+/// The keys of a VM, sorted and without repetition. A template has none: it is no machine.
+pub(crate) fn vm_keys(facts: &VmFacts) -> Box<[Key]> {
+    if facts.template {
+        return Box::default();
+    }
+    let uuid = facts.bios_uuid.into_iter().filter(identifies).map(Key::Uuid);
+    let ips = facts.ip_addresses.iter().filter_map(ip_key);
+    let dns = facts.dns_name.iter().filter_map(|name| dns_key(name));
+    sorted(uuid.chain(ips).chain(dns))
+}
+
+fn sorted(keys: impl Iterator<Item = Key>) -> Box<[Key]> {
+    let mut keys: Vec<Key> = keys.collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_boxed_slice()
+}
+
+/// The UUID as a guest may read it: from SMBIOS 2.6 on its first three fields are little-endian, and not every guest
+/// kernel and vCenter agree on who swaps them.
+fn both_spellings(uuid: Uuid) -> impl Iterator<Item = Key> {
+    identifies(&uuid).then(|| [Key::Uuid(uuid), Key::Uuid(Uuid::from_bytes(uuid.to_bytes_le()))]).into_iter().flatten()
+}
+
+/// Firmware without a UUID answers all zeros or all ones.
+fn identifies(uuid: &Uuid) -> bool {
+    !uuid.is_nil() && !uuid.is_max()
+}
+
+fn ip_key(address: &IpAddr) -> Option<Key> {
+    let address = address.to_canonical();
+    let everybody_has_it = match address {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local() || v6.is_unspecified(),
+    };
+    (!everybody_has_it).then_some(Key::Ip(address))
+}
+
+fn dns_key(name: &str) -> Option<Key> {
+    let name = name.to_lowercase();
+    // The names of the loopback address: a guest that was given no name reports one of these.
+    let everybody_has_it = matches!(name.as_str(), "" | "localhost" | "localhost.localdomain");
+    (!everybody_has_it).then(|| Key::Dns(name.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_identify_nobody_are_no_keys() {
+        for (address, counts) in [
+            ("10.0.0.1", true),
+            ("2001:db8::1", true),
+            ("fd00::1", true),
+            ("::ffff:10.0.0.1", true),
+            ("127.0.0.1", false),
+            ("127.9.9.9", false),
+            ("169.254.1.1", false),
+            ("0.0.0.0", false),
+            ("::", false),
+            ("::1", false),
+            ("fe80::1", false),
+            ("::ffff:127.0.0.1", false),
+        ] {
+            assert_eq!(ip_key(&address.parse().unwrap()).is_some(), counts, "{address}");
+        }
+        let mapped = ip_key(&"::ffff:10.0.0.1".parse().unwrap());
+        assert_eq!(mapped, ip_key(&"10.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_uuid_has_two_spellings_and_the_empty_ones_none() {
+        let spellings = |text: &str| sorted(both_spellings(text.parse().unwrap()));
+        let key = |text: &str| Key::Uuid(text.parse().unwrap());
+        let both = ["01020342-12ab-4c7d-9a00-1c2d3e4f5a6b", "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b"];
+        for text in both {
+            assert_eq!(*spellings(text), both.map(key));
+        }
+        assert!(spellings("00000000-0000-0000-0000-000000000000").is_empty());
+        assert!(spellings("ffffffff-ffff-ffff-ffff-ffffffffffff").is_empty());
+    }
+
+    #[test]
+    fn a_template_has_no_keys() {
+        let vm = VmFacts { bios_uuid: Some(Uuid::from_u128(7)), dns_name: Some("Node-1".into()), ..VmFacts::default() };
+        assert_eq!(*vm_keys(&vm), [Key::Uuid(Uuid::from_u128(7)), Key::Dns("node-1".into())]);
+        assert!(vm_keys(&VmFacts { template: true, ..vm }).is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! The Kubernetes nodes and namespaces, as Kubernetes describes them.
+//!
+//! In: their facts. Out: each by name. What a node is recognised by is kept in `identity`, its pods in `pods`.
+
+use rustc_hash::FxHashMap;
+
+use crate::arena::{Arena, NodeId};
+use crate::event::{NamespaceFacts, NodeFacts};
+use crate::intern::{Interner, Symbol};
+use crate::label_set::LabelSet;
+use crate::sync::Generation;
+use crate::uid::Uid;
+
+/// A node as it is kept.
+#[derive(Debug)]
+pub struct Node {
+    pub name: Symbol,
+    pub uid: Uid,
+    pub labels: LabelSet,
+    /// The Ready condition is True.
+    pub ready: bool,
+    generation: Generation,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    arena: Arena<NodeId, Node>,
+    by_name: FxHashMap<Symbol, NodeId>,
+}
+
+impl Nodes {
+    pub(crate) fn arena(&self) -> &Arena<NodeId, Node> {
+        &self.arena
+    }
+
+    pub(crate) fn find(&self, name: Symbol) -> Option<NodeId> {
+        self.by_name.get(&name).copied()
+    }
+
+    /// Returns the node's id, and whether it is new or its labels or UID are.
+    pub(crate) fn apply(
+        &mut self,
+        facts: &NodeFacts,
+        generation: Generation,
+        interner: &mut Interner,
+    ) -> (NodeId, bool) {
+        let name = interner.acquire(&facts.name);
+        let labels = LabelSet::acquire(&facts.labels, interner);
+        let uid = Uid::from(facts.uid.as_str());
+        let known = self.find(name).and_then(|id| Some((id, self.arena.get_mut(id)?)));
+        if let Some((id, node)) = known {
+            // The node already holds a use of its name.
+            interner.release(name);
+            let changed = node.labels != labels || node.uid != uid;
+            std::mem::replace(&mut node.labels, labels).release(interner);
+            (node.uid, node.ready, node.generation) = (uid, facts.ready, generation);
+            (id, changed)
+        } else {
+            let id = self.arena.insert(Node { name, uid, labels, ready: facts.ready, generation });
+            self.by_name.insert(name, id);
+            (id, true)
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: NodeId, interner: &mut Interner) {
+        let Some(node) = self.arena.remove(id) else { return };
+        self.by_name.remove(&node.name);
+        interner.release(node.name);
+        node.labels.release(interner);
+    }
+
+    /// What the relist of this generation did not bring.
+    pub(crate) fn not_of(&self, generation: Generation) -> Vec<NodeId> {
+        self.arena.iter().filter(|(_, node)| node.generation != generation).map(|(id, _)| id).collect()
+    }
+}
+
+/// A namespace as it is kept.
+#[derive(Debug)]
+pub struct Namespace {
+    pub uid: Uid,
+    pub labels: LabelSet,
+    generation: Generation,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Namespaces(FxHashMap<Symbol, Namespace>);
+
+impl Namespaces {
+    pub(crate) fn get(&self, name: Symbol) -> Option<&Namespace> {
+        self.0.get(&name)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn apply(&mut self, facts: &NamespaceFacts, generation: Generation, interner: &mut Interner) {
+        let name = interner.acquire(&facts.name);
+        let labels = LabelSet::acquire(&facts.labels, interner);
+        let namespace = Namespace { uid: Uid::from(facts.uid.as_str()), labels, generation };
+        if let Some(old) = self.0.insert(name, namespace) {
+            interner.release(name);
+            old.labels.release(interner);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: Symbol, interner: &mut Interner) {
+        let Some(namespace) = self.0.remove(&name) else { return };
+        interner.release(name);
+        namespace.labels.release(interner);
+    }
+
+    /// Removes what the relist of this generation did not bring.
+    pub(crate) fn sweep(&mut self, generation: Generation, interner: &mut Interner) {
+        let is_gone = |namespace: &Namespace| namespace.generation != generation;
+        let mut gone: Vec<Symbol> =
+            self.0.iter().filter(|(_, namespace)| is_gone(namespace)).map(|(&name, _)| name).collect();
+        gone.sort_unstable();
+        for name in gone {
+            self.remove(name, interner);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Where nodes run: from the node to its VM, host, cluster and datacenter, and back.
+//!
+//! In: the world. Out: a [`Placement`] per node and views on hosts. Invariant: a link that is not known ends the chain;
+//! nothing is made up in its place.
+
+use std::collections::BTreeSet;
+
+use crate::arena::{ClusterId, HostId, NodeId, VmId};
+use crate::event::{ClusterFacts, HostConnection, HostFacts, VcenterId, VmFacts};
+use crate::identity::Match;
+use crate::world::World;
+
+/// Where a node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    On {
+        vcenter: VcenterId,
+        vm: VmId,
+        host: HostId,
+    },
+    /// Its VM is on no host, or on one that is not (yet) known.
+    HostUnknown {
+        vm: VmId,
+    },
+    /// Which VM it is, is not certain.
+    NotMatched,
+}
+
+/// A host, and the cluster it is in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostView<'a> {
+    pub id: HostId,
+    pub vcenter: VcenterId,
+    pub facts: &'a HostFacts,
+    /// `None` for a standalone host, and while the cluster is not known.
+    pub cluster: Option<(ClusterId, &'a ClusterFacts)>,
+}
+
+impl<'a> HostView<'a> {
+    pub fn name(&self) -> &'a str {
+        &self.facts.name
+    }
+
+    pub fn cluster_name(&self) -> Option<&'a str> {
+        self.cluster.map(|(_, cluster)| cluster.name.as_str())
+    }
+
+    pub fn datacenter_name(&self) -> Option<&'a str> {
+        let of_cluster = || self.cluster.and_then(|(_, cluster)| cluster.datacenter.as_deref());
+        self.facts.datacenter.as_deref().or_else(of_cluster)
+    }
+
+    pub fn connection(&self) -> HostConnection {
+        self.facts.connection
+    }
+
+    /// In maintenance mode, or on its way into it.
+    pub fn maintenance(&self) -> bool {
+        self.facts.maintenance
+    }
+}
+
+impl World {
+    /// What is known of who the node is.
+    pub fn match_of(&self, node: NodeId) -> Match {
+        self.identity.match_of(node)
+    }
+
+    /// The node that is this VM, when that is certain.
+    pub fn node_of(&self, vm: VmId) -> Option<NodeId> {
+        self.identity.node_of(vm)
+    }
+
+    pub fn placement(&self, node: NodeId) -> Placement {
+        let Some(vm) = self.identity.vm_of(node) else { return Placement::NotMatched };
+        self.host_of_vm(vm).map_or(Placement::HostUnknown { vm }, |(vcenter, host)| Placement::On { vcenter, vm, host })
+    }
+
+    /// The host the node runs on, when that is known.
+    pub fn host_of(&self, node: NodeId) -> Option<HostView<'_>> {
+        let (_, host) = self.host_of_vm(self.identity.vm_of(node)?)?;
+        self.host(host)
+    }
+
+    pub fn host(&self, id: HostId) -> Option<HostView<'_>> {
+        let kept = self.inventory.hosts.arena().get(id)?;
+        let cluster = kept.facts.cluster.as_deref().and_then(|cluster| {
+            let id = self.inventory.clusters.find(kept.vcenter, cluster)?;
+            Some((id, &self.inventory.clusters.arena().get(id)?.facts))
+        });
+        Some(HostView { id, vcenter: kept.vcenter, facts: &kept.facts, cluster })
+    }
+
+    pub fn vm(&self, id: VmId) -> Option<(VcenterId, &VmFacts)> {
+        self.inventory.vms.arena().get(id).map(|kept| (kept.vcenter, &kept.facts))
+    }
+
+    pub fn cluster(&self, id: ClusterId) -> Option<(VcenterId, &ClusterFacts)> {
+        self.inventory.clusters.arena().get(id).map(|kept| (kept.vcenter, &kept.facts))
+    }
+
+    pub fn vm_ids(&self) -> impl Iterator<Item = VmId> {
+        self.inventory.vms.arena().ids()
+    }
+
+    pub fn host_ids(&self) -> impl Iterator<Item = HostId> {
+        self.inventory.hosts.arena().ids()
+    }
+
+    pub fn cluster_ids(&self) -> impl Iterator<Item = ClusterId> {
+        self.inventory.clusters.arena().ids()
+    }
+
+    /// The clusters that run at least one node.
+    pub fn clusters_with_nodes(&self) -> BTreeSet<ClusterId> {
+        self.node_ids().filter_map(|node| self.host_of(node)?.cluster).map(|(cluster, _)| cluster).collect()
+    }
+
+    pub fn hosts_in(&self, cluster: ClusterId) -> impl Iterator<Item = HostId> {
+        let of = self.cluster(cluster);
+        of.into_iter().flat_map(|(vcenter, facts)| self.inventory.hosts.members(vcenter, &facts.id))
+    }
+
+    pub fn vms_on(&self, host: HostId) -> impl Iterator<Item = VmId> {
+        let of = self.inventory.hosts.arena().get(host);
+        of.into_iter().flat_map(|kept| self.inventory.vms.members(kept.vcenter, &kept.facts.id))
+    }
+
+    fn host_of_vm(&self, vm: VmId) -> Option<(VcenterId, HostId)> {
+        let kept = self.inventory.vms.arena().get(vm)?;
+        let host = self.inventory.hosts.find(kept.vcenter, kept.facts.host.as_deref()?)?;
+        Some((kept.vcenter, host))
+    }
+
+    /// The nodes whose VMs say they are on this host, whether or not the host is known.
+    pub(crate) fn nodes_on_host(&self, vcenter: VcenterId, host: &str) -> impl Iterator<Item = NodeId> {
+        self.inventory.vms.members(vcenter, host).filter_map(|vm| self.identity.node_of(vm))
+    }
+
+    /// The nodes on the hosts that say they are in this cluster.
+    pub(crate) fn nodes_in_cluster(&self, vcenter: VcenterId, cluster: &str) -> impl Iterator<Item = NodeId> {
+        let hosts = self.inventory.hosts.members(vcenter, cluster);
+        hosts
+            .filter_map(|host| self.inventory.hosts.arena().get(host))
+            .flat_map(move |kept| self.nodes_on_host(vcenter, &kept.facts.id))
+    }
+}

@@ -1,0 +1,156 @@
+//! The pods, small: there may be 150,000 of them.
+//!
+//! In: pods as they come, change and go. Out: a pod by name, and the pods bound to a node. Invariants: a pod is listed
+//! under the node it names, whether or not that node is known; nothing here walks all pods, except the end of a relist.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::arena::{Arena, PodId};
+use crate::event::PodFacts;
+use crate::intern::{Interner, Symbol};
+use crate::label_set::LabelSet;
+use crate::sync::Generation;
+use crate::uid::Uid;
+
+/// A pod as it is kept. Names that pods share are symbols: ask the world's interner.
+#[derive(Debug)]
+pub struct Pod {
+    pub name: Arc<str>,
+    pub uid: Uid,
+    pub labels: LabelSet,
+    pub namespace: Symbol,
+    binding: Option<Binding>,
+    generation: Generation,
+    pub finished: bool,
+    pub terminating: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Binding {
+    node: Symbol,
+    /// Where the pod stands in its node's list, so that it leaves without a search.
+    place: u32,
+}
+
+impl Pod {
+    /// The name of the node it is bound to.
+    pub fn node(&self) -> Option<Symbol> {
+        self.binding.map(|binding| binding.node)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pods {
+    arena: Arena<PodId, Pod>,
+    /// Per namespace; tenants choose the names, hence std's keyed hash within. Never iterated.
+    by_name: FxHashMap<Symbol, HashMap<Arc<str>, PodId>>,
+    by_node: FxHashMap<Symbol, Vec<PodId>>,
+}
+
+impl Pods {
+    pub(crate) fn get(&self, id: PodId) -> Option<&Pod> {
+        self.arena.get(id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.arena.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.arena.len()
+    }
+
+    pub(crate) fn find(&self, namespace: Symbol, name: &str) -> Option<PodId> {
+        self.by_name.get(&namespace)?.get(name).copied()
+    }
+
+    /// The pods bound to a node of this name, in no particular order.
+    pub(crate) fn on_node(&self, node: Symbol) -> &[PodId] {
+        self.by_node.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn apply(&mut self, facts: &PodFacts, generation: Generation, interner: &mut Interner) {
+        // First take, then give back: strings that stay keep their symbols.
+        let namespace = interner.acquire(&facts.namespace);
+        let labels = LabelSet::acquire(&facts.labels, interner);
+        let node = facts.node.as_deref().map(|node| interner.acquire(node));
+        let uid = Uid::from(facts.uid.as_str());
+
+        let existing = self.find(namespace, &facts.name);
+        if let Some(id) = existing {
+            self.unbind(id, interner);
+            if let Some(pod) = self.arena.get_mut(id) {
+                // The pod already holds a use of its namespace.
+                interner.release(namespace);
+                std::mem::replace(&mut pod.labels, labels).release(interner);
+                (pod.uid, pod.generation) = (uid, generation);
+                (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
+            }
+            self.bind(id, node);
+        } else {
+            let name: Arc<str> = facts.name.as_str().into();
+            let pod = Pod {
+                name: Arc::clone(&name),
+                uid,
+                labels,
+                namespace,
+                binding: None,
+                generation,
+                finished: facts.finished,
+                terminating: facts.terminating,
+            };
+            let id = self.arena.insert(pod);
+            self.by_name.entry(namespace).or_default().insert(name, id);
+            self.bind(id, node);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: PodId, interner: &mut Interner) {
+        self.unbind(id, interner);
+        let Some(pod) = self.arena.remove(id) else { return };
+        if let Some(names) = self.by_name.get_mut(&pod.namespace) {
+            names.remove(&pod.name);
+            if names.is_empty() {
+                self.by_name.remove(&pod.namespace);
+            }
+        }
+        pod.labels.release(interner);
+        interner.release(pod.namespace);
+    }
+
+    /// Removes what the relist of this generation did not bring.
+    pub(crate) fn sweep(&mut self, generation: Generation, interner: &mut Interner) {
+        let gone: Vec<PodId> =
+            self.arena.iter().filter(|(_, pod)| pod.generation != generation).map(|(id, _)| id).collect();
+        for id in gone {
+            self.remove(id, interner);
+        }
+    }
+
+    /// The binding takes over one use of the symbol.
+    fn bind(&mut self, id: PodId, node: Option<Symbol>) {
+        let (Some(node), Some(pod)) = (node, self.arena.get_mut(id)) else { return };
+        let list = self.by_node.entry(node).or_default();
+        // A place fits: pods have ids of 32 bits.
+        pod.binding = Some(Binding { node, place: list.len() as u32 });
+        list.push(id);
+    }
+
+    fn unbind(&mut self, id: PodId, interner: &mut Interner) {
+        let Some(Binding { node, place }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take()) else { return };
+        if let Some(list) = self.by_node.get_mut(&node) {
+            list.swap_remove(place as usize);
+            let moved = list.get(place as usize).and_then(|&moved| self.arena.get_mut(moved));
+            if let Some(binding) = moved.and_then(|pod| pod.binding.as_mut()) {
+                binding.place = place;
+            }
+            if list.is_empty() {
+                self.by_node.remove(&node);
+            }
+        }
+        interner.release(node);
+    }
+}

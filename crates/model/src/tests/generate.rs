@@ -1,0 +1,157 @@
+//! Random events over few names, so that they meet: the same keys on several VMs and nodes, hosts that come late, relists
+//! that break off.
+
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use uuid::Uuid;
+
+use crate::event::*;
+
+pub(crate) const NODE_NAMES: [&str; 5] = ["n1", "n2", "n3", "n4", "elsewhere"];
+
+fn uuid() -> impl Strategy<Value = Option<Uuid>> {
+    // The second is the first with its leading fields byte-swapped.
+    let uuids = ["01020304-0506-0708-090a-0b0c0d0e0f10", "04030201-0605-0807-090a-0b0c0d0e0f10"]
+        .map(|text| Some(Uuid::parse_str(text).expect("a UUID")));
+    select(vec![None, None, uuids[0], uuids[1], Some(Uuid::from_u128(2)), Some(Uuid::nil()), Some(Uuid::max())])
+}
+
+fn ips() -> impl Strategy<Value = Vec<std::net::IpAddr>> {
+    let addresses = ["10.0.0.1", "10.0.0.2", "::ffff:10.0.0.2", "127.0.0.1", "fe80::1", "2001:db8::1"];
+    vec(select(addresses.to_vec()).prop_map(|text| text.parse().expect("an address")), 0..3)
+}
+
+fn dns() -> impl Strategy<Value = String> {
+    select(vec!["a", "A", "a.example.com", "b", "localhost", ""]).prop_map(str::to_owned)
+}
+
+fn text(of: &'static [&'static str]) -> impl Strategy<Value = String> {
+    select(of).prop_map(str::to_owned)
+}
+
+fn labels() -> impl Strategy<Value = Labels> {
+    btree_map(text(&["host", "cluster", "app", "tier"]), text(&["esx-1", "C1", "web", "host"]), 0..3)
+}
+
+fn node() -> impl Strategy<Value = NodeFacts> {
+    let identity = (uuid(), uuid(), ips(), vec(dns(), 0..3));
+    (text(&NODE_NAMES[..4]), text(&["u1", "u2"]), labels(), identity, any::<bool>()).prop_map(
+        |(name, uid, labels, (system_uuid, provider_uuid, ip_addresses, dns_names), ready)| NodeFacts {
+            name,
+            uid,
+            labels,
+            system_uuid,
+            provider_uuid,
+            ip_addresses,
+            dns_names,
+            ready,
+        },
+    )
+}
+
+fn pod() -> impl Strategy<Value = PodFacts> {
+    let uid = text(&["u1", "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b"]);
+    let node = option::of(text(&NODE_NAMES));
+    (text(&["s1", "s2"]), text(&["p1", "p2", "p3"]), uid, labels(), node, any::<bool>(), any::<bool>()).prop_map(
+        |(namespace, name, uid, labels, node, finished, terminating)| PodFacts {
+            namespace,
+            name,
+            uid,
+            labels,
+            node,
+            finished,
+            terminating,
+        },
+    )
+}
+
+fn namespace() -> impl Strategy<Value = NamespaceFacts> {
+    (text(&["s1", "kube-system"]), text(&["u1", "u2"]), labels()).prop_map(|(name, uid, labels)| NamespaceFacts {
+        name,
+        uid,
+        labels,
+    })
+}
+
+fn vcenter() -> impl Strategy<Value = VcenterId> {
+    (0..2u16).prop_map(VcenterId)
+}
+
+const VM_IDS: &[&str] = &["vm-1", "vm-2", "vm-3"];
+const HOST_IDS: &[&str] = &["host-1", "host-2"];
+const CLUSTER_IDS: &[&str] = &["c-1", "c-2"];
+
+fn vm() -> impl Strategy<Value = VmFacts> {
+    let seldom = prop::bool::weighted(0.1);
+    (text(VM_IDS), option::of(text(HOST_IDS)), uuid(), ips(), option::of(dns()), seldom, any::<bool>()).prop_map(
+        |(id, host, bios_uuid, ip_addresses, dns_name, template, powered_on)| VmFacts {
+            name: format!("name-of-{id}"),
+            id,
+            host,
+            bios_uuid,
+            ip_addresses,
+            dns_name,
+            template,
+            powered_on,
+        },
+    )
+}
+
+fn host() -> impl Strategy<Value = HostFacts> {
+    let connection =
+        select(vec![HostConnection::Connected, HostConnection::Disconnected, HostConnection::NotResponding]);
+    let name = text(&["esx-1", "2001:db8::7", "", "esx 2"]);
+    let datacenter = option::of(text(&["DC0", "DC 1"]));
+    (text(HOST_IDS), name, option::of(text(CLUSTER_IDS)), datacenter, connection, any::<bool>()).prop_map(
+        |(id, name, cluster, datacenter, connection, maintenance)| HostFacts {
+            id,
+            name,
+            cluster,
+            datacenter,
+            connection,
+            maintenance,
+        },
+    )
+}
+
+fn cluster() -> impl Strategy<Value = ClusterFacts> {
+    (text(CLUSTER_IDS), text(&["C1", "C 2", ""]), option::of(text(&["DC0", "DC2"])), any::<bool>())
+        .prop_map(|(id, name, datacenter, drs_enabled)| ClusterFacts { id, name, datacenter, drs_enabled })
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    prop_oneof![
+        Just(Source::Nodes),
+        Just(Source::Pods),
+        Just(Source::Namespaces),
+        vcenter().prop_map(Source::Vcenter),
+        vcenter().prop_map(Source::Vcenter),
+    ]
+}
+
+pub(crate) fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        2 => source().prop_map(Event::RelistBegan),
+        2 => source().prop_map(Event::RelistEnded),
+        1 => source().prop_map(Event::Lost),
+        8 => node().prop_map(Event::NodeApplied),
+        2 => text(&NODE_NAMES).prop_map(|name| Event::NodeDeleted { name }),
+        4 => pod().prop_map(Event::PodApplied),
+        1 => (text(&["s1", "s2"]), text(&["p1", "p2", "p4"]))
+            .prop_map(|(namespace, name)| Event::PodDeleted { namespace, name }),
+        2 => namespace().prop_map(Event::NamespaceApplied),
+        1 => text(&["s1", "kube-system", "s3"]).prop_map(|name| Event::NamespaceDeleted { name }),
+        12 => (vcenter(), vm()).prop_map(|(vcenter, vm)| Event::VmApplied { vcenter, vm }),
+        2 => (vcenter(), text(VM_IDS)).prop_map(|(vcenter, id)| Event::VmRemoved { vcenter, id }),
+        8 => (vcenter(), host()).prop_map(|(vcenter, host)| Event::HostApplied { vcenter, host }),
+        1 => (vcenter(), text(HOST_IDS)).prop_map(|(vcenter, id)| Event::HostRemoved { vcenter, id }),
+        5 => (vcenter(), cluster()).prop_map(|(vcenter, cluster)| Event::ClusterApplied { vcenter, cluster }),
+        1 => (vcenter(), text(CLUSTER_IDS)).prop_map(|(vcenter, id)| Event::ClusterRemoved { vcenter, id }),
+    ]
+}
+
+pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
+    vec(event(), 0..100)
+}

@@ -1,0 +1,309 @@
+//! The world: all that is known of both sides, kept up to date event by event.
+//!
+//! In: [`Event`]s, in any order, also repeated ones and ones about objects never heard of. Out: answers (here, in
+//! `placement` and in `report`), and after each event the nodes for which an answer may have changed.
+//!
+//! Invariants: `World::apply` is the only way state changes; the same events give the same world; what is answered
+//! follows from what is known now, not from the way it came to be known.
+
+use std::collections::BTreeSet;
+
+use crate::arena::{ClusterId, HostId, NodeId, PodId, VmId};
+use crate::event::{ClusterFacts, Event, HostFacts, Labels, NodeFacts, Source, VcenterId, VmFacts};
+use crate::identity::{Identity, NodeKeys, vm_keys};
+use crate::intern::Interner;
+use crate::inventory::Inventory;
+use crate::nodes::{Namespace, Namespaces, Node, Nodes};
+use crate::pods::{Pod, Pods};
+use crate::sync::{Generation, SourceState, Sources};
+
+/// The nodes that an event may have changed something for: their own labels or UID, their match, their placement, or
+/// what is known of their host. Their readiness and their pods are not meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    nodes: BTreeSet<NodeId>,
+    removed: BTreeSet<NodeId>,
+}
+
+impl Touched {
+    /// Nodes that are there and may have changed.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.nodes.iter().copied()
+    }
+
+    /// Nodes that are gone. Look at these first: after a [`Touched::merge`] such an id may have been given to a new node.
+    pub fn removed(&self) -> impl Iterator<Item = NodeId> {
+        self.removed.iter().copied()
+    }
+
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.nodes.contains(&node)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.removed.is_empty()
+    }
+
+    /// Adds what a later event touched.
+    pub fn merge(&mut self, later: Self) {
+        self.nodes.retain(|node| !later.removed.contains(node));
+        self.nodes.extend(later.nodes);
+        self.removed.extend(later.removed);
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct World {
+    pub(crate) interner: Interner,
+    pub(crate) sources: Sources,
+    pub(crate) nodes: Nodes,
+    pub(crate) pods: Pods,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) inventory: Inventory,
+    pub(crate) identity: Identity,
+}
+
+impl World {
+    /// Takes in what an adapter tells.
+    pub fn apply(&mut self, event: Event) -> Touched {
+        let mut touched = Touched::default();
+        match event {
+            Event::RelistBegan(source) => self.sources.relist_began(source),
+            Event::RelistEnded(source) => {
+                if let Some(generation) = self.sources.relist_ended(source) {
+                    self.sweep(source, generation, &mut touched);
+                }
+            }
+            Event::Lost(source) => self.sources.lost(source),
+
+            Event::NodeApplied(facts) => self.apply_node(&facts, &mut touched),
+            Event::NodeDeleted { name } => {
+                if let Some(id) = self.node_id(&name) {
+                    self.remove_node(id, &mut touched);
+                }
+            }
+            Event::PodApplied(facts) => {
+                self.pods.apply(&facts, self.sources.generation(Source::Pods), &mut self.interner);
+            }
+            Event::PodDeleted { namespace, name } => {
+                if let Some(id) = self.pod_id(&namespace, &name) {
+                    self.pods.remove(id, &mut self.interner);
+                }
+            }
+            Event::NamespaceApplied(facts) => {
+                self.namespaces.apply(&facts, self.sources.generation(Source::Namespaces), &mut self.interner);
+            }
+            Event::NamespaceDeleted { name } => {
+                if let Some(name) = self.interner.get(&name) {
+                    self.namespaces.remove(name, &mut self.interner);
+                }
+            }
+
+            Event::VmApplied { vcenter, vm } => self.apply_vm(vcenter, vm, &mut touched),
+            Event::VmRemoved { vcenter, id } => {
+                if let Some(id) = self.inventory.vms.find(vcenter, &id) {
+                    self.remove_vm(id, &mut touched);
+                }
+            }
+            Event::HostApplied { vcenter, host } => self.apply_host(vcenter, host, &mut touched),
+            Event::HostRemoved { vcenter, id } => {
+                if let Some(id) = self.inventory.hosts.find(vcenter, &id) {
+                    self.remove_host(id, &mut touched);
+                }
+            }
+            Event::ClusterApplied { vcenter, cluster } => self.apply_cluster(vcenter, cluster, &mut touched),
+            Event::ClusterRemoved { vcenter, id } => {
+                if let Some(id) = self.inventory.clusters.find(vcenter, &id) {
+                    self.remove_cluster(id, &mut touched);
+                }
+            }
+        }
+        touched
+    }
+
+    /// Removes what a whole relist did not bring.
+    fn sweep(&mut self, source: Source, generation: Generation, touched: &mut Touched) {
+        match source {
+            Source::Nodes => {
+                for id in self.nodes.not_of(generation) {
+                    self.remove_node(id, touched);
+                }
+            }
+            Source::Pods => self.pods.sweep(generation, &mut self.interner),
+            Source::Namespaces => self.namespaces.sweep(generation, &mut self.interner),
+            Source::Vcenter(vcenter) => {
+                for id in self.inventory.vms.not_of(vcenter, generation) {
+                    self.remove_vm(id, touched);
+                }
+                for id in self.inventory.hosts.not_of(vcenter, generation) {
+                    self.remove_host(id, touched);
+                }
+                for id in self.inventory.clusters.not_of(vcenter, generation) {
+                    self.remove_cluster(id, touched);
+                }
+            }
+        }
+    }
+
+    fn apply_node(&mut self, facts: &NodeFacts, touched: &mut Touched) {
+        let generation = self.sources.generation(Source::Nodes);
+        let (id, changed) = self.nodes.apply(facts, generation, &mut self.interner);
+        if changed {
+            touched.nodes.insert(id);
+        }
+        self.identity.set_node(id, NodeKeys::of(facts), &mut touched.nodes);
+    }
+
+    fn remove_node(&mut self, id: NodeId, touched: &mut Touched) {
+        self.identity.remove_node(id, &mut touched.nodes);
+        self.nodes.remove(id, &mut self.interner);
+        touched.removed.insert(id);
+    }
+
+    fn apply_vm(&mut self, vcenter: VcenterId, vm: VmFacts, touched: &mut Touched) {
+        let generation = self.sources.generation(Source::Vcenter(vcenter));
+        let keys = vm_keys(&vm);
+        let host = vm.host.clone();
+        let (id, before) = self.inventory.vms.apply(vcenter, vm, generation);
+        self.identity.set_vm(id, keys, &mut touched.nodes);
+        if before.is_some_and(|before| before.host != host) {
+            touched.nodes.extend(self.identity.node_of(id));
+        }
+    }
+
+    fn remove_vm(&mut self, id: VmId, touched: &mut Touched) {
+        self.identity.remove_vm(id, &mut touched.nodes);
+        self.inventory.vms.remove(id);
+    }
+
+    fn apply_host(&mut self, vcenter: VcenterId, host: HostFacts, touched: &mut Touched) {
+        let generation = self.sources.generation(Source::Vcenter(vcenter));
+        let (id, before) = self.inventory.hosts.apply(vcenter, host, generation);
+        if let Some(kept) = self.inventory.hosts.arena().get(id)
+            && before.as_ref() != Some(&kept.facts)
+        {
+            touched.nodes.extend(self.nodes_on_host(vcenter, &kept.facts.id));
+        }
+    }
+
+    fn remove_host(&mut self, id: HostId, touched: &mut Touched) {
+        if let Some(kept) = self.inventory.hosts.remove(id) {
+            touched.nodes.extend(self.nodes_on_host(kept.vcenter, &kept.facts.id));
+        }
+    }
+
+    fn apply_cluster(&mut self, vcenter: VcenterId, cluster: ClusterFacts, touched: &mut Touched) {
+        let generation = self.sources.generation(Source::Vcenter(vcenter));
+        let (id, before) = self.inventory.clusters.apply(vcenter, cluster, generation);
+        if let Some(kept) = self.inventory.clusters.arena().get(id)
+            && before.as_ref() != Some(&kept.facts)
+        {
+            touched.nodes.extend(self.nodes_in_cluster(vcenter, &kept.facts.id));
+        }
+    }
+
+    fn remove_cluster(&mut self, id: ClusterId, touched: &mut Touched) {
+        if let Some(kept) = self.inventory.clusters.remove(id) {
+            touched.nodes.extend(self.nodes_in_cluster(kept.vcenter, &kept.facts.id));
+        }
+    }
+}
+
+/// What Kubernetes says.
+impl World {
+    pub fn source(&self, source: Source) -> SourceState {
+        self.sources.state(source)
+    }
+
+    pub fn in_sync(&self, source: Source) -> bool {
+        self.source(source) == SourceState::InSync
+    }
+
+    /// Every source that was heard of, and its state.
+    pub fn sources(&self) -> impl Iterator<Item = (Source, SourceState)> {
+        self.sources.iter()
+    }
+
+    /// The strings behind the symbols of nodes, pods and labels.
+    pub fn interner(&self) -> &Interner {
+        &self.interner
+    }
+
+    pub fn node_id(&self, name: &str) -> Option<NodeId> {
+        self.nodes.find(self.interner.get(name)?)
+    }
+
+    pub fn node_ids(&self) -> impl Iterator<Item = NodeId> {
+        self.nodes.arena().ids()
+    }
+
+    pub fn node_count(&self) -> usize {
+        self.nodes.arena().len()
+    }
+
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.arena().get(id)
+    }
+
+    pub fn node_name(&self, id: NodeId) -> Option<&str> {
+        Some(self.interner.text(self.node(id)?.name))
+    }
+
+    pub fn node_uid(&self, id: NodeId) -> Option<String> {
+        Some(self.node(id)?.uid.to_string())
+    }
+
+    pub fn node_labels(&self, id: NodeId) -> Option<Labels> {
+        Some(self.node(id)?.labels.to_labels(&self.interner))
+    }
+
+    /// The value of one of the node's labels: also a physical host that somebody else wrote there.
+    pub fn host_label_of(&self, id: NodeId, key: &str) -> Option<&str> {
+        let value = self.node(id)?.labels.get(self.interner.get(key)?)?;
+        Some(self.interner.text(value))
+    }
+
+    /// The Ready condition is True.
+    pub fn is_ready(&self, id: NodeId) -> bool {
+        self.node(id).is_some_and(|node| node.ready)
+    }
+
+    pub fn pod_id(&self, namespace: &str, name: &str) -> Option<PodId> {
+        self.pods.find(self.interner.get(namespace)?, name)
+    }
+
+    pub fn pod(&self, id: PodId) -> Option<&Pod> {
+        self.pods.get(id)
+    }
+
+    pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.pods.iter()
+    }
+
+    pub fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// The pods bound to the node, finished ones too, in no particular order.
+    pub fn pods_on(&self, id: NodeId) -> &[PodId] {
+        self.node(id).map_or(&[], |node| self.pods.on_node(node.name))
+    }
+
+    /// The pods bound to a node of this name, whether or not that node is known.
+    pub fn pods_bound_to(&self, node_name: &str) -> &[PodId] {
+        self.interner.get(node_name).map_or(&[], |name| self.pods.on_node(name))
+    }
+
+    pub fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.get(self.interner.get(name)?)
+    }
+
+    pub fn namespace_count(&self) -> usize {
+        self.namespaces.len()
+    }
+
+    /// What tells this Kubernetes cluster from all others: the UID of its namespace `kube-system`.
+    pub fn kubernetes_uid(&self) -> Option<String> {
+        Some(self.namespace("kube-system")?.uid.to_string())
+    }
+}
