@@ -3,10 +3,14 @@
 //! - [`ports`]: what the engine needs from the outside; adapters implement it.
 //! - [`gates`]: whether anything may be written now.
 //! - [`labeller`], [`problems`]: when to write which node's labels, and when to tell of a node that cannot be labelled.
-//! - [`pace`]: rates and waits.
+//! - [`run`]: the loop that ties them together. [`pace`]: rates and waits. [`counters`]: what is counted.
 
+pub mod counters;
 pub mod gates;
 pub mod labeller;
 pub mod pace;
 pub mod ports;
 pub mod problems;
+pub mod run;
+
+pub use run::{Engine, Ports, Settings, SharedWorld};

@@ -1,0 +1,32 @@
+//! What the engine counts. Read by whoever shows metrics; never used to decide.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub events_applied: Counter,
+    pub label_writes: Counter,
+    pub label_writes_failed_passing: Counter,
+    pub label_writes_failed_gone: Counter,
+    pub label_writes_failed_refused: Counter,
+    /// Labels that were right and that somebody else changed.
+    pub labels_changed_by_others: Counter,
+    pub notices_posted: Counter,
+    /// Notices that were not sent because too many were on their way, or that failed.
+    pub notices_lost: Counter,
+}

@@ -1,0 +1,390 @@
+//! The loop: events in, decisions out, writes on their way.
+//!
+//! One task owns everything that changes. It takes events in batches, applies them to the world, looks at the nodes they
+//! touched, and keeps a bounded number of writes in flight. A write is worked out from the latest world at the moment it
+//! is sent.
+//!
+//! Invariants:
+//! - Nothing is written while a gate it depends on is closed: nodes not in sync, or the node's own vCenter not in sync
+//!   or lost for too long. A vCenter that is down stops only the nodes that live on it.
+//! - In a dry run nothing is written, and what would be is logged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use model::event::{Event, Source, VcenterId};
+use model::labels::{self, LabelSettings};
+use model::{Match, NodeId, Placement, World};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::counters::Counters;
+use crate::gates::Gates;
+use crate::labeller::{Labeller, Observation};
+use crate::pace::{Backoff, Jitter, RateLimit};
+use crate::ports::{LabelChanges, LabelStore, Notice, NoticeBoard, NoticeSubject, PortError, Severity};
+use crate::problems::{Problem, Problems};
+
+/// The world as others read it. Only the engine writes.
+pub type SharedWorld = Arc<RwLock<World>>;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `None` turns the labeller off.
+    pub labels: Option<LabelSettings>,
+    /// The vCenters that are configured, connected or not.
+    pub vcenters: Vec<VcenterId>,
+    pub dry_run: bool,
+    pub writes_per_second: u32,
+    pub writes_burst: u32,
+    pub writes_in_flight_max: usize,
+    /// How long a lost source is still good enough to write by.
+    pub stale_max: Duration,
+    /// For spreading waits.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            labels: Some(LabelSettings::default()),
+            vcenters: vec![VcenterId(0)],
+            dry_run: false,
+            writes_per_second: 100,
+            writes_burst: 100,
+            writes_in_flight_max: 16,
+            stale_max: Duration::from_secs(300),
+            seed: 0,
+        }
+    }
+}
+
+/// What the outside does for the engine.
+#[derive(Clone)]
+pub struct Ports {
+    pub labels: Arc<dyn LabelStore>,
+    pub notices: Arc<dyn NoticeBoard>,
+}
+
+/// How many events are applied before the loop looks at what they mean.
+const BATCH_EVENTS: usize = 1024;
+const NOTICES_IN_FLIGHT_MAX: usize = 64;
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(60) };
+
+/// The outcome of something that was sent.
+enum Done {
+    Labels { node: String, changes: LabelChanges, notice: Option<Notice>, result: Result<(), PortError> },
+    Notice(Result<(), PortError>),
+}
+
+pub struct Engine {
+    world: SharedWorld,
+    settings: Settings,
+    ports: Ports,
+    counters: Arc<Counters>,
+    gates: Gates,
+    labeller: Labeller,
+    problems: Problems,
+    rate: RateLimit,
+    in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
+    writes_in_flight: usize,
+    notices_in_flight: usize,
+    /// Names of nodes by id, for those that are gone when we hear of it.
+    names: BTreeMap<NodeId, String>,
+    /// When the rate allows the next write, while it is used up.
+    rate_opens_at: Option<Instant>,
+}
+
+impl Engine {
+    #[must_use]
+    pub fn new(settings: Settings, ports: Ports) -> Engine {
+        let now = Instant::now();
+        Engine {
+            world: Arc::default(),
+            gates: Gates::new(settings.stale_max),
+            labeller: Labeller::new(BACKOFF, Jitter::from_seed(settings.seed)),
+            problems: Problems::default(),
+            rate: RateLimit::new(settings.writes_per_second, settings.writes_burst, now),
+            counters: Arc::default(),
+            in_flight: FuturesUnordered::new(),
+            writes_in_flight: 0,
+            notices_in_flight: 0,
+            names: BTreeMap::new(),
+            rate_opens_at: None,
+            settings,
+            ports,
+        }
+    }
+
+    #[must_use]
+    pub fn world(&self) -> SharedWorld {
+        self.world.clone()
+    }
+
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        self.counters.clone()
+    }
+
+    /// Runs until every sender of events is gone.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let mut batch = Vec::with_capacity(BATCH_EVENTS);
+        loop {
+            self.send_due();
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                // First, because these are few, while events may never pause.
+                Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => self.finish(done),
+                count = events.recv_many(&mut batch, BATCH_EVENTS) => {
+                    if count == 0 {
+                        return;
+                    }
+                    self.apply(&mut batch);
+                }
+                () = sleep_until(wake), if wake.is_some() => (),
+            }
+        }
+    }
+
+    fn apply(&mut self, batch: &mut Vec<Event>) {
+        let now = Instant::now();
+        self.counters.events_applied.add(batch.len() as u64);
+        let mut look_at_all = false;
+        let mut touched = model::Touched::default();
+        {
+            let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
+            for event in batch.drain(..) {
+                self.gates.observe(&event, now);
+                // A gate may have opened: what could not be decided before can be now.
+                look_at_all |= matches!(event, Event::RelistEnded(_));
+                touched.merge(world.apply(event));
+            }
+        }
+        for node in touched.removed() {
+            if let Some(name) = self.names.remove(&node) {
+                self.labeller.forget(&name);
+                self.problems.observe(&name, None, now);
+            }
+        }
+        let world = self.world.clone();
+        let world = read(&world);
+        let nodes: BTreeSet<NodeId> = if look_at_all { world.node_ids().collect() } else { touched.nodes().collect() };
+        for node in nodes {
+            self.look_at(&world, node, now);
+        }
+    }
+
+    /// Decides anew what is to be done about a node.
+    fn look_at(&mut self, world: &World, node: NodeId, now: Instant) {
+        let Some(name) = world.node_name(node) else { return };
+        self.names.insert(node, name.to_owned());
+        self.problems.observe(name, self.problem(world, node), now);
+        let Some(settings) = &self.settings.labels else { return };
+        if !self.may_write(world, node, now) {
+            return;
+        }
+        let wanted = labels::wanted(world, node, settings);
+        let changes = changes(world, node, settings);
+        if self.labeller.observe(name, &wanted, &changes, now) == Observation::ChangedByOthers {
+            self.counters.labels_changed_by_others.add(1);
+            tracing::warn!(node = name, "somebody else changed a label of Bridger's; it is put right");
+            let message = format!("label {} was changed by somebody else; it is put right", keys(&changes));
+            self.post(notice(world, node, name, Severity::Warning, "LabelChangedByOthers", message));
+        }
+    }
+
+    /// The gates that a node's labels depend on: the nodes, and the vCenter the node lives on.
+    fn may_write(&self, world: &World, node: NodeId, now: Instant) -> bool {
+        let vcenter = match world.placement(node) {
+            Placement::On { vcenter, .. } => vcenter,
+            _ => return false,
+        };
+        self.gates.check(Source::Nodes, now).is_ok() && self.gates.check(Source::Vcenter(vcenter), now).is_ok()
+    }
+
+    /// What keeps a node from being labelled. Nothing is said before everything has been seen.
+    fn problem(&self, world: &World, node: NodeId) -> Option<Problem> {
+        let all_in_sync = self.settings.vcenters.iter().all(|id| self.gates.in_sync(Source::Vcenter(*id)));
+        if !all_in_sync || self.settings.vcenters.is_empty() || !self.gates.in_sync(Source::Nodes) {
+            return None;
+        }
+        let reason = match world.match_of(node) {
+            Match::Matched { .. } => return None,
+            Match::Unmatched => "MachineNotFound",
+            Match::Ambiguous { .. } => "MachineAmbiguous",
+            Match::Contested { .. } => "MachineContested",
+        };
+        Some(Problem { reason, message: world.explain_match(node) })
+    }
+
+    /// Sends what is due, as far as rate and flight allow.
+    fn send_due(&mut self) {
+        let now = Instant::now();
+        self.rate_opens_at = None;
+        for (name, problem) in self.problems.take_due(now) {
+            tracing::warn!(node = name, reason = problem.reason, "{}", problem.message);
+            let world = self.world.clone();
+            let world = read(&world);
+            if let Some(node) = world.node_id(&name) {
+                self.post(notice(&world, node, &name, Severity::Warning, problem.reason, problem.message));
+            }
+        }
+        while self.writes_in_flight < self.settings.writes_in_flight_max
+            && self.labeller.next_due().is_some_and(|due| due <= now)
+        {
+            if let Err(later) = self.rate.take(now) {
+                self.rate_opens_at = Some(later);
+                return;
+            }
+            if let Some(name) = self.labeller.take_due(now) {
+                self.send_labels(name, now);
+            }
+        }
+    }
+
+    fn send_labels(&mut self, name: String, now: Instant) {
+        let world = self.world.clone();
+        let world = read(&world);
+        let Some(settings) = &self.settings.labels else { return };
+        let Some(node) = world.node_id(&name) else { return self.labeller.forget(&name) };
+        let changes = changes(&world, node, settings);
+        if changes.is_empty() || !self.may_write(&world, node, now) {
+            // Right by now, or not ours to say: the next relist or change looks at it again.
+            return;
+        }
+        let differences = labels::differences(&world, node, settings);
+        let moved = differences.get(&settings.host_key).and_then(|host| Some((host.from.clone()?, host.to.clone())));
+        if self.settings.dry_run {
+            tracing::info!(node = name, changes = ?changes, "dry run: would label");
+            return;
+        }
+        let notice = moved.map(|(from, to)| {
+            let message = format!("moved from {from} to {to}");
+            notice(&world, node, &name, Severity::Normal, "HostChanged", message)
+        });
+        let store = self.ports.labels.clone();
+        self.writes_in_flight += 1;
+        self.in_flight.push(Box::pin(async move {
+            let result = store.change_labels(&name, &changes).await;
+            Done::Labels { node: name, changes, notice, result }
+        }));
+    }
+
+    fn finish(&mut self, done: Done) {
+        match done {
+            Done::Notice(result) => {
+                self.notices_in_flight -= 1;
+                match result {
+                    Ok(()) => self.counters.notices_posted.add(1),
+                    Err(error) => {
+                        self.counters.notices_lost.add(1);
+                        tracing::debug!(%error, "a notice could not be posted");
+                    }
+                }
+            }
+            Done::Labels { node, changes, notice, result } => {
+                self.writes_in_flight -= 1;
+                self.finish_labels(&node, changes, notice, result);
+            }
+        }
+    }
+
+    fn finish_labels(
+        &mut self,
+        node: &str,
+        changes: LabelChanges,
+        notice: Option<Notice>,
+        result: Result<(), PortError>,
+    ) {
+        let now = Instant::now();
+        match result {
+            Ok(()) => {
+                self.counters.label_writes.add(1);
+                tracing::info!(node, labels = %shown(&changes), "labelled");
+                self.labeller.succeeded(node, changes, now);
+                if let Some(notice) = notice {
+                    self.post(notice);
+                }
+                // The echo may have come before the answer did.
+                let world = self.world.clone();
+                let world = read(&world);
+                if let Some(id) = world.node_id(node) {
+                    self.look_at(&world, id, now);
+                }
+            }
+            Err(error) => {
+                match &error {
+                    PortError::Passing(_) => self.counters.label_writes_failed_passing.add(1),
+                    PortError::Gone(_) => self.counters.label_writes_failed_gone.add(1),
+                    PortError::Refused(_) => self.counters.label_writes_failed_refused.add(1),
+                }
+                tracing::warn!(node, %error, "cannot label");
+                self.labeller.failed(node, &error, now);
+            }
+        }
+    }
+
+    /// Sends a notice, unless too many are on their way.
+    fn post(&mut self, notice: Notice) {
+        if self.settings.dry_run {
+            return;
+        }
+        if self.notices_in_flight >= NOTICES_IN_FLIGHT_MAX {
+            self.counters.notices_lost.add(1);
+            return;
+        }
+        self.notices_in_flight += 1;
+        let board = self.ports.notices.clone();
+        self.in_flight.push(Box::pin(async move { Done::Notice(board.post(&notice).await) }));
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let labels = if self.writes_in_flight < self.settings.writes_in_flight_max {
+            self.labeller.next_due().map(|due| self.rate_opens_at.map_or(due, |opens| opens.max(due)))
+        } else {
+            // A finished write wakes the loop.
+            None
+        };
+        [labels, self.problems.next_due()].into_iter().flatten().min()
+    }
+}
+
+async fn sleep_until(wake: Option<Instant>) {
+    match wake {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn read(world: &SharedWorld) -> RwLockReadGuard<'_, World> {
+    world.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn changes(world: &World, node: NodeId, settings: &LabelSettings) -> LabelChanges {
+    labels::differences(world, node, settings).into_iter().map(|(key, change)| (key, Some(change.to))).collect()
+}
+
+fn notice(
+    world: &World,
+    node: NodeId,
+    name: &str,
+    severity: Severity,
+    reason: &'static str,
+    message: String,
+) -> Notice {
+    let about = NoticeSubject::Node { name: name.to_owned(), uid: world.node_uid(node).unwrap_or_default() };
+    Notice { about, severity, reason, message }
+}
+
+fn keys(changes: &LabelChanges) -> String {
+    changes.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn shown(changes: &LabelChanges) -> String {
+    let pairs = changes.iter().map(|(key, value)| format!("{key}={}", value.as_deref().unwrap_or_default()));
+    pairs.collect::<Vec<_>>().join(",")
+}

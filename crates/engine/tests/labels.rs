@@ -1,0 +1,271 @@
+//! The loop on scripted events and a label store that behaves as an API server does: what is written shows in the watch.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use engine::ports::{LabelChanges, LabelStore, Notice, NoticeBoard, PortError};
+use engine::{Engine, Ports, Settings};
+use futures::future::BoxFuture;
+use model::event::{Event, HostFacts, NodeFacts, Source, VcenterId, VmFacts};
+use tokio::sync::mpsc;
+
+const HOST_KEY: &str = "alpha.cna.vmware.com/host";
+const VCENTER: VcenterId = VcenterId(0);
+
+/// A cluster of nodes behind a label store. Everything written is echoed after a short while, as a watch does.
+#[derive(Default)]
+struct Cluster {
+    nodes: Mutex<BTreeMap<String, NodeFacts>>,
+    writes: Mutex<Vec<(String, LabelChanges)>>,
+    notices: Mutex<Vec<Notice>>,
+    failures: Mutex<Vec<PortError>>,
+    echo: Mutex<Option<mpsc::Sender<Event>>>,
+}
+
+impl LabelStore for Cluster {
+    fn change_labels<'a>(&'a self, node: &'a str, changes: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if let Some(error) = self.failures.lock().unwrap().pop() {
+                return Err(error);
+            }
+            self.writes.lock().unwrap().push((node.to_owned(), changes.clone()));
+            let facts = {
+                let mut nodes = self.nodes.lock().unwrap();
+                let facts = nodes.get_mut(node).ok_or_else(|| PortError::Gone(node.to_owned()))?;
+                for (key, value) in changes {
+                    facts.labels.insert(key.clone(), value.clone().expect("labels are only set"));
+                }
+                facts.clone()
+            };
+            let echo = self.echo.lock().unwrap().clone();
+            if let Some(echo) = echo {
+                let _ = echo.send(Event::NodeApplied(facts)).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl NoticeBoard for Cluster {
+    fn post<'a>(&'a self, notice: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
+        self.notices.lock().unwrap().push(notice.clone());
+        Box::pin(async { Ok(()) })
+    }
+}
+
+struct Stage {
+    cluster: Arc<Cluster>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Stage {
+    fn start(settings: Settings) -> Stage {
+        let cluster = Arc::new(Cluster::default());
+        let (events, receiver) = mpsc::channel(64);
+        *cluster.echo.lock().unwrap() = Some(events.clone());
+        let ports = Ports { labels: cluster.clone(), notices: cluster.clone() };
+        tokio::spawn(Engine::new(settings, ports).run(receiver));
+        Stage { cluster, events }
+    }
+
+    async fn tell(&self, event: Event) {
+        self.events.send(event).await.expect("the engine runs");
+    }
+
+    async fn node(&self, name: &str, address: &str) {
+        let ip_addresses = vec![address.parse::<IpAddr>().unwrap()];
+        let facts = NodeFacts { name: name.to_owned(), ip_addresses, ready: true, ..NodeFacts::default() };
+        self.cluster.nodes.lock().unwrap().insert(name.to_owned(), facts.clone());
+        self.tell(Event::NodeApplied(facts)).await;
+    }
+
+    async fn vm(&self, vcenter: VcenterId, id: &str, address: &str, host: &str) {
+        let ip_addresses = vec![address.parse::<IpAddr>().unwrap()];
+        let host = Some(host.to_owned());
+        let vm = VmFacts { id: id.to_owned(), name: id.to_owned(), host, ip_addresses, ..VmFacts::default() };
+        self.tell(Event::VmApplied { vcenter, vm }).await;
+    }
+
+    async fn host(&self, vcenter: VcenterId, id: &str, name: &str) {
+        let host = HostFacts { id: id.to_owned(), name: name.to_owned(), ..HostFacts::default() };
+        self.tell(Event::HostApplied { vcenter, host }).await;
+    }
+
+    /// Two hosts, one node on the first.
+    async fn ordinary(&self) {
+        for source in [Source::Nodes, Source::Vcenter(VCENTER)] {
+            self.tell(Event::RelistBegan(source)).await;
+        }
+        self.node("n1", "10.0.0.1").await;
+        self.host(VCENTER, "host-1", "esx-1").await;
+        self.host(VCENTER, "host-2", "esx-2").await;
+        self.vm(VCENTER, "vm-1", "10.0.0.1", "host-1").await;
+        for source in [Source::Nodes, Source::Vcenter(VCENTER)] {
+            self.tell(Event::RelistEnded(source)).await;
+        }
+        settle().await;
+    }
+
+    fn label(&self, node: &str) -> Option<String> {
+        self.cluster.nodes.lock().unwrap().get(node)?.labels.get(HOST_KEY).cloned()
+    }
+
+    fn writes(&self) -> usize {
+        self.cluster.writes.lock().unwrap().len()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let notices = self.cluster.notices.lock().unwrap();
+        notices.iter().map(|notice| format!("{}: {}", notice.reason, notice.message)).collect()
+    }
+}
+
+async fn settle() {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_labelled_once_and_the_label_follows_its_vm() {
+    let stage = Stage::start(Settings::default());
+    stage.ordinary().await;
+    assert_eq!(stage.label("n1").as_deref(), Some("esx-1"));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(stage.writes(), 1, "nothing changes, nothing is written");
+
+    stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-2").await;
+    settle().await;
+    assert_eq!(stage.label("n1").as_deref(), Some("esx-2"));
+    stage.host(VCENTER, "host-2", "esx-two").await;
+    settle().await;
+    assert_eq!(stage.label("n1").as_deref(), Some("esx-two"));
+    assert_eq!(stage.writes(), 3);
+    assert_eq!(stage.notices(), ["HostChanged: moved from esx-1 to esx-2", "HostChanged: moved from esx-2 to esx-two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_before_both_sides_are_in_sync() {
+    let stage = Stage::start(Settings::default());
+    stage.node("n1", "10.0.0.1").await;
+    stage.host(VCENTER, "host-1", "esx-1").await;
+    stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-1").await;
+    settle().await;
+    for began in [Source::Vcenter(VCENTER), Source::Nodes] {
+        stage.tell(Event::RelistBegan(began)).await;
+    }
+    stage.node("n1", "10.0.0.1").await;
+    stage.host(VCENTER, "host-1", "esx-1").await;
+    stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-1").await;
+    stage.tell(Event::RelistEnded(Source::Vcenter(VCENTER))).await;
+    settle().await;
+    assert_eq!(stage.writes(), 0);
+    stage.tell(Event::RelistEnded(Source::Nodes)).await;
+    settle().await;
+    assert_eq!(stage.writes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_becomes_unknown_leaves_the_label_as_it_was() {
+    let stage = Stage::start(Settings::default());
+    stage.ordinary().await;
+    stage.tell(Event::VmRemoved { vcenter: VCENTER, id: "vm-1".to_owned() }).await;
+    settle().await;
+    stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-unheard-of").await;
+    settle().await;
+    stage.tell(Event::HostRemoved { vcenter: VCENTER, id: "host-1".to_owned() }).await;
+    settle().await;
+    assert_eq!(stage.label("n1").as_deref(), Some("esx-1"));
+    assert_eq!(stage.writes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_vcenter_stops_writing_after_a_while_and_only_for_its_own_nodes() {
+    let other = VcenterId(1);
+    let stage = Stage::start(Settings { vcenters: vec![VCENTER, other], ..Settings::default() });
+    stage.ordinary().await;
+    assert_eq!(stage.writes(), 1, "the other vCenter has never been seen, and does not matter for this node");
+    stage.tell(Event::RelistBegan(Source::Vcenter(other))).await;
+    stage.host(other, "host-9", "esx-9").await;
+    stage.vm(other, "vm-9", "10.0.0.9", "host-9").await;
+    stage.tell(Event::RelistEnded(Source::Vcenter(other))).await;
+    stage.node("n9", "10.0.0.9").await;
+    settle().await;
+    assert_eq!(stage.label("n9").as_deref(), Some("esx-9"));
+
+    stage.tell(Event::Lost(Source::Vcenter(other))).await;
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    let somebody_else = |name: &str| {
+        let mut nodes = stage.cluster.nodes.lock().unwrap();
+        let facts = nodes.get_mut(name).unwrap();
+        facts.labels.insert(HOST_KEY.to_owned(), "wrong".to_owned());
+        Event::NodeApplied(facts.clone())
+    };
+    stage.tell(somebody_else("n9")).await;
+    stage.tell(somebody_else("n1")).await;
+    settle().await;
+    assert_eq!(stage.label("n9").as_deref(), Some("wrong"), "too old to be trusted");
+    assert_eq!(stage.label("n1").as_deref(), Some("esx-1"), "put right");
+    assert!(stage.notices()[0].starts_with("LabelChangedByOthers"), "{:?}", stage.notices());
+
+    stage.tell(Event::RelistBegan(Source::Vcenter(other))).await;
+    stage.host(other, "host-9", "esx-9").await;
+    stage.vm(other, "vm-9", "10.0.0.9", "host-9").await;
+    stage.tell(Event::RelistEnded(Source::Vcenter(other))).await;
+    settle().await;
+    assert_eq!(stage.label("n9").as_deref(), Some("esx-9"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_tried_again_and_a_dry_run_writes_nothing() {
+    let stage = Stage::start(Settings::default());
+    stage.cluster.failures.lock().unwrap().extend([
+        PortError::Passing("busy".to_owned()),
+        PortError::Refused("forbidden".to_owned()),
+        PortError::Passing("busy".to_owned()),
+    ]);
+    stage.ordinary().await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(stage.label("n1").as_deref(), Some("esx-1"));
+
+    let stage = Stage::start(Settings { dry_run: true, ..Settings::default() });
+    stage.ordinary().await;
+    assert_eq!((stage.writes(), stage.label("n1")), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_machine_is_reported_after_a_minute_and_never_labelled() {
+    let stage = Stage::start(Settings::default());
+    stage.ordinary().await;
+    stage.node("stranger", "10.0.0.77").await;
+    stage.node("twin", "10.0.0.5").await;
+    stage.vm(VCENTER, "vm-5", "10.0.0.5", "host-1").await;
+    stage.vm(VCENTER, "vm-6", "10.0.0.5", "host-2").await;
+    settle().await;
+    assert!(stage.notices().is_empty());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let notices = stage.notices();
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices.iter().any(|notice| notice.starts_with("MachineNotFound")), "{notices:?}");
+    assert!(notices.iter().any(|notice| notice.starts_with("MachineAmbiguous")), "{notices:?}");
+    assert_eq!(stage.writes(), 1);
+    assert_eq!((stage.label("stranger"), stage.label("twin")), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_keep_to_the_rate() {
+    let settings = Settings { writes_per_second: 10, writes_burst: 10, ..Settings::default() };
+    let stage = Stage::start(settings);
+    stage.ordinary().await;
+    for number in 0..100u8 {
+        let address = format!("10.0.1.{number}");
+        stage.node(&format!("m{number}"), &address).await;
+        stage.vm(VCENTER, &format!("vm-m{number}"), &address, "host-1").await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let early = stage.writes();
+    assert!((50..=75).contains(&early), "{early}");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(stage.writes(), 101);
+}
