@@ -71,7 +71,9 @@ pub enum ConfigError {
     NoUsername { host: String },
     #[error("no password for {host}: set GOVC_PASSWORD or name a file that holds it")]
     NoPassword { host: String },
-    #[error("the URL of {host} holds a password, which others could read: set GOVC_PASSWORD or name a file that holds it")]
+    #[error(
+        "the URL of {host} holds a password, which others could read: set GOVC_PASSWORD or name a file that holds it"
+    )]
     PasswordInUrl { host: String },
     #[error("GOVC_INSECURE={0:?} is neither true nor false")]
     BadInsecure(String),
@@ -110,12 +112,10 @@ impl VcenterConfig {
         };
         let host = || endpoint.host().to_owned();
         let (username_in_url, password_in_url) = in_url.map(|found| (found.username, found.password)).unzip();
-        let username =
-            text_source(settings.username_file.as_ref(), variable("GOVC_USERNAME"), username_in_url)
-                .ok_or_else(|| ConfigError::NoUsername { host: host() })?;
-        let password =
-            text_source(settings.password_file.as_ref(), variable("GOVC_PASSWORD"), password_in_url)
-                .ok_or_else(|| ConfigError::NoPassword { host: host() })?;
+        let username = text_source(settings.username_file.as_ref(), variable("GOVC_USERNAME"), username_in_url)
+            .ok_or_else(|| ConfigError::NoUsername { host: host() })?;
+        let password = text_source(settings.password_file.as_ref(), variable("GOVC_PASSWORD"), password_in_url)
+            .ok_or_else(|| ConfigError::NoPassword { host: host() })?;
         let credentials = CredentialSource { username, password };
         // A file that is not there shall show at the start, not at the first login.
         credentials.read()?;
@@ -247,8 +247,8 @@ fn known_host(file: &Path, address: &str) -> Result<Option<Thumbprint>, ConfigEr
         return Ok(None);
     }
     let shown = || file.display().to_string();
-    let text = read_bounded(file, KNOWN_HOSTS_BYTES_MAX)
-        .map_err(|why| ConfigError::KnownHosts { file: shown(), why })?;
+    let text =
+        read_bounded(file, KNOWN_HOSTS_BYTES_MAX).map_err(|why| ConfigError::KnownHosts { file: shown(), why })?;
     let found = text.lines().rev().find_map(|line| {
         let (host, thumbprint) = line.trim().split_once(char::is_whitespace)?;
         with_port(host, "443").eq_ignore_ascii_case(address).then(|| thumbprint.trim())

@@ -56,7 +56,9 @@ impl VsphereError {
             "InvalidLogin" => VsphereError::InvalidLogin,
             "NoPermission" => VsphereError::NoPermission {
                 privilege: fault.privilege.unwrap_or_else(|| format!("that {method} needs")),
-                object: fault.object.map_or_else(|| "an object it does not name".to_owned(), |object| object.to_string()),
+                object: fault
+                    .object
+                    .map_or_else(|| "an object it does not name".to_owned(), |object| object.to_string()),
             },
             _ => VsphereError::Fault { method, fault: Box::new(fault) },
         }

@@ -198,11 +198,7 @@ pub async fn read(client: &Client, object: &ManagedObject, paths: &[&str]) -> Re
 }
 
 /// Reads some properties of several objects, all of the first one's type, once.
-pub async fn read_each(
-    client: &Client,
-    objects: &[ManagedObject],
-    paths: &[&str],
-) -> Result<Vec<ObjectUpdate>, Error> {
+pub async fn read_each(client: &Client, objects: &[ManagedObject], paths: &[&str]) -> Result<Vec<ObjectUpdate>, Error> {
     let Some(first) = objects.first() else { return Ok(Vec::new()) };
     retrieve(client, &client.content().property_collector, |spec| {
         property_set(spec, &Selection { kind: &first.kind, paths });

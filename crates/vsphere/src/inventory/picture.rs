@@ -10,9 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{ClusterFacts, Event, HostFacts, VcenterId, VmFacts};
 
-use super::properties::{
-    CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, State, VM, VmState,
-};
+use super::properties::{CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, State, VM, VmState};
 use crate::ManagedObject;
 use crate::property::{ObjectUpdate, UpdateKind};
 
@@ -233,10 +231,8 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
             return;
         }
         let gone = &mut self.gone;
-        let entry = self
-            .objects
-            .entry(id.clone())
-            .or_insert_with(|| Entry { state: S::default(), told: gone.remove(id) });
+        let entry =
+            self.objects.entry(id.clone()).or_insert_with(|| Entry { state: S::default(), told: gone.remove(id) });
         if update.kind == UpdateKind::Enter {
             // All there is: what it does not mention has no value.
             entry.state = S::default();
