@@ -214,21 +214,21 @@ fn trust(
     if !settings.ca_files.is_empty() {
         return Ok(Trust::CaFiles(settings.ca_files.clone()));
     }
-    if settings.insecure || insecure(variable("GOVC_INSECURE"))? {
+    if settings.insecure || insecure(variable("GOVC_INSECURE").as_deref())? {
         return Ok(Trust::Insecure);
     }
-    for file in paths(variable("GOVC_TLS_KNOWN_HOSTS")) {
+    for file in paths(variable("GOVC_TLS_KNOWN_HOSTS").as_deref()) {
         if let Some(thumbprint) = known_host(&file, &endpoint.address())? {
             return Ok(Trust::Thumbprint(thumbprint));
         }
     }
-    let ca_files = paths(variable("GOVC_TLS_CA_CERTS"));
+    let ca_files = paths(variable("GOVC_TLS_CA_CERTS").as_deref());
     Ok(if ca_files.is_empty() { Trust::System } else { Trust::CaFiles(ca_files) })
 }
 
 /// What Go reads as a truth value, because that is what works with govc.
-fn insecure(value: Option<String>) -> Result<bool, ConfigError> {
-    match value.as_deref() {
+fn insecure(value: Option<&str>) -> Result<bool, ConfigError> {
+    match value {
         None | Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(false),
         Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Ok(true),
         Some(other) => Err(ConfigError::BadInsecure(other.to_owned())),
@@ -236,8 +236,8 @@ fn insecure(value: Option<String>) -> Result<bool, ConfigError> {
 }
 
 /// A list as in PATH.
-fn paths(value: Option<String>) -> Vec<PathBuf> {
-    value.iter().flat_map(std::env::split_paths).filter(|path| !path.as_os_str().is_empty()).collect()
+fn paths(value: Option<&str>) -> Vec<PathBuf> {
+    value.into_iter().flat_map(std::env::split_paths).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
 /// The thumbprint of an address in a file of `host:port thumbprint` lines. The port may be left out; as with ssh and

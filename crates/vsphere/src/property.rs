@@ -225,8 +225,7 @@ async fn retrieve(
         })
         .await?;
     let mut objects = Vec::new();
-    loop {
-        let Some(page) = answer.child("returnval") else { break };
+    while let Some(page) = answer.child("returnval") {
         for element in page.all("objects") {
             objects.push(
                 object_content(element).ok_or_else(|| client.protocol("properties without an object".to_owned()))?,

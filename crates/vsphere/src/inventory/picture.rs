@@ -85,6 +85,11 @@ impl Picture {
         }
     }
 
+    /// Clusters, hosts and VMs that nothing can be told of, because not even their names may be read.
+    pub(crate) fn untold_count(&self) -> usize {
+        self.clusters.untold_count() + self.hosts.untold_count() + self.vms.untold_count()
+    }
+
     pub(crate) fn vm_count(&self) -> usize {
         self.vms.objects.len()
     }
@@ -239,6 +244,10 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
         }
         entry.state.take_all(&update.changes);
         self.dirty.insert(id.clone());
+    }
+
+    fn untold_count(&self) -> usize {
+        self.objects.values().filter(|entry| entry.told.is_none()).count()
     }
 
     fn mark_all(&mut self) {

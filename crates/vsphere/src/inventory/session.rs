@@ -153,6 +153,11 @@ impl Session {
             client.about().full_name
         );
 
+        let untold = picture.untold_count();
+        if untold > 0 {
+            tracing::warn!(vcenter = client.host(), objects = untold, "the user may see but not read some objects");
+        }
+
         let mut read_again_at = Instant::now() + config.timing.read_again_every;
         loop {
             let until_reading = read_again_at.saturating_duration_since(Instant::now());

@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::time::Duration;
 
+use crate::vcenter::{Outcome, PASSWORD, Step, Vcenter, at, content, cookie, object, page, reference, text};
 use model::event::{ClusterFacts, Event, HostConnection, HostFacts, Source, VcenterId, VmFacts};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use crate::vcenter::{Outcome, PASSWORD, Step, Vcenter, at, content, cookie, object, page, reference, text};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -139,16 +139,26 @@ async fn everything_is_told_once_after_the_last_page_and_then_each_change() {
         at(1, page(&[vm_object("modify", "vm-2", "host-1"), object("leave", "VirtualMachine", "vm-9", &[])])),
         at(1, page(&[vm_object("enter", "vm-2", "host-1"), object("leave", "VirtualMachine", "vm-1", &[])])),
         at(1, page(&[object("modify", "Datacenter", "datacenter-1", &[("name", &text("Lyon"))])])),
+        at(1, page(&[object("modify", "HostSystem", "host-1", &[("name", &text("renamed"))])])),
+        at(1, page(&[object("leave", "HostSystem", "host-1", &[])])),
+        at(1, page(&[object("leave", "ClusterComputeResource", "domain-c1", &[])])),
     ]);
     let vcenter = Vcenter::new(waits);
     let mut following = follow(vcenter.config(), 64);
     let mut expected = listed();
+    let mut renamed = host(false, "Lyon");
+    if let Event::HostApplied { host, .. } = &mut renamed {
+        host.name = "renamed".to_owned();
+    }
     expected.extend([
         vm("vm-1", "host-2"),
         vm("vm-2", "host-1"),
         Event::VmRemoved { vcenter: ID, id: "vm-1".to_owned() },
         cluster("Lyon", false),
         host(false, "Lyon"),
+        renamed,
+        Event::HostRemoved { vcenter: ID, id: "host-1".to_owned() },
+        Event::ClusterRemoved { vcenter: ID, id: "domain-c1".to_owned() },
     ]);
     assert_eq!(following.events_for(600).await, expected);
     let status = following.status.borrow().clone();
