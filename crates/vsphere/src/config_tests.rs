@@ -103,7 +103,7 @@ fn trust_is_taken_from_the_first_that_says_something() {
     let thumbprint = Trust::Thumbprint(ours.parse().unwrap());
     let files = Trust::CaFiles(vec!["a.pem".into(), "b.pem".into()]);
     let none = Settings::default();
-    let given = Settings { thumbprint: Some(ours.clone()), insecure: true, ..Settings::default() };
+    let given = Settings { thumbprint: Some(ours), insecure: true, ..Settings::default() };
     let insecure = ("GOVC_INSECURE", "true");
     for (settings, variables, expected) in [
         (&none, &[][..], Trust::System),
@@ -112,8 +112,8 @@ fn trust_is_taken_from_the_first_that_says_something() {
         (&none, &[("GOVC_TLS_CA_CERTS", cas)], files.clone()),
         (&none, &[("GOVC_TLS_KNOWN_HOSTS", known), ("GOVC_TLS_CA_CERTS", cas)], thumbprint.clone()),
         (&none, &[("GOVC_TLS_KNOWN_HOSTS", both)], thumbprint.clone()),
-        (&none, &[("GOVC_TLS_KNOWN_HOSTS", nobody.to_str().unwrap()), ("GOVC_TLS_CA_CERTS", cas)], files.clone()),
-        (&given, &[insecure], thumbprint.clone()),
+        (&none, &[("GOVC_TLS_KNOWN_HOSTS", nobody.to_str().unwrap()), ("GOVC_TLS_CA_CERTS", cas)], files),
+        (&given, &[insecure], thumbprint),
         (
             &Settings { ca_files: vec!["c.pem".into()], ..Settings::default() },
             &[insecure],

@@ -55,19 +55,15 @@ async fn count(client: &Arc<Client>) -> Result<InventoryCounts, VsphereError> {
     let mut picture = Picture::new(VcenterId(0));
     let mut refused: Option<(Fault, ManagedObject)> = None;
     let mut unreadable = 0;
-    loop {
-        let updates = watch.next(Duration::ZERO).await?;
-        for update in &updates.objects {
+    watch
+        .list(|update| {
             picture.apply(update);
             if let Some(fault) = refusal(update) {
                 unreadable += 1;
                 refused.get_or_insert_with(|| (fault.clone(), update.object.clone()));
             }
-        }
-        if updates.complete {
-            break;
-        }
-    }
+        })
+        .await?;
     let _ = tokio::time::timeout(CLOSE_LIMIT, watch.stop()).await;
     let mut counts = InventoryCounts { unreadable, ..InventoryCounts::default() };
     for event in picture.changes() {

@@ -58,6 +58,8 @@ pub struct Updates {
 const PAGE_OBJECTS: u32 = 500;
 /// How much longer than the wait itself an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+/// How long all pages of one question together may take.
+const LIST_LIMIT: Duration = Duration::from_secs(600);
 
 /// A standing question about the inventory below one folder.
 #[derive(Debug)]
@@ -92,6 +94,22 @@ impl Watch {
             })
             .await?;
         Ok(Watch { client, collector, view, version: String::new() })
+    }
+
+    /// Hears all that is there, page by page; called once, before [`Watch::next`].
+    pub async fn list(&mut self, mut hear: impl FnMut(&ObjectUpdate)) -> Result<(), Error> {
+        let client = self.client.clone();
+        let pages = async {
+            loop {
+                // No waiting: an empty inventory is an answer too.
+                let updates = self.next(Duration::ZERO).await?;
+                updates.objects.iter().for_each(&mut hear);
+                if updates.complete {
+                    return Ok(());
+                }
+            }
+        };
+        within_list_limit(&client, pages).await
     }
 
     /// Waits for changes, `wait` at most: nothing new gives no objects and `complete`.
@@ -217,6 +235,14 @@ async fn retrieve(
     collector: &ManagedObject,
     filter: impl FnOnce(&mut Writer),
 ) -> Result<Vec<ObjectUpdate>, Error> {
+    within_list_limit(client, retrieve_pages(client, collector, filter)).await
+}
+
+async fn retrieve_pages(
+    client: &Client,
+    collector: &ManagedObject,
+    filter: impl FnOnce(&mut Writer),
+) -> Result<Vec<ObjectUpdate>, Error> {
     let mut answer = client
         .call(RETRIEVE, collector, |body| {
             body.nest("specSet", filter).nest("options", |options| {
@@ -241,6 +267,12 @@ async fn retrieve(
     }
     session_still_there(&objects)?;
     Ok(objects)
+}
+
+/// A server that sends page after page without end is an error like one that sends none.
+async fn within_list_limit<T>(client: &Client, pages: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let timed_out = || VsphereError::TimedOut { host: client.host().to_owned(), seconds: LIST_LIMIT.as_secs() };
+    tokio::time::timeout(LIST_LIMIT, pages).await.map_err(|_| timed_out())?
 }
 
 fn object_content(element: &Element) -> Option<ObjectUpdate> {

@@ -148,7 +148,7 @@ fn a_host_is_in_maintenance_from_the_task_that_takes_it_there() {
         let events = picture.changes();
         events.iter().map(|event| matches!(event, Event::HostApplied { host, .. } if host.maintenance)).collect()
     };
-    picture.apply(&update(UpdateKind::Modify, host, &[("recentTask", tasks.clone())]));
+    picture.apply(&update(UpdateKind::Modify, host, &[("recentTask", tasks)]));
     assert_eq!(picture.host_tasks(HostTasks::Unseen).len(), 1);
     picture.set_entering_maintenance("host-1", true);
     assert_eq!(maintenance(&mut picture), [true]);

@@ -131,14 +131,7 @@ impl Session {
         let mut picture = Picture::new(id);
 
         teller.relist_began().await?;
-        loop {
-            // No waiting: an empty inventory is an answer too.
-            let updates = watch.next(Duration::ZERO).await?;
-            updates.objects.iter().for_each(|update| picture.apply(update));
-            if updates.complete {
-                break;
-            }
-        }
+        watch.list(|update| picture.apply(update)).await?;
         look_at_tasks(&client, &mut picture, HostTasks::Unseen).await?;
         // Told as a whole, so that a host is told once and with its datacenter, whatever page that was on.
         teller.tell_all(picture.changes()).await?;

@@ -182,6 +182,17 @@ async fn pages_that_stop_coming_end_in_lost_and_a_whole_new_list() {
     assert_eq!(following.events_for(60).await, expected);
 }
 
+#[tokio::test(start_paused = true)]
+async fn pages_without_end_are_an_error() {
+    let more = Outcome::Page { objects: vm_object("enter", "vm-1", "host-1"), truncated: true };
+    let vcenter = Vcenter::new(vec![at(10, more); 61]);
+    // With no time to wait the script would never get there; a slow server is what is meant.
+    vcenter.script.lock().unwrap().slow = true;
+    let mut following = follow(vcenter.config(), 64);
+    assert_eq!(following.events_for(599).await, [Event::RelistBegan(SOURCE)]);
+    assert_eq!(following.events_for(2).await, [Event::Lost(SOURCE)]);
+}
+
 /// A session's end in a wait: as a fault, and as the reason why properties are missing.
 fn session_ends() -> [Outcome; 2] {
     let missing = "<objectSet><kind>modify</kind><obj type=\"VirtualMachine\">vm-1</obj><missingSet>\
@@ -247,10 +258,8 @@ async fn lost_is_told_once_however_many_attempts_fail() {
     assert!(pauses.iter().all(|pause| *pause >= Duration::from_secs(1) && *pause <= Duration::from_secs(60)));
     assert!(pauses.last().is_some_and(|pause| *pause >= Duration::from_secs(30)), "{pauses:?}");
 
-    let mut script = vcenter.script.lock().unwrap();
-    script.unreachable = false;
-    script.waits.extend(one_vm());
-    drop(script);
+    vcenter.script.lock().unwrap().unreachable = false;
+    vcenter.script.lock().unwrap().waits.extend(one_vm());
     assert_eq!(following.events_for(61).await, one_vm_listed());
     assert!(matches!(*following.status.borrow(), VcenterStatus::InSync { .. }));
 }
