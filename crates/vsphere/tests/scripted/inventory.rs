@@ -262,6 +262,14 @@ async fn lost_is_told_once_however_many_attempts_fail() {
     vcenter.script.lock().unwrap().waits.extend(one_vm());
     assert_eq!(following.events_for(61).await, one_vm_listed());
     assert!(matches!(*following.status.borrow(), VcenterStatus::InSync { .. }));
+
+    // All is well for a while: the next trouble begins with short waits again.
+    following.events_for(90).await;
+    vcenter.script.lock().unwrap().waits.push_back(at(0, Outcome::Dropped));
+    vcenter.script.lock().unwrap().waits.extend(one_vm());
+    let mut expected = vec![Event::Lost(SOURCE)];
+    expected.extend(one_vm_listed());
+    assert_eq!(following.events_for(30 + 2).await, expected);
 }
 
 #[tokio::test(start_paused = true)]
