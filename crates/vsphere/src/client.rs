@@ -15,7 +15,7 @@ use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::Full;
 
 use crate::ManagedObject;
-use crate::error::{Fault, VsphereError};
+use crate::error::VsphereError;
 use crate::soap::{self, Answer};
 use crate::transport::Transport;
 use crate::xml::{Element, Writer};
@@ -71,9 +71,17 @@ impl Endpoint {
         Ok((Endpoint { uri, host: host.to_owned() }, credentials))
     }
 
+    /// As it was given: with its port if that was.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Host and port.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let port = if self.uri.scheme_str() == Some("http") { "80" } else { "443" };
+        crate::config::with_port(&self.host, port)
     }
 }
 
@@ -280,7 +288,7 @@ impl Wire<'_> {
         let text = std::str::from_utf8(response.body()).map_err(|error| protocol(error.to_string()))?;
         match soap::answer(text) {
             Ok(Answer::Returned(element)) => Ok((element, cookie)),
-            Ok(Answer::Fault(fault)) => Err(from_fault(method, fault)),
+            Ok(Answer::Fault(fault)) => Err(VsphereError::from_fault(method, fault)),
             Err(_) if !status.is_success() => Err(VsphereError::Http { host, status: status.as_u16() }),
             Err(error) => Err(protocol(error.to_string())),
         }
@@ -296,14 +304,6 @@ impl Wire<'_> {
             cause = inner;
         }
         VsphereError::Unreachable { host, why: cause.to_string() }
-    }
-}
-
-pub(crate) fn from_fault(method: &'static str, fault: Fault) -> VsphereError {
-    match fault.kind.as_str() {
-        "NotAuthenticated" => VsphereError::NotAuthenticated,
-        "InvalidLogin" => VsphereError::InvalidLogin,
-        _ => VsphereError::Fault { method, fault: Box::new(fault) },
     }
 }
 

@@ -14,6 +14,8 @@ pub enum VsphereError {
     CaFile { file: String, why: String },
     #[error("{0:?} is not a SHA-256 thumbprint: 64 hexadecimal digits, with or without colons, are expected")]
     BadThumbprint(String),
+    #[error("the {what} could not be read from {file}: {why}")]
+    CredentialFile { what: &'static str, file: String, why: String },
     #[error("no answer from {host} within {seconds} s")]
     TimedOut { host: String, seconds: u64 },
     #[error("{host} answered HTTP {status}")]
@@ -24,6 +26,8 @@ pub enum VsphereError {
     InvalidLogin,
     #[error("the session has ended")]
     NotAuthenticated,
+    #[error("the user lacks the privilege {privilege} on {object}")]
+    NoPermission { privilege: String, object: String },
     #[error("{product} is not a vCenter: Bridger needs the vCenter that manages the hosts")]
     NotVcenter { product: String },
     #[error("{method}: {fault}")]
@@ -45,6 +49,21 @@ pub struct Fault {
 }
 
 impl VsphereError {
+    /// What a fault means to a caller of `method`.
+    pub(crate) fn from_fault(method: &'static str, fault: Fault) -> VsphereError {
+        match fault.kind.as_str() {
+            "NotAuthenticated" => VsphereError::NotAuthenticated,
+            "InvalidLogin" => VsphereError::InvalidLogin,
+            "NoPermission" => VsphereError::NoPermission {
+                privilege: fault.privilege.unwrap_or_else(|| format!("that {method} needs")),
+                object: fault
+                    .object
+                    .map_or_else(|| "an object it does not name".to_owned(), |object| object.to_string()),
+            },
+            _ => VsphereError::Fault { method, fault: Box::new(fault) },
+        }
+    }
+
     /// Whether trying again later may succeed without anybody changing anything.
     #[must_use]
     pub fn is_passing(&self) -> bool {
@@ -56,5 +75,11 @@ impl VsphereError {
             VsphereError::Http { status, .. } => *status >= 500 || *status == 429,
             _ => false,
         }
+    }
+
+    /// The session is over, and a new login is all it takes.
+    #[must_use]
+    pub fn is_session_end(&self) -> bool {
+        matches!(self, VsphereError::NotAuthenticated)
     }
 }

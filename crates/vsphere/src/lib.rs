@@ -3,6 +3,8 @@
 //! - [`xml`], [`soap`]: reading and writing the wire.
 //! - [`tls`], [`transport`]: HTTPS with a CA file, a SHA-256 thumbprint, or, asked for in so many words, no check.
 //! - [`client`]: sessions and methods. [`property`]: the property collector.
+//! - [`config`]: how to reach a vCenter, from what govc users already have. [`probe`]: one look at it, for the start.
+//! - [`inventory`]: what it holds, followed and told in the model's words.
 //!
 //! SOAP rather than the newer JSON wire, because it serves every vCenter from 6.5 to 9.x.
 //!
@@ -10,7 +12,10 @@
 //! debug output; unknown elements are skipped and unknown faults kept by name, so that a newer vCenter does no harm.
 
 pub mod client;
+pub mod config;
 pub mod error;
+pub mod inventory;
+pub mod probe;
 pub mod property;
 pub mod soap;
 pub mod tls;
@@ -18,7 +23,10 @@ pub mod transport;
 pub mod xml;
 
 pub use client::{About, Client, Credentials, Endpoint};
+pub use config::{ConfigError, CredentialSource, Settings, Timing, VcenterConfig};
 pub use error::{Fault, VsphereError};
+pub use inventory::VcenterStatus;
+pub use probe::{InventoryCounts, connect_once};
 pub use tls::Trust;
 
 use std::fmt;

@@ -2,16 +2,19 @@
 //!
 //! Each [`Watch`] has a collector of its own, because a shared one makes waiters wait for each other. The first answers
 //! hold all that is there, in pages; [`Updates::complete`] tells when the last page has come. A watch whose session
-//! ended is dropped and made anew: its first pages are then the resync.
+//! ended is dropped and made anew: its first pages are then the resync. [`Watch::read_again`] asks for properties of the
+//! same objects apart from the stream, for servers that do not tell of every change.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::{Client, from_fault};
+use crate::client::Client;
 use crate::error::{Fault, VsphereError};
 use crate::soap;
 use crate::xml::{Element, Writer};
 use crate::{ManagedObject, VsphereError as Error};
+
+const RETRIEVE: &str = "RetrievePropertiesEx";
 
 /// Which properties of which type.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +58,8 @@ pub struct Updates {
 const PAGE_OBJECTS: u32 = 500;
 /// How much longer than the wait itself an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+/// How long all pages of one question together may take.
+const LIST_LIMIT: Duration = Duration::from_secs(600);
 
 /// A standing question about the inventory below one folder.
 #[derive(Debug)]
@@ -91,6 +96,22 @@ impl Watch {
         Ok(Watch { client, collector, view, version: String::new() })
     }
 
+    /// Hears all that is there, page by page; called once, before [`Watch::next`].
+    pub async fn list(&mut self, mut hear: impl FnMut(&ObjectUpdate)) -> Result<(), Error> {
+        let client = self.client.clone();
+        let pages = async {
+            loop {
+                // No waiting: an empty inventory is an answer too.
+                let updates = self.next(Duration::ZERO).await?;
+                updates.objects.iter().for_each(&mut hear);
+                if updates.complete {
+                    return Ok(());
+                }
+            }
+        };
+        within_list_limit(&client, pages).await
+    }
+
     /// Waits for changes, `wait` at most: nothing new gives no objects and `complete`.
     pub async fn next(&mut self, wait: Duration) -> Result<Updates, Error> {
         let version = self.version.clone();
@@ -114,10 +135,13 @@ impl Watch {
                 );
             }
         }
-        if objects.iter().any(|update| update.missing.iter().any(|(_, fault)| fault.kind == "NotAuthenticated")) {
-            return Err(VsphereError::NotAuthenticated);
-        }
+        session_still_there(&objects)?;
         Ok(Updates { objects, complete: !truncated })
+    }
+
+    /// Reads properties of every object of the selected types that the watch covers, as they are now.
+    pub async fn read_again(&self, selections: &[Selection<'_>]) -> Result<Vec<ObjectUpdate>, Error> {
+        retrieve(&self.client, &self.collector, |spec| view_filter(spec, &self.view, selections)).await
     }
 
     /// Gives the server back what it keeps for this watch.
@@ -174,27 +198,91 @@ fn missing(element: &Element) -> Vec<(String, Fault)> {
         .collect()
 }
 
-/// Reads some properties of one object, once.
+/// A session that has ended may show only here: with success, and as the reason why properties are missing.
+fn session_still_there(objects: &[ObjectUpdate]) -> Result<(), Error> {
+    let ended = |update: &ObjectUpdate| update.missing.iter().any(|(_, fault)| fault.kind == "NotAuthenticated");
+    if objects.iter().any(ended) { Err(VsphereError::NotAuthenticated) } else { Ok(()) }
+}
+
+/// Reads some properties of one object, once. One that may not be read is an error.
 pub async fn read(client: &Client, object: &ManagedObject, paths: &[&str]) -> Result<Vec<PropertyChange>, Error> {
-    const METHOD: &str = "RetrievePropertiesEx";
-    let collector = client.content().property_collector.clone();
-    let answer = client
-        .call(METHOD, &collector, |body| {
-            body.nest("specSet", |spec| {
-                property_set(spec, &Selection { kind: &object.kind, paths });
-                spec.nest("objectSet", |set| {
-                    set.reference("obj", object).value("skip", false);
-                });
-            })
-            .nest("options", |_| ());
+    let Some(found) = read_each(client, std::slice::from_ref(object), paths).await?.into_iter().next() else {
+        return Ok(Vec::new());
+    };
+    match found.missing.into_iter().next() {
+        Some((_, fault)) => Err(VsphereError::from_fault(RETRIEVE, fault)),
+        None => Ok(found.changes),
+    }
+}
+
+/// Reads some properties of several objects, all of the first one's type, once.
+pub async fn read_each(client: &Client, objects: &[ManagedObject], paths: &[&str]) -> Result<Vec<ObjectUpdate>, Error> {
+    let Some(first) = objects.first() else { return Ok(Vec::new()) };
+    retrieve(client, &client.content().property_collector, |spec| {
+        property_set(spec, &Selection { kind: &first.kind, paths });
+        for object in objects {
+            spec.nest("objectSet", |set| {
+                set.reference("obj", object).value("skip", false);
+            });
+        }
+    })
+    .await
+}
+
+/// Reads what a filter describes, page by page.
+async fn retrieve(
+    client: &Client,
+    collector: &ManagedObject,
+    filter: impl FnOnce(&mut Writer),
+) -> Result<Vec<ObjectUpdate>, Error> {
+    within_list_limit(client, retrieve_pages(client, collector, filter)).await
+}
+
+async fn retrieve_pages(
+    client: &Client,
+    collector: &ManagedObject,
+    filter: impl FnOnce(&mut Writer),
+) -> Result<Vec<ObjectUpdate>, Error> {
+    let mut answer = client
+        .call(RETRIEVE, collector, |body| {
+            body.nest("specSet", filter).nest("options", |options| {
+                options.value("maxObjects", PAGE_OBJECTS);
+            });
         })
         .await?;
-    let Some(found) = answer.at("returnval.objects") else { return Ok(Vec::new()) };
-    if let Some((_, fault)) = missing(found).into_iter().next() {
-        return Err(from_fault(METHOD, fault));
+    let mut objects = Vec::new();
+    while let Some(page) = answer.child("returnval") {
+        for element in page.all("objects") {
+            objects.push(
+                object_content(element).ok_or_else(|| client.protocol("properties without an object".to_owned()))?,
+            );
+        }
+        let Some(token) = page.text_at("token").filter(|token| !token.is_empty()) else { break };
+        let token = token.to_owned();
+        answer = client
+            .call("ContinueRetrievePropertiesEx", collector, |body| {
+                body.text("token", &token);
+            })
+            .await?;
     }
-    let values = found.all("propSet").filter_map(|property| {
+    session_still_there(&objects)?;
+    Ok(objects)
+}
+
+/// A server that sends page after page without end is an error like one that sends none.
+async fn within_list_limit<T>(client: &Client, pages: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let timed_out = || VsphereError::TimedOut { host: client.host().to_owned(), seconds: LIST_LIMIT.as_secs() };
+    tokio::time::timeout(LIST_LIMIT, pages).await.map_err(|_| timed_out())?
+}
+
+fn object_content(element: &Element) -> Option<ObjectUpdate> {
+    let changes = element.all("propSet").filter_map(|property| {
         Some(PropertyChange { path: property.text_at("name")?.to_owned(), value: property.child("val").cloned() })
     });
-    Ok(values.collect())
+    Some(ObjectUpdate {
+        kind: UpdateKind::Modify,
+        object: element.child("obj")?.reference()?,
+        changes: changes.collect(),
+        missing: missing(element),
+    })
 }

@@ -23,8 +23,8 @@ pub enum Trust {
     /// The authorities this machine trusts.
     #[default]
     System,
-    /// The authorities in a PEM file, and only those.
-    CaFile(PathBuf),
+    /// The authorities in these PEM files, and only those.
+    CaFiles(Vec<PathBuf>),
     /// The one certificate with this thumbprint, whoever signed it and whatever name it has.
     Thumbprint(Thumbprint),
     /// No check at all.
@@ -102,14 +102,21 @@ pub fn client_config(trust: &Trust) -> Result<(ClientConfig, Refusal), VsphereEr
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             Check::Authorities(authorities(roots, &provider).ok())
         }
-        Trust::CaFile(file) => {
-            let failed = |why: String| VsphereError::CaFile { file: file.display().to_string(), why };
+        Trust::CaFiles(files) => {
             let mut roots = RootCertStore::empty();
-            let certificates = CertificateDer::pem_file_iter(file).map_err(|error| failed(error.to_string()))?;
-            for certificate in certificates {
-                let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-                roots.add(certificate).map_err(|error| failed(error.to_string()))?;
+            for file in files {
+                let failed = |why: String| VsphereError::CaFile { file: file.display().to_string(), why };
+                let before = roots.len();
+                let certificates = CertificateDer::pem_file_iter(file).map_err(|error| failed(error.to_string()))?;
+                for certificate in certificates {
+                    let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+                    roots.add(certificate).map_err(|error| failed(error.to_string()))?;
+                }
+                if roots.len() == before {
+                    return Err(failed("it holds no certificate".to_owned()));
+                }
             }
+            let failed = |why: String| VsphereError::CaFile { file: "the CA files".to_owned(), why };
             Check::Authorities(Some(authorities(roots, &provider).map_err(failed)?))
         }
         Trust::Thumbprint(thumbprint) => Check::Thumbprint(*thumbprint),
@@ -214,7 +221,7 @@ mod tests {
     #[test]
     fn a_ca_file_that_is_not_there_or_holds_no_certificate_is_named() {
         for file in ["/nonexistent/ca.pem", "/dev/null"] {
-            let error = client_config(&Trust::CaFile(file.into())).unwrap_err();
+            let error = client_config(&Trust::CaFiles(vec![file.into()])).unwrap_err();
             assert!(error.to_string().contains(file), "{error}");
         }
     }

@@ -209,6 +209,14 @@ impl Writer {
         self
     }
 
+    /// A reference in a place that takes any type: `xsi:type="ManagedObjectReference"`.
+    pub fn typed_reference(&mut self, name: &str, object: &ManagedObject) -> &mut Writer {
+        let (kind, id) =
+            (quick_xml::escape::escape(object.kind.as_str()), quick_xml::escape::escape(object.id.as_str()));
+        self.document.push_str(&format!("<{name} xsi:type=\"ManagedObjectReference\" type=\"{kind}\">{id}</{name}>"));
+        self
+    }
+
     /// An element with others inside.
     pub fn nest(&mut self, name: &str, inside: impl FnOnce(&mut Writer)) -> &mut Writer {
         self.element(name, None, inside)

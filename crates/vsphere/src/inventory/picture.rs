@@ -1,0 +1,284 @@
+//! What one vCenter holds now, and what of it has been told.
+//!
+//! Input: object updates. Output: [`Picture::changes`], the events that bring a listener up to date.
+//!
+//! Invariants: facts are told only when they differ from what was last told; an object is told once its name is known,
+//! because facts are complete; one that leaves is told as removed only if it had been told. A parent that moves or is
+//! renamed changes the facts of all below it. The same updates in any division into pages end in the same picture.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::event::{ClusterFacts, Event, HostFacts, VcenterId, VmFacts};
+
+use super::properties::{CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, State, VM, VmState};
+use crate::ManagedObject;
+use crate::property::{ObjectUpdate, UpdateKind};
+
+/// Folders are never nested deeper in practice; a cycle in what a server says ends here.
+const ANCESTORS_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Picture {
+    vcenter: VcenterId,
+    vms: Tracked<VmState, VmFacts>,
+    hosts: Tracked<HostState, HostFacts>,
+    clusters: Tracked<PlaceState, ClusterFacts>,
+    /// Folders, datacenters and the compute resources of standalone hosts.
+    places: BTreeMap<String, PlaceState>,
+}
+
+impl Picture {
+    pub(crate) fn new(vcenter: VcenterId) -> Picture {
+        Picture {
+            vcenter,
+            vms: Tracked::default(),
+            hosts: Tracked::default(),
+            clusters: Tracked::default(),
+            places: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn apply(&mut self, update: &ObjectUpdate) {
+        match update.object.kind.as_str() {
+            VM => self.vms.apply(update),
+            HOST => self.hosts.apply(update),
+            CLUSTER => {
+                self.clusters.apply(update);
+                self.hosts.mark_all();
+            }
+            COMPUTE | DATACENTER | FOLDER => {
+                apply_to(&mut self.places, update);
+                self.hosts.mark_all();
+                self.clusters.mark_all();
+            }
+            _ => (),
+        }
+    }
+
+    /// Takes in what was read apart from the watch: only of objects that the watch has shown and not taken back.
+    pub(crate) fn refresh(&mut self, update: &ObjectUpdate) {
+        let known = match update.object.kind.as_str() {
+            HOST => self.hosts.objects.contains_key(&update.object.id),
+            CLUSTER => self.clusters.objects.contains_key(&update.object.id),
+            _ => false,
+        };
+        if known {
+            self.apply(update);
+        }
+    }
+
+    /// The recent tasks that tell whether a host is on its way into maintenance mode, by host.
+    pub(crate) fn host_tasks(&self, whose: HostTasks) -> BTreeMap<String, Vec<ManagedObject>> {
+        let hosts = self.hosts.objects.iter().filter(|(_, entry)| match whose {
+            HostTasks::Unseen => entry.state.tasks_unseen,
+            HostTasks::Entering => entry.state.entering_maintenance,
+        });
+        hosts.map(|(id, entry)| (id.clone(), entry.state.recent_tasks.clone())).collect()
+    }
+
+    /// Notes, after a look at a host's tasks, whether one of them takes it into maintenance mode.
+    pub(crate) fn set_entering_maintenance(&mut self, host: &str, entering: bool) {
+        if let Some(entry) = self.hosts.objects.get_mut(host) {
+            entry.state.tasks_unseen = false;
+            entry.state.entering_maintenance = entering && !entry.state.in_maintenance;
+            self.hosts.dirty.insert(host.to_owned());
+        }
+    }
+
+    /// Clusters, hosts and VMs that nothing can be told of, because not even their names may be read.
+    pub(crate) fn untold_count(&self) -> usize {
+        self.clusters.untold_count() + self.hosts.untold_count() + self.vms.untold_count()
+    }
+
+    pub(crate) fn vm_count(&self) -> usize {
+        self.vms.objects.len()
+    }
+
+    pub(crate) fn host_count(&self) -> usize {
+        self.hosts.objects.len()
+    }
+
+    /// What must be told now: first what contains, then what is contained; what is gone in the opposite order.
+    pub(crate) fn changes(&mut self) -> Vec<Event> {
+        let vcenter = self.vcenter;
+        let (clusters, clusters_gone) = {
+            let places = &self.places;
+            self.clusters.drain(|id, cluster| {
+                Some(ClusterFacts {
+                    id: id.to_owned(),
+                    name: cluster.name.clone()?,
+                    datacenter: datacenter(places, cluster.parent.as_ref()),
+                    drs_enabled: cluster.drs_enabled,
+                })
+            })
+        };
+        let (hosts, hosts_gone) = {
+            let (places, clusters) = (&self.places, &self.clusters);
+            self.hosts.drain(|id, host| host_facts(id, host, places, clusters))
+        };
+        let (vms, vms_gone) = self.vms.drain(vm_facts);
+        let mut events = Vec::new();
+        events.extend(clusters.into_iter().map(|cluster| Event::ClusterApplied { vcenter, cluster }));
+        events.extend(hosts.into_iter().map(|host| Event::HostApplied { vcenter, host }));
+        events.extend(vms.into_iter().map(|vm| Event::VmApplied { vcenter, vm }));
+        events.extend(vms_gone.into_iter().map(|id| Event::VmRemoved { vcenter, id }));
+        events.extend(hosts_gone.into_iter().map(|id| Event::HostRemoved { vcenter, id }));
+        events.extend(clusters_gone.into_iter().map(|id| Event::ClusterRemoved { vcenter, id }));
+        events
+    }
+}
+
+/// Whose tasks to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostTasks {
+    /// Those that have come since the last look.
+    Unseen,
+    /// Those of hosts last seen entering: a task that was cancelled changes nothing on its host.
+    Entering,
+}
+
+fn vm_facts(id: &str, vm: &VmState) -> Option<VmFacts> {
+    let mut ip_addresses = vm.adapter_ips.clone();
+    ip_addresses.extend(vm.primary_ip);
+    ip_addresses.sort_unstable();
+    ip_addresses.dedup();
+    Some(VmFacts {
+        id: id.to_owned(),
+        name: vm.name.clone()?,
+        host: vm.host.clone(),
+        bios_uuid: vm.bios_uuid,
+        ip_addresses,
+        dns_name: vm.dns_name.clone(),
+        template: vm.template,
+        powered_on: vm.powered_on,
+    })
+}
+
+fn host_facts(
+    id: &str,
+    host: &HostState,
+    places: &BTreeMap<String, PlaceState>,
+    clusters: &Tracked<PlaceState, ClusterFacts>,
+) -> Option<HostFacts> {
+    let cluster = host.parent.as_ref().filter(|parent| parent.kind == CLUSTER);
+    let above = match cluster {
+        Some(cluster) => clusters.objects.get(&cluster.id).and_then(|entry| entry.state.parent.as_ref()),
+        None => host.parent.as_ref(),
+    };
+    Some(HostFacts {
+        id: id.to_owned(),
+        name: host.name.clone()?,
+        cluster: cluster.map(|cluster| cluster.id.clone()),
+        datacenter: datacenter(places, above),
+        connection: host.connection,
+        maintenance: host.in_maintenance || host.entering_maintenance,
+    })
+}
+
+/// The name of the datacenter that `above` is or is in, through any depth of folders.
+fn datacenter(places: &BTreeMap<String, PlaceState>, above: Option<&ManagedObject>) -> Option<String> {
+    let mut above = above;
+    for _ in 0..ANCESTORS_MAX {
+        let object = above?;
+        let place = places.get(&object.id)?;
+        if object.kind == DATACENTER {
+            return place.name.clone();
+        }
+        above = place.parent.as_ref();
+    }
+    None
+}
+
+fn apply_to<S: State>(objects: &mut BTreeMap<String, S>, update: &ObjectUpdate) {
+    match update.kind {
+        UpdateKind::Leave => {
+            objects.remove(&update.object.id);
+        }
+        UpdateKind::Enter => {
+            let mut state = S::default();
+            state.take_all(&update.changes);
+            objects.insert(update.object.id.clone(), state);
+        }
+        UpdateKind::Modify => objects.entry(update.object.id.clone()).or_default().take_all(&update.changes),
+    }
+}
+
+/// All objects of one kind: their state, what was told of each, and which need a look.
+#[derive(Debug)]
+struct Tracked<S, F> {
+    objects: BTreeMap<String, Entry<S, F>>,
+    /// Left, but not yet told so: what was last told of them.
+    gone: BTreeMap<String, F>,
+    dirty: BTreeSet<String>,
+    all_dirty: bool,
+}
+
+#[derive(Debug)]
+struct Entry<S, F> {
+    state: S,
+    told: Option<F>,
+}
+
+impl<S, F> Default for Tracked<S, F> {
+    fn default() -> Self {
+        Tracked { objects: BTreeMap::new(), gone: BTreeMap::new(), dirty: BTreeSet::new(), all_dirty: false }
+    }
+}
+
+impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
+    fn apply(&mut self, update: &ObjectUpdate) {
+        let id = &update.object.id;
+        if update.kind == UpdateKind::Leave {
+            self.dirty.remove(id);
+            if let Some(told) = self.objects.remove(id).and_then(|entry| entry.told) {
+                self.gone.insert(id.clone(), told);
+            }
+            return;
+        }
+        let gone = &mut self.gone;
+        let entry =
+            self.objects.entry(id.clone()).or_insert_with(|| Entry { state: S::default(), told: gone.remove(id) });
+        if update.kind == UpdateKind::Enter {
+            // All there is: what it does not mention has no value.
+            entry.state = S::default();
+        }
+        entry.state.take_all(&update.changes);
+        self.dirty.insert(id.clone());
+    }
+
+    fn untold_count(&self) -> usize {
+        self.objects.values().filter(|entry| entry.told.is_none()).count()
+    }
+
+    fn mark_all(&mut self) {
+        self.all_dirty = true;
+    }
+
+    /// The facts that are new, and the ids of what is gone.
+    fn drain(&mut self, facts: impl Fn(&str, &S) -> Option<F>) -> (Vec<F>, Vec<String>) {
+        let dirty = std::mem::take(&mut self.dirty);
+        let all = std::mem::take(&mut self.all_dirty);
+        let mut applied = Vec::new();
+        let mut look = |id: &String, entry: &mut Entry<S, F>| {
+            let Some(now) = facts(id, &entry.state) else { return };
+            if entry.told.as_ref() != Some(&now) {
+                entry.told = Some(now.clone());
+                applied.push(now);
+            }
+        };
+        if all {
+            self.objects.iter_mut().for_each(|(id, entry)| look(id, entry));
+        } else {
+            for id in &dirty {
+                if let Some(entry) = self.objects.get_mut(id) {
+                    look(id, entry);
+                }
+            }
+        }
+        (applied, std::mem::take(&mut self.gone).into_keys().collect())
+    }
+}
+
+#[cfg(test)]
+#[path = "picture_tests.rs"]
+mod tests;

@@ -1,0 +1,250 @@
+use proptest::option::of as maybe;
+use proptest::prelude::*;
+
+use super::*;
+use crate::property::PropertyChange;
+use crate::xml::Element;
+
+const ID: VcenterId = VcenterId(3);
+
+fn update(kind: UpdateKind, object: (&str, &str), changes: &[(&str, Element)]) -> ObjectUpdate {
+    ObjectUpdate {
+        kind,
+        object: ManagedObject::new(object.0, object.1),
+        changes: changes
+            .iter()
+            .map(|(path, value)| PropertyChange { path: (*path).to_owned(), value: Some(value.clone()) })
+            .collect(),
+        missing: Vec::new(),
+    }
+}
+
+fn text(text: &str) -> Element {
+    Element { name: "val".to_owned(), text: text.to_owned(), ..Element::default() }
+}
+
+fn reference(kind: &str, id: &str) -> Element {
+    Element { reference_kind: Some(kind.to_owned()), ..text(id) }
+}
+
+fn place(kind: &str, id: &str, name: &str, parent: (&str, &str)) -> ObjectUpdate {
+    update(UpdateKind::Enter, (kind, id), &[("name", text(name)), ("parent", reference(parent.0, parent.1))])
+}
+
+/// Root, folder, datacenter, folder, folder, cluster, host: the parents last.
+fn deep_inventory() -> Vec<ObjectUpdate> {
+    vec![
+        place(HOST, "host-1", "esx-1", (CLUSTER, "domain-c1")),
+        place(HOST, "host-2", "esx-2", (COMPUTE, "domain-s2")),
+        place(CLUSTER, "domain-c1", "C1", (FOLDER, "group-h2")),
+        place(COMPUTE, "domain-s2", "esx-2", (FOLDER, "group-h1")),
+        place(FOLDER, "group-h2", "inner", (FOLDER, "group-h1")),
+        place(FOLDER, "group-h1", "host", (DATACENTER, "datacenter-1")),
+        place(DATACENTER, "datacenter-1", "Paris", (FOLDER, "group-d5")),
+        place(DATACENTER, "datacenter-2", "Oslo", (FOLDER, "group-d5")),
+        place(FOLDER, "group-h9", "host", (DATACENTER, "datacenter-2")),
+        place(FOLDER, "group-d5", "Europe", (FOLDER, "group-d1")),
+    ]
+}
+
+fn datacenters(events: &[Event]) -> Vec<(&str, Option<&str>)> {
+    events
+        .iter()
+        .map(|event| match event {
+            Event::ClusterApplied { cluster, .. } => (cluster.name.as_str(), cluster.datacenter.as_deref()),
+            Event::HostApplied { host, .. } => (host.name.as_str(), host.datacenter.as_deref()),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn a_datacenter_is_found_through_folders_and_its_changes_reach_all_below() {
+    let mut picture = Picture::new(ID);
+    deep_inventory().iter().for_each(|update| picture.apply(update));
+    let all = [("C1", Some("Paris")), ("esx-1", Some("Paris")), ("esx-2", Some("Paris"))];
+    assert_eq!(datacenters(&picture.changes()), all);
+    assert_eq!(picture.changes(), []);
+
+    picture.apply(&update(UpdateKind::Modify, (DATACENTER, "datacenter-1"), &[("name", text("Lyon"))]));
+    let all = [("C1", Some("Lyon")), ("esx-1", Some("Lyon")), ("esx-2", Some("Lyon"))];
+    assert_eq!(datacenters(&picture.changes()), all);
+
+    let to_oslo = ("parent", reference(FOLDER, "group-h9"));
+    picture.apply(&update(UpdateKind::Modify, (FOLDER, "group-h2"), &[to_oslo]));
+    assert_eq!(datacenters(&picture.changes()), [("C1", Some("Oslo")), ("esx-1", Some("Oslo"))]);
+
+    // A folder of another name changes nothing that is told.
+    picture.apply(&update(UpdateKind::Modify, (FOLDER, "group-h9"), &[("name", text("renamed"))]));
+    assert_eq!(picture.changes(), []);
+}
+
+#[test]
+fn parents_in_a_circle_are_nowhere() {
+    let mut picture = Picture::new(ID);
+    picture.apply(&place(CLUSTER, "domain-c1", "C1", (FOLDER, "a")));
+    picture.apply(&place(FOLDER, "a", "a", (FOLDER, "b")));
+    picture.apply(&place(FOLDER, "b", "b", (FOLDER, "a")));
+    assert_eq!(datacenters(&picture.changes()), [("C1", None)]);
+}
+
+#[test]
+fn an_object_is_told_once_its_name_is_known_and_taken_back_only_if_it_was_told() {
+    let mut picture = Picture::new(ID);
+    let vm = (VM, "vm-1");
+    picture.apply(&update(UpdateKind::Modify, vm, &[("runtime.host", reference(HOST, "host-1"))]));
+    assert_eq!(picture.changes(), []);
+    picture.apply(&update(UpdateKind::Leave, vm, &[]));
+    picture.apply(&update(UpdateKind::Leave, (VM, "vm-never-seen"), &[]));
+    assert_eq!(picture.changes(), []);
+
+    let entered = update(UpdateKind::Enter, vm, &[("name", text("web")), ("runtime.host", reference(HOST, "host-1"))]);
+    picture.apply(&entered);
+    let facts = |host: Option<&str>| VmFacts {
+        id: "vm-1".to_owned(),
+        name: "web".to_owned(),
+        host: host.map(str::to_owned),
+        ..VmFacts::default()
+    };
+    let applied = |host| Event::VmApplied { vcenter: ID, vm: facts(host) };
+    assert_eq!(picture.changes(), [applied(Some("host-1"))]);
+    // The same again, and away and back within one page: nothing is new.
+    picture.apply(&entered);
+    picture.apply(&update(UpdateKind::Leave, vm, &[]));
+    picture.apply(&entered);
+    assert_eq!(picture.changes(), []);
+    // Entering says all there is: what it leaves out is no longer so.
+    picture.apply(&update(UpdateKind::Enter, vm, &[("name", text("web"))]));
+    assert_eq!(picture.changes(), [applied(None)]);
+    picture.apply(&update(UpdateKind::Leave, vm, &[]));
+    assert_eq!(picture.changes(), [Event::VmRemoved { vcenter: ID, id: "vm-1".to_owned() }]);
+    assert_eq!(picture.changes(), []);
+}
+
+#[test]
+fn what_was_read_apart_counts_only_for_what_the_watch_has_shown() {
+    let mut picture = Picture::new(ID);
+    picture.apply(&place(HOST, "host-1", "esx-1", (COMPUTE, "domain-s1")));
+    picture.changes();
+    let maintenance = |host| update(UpdateKind::Modify, (HOST, host), &[("runtime.inMaintenanceMode", text("true"))]);
+    picture.refresh(&maintenance("host-1"));
+    picture.refresh(&maintenance("host-2"));
+    let events = picture.changes();
+    assert!(
+        matches!(&events[..], [Event::HostApplied { host, .. }] if host.maintenance && host.id == "host-1"),
+        "{events:?}"
+    );
+    assert_eq!(picture.host_count(), 1);
+}
+
+#[test]
+fn a_host_is_in_maintenance_from_the_task_that_takes_it_there() {
+    let mut picture = Picture::new(ID);
+    let host = (HOST, "host-1");
+    picture.apply(&place(HOST, "host-1", "esx-1", (COMPUTE, "domain-s1")));
+    picture.changes();
+    let tasks = Element { children: vec![reference("Task", "task-1")], ..text("") };
+    let maintenance = |picture: &mut Picture| -> Vec<bool> {
+        let events = picture.changes();
+        events.iter().map(|event| matches!(event, Event::HostApplied { host, .. } if host.maintenance)).collect()
+    };
+    picture.apply(&update(UpdateKind::Modify, host, &[("recentTask", tasks)]));
+    assert_eq!(picture.host_tasks(HostTasks::Unseen).len(), 1);
+    picture.set_entering_maintenance("host-1", true);
+    assert_eq!(maintenance(&mut picture), [true]);
+    assert!(picture.host_tasks(HostTasks::Unseen).is_empty());
+    assert_eq!(picture.host_tasks(HostTasks::Entering).len(), 1);
+    // Cancelled.
+    picture.set_entering_maintenance("host-1", false);
+    assert_eq!(maintenance(&mut picture), [false]);
+    // Again, and it arrives: the task is of no interest any more, so that leaving maintenance shows at once.
+    picture.set_entering_maintenance("host-1", true);
+    picture.apply(&update(UpdateKind::Modify, host, &[("runtime.inMaintenanceMode", text("true"))]));
+    assert_eq!(maintenance(&mut picture), [true]);
+    assert!(picture.host_tasks(HostTasks::Entering).is_empty());
+    picture.apply(&update(UpdateKind::Modify, host, &[("runtime.inMaintenanceMode", text("false"))]));
+    assert_eq!(maintenance(&mut picture), [false]);
+}
+
+/// What a listener knows, by object.
+fn listen(known: &mut BTreeMap<String, Event>, events: Vec<Event>) {
+    for event in events {
+        match &event {
+            Event::VmApplied { vm, .. } => known.insert(vm.id.clone(), event),
+            Event::HostApplied { host, .. } => known.insert(host.id.clone(), event),
+            Event::ClusterApplied { cluster, .. } => known.insert(cluster.id.clone(), event),
+            Event::VmRemoved { id, .. } | Event::HostRemoved { id, .. } | Event::ClusterRemoved { id, .. } => {
+                assert!(known.contains_key(id), "{id} was never told");
+                known.remove(id)
+            }
+            other => panic!("{other:?}"),
+        };
+    }
+}
+
+fn any_update() -> impl Strategy<Value = ObjectUpdate> {
+    let object = prop::sample::select(vec![
+        (VM, "vm-1"),
+        (VM, "vm-2"),
+        (HOST, "host-1"),
+        (HOST, "host-2"),
+        (CLUSTER, "domain-c1"),
+        (COMPUTE, "domain-s1"),
+        (FOLDER, "group-1"),
+        (FOLDER, "group-2"),
+        (DATACENTER, "datacenter-1"),
+    ]);
+    let parent = prop::sample::select(vec![
+        (CLUSTER, "domain-c1"),
+        (COMPUTE, "domain-s1"),
+        (FOLDER, "group-1"),
+        (FOLDER, "group-2"),
+        (DATACENTER, "datacenter-1"),
+    ]);
+    let kind = prop::sample::select(vec![UpdateKind::Enter, UpdateKind::Modify, UpdateKind::Modify, UpdateKind::Leave]);
+    let host = prop::sample::select(vec!["host-1", "host-2"]);
+    (kind, object, maybe("[ab]"), maybe(parent), maybe(host), maybe(any::<bool>())).prop_map(
+        |(kind, object, name, parent, host, flag)| {
+            let mut changes = Vec::new();
+            changes.extend(name.map(|name| ("name", text(&name))));
+            changes.extend(parent.map(|parent| ("parent", reference(parent.0, parent.1))));
+            changes.extend(host.map(|host| ("runtime.host", reference(HOST, host))));
+            changes.extend(flag.map(|flag| ("runtime.inMaintenanceMode", text(&flag.to_string()))));
+            update(kind, object, &changes)
+        },
+    )
+}
+
+proptest! {
+    /// However updates are divided into pages, a listener ends with the same knowledge, never hears the same twice, and
+    /// hears only of the end of what it knows.
+    #[test]
+    fn pages_do_not_matter(updates in prop::collection::vec((any_update(), any::<bool>()), 0..60)) {
+        let mut one_page = Picture::new(ID);
+        let mut paged = Picture::new(ID);
+        let mut known = BTreeMap::new();
+        for (update, page_ends) in &updates {
+            one_page.apply(update);
+            paged.apply(update);
+            if *page_ends {
+                let events = paged.changes();
+                for event in &events {
+                    prop_assert!(!known.values().any(|told| told == event), "{event:?} told twice");
+                }
+                listen(&mut known, events);
+            }
+        }
+        listen(&mut known, paged.changes());
+        let mut expected = BTreeMap::new();
+        listen(&mut expected, one_page.changes());
+        // An object whose name was taken away keeps what was told of it before; in one page nothing was.
+        let nameless = |id: &String| {
+            let unnamed = |name: &Option<String>| name.is_none();
+            one_page.vms.objects.get(id).is_some_and(|entry| unnamed(&entry.state.name))
+                || one_page.hosts.objects.get(id).is_some_and(|entry| unnamed(&entry.state.name))
+                || one_page.clusters.objects.get(id).is_some_and(|entry| unnamed(&entry.state.name))
+        };
+        known.retain(|id, _| !nameless(id));
+        prop_assert_eq!(known, expected);
+    }
+}

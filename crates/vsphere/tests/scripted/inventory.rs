@@ -1,0 +1,415 @@
+//! The inventory watch on a scripted vCenter and a clock that jumps: the exact events, and when they come.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::vcenter::{Outcome, PASSWORD, Step, Vcenter, at, content, cookie, object, page, reference, text};
+use model::event::{ClusterFacts, Event, HostConnection, HostFacts, Source, VcenterId, VmFacts};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use vsphere::{VcenterConfig, VcenterStatus, inventory};
+
+const ID: VcenterId = VcenterId(7);
+const SOURCE: Source = Source::Vcenter(ID);
+
+/// A run, and the ends of what it is connected to.
+struct Following {
+    events: mpsc::Receiver<Event>,
+    status: watch::Receiver<VcenterStatus>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+fn follow(config: VcenterConfig, capacity: usize) -> Following {
+    let (sender, events) = mpsc::channel(capacity);
+    let (status_sender, status) = watch::channel(VcenterStatus::default());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async {
+        let _ = stopped.await;
+    };
+    let jitter = ChaCha8Rng::seed_from_u64(1);
+    let task = tokio::spawn(inventory::run(config, ID, sender, status_sender, jitter, stopped));
+    Following { events, status, stop: Some(stop), task }
+}
+
+impl Following {
+    /// Everything that is told within the next seconds.
+    async fn events_for(&mut self, seconds: u64) -> Vec<Event> {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let mut events = Vec::new();
+        while let Ok(Some(event)) = tokio::time::timeout_at(end, self.events.recv()).await {
+            events.push(event);
+        }
+        events
+    }
+
+    /// How long it takes to stop.
+    async fn stop(mut self) -> Duration {
+        let began = Instant::now();
+        self.stop.take().unwrap().send(()).unwrap();
+        self.task.await.unwrap();
+        began.elapsed()
+    }
+}
+
+fn vm_object(kind: &str, id: &str, host: &str) -> String {
+    let name = text(&format!("name-of-{id}"));
+    object(kind, "VirtualMachine", id, &[("name", &name), ("runtime.host", &reference("HostSystem", host))])
+}
+
+fn vm(id: &str, host: &str) -> Event {
+    let vm =
+        VmFacts { id: id.to_owned(), name: format!("name-of-{id}"), host: Some(host.to_owned()), ..VmFacts::default() };
+    Event::VmApplied { vcenter: ID, vm }
+}
+
+fn entity(kind: &str, of: &str, id: &str, name: &str, parent: (&str, &str)) -> String {
+    object(kind, of, id, &[("name", &text(name)), ("parent", &reference(parent.0, parent.1))])
+}
+
+fn host(maintenance: bool, datacenter: &str) -> Event {
+    let host = HostFacts {
+        id: "host-1".to_owned(),
+        name: "esx-1".to_owned(),
+        cluster: Some("domain-c1".to_owned()),
+        datacenter: Some(datacenter.to_owned()),
+        connection: HostConnection::Connected,
+        maintenance,
+    };
+    Event::HostApplied { vcenter: ID, host }
+}
+
+fn cluster(datacenter: &str, drs_enabled: bool) -> Event {
+    let cluster = ClusterFacts {
+        id: "domain-c1".to_owned(),
+        name: "C1".to_owned(),
+        datacenter: Some(datacenter.to_owned()),
+        drs_enabled,
+    };
+    Event::ClusterApplied { vcenter: ID, cluster }
+}
+
+/// A datacenter with one cluster, one host and one VM; parents in the last page.
+fn three_pages() -> Vec<Step> {
+    let more = |objects: String| at(0, Outcome::Page { objects, truncated: true });
+    vec![
+        more(vm_object("enter", "vm-1", "host-1")),
+        more(
+            entity("enter", "HostSystem", "host-1", "esx-1", ("ClusterComputeResource", "domain-c1"))
+                + &entity("enter", "ClusterComputeResource", "domain-c1", "C1", ("Folder", "group-h1")),
+        ),
+        at(
+            0,
+            page(&[
+                entity("enter", "Folder", "group-h1", "host", ("Datacenter", "datacenter-1")),
+                entity("enter", "Datacenter", "datacenter-1", "Paris", ("Folder", "group-d1")),
+            ]),
+        ),
+    ]
+}
+
+fn listed() -> Vec<Event> {
+    vec![
+        Event::RelistBegan(SOURCE),
+        cluster("Paris", false),
+        host(false, "Paris"),
+        vm("vm-1", "host-1"),
+        Event::RelistEnded(SOURCE),
+    ]
+}
+
+fn one_vm() -> Vec<Step> {
+    vec![at(0, page(&[vm_object("enter", "vm-1", "host-1")]))]
+}
+
+fn one_vm_listed() -> Vec<Event> {
+    vec![Event::RelistBegan(SOURCE), vm("vm-1", "host-1"), Event::RelistEnded(SOURCE)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_told_once_after_the_last_page_and_then_each_change() {
+    let mut waits = three_pages();
+    waits.extend([
+        at(5, page(&[vm_object("modify", "vm-1", "host-2")])),
+        // Twice the same, of an object not seen before, and an end of what never was.
+        at(1, page(&[vm_object("modify", "vm-1", "host-2"), vm_object("modify", "vm-1", "host-2")])),
+        at(1, page(&[vm_object("modify", "vm-2", "host-1"), object("leave", "VirtualMachine", "vm-9", &[])])),
+        at(1, page(&[vm_object("enter", "vm-2", "host-1"), object("leave", "VirtualMachine", "vm-1", &[])])),
+        at(1, page(&[object("modify", "Datacenter", "datacenter-1", &[("name", &text("Lyon"))])])),
+        at(1, page(&[object("modify", "HostSystem", "host-1", &[("name", &text("renamed"))])])),
+        at(1, page(&[object("leave", "HostSystem", "host-1", &[])])),
+        at(1, page(&[object("leave", "ClusterComputeResource", "domain-c1", &[])])),
+    ]);
+    let vcenter = Vcenter::new(waits);
+    let mut following = follow(vcenter.config(), 64);
+    let mut expected = listed();
+    let mut renamed = host(false, "Lyon");
+    if let Event::HostApplied { host, .. } = &mut renamed {
+        host.name = "renamed".to_owned();
+    }
+    expected.extend([
+        vm("vm-1", "host-2"),
+        vm("vm-2", "host-1"),
+        Event::VmRemoved { vcenter: ID, id: "vm-1".to_owned() },
+        cluster("Lyon", false),
+        host(false, "Lyon"),
+        renamed,
+        Event::HostRemoved { vcenter: ID, id: "host-1".to_owned() },
+        Event::ClusterRemoved { vcenter: ID, id: "domain-c1".to_owned() },
+    ]);
+    assert_eq!(following.events_for(600).await, expected);
+    let status = following.status.borrow().clone();
+    assert!(matches!(&status, VcenterStatus::InSync { about } if about.full_name == "Scripted vCenter"), "{status:?}");
+    assert!(following.stop().await < Duration::from_secs(1));
+    let methods = vcenter.methods();
+    assert_eq!(methods[methods.len() - 3..], ["DestroyPropertyCollector", "DestroyView", "Logout"]);
+    assert_eq!(vcenter.calls("Login").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_stop_coming_end_in_lost_and_a_whole_new_list() {
+    let mut waits = three_pages();
+    waits[1] = at(0, Outcome::Dropped);
+    waits.truncate(2);
+    waits.extend(three_pages());
+    let vcenter = Vcenter::new(waits);
+    let mut following = follow(vcenter.config(), 64);
+    let mut expected = vec![Event::RelistBegan(SOURCE), Event::Lost(SOURCE)];
+    expected.extend(listed());
+    assert_eq!(following.events_for(60).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_without_end_are_an_error() {
+    let more = Outcome::Page { objects: vm_object("enter", "vm-1", "host-1"), truncated: true };
+    let vcenter = Vcenter::new(vec![at(10, more); 61]);
+    // With no time to wait the script would never get there; a slow server is what is meant.
+    vcenter.script.lock().unwrap().slow = true;
+    let mut following = follow(vcenter.config(), 64);
+    assert_eq!(following.events_for(599).await, [Event::RelistBegan(SOURCE)]);
+    assert_eq!(following.events_for(2).await, [Event::Lost(SOURCE)]);
+}
+
+/// A session's end in a wait: as a fault, and as the reason why properties are missing.
+fn session_ends() -> [Outcome; 2] {
+    let missing = "<objectSet><kind>modify</kind><obj type=\"VirtualMachine\">vm-1</obj><missingSet>\
+                   <path>runtime.host</path><fault><fault xsi:type=\"NotAuthenticated\"/>\
+                   <localizedMessage>gone</localizedMessage></fault></missingSet></objectSet>";
+    [Outcome::Fault("NotAuthenticated"), page(&[missing.to_owned()])]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_is_replaced_at_once_but_not_over_and_over() {
+    for end in session_ends() {
+        let mut waits = one_vm();
+        waits.push(at(5, end.clone()));
+        waits.extend(one_vm());
+        waits.push(at(5, end));
+        waits.extend(one_vm());
+        let vcenter = Vcenter::new(waits);
+        let mut following = follow(vcenter.config(), 64);
+        let mut expected = one_vm_listed();
+        for _ in 0..2 {
+            expected.push(Event::Lost(SOURCE));
+            expected.extend(one_vm_listed());
+        }
+        assert_eq!(following.events_for(120).await, expected);
+        let logins = vcenter.calls("Login");
+        assert_eq!(logins[1], Duration::from_secs(5), "at once");
+        let pause = logins[2] - Duration::from_secs(10);
+        assert!(pause >= Duration::from_secs(1) && pause <= Duration::from_secs(2), "{logins:?}");
+        following.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_while_reading_again_is_replaced_too() {
+    let vcenter = Vcenter::new(one_vm());
+    vcenter.script.lock().unwrap().session_ends_at_reading = true;
+    let mut following = follow(vcenter.config(), 64);
+    assert_eq!(following.events_for(59).await, one_vm_listed());
+    // The wait that is under way ends without it; then comes the reading, and then the next list.
+    vcenter.script.lock().unwrap().waits.extend(one_vm());
+    let mut expected = vec![Event::Lost(SOURCE)];
+    expected.extend(one_vm_listed());
+    assert_eq!(following.events_for(5).await, expected);
+    assert_eq!(vcenter.calls("Login")[1], Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_is_told_once_however_many_attempts_fail() {
+    let mut waits = one_vm();
+    waits.push(at(90, Outcome::Dropped));
+    let vcenter = Vcenter::new(waits);
+    let mut following = follow(vcenter.config(), 64);
+    assert_eq!(following.events_for(89).await, one_vm_listed());
+    vcenter.script.lock().unwrap().unreachable = true;
+    assert_eq!(following.events_for(600).await, [Event::Lost(SOURCE)]);
+    let status = following.status.borrow().clone();
+    let VcenterStatus::Lost { error, attempts } = &status else { panic!("{status:?}") };
+    assert!(error.contains("vc.example.org") && error.contains("connection reset"), "{error}");
+    assert!(*attempts > 8, "{attempts}");
+    let attempts = vcenter.calls("RetrieveServiceContent");
+    let pauses: Vec<Duration> = attempts.windows(2).skip(1).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[0] <= Duration::from_secs(4), "{pauses:?}");
+    assert!(pauses.iter().all(|pause| *pause >= Duration::from_secs(1) && *pause <= Duration::from_secs(60)));
+    assert!(pauses.last().is_some_and(|pause| *pause >= Duration::from_secs(30)), "{pauses:?}");
+
+    vcenter.script.lock().unwrap().unreachable = false;
+    vcenter.script.lock().unwrap().waits.extend(one_vm());
+    assert_eq!(following.events_for(61).await, one_vm_listed());
+    assert!(matches!(*following.status.borrow(), VcenterStatus::InSync { .. }));
+
+    // All is well for a while: the next trouble begins with short waits again.
+    following.events_for(90).await;
+    vcenter.script.lock().unwrap().waits.push_back(at(0, Outcome::Dropped));
+    vcenter.script.lock().unwrap().waits.extend(one_vm());
+    let mut expected = vec![Event::Lost(SOURCE)];
+    expected.extend(one_vm_listed());
+    assert_eq!(following.events_for(30 + 2).await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_without_an_answer_is_an_error_after_its_limit() {
+    let mut waits = one_vm();
+    waits.push(at(0, Outcome::Hangs));
+    waits.extend(one_vm());
+    let vcenter = Vcenter::new(waits);
+    let mut following = follow(vcenter.config(), 64);
+    assert_eq!(following.events_for(80).await, one_vm_listed());
+    let mut expected = vec![Event::Lost(SOURCE)];
+    expected.extend(one_vm_listed());
+    assert_eq!(following.events_for(30).await, expected);
+    // The session may still be alive there: it was given back.
+    assert_eq!(vcenter.calls("Logout").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_does_not_tell_is_read_again_and_told_if_it_changed() {
+    let vcenter = Vcenter::new(three_pages());
+    let mut following = follow(vcenter.config(), 64);
+    assert_eq!(following.events_for(130).await, listed());
+    vcenter.script.lock().unwrap().read_again =
+        content("HostSystem", "host-1", &[("runtime.inMaintenanceMode", &text("true"))])
+            + &content(
+                "ClusterComputeResource",
+                "domain-c1",
+                &[("configurationEx", "<val><drsConfig><enabled>true</enabled></drsConfig></val>")],
+            )
+            + &content("HostSystem", "host-never-seen", &[("runtime.inMaintenanceMode", &text("true"))]);
+    assert_eq!(following.events_for(600).await, [cluster("Paris", true), host(true, "Paris")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_in_maintenance_while_a_task_takes_it_there() {
+    let task = |state: &str| {
+        let description = text("HostSystem.enterMaintenanceMode");
+        content("Task", "task-1", &[("info.descriptionId", &description), ("info.state", &text(state))])
+    };
+    let tasks = "<val><ManagedObjectReference type=\"Task\">task-1</ManagedObjectReference></val>";
+    let mut waits = three_pages();
+    waits.push(at(5, page(&[object("modify", "HostSystem", "host-1", &[("recentTask", tasks)])])));
+    let vcenter = Vcenter::new(waits);
+    vcenter.script.lock().unwrap().tasks = task("running");
+    let mut following = follow(vcenter.config(), 64);
+    let mut expected = listed();
+    expected.push(host(true, "Paris"));
+    assert_eq!(following.events_for(130).await, expected);
+    // Somebody cancels it: nothing changes on the host, so only looking at the task again tells.
+    vcenter.script.lock().unwrap().tasks = task("error");
+    assert_eq!(following.events_for(61).await, [host(false, "Paris")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_password_is_tried_once_a_minute_and_shown_without_it() {
+    let vcenter = Vcenter::new(one_vm());
+    vcenter.script.lock().unwrap().logins = vec![Outcome::Fault("InvalidLogin"); 5].into();
+    let mut following = follow(vcenter.config(), 64);
+    assert_eq!(following.events_for(290).await, [Event::Lost(SOURCE)]);
+    let status = following.status.borrow().clone();
+    assert!(matches!(status, VcenterStatus::Lost { attempts: 5, .. }), "{status:?}");
+    assert!(!format!("{status:?}").contains(PASSWORD));
+    let expected: Vec<Duration> = (0..5).map(|minute| Duration::from_secs(60 * minute)).collect();
+    assert_eq!(vcenter.calls("Login"), expected);
+    assert_eq!(following.events_for(20).await, one_vm_listed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_takes_seconds_whatever_the_server_and_the_listener_do() {
+    // In the middle of a wait, with a server that does not answer any more.
+    let vcenter = Vcenter::new(one_vm());
+    let mut following = follow(vcenter.config(), 64);
+    following.events_for(3).await;
+    vcenter.script.lock().unwrap().hangs = true;
+    assert!(following.stop().await <= Duration::from_secs(5));
+
+    // With a listener that takes nothing.
+    let vcenter = Vcenter::new(one_vm());
+    let following = follow(vcenter.config(), 1);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(following.stop().await <= Duration::from_secs(1));
+    assert_eq!(vcenter.calls("Logout").len(), 1);
+
+    // Between two attempts.
+    let vcenter = Vcenter::new([]);
+    vcenter.script.lock().unwrap().unreachable = true;
+    let mut following = follow(vcenter.config(), 64);
+    following.events_for(300).await;
+    assert!(following.stop().await <= Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_goes_away_ends_the_run() {
+    let mut waits = one_vm();
+    waits.push(at(5, page(&[vm_object("modify", "vm-1", "host-2")])));
+    let vcenter = Vcenter::new(waits);
+    let Following { events, task, stop, .. } = follow(vcenter.config(), 64);
+    drop(events);
+    timeout(Duration::from_secs(60), task).await.expect("it ends by itself").unwrap();
+    assert_eq!(vcenter.calls("Logout").len(), 1);
+    drop(stop);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_vcenter_being_down_does_not_stop_another() {
+    let down = Vcenter::new([]);
+    down.script.lock().unwrap().hangs = true;
+    let up = Vcenter::new(one_vm());
+    let mut lost = follow(down.config(), 64);
+    let mut fine = follow(up.config(), 64);
+    assert_eq!(fine.events_for(5).await, one_vm_listed());
+    assert_eq!(lost.events_for(300).await, [Event::Lost(SOURCE)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_axum_router_serves_as_a_vcenter() {
+    let vcenter = Vcenter::new(one_vm());
+    let answering = vcenter.clone();
+    let router = axum::Router::new().fallback(move |request: axum::extract::Request| {
+        let vcenter = answering.clone();
+        async move {
+            let session = cookie(&request);
+            let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+            vcenter.answer(&String::from_utf8_lossy(&body), session.as_deref()).await.unwrap()
+        }
+    });
+    let mut config = vcenter.config();
+    config.transport = Some(vsphere::transport::Transport::service(router));
+    let mut following = follow(config, 64);
+    assert_eq!(following.events_for(86_400).await, one_vm_listed());
+    following.stop().await;
+}
+
+/// A run can be put on any runtime.
+#[test]
+fn a_run_may_move_between_threads() {
+    fn movable<F: Future + Send + 'static>(_: F) {}
+    let vcenter = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let config = vcenter.block_on(async { Vcenter::new([]).config() });
+    let (events, _) = mpsc::channel(1);
+    let (status, _) = watch::channel(VcenterStatus::default());
+    movable(inventory::run(config, ID, events, status, ChaCha8Rng::seed_from_u64(1), std::future::pending()));
+}

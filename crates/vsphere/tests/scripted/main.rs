@@ -1,0 +1,5 @@
+//! The adapter on a scripted vCenter and a clock that jumps.
+
+mod inventory;
+mod probe;
+mod vcenter;
