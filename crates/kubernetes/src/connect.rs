@@ -1,0 +1,208 @@
+//! A client of the Kubernetes API from the credentials at hand.
+//!
+//! In: kubeconfig files (`$KUBECONFIG` or a path) or the service account of the pod Bridger runs in. Out: a client and
+//! the server's address, for messages. Nothing is sent yet: [`crate::preflight`] is the first to talk to the server.
+//!
+//! Every error is one line that names the file, the context or the server. A kubeconfig that can't be parsed is told by the
+//! place in it, never by its text, which may be a token.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+
+use crate::bounded::BoundExceeded;
+use crate::failure::{causes, describe, one_line};
+
+/// A server that takes no connection within this time is unreachable.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where credentials come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// Several files are merged as kubectl does it: the first that says something wins.
+    Kubeconfig { paths: Vec<PathBuf>, context: Option<String> },
+    /// Of the pod that Bridger runs in.
+    ServiceAccount,
+}
+
+impl Credentials {
+    /// The path given, else the value of `$KUBECONFIG`, else the service account.
+    #[must_use]
+    pub fn choose(path: Option<&Path>, kubeconfig_variable: Option<&OsStr>, context: Option<&str>) -> Credentials {
+        let paths: Vec<PathBuf> = match (path, kubeconfig_variable) {
+            (Some(path), _) => vec![path.to_owned()],
+            (None, Some(list)) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
+            (None, None) => Vec::new(),
+        };
+        if paths.is_empty() {
+            Credentials::ServiceAccount
+        } else {
+            Credentials::Kubeconfig { paths, context: context.map(str::to_owned) }
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    #[error("no Kubernetes credentials: KUBECONFIG is not set, and this is no pod with a service account")]
+    NoCredentials,
+    #[error("the service account can't be used: {reason}")]
+    ServiceAccountInvalid { reason: String },
+    #[error("kubeconfig {path} does not exist")]
+    KubeconfigMissing { path: String },
+    #[error("kubeconfig {path} can't be read: {reason}")]
+    KubeconfigUnreadable { path: String, reason: String },
+    #[error("kubeconfig {path} can't be used: {reason}")]
+    KubeconfigInvalid { path: String, reason: String },
+    #[error("kubeconfig {path} sets no current-context; its contexts: {}", names(.known))]
+    ContextUnset { path: String, known: Vec<String> },
+    #[error("kubeconfig {path} has no context \"{context}\"; its contexts: {}", names(.known))]
+    ContextUnknown { path: String, context: String, known: Vec<String> },
+    #[error("kubeconfig {path} has no cluster \"{cluster}\", which its context names")]
+    ClusterUnknown { path: String, cluster: String },
+    #[error("the Kubernetes API at {server} can't be reached: {reason}")]
+    Unreachable { server: String, reason: String },
+    #[error("the certificate of the Kubernetes API at {server} is not trusted: {reason}")]
+    Untrusted { server: String, reason: String },
+    #[error("the Kubernetes API at {server} does not accept these credentials (401 Unauthorized)")]
+    Unauthorized { server: String },
+    #[error(
+        "the credentials for the Kubernetes API at {server} could not be obtained (token file or credential plugin)"
+    )]
+    CredentialsUnavailable { server: String },
+    #[error("the Kubernetes API at {server} does not allow \"{verb}\" on {resource}: RBAC has to grant it")]
+    Denied { server: String, verb: String, resource: String },
+    #[error("the Kubernetes API at {server} gave an unexpected answer: {reason}")]
+    Unexpected { server: String, reason: String },
+}
+
+fn names(known: &[String]) -> String {
+    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+}
+
+/// A client, and what it is connected to.
+#[derive(Clone)]
+pub struct Connection {
+    pub client: Client,
+    /// For messages: scheme, host and port.
+    pub server: String,
+}
+
+/// Makes a client. Must be called on the runtime that is to use it.
+pub async fn connect(credentials: &Credentials) -> Result<Connection, ConnectError> {
+    let mut config = match credentials {
+        Credentials::Kubeconfig { paths, context } => from_kubeconfig(paths, context.as_deref()).await?,
+        Credentials::ServiceAccount => from_service_account()?,
+    };
+    config.connect_timeout = Some(CONNECT_LIMIT);
+    // The engine decides what is tried again, and when.
+    config.default_retry = false;
+    let server = address(&config.cluster_url);
+    // Several TLS providers may be linked; an error means that one has been chosen already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::try_from(config).map_err(|error| match credentials {
+        Credentials::Kubeconfig { paths, .. } => {
+            ConnectError::KubeconfigInvalid { path: shown(paths), reason: describe(&error) }
+        }
+        Credentials::ServiceAccount => ConnectError::ServiceAccountInvalid { reason: describe(&error) },
+    })?;
+    Ok(Connection { client, server })
+}
+
+fn from_service_account() -> Result<Config, ConnectError> {
+    use kube::config::InClusterError;
+    Config::incluster().map_err(|error| match error {
+        InClusterError::ReadEnvironmentVariable(_) => ConnectError::NoCredentials,
+        other => ConnectError::ServiceAccountInvalid { reason: one_line(&other.to_string()) },
+    })
+}
+
+async fn from_kubeconfig(paths: &[PathBuf], context: Option<&str>) -> Result<Config, ConnectError> {
+    let path = shown(paths);
+    let invalid = |error: KubeconfigError| invalid_kubeconfig(&path, error);
+    let mut merged: Option<Kubeconfig> = None;
+    for file in paths {
+        let next = match Kubeconfig::read_from(file) {
+            Ok(next) => next,
+            // Like kubectl: of several files some may be missing.
+            Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(invalid_kubeconfig(&file.display().to_string(), error)),
+        };
+        merged = Some(match merged {
+            Some(earlier) => earlier.merge(next).map_err(invalid)?,
+            None => next,
+        });
+    }
+    let Some(kubeconfig) = merged else { return Err(ConnectError::KubeconfigMissing { path }) };
+    let known: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| match error {
+        KubeconfigError::CurrentContextNotSet => ConnectError::ContextUnset { path: path.clone(), known },
+        KubeconfigError::LoadContext(context) => ConnectError::ContextUnknown { path: path.clone(), context, known },
+        KubeconfigError::LoadClusterOfContext(cluster) => ConnectError::ClusterUnknown { path: path.clone(), cluster },
+        other => invalid_kubeconfig(&path, other),
+    })
+}
+
+fn invalid_kubeconfig(path: &str, error: KubeconfigError) -> ConnectError {
+    let path = path.to_owned();
+    match error {
+        KubeconfigError::ReadConfig(error, _) => {
+            ConnectError::KubeconfigUnreadable { path, reason: one_line(&error.to_string()) }
+        }
+        KubeconfigError::Parse(error) => {
+            let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
+            ConnectError::KubeconfigInvalid {
+                path,
+                reason: format!("it is no valid YAML of a kubeconfig{}", place.unwrap_or_default()),
+            }
+        }
+        other => ConnectError::KubeconfigInvalid { path, reason: one_line(&other.to_string()) },
+    }
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Without a user name and password that the address may hold.
+fn address(url: &http::Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or("https");
+    let host = url.host().unwrap_or_default();
+    url.port().map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
+}
+
+/// What an error of the first requests means to the person who starts Bridger.
+pub(crate) fn classify(server: &str, error: &kube::Error) -> ConnectError {
+    let server = server.to_owned();
+    match error {
+        kube::Error::Api(status) if status.code == 401 => ConnectError::Unauthorized { server },
+        kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => {
+            ConnectError::Unexpected { server, reason: describe(error) }
+        }
+        kube::Error::Auth(_) => ConnectError::CredentialsUnavailable { server },
+        other => {
+            let untrusted = causes(other).find_map(|cause| match cause.downcast_ref::<rustls::Error>() {
+                Some(rustls::Error::InvalidCertificate(reason)) => Some(reason.to_string()),
+                _ => None,
+            });
+            if let Some(reason) = untrusted {
+                return ConnectError::Untrusted { server, reason: one_line(&reason) };
+            }
+            let too_long = causes(other).any(|cause| matches!(cause.downcast_ref(), Some(BoundExceeded::Size(_))));
+            let reason = describe(error);
+            if too_long {
+                ConnectError::Unexpected { server, reason }
+            } else {
+                ConnectError::Unreachable { server, reason }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "connect_tests.rs"]
+mod tests;

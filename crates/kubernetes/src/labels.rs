@@ -1,0 +1,142 @@
+//! Labels on nodes: the engine's `LabelStore`.
+//!
+//! In: a node's name and the keys to change. Out: one JSON merge patch that holds these keys under `metadata.labels` and
+//! nothing else, so that nobody else's label, annotation or taint can be touched by it, whatever happened in between.
+
+use std::time::Duration;
+
+use engine::ports::{LabelChanges, LabelStore, PortError};
+use futures::future::BoxFuture;
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use kube::core::Request;
+use serde_json::json;
+
+use crate::COMPONENT;
+use crate::bounded::bounded;
+use crate::failure::port_error;
+
+/// One write takes no longer.
+pub const WRITE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Writes labels on nodes.
+pub struct NodeLabels {
+    client: Client,
+}
+
+impl NodeLabels {
+    #[must_use]
+    pub fn new(client: Client) -> NodeLabels {
+        NodeLabels { client: bounded(client) }
+    }
+
+    async fn patch(&self, node: &str, changes: &LabelChanges) -> Result<(), PortError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let object = format!("node {node}");
+        if !is_object_name(node) {
+            return Err(PortError::Refused(format!("{object:?}: not a name of a node")));
+        }
+        let patch = Patch::Merge(json!({ "metadata": { "labels": changes } }));
+        let parameters = PatchParams { field_manager: Some(COMPONENT.to_owned()), ..PatchParams::default() };
+        // The answer is asked for as metadata only and not decoded: that it is a success is all there is to know.
+        let request = Request::new("/api/v1/nodes")
+            .patch_metadata(node, &parameters, &patch)
+            .map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
+        within(WRITE_LIMIT, &object, self.client.request_text(request)).await
+    }
+}
+
+impl LabelStore for NodeLabels {
+    fn change_labels<'a>(&'a self, node: &'a str, changes: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(self.patch(node, changes))
+    }
+}
+
+/// Lower-case letters, digits, dots and dashes, as Kubernetes has it. Anything else could change the address that the name
+/// becomes part of.
+pub(crate) fn is_object_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    bytes.len() <= 253 && bytes.iter().copied().all(inner) && edge(bytes.first()) && edge(bytes.last())
+}
+
+/// Waits for a request no longer than the limit; what it answered is dropped.
+pub(crate) async fn within(
+    limit: Duration,
+    object: &str,
+    request: impl Future<Output = kube::Result<String>>,
+) -> Result<(), PortError> {
+    match tokio::time::timeout(limit, request).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(port_error(object, &error)),
+        Err(_) => Err(PortError::Passing(format!("{object}: no answer within {} s", limit.as_secs()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::scripted::{Answer, scripted};
+
+    fn changes(pairs: &[(&str, Option<&str>)]) -> LabelChanges {
+        pairs.iter().map(|&(key, value)| (key.to_owned(), value.map(str::to_owned))).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_patch_holds_the_given_keys_and_nothing_else() {
+        let (client, log) = scripted([("/api/v1/nodes/n1", Answer::Json(200, json!({ "kind": "Node" })))]);
+        let given = changes(&[("example.com/host", Some("esx-1")), ("example.com/old", None)]);
+        NodeLabels::new(client).change_labels("n1", &given).await.expect("a success");
+        let requests = log.requests();
+        assert_eq!(requests.len(), 1);
+        assert_eq!(requests[0].method, "PATCH");
+        assert_eq!(requests[0].path_and_query, "/api/v1/nodes/n1?&fieldManager=bridger");
+        assert_eq!(requests[0].content_type.as_deref(), Some("application/merge-patch+json"));
+        let body: Value = serde_json::from_str(&requests[0].body).expect("JSON");
+        assert_eq!(body, json!({ "metadata": { "labels": { "example.com/host": "esx-1", "example.com/old": null } } }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_change_is_no_request() {
+        let (client, log) = scripted([]);
+        NodeLabels::new(client).change_labels("n1", &LabelChanges::new()).await.expect("nothing to do");
+        assert!(log.requests().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_told_apart() {
+        let given = changes(&[("example.com/host", Some("esx-1"))]);
+        let cases = [
+            (Answer::Status(404, "no such node"), "Gone(\"node n1\")"),
+            (Answer::Status(403, "not allowed"), "Refused(\"node n1: HTTP 403: not allowed\")"),
+            (Answer::Status(422, "bad label"), "Refused(\"node n1: HTTP 422: bad label\")"),
+            (Answer::Status(500, "etcd"), "Passing(\"node n1: HTTP 500: etcd\")"),
+            (Answer::Refuse, "Passing(\"node n1: connection refused\")"),
+            (Answer::Silence, "Passing(\"node n1: no answer within 10 s\")"),
+        ];
+        for (answer, expected) in cases {
+            let (client, _) = scripted([("/api/v1/nodes/n1", answer)]);
+            let start = Instant::now();
+            let outcome = NodeLabels::new(client).change_labels("n1", &given).await.expect_err("a failure");
+            assert_eq!(format!("{outcome:?}"), expected);
+            assert!(start.elapsed() <= WRITE_LIMIT);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_would_change_the_address_is_refused() {
+        let (client, log) = scripted([]);
+        let given = changes(&[("example.com/host", Some("esx-1"))]);
+        for name in ["", "..", "../pods/x", "n1/status", "n1?x=1", "N1"] {
+            let outcome = NodeLabels::new(client.clone()).change_labels(name, &given).await;
+            assert!(matches!(outcome, Err(PortError::Refused(_))), "{name}: {outcome:?}");
+        }
+        assert!(log.requests().is_empty());
+    }
+}

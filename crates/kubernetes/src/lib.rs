@@ -1,0 +1,32 @@
+//! The Kubernetes side of the bridge: watches become events, the engine's ports become requests. The only crate that
+//! imports kube.
+//!
+//! - [`connect`]: a client from a kubeconfig or the service account. [`preflight`]: what the server allows, asked once.
+//! - [`watch`]: nodes, pods and namespaces as [`model::event::Event`]s. [`facts`]: what is kept of each object.
+//! - [`labels`], [`notices`]: the engine's ports.
+//! - [`bounded`]: limits of time and size around any client.
+//!
+//! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
+//! given seed, so that all of it runs on a paused clock against a server in the same process; no credential is in an
+//! error, a log line or debug output.
+
+pub mod bounded;
+pub mod connect;
+pub mod facts;
+mod failure;
+pub mod labels;
+pub mod notices;
+pub mod preflight;
+pub mod watch;
+
+#[cfg(test)]
+mod scripted;
+
+pub use connect::{ConnectError, Connection, Credentials, connect};
+pub use labels::NodeLabels;
+pub use notices::EventBoard;
+pub use preflight::{LABEL_NEEDS, NOTICE_NEEDS, Need, ServerFacts, WATCH_NEEDS, preflight};
+pub use watch::watch;
+
+/// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.
+pub const COMPONENT: &str = "bridger";

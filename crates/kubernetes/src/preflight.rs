@@ -1,0 +1,247 @@
+//! What the server is and what it allows, asked once at the start.
+//!
+//! In: a connection and what Bridger needs to do. Out: the server's version and the identity of the cluster, or the first
+//! thing that stands in the way, so that a missing permission is told by verb and resource at once and not by a watch
+//! that stays empty.
+
+use std::time::Duration;
+
+use http::Request;
+use kube::Client;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::bounded::{BoundExceeded, bounded};
+use crate::connect::{ConnectError, Connection, classify};
+
+/// One question takes no longer.
+const QUESTION_LIMIT: Duration = Duration::from_secs(10);
+
+/// Something Bridger must be allowed to do, in all namespaces. All of it is in the core API group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub verb: &'static str,
+    pub resource: &'static str,
+}
+
+const fn need(verb: &'static str, resource: &'static str) -> Need {
+    Need { verb, resource }
+}
+
+/// To see the cluster.
+pub const WATCH_NEEDS: [Need; 6] = [
+    need("list", "nodes"),
+    need("watch", "nodes"),
+    need("list", "pods"),
+    need("watch", "pods"),
+    need("list", "namespaces"),
+    need("watch", "namespaces"),
+];
+
+/// To write labels.
+pub const LABEL_NEEDS: [Need; 1] = [need("patch", "nodes")];
+
+/// To post notices.
+pub const NOTICE_NEEDS: [Need; 1] = [need("create", "events")];
+
+/// What the server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// `v1.36.0`; `None` where the server keeps it to itself.
+    pub version: Option<String>,
+    /// The UID of the namespace `kube-system`, which identifies the cluster; `None` where there is no such namespace.
+    pub cluster_uid: Option<String>,
+}
+
+/// Asks the server; fails with the first need that is denied.
+pub async fn preflight(connection: &Connection, needs: &[Need]) -> Result<ServerFacts, ConnectError> {
+    let server = connection.server.as_str();
+    let client = bounded(connection.client.clone());
+    let version = match ask::<Version>(&client, Request::get("/version").body(Vec::new())).await {
+        Ok(version) => Some(version.git_version),
+        Err(error) if code(&error) == Some(403) || is_absent(&error) => None,
+        Err(error) => return Err(classify(server, &error)),
+    };
+    for need in needs {
+        check(&client, server, *need).await?;
+    }
+    Ok(ServerFacts { version, cluster_uid: cluster_uid(&client, server).await? })
+}
+
+async fn check(client: &Client, server: &str, need: Need) -> Result<(), ConnectError> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": { "verb": need.verb, "group": "", "resource": need.resource } },
+    });
+    let request = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        .header("content-type", "application/json")
+        .body(review.to_string().into_bytes());
+    let denied = |verb: &str, resource: &str| ConnectError::Denied {
+        server: server.to_owned(),
+        verb: verb.to_owned(),
+        resource: resource.to_owned(),
+    };
+    match ask::<Review>(client, request).await {
+        Ok(review) if review.status.allowed => Ok(()),
+        Ok(_) => Err(denied(need.verb, need.resource)),
+        // A server that can't be asked: the requests themselves will show.
+        Err(error) if is_absent(&error) => Ok(()),
+        // Everybody who is somebody may ask this; it is anonymous users who may not.
+        Err(error) if code(&error) == Some(403) => Err(denied("create", "selfsubjectaccessreviews")),
+        Err(error) => Err(classify(server, &error)),
+    }
+}
+
+/// Through a list, because Bridger needs to list namespaces anyway, and not to get one.
+async fn cluster_uid(client: &Client, server: &str) -> Result<Option<String>, ConnectError> {
+    let request = Request::get("/api/v1/namespaces?fieldSelector=metadata.name%3Dkube-system").body(Vec::new());
+    match ask::<Namespaces>(client, request).await {
+        Ok(list) => Ok(list.items.into_iter().find(|it| it.metadata.name == "kube-system").map(|it| it.metadata.uid)),
+        Err(error) if code(&error) == Some(403) => Err(ConnectError::Denied {
+            server: server.to_owned(),
+            verb: "list".to_owned(),
+            resource: "namespaces".to_owned(),
+        }),
+        Err(error) => Err(classify(server, &error)),
+    }
+}
+
+async fn ask<T: DeserializeOwned>(client: &Client, request: http::Result<Request<Vec<u8>>>) -> kube::Result<T> {
+    let request = request.map_err(kube::Error::HttpError)?;
+    let text = tokio::time::timeout(QUESTION_LIMIT, client.request_text(request))
+        .await
+        .map_err(|_| kube::Error::Service(Box::new(BoundExceeded::Time(QUESTION_LIMIT))))??;
+    serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+}
+
+fn code(error: &kube::Error) -> Option<u16> {
+    if let kube::Error::Api(status) = error { Some(status.code) } else { None }
+}
+
+fn is_absent(error: &kube::Error) -> bool {
+    matches!(code(error), Some(404 | 405))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    git_version: String,
+}
+
+#[derive(Deserialize)]
+struct Review {
+    status: ReviewStatus,
+}
+
+#[derive(Deserialize)]
+struct ReviewStatus {
+    #[serde(default)]
+    allowed: bool,
+}
+
+#[derive(Deserialize)]
+struct Namespaces {
+    items: Vec<Namespace>,
+}
+
+#[derive(Deserialize)]
+struct Namespace {
+    metadata: NamespaceMeta,
+}
+
+#[derive(Deserialize)]
+struct NamespaceMeta {
+    name: String,
+    uid: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::scripted::{Answer, Log, scripted};
+
+    const VERSION: &str = "/version";
+    const REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    const NAMESPACES: &str = "/api/v1/namespaces";
+
+    fn version() -> (&'static str, Answer) {
+        (VERSION, Answer::Json(200, json!({ "major": "1", "minor": "36", "gitVersion": "v1.36.0" })))
+    }
+
+    fn review(allowed: bool) -> (&'static str, Answer) {
+        (REVIEW, Answer::Json(201, json!({ "status": { "allowed": allowed } })))
+    }
+
+    fn namespaces() -> (&'static str, Answer) {
+        (NAMESPACES, Answer::Json(200, json!({ "items": [{ "metadata": { "name": "kube-system", "uid": "u1" } }] })))
+    }
+
+    async fn outcome(script: Vec<(&str, Answer)>, needs: &[Need]) -> (Result<ServerFacts, String>, Log) {
+        let (client, log) = scripted(script);
+        let connection = Connection { client, server: "https://api:6443".to_owned() };
+        (preflight(&connection, needs).await.map_err(|error| error.to_string()), log)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_allowed_passes_and_the_server_is_known() {
+        let needs = [need("list", "nodes"), need("patch", "nodes")];
+        let (answer, log) = outcome(vec![version(), review(true), review(true), namespaces()], &needs).await;
+        let known = ServerFacts { version: Some("v1.36.0".to_owned()), cluster_uid: Some("u1".to_owned()) };
+        assert_eq!(answer, Ok(known));
+        let asked: Vec<Value> = log
+            .requests()
+            .iter()
+            .filter(|request| request.path_and_query == REVIEW)
+            .map(|request| {
+                serde_json::from_str::<Value>(&request.body).expect("JSON")["spec"]["resourceAttributes"].take()
+            })
+            .collect();
+        assert_eq!(
+            asked,
+            [
+                json!({ "verb": "list", "group": "", "resource": "nodes" }),
+                json!({ "verb": "patch", "group": "", "resource": "nodes" })
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stands_in_the_way_is_named() {
+        let needs = [need("list", "nodes"), need("watch", "nodes")];
+        let cases = [
+            (vec![version(), review(true), review(false)], "does not allow \"watch\" on nodes"),
+            (vec![version(), (REVIEW, Answer::Status(403, "no"))], "\"create\" on selfsubjectaccessreviews"),
+            (
+                vec![version(), review(true), review(true), (NAMESPACES, Answer::Status(403, "no"))],
+                "\"list\" on namespaces",
+            ),
+            (vec![(VERSION, Answer::Status(401, "no"))], "does not accept these credentials"),
+            (vec![(VERSION, Answer::Refuse)], "can't be reached: connection refused"),
+            (vec![(VERSION, Answer::Silence)], "can't be reached: no answer within 10 s"),
+            (vec![(VERSION, Answer::Json(200, json!("hello")))], "unexpected answer: the answer can't be read"),
+            (vec![version(), (REVIEW, Answer::Status(500, "etcd"))], "unexpected answer: HTTP 500: etcd"),
+        ];
+        for (script, expected) in cases {
+            let (answer, _) = outcome(script, &needs).await;
+            let text = answer.expect_err(expected);
+            assert!(text.contains(expected) && text.contains("https://api:6443"), "{text}\nexpected: {expected}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_cannot_be_asked_is_taken_to_allow() {
+        for code in [404, 405] {
+            let script = vec![
+                (VERSION, Answer::Status(code, "no")),
+                (REVIEW, Answer::Status(code, "no")),
+                (NAMESPACES, Answer::Json(200, json!({ "items": [] }))),
+            ];
+            let (answer, _) = outcome(script, &[need("list", "nodes")]).await;
+            assert_eq!(answer, Ok(ServerFacts { version: None, cluster_uid: None }));
+        }
+    }
+}

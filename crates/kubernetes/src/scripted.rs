@@ -1,0 +1,127 @@
+//! A server for tests, in this process: it answers each path from a script, in order, and writes down what it was asked.
+//!
+//! What is asked beyond the script is met with silence.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::identity;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::BoxError;
+
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Json(u16, Value),
+    /// A failure with this message, as Kubernetes tells it.
+    Status(u16, &'static str),
+    /// 200, and a body in steps.
+    Stream(Vec<Step>),
+    /// No connection.
+    Refuse,
+    /// Never an answer.
+    Silence,
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Text(String),
+    Wait(Duration),
+    /// The connection breaks.
+    Break,
+    /// Nothing more, and no end.
+    Hang,
+}
+
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub at: Instant,
+    pub method: String,
+    pub path_and_query: String,
+    pub content_type: Option<String>,
+    pub body: String,
+}
+
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<Recorded>>>);
+
+impl Log {
+    pub fn requests(&self) -> Vec<Recorded> {
+        lock(&self.0).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Answers = BTreeMap<String, VecDeque<Answer>>;
+
+/// A client of a server that follows the script; each line is a path and an answer.
+pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, Answer)>) -> (Client, Log) {
+    let mut answers = Answers::new();
+    for (path, answer) in script {
+        answers.entry(path.to_owned()).or_default().push_back(answer);
+    }
+    let answers = Arc::new(Mutex::new(answers));
+    let log = Log::default();
+    let written = log.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (answers, log) = (answers.clone(), written.clone());
+        async move {
+            let (parts, body) = request.into_parts();
+            let at = Instant::now();
+            let body = String::from_utf8_lossy(&body.collect_bytes().await?).into_owned();
+            lock(&log.0).push(Recorded {
+                at,
+                method: parts.method.to_string(),
+                path_and_query: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+                content_type: parts.headers.get("content-type").and_then(|v| v.to_str().ok()).map(str::to_owned),
+                body,
+            });
+            let answer = lock(&answers).get_mut(parts.uri.path()).and_then(VecDeque::pop_front);
+            carry_out(answer.unwrap_or(Answer::Silence)).await
+        }
+    });
+    (Client::new(service, "default"), log)
+}
+
+type ScriptedBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, BoxError>>>;
+
+async fn carry_out(answer: Answer) -> Result<Response<ScriptedBody>, BoxError> {
+    let text = |value: &Value| vec![Step::Text(value.to_string())];
+    let (code, steps) = match answer {
+        Answer::Json(code, value) => (code, text(&value)),
+        Answer::Status(code, message) => (
+            code,
+            text(&json!({ "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "" })),
+        ),
+        Answer::Stream(steps) => (200, steps),
+        Answer::Refuse => {
+            return Err(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused").into());
+        }
+        Answer::Silence => std::future::pending().await,
+    };
+    let frames = stream::iter(steps).then(|step| async move {
+        match step {
+            Step::Text(text) => Some(Ok(Frame::data(Bytes::from(text)))),
+            Step::Wait(time) => {
+                tokio::time::sleep(time).await;
+                None
+            }
+            Step::Break => Some(Err(BoxError::from("the connection broke"))),
+            Step::Hang => std::future::pending().await,
+        }
+    });
+    let body = StreamBody::new(frames.filter_map(|frame| std::future::ready(identity(frame))).boxed());
+    Ok(Response::builder().status(code).body(body)?)
+}

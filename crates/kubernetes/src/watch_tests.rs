@@ -1,0 +1,359 @@
+//! The watch against a scripted server, on a paused clock: which events come, in which order, and when.
+
+use futures::FutureExt;
+use model::event::Source;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::bounded::ANSWER_LIMIT;
+use crate::scripted::{Answer, Log, Step, scripted};
+
+const NODES: &str = "/api/v1/nodes";
+
+fn node(name: &str, version: u32) -> Value {
+    json!({ "metadata": { "name": name, "resourceVersion": version.to_string() } })
+}
+
+fn page(names: &[&str], version: u32, next: &str) -> Answer {
+    let items: Vec<Value> = names.iter().map(|name| node(name, version)).collect();
+    let metadata = json!({ "resourceVersion": version.to_string(), "continue": next });
+    Answer::Json(200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": metadata, "items": items }))
+}
+
+fn list(names: &[&str], version: u32) -> Answer {
+    page(names, version, "")
+}
+
+fn line(kind: &str, object: &Value) -> Step {
+    Step::Text(format!("{}\n", json!({ "type": kind, "object": object })))
+}
+
+fn bookmark(version: u32) -> Step {
+    let metadata = json!({ "resourceVersion": version.to_string() });
+    line("BOOKMARK", &json!({ "kind": "Node", "apiVersion": "v1", "metadata": metadata }))
+}
+
+fn gone() -> Step {
+    line("ERROR", &json!({ "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "old" }))
+}
+
+/// In words: `+n1` applied, `-n1` deleted.
+fn told(event: &Event) -> String {
+    match event {
+        Event::RelistBegan(source) => format!("began {source:?}"),
+        Event::RelistEnded(source) => format!("ended {source:?}"),
+        Event::Lost(source) => format!("lost {source:?}"),
+        Event::NodeApplied(node) => format!("+{}", node.name),
+        Event::NodeDeleted { name } => format!("-{name}"),
+        Event::PodApplied(pod) => format!("+{}/{}", pod.namespace, pod.name),
+        Event::PodDeleted { namespace, name } => format!("-{namespace}/{name}"),
+        Event::NamespaceApplied(namespace) => format!("+{}/", namespace.name),
+        Event::NamespaceDeleted { name } => format!("-{name}/"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Runs the watch of nodes against the script and answers its first events, each with its second.
+async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Log) {
+    let (client, log) = scripted(script.into_iter().map(|answer| (NODES, answer)));
+    let (sender, mut receiver) = mpsc::channel(4);
+    let start = Instant::now();
+    let collect = async {
+        let mut seen = Vec::new();
+        while seen.len() < count {
+            let Some(event) = receiver.recv().await else { break };
+            seen.push((start.elapsed().as_secs(), told(&event)));
+        }
+        drop(receiver);
+        seen
+    };
+    // Both end: the watch when its receiver is gone.
+    let (seen, ()) = futures::join!(collect, follow::<NodeFacts>(client, sender, Backoff::new(7, 0)));
+    (seen, log)
+}
+
+/// The same without the times.
+async fn names_of(script: Vec<Answer>, count: usize) -> Vec<String> {
+    events_of(script, count).await.0.into_iter().map(|(_, text)| text).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_in_pages_and_then_each_change() {
+    let script = vec![
+        page(&["n1", "n2"], 5, "more"),
+        page(&["n3"], 5, ""),
+        Answer::Stream(vec![
+            line("ADDED", &node("n4", 6)),
+            bookmark(7),
+            line("MODIFIED", &node("n1", 8)),
+            line("DELETED", &node("n2", 9)),
+            Step::Hang,
+        ]),
+    ];
+    let (seen, log) = events_of(script, 8).await;
+    let seen: Vec<String> = seen.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(seen, ["began Nodes", "+n1", "+n2", "+n3", "ended Nodes", "+n4", "+n1", "-n2"]);
+    let asked: Vec<String> = log.requests().into_iter().map(|request| request.path_and_query).collect();
+    assert_eq!(
+        asked,
+        [
+            "/api/v1/nodes?&limit=500",
+            "/api/v1/nodes?&limit=500&continue=more",
+            "/api/v1/nodes?&watch=true&timeoutSeconds=60&allowWatchBookmarks=true&resourceVersion=5",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_is_resumed_where_it_stood_and_nothing_is_told() {
+    let script = vec![
+        list(&["n1"], 5),
+        Answer::Stream(vec![line("ADDED", &node("n2", 6)), bookmark(8)]),
+        Answer::Stream(vec![line("ADDED", &node("n3", 9)), Step::Hang]),
+    ];
+    let (seen, log) = events_of(script, 5).await;
+    let names: Vec<&str> = seen.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(names, ["began Nodes", "+n1", "ended Nodes", "+n2", "+n3"]);
+    assert!(log.requests()[2].path_and_query.ends_with("resourceVersion=8"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_failure_of_a_watch_is_one_loss_and_a_new_list() {
+    let failures = [
+        Answer::Stream(vec![gone(), Step::Hang]),
+        Answer::Stream(vec![Step::Break, Step::Hang]),
+        Answer::Stream(vec![Step::Text("no JSON\n".to_owned()), Step::Hang]),
+        Answer::Stream(vec![line("ERROR", &json!({ "code": 500, "message": "etcd" })), Step::Hang]),
+        Answer::Status(410, "too old"),
+        Answer::Status(500, "etcd"),
+        Answer::Status(403, "forbidden"),
+        Answer::Refuse,
+        Answer::Silence,
+    ];
+    for failure in failures {
+        let shown = format!("{failure:?}");
+        let script = vec![
+            list(&["n1", "n2"], 5),
+            failure,
+            list(&["n2"], 9),
+            Answer::Stream(vec![line("MODIFIED", &node("n2", 10)), Step::Hang]),
+        ];
+        assert_eq!(
+            names_of(script, 9).await,
+            ["began Nodes", "+n1", "+n2", "ended Nodes", "lost Nodes", "began Nodes", "+n2", "ended Nodes", "+n2"],
+            "{shown}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_away_is_one_loss_however_often_it_is_asked() {
+    let mut script = vec![list(&["n1"], 5), Answer::Stream(vec![line("ADDED", &node("n2", 6))])];
+    script.extend((0..6).flat_map(|_| [Answer::Refuse, Answer::Status(503, "starting")]));
+    script.push(list(&["n1"], 20));
+    let (seen, log) = events_of(script, 8).await;
+    let names: Vec<&str> = seen.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(names, ["began Nodes", "+n1", "ended Nodes", "+n2", "lost Nodes", "began Nodes", "+n1", "ended Nodes"]);
+    let times: Vec<Instant> = log.requests().iter().map(|request| request.at).collect();
+    let waits: Vec<Duration> = times.windows(2).skip(2).map(|pair| pair[1] - pair[0]).collect();
+    for (index, wait) in waits.iter().enumerate() {
+        let most = Duration::from_secs(1 << index.min(5)).min(DELAY_MAX);
+        assert!((most / 2..=most).contains(wait), "attempt {index}: {wait:?}, at most {most:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_begin_anew_only_after_a_time_in_sync() {
+    for (in_sync_s, delay_max_s) in [(40, 1), (2, 16)] {
+        let mut script = vec![Answer::Refuse; 4];
+        script.push(list(&[], 5));
+        script.push(Answer::Stream(vec![Step::Wait(Duration::from_secs(in_sync_s)), Step::Break]));
+        script.push(list(&[], 9));
+        let (_, log) = events_of(script, 6).await;
+        let times: Vec<Instant> = log.requests().iter().map(|request| request.at).collect();
+        let delay = times[6] - times[5] - Duration::from_secs(in_sync_s);
+        let most = Duration::from_secs(delay_max_s);
+        assert!((most / 2..=most).contains(&delay), "after {in_sync_s} s in sync: {delay:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_at_the_start_is_lost_until_the_first_list() {
+    let script = vec![Answer::Refuse, Answer::Status(401, "who?"), list(&[], 3)];
+    assert_eq!(names_of(script, 3).await, ["lost Nodes", "began Nodes", "ended Nodes"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_is_begun_again() {
+    let script = vec![page(&["n1"], 5, "more"), Answer::Status(410, "the list has expired"), list(&["n1", "n2"], 9)];
+    assert_eq!(
+        names_of(script, 7).await,
+        ["began Nodes", "+n1", "lost Nodes", "began Nodes", "+n1", "+n2", "ended Nodes"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_noticed_wherever_it_falls() {
+    let idle = u64::from(WATCH_SECONDS) + 5;
+    let half_a_page = Answer::Stream(vec![Step::Text("{\"items\":[".to_owned()), Step::Hang]);
+    let hung = || Answer::Stream(vec![Step::Hang]);
+    // (what happens, the second by which the source is lost)
+    let cases = [
+        ("the list is never answered", vec![Answer::Silence], ANSWER_LIMIT.as_secs()),
+        ("the list stops half-way", vec![half_a_page], PAGE_LIMIT.as_secs()),
+        ("the watch is never answered", vec![list(&[], 1), Answer::Silence], ANSWER_LIMIT.as_secs()),
+        ("the watch dies, and so does the server", vec![list(&[], 1), hung(), Answer::Refuse], idle),
+        ("the watch dies, and then silence", vec![list(&[], 1), hung()], idle + ANSWER_LIMIT.as_secs()),
+    ];
+    for (what, script, second) in cases {
+        let (seen, _) = events_of(script.clone(), script.len().min(2) * 2 - 1).await;
+        assert_eq!(seen.last(), Some(&(second, "lost Nodes".to_owned())), "{what}: {seen:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_watch_is_resumed_without_a_word_when_the_server_is_there() {
+    let script = vec![
+        list(&["n1"], 5),
+        Answer::Stream(vec![line("ADDED", &node("n2", 6)), Step::Hang]),
+        Answer::Stream(vec![line("ADDED", &node("n3", 7)), Step::Hang]),
+    ];
+    let (seen, _) = events_of(script, 5).await;
+    assert_eq!(seen.last(), Some(&(u64::from(WATCH_SECONDS) + 5, "+n3".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_receiver_gets_every_event_in_order() {
+    let changes: Vec<Step> = (0..50).map(|version| line("MODIFIED", &node("n1", 10 + version))).collect();
+    let script = vec![list(&["n1"], 5), Answer::Stream([changes, vec![Step::Hang]].concat())];
+    let (client, _) = scripted(script.into_iter().map(|answer| (NODES, answer)));
+    let (sender, mut receiver) = mpsc::channel(1);
+    let receive = async {
+        let mut seen = Vec::new();
+        while seen.len() < 53 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            seen.extend(receiver.recv().await);
+        }
+        drop(receiver);
+        seen
+    };
+    let (seen, ()) = futures::join!(receive, follow::<NodeFacts>(client, sender, Backoff::new(7, 0)));
+    let names: Vec<String> = seen.iter().map(told).collect();
+    assert_eq!(names[..3], ["began Nodes", "+n1", "ended Nodes"]);
+    assert!(names[3..].iter().all(|name| name == "+n1"), "{names:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_three_sources_are_followed_side_by_side() {
+    let pod = json!({ "metadata": { "name": "p", "namespace": "ns", "resourceVersion": "4" } });
+    let pods = json!({ "metadata": { "resourceVersion": "5" }, "items": [pod] });
+    let (client, log) = scripted([
+        (NODES, list(&["n1"], 5)),
+        ("/api/v1/pods", Answer::Json(200, pods)),
+        ("/api/v1/pods", Answer::Stream(vec![line("DELETED", &pod), Step::Hang])),
+        ("/api/v1/namespaces", Answer::Refuse),
+        ("/api/v1/namespaces", list(&["space"], 5)),
+    ]);
+    let (sender, mut receiver) = mpsc::channel(64);
+    let mut watching = Box::pin(watch(client, sender, 1));
+    tokio::time::timeout(Duration::from_secs(5), &mut watching).await.expect_err("it goes on");
+    let seen: Vec<String> = std::iter::from_fn(|| receiver.recv().now_or_never().flatten()).map(|e| told(&e)).collect();
+    let of = |words: &[&str]| {
+        seen.iter().filter(|text| words.iter().any(|word| text.contains(word))).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(of(&["Nodes", "n1"]), ["began Nodes", "+n1", "ended Nodes"]);
+    assert_eq!(of(&["Pods", "ns/p"]), ["began Pods", "+ns/p", "ended Pods", "-ns/p"]);
+    assert_eq!(of(&["Namespaces", "space/"]), ["lost Namespaces", "began Namespaces", "+space/", "ended Namespaces"]);
+    let pods_asked = log.requests().into_iter().find(|request| request.path_and_query.starts_with("/api/v1/pods"));
+    assert!(pods_asked.is_some_and(|request| {
+        request.path_and_query.contains("fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed")
+    }));
+    drop(receiver);
+    watching.await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However lists and watches fail, what a receiver makes of the events (replacing on a relist, as the contract says)
+    /// is the server's last state, and it knows that it is in sync; no two losses come without a relist between them.
+    #[test]
+    fn the_picture_is_whole_after_any_failures(failures in proptest::collection::vec(0..8usize, 0..6), seed in any::<u64>()) {
+        let mut script = Vec::new();
+        for (round, kind) in (0u32..).zip(&failures) {
+            let version = 10 * round + 10;
+            let stale = format!("stale-{round}");
+            match kind {
+                0 => script.push(Answer::Refuse),
+                1 => script.push(Answer::Status(500, "etcd")),
+                2 => script.push(Answer::Silence),
+                3 => script.extend([page(&[&stale], version, "more"), Answer::Status(410, "expired")]),
+                4 => script.extend([list(&[&stale], version), Answer::Refuse]),
+                5 => script.extend([list(&[&stale], version), Answer::Stream(vec![gone()])]),
+                6 => script.extend([
+                    list(&[&stale, "kept"], version),
+                    Answer::Stream(vec![line("DELETED", &node("kept", version + 1)), Step::Break]),
+                ]),
+                _ => script.extend([list(&[&stale], version), Answer::Stream(Vec::new()), Answer::Status(503, "busy")]),
+            }
+        }
+        script.extend([
+            list(&["kept", "n1"], 1000),
+            Answer::Stream(vec![
+                line("DELETED", &node("n1", 1001)),
+                line("ADDED", &node("last", 1002)),
+                Step::Hang,
+            ]),
+        ]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        let (known, in_sync, double_loss) = runtime.block_on(async {
+            let (client, _) = scripted(script.into_iter().map(|answer| (NODES, answer)));
+            let (sender, mut receiver) = mpsc::channel(2);
+            let receive = async {
+                let mut known = std::collections::BTreeSet::new();
+                let (mut listed, mut in_sync, mut lost, mut double_loss) = (known.clone(), false, false, false);
+                while let Some(event) = receiver.recv().await {
+                    match event {
+                        Event::RelistBegan(Source::Nodes) => (listed, lost) = (Default::default(), false),
+                        Event::RelistEnded(Source::Nodes) => (known, in_sync) = (listed.clone(), true),
+                        Event::Lost(Source::Nodes) => {
+                            double_loss |= lost;
+                            (in_sync, lost) = (false, true);
+                        }
+                        Event::NodeApplied(node) => {
+                            listed.insert(node.name.clone());
+                            known.insert(node.name.clone());
+                            if node.name == "last" {
+                                break;
+                            }
+                        }
+                        Event::NodeDeleted { name } => {
+                            listed.remove(&name);
+                            known.remove(&name);
+                        }
+                        _ => (),
+                    }
+                }
+                drop(receiver);
+                (known, in_sync, double_loss)
+            };
+            futures::join!(receive, follow::<NodeFacts>(client, sender, Backoff::new(seed, 0))).0
+        });
+        prop_assert_eq!(known.into_iter().collect::<Vec<_>>(), ["kept", "last"]);
+        prop_assert!(in_sync);
+        prop_assert!(!double_loss);
+    }
+
+    /// Delays stay within their bounds, and are the same for the same seed.
+    #[test]
+    fn delays_are_bounded_and_repeatable(seed in any::<u64>(), in_sync_s in proptest::collection::vec(0..120u64, 1..40)) {
+        let delays = |source| {
+            let mut backoff = Backoff::new(seed, source);
+            in_sync_s.iter().map(|&seconds| backoff.after(Duration::from_secs(seconds))).collect::<Vec<_>>()
+        };
+        prop_assert!(delays(0).iter().all(|delay| (DELAY_FIRST / 2..=DELAY_MAX).contains(delay)));
+        prop_assert_eq!(delays(0), delays(0));
+    }
+}

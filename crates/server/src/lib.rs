@@ -1,0 +1,129 @@
+//! HTTP around the engine: whether it lives, whether it is ready, what it counts.
+//!
+//! Thin: it reads what the engine shows and decides nothing. `/livez` answers as long as the process can; `/readyz` is
+//! 200 once Kubernetes is in sync, whatever the vCenters do, because a vCenter being patched must not stop pods; what is
+//! degraded is said in the body. `/metrics` is in the OpenMetrics text format.
+
+mod metrics;
+mod readiness;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use engine::SharedWorld;
+use engine::counters::Counters;
+use model::event::VcenterId;
+
+pub use readiness::{Readiness, readiness};
+
+/// How things are with a vCenter, in words that hold no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VcenterHealth {
+    pub host: String,
+    /// `None` while it is in sync.
+    pub trouble: Option<String>,
+}
+
+/// What the server shows. `vcenters` answers how each of them is right now.
+#[derive(Clone)]
+pub struct Shown {
+    pub world: SharedWorld,
+    pub counters: Arc<Counters>,
+    pub vcenters: Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync>,
+}
+
+pub fn router(shown: Shown) -> Router {
+    Router::new()
+        .route("/livez", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(show_metrics))
+        .with_state(shown)
+}
+
+async fn readyz(State(shown): State<Shown>) -> Response {
+    let readiness = readiness(&shown);
+    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, readiness.to_string()).into_response()
+}
+
+async fn show_metrics(State(shown): State<Shown>) -> Response {
+    match metrics::text(&shown) {
+        Ok(text) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use axum::http::Request;
+    use http_body_util::BodyExt;
+    use model::event::{Event, NodeFacts, Source};
+    use tower::ServiceExt;
+
+    fn shown(trouble: Option<&str>) -> Shown {
+        let health = VcenterHealth { host: "vc".to_owned(), trouble: trouble.map(str::to_owned) };
+        Shown {
+            world: SharedWorld::default(),
+            counters: Arc::default(),
+            vcenters: Arc::new(move || vec![(VcenterId(0), health.clone())]),
+        }
+    }
+
+    async fn get(shown: &Shown, path: &str) -> (u16, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = router(shown.clone()).oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    fn sync(shown: &Shown) {
+        let mut world = shown.world.write().unwrap();
+        for source in [Source::Nodes, Source::Pods, Source::Namespaces] {
+            world.apply(Event::RelistBegan(source));
+            if source == Source::Nodes {
+                world.apply(Event::NodeApplied(NodeFacts { name: "n1".to_owned(), ..NodeFacts::default() }));
+            }
+            world.apply(Event::RelistEnded(source));
+        }
+    }
+
+    #[tokio::test]
+    async fn ready_means_kubernetes_is_in_sync_and_a_lost_vcenter_only_degrades() {
+        let shown = shown(Some("cannot reach vc: refused"));
+        assert_eq!(get(&shown, "/livez").await.0, 200);
+        let (status, body) = get(&shown, "/readyz").await;
+        assert_eq!(status, 503);
+        assert!(body.contains("nodes: not in sync"), "{body}");
+        sync(&shown);
+        let (status, body) = get(&shown, "/readyz").await;
+        assert_eq!(status, 200);
+        assert!(body.contains("degraded") && body.contains("cannot reach vc: refused"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn metrics_show_counters_and_matches() {
+        let shown = shown(None);
+        sync(&shown);
+        shown.counters.label_writes.add(3);
+        let (status, body) = get(&shown, "/metrics").await;
+        assert_eq!(status, 200);
+        for expected in [
+            "bridger_label_writes_total{outcome=\"ok\"} 3",
+            "bridger_nodes{machine=\"not_found\"} 1",
+            "bridger_vcenter_in_sync{vcenter=\"vc\"} 1",
+            "# EOF",
+        ] {
+            assert!(body.contains(expected), "{expected:?} is missing:\n{body}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What is counted, as text for Prometheus.
+//!
+//! The numbers live in the engine and the world; they are read when asked for, so that nothing has to keep two copies
+//! in step.
+
+use std::fmt;
+use std::sync::PoisonError;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::Shown;
+
+struct Family<'a> {
+    name: &'a str,
+    help: &'a str,
+    kind: MetricType,
+    /// The label's name, and a number per value; one number without a label.
+    label: Option<&'a str>,
+    values: Vec<(String, u64)>,
+}
+
+/// Reads everything anew each time it is asked.
+struct Reader(Shown);
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reader")
+    }
+}
+
+impl Collector for Reader {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for family in families(&self.0) {
+            let mut metric = encoder.encode_descriptor(family.name, family.help, None, family.kind)?;
+            for (value, number) in &family.values {
+                let labels: Vec<(&str, &str)> = family.label.map(|label| (label, value.as_str())).into_iter().collect();
+                let encoder = metric.encode_family(&labels)?;
+                match family.kind {
+                    MetricType::Counter => ConstCounter::new(*number).encode(encoder)?,
+                    _ => ConstGauge::new(i64::try_from(*number).unwrap_or(i64::MAX)).encode(encoder)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All metrics, in the OpenMetrics text format.
+pub fn text(shown: &Shown) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Reader(shown.clone())));
+    let mut document = String::new();
+    text::encode(&mut document, &registry)?;
+    Ok(document)
+}
+
+fn families(shown: &Shown) -> Vec<Family<'static>> {
+    let counters = &shown.counters;
+    let (report, summary) = {
+        let world = shown.world.read().unwrap_or_else(PoisonError::into_inner);
+        (world.matches(), world.summary())
+    };
+    let labelled = |pairs: &[(&str, u64)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let one = |value: u64| vec![(String::new(), value)];
+    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let vcenters = (shown.vcenters)();
+    vec![
+        Family {
+            name: "bridger_events_applied",
+            help: "Changes heard of from Kubernetes and the vCenters.",
+            kind: MetricType::Counter,
+            label: None,
+            values: one(counters.events_applied.get()),
+        },
+        Family {
+            name: "bridger_label_writes",
+            help: "Writes of node labels by outcome.",
+            kind: MetricType::Counter,
+            label: Some("outcome"),
+            values: labelled(&[
+                ("ok", counters.label_writes.get()),
+                ("passing", counters.label_writes_failed_passing.get()),
+                ("gone", counters.label_writes_failed_gone.get()),
+                ("refused", counters.label_writes_failed_refused.get()),
+            ]),
+        },
+        Family {
+            name: "bridger_labels_changed_by_others",
+            help: "Labels that were right and that somebody else changed.",
+            kind: MetricType::Counter,
+            label: None,
+            values: one(counters.labels_changed_by_others.get()),
+        },
+        Family {
+            name: "bridger_notices",
+            help: "Kubernetes events by outcome.",
+            kind: MetricType::Counter,
+            label: Some("outcome"),
+            values: labelled(&[("posted", counters.notices_posted.get()), ("lost", counters.notices_lost.get())]),
+        },
+        Family {
+            name: "bridger_nodes",
+            help: "Nodes by whether their machine was found in a vCenter.",
+            kind: MetricType::Gauge,
+            label: Some("machine"),
+            values: labelled(&[
+                ("found", count(report.matched())),
+                ("not_found", count(report.unmatched)),
+                ("ambiguous", count(report.ambiguous)),
+                ("contested", count(report.contested)),
+            ]),
+        },
+        Family {
+            name: "bridger_pods",
+            help: "Pods known.",
+            kind: MetricType::Gauge,
+            label: None,
+            values: one(count(summary.pods)),
+        },
+        Family {
+            name: "bridger_vcenter_in_sync",
+            help: "1 while what is known of a vCenter is up to date.",
+            kind: MetricType::Gauge,
+            label: Some("vcenter"),
+            values: vcenters
+                .into_iter()
+                .map(|(_, vcenter)| (vcenter.host, u64::from(vcenter.trouble.is_none())))
+                .collect(),
+        },
+    ]
+}

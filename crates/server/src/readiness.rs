@@ -1,0 +1,48 @@
+//! Is it ready, and what is degraded?
+
+use std::fmt;
+use std::sync::PoisonError;
+
+use model::event::Source;
+
+use crate::Shown;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// Kubernetes is in sync: answers can be given.
+    pub ready: bool,
+    /// A line for each thing that is not as it should be.
+    pub troubles: Vec<String>,
+}
+
+#[must_use]
+pub fn readiness(shown: &Shown) -> Readiness {
+    let mut troubles = Vec::new();
+    {
+        let world = shown.world.read().unwrap_or_else(PoisonError::into_inner);
+        for (source, name) in [(Source::Nodes, "nodes"), (Source::Pods, "pods"), (Source::Namespaces, "namespaces")] {
+            if !world.in_sync(source) {
+                troubles.push(format!("{name}: not in sync"));
+            }
+        }
+    }
+    let ready = troubles.is_empty();
+    for (_, vcenter) in (shown.vcenters)() {
+        if let Some(trouble) = vcenter.trouble {
+            troubles.push(format!("vCenter {}: {trouble}", vcenter.host));
+        }
+    }
+    Readiness { ready, troubles }
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match (self.ready, self.troubles.is_empty()) {
+            (true, true) => "ready",
+            (true, false) => "ready, degraded",
+            (false, _) => "not ready",
+        };
+        writeln!(f, "{verdict}")?;
+        self.troubles.iter().try_for_each(|trouble| writeln!(f, "{trouble}"))
+    }
+}
