@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::command::PortArguments;
 use crate::failure::Failure;
+use crate::signals;
 
 pub struct Embedded {
     world: Arc<World>,
@@ -93,7 +94,7 @@ impl Embedded {
     pub async fn narrate(&self, mut tell: impl FnMut(&Entry)) {
         let mut happenings = self.world.happenings();
         let mut next = self.world.with(|core, _| core.chronicle.next_number());
-        let interrupted = interrupted();
+        let interrupted = signals::interrupted();
         tokio::pin!(interrupted);
         loop {
             let (entries, number) = self.world.with(|core, _| {
@@ -176,21 +177,4 @@ fn kubeconfig(address: SocketAddr) -> String {
         "contexts": [{ "name": "sandbox", "context": { "cluster": "sandbox", "user": "sandbox" } }],
     });
     format!("{config:#}\n")
-}
-
-async fn interrupted() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                biased;
-                _ = interrupt => (),
-                _ = terminate.recv() => (),
-            }
-            return;
-        }
-    }
-    let _ = interrupt.await;
 }

@@ -5,6 +5,8 @@ mod embedded;
 mod failure;
 mod logging;
 mod observer;
+mod service;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@
 //!   (see [`process`]).
 //! - Logs are kept, and their place is printed, when a test fails.
 
+pub mod bridger;
 pub mod command;
 pub mod control_plane;
 pub mod counts;
@@ -18,6 +19,7 @@ pub mod vcsim;
 pub mod wait;
 pub mod workdir;
 
+pub use bridger::Bridger;
 pub use command::{Govc, Kubectl};
 pub use control_plane::ControlPlane;
 pub use counts::count;

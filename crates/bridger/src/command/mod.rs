@@ -2,6 +2,7 @@
 
 mod completions;
 mod demo;
+mod run;
 mod sandbox;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ pub struct Arguments {
 pub enum Command {
     Demo(demo::Arguments),
     Sandbox(sandbox::Arguments),
+    Run(run::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -39,6 +41,7 @@ impl Command {
         match self {
             Command::Demo(arguments) => demo::run(&arguments),
             Command::Sandbox(arguments) => sandbox::run(&arguments),
+            Command::Run(arguments) => run::run(&arguments),
             Command::Completions(arguments) => completions::run(&arguments),
         }
     }

@@ -1,0 +1,5 @@
+//! Bridger as a service: settings, the checks at the start, and the running whole.
+
+pub mod running;
+pub mod settings;
+pub mod startup;

@@ -1,0 +1,160 @@
+//! The running whole: adapters, engine and HTTP, wired and stopped together.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use engine::{Engine, Ports, SharedWorld};
+use kubernetes::labels::NodeLabels;
+use kubernetes::notices::EventBoard;
+use model::event::{Event, Source, VcenterId};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use server::{Shown, VcenterHealth};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use vsphere::inventory::{self, VcenterStatus};
+
+use super::settings::RunSettings;
+use super::startup::Found;
+use crate::failure::Failure;
+
+/// Events on their way to the engine; a full queue makes the adapters wait.
+const EVENTS_QUEUED_MAX: usize = 4096;
+/// How long the first picture may take before what is missing is named.
+const FIRST_PICTURE_WITHIN: Duration = Duration::from_secs(60);
+/// How long giving sessions back may take.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Runs until `stop` completes.
+pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+    let address = SocketAddr::new(settings.listen, settings.port);
+    let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            Failure::configuration(format!("{address} is in use"), "choose another with --port")
+        }
+        _ => Failure::run(format!("cannot listen on {address}: {error}")),
+    })?;
+    let address = listener.local_addr().context("the address listened on")?;
+
+    let seed = entropy();
+    let (events, received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
+    let (stop_sender, stopped) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let mut statuses = Vec::new();
+    for (number, config) in (0u16..).zip(settings.vcenters.iter().cloned()) {
+        let id = VcenterId(number);
+        let host = config.endpoint.host().to_owned();
+        let (status, shown) = watch::channel(VcenterStatus::default());
+        statuses.push((id, host, shown));
+        let jitter = ChaCha8Rng::seed_from_u64(seed.wrapping_add(u64::from(number)));
+        tasks.spawn(inventory::run(config, id, events.clone(), status, jitter, is_true(stopped.clone())));
+    }
+
+    let client = found.connection.client.clone();
+    let ports = Ports {
+        labels: Arc::new(NodeLabels::new(client.clone())),
+        notices: Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now))),
+    };
+    let engine = Engine::new(engine_settings(&settings, seed), ports);
+    let world = engine.world();
+    let shown = Shown { world: world.clone(), counters: engine.counters(), vcenters: health(&statuses) };
+    let mut background = JoinSet::new();
+    background.spawn(engine.run(received));
+    background.spawn(kubernetes::watch::watch(client, events, seed));
+    background.spawn(async move {
+        if let Err(error) = axum::serve(listener, server::router(shown)).await {
+            tracing::error!(%error, "the HTTP server ended");
+        }
+    });
+    say(&format!("{}Listening   http://{address} (/livez, /readyz, /metrics)", found.describe(settings.dry_run)));
+    background.spawn(tell_first_picture(world, settings.vcenters.len()));
+
+    stop.await;
+    tracing::info!("stopping");
+    let _ = stop_sender.send(true);
+    // Sessions are given back; a vCenter has only so many.
+    let _ = tokio::time::timeout(STOP_WITHIN, async { while tasks.join_next().await.is_some() {} }).await;
+    Ok(())
+}
+
+fn engine_settings(settings: &RunSettings, seed: u64) -> engine::Settings {
+    let defaults = engine::Settings::default();
+    let writes_per_second = settings.writes_per_second.unwrap_or(defaults.writes_per_second);
+    engine::Settings {
+        labels: settings.labels.clone(),
+        vcenters: (0u16..).zip(&settings.vcenters).map(|(number, _)| VcenterId(number)).collect(),
+        dry_run: settings.dry_run,
+        writes_per_second,
+        writes_burst: writes_per_second,
+        seed,
+        ..defaults
+    }
+}
+
+type Statuses = [(VcenterId, String, watch::Receiver<VcenterStatus>)];
+
+fn health(statuses: &Statuses) -> Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync> {
+    let statuses = statuses.to_vec();
+    Arc::new(move || {
+        let health = statuses.iter().map(|(id, host, status)| {
+            let trouble = match &*status.borrow() {
+                VcenterStatus::InSync { .. } => None,
+                VcenterStatus::Connecting => Some("connecting".to_owned()),
+                VcenterStatus::Lost { error, attempts } => Some(format!("{error} (attempt {attempts})")),
+            };
+            (*id, VcenterHealth { host: host.clone(), trouble })
+        });
+        health.collect()
+    })
+}
+
+/// Says what was found once everything has been seen, or what is still missing.
+async fn tell_first_picture(world: SharedWorld, vcenters: usize) {
+    let wanted: Vec<Source> = [Source::Nodes, Source::Pods, Source::Namespaces]
+        .into_iter()
+        .chain((0u16..).take(vcenters).map(|number| Source::Vcenter(VcenterId(number))))
+        .collect();
+    let deadline = tokio::time::Instant::now() + FIRST_PICTURE_WITHIN;
+    loop {
+        let missing: Vec<Source> = {
+            let world = world.read().unwrap_or_else(PoisonError::into_inner);
+            wanted.iter().copied().filter(|source| !world.in_sync(*source)).collect()
+        };
+        if missing.is_empty() {
+            break;
+        }
+        if tokio::time::Instant::now() > deadline {
+            tracing::warn!(?missing, "not everything has been seen yet");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let world = world.read().unwrap_or_else(PoisonError::into_inner);
+    let summary = world.summary();
+    let mut text =
+        format!("Nodes       {} of {} matched to a VM, {} pods", summary.nodes_matched, summary.nodes, summary.pods);
+    if vcenters > 0 {
+        for problem in world.matches().problems.iter().take(10) {
+            text.push_str(&format!("\n            {}: {}", problem.node_name, problem.explanation));
+        }
+    }
+    say(&text);
+}
+
+async fn is_true(mut flag: watch::Receiver<bool>) {
+    // The sender going away means the same.
+    let _ = flag.wait_for(|value| *value).await;
+}
+
+/// Different from start to start, so that many Bridgers do not retry in step.
+fn entropy() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}

@@ -1,0 +1,295 @@
+//! What `bridger run` is told: flags, else the configuration file, else the environment, else defaults.
+//!
+//! A vCenter's password is never a flag's value. It comes from GOVC_PASSWORD, from GOVC_URL, or from a file.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use model::labels::LabelSettings;
+use serde::Deserialize;
+use vsphere::config::{ConfigError, VcenterConfig};
+
+use crate::failure::Failure;
+
+/// The flags by which a vCenter and a Kubernetes cluster are reached.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ConnectionArguments {
+    /// Address of the vCenter, without a password; may be given several times. Default: GOVC_URL
+    #[arg(long, value_name = "URL")]
+    pub url: Vec<String>,
+    /// Only write rules in these vSphere clusters; may be given several times. Default: all that run nodes
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Vec<String>,
+    /// File that holds the vCenter user name. Default: GOVC_USERNAME
+    #[arg(long, value_name = "FILE")]
+    pub username_file: Option<PathBuf>,
+    /// File that holds the vCenter password. Default: GOVC_PASSWORD
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// PEM file of the authorities to trust. Default: GOVC_TLS_CA_CERTS, else the system's
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// SHA-256 thumbprint of the one certificate to trust
+    #[arg(long, value_name = "SHA256", conflicts_with = "ca_file")]
+    pub thumbprint: Option<String>,
+    /// Do not check the vCenter's certificate at all
+    #[arg(long, conflicts_with_all = ["ca_file", "thumbprint"])]
+    pub insecure: bool,
+    /// Kubeconfig file. Default: KUBECONFIG, else the pod's service account
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Configuration file (YAML); see docs/run.md
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// The flags of `run` itself.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+    /// Label nodes with their physical host
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub labels: Option<Switch>,
+    /// Label key for the physical host [default: alpha.cna.vmware.com/host]
+    #[arg(long, value_name = "KEY")]
+    pub host_label: Option<String>,
+    /// Label key for the vSphere cluster; not written unless given
+    #[arg(long, value_name = "KEY")]
+    pub cluster_label: Option<String>,
+    /// Label key for the vSphere datacenter; not written unless given
+    #[arg(long, value_name = "KEY")]
+    pub datacenter_label: Option<String>,
+    /// Port for health and metrics [default: 12346]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Address to listen on; 0.0.0.0 in a pod, so that the kubelet can ask [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<IpAddr>,
+    /// Write nothing; log what would be written
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// The configuration file. Every name is the flag's, in camelCase; several vCenters each have their own entry.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct File {
+    vcenters: Vec<VcenterEntry>,
+    clusters: Vec<String>,
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+    labels: Option<Switch>,
+    host_label: Option<String>,
+    cluster_label: Option<String>,
+    datacenter_label: Option<String>,
+    port: Option<u16>,
+    listen: Option<IpAddr>,
+    dry_run: bool,
+    writes_per_second: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct VcenterEntry {
+    url: Option<String>,
+    username_file: Option<PathBuf>,
+    password_file: Option<PathBuf>,
+    thumbprint: Option<String>,
+    ca_file: Option<PathBuf>,
+    insecure: bool,
+}
+
+/// Everything `run` needs, checked.
+#[derive(Debug)]
+pub struct RunSettings {
+    pub vcenters: Vec<VcenterConfig>,
+    pub clusters: Vec<String>,
+    pub kubernetes: kubernetes::connect::Credentials,
+    /// `None`: the labeller is off.
+    pub labels: Option<LabelSettings>,
+    pub listen: IpAddr,
+    pub port: u16,
+    pub dry_run: bool,
+    pub writes_per_second: Option<u32>,
+}
+
+pub const PORT_DEFAULT: u16 = 12_346;
+
+impl RunSettings {
+    /// Puts everything together; `lookup` answers a variable of the environment.
+    pub fn resolve(arguments: &RunArguments, lookup: impl Fn(&str) -> Option<String>) -> Result<RunSettings, Failure> {
+        let connection = &arguments.connection;
+        let file = match &connection.config {
+            Some(path) => read(path)?,
+            None => File::default(),
+        };
+        let host_label = arguments.host_label.clone().or(file.host_label);
+        let labels = LabelSettings {
+            host_key: host_label.unwrap_or_else(|| LabelSettings::default().host_key),
+            cluster_key: arguments.cluster_label.clone().or(file.cluster_label),
+            datacenter_key: arguments.datacenter_label.clone().or(file.datacenter_label),
+        };
+        labels.check().map_err(|error| {
+            Failure::configuration(error.to_string(), "a label key reads like example.org/host; see --host-label")
+        })?;
+        let labelling = arguments.labels.or(file.labels).unwrap_or(Switch::On) == Switch::On;
+        let kubeconfig = connection.kubeconfig.clone().or(file.kubeconfig);
+        let context = connection.context.clone().or(file.context);
+        let variable = lookup("KUBECONFIG").filter(|value| !value.is_empty());
+        Ok(RunSettings {
+            vcenters: vcenters(connection, &file.vcenters, &lookup)?,
+            clusters: if connection.cluster.is_empty() { file.clusters } else { connection.cluster.clone() },
+            kubernetes: kubernetes::connect::Credentials::choose(
+                kubeconfig.as_deref(),
+                variable.as_ref().map(std::ffi::OsStr::new),
+                context.as_deref(),
+            ),
+            labels: labelling.then_some(labels),
+            listen: arguments.listen.or(file.listen).unwrap_or(IpAddr::from([127, 0, 0, 1])),
+            port: arguments.port.or(file.port).unwrap_or(PORT_DEFAULT),
+            dry_run: arguments.dry_run || file.dry_run,
+            writes_per_second: file.writes_per_second,
+        })
+    }
+}
+
+/// The vCenters of the flags, else those of the file, else the one of the environment, else none.
+fn vcenters(
+    flags: &ConnectionArguments,
+    entries: &[VcenterEntry],
+    lookup: &impl Fn(&str) -> Option<String>,
+) -> Result<Vec<VcenterConfig>, Failure> {
+    let from_flags = |url: Option<String>| vsphere::config::Settings {
+        url,
+        username_file: flags.username_file.clone(),
+        password_file: flags.password_file.clone(),
+        thumbprint: flags.thumbprint.clone(),
+        ca_files: flags.ca_file.clone().into_iter().collect(),
+        insecure: flags.insecure,
+    };
+    let settings: Vec<vsphere::config::Settings> = if !flags.url.is_empty() {
+        flags.url.iter().map(|url| from_flags(Some(url.clone()))).collect()
+    } else if !entries.is_empty() {
+        entries.iter().map(VcenterEntry::settings).collect()
+    } else if lookup("GOVC_URL").is_some_and(|url| !url.is_empty()) {
+        vec![from_flags(None)]
+    } else {
+        Vec::new()
+    };
+    settings.iter().map(|one| VcenterConfig::from_settings(one, lookup).map_err(vcenter_failure)).collect()
+}
+
+impl VcenterEntry {
+    fn settings(&self) -> vsphere::config::Settings {
+        vsphere::config::Settings {
+            url: self.url.clone(),
+            username_file: self.username_file.clone(),
+            password_file: self.password_file.clone(),
+            thumbprint: self.thumbprint.clone(),
+            ca_files: self.ca_file.clone().into_iter().collect(),
+            insecure: self.insecure,
+        }
+    }
+}
+
+// The error's text already says what to set.
+#[allow(clippy::needless_pass_by_value)]
+fn vcenter_failure(error: ConfigError) -> Failure {
+    Failure::configuration(error.to_string(), "docs/run.md lists every way to give credentials; none is a flag's value")
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::configuration(format!("configuration file {shown} can't be read: {error}"), "check --config")
+    })?;
+    serde_saphyr::from_str(&text).map_err(|error| {
+        Failure::configuration(
+            format!("configuration file {shown} is not understood: {error}"),
+            "docs/run.md shows every field",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(arguments: &RunArguments, variables: &[(&str, &str)]) -> Result<RunSettings, Failure> {
+        RunSettings::resolve(arguments, |name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    const GOVC: &[(&str, &str)] =
+        &[("GOVC_URL", "https://vc.example/sdk"), ("GOVC_USERNAME", "u"), ("GOVC_PASSWORD", "p")];
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_the_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bridger.yaml");
+        std::fs::write(
+            &file,
+            "vcenters:\n  - url: https://one.example\n  - url: https://two.example\n    insecure: true\n\
+             clusters: [a]\nport: 9000\nhostLabel: example.org/host\nlabels: on\n",
+        )
+        .unwrap();
+        let mut arguments = RunArguments::default();
+        assert_eq!(resolve(&arguments, GOVC).unwrap().vcenters[0].endpoint.host(), "vc.example");
+        assert_eq!(resolve(&arguments, &[]).unwrap().vcenters.len(), 0);
+
+        arguments.connection.config = Some(file);
+        let settings = resolve(&arguments, GOVC).unwrap();
+        let hosts: Vec<&str> = settings.vcenters.iter().map(|vcenter| vcenter.endpoint.host()).collect();
+        assert_eq!(hosts, ["one.example", "two.example"]);
+        assert_eq!((settings.port, settings.clusters.as_slice()), (9000, &["a".to_owned()][..]));
+        assert_eq!(settings.labels.unwrap().host_key, "example.org/host");
+
+        arguments.connection.url = vec!["https://three.example".to_owned()];
+        arguments.port = Some(1);
+        arguments.labels = Some(Switch::Off);
+        let settings = resolve(&arguments, GOVC).unwrap();
+        assert_eq!(settings.vcenters[0].endpoint.host(), "three.example");
+        assert_eq!((settings.port, settings.labels), (1, None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_a_password_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |text: &str| {
+            let path = folder.path().join("bad.yaml");
+            std::fs::write(&path, text).unwrap();
+            RunArguments {
+                connection: ConnectionArguments { config: Some(path), ..ConnectionArguments::default() },
+                ..RunArguments::default()
+            }
+        };
+        let url = |url: &str| RunArguments {
+            connection: ConnectionArguments { url: vec![url.to_owned()], ..ConnectionArguments::default() },
+            ..RunArguments::default()
+        };
+        let label = RunArguments { host_label: Some("not a key".to_owned()), ..RunArguments::default() };
+        for (arguments, expected) in [
+            (file("prot: 1\n"), "prot"),
+            (file("port: many\n"), "port"),
+            (url("https://u:hunter2@vc"), "holds a password"),
+            (url("ftp://vc"), "https://"),
+            (label, "not a key"),
+        ] {
+            let message = resolve(&arguments, GOVC).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+            assert!(!message.contains("hunter2"), "{message}");
+        }
+    }
+}

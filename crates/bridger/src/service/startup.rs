@@ -1,0 +1,137 @@
+//! The checks at the start: is everything there, and may we use it? Each fault is one clear message and exit 2.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use kubernetes::connect::{ConnectError, Connection};
+use kubernetes::preflight::{LABEL_NEEDS, NOTICE_NEEDS, Need, ServerFacts, WATCH_NEEDS, preflight};
+use vsphere::probe::{InventoryCounts, connect_once};
+use vsphere::{About, VsphereError};
+
+use super::settings::RunSettings;
+use crate::failure::Failure;
+
+/// What was found at the start.
+pub struct Found {
+    pub connection: Connection,
+    pub kubernetes: ServerFacts,
+    pub vcenters: Vec<(String, About, InventoryCounts)>,
+}
+
+pub async fn check(settings: &RunSettings) -> Result<Found, Failure> {
+    let mut vcenters = Vec::new();
+    for config in &settings.vcenters {
+        let host = config.endpoint.host().to_owned();
+        let (about, counts) = connect_once(config).await.map_err(|error| vcenter_failure(&host, &error))?;
+        vcenters.push((host, about, counts));
+    }
+    one_of_each(&vcenters)?;
+    clusters_exist(&settings.clusters, &vcenters)?;
+
+    let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
+    let mut needs: Vec<Need> = WATCH_NEEDS.to_vec();
+    if settings.labels.is_some() && !settings.dry_run {
+        needs.extend(LABEL_NEEDS);
+        needs.extend(NOTICE_NEEDS);
+    }
+    let facts = preflight(&connection, &needs).await.map_err(|error| kubernetes_failure(&error))?;
+    Ok(Found { connection, kubernetes: facts, vcenters })
+}
+
+/// Two addresses of one vCenter would show every VM twice, and no node would match.
+fn one_of_each(vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Failure> {
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for (host, about, _) in vcenters {
+        if about.instance_uuid.is_empty() {
+            continue;
+        }
+        if let Some(other) = seen.insert(&about.instance_uuid, host) {
+            return Err(Failure::configuration(
+                format!("{other} and {host} are the same vCenter (instance {})", about.instance_uuid),
+                "name each vCenter once",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn clusters_exist(wanted: &[String], vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Failure> {
+    let known: Vec<&str> = vcenters.iter().flat_map(|(_, _, counts)| counts.cluster_names()).collect();
+    match wanted.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(missing) => Err(Failure::configuration(
+            format!("there is no vSphere cluster {missing:?}"),
+            if known.is_empty() {
+                "no cluster was found at all".to_owned()
+            } else {
+                format!("there are: {}", known.join(", "))
+            },
+        )),
+    }
+}
+
+fn vcenter_failure(host: &str, error: &VsphereError) -> Failure {
+    let hint = match error {
+        VsphereError::UntrustedCertificate { thumbprint, .. } => format!(
+            "if that thumbprint is right, use --thumbprint {thumbprint}; or trust its authority with --ca-file; or, at your own risk, --insecure"
+        ),
+        VsphereError::InvalidLogin => "check GOVC_USERNAME and GOVC_PASSWORD, or the files that hold them".to_owned(),
+        VsphereError::Unreachable { .. } | VsphereError::TimedOut { .. } | VsphereError::Http { .. } => {
+            format!("check --url or GOVC_URL, and that {host} can be reached from here")
+        }
+        VsphereError::NotVcenter { .. } => "give the address of the vCenter that manages this host".to_owned(),
+        VsphereError::Fault { fault, .. } if fault.kind == "NoPermission" => {
+            "grant the user the read-only role on the vCenter's root, propagated to children".to_owned()
+        }
+        _ => "docs/run.md tells what Bridger needs of a vCenter".to_owned(),
+    };
+    let text = error.to_string();
+    let what = if text.contains(host) { text } else { format!("vCenter {host}: {text}") };
+    Failure::configuration(what, hint)
+}
+
+fn kubernetes_failure(error: &ConnectError) -> Failure {
+    let hint = match error {
+        ConnectError::NoCredentials => "set KUBECONFIG, or give --kubeconfig FILE",
+        ConnectError::Denied { .. } => "grant it with a ClusterRole; docs/run.md has the whole of it",
+        ConnectError::Unreachable { .. } => {
+            "check the server's address in the kubeconfig, and that it can be reached from here"
+        }
+        ConnectError::Unauthorized { .. } => {
+            "get fresh credentials; `kubectl get nodes` with the same kubeconfig shows the same"
+        }
+        ConnectError::ContextUnknown { .. } | ConnectError::ContextUnset { .. } => "choose one with --context NAME",
+        _ => "check --kubeconfig or KUBECONFIG",
+    };
+    Failure::configuration(error.to_string(), hint)
+}
+
+impl Found {
+    /// The block that is printed first.
+    pub fn describe(&self, dry_run: bool) -> String {
+        let mut text = String::new();
+        let version = self.kubernetes.version.as_deref().unwrap_or("of unknown version");
+        let _ = writeln!(text, "Kubernetes  {version} at {}", self.connection.server);
+        for (host, about, counts) in &self.vcenters {
+            let _ = writeln!(text, "vCenter     {} (API {}) at {host}", about.full_name, about.api_version);
+            let _ = writeln!(
+                text,
+                "            {} clusters ({}), {} hosts, {} VMs",
+                counts.clusters.len(),
+                counts.cluster_names().join(", "),
+                counts.hosts,
+                counts.vms
+            );
+            if counts.unreadable > 0 {
+                let _ = writeln!(text, "            {} objects may be seen but not read", counts.unreadable);
+            }
+        }
+        if self.vcenters.is_empty() {
+            text.push_str("vCenter     none: physical hosts are taken from the node label\n");
+        }
+        if dry_run {
+            text.push_str("Dry run     nothing is written\n");
+        }
+        text
+    }
+}

@@ -1,0 +1,233 @@
+//! `bridger run` between a real kube-apiserver and vcsim: labels that are true and stay true.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use testkit::{Bridger, ControlPlane, Vcsim, VcsimOptions, eventually};
+
+const KEY: &str = "alpha.cna.vmware.com/host";
+const SOON: Duration = Duration::from_secs(20);
+/// After a loss: back-off may have grown.
+const LATER: Duration = Duration::from_secs(90);
+
+struct Stage {
+    control_plane: ControlPlane,
+    vcsim: Vcsim,
+    bridger: Bridger,
+}
+
+fn environment(control_plane: &ControlPlane, vcsim: &Vcsim) -> Vec<(&'static str, String)> {
+    vec![
+        ("KUBECONFIG", control_plane.kubeconfig().display().to_string()),
+        ("GOVC_URL", vcsim.govc_url()),
+        ("GOVC_INSECURE", "true".to_owned()),
+        ("NO_COLOR", "1".to_owned()),
+    ]
+}
+
+const RUN: &[&str] = &["run", "--port", "0", "--listen", "127.0.0.1"];
+
+async fn vm_uuid(vcsim: &Vcsim, vm: &str) -> Result<String> {
+    let uuid = vcsim.govc().run(&["object.collect", "-s", &format!("/DC0/vm/{vm}"), "config.uuid"]).await?;
+    Ok(uuid.trim().to_owned())
+}
+
+async fn host_of(vcsim: &Vcsim, vm: &str) -> Result<String> {
+    let govc = vcsim.govc();
+    let reference = govc.run(&["object.collect", "-s", &format!("/DC0/vm/{vm}"), "runtime.host"]).await?;
+    Ok(govc.run(&["object.collect", "-s", reference.trim(), "name"]).await?.trim().to_owned())
+}
+
+/// A host of the cluster that the VM is not on: its name and its reference.
+async fn other_host(vcsim: &Vcsim, vm: &str) -> Result<(String, String)> {
+    let here = host_of(vcsim, vm).await?;
+    let listed = vcsim.govc().run(&["find", "-i", "/", "-type", "h"]).await?;
+    for reference in listed.split_whitespace().filter(|word| word.starts_with("HostSystem:")) {
+        let name = vcsim.govc().run(&["object.collect", "-s", reference, "name"]).await?.trim().to_owned();
+        if name != here && name.starts_with("DC0_C0") {
+            return Ok((name, reference.to_owned()));
+        }
+    }
+    anyhow::bail!("no other host:\n{listed}")
+}
+
+impl Stage {
+    /// A node for each of these VMs, known by its system UUID, and Bridger running.
+    async fn start(vms: &[&str]) -> Result<Stage> {
+        let control_plane = ControlPlane::start().await?;
+        let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+        for vm in vms {
+            add_node(&control_plane, &vcsim, vm).await?;
+        }
+        let mut bridger = Bridger::start(RUN, &environment(&control_plane, &vcsim))?;
+        bridger.prints("Listening", SOON).await?;
+        Ok(Stage { control_plane, vcsim, bridger })
+    }
+
+    async fn labels(&self, node: &str) -> Result<Value> {
+        let object = self.control_plane.kubectl().run(&["get", "node", node, "-o", "json"]).await?;
+        Ok(serde_json::from_str::<Value>(&object)?["metadata"]["labels"].clone())
+    }
+
+    async fn becomes(&self, node: &str, host: &str, within: Duration) -> Result<()> {
+        eventually(within, || async {
+            let labels = self.labels(node).await?;
+            ensure!(labels[KEY] == host, "{node} shall be on {host}: {labels}\n{}", self.bridger.output());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn is_true(&self, vm: &str, within: Duration) -> Result<()> {
+        let host = host_of(&self.vcsim, vm).await?;
+        self.becomes(&vm.to_lowercase().replace('_', "-"), &host, within).await
+    }
+}
+
+async fn add_node(control_plane: &ControlPlane, vcsim: &Vcsim, vm: &str) -> Result<()> {
+    let name = vm.to_lowercase().replace('_', "-");
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": { "of": "somebody-else" } },
+        "status": { "nodeInfo": {
+            "systemUUID": vm_uuid(vcsim, vm).await?.to_uppercase(), "machineID": "", "bootID": "", "kernelVersion": "", "osImage": "",
+            "containerRuntimeVersion": "", "kubeletVersion": "", "kubeProxyVersion": "", "operatingSystem": "", "architecture": "" } },
+    });
+    control_plane.kubectl().run_with(&["create", "-f", "-"], &node.to_string()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn labels_follow_moves_new_nodes_and_lost_sessions() -> Result<()> {
+    let mut stage = Stage::start(&["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1"]).await?;
+    stage.is_true("DC0_C0_RP0_VM0", SOON).await?;
+    stage.is_true("DC0_C0_RP0_VM1", SOON).await?;
+    assert_eq!(stage.labels("dc0-c0-rp0-vm0").await?["of"], "somebody-else", "only its own key is touched");
+    stage.bridger.prints("2 of 2 matched to a VM", SOON).await?;
+
+    // A vMotion.
+    let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM0").await?;
+    stage.vcsim.govc().run(&["vm.migrate", "-host", &reference, "DC0_C0_RP0_VM0"]).await?;
+    stage.becomes("dc0-c0-rp0-vm0", &target, SOON).await?;
+    let events = stage.control_plane.kubectl().run(&["get", "events", "-A", "-o", "json"]).await?;
+    assert!(events.contains("moved from ") && events.contains(&format!("to {target}")), "{events}");
+
+    // A move by a third party, behind vCenter's back.
+    let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM1").await?;
+    let id = reference.trim_start_matches("HostSystem:");
+    stage.vcsim.govc().run(&["vm.change", "-vm", "DC0_C0_RP0_VM1", "-e", &format!("SET.runtime.host={id}")]).await?;
+    stage.becomes("dc0-c0-rp0-vm1", &target, SOON).await?;
+
+    // A node that comes later.
+    add_node(&stage.control_plane, &stage.vcsim, "DC0_C0_RP0_VM2").await?;
+    stage.is_true("DC0_C0_RP0_VM2", SOON).await?;
+
+    // Somebody else's edit is put right.
+    stage.control_plane.kubectl().run(&["label", "node", "dc0-c0-rp0-vm2", "--overwrite", &format!("{KEY}=wrong")]).await?;
+    stage.is_true("DC0_C0_RP0_VM2", SOON).await?;
+
+    // All sessions are removed.
+    let govc = stage.vcsim.govc();
+    for line in govc.run(&["session.ls"]).await?.lines().skip(1) {
+        let _ = govc.try_run(&["session.rm", line.split_whitespace().next().unwrap_or_default()]).await?;
+    }
+    let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM0").await?;
+    govc.run(&["vm.migrate", "-host", &reference, "DC0_C0_RP0_VM0"]).await?;
+    stage.becomes("dc0-c0-rp0-vm0", &target, LATER).await?;
+    assert!(!stage.bridger.output().contains(testkit::vcsim::PASSWORD), "a password in the output");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_vcenter_that_dies_leaves_labels_alone_and_is_followed_again() -> Result<()> {
+    let mut stage = Stage::start(&["DC0_C0_RP0_VM0"]).await?;
+    stage.is_true("DC0_C0_RP0_VM0", SOON).await?;
+    let before = stage.labels("dc0-c0-rp0-vm0").await?;
+    stage.vcsim.kill();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(stage.labels("dc0-c0-rp0-vm0").await?, before);
+    let ready = ready(&stage.bridger).await?;
+    assert!(ready.contains("ready, degraded"), "{ready}");
+
+    stage.vcsim.restart().await?;
+    let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM0").await?;
+    stage.vcsim.govc().run(&["vm.migrate", "-host", &reference, "DC0_C0_RP0_VM0"]).await?;
+    stage.becomes("dc0-c0-rp0-vm0", &target, LATER).await
+}
+
+#[tokio::test]
+async fn an_api_server_that_dies_is_followed_again() -> Result<()> {
+    let mut stage = Stage::start(&["DC0_C0_RP0_VM0"]).await?;
+    stage.is_true("DC0_C0_RP0_VM0", SOON).await?;
+    stage.control_plane.kill_apiserver();
+    let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM0").await?;
+    stage.vcsim.govc().run(&["vm.migrate", "-host", &reference, "DC0_C0_RP0_VM0"]).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    stage.control_plane.restart_apiserver().await?;
+    stage.becomes("dc0-c0-rp0-vm0", &target, LATER).await
+}
+
+async fn ready(bridger: &Bridger) -> Result<String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(bridger.address()?).await?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\n\r\n").await?;
+    let mut answer = String::new();
+    tokio::time::timeout(SOON, stream.read_to_string(&mut answer)).await??;
+    Ok(answer)
+}
+
+#[tokio::test]
+async fn a_dry_run_writes_nothing() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    add_node(&control_plane, &vcsim, "DC0_C0_RP0_VM0").await?;
+    let mut bridger = Bridger::start(&[RUN, &["--dry-run"]].concat(), &environment(&control_plane, &vcsim))?;
+    bridger.prints("would label", SOON).await?;
+    let node = control_plane.kubectl().run(&["get", "node", "dc0-c0-rp0-vm0", "-o", "json"]).await?;
+    assert!(!node.contains(KEY), "{node}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn wrong_input_is_one_clear_message_and_exit_2() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    let good = environment(&control_plane, &vcsim);
+    let with = |name: &'static str, value: &str| {
+        let mut changed: Vec<(&str, String)> = good.iter().filter(|(known, _)| *known != name).cloned().collect();
+        changed.push((name, value.to_owned()));
+        changed
+    };
+    let nobody = control_plane.kubeconfig_for("nobody", &[])?;
+    let [closed] = testkit::ports::free()?;
+    let secret = testkit::vcsim::PASSWORD;
+    let cases: Vec<(&str, Vec<&str>, Vec<(&str, String)>, &str)> = vec![
+        ("wrong URL", vec![], with("GOVC_URL", "ftp://vc"), "https://"),
+        ("unreachable", vec![], with("GOVC_URL", &format!("https://u:{secret}@127.0.0.1:{closed}")), "cannot reach"),
+        ("TLS unknown", vec![], with("GOVC_INSECURE", "false"), "--thumbprint"),
+        ("wrong password", vec![], with("GOVC_PASSWORD", "wrong"), "password is wrong"),
+        ("no such cluster", vec!["--cluster", "none"], good.clone(), "DC0_C0"),
+        ("no kubeconfig", vec![], with("KUBECONFIG", "/nonexistent/kubeconfig"), "/nonexistent/kubeconfig"),
+        ("no RBAC", vec![], with("KUBECONFIG", &nobody.display().to_string()), "\"list\" on nodes"),
+        ("a password in a flag", vec!["--url", "https://u:hunter2@vc"], good.clone(), "GOVC_PASSWORD"),
+    ];
+    for (what, extra, variables, expected) in cases {
+        let arguments = [RUN, &extra].concat();
+        let finished = testkit::bridger::run_to_end(&arguments, &variables).await.context(what)?;
+        assert_eq!(finished.code, Some(2), "{what}: {finished:?}");
+        assert!(finished.stderr.contains(expected), "{what}: {finished:?}");
+        assert!(finished.stderr.lines().count() <= 2, "{what}: {finished:?}");
+        assert!(!finished.stderr.contains(secret) && !finished.stderr.contains("hunter2"), "{what}: {finished:?}");
+    }
+
+    // The same vCenter twice, by two names.
+    let (_, rest) = vcsim.govc_url().rsplit_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).context("a URL")?;
+    let one = format!("https://{rest}");
+    let two = one.replace("127.0.0.1", "localhost");
+    let variables = [with("GOVC_USERNAME", testkit::vcsim::USERNAME), vec![("GOVC_PASSWORD", secret.to_owned())]].concat();
+    let finished = testkit::bridger::run_to_end(&[RUN, &["--url", &one, "--url", &two]].concat(), &variables).await?;
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    assert!(finished.stderr.contains("same vCenter"), "{finished:?}");
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! `bridger` itself, as a process beside its peers.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::process::Command;
+
+use crate::command::{Finished, finish};
+use crate::process::Process;
+use crate::workdir::Workdir;
+
+/// A running `bridger`. It ends with this value.
+pub struct Bridger {
+    process: Process,
+    _workdir: Workdir,
+}
+
+impl Bridger {
+    /// Starts it with these arguments and variables, in an environment without credentials of anybody else's.
+    pub fn start(arguments: &[&str], environment: &[(&str, String)]) -> Result<Bridger> {
+        let workdir = Workdir::create("bridger")?;
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let process =
+            Process::start_with(workdir.path(), "bridger", &crate::sandbox::binary()?, &arguments, environment)?;
+        Ok(Bridger { process, _workdir: workdir })
+    }
+
+    /// Waits until it has printed this.
+    pub async fn prints(&mut self, text: &str, within: Duration) -> Result<()> {
+        let deadline = tokio::time::Instant::now() + within;
+        while !self.process.log().contains(text) {
+            if let Some(status) = self.process.ended() {
+                bail!("bridger ended ({status}); its output:\n{}", self.process.log());
+            }
+            if tokio::time::Instant::now() > deadline {
+                bail!("bridger has not printed {text:?}; its output:\n{}", self.process.log());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn output(&self) -> String {
+        self.process.log()
+    }
+
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub fn stop(&mut self) {
+        self.process.stop();
+    }
+
+    pub fn kill_hard(&mut self) {
+        self.process.kill_hard();
+    }
+
+    /// The address behind `Listening   http://`.
+    pub fn address(&self) -> Result<String> {
+        let log = self.process.log();
+        let (_, rest) = log.split_once("Listening   http://").context("it listens")?;
+        Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
+    }
+}
+
+/// Runs `bridger` to its end.
+pub async fn run_to_end(arguments: &[&str], environment: &[(&str, String)]) -> Result<Finished> {
+    let program: PathBuf = crate::sandbox::binary()?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for name in ["KUBECONFIG", "GOVC_URL", "GOVC_USERNAME", "GOVC_PASSWORD", "GOVC_INSECURE"] {
+        command.env_remove(name);
+    }
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    finish(command, None).await
+}
