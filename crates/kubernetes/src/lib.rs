@@ -2,7 +2,7 @@
 //! imports kube.
 //!
 //! - [`connect`]: a client from a kubeconfig or the service account. [`preflight`]: what the server allows, asked once.
-//! - [`watch`]: nodes, pods and namespaces as [`model::event::Event`]s. [`facts`]: what is kept of each object.
+//! - [`watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
 //! - [`labels`], [`notices`]: the engine's ports.
 //! - [`bounded`]: limits of time and size around any client.
 //!
@@ -12,7 +12,7 @@
 
 pub mod bounded;
 pub mod connect;
-pub mod facts;
+mod facts;
 mod failure;
 pub mod labels;
 pub mod notices;

@@ -12,6 +12,9 @@ use crate::scripted::{Answer, Log, Step, scripted};
 
 const NODES: &str = "/api/v1/nodes";
 
+/// What has not been told by then, in virtual time, is not going to be.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
 fn node(name: &str, version: u32) -> Value {
     json!({ "metadata": { "name": name, "resourceVersion": version.to_string() } })
 }
@@ -63,7 +66,7 @@ async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Lo
     let collect = async {
         let mut seen = Vec::new();
         while seen.len() < count {
-            let Some(event) = receiver.recv().await else { break };
+            let Ok(Some(event)) = tokio::time::timeout(PATIENCE, receiver.recv()).await else { break };
             seen.push((start.elapsed().as_secs(), told(&event)));
         }
         drop(receiver);
@@ -234,7 +237,8 @@ async fn a_slow_receiver_gets_every_event_in_order() {
         let mut seen = Vec::new();
         while seen.len() < 53 {
             tokio::time::sleep(Duration::from_secs(3)).await;
-            seen.extend(receiver.recv().await);
+            let Ok(Some(event)) = tokio::time::timeout(PATIENCE, receiver.recv()).await else { break };
+            seen.push(event);
         }
         drop(receiver);
         seen
@@ -314,7 +318,7 @@ proptest! {
             let receive = async {
                 let mut known = std::collections::BTreeSet::new();
                 let (mut listed, mut in_sync, mut lost, mut double_loss) = (known.clone(), false, false, false);
-                while let Some(event) = receiver.recv().await {
+                while let Ok(Some(event)) = tokio::time::timeout(PATIENCE, receiver.recv()).await {
                     match event {
                         Event::RelistBegan(Source::Nodes) => (listed, lost) = (Default::default(), false),
                         Event::RelistEnded(Source::Nodes) => (known, in_sync) = (listed.clone(), true),
