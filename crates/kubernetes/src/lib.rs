@@ -8,7 +8,8 @@
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
 //! given seed, so that all of it runs on a paused clock against a server in the same process; no credential is in an
-//! error, a log line or debug output.
+//! error, a log line or debug output of this crate. kube itself logs, as a warning of `kube_client`, the whole of a list
+//! that it can't decode: a log filter should keep that target at `error`.
 
 pub mod bounded;
 pub mod connect;
