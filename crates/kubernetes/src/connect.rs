@@ -1,7 +1,7 @@
 //! A client of the Kubernetes API from the credentials at hand.
 //!
 //! In: kubeconfig files (`$KUBECONFIG` or a path) or the service account of the pod Bridger runs in. Out: a client and
-//! the server's address, for messages. Nothing is sent yet: [`crate::preflight`] is the first to talk to the server.
+//! the server's address, for messages. Nothing is sent yet: [`mod@crate::preflight`] is the first to talk to the server.
 //!
 //! Every error is one line that names the file, the context or the server. A kubeconfig that can't be parsed is told by the
 //! place in it, never by its text, which may be a token.

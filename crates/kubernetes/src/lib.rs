@@ -1,18 +1,19 @@
 //! The Kubernetes side of the bridge: watches become events, the engine's ports become requests. The only crate that
 //! imports kube.
 //!
-//! - [`connect`]: a client from a kubeconfig or the service account. [`preflight`]: what the server allows, asked once.
-//! - [`watch`]: nodes, pods and namespaces as [`model::event::Event`]s. [`facts`]: what is kept of each object.
+//! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: what the server allows, asked once.
+//! - [`mod@watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
 //! - [`labels`], [`notices`]: the engine's ports.
-//! - [`bounded`]: limits of time and size around any client.
+//! - [`mod@bounded`]: limits of time and size around any client.
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
 //! given seed, so that all of it runs on a paused clock against a server in the same process; no credential is in an
-//! error, a log line or debug output.
+//! error, a log line or debug output of this crate. kube itself logs, as a warning of `kube_client`, the whole of a list
+//! that it can't decode: a log filter should keep that target at `error`.
 
 pub mod bounded;
 pub mod connect;
-pub mod facts;
+mod facts;
 mod failure;
 pub mod labels;
 pub mod notices;
