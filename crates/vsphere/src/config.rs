@@ -240,7 +240,7 @@ fn paths(value: Option<&str>) -> Vec<PathBuf> {
     value.into_iter().flat_map(std::env::split_paths).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// The thumbprint of an address in a file of `host:port thumbprint` lines. The port may be left out; as with ssh and
+/// The thumbprint of an address in a file of `host:port thumbprint` lines. The port may be left out; as with
 /// govc the last line for a host counts, and a file that is not there knows nobody.
 fn known_host(file: &Path, address: &str) -> Result<Option<Thumbprint>, ConfigError> {
     if !file.exists() {
