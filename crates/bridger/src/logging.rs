@@ -23,11 +23,20 @@ pub struct LogArguments {
     log_format: LogFormat,
 }
 
+const OURS: &[&str] = &["bridger", "engine", "kubernetes", "server", "simulator", "vsphere"];
+/// kube warns with the whole body of a list that it cannot decode; its errors reach us anyway.
+const QUIET: &str = "kube_client=error";
+
+fn ours(level: &str) -> String {
+    OURS.iter().map(|name| format!("{name}={level}")).collect::<Vec<_>>().join(",")
+}
+
 pub fn start(arguments: &LogArguments) -> Result<(), Failure> {
     let level = match arguments.verbose {
-        0 => "warn,bridger=info,simulator=info",
-        1 => "info,bridger=debug,simulator=debug",
-        _ => "trace",
+        0 => format!("warn,{},{QUIET}", ours("info")),
+        1 => format!("info,{},{QUIET}", ours("debug")),
+        // Still without kube's own warnings, which may hold whole answers.
+        _ => format!("trace,{QUIET}"),
     };
     let filter = match std::env::var("RUST_LOG") {
         Ok(value) if !value.is_empty() => EnvFilter::try_new(&value).map_err(|error| {

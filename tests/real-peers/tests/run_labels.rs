@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use testkit::{Bridger, ControlPlane, Vcsim, VcsimOptions, eventually};
+use vsphere::transport::Transport;
+use vsphere::{Client, Endpoint, ManagedObject, Trust};
 
 const KEY: &str = "alpha.cna.vmware.com/host";
 const SOON: Duration = Duration::from_secs(20);
@@ -50,6 +52,27 @@ async fn other_host(vcsim: &Vcsim, vm: &str) -> Result<(String, String)> {
         }
     }
     anyhow::bail!("no other host:\n{listed}")
+}
+
+/// A move without a task, as a third party would make it: only the VM's host is another one. (vcsim wants a typed
+/// reference, which govc cannot give.)
+async fn move_unasked(vcsim: &Vcsim, vm: &str, host: &str) -> Result<()> {
+    let (endpoint, credentials) = Endpoint::parse(&vcsim.govc_url())?;
+    let transport = Transport::network(&Trust::Insecure)?;
+    let client = Client::connect(transport, endpoint, credentials.context("in the URL")?).await?;
+    let listed = vcsim.govc().run(&["find", "-i", "/", "-type", "m", "-name", vm]).await?;
+    let id = listed.split_whitespace().find_map(|word| word.strip_prefix("VirtualMachine:")).context("the VM")?;
+    let host = ManagedObject::new("HostSystem", host);
+    client
+        .call("ReconfigVM_Task", &ManagedObject::new("VirtualMachine", id), |body| {
+            body.nest("spec", |spec| {
+                spec.nest_typed("extraConfig", "OptionValue", |option| {
+                    option.text("key", "SET.runtime.host").typed_reference("value", &host);
+                });
+            });
+        })
+        .await?;
+    Ok(client.logout().await?)
 }
 
 impl Stage {
@@ -115,8 +138,7 @@ async fn labels_follow_moves_new_nodes_and_lost_sessions() -> Result<()> {
 
     // A move by a third party, behind vCenter's back.
     let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM1").await?;
-    let id = reference.trim_start_matches("HostSystem:");
-    stage.vcsim.govc().run(&["vm.change", "-vm", "DC0_C0_RP0_VM1", "-e", &format!("SET.runtime.host={id}")]).await?;
+    move_unasked(&stage.vcsim, "DC0_C0_RP0_VM1", reference.trim_start_matches("HostSystem:")).await?;
     stage.becomes("dc0-c0-rp0-vm1", &target, SOON).await?;
 
     // A node that comes later.
@@ -124,7 +146,11 @@ async fn labels_follow_moves_new_nodes_and_lost_sessions() -> Result<()> {
     stage.is_true("DC0_C0_RP0_VM2", SOON).await?;
 
     // Somebody else's edit is put right.
-    stage.control_plane.kubectl().run(&["label", "node", "dc0-c0-rp0-vm2", "--overwrite", &format!("{KEY}=wrong")]).await?;
+    stage
+        .control_plane
+        .kubectl()
+        .run(&["label", "node", "dc0-c0-rp0-vm2", "--overwrite", &format!("{KEY}=wrong")])
+        .await?;
     stage.is_true("DC0_C0_RP0_VM2", SOON).await?;
 
     // All sessions are removed.
@@ -225,7 +251,8 @@ async fn wrong_input_is_one_clear_message_and_exit_2() -> Result<()> {
     let (_, rest) = vcsim.govc_url().rsplit_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).context("a URL")?;
     let one = format!("https://{rest}");
     let two = one.replace("127.0.0.1", "localhost");
-    let variables = [with("GOVC_USERNAME", testkit::vcsim::USERNAME), vec![("GOVC_PASSWORD", secret.to_owned())]].concat();
+    let variables =
+        [with("GOVC_USERNAME", testkit::vcsim::USERNAME), vec![("GOVC_PASSWORD", secret.to_owned())]].concat();
     let finished = testkit::bridger::run_to_end(&[RUN, &["--url", &one, "--url", &two]].concat(), &variables).await?;
     assert_eq!(finished.code, Some(2), "{finished:?}");
     assert!(finished.stderr.contains("same vCenter"), "{finished:?}");

@@ -128,10 +128,14 @@ impl ControlPlane {
         let client = self.client().await?;
         let deadline = tokio::time::Instant::now() + READY_WITHIN;
         loop {
-            // A server may be ready before the first namespace exists, and tests begin with namespaces.
-            let request = http_get("/api/v1/namespaces/default")?;
-            match tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await {
-                Ok(Ok(_)) => return Ok(()),
+            // Ready means that RBAC's own roles are there too; the first namespace may still come a moment later.
+            let answer = tokio::time::timeout(Duration::from_secs(5), async {
+                client.request_text(http_get("/readyz")?).await?;
+                client.request_text(http_get("/api/v1/namespaces/default")?).await?;
+                anyhow::Ok(())
+            });
+            match answer.await {
+                Ok(Ok(())) => return Ok(()),
                 answer if tokio::time::Instant::now() > deadline => {
                     bail!("kube-apiserver is not ready ({answer:?}); its log ends:\n{}", self.apiserver.log_tail());
                 }

@@ -98,7 +98,9 @@ impl Process {
 
     /// As `kill -9` from outside: the program has no chance to tidy up.
     pub fn kill_hard(&mut self) {
-        if let Some(pid) = self.pid() {
+        if self.ended().is_none()
+            && let Some(pid) = self.pid()
+        {
             let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
         }
         self.stop();

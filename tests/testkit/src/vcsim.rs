@@ -35,6 +35,7 @@ pub struct Vcsim {
     options: VcsimOptions,
     peers: Peers,
     workdir: Workdir,
+    starts: u32,
 }
 
 pub const USERNAME: &str = "tester";
@@ -49,14 +50,15 @@ impl Vcsim {
     async fn start_on(options: &VcsimOptions, port: u16) -> Result<Vcsim> {
         let peers = Peers::locate()?;
         let workdir = Workdir::create("vcsim")?;
-        let (process, url) = launch(options, port, &peers, &workdir).await?;
-        Ok(Vcsim { process, url, port, options: options.clone(), peers, workdir })
+        let (process, url) = launch(options, port, &peers, &workdir, 1).await?;
+        Ok(Vcsim { process, url, port, options: options.clone(), peers, workdir, starts: 1 })
     }
 
     /// Ends it abruptly and starts it anew on the same port, with a fresh inventory.
     pub async fn restart(&mut self) -> Result<()> {
         self.process.kill_hard();
-        (self.process, self.url) = launch(&self.options, self.port, &self.peers, &self.workdir).await?;
+        self.starts += 1;
+        (self.process, self.url) = launch(&self.options, self.port, &self.peers, &self.workdir, self.starts).await?;
         Ok(())
     }
 
@@ -81,7 +83,13 @@ impl Vcsim {
     }
 }
 
-async fn launch(options: &VcsimOptions, port: u16, peers: &Peers, workdir: &Workdir) -> Result<(Process, String)> {
+async fn launch(
+    options: &VcsimOptions,
+    port: u16,
+    peers: &Peers,
+    workdir: &Workdir,
+    start: u32,
+) -> Result<(Process, String)> {
     let mut arguments = vec![
         format!("-l=127.0.0.1:{port}"),
         format!("-username={USERNAME}"),
@@ -92,7 +100,7 @@ async fn launch(options: &VcsimOptions, port: u16, peers: &Peers, workdir: &Work
         format!("-vm={}", options.vms_per_cluster),
     ];
     arguments.extend(options.extra.iter().cloned());
-    let mut process = Process::start(workdir.path(), "vcsim", &peers.program("vcsim"), &arguments)?;
+    let mut process = Process::start(workdir.path(), &format!("vcsim-{start}"), &peers.program("vcsim"), &arguments)?;
     // Its first line says that it listens; starting takes some 40 ms a VM.
     let machines = u64::from(options.clusters * options.vms_per_cluster);
     let deadline =
