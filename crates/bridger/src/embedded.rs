@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::command::PortArguments;
 use crate::failure::Failure;
+use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
 use crate::signals;
 
 pub struct Embedded {
@@ -88,6 +89,21 @@ impl Embedded {
              export GOVC_URL=https://{}@{}/sdk GOVC_TLS_CA_CERTS={folder}/ca.pem",
             self.credentials, self.vcenter
         )
+    }
+
+    /// How Bridger itself is told to run on this world: by the same settings as on a real one.
+    pub fn run_settings(&self) -> Result<RunSettings, Failure> {
+        let arguments = RunArguments {
+            connection: ConnectionArguments {
+                ca_file: Some(self.folder.0.join("ca.pem")),
+                kubeconfig: Some(self.folder.0.join("kubeconfig")),
+                ..ConnectionArguments::default()
+            },
+            port: Some(0),
+            ..RunArguments::default()
+        };
+        let url = format!("https://{}@{}/sdk", self.credentials, self.vcenter);
+        RunSettings::resolve(&arguments, |name| (name == "GOVC_URL").then(|| url.clone()))
     }
 
     /// Hands over each thing that happens from now on, until Ctrl-C or SIGTERM.

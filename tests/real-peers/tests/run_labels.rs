@@ -173,7 +173,7 @@ async fn a_vcenter_that_dies_leaves_labels_alone_and_is_followed_again() -> Resu
     stage.vcsim.kill();
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(stage.labels("dc0-c0-rp0-vm0").await?, before);
-    let ready = ready(&stage.bridger).await?;
+    let ready = stage.bridger.get("/readyz").await?;
     assert!(ready.contains("ready, degraded"), "{ready}");
 
     stage.vcsim.restart().await?;
@@ -192,15 +192,6 @@ async fn an_api_server_that_dies_is_followed_again() -> Result<()> {
     tokio::time::sleep(Duration::from_secs(3)).await;
     stage.control_plane.restart_apiserver().await?;
     stage.becomes("dc0-c0-rp0-vm0", &target, LATER).await
-}
-
-async fn ready(bridger: &Bridger) -> Result<String> {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut stream = tokio::net::TcpStream::connect(bridger.address()?).await?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\n\r\n").await?;
-    let mut answer = String::new();
-    tokio::time::timeout(SOON, stream.read_to_string(&mut answer)).await??;
-    Ok(answer)
 }
 
 #[tokio::test]
@@ -228,7 +219,7 @@ async fn wrong_input_is_one_clear_message_and_exit_2() -> Result<()> {
     let nobody = control_plane.kubeconfig_for("nobody", &[])?;
     let [closed] = testkit::ports::free()?;
     let secret = testkit::vcsim::PASSWORD;
-    let cases: Vec<(&str, Vec<&str>, Vec<(&str, String)>, &str)> = vec![
+    let cases = [
         ("wrong URL", vec![], with("GOVC_URL", "ftp://vc"), "https://"),
         ("unreachable", vec![], with("GOVC_URL", &format!("https://u:{secret}@127.0.0.1:{closed}")), "cannot reach"),
         ("TLS unknown", vec![], with("GOVC_INSECURE", "false"), "--thumbprint"),

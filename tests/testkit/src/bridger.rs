@@ -68,6 +68,19 @@ impl Bridger {
     }
 }
 
+impl Bridger {
+    /// Asks its HTTP server; answers status line, headers and body as they came.
+    pub async fn get(&self, path: &str) -> Result<String> {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = tokio::net::TcpStream::connect(self.address()?).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        tokio::time::timeout(Duration::from_secs(10), stream.read_to_string(&mut answer)).await??;
+        Ok(answer)
+    }
+}
+
 /// Runs `bridger` to its end.
 pub async fn run_to_end(arguments: &[&str], environment: &[(&str, String)]) -> Result<Finished> {
     let program: PathBuf = crate::sandbox::binary()?;

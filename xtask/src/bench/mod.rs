@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: one file per benchmark; each measures beside a peer and beside a limit, in one run.
 
+mod label;
 mod report;
 mod sandbox;
 
@@ -18,11 +19,13 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Bench {
     Sandbox(sandbox::Arguments),
+    Label(label::Arguments),
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let report = match &arguments.bench {
         Bench::Sandbox(arguments) => sandbox::run(arguments)?,
+        Bench::Label(arguments) => label::run(arguments)?,
     };
     report.publish()
 }

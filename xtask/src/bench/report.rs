@@ -44,6 +44,12 @@ impl Report {
         self.rows.push(Row { what: what.into(), value, unit, against, reference: limit, ratio_max: Some(1.0) });
     }
 
+    /// A count of things that must not happen.
+    pub fn none(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
+        let against = "none allowed".to_owned();
+        self.rows.push(Row { what: what.into(), value, unit, against, reference: 1.0, ratio_max: Some(0.0) });
+    }
+
     /// A value beside a peer's, for information.
     pub fn beside(&mut self, what: impl Into<String>, value: f64, unit: &'static str, peer: &str, reference: f64) {
         self.rows.push(Row { what: what.into(), value, unit, against: peer.to_owned(), reference, ratio_max: None });

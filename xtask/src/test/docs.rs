@@ -1,4 +1,4 @@
-//! The documentation tier: rustdoc builds without a warning, and no page links to a file that is not there.
+//! The documentation tier: rustdoc builds without a warning, its examples run, and no page links to a file that is not there.
 
 use std::path::Path;
 
@@ -14,6 +14,8 @@ pub fn run() -> Result<Tally> {
             .args(["doc", "--workspace", "--no-deps", "--document-private-items"])
             .env("RUSTDOCFLAGS", "--deny warnings --allow rustdoc::private_intra_doc_links"),
     )?;
+    // Examples in documentation comments are tests, too.
+    succeed(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
     let mut links = 0;
     let mut broken = Vec::new();
     for page in tracked_files("*.md")? {

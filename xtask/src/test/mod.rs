@@ -3,6 +3,7 @@
 //! Invariants: the first tier that fails does not hide the others (all run); a tier that was asked for and ran nothing,
 //! or that skipped a test, is a failure; exit 0 means that every tier ran and passed.
 
+mod binaries;
 mod count;
 mod docs;
 mod tier;
@@ -55,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if tiers.contains(&Tier::Peers) {
         crate::peers::build()?;
     }
-    let settings = tier::Settings { full: arguments.full, only: arguments.only.clone() };
+    let settings = tier::Settings::new(arguments.full, arguments.only.clone());
     let outcomes: Vec<Outcome> = tiers
         .into_iter()
         .map(|tier| {
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_tier_that_ran_nothing_or_skipped_something_fails() {
-        let settings = tier::Settings { full: false, only: None };
+        let settings = tier::Settings::default();
         let tally = |passed, failed, skipped| Tally { passed, failed, skipped, unit: "tests" };
         assert!(check(tally(1, 0, 0), &settings).is_ok());
         for bad in [tally(0, 0, 0), tally(5, 1, 0), tally(5, 0, 1)] {

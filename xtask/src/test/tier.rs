@@ -1,13 +1,14 @@
 //! The tiers, from the quickest to the one that needs the most around it.
 
+use std::cell::OnceCell;
 use std::fmt;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::{Tally, count};
+use super::Tally;
+use super::binaries::{self, TestBinary};
 use crate::workspace::{self, succeed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,9 +40,26 @@ impl fmt::Display for Tier {
     }
 }
 
+#[derive(Default)]
 pub struct Settings {
     pub full: bool,
     pub only: Option<String>,
+    binaries: OnceCell<Vec<TestBinary>>,
+}
+
+impl Settings {
+    pub fn new(full: bool, only: Option<String>) -> Settings {
+        Settings { full, only, binaries: OnceCell::new() }
+    }
+
+    /// Built when the first tier needs them.
+    fn binaries(&self) -> Result<&[TestBinary]> {
+        if self.binaries.get().is_none() {
+            let built = binaries::build()?;
+            let _ = self.binaries.set(built);
+        }
+        Ok(self.binaries.get().map_or(&[], Vec::as_slice))
+    }
 }
 
 /// Packages whose tests run in simulated worlds, and those that need the real peers; all others are the unit tier.
@@ -53,25 +71,27 @@ impl Tier {
         match self {
             Tier::Format => format(),
             Tier::Clippy => clippy(),
-            Tier::Unit => {
-                let mut arguments = vec!["--workspace"];
-                arguments.extend(SIMULATED.iter().chain(PEERS).flat_map(|package| ["--exclude", package]));
-                cargo_test(&arguments, settings)
-            }
-            Tier::Simulated => cargo_test(&packages(SIMULATED), settings),
+            Tier::Unit => run_tests(settings, |package| !SIMULATED.contains(&package) && !PEERS.contains(&package)),
+            Tier::Simulated => run_tests(settings, |package| SIMULATED.contains(&package)),
             Tier::Peers => {
                 clear_peer_logs()?;
-                // Some of these tests start the very binary that a person runs.
-                succeed(workspace::cargo().args(["build", "--package", "bridger"]))?;
-                cargo_test(&packages(PEERS), settings)
+                run_tests(settings, |package| PEERS.contains(&package))
             }
             Tier::Docs => super::docs::run(),
         }
     }
 }
 
-fn packages(names: &'static [&'static str]) -> Vec<&'static str> {
-    names.iter().flat_map(|name| ["--package", name]).collect()
+/// Runs the tests of the packages that belong to a tier.
+fn run_tests(settings: &Settings, belongs: impl Fn(&str) -> bool) -> Result<Tally> {
+    let mut tally = Tally { unit: "tests", ..Tally::default() };
+    for binary in settings.binaries()?.iter().filter(|binary| belongs(&binary.package)) {
+        let ran = binary.run(settings.only.as_deref(), if settings.full { "full" } else { "quick" })?;
+        tally.passed += ran.passed;
+        tally.failed += ran.failed;
+        tally.skipped += ran.skipped;
+    }
+    Ok(tally)
 }
 
 fn format() -> Result<Tally> {
@@ -83,33 +103,6 @@ fn clippy() -> Result<Tally> {
     succeed(workspace::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     let members = super::docs::workspace_members()?;
     Ok(Tally { passed: members, unit: "crates", ..Tally::default() })
-}
-
-/// Runs `cargo test`, shows its output as it comes, and counts it.
-fn cargo_test(arguments: &[&str], settings: &Settings) -> Result<Tally> {
-    let mut command = workspace::cargo();
-    command.args(["test", "--no-fail-fast"]).args(arguments);
-    if let Some(only) = &settings.only {
-        command.args(["--", only]);
-    }
-    command.env("BRIDGER_TEST_COUNTS", if settings.full { "full" } else { "quick" });
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("running cargo test")?;
-    let mut output = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        for line in BufReader::new(stdout).lines() {
-            let line = line.context("reading what cargo test prints")?;
-            println!("{line}");
-            output.push_str(&line);
-            output.push('\n');
-        }
-    }
-    let status = child.wait().context("waiting for cargo test")?;
-    let tally = count::cargo_test(&output);
-    // A binary that could not be built or that died has no line of its own to count.
-    if !status.success() && tally.failed == 0 {
-        bail!("cargo test failed ({status}) without a failed test: a build error or a crash, see above");
-    }
-    Ok(tally)
 }
 
 /// The logs that real peers leave when a test fails are those of this run only.

@@ -1,6 +1,7 @@
 //! `bridger demo`: the embedded world with services on it, and an eye on which replicas share a physical host.
 //!
-//! It shows the problem. The cure joins it as the parts of Bridger are built.
+//! It shows the problem, with the part of the cure that exists: Bridger itself, labelling the nodes. The rest joins as it
+//! is built.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,11 +16,13 @@ use super::sandbox::{Drs, PortArguments, WorldArguments};
 use crate::embedded::{self, Embedded};
 use crate::failure::Failure;
 use crate::observer::Observer;
+use crate::service::{running, startup};
 
 /// See the problem on this machine: replicas that must be apart, on one physical host
 ///
 /// Starts an embedded Kubernetes API and a vCenter with a working DRS, runs three services whose replicas must not share
-/// a host, and tells each time two of them do, which Kubernetes alone cannot see. No Kubernetes and no vSphere needed.
+/// a host, and tells each time two of them do, which Kubernetes alone cannot see. Bridger labels each node with its host
+/// meanwhile. No Kubernetes and no vSphere needed.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// What the world's randomness is drawn from
@@ -53,7 +56,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         say("Five hosts, fifteen nodes, three services whose replicas must be on different hosts.");
         say("Kubernetes keeps them on different nodes. Watch what that is worth:\n");
         say(&embedded.exports());
-        say("");
+        say("\nBridger labels each node with its physical host; in another terminal, with the lines above:");
+        say("    kubectl get nodes -L alpha.cna.vmware.com/host\n");
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let settings = embedded.run_settings()?;
+        let found = startup::check(&settings).await?;
+        let bridger = tokio::spawn(running::run(settings, found, async {
+            let _ = stopped.await;
+        }));
         embedded.world().with(|core, now| {
             SERVICES.iter().try_for_each(|(name, replicas)| create(&mut core.kubernetes, name, *replicas, now))
         })?;
@@ -74,6 +84,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             observer.summary(now)
         });
         say(&format!("\n{summary}"));
+        let _ = stop.send(());
+        bridger.await.map_err(|error| Failure::run(format!("Bridger ended: {error}")))??;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -32,7 +32,7 @@ pub struct Arguments {
 pub enum Command {
     Demo(demo::Arguments),
     Sandbox(sandbox::Arguments),
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     Completions(completions::Arguments),
 }
 

@@ -215,8 +215,11 @@ fn read(path: &Path) -> Result<File, Failure> {
         Failure::configuration(format!("configuration file {shown} can't be read: {error}"), "check --config")
     })?;
     serde_saphyr::from_str(&text).map_err(|error| {
+        // Its first line says what and where; a picture of the place follows, which may hold anything.
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Failure::configuration(
-            format!("configuration file {shown} is not understood: {error}"),
+            format!("configuration file {shown} is not understood: {first}"),
             "docs/run.md shows every field",
         )
     })
@@ -282,7 +285,7 @@ mod tests {
         let label = RunArguments { host_label: Some("not a key".to_owned()), ..RunArguments::default() };
         for (arguments, expected) in [
             (file("prot: 1\n"), "prot"),
-            (file("port: many\n"), "port"),
+            (file("port: many\n"), "line 1"),
             (url("https://u:hunter2@vc"), "holds a password"),
             (url("ftp://vc"), "https://"),
             (label, "not a key"),

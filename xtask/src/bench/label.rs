@@ -1,0 +1,59 @@
+//! `cargo xtask bench label`: how fast labels follow, and how it scales.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::report::Report;
+use crate::workspace::{self, succeed};
+
+/// How fast a label follows a vMotion, beside what vcsim itself needs; and the first labelling of 5000 nodes.
+///
+/// 200 moves on vcsim with 100 VMs and a real kube-apiserver: from the end of the move to the label in a watch. The same
+/// moves seen by a bare property collector are the limit. Then `bridger run` on a sandbox of 5000 nodes.
+#[derive(clap::Args)]
+pub struct Arguments {}
+
+/// What Bridger may add to what vcsim itself needs, at the 99th percentile.
+const ADDED_MS_MAX: f64 = 50.0;
+const LABELLING_SECONDS_MAX: f64 = 60.0;
+const MEMORY_MIB_MAX: f64 = 256.0;
+
+pub fn run(_: &Arguments) -> Result<Report> {
+    crate::peers::build()?;
+    println!("bench: building the release binaries");
+    succeed(workspace::cargo().args(["build", "--release", "--package", "bridger"]))?;
+    succeed(workspace::cargo().args(["build", "--release", "--package", "real-peers", "--example", "label"]))?;
+    let release = workspace::target().join("release");
+    println!("bench: 200 moves on vcsim, then 5000 nodes on the sandbox; about two minutes");
+    let output = std::process::Command::new(release.join("examples/label"))
+        .env("BRIDGER_BIN", release.join("bridger"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running the measurement")?;
+    if !output.status.success() {
+        bail!("the measurement failed ({})", output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
+    let number =
+        |path: &str| measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {text}"));
+
+    let mut report = Report::new("label");
+    report.limit("added by Bridger, p99", number("/latency/added_ms/p99")?, "ms", ADDED_MS_MAX);
+    for quantile in ["p50", "p99"] {
+        report.beside(
+            format!("move's end to label in a watch, {quantile}"),
+            number(&format!("/latency/label_ms/{quantile}"))?,
+            "ms",
+            "vcsim alone",
+            number(&format!("/latency/vcsim_ms/{quantile}"))?,
+        );
+    }
+    report.limit("first labelling of 5000 nodes", number("/scale/seconds")?, "s", LABELLING_SECONDS_MAX);
+    report.limit("memory of it, peak", number("/scale/mib")?, "MiB", MEMORY_MIB_MAX);
+    report.none("writes in 20 s while nothing changes", number("/scale/writes_later")?, "writes");
+    Ok(report)
+}

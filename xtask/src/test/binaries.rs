@@ -1,0 +1,112 @@
+//! The test binaries of the whole workspace, built once for all tiers.
+//!
+//! Building tier by tier would select different packages each time, and with them different features of shared
+//! dependencies: everything would be compiled several times over.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Tally, count};
+use crate::workspace;
+
+/// One executable of tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestBinary {
+    pub package: String,
+    pub target: String,
+    executable: PathBuf,
+    /// The package's folder, where cargo would run it.
+    folder: PathBuf,
+}
+
+/// Builds them all, and the binaries that some of them start.
+pub fn build() -> Result<Vec<TestBinary>> {
+    let mut command = workspace::cargo();
+    command.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("running cargo test --no-run")?;
+    let mut binaries = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            let message: Value = serde_json::from_str(&line.context("reading cargo's messages")?)?;
+            binaries.extend(test_binary(&message));
+        }
+    }
+    let status = child.wait().context("waiting for cargo")?;
+    if !status.success() {
+        bail!("the tests do not build ({status}), see above");
+    }
+    binaries.sort_by(|a, b| (&a.package, &a.target).cmp(&(&b.package, &b.target)));
+    Ok(binaries)
+}
+
+fn test_binary(message: &Value) -> Option<TestBinary> {
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+    let folder = manifest.parent()?.to_owned();
+    Some(TestBinary {
+        // A folder's name is its crate's name here.
+        package: folder.file_name()?.to_string_lossy().into_owned(),
+        target: message["target"]["name"].as_str()?.to_owned(),
+        executable: PathBuf::from(message["executable"].as_str()?),
+        folder,
+    })
+}
+
+impl TestBinary {
+    /// Runs it, shows its output as it comes, and counts it.
+    pub fn run(&self, only: Option<&str>, counts: &str) -> Result<Tally> {
+        println!("\n-- {} {}", self.package, self.target);
+        let mut command = Command::new(&self.executable);
+        command.args(only).current_dir(&self.folder).env("BRIDGER_TEST_COUNTS", counts);
+        command.env("CARGO_MANIFEST_DIR", &self.folder);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("running {}", self.executable.display()))?;
+        let mut output = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            for line in BufReader::new(stdout).split(b'\n') {
+                // Tests may print anything; what is no text is shown as well as it can be.
+                let line = String::from_utf8_lossy(&line.context("reading its output")?).into_owned();
+                println!("{line}");
+                output.push_str(&line);
+                output.push('\n');
+            }
+        }
+        let status = child.wait().context("waiting for it")?;
+        let mut tally = count::cargo_test(&output);
+        if !status.success() && tally.failed == 0 {
+            // It died without a line of its own to count.
+            println!("{} {} ended with {status}", self.package, self.target);
+            tally.failed = 1;
+        }
+        Ok(tally)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_test_executables_count() {
+        let artifact = |test: bool, executable: Value| {
+            json!({ "reason": "compiler-artifact", "profile": { "test": test }, "manifest_path": "/w/crates/model/Cargo.toml",
+                "target": { "name": "memory" }, "executable": executable })
+        };
+        let binary = test_binary(&artifact(true, json!("/w/target/memory-1"))).unwrap();
+        assert_eq!((binary.package.as_str(), binary.target.as_str()), ("model", "memory"));
+        assert_eq!(test_binary(&artifact(false, json!("/w/target/model"))), None);
+        assert_eq!(test_binary(&artifact(true, Value::Null)), None);
+        assert_eq!(test_binary(&json!({ "reason": "build-finished" })), None);
+    }
+}
