@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::report::Report;
-use crate::workspace::{self, succeed};
 
 /// How fast a label follows a vMotion, beside what vcsim itself needs; and the first labelling of 5000 nodes.
 ///
@@ -22,10 +21,7 @@ const MEMORY_MIB_MAX: f64 = 256.0;
 
 pub fn run(_: &Arguments) -> Result<Report> {
     crate::peers::build()?;
-    println!("bench: building the release binaries");
-    succeed(workspace::cargo().args(["build", "--release", "--package", "bridger"]))?;
-    succeed(workspace::cargo().args(["build", "--release", "--package", "real-peers", "--example", "label"]))?;
-    let release = workspace::target().join("release");
+    let release = super::build_release()?;
     println!("bench: 200 moves on vcsim, then 5000 nodes on the sandbox; about two minutes");
     let output = std::process::Command::new(release.join("examples/label"))
         .env("BRIDGER_BIN", release.join("bridger"))

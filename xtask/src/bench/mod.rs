@@ -4,8 +4,12 @@ mod label;
 mod report;
 mod sandbox;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::Subcommand;
+
+use crate::workspace::{self, succeed};
 
 /// Measures, beside peers and limits, in one run on this machine.
 ///
@@ -20,6 +24,14 @@ pub struct Arguments {
 enum Bench {
     Sandbox(sandbox::Arguments),
     Label(label::Arguments),
+}
+
+/// Builds everything that benchmarks run, at once: one selection of packages is one set of features, compiled once.
+fn build_release() -> Result<PathBuf> {
+    println!("bench: building the release binaries");
+    let programs = ["--bin", "bridger", "--example", "day", "--example", "label"];
+    succeed(workspace::cargo().args(["build", "--release", "--workspace"]).args(programs))?;
+    Ok(workspace::target().join("release"))
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
