@@ -10,16 +10,19 @@
 //! | `POST /hosts/{name}/fail`, `POST /hosts/{name}/recover` | a physical host loses power, or is given it back |
 //! | `GET /chronicle?since=N` | what happened from entry N on, one line each; the header `x-next` has the next N |
 //! | `GET /state` | clusters, hosts, VMs and rules, as JSON |
+//! | `POST /sessions/end` | ends every session of the vCenter, and answers how many there were |
 //! | `POST /watches/compact?kept=N` | Kubernetes forgets all but its newest N changes: older watches meet 410 |
 //!
-//! Invariants: bodies are bounded; what is not understood is answered with a 4xx and changes nothing.
+//! Invariants: bodies are bounded in size and time; what is not understood is answered with a 4xx and changes nothing.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::StatusCode;
@@ -37,6 +40,7 @@ use crate::vcenter::vim_fault::VimFault;
 use crate::world::World;
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 pub fn router(world: Arc<World>) -> Router {
     Router::new()
@@ -45,9 +49,17 @@ pub fn router(world: Arc<World>) -> Router {
         .route("/hosts/{name}/recover", post(recover_host))
         .route("/chronicle", get(chronicle))
         .route("/state", get(state))
+        .route("/sessions/end", post(end_sessions))
         .route("/watches/compact", post(compact_watches))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(in_time))
         .with_state(world)
+}
+
+/// Everything here is answered at once; only a body can keep it waiting.
+async fn in_time(request: Request, next: Next) -> Response {
+    let answered = tokio::time::timeout(ANSWER_WITHIN, next.run(request)).await;
+    answered.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +143,11 @@ async fn chronicle(State(world): State<Arc<World>>, Query(Since { since }): Quer
         (lines, core.chronicle.next_number())
     });
     ([("content-type", "text/plain; charset=utf-8"), ("x-next", &next.to_string())], lines).into_response()
+}
+
+async fn end_sessions(State(world): State<Arc<World>>) -> Response {
+    let ended = world.with(|core, _| core.vcenter.end_all_sessions());
+    json_response(&json!({ "ended": ended }))
 }
 
 #[derive(Deserialize)]
@@ -272,6 +289,7 @@ mod tests {
             ("POST", "/hosts/nobody/fail", "", 404),
             ("POST", "/hosts/esx-1.lab/recover", "", 409),
             ("GET", "/chronicle?since=-1", "", 400),
+            ("GET", "/sessions/end", "", 405),
             ("POST", "/watches/compact?kept=all", "", 400),
             ("GET", "/nothing", "", 404),
         ];
@@ -307,6 +325,20 @@ mod tests {
         assert_eq!((&host["name"], &host["connection"]), (&json!("esx-1.lab"), &json!("not-responding")));
         assert_eq!(host["vms"], json!([]), "its VMs have been restarted elsewhere");
         assert_eq!(ask(&world, "POST", "/hosts/esx-1.lab/recover", "").await.0, 204);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_sessions_end_at_once() {
+        let world = world();
+        world.with(|core, now| {
+            for user in ["a", "b"] {
+                core.vcenter.wire.login(user, "127.0.0.1", "test", now).unwrap();
+            }
+        });
+        let ended = async || serde_json::from_str::<Value>(&ask(&world, "POST", "/sessions/end", "").await.1).unwrap();
+        assert_eq!(ended().await, json!({ "ended": 2 }));
+        assert_eq!(world.with(|core, _| core.vcenter.session_count()), 0);
+        assert_eq!(ended().await, json!({ "ended": 0 }));
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 //! A [`FaultRule`] says on which side and on which methods a [`Fault`] strikes and how often. The HTTP skins ask
 //! [`Faults::strike`] at the places that each variant names. A method is named as its side names it: `Login`,
 //! `WaitForUpdatesEx`, `RelocateVM_Task` on the vCenter; `<verb> <resource>` on Kubernetes, such as `watch pods`,
-//! `patch nodes`, `create pods/binding`.
+//! `patch nodes`, `create pods/binding`. What is none is named by its path: `get /version`, `get /healthz`.
 
 use std::time::Duration;
 
@@ -179,12 +179,15 @@ impl Faults {
 
 /// `*` stands for any run of characters, the rest for itself.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((head, tail)) => text.strip_prefix(head).is_some_and(|rest| {
-            (0..=rest.len()).filter(|&at| rest.is_char_boundary(at)).any(|at| matches_pattern(tail, &rest[at..]))
-        }),
+    let Some((head, pattern)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut rest) = text.strip_prefix(head) else { return false };
+    let (middle, tail) = pattern.rsplit_once('*').unwrap_or(("", pattern));
+    // The first place where a part fits leaves the most room for the parts behind it.
+    for part in middle.split('*') {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
     }
+    rest.ends_with(tail)
 }
 
 #[cfg(test)]
@@ -203,6 +206,16 @@ mod tests {
             ("watch pods", "watch pods", true),
             ("*pods*", "create pods/binding", true),
             ("", "Login", false),
+            ("", "", true),
+            ("Log*in", "Login", true),
+            ("Log*gin", "Login", false),
+            ("*a*b*", "xaxxbx", true),
+            ("*a*b*", "xbxxax", false),
+            ("a*b*a", "aba", true),
+            ("a*b*a", "ab", false),
+            ("*é", "é", true),
+            (&"*".repeat(60_000), "Login", true),
+            (&"*i".repeat(30), "iiiiiiiiiiiiiiiiiiiiiiiiiiiiii!", false),
         ] {
             assert_eq!(matches_pattern(pattern, text), matches, "{pattern:?} on {text:?}");
         }

@@ -14,13 +14,14 @@ pub fn carry(happening: &Happening, vcenter: &Vcenter, kubernetes: &mut Kubernet
                 kubernetes.machine_started(&machine, now);
             }
         }
+        // Whether it still has the node role does not matter: a node that it once was goes down with it.
         Happening::VmPoweredOff { vm, .. } => {
-            if let Some(machine) = node_machine(vcenter, *vm) {
-                kubernetes.machine_stopped(&machine.name, now);
+            if let Some(vm) = vcenter.inventory().vm(*vm) {
+                kubernetes.machine_stopped(&vm.guest_host_name, vm.bios_uuid, now);
             }
         }
-        Happening::VmDestroyed { guest_host_name, role: VmRole::KubernetesNode, .. } => {
-            kubernetes.machine_destroyed(guest_host_name, now);
+        Happening::VmDestroyed { guest_host_name, bios_uuid, .. } => {
+            kubernetes.machine_destroyed(guest_host_name, *bios_uuid, now);
         }
         _ => (),
     }

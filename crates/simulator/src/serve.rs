@@ -9,7 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -38,8 +39,8 @@ pub async fn serve(listener: TcpListener, router: Router, tls: Option<Arc<rustls
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, client) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file handles, say: wait for some to be given back rather than spin.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -48,7 +49,8 @@ pub async fn serve(listener: TcpListener, router: Router, tls: Option<Arc<rustls
             }
         };
         while connections.try_join_next().is_some() {}
-        let router = router.clone();
+        // Handlers find the client's address among the request's extensions.
+        let router = router.clone().layer(Extension(ConnectInfo(client)));
         let acceptor = acceptor.clone();
         connections.spawn(async move {
             let _place = place;

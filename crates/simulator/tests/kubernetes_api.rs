@@ -5,7 +5,6 @@ mod kubernetes_api_support;
 use http::Method;
 use kubernetes_api_support::{Client, config_map, pod, summary};
 use serde_json::{Value, json};
-use simulator::fault::Fault;
 use simulator::kubernetes::kinds::KindId;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -263,29 +262,6 @@ async fn a_watch_from_before_the_window_is_told_to_list_again() {
     let events = client.watch(&format!("{MAPS}?watch=1&resourceVersion=1")).await;
     assert_eq!((&events[0]["type"], &events[0]["object"]["code"]), (&json!("ERROR"), &json!(410)));
     assert_eq!(events.len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn faults_strike_requests_and_watches() {
-    let client = Client::new();
-    client.add_fault("list configmaps", Fault::HttpStatus { status: 503 }, 1);
-    assert_eq!(client.get(MAPS).await.0, 503);
-    assert_eq!(client.get(MAPS).await.0, 200);
-
-    for name in ["a", "b"] {
-        client.post(MAPS, &config_map(name, &json!({}))).await;
-    }
-    let watch = format!("{MAPS}?watch=1&timeoutSeconds=10");
-    client.add_fault("watch configmaps", Fault::DuplicateEvents, 1);
-    assert_eq!(summary(&client.watch(&watch).await), ["ADDED a", "ADDED a", "ADDED b", "ADDED b"]);
-    client.add_fault("watch *", Fault::ReorderedEvents, 1);
-    assert_eq!(summary(&client.watch(&watch).await), ["ADDED b", "ADDED a"]);
-    client.add_fault("watch *", Fault::WatchGone, 1);
-    assert_eq!(client.watch(&watch).await[0]["object"]["code"], 410);
-    let before = tokio::time::Instant::now();
-    client.add_fault("watch *", Fault::WatchStale { millis: 3000 }, 1);
-    assert_eq!(summary(&client.watch(&watch).await), ["ADDED a", "ADDED b"]);
-    assert!(before.elapsed().as_secs() >= 10, "silent for a while, then until its time-out");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,110 +1,142 @@
-//! Label selectors as objects carry them (`matchLabels`, `matchExpressions`).
+//! Label selectors: which labels they want, whether an object's labels fit, how they read as text.
 //!
-//! A missing selector and an empty one differ, and what each means depends on who asks: [`LabelSelector::parse`] gives
-//! `None` for the missing one and the caller decides. An unreadable selector matches nothing.
+//! A selector comes from an object (`matchLabels`, `matchExpressions`: [`LabelSelector::from_object`]) or from a query
+//! (`app=web,tier in (a,b)`: [`selector`](super::api)). Node affinity uses single requirements by themselves.
+//!
+//! A missing selector and an empty one differ: the empty one selects everything, and what the missing one means depends
+//! on who asks. An unreadable selector is none.
+
+use std::fmt;
 
 use serde_json::Value;
 
-use super::json::{items, text};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LabelSelector {
-    requirements: Vec<Requirement>,
-    readable: bool,
-}
+/// Requirements that must all hold. An empty selector selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector(Vec<Requirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Requirement {
     pub key: String,
     pub operator: Operator,
-    pub values: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
-    In,
-    NotIn,
+    In(Vec<String>),
+    NotIn(Vec<String>),
     Exists,
     DoesNotExist,
-    /// Node affinity only.
-    Gt,
-    /// Node affinity only.
-    Lt,
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+impl LabelSelector {
+    pub(crate) fn new(requirements: Vec<Requirement>) -> LabelSelector {
+        LabelSelector(requirements)
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads a `LabelSelector` object; `None` when it is absent or not one.
+    #[must_use]
+    pub fn from_object(selector: &Value) -> Option<LabelSelector> {
+        let selector = selector.as_object()?;
+        let mut requirements = Vec::new();
+        for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
+            let values = vec![value.as_str()?.to_owned()];
+            requirements.push(Requirement { key: key.clone(), operator: Operator::In(values) });
+        }
+        for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+            let requirement = Requirement::from_expression(expression)?;
+            // Comparing numbers is for nodes alone.
+            if matches!(requirement.operator, Operator::GreaterThan(_) | Operator::LessThan(_)) {
+                return None;
+            }
+            requirements.push(requirement);
+        }
+        Some(LabelSelector(requirements))
+    }
+
+    /// `labels` is an object's `metadata.labels`, possibly absent.
+    #[must_use]
+    pub fn matches(&self, labels: &Value) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels[&requirement.key].as_str()))
+    }
+}
+
+/// Whether the selector of an object is there and matches; a missing one matches nothing.
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
+    LabelSelector::from_object(selector).is_some_and(|selector| selector.matches(labels))
 }
 
 impl Requirement {
-    /// A `matchExpressions` entry; `None` when its operator is unknown.
-    pub(crate) fn parse(expression: &Value) -> Option<Requirement> {
-        let operator = match text(&expression["operator"]) {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
+    /// Reads one of `matchExpressions`; `None` when it is not one.
+    pub(crate) fn from_expression(expression: &Value) -> Option<Requirement> {
+        let key = expression["key"].as_str()?.to_owned();
+        let values = || -> Option<Vec<String>> {
+            let values = expression["values"].as_array().filter(|values| !values.is_empty())?;
+            values.iter().map(|value| value.as_str().map(str::to_owned)).collect()
+        };
+        let bound = || match values()?.as_slice() {
+            [bound] => bound.parse::<i64>().ok(),
+            _ => None,
+        };
+        let operator = match expression["operator"].as_str()? {
+            "In" => Operator::In(values()?),
+            "NotIn" => Operator::NotIn(values()?),
             "Exists" => Operator::Exists,
             "DoesNotExist" => Operator::DoesNotExist,
-            "Gt" => Operator::Gt,
-            "Lt" => Operator::Lt,
+            "Gt" => Operator::GreaterThan(bound()?),
+            "Lt" => Operator::LessThan(bound()?),
             _ => return None,
         };
-        let values = items(&expression["values"]).iter().map(|value| text(value).to_owned()).collect();
-        Some(Requirement { key: text(&expression["key"]).to_owned(), operator, values })
+        Some(Requirement { key, operator })
     }
 
     /// `value` is the label's value, if the label is there.
     pub(crate) fn matches(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|wanted| wanted == value);
-        let compared = |greater: bool| {
-            let (Some(Ok(value)), Some(Ok(bound))) =
-                (value.map(str::parse::<i64>), self.values.first().map(|bound| bound.parse::<i64>()))
-            else {
-                return false;
-            };
-            self.values.len() == 1 && if greater { value > bound } else { value < bound }
-        };
-        match self.operator {
-            Operator::In => value.is_some_and(listed),
-            Operator::NotIn => !value.is_some_and(listed),
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.operator {
+            Operator::In(values) => value.is_some_and(|value| values.iter().any(|wanted| wanted == value)),
+            Operator::NotIn(values) => value.is_none_or(|value| values.iter().all(|unwanted| unwanted != value)),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
-            Operator::Gt => compared(true),
-            Operator::Lt => compared(false),
+            Operator::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
+            Operator::LessThan(bound) => number().is_some_and(|number| number < *bound),
         }
     }
 }
 
-impl LabelSelector {
-    /// `None` for a missing (null) selector.
-    pub(crate) fn parse(selector: &Value) -> Option<LabelSelector> {
-        if selector.is_null() {
-            return None;
-        }
-        let mut requirements = Vec::new();
-        let mut readable = selector.is_object();
-        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-            requirements.push(Requirement {
-                key: key.clone(),
-                operator: Operator::In,
-                values: vec![text(value).to_owned()],
-            });
-        }
-        for expression in items(&selector["matchExpressions"]) {
-            match Requirement::parse(expression) {
-                Some(requirement) => requirements.push(requirement),
-                None => readable = false,
+/// As a query would write it, requirements in order of their keys.
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut requirements: Vec<&Requirement> = self.0.iter().collect();
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        for (index, Requirement { key, operator }) in requirements.into_iter().enumerate() {
+            if index > 0 {
+                write!(f, ",")?;
+            }
+            match operator {
+                Operator::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0])?,
+                Operator::In(values) => write!(f, "{key} in ({})", sorted(values))?,
+                Operator::NotIn(values) => write!(f, "{key} notin ({})", sorted(values))?,
+                Operator::Exists => write!(f, "{key}")?,
+                Operator::DoesNotExist => write!(f, "!{key}")?,
+                Operator::GreaterThan(bound) => write!(f, "{key}>{bound}")?,
+                Operator::LessThan(bound) => write!(f, "{key}<{bound}")?,
             }
         }
-        Some(LabelSelector { requirements, readable })
-    }
-
-    pub(crate) fn matches(&self, labels: &Value) -> bool {
-        self.readable
-            && self.requirements.iter().all(|requirement| {
-                requirement.matches(labels.get(&requirement.key).map(|value| value.as_str().unwrap_or_default()))
-            })
+        Ok(())
     }
 }
 
-/// Whether the selector is there and matches; a missing one matches nothing.
-pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
-    LabelSelector::parse(selector).is_some_and(|selector| selector.matches(labels))
+fn sorted(values: &[String]) -> String {
+    let mut values = values.to_vec();
+    values.sort();
+    values.join(",")
 }
 
 #[cfg(test)]
@@ -113,7 +145,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn selectors() {
+    fn selectors_of_objects() {
         let labels = json!({ "app": "web", "generation": "7" });
         let expression = |key: &str, operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
         for (selector, expected) in [
@@ -122,17 +154,39 @@ mod tests {
             (json!("nonsense"), false),
             (json!({ "matchLabels": { "app": "web" } }), true),
             (json!({ "matchLabels": { "app": "db" } }), false),
+            (json!({ "matchLabels": { "app": 7 } }), false),
             (expression("app", "In", &["db", "web"]), true),
+            (expression("app", "In", &[]), false),
             (expression("app", "NotIn", &["db"]), true),
             (expression("tier", "NotIn", &["db"]), true),
             (expression("tier", "Exists", &[]), false),
             (expression("tier", "DoesNotExist", &[]), true),
-            (expression("generation", "Gt", &["6"]), true),
-            (expression("generation", "Lt", &["7"]), false),
-            (expression("app", "Gt", &["6"]), false),
+            (expression("generation", "Gt", &["6"]), false),
             (expression("app", "Resembles", &["web"]), false),
         ] {
             assert_eq!(selects(&selector, &labels), expected, "{selector}");
         }
+        assert!(!selects(&json!({ "matchLabels": { "app": "web" } }), &Value::Null), "no labels at all");
+    }
+
+    #[test]
+    fn nodes_are_compared_by_number_too() {
+        let matches = |operator: &str, values: &[&str], label: Option<&str>| {
+            let expression = json!({ "key": "cores", "operator": operator, "values": values });
+            Requirement::from_expression(&expression).is_some_and(|requirement| requirement.matches(label))
+        };
+        assert!(matches("Gt", &["6"], Some("7")) && !matches("Gt", &["7"], Some("7")));
+        assert!(matches("Lt", &["8"], Some("7")) && !matches("Lt", &["8"], None));
+        for (values, label) in [(&["6", "6"][..], "7"), (&[], "7"), (&["six"], "7"), (&["6"], "seven")] {
+            assert!(!matches("Gt", values, Some(label)), "{values:?} {label}");
+        }
+    }
+
+    #[test]
+    fn a_selector_object_reads_back_as_text() {
+        let object = json!({ "matchLabels": { "b": "1" }, "matchExpressions": [
+            { "key": "a", "operator": "In", "values": ["y", "x"] }, { "key": "c", "operator": "DoesNotExist" }] });
+        assert_eq!(LabelSelector::from_object(&object).unwrap().to_string(), "a in (x,y),b=1,!c");
+        assert_eq!(LabelSelector::from_object(&json!({})), Some(LabelSelector::default()));
     }
 }

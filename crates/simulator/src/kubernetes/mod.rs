@@ -166,17 +166,17 @@ impl Kubernetes {
     }
 
     /// A node's machine has lost power, with its host or alone: its kubelet falls silent.
-    pub fn machine_stopped(&mut self, node: &str, now: SimTime) {
+    pub fn machine_stopped(&mut self, node: &str, bios_uuid: Uuid, now: SimTime) {
         let (machines, mut tools) =
             self.controllers.machines_and_tools(&mut self.store, &mut self.timeline, &mut self.happenings, now);
-        machines.stopped(node, &mut tools);
+        machines.stopped(node, bios_uuid, &mut tools);
     }
 
     /// A node's machine is gone for good. (As with a cloud provider's node lifecycle: the Node object goes with it.)
-    pub fn machine_destroyed(&mut self, node: &str, now: SimTime) {
+    pub fn machine_destroyed(&mut self, node: &str, bios_uuid: Uuid, now: SimTime) {
         let (machines, mut tools) =
             self.controllers.machines_and_tools(&mut self.store, &mut self.timeline, &mut self.happenings, now);
-        machines.destroyed(node, &mut tools);
+        machines.destroyed(node, bios_uuid, &mut tools);
     }
 
     /// Records an Event about an object, as a component of the control plane would; the same one again is counted.

@@ -16,6 +16,8 @@ pub mod wire;
 use std::fmt;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 pub use inventory::{ClusterId, HostId, Inventory, VmId, VmRole};
 
 use crate::clock::SimTime;
@@ -97,7 +99,7 @@ pub enum Happening {
     VmCreated { vm: VmId, name: String, host: String },
     VmPoweredOn { vm: VmId, name: String, host: String },
     VmPoweredOff { vm: VmId, name: String, host: String },
-    VmDestroyed { vm: VmId, name: String, guest_host_name: String, role: VmRole },
+    VmDestroyed { vm: VmId, name: String, guest_host_name: String, bios_uuid: Uuid },
     VmMoved { vm: VmId, name: String, from: String, to: String, reason: MoveReason },
     HostEnteringMaintenance { host: String },
     HostEnteredMaintenance { host: String },

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
+use crate::kubernetes::condition::{self, Says};
 use crate::kubernetes::error::{ApiError, FieldError};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::Store;
@@ -59,7 +60,7 @@ pub fn bind(
                 pod["metadata"][field][key] = value.clone();
             }
         }
-        set_condition(pod, json!({ "type": "PodScheduled", "status": "True" }), now);
+        condition::set(pod, "PodScheduled", Says::new("True", "", ""), now);
     })?;
     Ok(())
 }
@@ -103,22 +104,4 @@ fn check(namespace: &str, pod_name: &str, binding: &Value) -> Result<(), ApiErro
         return Ok(());
     }
     Err(ApiError::Invalid { kind: "Binding".to_owned(), name: pod_name.to_owned(), errors })
-}
-
-/// Adds or replaces an object's condition; its transition time moves only when its status does.
-pub fn set_condition(object: &mut Value, mut condition: Value, now: SimTime) {
-    condition["lastTransitionTime"] = json!(now.rfc3339_seconds());
-    if !object["status"]["conditions"].is_array() {
-        object["status"]["conditions"] = json!([]);
-    }
-    let Some(conditions) = object["status"]["conditions"].as_array_mut() else { return };
-    match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
-        Some(known) => {
-            if known["status"] == condition["status"] && known["lastTransitionTime"].is_string() {
-                condition["lastTransitionTime"] = known["lastTransitionTime"].clone();
-            }
-            *known = condition;
-        }
-        None => conditions.push(condition),
-    }
 }

@@ -5,12 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::binding::set_condition;
-use super::selector::LabelSelector;
 use crate::clock::SimTime;
+use crate::kubernetes::condition::{self, Says};
 use crate::kubernetes::deletion::{self, DeleteOptions};
 use crate::kubernetes::error::{ApiError, Cause};
 use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::label_selector::selects;
 use crate::kubernetes::store::Store;
 
 /// A real server's limit on evictions that the budget's controller has not yet confirmed.
@@ -48,11 +48,8 @@ pub fn evict(
     }
     check_preconditions(&pod, pod_name, options)?;
     store.edit(KindId::POD, namespace, pod_name, |pod| {
-        let condition = json!({
-            "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting",
-        });
-        set_condition(pod, condition, now);
+        let says = Says::new("True", "EvictionByEvictionAPI", "Eviction API: evicting");
+        condition::set(pod, "DisruptionTarget", says, now);
     })?;
     // The version has just moved by our own hand.
     let options = DeleteOptions { resource_version: None, ..options.clone() };
@@ -84,10 +81,7 @@ fn check_preconditions(pod: &Value, pod_name: &str, options: &DeleteOptions) -> 
 fn budgets_of(store: &Store, namespace: &str, pod: &Value) -> Vec<std::sync::Arc<Value>> {
     store
         .list(KindId::POD_DISRUPTION_BUDGET, Some(namespace))
-        .filter(|budget| {
-            LabelSelector::from_object(&budget["spec"]["selector"])
-                .is_some_and(|selector| selector.matches(&pod["metadata"]["labels"]))
-        })
+        .filter(|budget| selects(&budget["spec"]["selector"], &pod["metadata"]["labels"]))
         .cloned()
         .collect()
 }
@@ -142,7 +136,10 @@ fn take_from(
     }
     if allowed == 0 {
         let condition = status["conditions"].as_array().and_then(|conditions| {
-            conditions.iter().find(|c| c["type"] == "DisruptionAllowed" && c["status"] == "False" && c["message"] != "")
+            conditions.iter().find(|c| {
+                let says_why = c["message"].as_str().is_some_and(|message| !message.is_empty());
+                c["type"] == "DisruptionAllowed" && c["status"] == "False" && says_why
+            })
         });
         let text = |field: &str| condition.and_then(|c| c[field].as_str()).unwrap_or_default();
         return refused(if text("reason") == "SyncFailed" {
@@ -163,10 +160,7 @@ fn take_from(
         budget["status"]["disruptionsAllowed"] = json!(allowed - 1);
         budget["status"]["disruptedPods"][pod_name] = json!(now.rfc3339_seconds());
         if allowed == 1 {
-            let observed = budget["metadata"]["generation"].clone();
-            let condition = json!({ "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods",
-                "message": "", "observedGeneration": observed });
-            set_condition(budget, condition, now);
+            condition::set(budget, "DisruptionAllowed", Says::new("False", "InsufficientPods", ""), now);
         }
     })?;
     Ok(())

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::fields::FieldSelector;
 use super::path::Target;
 use super::query::Query;
-use super::selector::LabelSelector;
+use super::selector;
 use crate::kubernetes::error::{ApiError, FieldError};
 use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::label_selector::LabelSelector;
 use crate::kubernetes::store::{Gone, ObjectKey, Store};
 
 /// Which objects of a kind a list, watch or deletion is about.
@@ -30,7 +31,7 @@ pub struct Selection {
 
 impl Selection {
     pub fn read(target: &Target, query: &Query) -> Result<Selection, ApiError> {
-        let labels = LabelSelector::parse(query.text("labelSelector").unwrap_or_default())
+        let labels = selector::parse(query.text("labelSelector").unwrap_or_default())
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let fields = FieldSelector::parse(target.kind, query.text("fieldSelector").unwrap_or_default())?;
         Ok(Selection {

@@ -136,10 +136,27 @@ async fn serve(State(api): State<Api>, request: Request) -> Response {
                 error_response(&ApiError::MethodNotAllowed)
             }
         }
-        Route::Review { api_version, resource } => review(&parts, body, &api_version, &resource).await,
+        route => {
+            let method = match &route {
+                Route::Review { resource, .. } => format!("create {resource}"),
+                _ => format!("{} {}", parts.method.as_str().to_lowercase(), parts.uri.path()),
+            };
+            let fault = fault_http::before(&api.world, Side::Kubernetes, &method).await;
+            match fault.refusal() {
+                Some(refusal) => refusal,
+                None => fault.answer(about_itself(&parts, body, route).await),
+            }
+        }
+    }
+}
+
+/// Whatever is not about objects.
+async fn about_itself(parts: &request::Parts, body: Body, route: Route) -> Response {
+    match route {
+        Route::Review { api_version, resource } => review(parts, body, &api_version, &resource).await,
         Route::NoResource => error_response(&ApiError::NoSuchResource),
         Route::Nothing => plain(StatusCode::NOT_FOUND, "404 page not found\n"),
-        route if parts.method == Method::GET || parts.method == Method::HEAD => describe(&parts, &route),
+        route if parts.method == Method::GET || parts.method == Method::HEAD => describe(parts, &route),
         _ => error_response(&ApiError::MethodNotAllowed),
     }
 }

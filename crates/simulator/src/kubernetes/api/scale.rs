@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::patch::{self, PatchType};
 use super::path::Target;
-use super::selector::LabelSelector;
 use super::write::{existing, not_found};
 use crate::kubernetes::error::{ApiError, FieldError};
+use crate::kubernetes::label_selector::LabelSelector;
 use crate::kubernetes::store::Store;
 
 pub fn get(store: &Store, target: &Target) -> Result<Value, ApiError> {

@@ -4,9 +4,9 @@
 
 use serde_json::{Value, json};
 
-use super::selector::LabelSelector;
 use crate::kubernetes::error::{ApiError, FieldError};
 use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::label_selector::LabelSelector;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";

@@ -27,7 +27,7 @@ const DISRUPTION_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) fn affected_by_pod(change: &Change, store: &Store, mut mark: impl FnMut(ObjectKey)) {
     let namespace = text(&change.object["metadata"]["namespace"]);
     for budget in store.list(KindId::POD_DISRUPTION_BUDGET, Some(namespace)) {
-        let Some(selector) = LabelSelector::parse(&budget["spec"]["selector"]) else { continue };
+        let Some(selector) = LabelSelector::from_object(&budget["spec"]["selector"]) else { continue };
         if change.before.iter().chain([&change.object]).any(|pod| selector.matches(&pod["metadata"]["labels"])) {
             mark(ObjectKey::of(budget));
         }
@@ -49,7 +49,7 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, key: &ObjectKey) {
     let Some(budget) = tools.store.get(KindId::POD_DISRUPTION_BUDGET, &key.namespace, &key.name).cloned() else {
         return;
     };
-    let selector = LabelSelector::parse(&budget["spec"]["selector"]);
+    let selector = LabelSelector::from_object(&budget["spec"]["selector"]);
     let pods: Vec<Arc<Value>> = tools
         .store
         .list(KindId::POD, Some(&key.namespace))

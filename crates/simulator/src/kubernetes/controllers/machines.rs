@@ -12,13 +12,15 @@
 //!   ([`Config::lease_renew_period`](crate::kubernetes::Config::lease_renew_period)). Silence is therefore not inferred
 //!   from missing heartbeats: the world knows which machines are down.
 //!
-//! Invariant: a step belongs to one start of its machine; after the next start or stop it is void. Only silence goes on
-//! through a start: a machine that is back, but whose kubelet is not up in time, is lost all the same.
+//! Invariants: a step belongs to one start of its machine; after the next start or stop it is void. Only silence goes on
+//! through a start: a machine that is back, but whose kubelet is not up in time, is lost all the same. Of two machines
+//! with one host name the one that started last is the node; what becomes of the other does not touch it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::kubelet::{Kubelet, draw_ms};
 use super::{Step, Tools, node_object, pod_status};
@@ -50,7 +52,7 @@ struct Machine {
     machine: NodeMachine,
     powered: bool,
     kubelet_up: bool,
-    /// Counts starts and stops.
+    /// The number of its latest start or stop.
     boot: u64,
     boot_id: String,
     machine_id: String,
@@ -61,13 +63,15 @@ struct Machine {
 #[derive(Debug)]
 pub(crate) struct Machines {
     by_node: BTreeMap<String, Machine>,
+    /// Starts and stops so far, of all machines: a machine that takes over another's name shares no number with it.
+    boots: u64,
     begin: SimTime,
     random: Stream,
 }
 
 impl Machines {
     pub(crate) fn new(seed: Seed, begin: SimTime) -> Machines {
-        Machines { by_node: BTreeMap::new(), begin, random: seed.stream("kubernetes machines") }
+        Machines { by_node: BTreeMap::new(), boots: 0, begin, random: seed.stream("kubernetes machines") }
     }
 
     pub(crate) fn kubelet_is_up(&self, node: &str) -> bool {
@@ -94,7 +98,8 @@ impl Machines {
         known.machine = machine.clone();
         known.powered = true;
         known.kubelet_up = false;
-        known.boot += 1;
+        self.boots += 1;
+        known.boot = self.boots;
         known.boot_id = boot_id;
         let (node, boot) = (machine.name.clone(), known.boot);
         if tools.now == self.begin {
@@ -113,11 +118,14 @@ impl Machines {
         tools.timeline.schedule(now.after(wait), Step::Node { step: NodeStep::Ready, node, boot });
     }
 
-    pub(crate) fn stopped(&mut self, node: &str, tools: &mut Tools<'_>) {
-        let Some(known) = self.by_node.get_mut(node).filter(|known| known.powered) else { return };
+    /// `bios_uuid` says which machine: another may have taken over the node's name since.
+    pub(crate) fn stopped(&mut self, node: &str, bios_uuid: Uuid, tools: &mut Tools<'_>) {
+        let is_meant = |known: &&mut Machine| known.powered && known.machine.bios_uuid == bios_uuid;
+        let Some(known) = self.by_node.get_mut(node).filter(is_meant) else { return };
         known.powered = false;
         known.kubelet_up = false;
-        known.boot += 1;
+        self.boots += 1;
+        known.boot = self.boots;
         if known.silent_since.is_none() {
             known.silent_since = Some(tools.now);
         }
@@ -126,10 +134,11 @@ impl Machines {
         tools.timeline.schedule(due, step);
     }
 
-    pub(crate) fn destroyed(&mut self, node: &str, tools: &mut Tools<'_>) {
-        if self.by_node.remove(node).is_none() {
+    pub(crate) fn destroyed(&mut self, node: &str, bios_uuid: Uuid, tools: &mut Tools<'_>) {
+        if self.by_node.get(node).is_none_or(|known| known.machine.bios_uuid != bios_uuid) {
             return;
         }
+        self.by_node.remove(node);
         if let Some(object) = tools.store.get(KindId::NODE, "", node).cloned() {
             let message = format!("Deleting node {node} because it does not exist in the cloud provider");
             tools.event(&object, "cloud-node-lifecycle-controller", "DeletingNode", &message);
@@ -269,5 +278,68 @@ fn renew_lease(tools: &mut Tools<'_>, node: &str) {
     } else {
         let _ =
             tools.store.edit(KindId::LEASE, LEASES, node, |lease| put(lease, &["spec", "renewTime"], json!(moment)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Bench;
+    use super::*;
+    use crate::kubernetes::Config;
+
+    fn machine(name: &str, number: u8) -> NodeMachine {
+        NodeMachine {
+            name: name.to_owned(),
+            bios_uuid: Uuid::from_bytes([number; 16]),
+            ip_address: format!("192.0.2.{number}"),
+            cpu_count: 4,
+            memory_mib: 8 * 1024,
+        }
+    }
+
+    fn ready(bench: &Bench) -> String {
+        bench.get(KindId::NODE, "twin").map_or_else(String::new, |node| condition::status(&node, "Ready").to_owned())
+    }
+
+    fn system_uuid(bench: &Bench) -> String {
+        bench.get(KindId::NODE, "twin").unwrap()["status"]["nodeInfo"]["systemUUID"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_machine_that_takes_over_a_name_inherits_no_step_of_its_predecessor() {
+        let config = Config { boot_ms: 10_000..=10_000, ..Config::default() };
+        let mut bench = Bench::with(0, &config);
+        bench.run_for_seconds(1);
+        let (old, new) = (machine("twin", 1), machine("twin", 2));
+        bench.kubernetes.machine_started(&old, bench.now);
+        bench.run_for_seconds(2);
+        bench.kubernetes.machine_stopped("twin", old.bios_uuid, bench.now);
+        bench.kubernetes.machine_destroyed("twin", old.bios_uuid, bench.now);
+        bench.run_for_seconds(4);
+        bench.kubernetes.machine_started(&new, bench.now);
+        bench.run_for_seconds(9);
+        assert_eq!(ready(&bench), "False", "registered, and not yet up: its own boot takes ten seconds");
+        bench.run_for_seconds(2);
+        assert_eq!(ready(&bench), "True");
+    }
+
+    #[test]
+    fn of_two_machines_with_one_name_the_last_started_is_the_node() {
+        let mut bench = Bench::with_nodes(0);
+        bench.run_for_seconds(1);
+        let (old, new) = (machine("twin", 1), machine("twin", 2));
+        for machine in [&old, &new] {
+            bench.kubernetes.machine_started(machine, bench.now);
+            bench.run_for_seconds(20);
+            assert_eq!(ready(&bench), "True");
+        }
+        assert_eq!(system_uuid(&bench), new.bios_uuid.to_string());
+        bench.kubernetes.machine_stopped("twin", old.bios_uuid, bench.now);
+        bench.kubernetes.machine_destroyed("twin", old.bios_uuid, bench.now);
+        bench.run_for_seconds(120);
+        assert_eq!(ready(&bench), "True", "the other one's fate does not touch it");
+        bench.kubernetes.machine_stopped("twin", new.bios_uuid, bench.now);
+        bench.run_for_seconds(60);
+        assert_eq!(ready(&bench), "Unknown");
     }
 }

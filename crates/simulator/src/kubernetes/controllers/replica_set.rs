@@ -41,7 +41,7 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, key: &ObjectKey) {
 
 /// The pods it controls and selects; those that its selector no longer matches are let go.
 fn claimed_pods(tools: &mut Tools<'_>, set: &Value) -> Vec<Arc<Value>> {
-    let selector = LabelSelector::parse(&set["spec"]["selector"]);
+    let selector = LabelSelector::from_object(&set["spec"]["selector"]);
     let (claimed, released): (Vec<_>, Vec<_>) = tools
         .controlled(set, KindId::POD)
         .into_iter()

@@ -19,7 +19,7 @@ struct Term {
 
 impl Term {
     fn parse(term: &Value) -> Term {
-        let parse = |list: &Value| items(list).iter().map(Requirement::parse).collect::<Option<Vec<_>>>();
+        let parse = |list: &Value| items(list).iter().map(Requirement::from_expression).collect::<Option<Vec<_>>>();
         let (expressions, fields) = (parse(&term["matchExpressions"]), parse(&term["matchFields"]));
         Term {
             readable: expressions.is_some() && fields.is_some(),
@@ -33,7 +33,8 @@ impl Term {
             && !(self.expressions.is_empty() && self.fields.is_empty())
             && self.expressions.iter().all(|wanted| wanted.matches(labels.get(&wanted.key).map(String::as_str)))
             && self.fields.iter().all(|wanted| {
-                let known = matches!(wanted.operator, Operator::In | Operator::NotIn) && wanted.key == "metadata.name";
+                let known =
+                    matches!(wanted.operator, Operator::In(_) | Operator::NotIn(_)) && wanted.key == "metadata.name";
                 known && wanted.matches(Some(node))
             })
     }

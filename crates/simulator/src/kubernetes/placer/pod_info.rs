@@ -45,14 +45,14 @@ impl AffinityTerm {
     fn parse(term: &Value, own_namespace: &str) -> AffinityTerm {
         let mut namespaces: BTreeSet<String> =
             items(&term["namespaces"]).iter().map(|name| text(name).to_owned()).collect();
-        let namespace_selector = LabelSelector::parse(&term["namespaceSelector"]);
-        if namespaces.is_empty() && namespace_selector.is_none() {
+        // An unreadable selector is not a missing one: it means no namespace, not the pod's own.
+        if namespaces.is_empty() && term["namespaceSelector"].is_null() {
             namespaces.insert(own_namespace.to_owned());
         }
         AffinityTerm {
-            selector: LabelSelector::parse(&term["labelSelector"]),
+            selector: LabelSelector::from_object(&term["labelSelector"]),
             namespaces,
-            namespace_selector,
+            namespace_selector: LabelSelector::from_object(&term["namespaceSelector"]),
             topology_key: text(&term["topologyKey"]).to_owned(),
         }
     }

@@ -16,9 +16,9 @@ use super::drs::view::ClusterView;
 use super::events::About;
 use super::operations::Actor;
 use super::populate::RESPECT_ANTI_AFFINITY;
-use super::tasks::Work;
+use super::tasks::{PowerChange, Work};
 use crate::clock::SimTime;
-use crate::vcenter::inventory::{Cluster, ClusterId, ConnectionState, HostId, PowerState, TaskId, VmId};
+use crate::vcenter::inventory::{Cluster, ClusterId, ConnectionState, HostId, Maintenance, PowerState, TaskId, VmId};
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{Happening, MoveReason, Vcenter};
 
@@ -121,7 +121,8 @@ impl Vcenter {
     }
 
     pub(super) fn host_falls_silent(&mut self, id: HostId, number: u64, now: SimTime) {
-        if self.physics.failures.get(&id).is_some_and(|failure| failure.number == number) {
+        let lost = self.physics.failures.get(&id).is_some_and(|failure| failure.number == number);
+        if lost && !self.is_let_go(id) {
             let name = self.set_connection(id, ConnectionState::NotResponding);
             let message = format!("Host {name} is not responding");
             self.post("HostConnectionLostEvent", About::host(id), &Actor::system().user, now, message);
@@ -201,12 +202,15 @@ impl Vcenter {
             return;
         }
         let Some(failure) = self.physics.failures.remove(&id) else { return };
-        let name = self.set_connection(id, ConnectionState::Connected);
         if let Some(host) = self.inventory.host_mut(id) {
             host.boot_time = now;
         }
-        let message = format!("Connected to {name}");
-        self.post("HostConnectedEvent", About::host(id), &Actor::system().user, now, message);
+        let name = self.name_of(id.into());
+        if !self.is_let_go(id) {
+            self.set_connection(id, ConnectionState::Connected);
+            let message = format!("Connected to {name}");
+            self.post("HostConnectedEvent", About::host(id), &Actor::system().user, now, message);
+        }
         self.happenings.push(Happening::HostRecovered { host: name });
         for vm in failure.lost {
             let wait = self.physics.draw_seconds(5.0, 20.0);
@@ -214,10 +218,22 @@ impl Vcenter {
         }
     }
 
-    /// A VM that is still its old host's, and still off, comes back with it.
+    /// Somebody told the vCenter to disconnect from the host: it neither misses it nor takes it back by itself.
+    fn is_let_go(&self, id: HostId) -> bool {
+        self.inventory.host(id).is_some_and(|host| host.connection == ConnectionState::Disconnected)
+    }
+
+    /// A VM that is still its old host's, and still off, comes back with it. Where the host has been taken out of service
+    /// meanwhile, it is for DRS to find another.
     pub(super) fn start_after_boot(&mut self, vm: VmId, host: HostId, now: SimTime) {
         let waits = self.inventory.vm(vm).is_some_and(|vm| vm.host == host && vm.power == PowerState::Off);
-        if waits && !self.physics.failures.contains_key(&host) && !self.physics.busy_vms.contains_key(&vm) {
+        if !waits || self.physics.failures.contains_key(&host) || self.physics.busy_vms.contains_key(&vm) {
+            return;
+        }
+        let out_of_service = self.inventory.host(host).is_some_and(|host| host.maintenance != Maintenance::No);
+        if out_of_service {
+            self.begin(Work::Power { vm, change: PowerChange::On }, &Actor::system(), now);
+        } else {
             self.set_power(vm, PowerState::On, "VmPoweredOnEvent", &Actor::system(), now);
         }
     }
@@ -338,6 +354,41 @@ mod tests {
             bench.run(60);
             assert_eq!(bench.host_of(vm), other, "seed {seed}");
         }
+    }
+
+    #[test]
+    fn a_host_in_maintenance_starts_none_of_its_vms_after_a_boot() {
+        for (level, elsewhere) in [(DrsLevel::FullyAutomated, true), (DrsLevel::Off, false)] {
+            let mut bench = Bench::new(&Config { hosts: 2, nodes: 1, ha: false, drs: level, ..Config::default() }, 1);
+            bench.place(&[("node-1", "esx-1.lab")]);
+            let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));
+            bench.vcenter.fail_host(host, bench.now).unwrap();
+            bench.vcenter.recover_host(host, bench.now).unwrap();
+            while bench.vcenter.host_has_failed(host) {
+                bench.run(1);
+            }
+            let enter = bench.vcenter.enter_maintenance(host, 0, &Bench::actor(), bench.now).unwrap();
+            bench.await_task(enter).unwrap();
+            assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().power, PowerState::Off, "none was running");
+            bench.run(60);
+            let vm = bench.vcenter.inventory().vm(vm).unwrap();
+            assert_eq!((vm.power == PowerState::On, vm.host != host), (elsewhere, elsewhere), "{level:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_let_go_stays_so_through_a_failure() {
+        let mut bench = quiet(2, 2, DrsLevel::Off);
+        let host = bench.host("esx-1.lab");
+        let task = bench.vcenter.disconnect_host(host, &Bench::actor(), bench.now).unwrap();
+        bench.await_task(task).unwrap();
+        bench.vcenter.fail_host(host, bench.now).unwrap();
+        bench.run(20);
+        bench.vcenter.recover_host(host, bench.now).unwrap();
+        bench.run(120);
+        assert_eq!(bench.vcenter.inventory().host(host).unwrap().connection, ConnectionState::Disconnected);
+        let task = bench.vcenter.reconnect_host(host, &Bench::actor(), bench.now).unwrap();
+        bench.await_task(task).unwrap();
     }
 
     #[test]

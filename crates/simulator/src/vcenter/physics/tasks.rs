@@ -163,6 +163,12 @@ impl Vcenter {
         task
     }
 
+    /// Whether the task is queued or running.
+    #[must_use]
+    pub fn is_under_way(&self, task: TaskId) -> bool {
+        self.physics.operations.contains_key(&task)
+    }
+
     /// Fault injection: the task runs half its time, then fails; its effect is not applied.
     pub fn fail_task_halfway(&mut self, task: TaskId) {
         if let Some(operation) = self.physics.operations.get_mut(&task) {
@@ -305,12 +311,7 @@ impl Vcenter {
         {
             self.inventory.touch(entity);
         }
-        self.physics.finished_tasks.push_back(task);
-        while self.physics.finished_tasks.len() > TASKS_MAX
-            && let Some(oldest) = self.physics.finished_tasks.pop_front()
-        {
-            self.inventory.remove_task(oldest);
-        }
+        self.keep_finished(task);
         match operation.work {
             Work::Migrate { vm, from, to, .. } => {
                 let held = migration::Held { task, vm, from, to, running: operation.running };
@@ -325,6 +326,46 @@ impl Vcenter {
             }
             _ => (),
         }
+    }
+
+    /// Keeps a finished task for those who ask, and lets go of the oldest.
+    fn keep_finished(&mut self, task: TaskId) {
+        self.physics.finished_tasks.push_back(task);
+        while self.physics.finished_tasks.len() > TASKS_MAX
+            && let Some(oldest) = self.physics.finished_tasks.pop_front()
+        {
+            self.inventory.remove_task(oldest);
+        }
+    }
+
+    /// A task for something that was over as soon as it was asked for.
+    pub fn finished_task(
+        &mut self,
+        method: &str,
+        entity: MoRef,
+        entity_name: String,
+        actor: &Actor,
+        now: SimTime,
+    ) -> TaskId {
+        let short = method.trim_end_matches("_Task");
+        let mut letters = short.chars();
+        let first = letters.next().map(|letter| letter.to_ascii_lowercase()).unwrap_or_default();
+        let task = self.inventory.add_task(Task {
+            method: method.to_owned(),
+            description_id: format!("{}.{first}{}", entity.type_name(), letters.as_str()),
+            entity,
+            entity_name,
+            state: TaskState::Success,
+            progress_percent: None,
+            user: actor.user.clone(),
+            queued_at: now,
+            started_at: Some(now),
+            completed_at: Some(now),
+            result: None,
+            cancel_requested: false,
+        });
+        self.keep_finished(task);
+        task
     }
 
     pub(super) fn name_of(&self, object: MoRef) -> String {

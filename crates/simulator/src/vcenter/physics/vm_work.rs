@@ -230,8 +230,8 @@ impl Vcenter {
                 existing: vm.power.wire_name().to_owned(),
             });
         }
-        let (name, host, role) = (vm.name.clone(), vm.host, vm.role());
-        let guest_host_name = vm.guest_host_name.clone();
+        let (name, host) = (vm.name.clone(), vm.host);
+        let (guest_host_name, bios_uuid) = (vm.guest_host_name.clone(), vm.bios_uuid);
         let message = format!("Removed {name} on {}", self.name_of(host.into()));
         self.post("VmRemovedEvent", About::vm(id), &actor.user, now, message);
         self.forget_in_rules(id);
@@ -239,7 +239,7 @@ impl Vcenter {
         if let Some(vm) = self.inventory.remove_vm(id) {
             self.touch_around(vm.parent, vm.host, vm.pool.into());
         }
-        self.happenings.push(Happening::VmDestroyed { vm: id, name, guest_host_name, role });
+        self.happenings.push(Happening::VmDestroyed { vm: id, name, guest_host_name, bios_uuid });
         Ok(())
     }
 

@@ -24,6 +24,9 @@ use crate::world::World;
 
 /// No request of a client comes near this.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+const BODY_WITHIN: Duration = Duration::from_secs(60);
+/// What is kept of a client's name for itself; events and the list of sessions show it.
+const USER_AGENT_CHARS_MAX: usize = 256;
 const COOKIE: &str = "vmware_soap_session";
 
 const VERSIONS: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\" ?>\n<namespaces version=\"1.0\"><namespace>\
@@ -41,14 +44,17 @@ pub fn router(world: Arc<World>) -> Router {
         .with_state(world)
 }
 
-async fn versions() -> Response {
-    answer(StatusCode::OK, VERSIONS.to_owned(), None)
+async fn versions(State(world): State<Arc<World>>) -> Response {
+    let fault = fault_http::before(&world, Side::Vcenter, "get /sdk/vimServiceVersions.xml").await;
+    fault.refusal().unwrap_or_else(|| fault.answer(answer(StatusCode::OK, VERSIONS.to_owned(), None)))
 }
 
 async fn handle(State(world): State<Arc<World>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
-        return answer(StatusCode::PAYLOAD_TOO_LARGE, String::new(), None);
+    let body = match tokio::time::timeout(BODY_WITHIN, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return answer(StatusCode::PAYLOAD_TOO_LARGE, String::new(), None),
+        Err(_) => return answer(StatusCode::REQUEST_TIMEOUT, String::new(), None),
     };
     let call = match std::str::from_utf8(&body) {
         Ok(text) => soap::read(text),
@@ -62,7 +68,11 @@ async fn handle(State(world): State<Arc<World>>, request: Request) -> Response {
     let caller = Caller {
         cookie: cookie(&parts.headers),
         ip_address: address.map_or_else(|| "127.0.0.1".to_owned(), |ip| ip.to_string()),
-        user_agent: header_text(&parts.headers, header::USER_AGENT).unwrap_or_default().to_owned(),
+        user_agent: header_text(&parts.headers, header::USER_AGENT)
+            .unwrap_or_default()
+            .chars()
+            .take(USER_AGENT_CHARS_MAX)
+            .collect(),
     };
 
     let fault = fault_http::before(&world, Side::Vcenter, &call.method).await;
@@ -82,8 +92,9 @@ async fn handle(State(world): State<Arc<World>>, request: Request) -> Response {
 async fn carry_out(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<Outcome, VimFault> {
     let slow = world.with(|core, now| {
         let mut strike = |applies: fn(&Fault) -> bool| core.faults.strike(now, Side::Vcenter, &call.method, applies);
-        if strike(|fault| matches!(fault, Fault::SessionExpired)).is_some()
-            && let Some(cookie) = &caller.cookie
+        // Without a session there is none to end, and the fault waits for somebody who has one.
+        if let Some(cookie) = caller.cookie.as_ref().filter(|cookie| core.vcenter.wire.sessions.contains_key(*cookie))
+            && strike(|fault| matches!(fault, Fault::SessionExpired)).is_some()
         {
             core.vcenter.wire.end(cookie);
         }
@@ -101,7 +112,8 @@ async fn carry_out(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<O
         }
         _ => world.with(|core, now| {
             let outcome = methods::call(&mut core.vcenter, now, caller, call)?;
-            if let Some(task) = methods::started_task(&outcome.reply)
+            // Some tasks are over at once: there is no half of them.
+            if let Some(task) = methods::started_task(&outcome.reply).filter(|task| core.vcenter.is_under_way(*task))
                 && core
                     .faults
                     .strike(now, Side::Vcenter, &call.method, |fault| matches!(fault, Fault::TaskFailsHalfway))

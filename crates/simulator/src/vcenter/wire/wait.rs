@@ -135,9 +135,16 @@ fn disturb(core: &mut Core, now: SimTime, updates: &mut Updates, call: &Call) {
             *objects = objects.iter().flat_map(|object| [object.clone(), object.clone()]).collect();
         }
     }
-    if strike(|fault| matches!(fault, Fault::ReorderedEvents)) {
+    // One update alone has no order to change.
+    if updates.filters.iter().any(|(_, objects)| objects.len() > 1)
+        && strike(|fault| matches!(fault, Fault::ReorderedEvents))
+    {
         for (_, objects) in &mut updates.filters {
+            let before = objects.clone();
             core.vcenter.wire.shuffle(objects);
+            if *objects == before && objects.len() > 1 {
+                objects.rotate_left(1);
+            }
         }
     }
 }

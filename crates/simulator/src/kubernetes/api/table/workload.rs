@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{age, or_empty};
 use crate::clock::SimTime;
-use crate::kubernetes::api::selector::LabelSelector;
+use crate::kubernetes::label_selector::LabelSelector;
 
 pub(super) fn node(node: &Value, now: SimTime) -> Value {
     let ready = items(&node["status"]["conditions"]).iter().find(|condition| condition["type"] == "Ready");

@@ -2,9 +2,7 @@
 
 use super::search::child_named;
 use super::{Request, task_reply, wrong};
-use crate::clock::SimTime;
-use crate::vcenter::Vcenter;
-use crate::vcenter::inventory::{Folder, FolderId, MoRef, TASKS_MAX, Task, TaskId, TaskState};
+use crate::vcenter::inventory::{Folder, FolderId, MoRef};
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::properties::root_folder;
 use crate::vcenter::wire::soap::Reply;
@@ -71,46 +69,12 @@ pub(super) fn destroy(request: &mut Request<'_>) -> Result<Reply, VimFault> {
             }
             let name = request.vcenter.inventory.folder(folder).map_or_else(String::new, |folder| folder.name.clone());
             request.vcenter.inventory.remove_folder(folder);
-            let user = request.actor.user.clone();
-            let task = finished_task(request.vcenter, "Destroy_Task", folder.into(), name, user, request.now);
+            let task = request.vcenter.finished_task("Destroy_Task", folder.into(), name, &request.actor, request.now);
             task_reply(Ok(task))
         }
         Target::Inventory(MoRef::Task(_)) | Target::Singleton(_) | Target::Client(..) => request.no_such_method(),
         Target::Inventory(_) => Err(VimFault::NotSupported),
     }
-}
-
-/// A task that was over as soon as it began.
-pub(super) fn finished_task(
-    vcenter: &mut Vcenter,
-    method: &str,
-    entity: MoRef,
-    entity_name: String,
-    user: String,
-    now: SimTime,
-) -> TaskId {
-    let finished = |task: &Task| matches!(task.state, TaskState::Success | TaskState::Error(_));
-    let oldest = vcenter.inventory.tasks().find(|(_, task)| finished(task)).map(|(id, _)| id);
-    if let Some(oldest) = oldest.filter(|_| vcenter.inventory.tasks().count() >= TASKS_MAX) {
-        vcenter.inventory.remove_task(oldest);
-    }
-    let short = method.trim_end_matches("_Task");
-    let mut letters = short.chars();
-    let first = letters.next().map(|letter| letter.to_ascii_lowercase()).unwrap_or_default();
-    vcenter.inventory.add_task(Task {
-        method: method.to_owned(),
-        description_id: format!("{}.{first}{}", entity.type_name(), letters.as_str()),
-        entity,
-        entity_name,
-        state: TaskState::Success,
-        progress_percent: None,
-        user,
-        queued_at: now,
-        started_at: Some(now),
-        completed_at: Some(now),
-        result: None,
-        cancel_requested: false,
-    })
 }
 
 pub(super) fn cancel_task(request: &mut Request<'_>) -> Result<Reply, VimFault> {

@@ -11,13 +11,20 @@ use crate::vcenter::wire::target::{ClientObject, Singleton, Target};
 use crate::vcenter::wire::value::Value;
 use crate::vcenter::wire::view::{ContainerView, View};
 
+/// More than there are types.
+const TYPES_MAX: usize = 100;
+
 pub(super) fn create_container_view(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     request.this_service(Singleton::ViewManager)?;
     let container = request.object(request.argument("container")?)?;
     if matches!(container, MoRef::Vm(_) | MoRef::Task(_) | MoRef::Datastore(_) | MoRef::Network(_)) {
         return Err(wrong("container"));
     }
-    let types = request.call.arguments.children_named("type").map(|child| child.text.trim().to_owned()).collect();
+    let types = request.call.arguments.children_named("type").map(|child| child.text.trim().to_owned());
+    let types: Vec<String> = types.take(TYPES_MAX + 1).collect();
+    if types.len() > TYPES_MAX {
+        return Err(wrong("type"));
+    }
     let recursive = is_true(request.call.arguments.child("recursive"));
     let vcenter = &request.vcenter;
     let view = ContainerView::new(container, types, recursive, &vcenter.inventory, &vcenter.wire.relations);

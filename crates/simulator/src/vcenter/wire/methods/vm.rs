@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entity::{checked_name, finished_task};
+use super::entity::checked_name;
 use super::{OnVm, Request, task_reply, wrong};
 use crate::vcenter::inventory::{FolderId, FolderKind, MoRef, PowerState};
 use crate::vcenter::physics::{VmChange, VmSpec};
@@ -171,8 +171,7 @@ pub(super) fn power_on_many(request: &mut Request<'_>) -> Result<Reply, VimFault
         request.vcenter.power_on_vm(vm, &request.actor, request.now)?;
     }
     let name = request.vcenter.inventory.datacenter(datacenter).map_or_else(String::new, |it| it.name.clone());
-    let user = request.actor.user.clone();
     let method = "PowerOnMultiVM_Task";
-    let task = finished_task(request.vcenter, method, datacenter.into(), name, user, request.now);
+    let task = request.vcenter.finished_task(method, datacenter.into(), name, &request.actor, request.now);
     Ok(Reply::One(Value::Ref(task.into())))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::client::{Client, quiet_world, read_updates};
+use super::client::{Client, object_spec, quiet_world, read_updates};
 use crate::fault::{Fault, FaultRule, Frequency, Side};
 use crate::world::World;
 
@@ -46,6 +46,20 @@ async fn a_slow_collector_answers_late_with_what_was_true_before() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let collector = client.follow("VirtualMachine", &["name"], false).await;
+    let vm = client.find("dc-1/vm/node-1").await;
+    inject(&world, "RetrievePropertiesEx", Fault::SlowCollector { millis: 9_000 });
+    let spec = object_spec("VirtualMachine", "runtime.powerState", "VirtualMachine", &vm);
+    let retrieve = async || {
+        let arguments = format!("{spec}<options/>");
+        let answer = client.call("RetrievePropertiesEx", "PropertyCollector", "propertyCollector", &arguments).await;
+        let object = answer.unwrap().child("returnval").unwrap().child("objects").unwrap().clone();
+        object.child("propSet").unwrap().child_text("val").unwrap().to_owned()
+    };
+    let power_off = async || client.reference("PowerOffVM_Task", "VirtualMachine", &vm, "").await;
+    let (power, _) = tokio::join!(retrieve(), power_off());
+    assert_eq!(power, "poweredOn", "it lost its power during the nine seconds");
+    assert_eq!(retrieve().await, "poweredOff");
+
     inject(&world, "WaitForUpdatesEx", Fault::SlowCollector { millis: 9_000 });
     let started = Instant::now();
     let updates = read_updates(&client.wait(&collector, "", "").await.unwrap()).unwrap();
@@ -71,4 +85,48 @@ async fn updates_come_twice_or_in_another_order() {
     let mut sorted = plain;
     sorted.sort();
     assert_eq!(shuffled, sorted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn latency_delays_one_method_alone() {
+    let world = quiet_world(|_| ());
+    let client = Client::logged_in(&world).await;
+    inject(&world, "CurrentTime", Fault::Latency { millis: 4_000 });
+    let started = Instant::now();
+    client.find("dc-1/vm/node-1").await;
+    assert!(started.elapsed() < Duration::from_secs(1));
+    client.call("CurrentTime", "ServiceInstance", "ServiceInstance", "").await.unwrap();
+    assert!(started.elapsed() >= Duration::from_secs(4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_connection_has_had_its_effect_and_an_error_status_has_not() {
+    let world = quiet_world(|_| ());
+    let client = Client::logged_in(&world).await;
+    let vm = client.find("dc-1/vm/node-1").await;
+    for (fault, power) in [(Fault::HttpStatus { status: 500 }, "poweredOn"), (Fault::DropConnection, "poweredOff")] {
+        inject(&world, "PowerOffVM_Task", fault);
+        client.call("PowerOffVM_Task", "VirtualMachine", &vm, "").await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(client.text("VirtualMachine", &vm, "runtime.powerState").await, power);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_waits_for_a_request_that_it_can_strike() {
+    let world = quiet_world(|_| ());
+    inject(&world, "*", Fault::SessionExpired);
+    let client = Client::logged_in(&world).await;
+    let now = async || client.call("CurrentTime", "ServiceInstance", "ServiceInstance", "").await;
+    assert_eq!(now().await, Err("NotAuthenticated".to_owned()), "logging in has no session to lose");
+
+    let client = Client::logged_in(&world).await;
+    inject(&world, "*_Task", Fault::TaskFailsHalfway);
+    let parent = client.find("dc-1/vm").await;
+    let folder = client.reference("CreateFolder", "Folder", &parent, "<name>f</name>").await;
+    let destroy = client.reference("Destroy_Task", "Folder", &folder, "").await;
+    client.await_task(&destroy).await.expect("over at once, there is no half of it");
+    let vm = client.find("dc-1/vm/node-1").await;
+    let host = client.other_host(&vm).await;
+    client.relocate(&vm, &host).await.unwrap_err();
 }
