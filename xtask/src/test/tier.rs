@@ -63,7 +63,7 @@ impl Settings {
 }
 
 /// Packages whose tests run in simulated worlds, and those that need the real peers; all others are the unit tier.
-const SIMULATED: &[&str] = &["simulator"];
+const SIMULATED: &[&str] = &["simulator", "simulated"];
 const PEERS: &[&str] = &["real-peers"];
 
 impl Tier {
