@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use testkit::{Bridger, ControlPlane, Vcsim, VcsimOptions, eventually};
+use testkit::{Bridger, ControlPlane, Sandbox, Vcsim, VcsimOptions, eventually};
 use vsphere::transport::Transport;
 use vsphere::{Client, Endpoint, ManagedObject, Trust};
 
@@ -247,5 +247,60 @@ async fn wrong_input_is_one_clear_message_and_exit_2() -> Result<()> {
     let finished = testkit::bridger::run_to_end(&[RUN, &["--url", &one, "--url", &two]].concat(), &variables).await?;
     assert_eq!(finished.code, Some(2), "{finished:?}");
     assert!(finished.stderr.contains("same vCenter"), "{finished:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_vcenter_down_does_not_stop_the_other() -> Result<()> {
+    let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "3", "--drs", "off", "--speed", "20"]).await?;
+    let mut vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    let workdir = testkit::workdir::Workdir::create("two-vcenters")?;
+    let mut config = String::from("vcenters:\n");
+    for (name, url) in [("sandbox", sandbox.govc_url().to_owned()), ("vcsim", vcsim.govc_url())] {
+        let (endpoint, credentials) = Endpoint::parse(&url)?;
+        let credentials = credentials.context("in the URL")?;
+        let username = workdir.write(&format!("{name}-username"), &credentials.username)?;
+        let password = workdir.write(&format!("{name}-password"), format!("{}\n", credentials.password))?;
+        config.push_str(&format!(
+            "  - url: https://{}/sdk\n    usernameFile: {}\n    passwordFile: {}\n    insecure: true\n",
+            endpoint.host(),
+            username.display(),
+            password.display()
+        ));
+    }
+    let file = workdir.write("bridger.yaml", config)?;
+    let variables = [("KUBECONFIG", sandbox.kubeconfig().display().to_string()), ("NO_COLOR", "1".to_owned())];
+    let mut bridger = Bridger::start(&[RUN, &["--config", &file.display().to_string()]].concat(), &variables)?;
+    bridger.prints("3 of 3 matched to a VM", SOON).await?;
+    vcsim.kill();
+    eventually(SOON, || async {
+        let ready = bridger.get("/readyz").await?;
+        ensure!(ready.contains("ready, degraded"), "{ready}");
+        Ok(())
+    })
+    .await?;
+    let label = || async {
+        let path = format!("jsonpath={{.metadata.labels.{}}}", KEY.replace('.', "\\."));
+        sandbox.kubectl().run(&["get", "node", "node-1", "-o", &path]).await
+    };
+    let target = if label().await? == "esx-1.lab" { "esx-2.lab" } else { "esx-1.lab" };
+    sandbox.govc().run(&["vm.migrate", "-host", &format!("cluster-1/{target}"), "node-1"]).await?;
+    eventually(SOON, || async {
+        let now = label().await?;
+        ensure!(now == target, "{now} shall be {target}:\n{}", bridger.output());
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn without_a_vcenter_it_runs_on_kubernetes_alone() -> Result<()> {
+    let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "2"]).await?;
+    let variables = [("KUBECONFIG", sandbox.kubeconfig().display().to_string())];
+    let mut bridger = Bridger::start(RUN, &variables)?;
+    bridger.prints("vCenter     none", SOON).await?;
+    bridger.prints("0 of 2 matched to a VM", SOON).await?;
+    let ready = bridger.get("/readyz").await?;
+    assert!(ready.ends_with("\r\n\r\nready\n"), "{ready}");
     Ok(())
 }

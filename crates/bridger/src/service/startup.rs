@@ -116,11 +116,10 @@ impl Found {
             let _ = writeln!(text, "vCenter     {} (API {}) at {host}", about.full_name, about.api_version);
             let _ = writeln!(
                 text,
-                "            {} clusters ({}), {} hosts, {} VMs",
-                counts.clusters.len(),
-                counts.cluster_names().join(", "),
+                "            {} hosts, {} VMs; clusters: {}",
                 counts.hosts,
-                counts.vms
+                counts.vms,
+                counts.cluster_names().join(", ")
             );
             if counts.unreadable > 0 {
                 let _ = writeln!(text, "            {} objects may be seen but not read", counts.unreadable);
