@@ -158,6 +158,8 @@ impl Session {
             let wait = config.timing.wait_max.min(until_reading).max(Duration::from_secs(1));
             let updates = watch.next(wait).await?;
             updates.objects.iter().for_each(|update| picture.apply(update));
+            // A VM's move does not wait for the question which hosts are on their way into maintenance.
+            teller.tell_all(picture.changes()).await?;
             look_at_tasks(&client, &mut picture, HostTasks::Unseen).await?;
             teller.tell_all(picture.changes()).await?;
             if read_again_at <= Instant::now() {
