@@ -83,3 +83,26 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
         .await
         .map_err(io::Error::other)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn handlers_see_the_address_of_each_client() {
+        let tell = |ConnectInfo(client): ConnectInfo<SocketAddr>| async move { client.to_string() };
+        let (listener, address) = bind(0).await.unwrap();
+        let server = tokio::spawn(serve(listener, Router::new().route("/", axum::routing::get(tell)), None));
+        for _ in 0..2 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            let own = stream.local_addr().unwrap().to_string();
+            assert!(answer.ends_with(&own), "{own}: {answer}");
+        }
+        server.abort();
+    }
+}
