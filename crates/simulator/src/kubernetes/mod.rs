@@ -130,11 +130,12 @@ impl Kubernetes {
         self.timeline.next_due()
     }
 
-    /// Takes the next step due by `now`; answers the moment it was due.
+    /// Takes the next step due by `now`, at that moment.
     pub fn step(&mut self, now: SimTime) -> SimTime {
-        let Some((due, step)) = self.timeline.take_due(now) else { return now };
-        self.controllers.carry_out(step, &mut self.store, &mut self.timeline, &mut self.happenings, due);
-        due
+        if let Some(step) = self.timeline.take_due(now) {
+            self.controllers.carry_out(step, &mut self.store, &mut self.timeline, &mut self.happenings, now);
+        }
+        now
     }
 
     /// Called after every request and every step: the controllers look at what changed since they last looked and

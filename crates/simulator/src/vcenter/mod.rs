@@ -206,15 +206,12 @@ impl Vcenter {
         self.physics.timeline.next_due()
     }
 
-    /// Takes the next step due by `now`; answers the moment it was due.
+    /// Takes the next step due by `now`, at that moment.
     pub fn step(&mut self, now: SimTime) -> SimTime {
-        match self.physics.timeline.take_due(now) {
-            None => now,
-            Some((due, step)) => {
-                self.perform(step, due);
-                due
-            }
+        if let Some(step) = self.physics.timeline.take_due(now) {
+            self.perform(step, now);
         }
+        now
     }
 
     pub fn take_happenings(&mut self) -> Vec<Happening> {
