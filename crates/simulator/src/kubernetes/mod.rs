@@ -61,7 +61,8 @@ pub struct Config {
     pub events_max: usize,
     /// ... and each for this long after it last happened.
     pub event_lifetime: Duration,
-    /// Changes are kept for watches at least this long, and at most twice as long.
+    /// Changes are kept for watches at least this long, and at most twice as long; longer in a world that is so fast
+    /// that its clients could not follow.
     pub history_kept: Duration,
     /// Controllers make no more pods once there are so many.
     pub pods_max: usize,

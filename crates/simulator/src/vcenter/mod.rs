@@ -53,7 +53,7 @@ pub struct Config {
     pub ha_respects_anti_affinity: Option<bool>,
     /// How often the demand of VMs shifts.
     pub demand_period: Duration,
-    /// Idle sessions end after this long.
+    /// Idle sessions end after this long, on the clients' clock.
     pub session_idle_max: Duration,
     pub username: String,
     pub password: String,
@@ -179,7 +179,7 @@ impl Vcenter {
             inventory: Inventory::default(),
             physics: physics::Physics::new(seed),
             happenings: Vec::new(),
-            wire: wire::State::new(seed),
+            wire: wire::State::new(seed, config.session_idle_max),
         };
         vcenter.populate(now);
         vcenter
