@@ -6,7 +6,8 @@
 //!
 //! Two kinds of waiting must not be mixed up. What belongs to the *world* (a migration, a grace period, DRS's period)
 //! is measured in [`SimTime`]. What belongs to a *connection* (how long a client lets a watch or WaitForUpdatesEx
-//! hang) is the client's own time: plain `tokio::time`. In virtual time the two coincide.
+//! hang, how long its session may idle) is the client's own time: plain `tokio::time`, or [`Clock::simulated`]. In
+//! virtual time the two coincide.
 
 use std::fmt;
 use std::time::Duration;
@@ -81,6 +82,12 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> SimTime {
         self.start.after(self.origin.elapsed().mul_f64(self.speed))
+    }
+
+    /// How much simulated time passes while clients wait so long.
+    #[must_use]
+    pub fn simulated(&self, wait: Duration) -> Duration {
+        Duration::try_from_secs_f64(wait.as_secs_f64() * self.speed).unwrap_or(Duration::MAX)
     }
 
     /// Waits until the simulated moment; returns at once when it has passed.

@@ -83,3 +83,55 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
         .await
         .map_err(io::Error::other)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// A handler that never answers, like a wait for updates, and tells when it is dropped.
+    #[tokio::test]
+    async fn a_request_ends_with_its_client() {
+        struct Told(tokio::sync::mpsc::UnboundedSender<&'static str>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                let _ = self.0.send("dropped");
+            }
+        }
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let hang = move |_body: axum::body::Bytes| {
+            let tell = tell.clone();
+            async move {
+                let _ = tell.send("begun");
+                let _told = Told(tell);
+                std::future::pending::<()>().await;
+            }
+        };
+        let (listener, address) = bind(0).await.unwrap();
+        let server = tokio::spawn(serve(listener, Router::new().route("/", axum::routing::post(hang)), None));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+        assert_eq!(told.recv().await, Some("begun"));
+        drop(stream);
+        let dropped = tokio::time::timeout(Duration::from_secs(10), told.recv()).await;
+        assert_eq!(dropped.expect("within seconds"), Some("dropped"));
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn handlers_see_the_address_of_each_client() {
+        let tell = |ConnectInfo(client): ConnectInfo<SocketAddr>| async move { client.to_string() };
+        let (listener, address) = bind(0).await.unwrap();
+        let server = tokio::spawn(serve(listener, Router::new().route("/", axum::routing::get(tell)), None));
+        for _ in 0..2 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            let own = stream.local_addr().unwrap().to_string();
+            assert!(answer.ends_with(&own), "{own}: {answer}");
+        }
+        server.abort();
+    }
+}

@@ -54,12 +54,12 @@ impl<S> Timeline<S> {
         self.pending.peek().map(|Reverse(entry)| entry.due)
     }
 
-    /// Takes the next step that is due at `now` or was due before, with the moment it was due.
-    pub fn take_due(&mut self, now: SimTime) -> Option<(SimTime, S)> {
+    /// Takes the next step that is due at `now` or was due before.
+    pub fn take_due(&mut self, now: SimTime) -> Option<S> {
         if self.next_due()? > now {
             return None;
         }
-        self.pending.pop().map(|Reverse(entry)| (entry.due, entry.step))
+        self.pending.pop().map(|Reverse(entry)| entry.step)
     }
 
     #[must_use]
@@ -85,9 +85,9 @@ mod tests {
         timeline.schedule(at(3), "first");
         timeline.schedule(at(3), "second");
         assert_eq!(timeline.take_due(at(2)), None);
-        assert_eq!(timeline.take_due(at(9)), Some((at(3), "first")));
-        assert_eq!(timeline.take_due(at(9)), Some((at(3), "second")));
-        assert_eq!(timeline.take_due(at(9)), Some((at(5), "late")));
+        assert_eq!(timeline.take_due(at(9)), Some("first"));
+        assert_eq!(timeline.take_due(at(9)), Some("second"));
+        assert_eq!(timeline.take_due(at(9)), Some("late"));
         assert!(timeline.is_empty());
     }
 }

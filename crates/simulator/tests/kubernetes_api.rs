@@ -298,3 +298,16 @@ async fn five_thousand_nodes_are_listed_and_watched() {
     assert_eq!(list["items"].as_array().unwrap().len(), 5000);
     assert_eq!(client.watch("/api/v1/nodes?watch=1&timeoutSeconds=1").await.len(), 5000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_object_grows_without_end() {
+    let client = Client::new();
+    client.post("/api/v1/nodes", &json!({ "metadata": { "name": "n" } })).await;
+    let mut codes = Vec::new();
+    for round in 0..6 {
+        let images = json!({ "status": { format!("extra{round}"): "x".repeat(1024 * 1024) } });
+        codes.push(client.patch("/api/v1/nodes/n/status", "merge", &images).await.0);
+    }
+    assert_eq!(codes, [200, 200, 413, 413, 413, 413]);
+    assert_eq!(client.get("/api/v1/nodes/n").await.0, 200);
+}

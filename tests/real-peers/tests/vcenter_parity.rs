@@ -234,6 +234,16 @@ async fn story(witness: &mut Witness) -> Result<()> {
     witness.does("vm.power -on {vm2}").await?;
     witness.prints("object.collect -s /{dc}/vm/{vm2} runtime.powerState").await?;
 
+    // Names, and what is left when a VM is gone.
+    witness.does("object.rename /{dc}/vm/{vm2} renamed").await?;
+    witness.prints("find . -type m").await?;
+    witness.does("object.rename /{dc}/vm/renamed {vm1}").await?;
+    witness.does("object.rename /{dc}/vm/none other").await?;
+    witness.does("object.rename /{dc}/vm/renamed {vm2}").await?;
+    witness.does("vm.destroy {vm2}").await?;
+    witness.prints("find . -type m").await?;
+    witness.does("vm.destroy {vm2}").await?;
+
     // Sessions.
     witness.mentions("session.ls", &["Key", "Name", "Time", "Host"]).await?;
     witness.does("session.rm no-such-session").await?;

@@ -61,7 +61,8 @@ pub struct Config {
     pub events_max: usize,
     /// ... and each for this long after it last happened.
     pub event_lifetime: Duration,
-    /// Changes are kept for watches at least this long, and at most twice as long.
+    /// Changes are kept for watches at least this long, and at most twice as long; longer in a world that is so fast
+    /// that its clients could not follow.
     pub history_kept: Duration,
     /// Controllers make no more pods once there are so many.
     pub pods_max: usize,
@@ -130,11 +131,12 @@ impl Kubernetes {
         self.timeline.next_due()
     }
 
-    /// Takes the next step due by `now`; answers the moment it was due.
+    /// Takes the next step due by `now`, at that moment.
     pub fn step(&mut self, now: SimTime) -> SimTime {
-        let Some((due, step)) = self.timeline.take_due(now) else { return now };
-        self.controllers.carry_out(step, &mut self.store, &mut self.timeline, &mut self.happenings, due);
-        due
+        if let Some(step) = self.timeline.take_due(now) {
+            self.controllers.carry_out(step, &mut self.store, &mut self.timeline, &mut self.happenings, now);
+        }
+        now
     }
 
     /// Called after every request and every step: the controllers look at what changed since they last looked and

@@ -66,8 +66,8 @@ pub struct Gone {
     pub oldest_version: u64,
 }
 
-/// How many past changes are kept for watches.
-pub const CHANGES_KEPT_DEFAULT: usize = 200_000;
+/// How many past changes are kept for watches; those of large nodes take some 10 KB each.
+pub const CHANGES_KEPT_DEFAULT: usize = 50_000;
 
 /// A generated name stays within 63 characters: what is longer is cut before the suffix.
 const GENERATED_PREFIX_CHARS_MAX: usize = 58;

@@ -53,7 +53,7 @@ pub struct Config {
     pub ha_respects_anti_affinity: Option<bool>,
     /// How often the demand of VMs shifts.
     pub demand_period: Duration,
-    /// Idle sessions end after this long.
+    /// Idle sessions end after this long, on the clients' clock.
     pub session_idle_max: Duration,
     pub username: String,
     pub password: String,
@@ -179,7 +179,7 @@ impl Vcenter {
             inventory: Inventory::default(),
             physics: physics::Physics::new(seed),
             happenings: Vec::new(),
-            wire: wire::State::new(seed),
+            wire: wire::State::new(seed, config.session_idle_max),
         };
         vcenter.populate(now);
         vcenter
@@ -206,15 +206,12 @@ impl Vcenter {
         self.physics.timeline.next_due()
     }
 
-    /// Takes the next step due by `now`; answers the moment it was due.
+    /// Takes the next step due by `now`, at that moment.
     pub fn step(&mut self, now: SimTime) -> SimTime {
-        match self.physics.timeline.take_due(now) {
-            None => now,
-            Some((due, step)) => {
-                self.perform(step, due);
-                due
-            }
+        if let Some(step) = self.physics.timeline.take_due(now) {
+            self.perform(step, now);
         }
+        now
     }
 
     pub fn take_happenings(&mut self) -> Vec<Happening> {

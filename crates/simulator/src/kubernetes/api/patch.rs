@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use strategic::merge as strategic_merge;
 
+use super::body;
+
 use crate::kubernetes::error::ApiError;
 use crate::kubernetes::kinds::KindId;
 
@@ -25,9 +27,11 @@ pub enum PatchType {
 
 /// A real server's limit on the operations of one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
-/// How much `copy` and `move` may carry around in one patch, in JSON values.
-const CARRIED_VALUES_MAX: usize = 100_000;
+/// How much `copy` and `move` may carry around in one patch: as much as a real server lets it copy.
+const CARRIED_BYTES_MAX: usize = body::BYTES_MAX;
 const DEPTH_MAX: usize = 128;
+/// What any value takes besides its text.
+const VALUE_BYTES: usize = 8;
 
 impl PatchType {
     pub fn of_content_type(content_type: &str) -> Result<PatchType, ApiError> {
@@ -89,11 +93,11 @@ fn json_patch(object: &mut Value, patch: Value) -> Result<(), ApiError> {
         };
         let mut depth = path_depth;
         if let Some(value) = from.and_then(|from| object.pointer(from)) {
-            let (values, value_depth) = measure(value);
-            carried += values;
+            let (bytes, value_depth) = measure(value);
+            carried += bytes;
             depth += value_depth;
         }
-        if depth > DEPTH_MAX || carried > CARRIED_VALUES_MAX {
+        if depth > DEPTH_MAX || carried > CARRIED_BYTES_MAX {
             return Err(ApiError::TooLarge("the patch makes the object too deep or too large".to_owned()));
         }
         json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| ApiError::PatchRejected)?;
@@ -101,16 +105,20 @@ fn json_patch(object: &mut Value, patch: Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// How many values a value is made of, and how deep.
-fn measure(value: &Value) -> (usize, usize) {
-    let sum = |(values, depth): (usize, usize), inner: &Value| {
-        let (inner_values, inner_depth) = measure(inner);
-        (values + inner_values, depth.max(inner_depth + 1))
+/// How many bytes a value takes, about, and how deep it is.
+pub(super) fn measure(value: &Value) -> (usize, usize) {
+    let sum = |(bytes, depth): (usize, usize), inner: &Value| {
+        let (inner_bytes, inner_depth) = measure(inner);
+        (bytes + inner_bytes, depth.max(inner_depth + 1))
     };
     match value {
-        Value::Array(items) => items.iter().fold((1, 1), sum),
-        Value::Object(map) => map.values().fold((1, 1), sum),
-        _ => (1, 0),
+        Value::Array(items) => items.iter().fold((VALUE_BYTES, 1), sum),
+        Value::Object(map) => {
+            let (bytes, depth) = map.values().fold((VALUE_BYTES, 1), sum);
+            (bytes + map.keys().map(String::len).sum::<usize>(), depth)
+        }
+        Value::String(text) => (VALUE_BYTES + text.len(), 0),
+        _ => (VALUE_BYTES, 0),
     }
 }
 
@@ -165,5 +173,12 @@ mod tests {
             assert_eq!(patched(PatchType::Json, KindId::POD, &current, patch).unwrap_err().code(), code);
         }
         assert_eq!(patched(PatchType::Merge, KindId::POD, &current, json!([])).unwrap_err().code(), 400);
+        let large = json!({ "a": "x".repeat(100_000) });
+        let patch = copies(100, |number| format!("/c{number}"));
+        assert_eq!(
+            patched(PatchType::Json, KindId::POD, &large, patch).unwrap_err().code(),
+            413,
+            "few values, much text"
+        );
     }
 }

@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::{body, patch};
 use crate::kubernetes::error::{ApiError, FieldError};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::label_selector::LabelSelector;
@@ -18,10 +19,19 @@ const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 /// What is wrong with a new object.
 pub fn check_new(kind: KindId, object: &Value) -> Result<(), ApiError> {
+    check_size(object)?;
     let mut errors = Vec::new();
     check_metadata(kind, object, &mut errors);
     check_content(kind, object, &mut errors);
     finish(kind, object, errors)
+}
+
+/// No object outgrows a request, not even patch by patch.
+pub fn check_size(object: &Value) -> Result<(), ApiError> {
+    if patch::measure(object).0 <= body::BYTES_MAX {
+        return Ok(());
+    }
+    Err(ApiError::TooLarge(format!("Request entity too large: limit is {}", body::BYTES_MAX)))
 }
 
 /// What is wrong with a changed object, given what it was.

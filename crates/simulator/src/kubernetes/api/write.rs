@@ -176,6 +176,7 @@ fn commit(
         put_back(&mut object, before, "status");
     }
     defaults::fill_in(kind, &mut object);
+    validation::check_size(&object)?;
     if target.subresource.is_none() {
         validation::check_changed(kind, before, &object)?;
     }

@@ -46,7 +46,8 @@ pub(crate) struct Events {
     identities: BTreeMap<ObjectKey, Identity>,
     /// Oldest first, with the moment each was created or last looked at.
     by_age: VecDeque<(SimTime, ObjectKey)>,
-    expiry_scheduled: bool,
+    /// When the next look at the oldest is due.
+    expiry_at: Option<SimTime>,
     recorded: u64,
 }
 
@@ -58,7 +59,7 @@ impl Events {
             known: BTreeMap::new(),
             identities: BTreeMap::new(),
             by_age: VecDeque::new(),
-            expiry_scheduled: false,
+            expiry_at: None,
             recorded: 0,
         }
     }
@@ -115,10 +116,10 @@ impl Events {
         }
     }
 
-    pub(crate) fn observe(&mut self, change: &Change) {
+    pub(crate) fn observe(&mut self, change: &Change, now: SimTime) {
         let key = ObjectKey::of(&change.object);
         match change.change_type {
-            ChangeType::Added => self.by_age.push_back((last_happened(&change.object), key)),
+            ChangeType::Added => self.by_age.push_back((last_happened(&change.object, now), key)),
             ChangeType::Modified => (),
             ChangeType::Deleted => {
                 if let Some(identity) = self.identities.remove(&key) {
@@ -128,18 +129,23 @@ impl Events {
         }
     }
 
-    pub(crate) fn schedule_expiry(&mut self, timeline: &mut Timeline<Step>) {
-        if let Some((oldest, _)) = self.by_age.front()
-            && !self.expiry_scheduled
-        {
-            self.expiry_scheduled = true;
-            // A little later than need be, so that many go in one step.
-            timeline.schedule(oldest.after(self.lifetime + Duration::from_secs(60)), Step::ExpireEvents);
+    pub(crate) fn schedule_expiry(&mut self, timeline: &mut Timeline<Step>, now: SimTime) {
+        let Some((oldest, _)) = self.by_age.front() else { return };
+        // A little later than need be, so that many go in one step; at once when clients have made too many.
+        let too_many = self.by_age.len() > self.max;
+        let due = if too_many { now } else { oldest.after(self.lifetime + Duration::from_secs(60)).max(now) };
+        if self.expiry_at.is_none_or(|at| due < at) {
+            self.expiry_at = Some(due);
+            timeline.schedule(due, Step::ExpireEvents);
         }
     }
 
     pub(crate) fn expire(&mut self, store: &mut Store, timeline: &mut Timeline<Step>, now: SimTime) {
-        self.expiry_scheduled = false;
+        // Steps that an earlier one has made needless go by.
+        if self.expiry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.expiry_at = None;
         for _ in 0..self.by_age.len() {
             let Some((moment, key)) = self.by_age.front().cloned() else { break };
             if moment.after(self.lifetime) > now && self.by_age.len() <= self.max {
@@ -147,23 +153,25 @@ impl Events {
             }
             self.by_age.pop_front();
             let Some(event) = store.get(KindId::EVENT, &key.namespace, &key.name) else { continue };
-            let happened = last_happened(event);
+            let happened = last_happened(event, now);
             if happened.after(self.lifetime) > now && self.by_age.len() < self.max {
                 self.by_age.push_back((happened, key));
             } else {
                 let _ = store.remove(KindId::EVENT, &key.namespace, &key.name);
             }
         }
-        self.schedule_expiry(timeline);
+        self.schedule_expiry(timeline, now);
     }
 }
 
-fn last_happened(event: &Value) -> SimTime {
+/// Clients say when it was; what they say is in the future was now, or it would stay for ever.
+fn last_happened(event: &Value, now: SimTime) -> SimTime {
     [&event["lastTimestamp"], &event["eventTime"], &event["metadata"]["creationTimestamp"]]
         .into_iter()
         .filter(|value| !text(value).is_empty())
         .find_map(moment)
         .unwrap_or_default()
+        .min(now)
 }
 
 #[cfg(test)]
@@ -187,12 +195,12 @@ mod tests {
             let event =
                 EventRecord { about: &about, event_type: EventType::Normal, component: "test", reason, message: "m" };
             self.events.record(&mut self.store, &event, now);
-            self.look();
+            self.look(now);
         }
 
-        fn look(&mut self) {
+        fn look(&mut self, now: SimTime) {
             for change in self.store.changes_since(self.cursor).unwrap() {
-                self.events.observe(change);
+                self.events.observe(change, now);
             }
             self.cursor = self.store.version();
         }
@@ -236,11 +244,37 @@ mod tests {
         bench.record("repeated", NOW);
         bench.record("repeated", at(30));
         bench.events.expire(&mut bench.store, &mut bench.timeline, at(61));
-        bench.look();
+        bench.look(at(61));
         assert_eq!(bench.reasons(), [("repeated".to_owned(), 2)]);
         assert!(bench.timeline.next_due().is_some());
         bench.events.expire(&mut bench.store, &mut bench.timeline, at(91));
-        bench.look();
+        bench.look(at(91));
+        assert!(bench.reasons().is_empty());
+    }
+
+    #[test]
+    fn events_that_clients_make_are_bounded_whatever_they_say_of_their_time() {
+        let mut bench = bench(3);
+        let create = |bench: &mut Bench, number: u32, moment: &str| {
+            let event = json!({ "metadata": { "name": format!("e{number}"), "namespace": "default" },
+                "reason": "r", "count": 1, "lastTimestamp": moment });
+            bench.store.create(KindId::EVENT, event, NOW).unwrap();
+            bench.look(NOW);
+            bench.events.schedule_expiry(&mut bench.timeline, NOW);
+        };
+        create(&mut bench, 0, "9999-12-31T23:59:59Z");
+        let due = bench.timeline.next_due().unwrap();
+        assert!(due <= NOW.after(Duration::from_secs(3700)), "{due}");
+        create(&mut bench, 1, "1970-01-01T00:00:00Z");
+        for number in 2..6 {
+            create(&mut bench, number, "9999-12-31T23:59:59Z");
+        }
+        assert_eq!(bench.timeline.next_due(), Some(NOW), "there are too many");
+        bench.events.expire(&mut bench.store, &mut bench.timeline, NOW);
+        bench.look(NOW);
+        assert!(bench.reasons().len() <= 3, "{:?}", bench.reasons());
+        bench.events.expire(&mut bench.store, &mut bench.timeline, due);
+        bench.look(due);
         assert!(bench.reasons().is_empty());
     }
 }

@@ -230,7 +230,7 @@ impl Controllers {
             Err(_) => self.resync(store, timeline, now),
         }
         self.cursor = store.version();
-        self.events.schedule_expiry(timeline);
+        self.events.schedule_expiry(timeline, now);
         self.history.schedule_compaction(timeline, now.after(self.config.history_kept));
     }
 
@@ -307,7 +307,7 @@ impl Controllers {
                     mark(Target::NodeTaints(key.name));
                 }
             }
-            KindId::EVENT => self.events.observe(change),
+            KindId::EVENT => self.events.observe(change, now),
             _ => (),
         }
     }

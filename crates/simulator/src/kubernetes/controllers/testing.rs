@@ -130,7 +130,7 @@ impl Bench {
         while let Some(due) = self.kubernetes.next_due().filter(|due| *due <= end) {
             steps += 1;
             assert!(steps < 200_000, "the controllers do not come to rest; the last lines: {:#?}", self.last_lines());
-            self.now = self.kubernetes.step(due).max(self.now);
+            self.now = self.kubernetes.step(due.max(self.now));
             self.settle();
             look(self);
         }

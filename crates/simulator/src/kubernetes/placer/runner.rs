@@ -105,6 +105,12 @@ impl Placer {
     fn look(&mut self, kubernetes: &mut Kubernetes, now: SimTime) -> Turn {
         self.take_in(kubernetes, now);
         let Some(info) = self.queue.next(now) else { return Turn::Idle { until: self.queue.next_moment() } };
+        // Its end may have been among changes that are no longer kept.
+        let current = kubernetes.store().get(KindId::POD, &info.key.namespace, &info.key.name);
+        if current.is_none_or(|object| pod::uid(object) != pod::uid(&info.object)) {
+            self.queue.remove(&info.key);
+            return Turn::Done;
+        }
         let decision = decide(kubernetes.store(), &self.cache, &info, &self.search_from);
         self.search_from.clone_from(&decision.next);
         if decision.feasible.is_empty() || self.config.extenders.is_empty() {

@@ -336,3 +336,20 @@ fn five_thousand_nodes_take_no_seconds() {
     assert!(took < Duration::from_millis(200), "a placement took {took:?}");
     assert!(kubernetes.store().list(KindId::POD, None).all(|object| !pod::node_name(object).is_empty()));
 }
+
+#[test]
+fn a_pod_that_ended_unseen_is_not_tried_for_ever() {
+    let now = SimTime::VIRTUAL_START;
+    let mut kubernetes = Kubernetes::new(&crate::kubernetes::Config::default(), Seed(1), now);
+    let mut placer = Placer::new(PlacerConfig::default());
+    let pod = json!({ "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    kubernetes.store_mut().create(KindId::POD, pod, now).unwrap();
+    assert!(matches!(placer.look(&mut kubernetes, now), Turn::Done), "there is no node");
+    assert!(matches!(placer.look(&mut kubernetes, now), Turn::Idle { until: Some(_) }));
+    kubernetes.store_mut().remove(KindId::POD, "default", "p").unwrap();
+    kubernetes.store_mut().compact(0);
+    let later = now.after(Duration::from_secs(600));
+    assert!(matches!(placer.look(&mut kubernetes, later), Turn::Done));
+    assert!(matches!(placer.look(&mut kubernetes, later), Turn::Idle { until: None }));
+}

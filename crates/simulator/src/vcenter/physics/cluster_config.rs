@@ -18,6 +18,10 @@ use crate::vcenter::inventory::{
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{Happening, Vcenter};
 
+/// More than anybody keeps; they bound what a change of the rules, and every look at them, can cost.
+const RULES_MAX: usize = 5_000;
+const GROUPS_MAX: usize = 5_000;
+
 fn invalid(property: &str) -> VimFault {
     VimFault::InvalidArgument { property: property.to_owned() }
 }
@@ -161,6 +165,9 @@ impl Draft<'_> {
 
     fn add_rule(&mut self, spec: RuleSpec) -> Result<i32, VimFault> {
         let name = spec.name.filter(|name| !name.is_empty()).ok_or_else(|| invalid("name"))?;
+        if self.cluster.rules.len() >= RULES_MAX {
+            return Err(VimFault::SystemError(format!("a cluster can hold at most {RULES_MAX} rules")));
+        }
         self.check_rule_name(&name, None)?;
         let kind = self.check_kind(spec.kind.ok_or_else(|| invalid("info"))?)?;
         self.cluster.next_rule_key += 1;
@@ -288,6 +295,9 @@ impl Draft<'_> {
     fn add_group(&mut self, group: Group) -> Result<(), VimFault> {
         if self.cluster.group(&group.name).is_some() {
             return Err(VimFault::DuplicateName { name: group.name, object: self.id.into() });
+        }
+        if self.cluster.groups.len() >= GROUPS_MAX {
+            return Err(VimFault::SystemError(format!("a cluster can hold at most {GROUPS_MAX} groups")));
         }
         let group = self.checked(group)?;
         self.tell_group(&group.name);

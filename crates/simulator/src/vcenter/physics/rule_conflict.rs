@@ -2,7 +2,7 @@
 //!
 //! Affinity is transitive: with a-b and b-c tied, a rule that parts a and c contradicts them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::vcenter::inventory::{Rule, RuleKind, VmId};
 
@@ -14,19 +14,19 @@ pub(super) fn contradicting(rules: &[Rule]) -> Vec<usize> {
     for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.enabled) {
         match &rule.kind {
             RuleKind::AntiAffinity { vms } => {
-                if ties.tie_any(vms) {
+                if ties.has_tied(vms) {
                     losers.push(index);
                 } else {
                     parted.push(vms);
                 }
             }
             RuleKind::Affinity { vms } => {
-                let mut tied = ties.clone();
-                tied.tie(vms);
-                if parted.iter().any(|vms| tied.tie_any(vms)) {
+                // Nothing parted is tied so far: only what this rule brings together can contradict.
+                let together = ties.with(vms);
+                if parted.iter().any(|vms| vms.iter().filter(|vm| together.contains(vm)).nth(1).is_some()) {
                     losers.push(index);
                 } else {
-                    ties = tied;
+                    ties.tie(together);
                 }
             }
             RuleKind::VmHost { .. } | RuleKind::Dependency { .. } => (),
@@ -36,34 +36,32 @@ pub(super) fn contradicting(rules: &[Rule]) -> Vec<usize> {
 }
 
 /// Disjoint sets of VMs that are tied together.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Ties {
-    parents: BTreeMap<VmId, VmId>,
+    set_of: BTreeMap<VmId, usize>,
+    sets: Vec<BTreeSet<VmId>>,
 }
 
 impl Ties {
-    fn root(&self, mut vm: VmId) -> VmId {
-        while let Some(parent) = self.parents.get(&vm) {
-            vm = *parent;
-        }
-        vm
+    /// These VMs and all that are tied to any of them.
+    fn with(&self, vms: &[VmId]) -> BTreeSet<VmId> {
+        let sets: BTreeSet<usize> = vms.iter().filter_map(|vm| self.set_of.get(vm).copied()).collect();
+        vms.iter().chain(sets.into_iter().flat_map(|set| &self.sets[set])).copied().collect()
     }
 
-    fn tie(&mut self, vms: &[VmId]) {
-        let Some(first) = vms.first() else { return };
-        for vm in vms {
-            let (root, other) = (self.root(*first), self.root(*vm));
-            if root != other {
-                self.parents.insert(other, root);
+    fn tie(&mut self, vms: BTreeSet<VmId>) {
+        for vm in &vms {
+            if let Some(before) = self.set_of.insert(*vm, self.sets.len()) {
+                self.sets[before].clear();
             }
         }
+        self.sets.push(vms);
     }
 
     /// Two of these VMs are tied together.
-    fn tie_any(&self, vms: &[VmId]) -> bool {
-        let mut roots: Vec<VmId> = vms.iter().map(|vm| self.root(*vm)).collect();
-        roots.sort_unstable();
-        roots.windows(2).any(|pair| pair[0] == pair[1])
+    fn has_tied(&self, vms: &[VmId]) -> bool {
+        let mut seen = BTreeSet::new();
+        vms.iter().filter_map(|vm| self.set_of.get(vm)).any(|set| !seen.insert(*set))
     }
 }
 
@@ -90,12 +88,14 @@ mod tests {
     #[test]
     fn the_newer_of_two_contradicting_rules_loses() {
         type Case<'a> = (&'a [(char, bool, &'a [u32])], &'a [usize]);
-        let cases: [Case<'_>; 7] = [
+        let cases: [Case<'_>; 9] = [
             (&[('+', true, &[1, 2]), ('-', true, &[1, 2])], &[1]),
             (&[('-', true, &[1, 2]), ('+', true, &[1, 2])], &[1]),
             (&[('-', true, &[1, 2, 3]), ('+', true, &[3, 4, 1])], &[1]),
             (&[('+', true, &[1, 2]), ('+', true, &[2, 3]), ('-', true, &[1, 3])], &[2]),
             (&[('-', true, &[1, 3]), ('+', true, &[1, 2]), ('+', true, &[2, 3])], &[2]),
+            (&[('+', true, &[1, 2]), ('+', true, &[3, 4]), ('-', true, &[1, 4]), ('+', true, &[2, 3])], &[3]),
+            (&[('-', true, &[1, 4]), ('+', true, &[1, 2]), ('+', true, &[2, 4]), ('+', true, &[2, 3])], &[2]),
             (&[('-', false, &[1, 2]), ('+', true, &[1, 2])], &[]),
             (&[('-', true, &[1, 2]), ('+', true, &[2, 3]), ('-', true, &[3, 4])], &[]),
         ];

@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub relations: Relations,
     /// By cookie.
     pub sessions: BTreeMap<String, Session>,
+    /// How much simulated time a session may idle.
+    idle_max: Duration,
     random: Stream,
     order: Stream,
     /// Wakes waiting calls when something other than the inventory changed: a filter, a cancelled wait, a session.
@@ -71,12 +73,13 @@ impl Session {
 }
 
 impl State {
-    pub fn new(seed: Seed) -> State {
+    pub fn new(seed: Seed, idle_max: Duration) -> State {
         let mut random = seed.stream("vcenter sessions");
         State {
             instance_uuid: random.uuid(),
             relations: Relations::default(),
             sessions: BTreeMap::new(),
+            idle_max,
             random,
             order: seed.stream("vcenter reordered updates"),
             signal: watch::Sender::new(0),
@@ -101,8 +104,8 @@ impl State {
     }
 
     /// Ends the sessions that have idled too long.
-    pub fn expire(&mut self, idle_max: Duration, now: SimTime) {
-        let before = self.sessions.len();
+    pub fn expire(&mut self, now: SimTime) {
+        let (before, idle_max) = (self.sessions.len(), self.idle_max);
         self.sessions.retain(|_, session| session.waiting > 0 || now.since(session.last_active) <= idle_max);
         if self.sessions.len() != before {
             self.wake();
@@ -157,6 +160,11 @@ impl Vcenter {
         let ended = std::mem::take(&mut self.wire.sessions).len();
         self.wire.wake();
         ended
+    }
+
+    /// For a world that is not as fast as its clients' clock: how much simulated time a session may idle.
+    pub fn let_sessions_idle(&mut self, simulated: Duration) {
+        self.wire.idle_max = simulated;
     }
 
     /// How many sessions are open.

@@ -189,8 +189,8 @@ pub(crate) fn authenticate<'a>(
 
 /// Ends sessions that have idled too long, and brings the views of the one that asks in step with the inventory.
 pub(crate) fn bring_up_to_date(vcenter: &mut Vcenter, cookie: &str, now: SimTime) {
-    let Vcenter { config, inventory, wire, .. } = vcenter;
-    wire.expire(config.session_idle_max, now);
+    let Vcenter { inventory, wire, .. } = vcenter;
+    wire.expire(now);
     wire.relations.refresh(inventory);
     if let Some(session) = wire.sessions.get_mut(cookie) {
         for view in session.views.values_mut() {
