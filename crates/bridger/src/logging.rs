@@ -16,10 +16,10 @@ pub enum LogFormat {
 #[derive(Debug, clap::Args)]
 pub struct LogArguments {
     /// Say more: -v for debugging, -vv for everything. RUST_LOG, if set, decides instead
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Logging")]
     verbose: u8,
     /// How log lines are written
-    #[arg(long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
+    #[arg(long, value_enum, default_value_t, global = true, value_name = "FORMAT", help_heading = "Logging")]
     log_format: LogFormat,
 }
 
