@@ -271,7 +271,7 @@ mod tests {
     fn what_is_wrong_is_named_and_a_password_never_shown() {
         let folder = tempfile::tempdir().unwrap();
         let file = |text: &str| {
-            let path = folder.path().join("bad.yaml");
+            let path = folder.path().join(format!("bad-{}.yaml", text.len()));
             std::fs::write(&path, text).unwrap();
             RunArguments {
                 connection: ConnectionArguments { config: Some(path), ..ConnectionArguments::default() },

@@ -1,7 +1,7 @@
 //! The Deployment controller: ReplicaSets per template, rolled from one to the next.
 //!
 //! Input: a Deployment and the ReplicaSets it controls. Output: ReplicaSets created, scaled and pruned; its status
-//! (in [`deployment_status`](super::deployment_status)).
+//! (in [`super::deployment_status`]).
 //!
 //! Invariant: a rolling update lets no more than `maxUnavailable` pods be unavailable and makes no more than
 //! `maxSurge` beyond `replicas`; each look takes one step and the resulting changes bring about the next.
