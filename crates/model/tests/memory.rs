@@ -24,8 +24,7 @@ fn pod(number: usize) -> Event {
         uid: format!("42030201-ab12-7d4c-9a00-{number:012x}"),
         labels: labels.map(|(key, value)| (key.to_owned(), value)).into(),
         node: Some(format!("node-{}", number % 5_000)),
-        finished: false,
-        terminating: false,
+        ..PodFacts::default()
     })
 }
 

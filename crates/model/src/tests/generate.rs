@@ -63,6 +63,7 @@ fn pod() -> impl Strategy<Value = PodFacts> {
             node,
             finished,
             terminating,
+            ..PodFacts::default()
         },
     )
 }
@@ -72,6 +73,7 @@ fn namespace() -> impl Strategy<Value = NamespaceFacts> {
         name,
         uid,
         labels,
+        ..NamespaceFacts::default()
     })
 }
 
@@ -117,8 +119,15 @@ fn host() -> impl Strategy<Value = HostFacts> {
 }
 
 fn cluster() -> impl Strategy<Value = ClusterFacts> {
-    (text(CLUSTER_IDS), text(&["C1", "C 2", ""]), option::of(text(&["DC0", "DC2"])), any::<bool>())
-        .prop_map(|(id, name, datacenter, drs_enabled)| ClusterFacts { id, name, datacenter, drs_enabled })
+    (text(CLUSTER_IDS), text(&["C1", "C 2", ""]), option::of(text(&["DC0", "DC2"])), any::<bool>()).prop_map(
+        |(id, name, datacenter, drs_enabled)| ClusterFacts {
+            id,
+            name,
+            datacenter,
+            drs_enabled,
+            ..ClusterFacts::default()
+        },
+    )
 }
 
 fn source() -> impl Strategy<Value = Source> {
