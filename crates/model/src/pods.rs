@@ -129,10 +129,10 @@ impl Pods {
 
     fn release(&mut self, owner: Option<Arc<OwnerFacts>>, pinning: Option<Arc<PinningFacts>>) {
         if let Some(owner) = owner {
-            self.owners.release(owner);
+            self.owners.release(&owner);
         }
         if let Some(pinning) = pinning {
-            self.pinnings.release(pinning);
+            self.pinnings.release(&pinning);
         }
     }
 

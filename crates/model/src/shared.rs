@@ -26,10 +26,10 @@ impl<T: Hash + Eq + Clone> Shared<T> {
         shared
     }
 
-    pub(crate) fn release(&mut self, value: Arc<T>) {
+    pub(crate) fn release(&mut self, value: &Arc<T>) {
         // This one and the table's own.
-        if Arc::strong_count(&value) == 2 {
-            self.0.remove(&value);
+        if Arc::strong_count(value) == 2 {
+            self.0.remove(value);
         }
     }
 

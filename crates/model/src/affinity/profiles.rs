@@ -81,7 +81,7 @@ impl Few {
 }
 
 /// Takes one entry out of a list without an order.
-pub(crate) fn remove_from<T: PartialEq>(list: &mut Vec<T>, entry: T) {
+pub(crate) fn remove_from<T: PartialEq + Copy>(list: &mut Vec<T>, entry: T) {
     if let Some(place) = list.iter().position(|other| *other == entry) {
         list.swap_remove(place);
     }

@@ -1,0 +1,427 @@
+//! The plan for one cluster.
+//!
+//! In: what pods want there, the rules there are, the record. Out: actions, findings, the record as it shall be. Additions
+//! are planned at once; what nothing wants any more waits for the grace first. Invariant: only rules that the record names
+//! are in actions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::World;
+use model::event::{ClusterFacts, DrsBehavior, RuleFacts};
+
+use crate::classify::{Classified, classify, members_of};
+use crate::cover::{Covering, Existing};
+use crate::explain::pods_wanted_apart;
+use crate::finding::{Finding, PodRef};
+use crate::graph::Graph;
+use crate::guard::Guard;
+use crate::places::{ClusterPlaces, Places};
+use crate::plan::{Action, ActionKind, ClusterPlan, VmRef};
+use crate::record::{Owned, OwnedRule, RuleSort, UnixMillis};
+use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings, ROLLOUT_GRACE_FACTOR};
+use crate::wanted::{ClusterWanted, short_digest};
+
+/// How many pods a finding names.
+const PODS_NAMED_MAX: usize = 50;
+
+pub(crate) struct ClusterPlanning<'a> {
+    pub(crate) world: &'a World,
+    pub(crate) places: &'a Places,
+    /// The cluster's place among them.
+    pub(crate) number: usize,
+    pub(crate) wanted: &'a ClusterWanted,
+    pub(crate) now: UnixMillis,
+    pub(crate) settings: &'a DrsSettings,
+    pub(crate) prefix: &'a str,
+}
+
+impl<'a> ClusterPlanning<'a> {
+    pub(crate) fn plan(&self, record: &mut Owned, findings: &mut Vec<Finding>) -> Option<ClusterPlan> {
+        let places = &self.places.clusters[self.number];
+        let facts = places.facts(self.world)?;
+        let guard = Guard::of(self.world, places.id, self.settings);
+        if guard.hosts == 0 {
+            // Nothing is known of its hosts, so nothing can be said of its rules.
+            return None;
+        }
+        let mut rules = record.clusters.remove(&places.name).unwrap_or_default();
+        let mut classified = classify(facts, places, &rules, self.prefix);
+        findings.append(&mut classified.findings);
+        for (name, rule) in &classified.own {
+            if let Some(recorded) = rules.get_mut(*name).filter(|recorded| recorded.uuid.is_none()) {
+                // Created, and the process ended before that was recorded.
+                recorded.uuid.clone_from(&rule.uuid);
+            }
+        }
+        let mut work = Work {
+            planning: self,
+            places,
+            guard,
+            taken: facts.rules.iter().map(|rule| rule.name.clone()).chain(rules.keys().cloned()).collect(),
+            classified,
+            rules,
+            actions: Vec::new(),
+            due: Vec::new(),
+            finally_apart: BTreeMap::new(),
+            rule_count: 0,
+            findings,
+        };
+        work.plan_apart();
+        work.plan_together();
+        work.delete_due();
+        work.report_cluster(facts);
+        let (left, actions, rules) = (work.left(), work.actions, work.rules);
+        record.clusters.insert(places.name.clone(), rules);
+        Some(ClusterPlan {
+            cluster: places.name.clone(),
+            cluster_name: facts.name.clone(),
+            actions,
+            left,
+            vm_ids: places.vms.iter().map(|vm| vm.id.clone()).collect(),
+        })
+    }
+}
+
+pub(crate) struct Work<'a> {
+    pub(crate) planning: &'a ClusterPlanning<'a>,
+    pub(crate) places: &'a ClusterPlaces,
+    guard: Guard,
+    pub(crate) classified: Classified<'a>,
+    pub(crate) rules: BTreeMap<String, OwnedRule>,
+    /// Names that may not be given to a new rule.
+    taken: BTreeSet<String>,
+    actions: Vec<Action>,
+    /// Rules whose time has come.
+    due: Vec<String>,
+    /// The members of each enabled rule of Bridger's once the actions are carried out.
+    finally_apart: BTreeMap<String, Vec<usize>>,
+    pub(crate) rule_count: usize,
+    pub(crate) findings: &'a mut Vec<Finding>,
+}
+
+/// What a rule shall become.
+pub(crate) struct Target<'t> {
+    pub(crate) members: &'t [usize],
+    /// Its workload is in the middle of a rollout.
+    pub(crate) rolling: bool,
+    /// What goes must go at once.
+    pub(crate) urgent: bool,
+}
+
+impl Work<'_> {
+    fn plan_apart(&mut self) {
+        let wanted = self.planning.wanted;
+        let mut apart = wanted.apart.clone();
+        self.yield_to_others(&mut apart);
+        let source_of: BTreeMap<&str, usize> =
+            wanted.sources.iter().enumerate().map(|(place, source)| (source.digest.as_str(), place)).collect();
+        let mut abandoned = BTreeSet::new();
+        let mut existing: Vec<(String, Existing)> = Vec::new();
+        let names: Vec<String> = self.names_of(RuleSort::Apart);
+        for name in names {
+            let source = self.rules.get(&name).and_then(|rule| source_of.get(rule.source.as_str()).copied());
+            match self.classified.own.get(name.as_str()).copied() {
+                Some(rule) => {
+                    let (members, _) = members_of(rule, self.places);
+                    let source = source.or_else(|| self.adopt_source(&name, &members));
+                    if rule.enabled {
+                        let may_shrink = self.is_outnumbered(&name, members.len());
+                        existing.push((name, Existing { source, members, may_shrink }));
+                    } else {
+                        abandoned.extend(source);
+                        self.leave_disabled(&name, rule, &members, &mut apart);
+                    }
+                }
+                None if self.rules.get(&name).is_some_and(|rule| rule.restored && rule.uuid.is_some()) => {
+                    if let Some(source) = source {
+                        abandoned.insert(source);
+                        self.findings.push(Finding::DeletedByHand { cluster: self.places.name.clone(), rule: name });
+                    } else {
+                        self.rules.remove(&name);
+                    }
+                }
+                None => existing.push((name, Existing { source, members: Vec::new(), may_shrink: false })),
+            }
+        }
+        let (names, existing): (Vec<String>, Vec<Existing>) = existing.into_iter().unzip();
+        let covering = Covering {
+            apart: &apart,
+            sources: &wanted.sources,
+            guard: self.guard,
+            limits: &self.classified.limits,
+            abandoned: &abandoned,
+        };
+        let cover = covering.cover(&existing, &self.classified.apart);
+        for ((name, before), members) in names.iter().zip(&existing).zip(&cover.kept) {
+            let rolling = before.source.is_some_and(|source| wanted.sources[source].rolling);
+            let conflicts = |a: &usize| before.members.iter().any(|b| wanted.apart.has(*a, *b) && !apart.has(*a, *b));
+            let urgent = before.may_shrink || before.members.iter().any(conflicts);
+            let pods = |work: &Self| work.pods_apart(members);
+            let becomes = self.settle(name, &Target { members, rolling, urgent }, pods);
+            self.finally_apart.extend(becomes.map(|members| (name.clone(), members)));
+        }
+        let mut new: Vec<(String, String, Vec<usize>)> = Vec::new();
+        for rule in cover.new {
+            let source = wanted.sources[rule.source].digest.clone();
+            new.push((self.new_name("apart", &source), source, rule.members));
+        }
+        self.create_apart(new);
+        for clique in &cover.too_large {
+            let mut vms = clique.members.clone();
+            vms.extend(&clique.left_out);
+            let mut pods = self.pods_apart(&vms);
+            pods.truncate(PODS_NAMED_MAX);
+            let pairs = |out: &usize| clique.members.iter().filter(|member| cover.left.has(*out, **member)).count();
+            let pairs_left = clique.left_out.iter().map(pairs).sum::<usize>().max(1);
+            self.findings.push(Finding::Unsatisfiable {
+                cluster: self.places.name.clone(),
+                vms: vms.len(),
+                hosts: self.guard.hosts,
+                reserve: self.guard.reserve,
+                pairs_left,
+                pods,
+            });
+        }
+    }
+
+    /// What rules of others keep together can not be apart: DRS would turn the newer rule off.
+    fn yield_to_others(&mut self, apart: &mut Graph) {
+        let mut conflicts = Vec::new();
+        for (rival, members) in &self.classified.together {
+            for (place, &a) in members.iter().enumerate() {
+                for &b in members[place + 1..].iter().filter(|b| apart.has(a, **b)) {
+                    conflicts.push((a, b, (*rival).to_owned()));
+                }
+            }
+        }
+        for (a, b, rival) in conflicts {
+            apart.remove(a, b);
+            let vms = (self.places.vms[a].name.clone(), self.places.vms[b].name.clone());
+            let pods = self.pods_apart(&[a, b]);
+            self.findings.push(Finding::Conflict { cluster: self.places.name.clone(), vms, rival, pods });
+        }
+    }
+
+    /// The term of a rule is gone, maybe only worded differently: the one about most of its members takes its place.
+    fn adopt_source(&mut self, name: &str, members: &[usize]) -> Option<usize> {
+        let sources = &self.planning.wanted.sources;
+        let shared = |source: usize| members.iter().filter(|member| sources[source].vms.contains(**member)).count();
+        let best = (0..sources.len()).max_by_key(|&source| (shared(source), usize::MAX - source));
+        let best = best.filter(|&source| shared(source) > 1)?;
+        if let Some(rule) = self.rules.get_mut(name) {
+            rule.source.clone_from(&sources[best].digest);
+        }
+        Some(best)
+    }
+
+    /// Whether the rule has had too many members for so long that it may shrink.
+    fn is_outnumbered(&mut self, name: &str, members: usize) -> bool {
+        let (now, hold) = (self.planning.now, self.planning.settings.shrink_hold);
+        let too_many = members > self.guard.members_kept_max();
+        let Some(rule) = self.rules.get_mut(name) else { return false };
+        rule.outnumbered_since = too_many.then(|| rule.outnumbered_since.unwrap_or(now));
+        rule.outnumbered_since.is_some_and(|since| now.is_past(since, hold))
+    }
+
+    /// Somebody turned the rule off, or DRS did: it stays so, and is not worked around.
+    fn leave_disabled(&mut self, name: &str, rule: &RuleFacts, members: &[usize], apart: &mut Graph) {
+        let is_wanted =
+            members.iter().enumerate().any(|(place, a)| members[place + 1..].iter().any(|b| apart.has(*a, *b)));
+        if is_wanted {
+            apart.remove_within(members);
+        }
+        self.report_disabled(rule, members);
+        self.wait(name, !is_wanted, false);
+    }
+
+    pub(crate) fn report_disabled(&mut self, rule: &RuleFacts, members: &[usize]) {
+        let (cluster, rule_name) = (self.places.name.clone(), rule.name.clone());
+        let shared = |of: &[usize]| members.iter().filter(|member| of.contains(member)).count();
+        let rival = self.classified.together.iter().find(|(_, of)| shared(of) > 1).map(|(name, _)| (*name).to_owned());
+        self.findings.push(match rival {
+            Some(rival) => Finding::DisabledByConflict { cluster, rule: rule_name, rival },
+            None => Finding::DisabledByAdministrator { cluster, rule: rule_name },
+        });
+    }
+
+    /// Notes since when a rule is unwanted; one that has been so for long enough is due.
+    pub(crate) fn wait(&mut self, name: &str, is_unwanted: bool, rolling: bool) {
+        let is_past = self.note_unwanted(name, is_unwanted, rolling);
+        if is_unwanted && is_past {
+            self.due.push(name.to_owned());
+        }
+    }
+
+    fn note_unwanted(&mut self, name: &str, is_unwanted: bool, rolling: bool) -> bool {
+        let factor = if rolling { ROLLOUT_GRACE_FACTOR } else { 1 };
+        let grace: Duration = self.planning.settings.removal_grace.saturating_mul(factor);
+        let now = self.planning.now;
+        let Some(rule) = self.rules.get_mut(name) else { return false };
+        rule.unwanted_since = is_unwanted.then(|| rule.unwanted_since.unwrap_or(now));
+        rule.unwanted_since.is_some_and(|since| now.is_past(since, grace))
+    }
+
+    /// Brings a recorded rule to its target, now or later. Returns the members it will have after this pass.
+    pub(crate) fn settle(
+        &mut self,
+        name: &str,
+        target: &Target<'_>,
+        pods: impl FnOnce(&Self) -> Vec<PodRef>,
+    ) -> Option<Vec<usize>> {
+        let sort = self.rules.get(name)?.sort;
+        let is_wanted = target.members.len() > 1;
+        let Some(rule) = self.classified.own.get(name).copied() else {
+            if !is_wanted {
+                self.rules.remove(name);
+                return None;
+            }
+            if let Some(recorded) = self.rules.get_mut(name) {
+                // It was there, so somebody deleted it.
+                recorded.restored |= recorded.uuid.take().is_some();
+                recorded.unwanted_since = None;
+            }
+            let pods = pods(self);
+            self.act(name, sort, ActionKind::Create, target.members, pods);
+            return Some(target.members.to_vec());
+        };
+        self.rule_count += 1;
+        let (members, others) = members_of(rule, self.places);
+        if !is_wanted {
+            self.wait(name, true, target.rolling);
+            return Some(members);
+        }
+        let ids = |of: &[usize], without: &[usize]| -> Vec<String> {
+            of.iter().filter(|vm| !without.contains(vm)).map(|vm| self.places.vms[*vm].id.clone()).collect()
+        };
+        let (added, mut removed) = (ids(target.members, &members), ids(&members, target.members));
+        removed.extend(others);
+        let is_past = self.note_unwanted(name, !removed.is_empty(), target.rolling);
+        if added.is_empty() && (removed.is_empty() || !(target.urgent || is_past)) {
+            return Some(members);
+        }
+        let kind = ActionKind::Edit { key: rule.key, uuid: rule.uuid.clone(), added, removed };
+        let pods = pods(self);
+        self.act(name, sort, kind, target.members, pods);
+        Some(target.members.to_vec())
+    }
+
+    /// New rules, those first whose members share hosts now, up to the limit.
+    fn create_apart(&mut self, mut new: Vec<(String, String, Vec<usize>)>) {
+        let limit = self.planning.settings.rules_max;
+        let room = limit.saturating_sub(self.rule_count);
+        if new.len() > room {
+            new.sort_by_cached_key(|(name, _, members)| {
+                (std::cmp::Reverse(self.moves(RuleSort::Apart, members).len()), name.clone())
+            });
+            let left_out = new.len() - room;
+            self.findings.push(Finding::RuleLimit { cluster: self.places.name.clone(), left_out, limit });
+            new.truncate(room);
+        }
+        for (name, source, members) in new {
+            self.rules.insert(name.clone(), OwnedRule::intent(RuleSort::Apart, source));
+            let pods = self.pods_apart(&members);
+            self.act(&name, RuleSort::Apart, ActionKind::Create, &members, pods);
+            self.rule_count += 1;
+            self.finally_apart.insert(name, members);
+        }
+    }
+
+    /// Few at a time, and never most of them without being told to.
+    fn delete_due(&mut self) {
+        let settings = self.planning.settings;
+        let owned = self.classified.own.len();
+        let due = std::mem::take(&mut self.due);
+        let too_many =
+            due.len() > DELETIONS_UNQUESTIONED && due.len() as f64 > settings.deletion_share_max * owned as f64;
+        if too_many && !settings.allow_mass_deletion {
+            self.findings.push(Finding::DeletionsHeld { cluster: self.places.name.clone(), due: due.len(), owned });
+            return;
+        }
+        for name in due.into_iter().take(settings.deletions_max) {
+            let Some(rule) = self.classified.own.get(name.as_str()).copied() else { continue };
+            let Some(sort) = self.rules.get(&name).map(|rule| rule.sort) else { continue };
+            let (members, _) = members_of(rule, self.places);
+            let kind = ActionKind::Delete { key: rule.key, uuid: rule.uuid.clone() };
+            self.act(&name, sort, kind, &members, Vec::new());
+            self.finally_apart.remove(&name);
+            self.rule_count = self.rule_count.saturating_sub(1);
+        }
+    }
+
+    fn report_cluster(&mut self, facts: &ClusterFacts) {
+        let cluster = || self.places.name.clone();
+        let rules = self.rule_count;
+        if rules > 0 && !facts.drs_enabled {
+            self.findings.push(Finding::DrsOff { cluster: cluster(), rules });
+        } else if rules > 0 && facts.drs_behavior != DrsBehavior::FullyAutomated {
+            self.findings.push(Finding::DrsNotAutomatic { cluster: cluster(), rules });
+        }
+        if !(facts.ha.enabled && facts.ha.respects_vm_anti_affinity) {
+            return;
+        }
+        let hosts_able = self.guard.hosts_able;
+        for (rule, members) in self.finally_apart.iter().filter(|(_, members)| members.len() >= hosts_able.max(2)) {
+            let (rule, members) = (rule.clone(), members.len());
+            self.findings.push(Finding::HaMayNotRestart { cluster: cluster(), rule, members, hosts_able });
+        }
+    }
+
+    /// What is wanted apart and no enabled rule will keep apart.
+    fn left(&self) -> Graph {
+        let mut left = self.planning.wanted.apart.clone();
+        self.finally_apart.values().for_each(|members| left.remove_within(members));
+        self.classified.apart.edges().for_each(|(a, b)| left.remove(a, b));
+        left
+    }
+
+    pub(crate) fn names_of(&self, sort: RuleSort) -> Vec<String> {
+        self.rules.iter().filter(|(_, rule)| rule.sort == sort).map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(crate) fn new_name(&mut self, sort: &str, source: &str) -> String {
+        let prefix = self.planning.prefix;
+        let mut number = 0usize;
+        loop {
+            let name = format!("{prefix}{}", short_digest(&[sort, source, &number.to_string()]));
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
+    fn pods_apart(&self, members: &[usize]) -> Vec<PodRef> {
+        let planning = self.planning;
+        pods_wanted_apart(planning.world, planning.places, planning.number, members, planning.settings)
+    }
+
+    pub(crate) fn act(&mut self, name: &str, sort: RuleSort, kind: ActionKind, members: &[usize], pods: Vec<PodRef>) {
+        let vm = |vm: &usize| VmRef { id: self.places.vms[*vm].id.clone(), name: self.places.vms[*vm].name.clone() };
+        let moves = if matches!(kind, ActionKind::Delete { .. }) { Vec::new() } else { self.moves(sort, members) };
+        let vms = members.iter().map(vm).collect();
+        self.actions.push(Action { rule: name.to_owned(), sort, kind, vms, pods, moves });
+    }
+
+    /// The VMs that are where the rule does not allow them.
+    fn moves(&self, sort: RuleSort, members: &[usize]) -> Vec<String> {
+        let mut by_host: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for &member in members {
+            if let Some(host) = self.places.vms[member].host {
+                by_host.entry(host).or_default().push(member);
+            }
+        }
+        let name = |vm: &usize| self.places.vms[*vm].name.clone();
+        let mut moves: Vec<String> = match sort {
+            RuleSort::Apart => by_host.values().flat_map(|vms| &vms[1..]).map(name).collect(),
+            RuleSort::Together => {
+                // The host with most of them stays.
+                let stay = by_host.values().max_by_key(|vms| (vms.len(), usize::MAX - vms[0])).cloned();
+                let stay = stay.unwrap_or_default();
+                by_host.values().flatten().filter(|vm| !stay.contains(vm)).map(name).collect()
+            }
+        };
+        moves.sort_unstable();
+        moves
+    }
+}

@@ -1,0 +1,232 @@
+//! Edges between VMs into rules: a greedy cover by cliques that keeps the rules there are.
+//!
+//! In: what is wanted apart, the terms behind it, the rules that exist, the guard. Out: the members each existing rule
+//! shall have, new rules, and the pairs that no rule keeps apart.
+//!
+//! Existing rules come first: of its members each keeps those that are still all wanted apart, then grows by what its
+//! term asks for. What is then left is covered by new rules, one term after the other.
+//!
+//! Invariants: the members of a rule are all wanted apart from each other; every edge is within a rule or among those
+//! left; a rule grows no further than the guard allows. Of a clique that is too large, the part that fits is one rule and
+//! the rest make further ones, so that the rules can hold together.
+
+use std::collections::BTreeSet;
+
+use crate::graph::{Bits, Graph};
+use crate::guard::Guard;
+use crate::wanted::Source;
+
+/// A rule that exists.
+#[derive(Debug)]
+pub(crate) struct Existing {
+    /// The place of its term among the sources, if that is still there.
+    pub(crate) source: Option<usize>,
+    pub(crate) members: Vec<usize>,
+    /// It was outnumbered for so long that it may shrink.
+    pub(crate) may_shrink: bool,
+}
+
+/// At most so many of these VMs may be in one rule: they are bound to few hosts.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    pub(crate) vms: Bits,
+    pub(crate) members_max: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cover {
+    /// Per existing rule, sorted; fewer than two when nothing wants it any more.
+    pub(crate) kept: Vec<Vec<usize>>,
+    pub(crate) new: Vec<NewRule>,
+    /// What the guard leaves uncovered.
+    pub(crate) left: Graph,
+    /// Cliques that are too large: how many VMs, and which of them are in the rule.
+    pub(crate) too_large: Vec<TooLarge>,
+}
+
+#[derive(Debug)]
+pub(crate) struct NewRule {
+    pub(crate) source: usize,
+    pub(crate) members: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct TooLarge {
+    pub(crate) members: Vec<usize>,
+    pub(crate) left_out: Vec<usize>,
+}
+
+pub(crate) struct Covering<'a> {
+    pub(crate) apart: &'a Graph,
+    pub(crate) sources: &'a [Source],
+    pub(crate) guard: Guard,
+    pub(crate) limits: &'a [Limit],
+    /// Terms for which no new rule is made, because somebody turned theirs off.
+    pub(crate) abandoned: &'a BTreeSet<usize>,
+}
+
+impl Covering<'_> {
+    /// `covered_by_others` are edges that rules of other owners keep apart already.
+    pub(crate) fn cover(&self, existing: &[Existing], covered_by_others: &Graph) -> Cover {
+        let width = self.apart.width();
+        let mut state = State {
+            apart: self.apart.clone(),
+            uncovered: self.apart.clone(),
+            left: Graph::new(width),
+            too_large: Vec::new(),
+        };
+        // First what stays, of all of them: none takes pairs that another covers already.
+        let mut kept = Vec::new();
+        for rule in existing {
+            let mut clique = self.still_apart(&rule.members, &state.apart);
+            if rule.may_shrink {
+                clique.truncate(self.guard.members_kept_max());
+            }
+            // A rule whose pairs others of ours keep apart as well is not needed.
+            let needed = clique.len() < 2 || has_edge_within(&clique, &state.uncovered);
+            state.uncovered.remove_within(&clique);
+            kept.push(if needed { clique } else { Vec::new() });
+        }
+        for (a, b) in covered_by_others.edges() {
+            state.uncovered.remove(a, b);
+        }
+        let none = Bits::new(width);
+        let pool = |rule: &Existing| rule.source.map_or(&none, |source| &self.sources[source].vms);
+        // Then what cannot be, before any of them grows into it.
+        for (rule, clique) in existing.iter().zip(&kept).filter(|(_, clique)| clique.len() > 1) {
+            self.give_up_around(clique, pool(rule), self.members_max(rule), &mut state);
+        }
+        for (rule, clique) in existing.iter().zip(&mut kept).filter(|(_, clique)| !clique.is_empty()) {
+            self.grow(clique, pool(rule), self.members_max(rule), &mut state);
+            state.uncovered.remove_within(clique);
+            clique.sort_unstable();
+        }
+        let mut new = Vec::new();
+        // A rule that lost all its members starts anew where its term is now, rather than under another name.
+        let free = |(clique, rule): (&Vec<usize>, &Existing)| rule.source.filter(|_| clique.len() < 2);
+        let mut reusable: Vec<Option<usize>> = kept.iter().zip(existing).map(free).collect();
+        // The abandoned last, so that they take nothing from the others.
+        let sources = || self.sources.iter().enumerate();
+        for (source, of) in sources().filter(|(source, _)| !self.abandoned.contains(source)) {
+            while let Some((a, b)) = first_edge(&of.vms, &state.uncovered) {
+                let mut clique = vec![a];
+                self.grow(&mut clique, &of.vms, self.members_new_max(), &mut state);
+                if clique.len() < 2 {
+                    // Not even two fit.
+                    state.give_up(&[a], b);
+                    continue;
+                }
+                state.uncovered.remove_within(&clique);
+                clique.sort_unstable();
+                match reusable.iter().position(|free| *free == Some(source)) {
+                    Some(place) => {
+                        reusable[place] = None;
+                        kept[place] = clique;
+                    }
+                    None => new.push(NewRule { source, members: clique }),
+                }
+            }
+        }
+        for (a, b) in state.uncovered.edges() {
+            state.left.add(a, b);
+        }
+        Cover { kept, new, left: state.left, too_large: state.too_large }
+    }
+
+    /// The largest part of the members, as far as a simple search finds it, that are all wanted apart.
+    fn still_apart(&self, members: &[usize], apart: &Graph) -> Vec<usize> {
+        let set = Bits::of(apart.width(), members.iter().copied());
+        let degree = |member: &usize| set.iter_common(apart.row(*member)).count();
+        let mut order: Vec<usize> = members.to_vec();
+        order.sort_by_key(|member| (std::cmp::Reverse(degree(member)), *member));
+        let mut clique: Vec<usize> = Vec::new();
+        for member in order {
+            if clique.iter().all(|other| apart.has(member, *other)) && self.within_limits(&clique, member) {
+                clique.push(member);
+            }
+        }
+        clique
+    }
+
+    fn within_limits(&self, clique: &[usize], next: usize) -> bool {
+        self.limits
+            .iter()
+            .filter(|limit| limit.vms.contains(next))
+            .all(|limit| clique.iter().filter(|member| limit.vms.contains(**member)).count() < limit.members_max)
+    }
+
+    /// No rule is made that the hosts there are now could not satisfy.
+    fn members_new_max(&self) -> usize {
+        self.guard.members_new_max().min(self.guard.members_kept_max())
+    }
+
+    /// How far an existing rule may grow: what it has, it may replace.
+    fn members_max(&self, rule: &Existing) -> usize {
+        let held = if rule.may_shrink { 0 } else { rule.members.len() };
+        self.guard.members_new_max().min(self.guard.members_kept_max().max(held))
+    }
+
+    /// Adds VMs of the pool that are wanted apart from all members, the ones that cover most first, as far as the guard
+    /// allows; what does not fit is given up.
+    fn grow(&self, clique: &mut Vec<usize>, pool: &Bits, members_max: usize, state: &mut State) {
+        let mut candidates = pool.clone();
+        let mut gains = vec![0u32; self.apart.width()];
+        for member in clique.iter() {
+            candidates.intersect(state.apart.row(*member));
+            state.uncovered.row(*member).iter().for_each(|vm| gains[vm] += 1);
+        }
+        while clique.len() < members_max {
+            let fitting = candidates.iter().filter(|vm| gains[*vm] > 0 && self.within_limits(clique, *vm));
+            let Some(next) = fitting.max_by_key(|vm| (gains[*vm], usize::MAX - *vm)) else { break };
+            clique.push(next);
+            candidates.remove(next);
+            candidates.intersect(state.apart.row(next));
+            state.uncovered.row(next).iter().for_each(|vm| gains[vm] += 1);
+        }
+        self.give_up_around(clique, pool, members_max, state);
+    }
+
+    /// VMs that belong into the rule and do not fit: their pairs with the members stay uncovered. Judged by all that is
+    /// wanted, not by what is left of it, so that the order of rules does not matter.
+    fn give_up_around(&self, clique: &[usize], pool: &Bits, members_max: usize, state: &mut State) {
+        let mut belonging = pool.clone();
+        clique.iter().for_each(|member| belonging.intersect(self.apart.row(*member)));
+        let misfit = |vm: &usize| clique.len() >= members_max || !self.within_limits(clique, *vm);
+        let left_out: Vec<usize> = belonging.iter().filter(misfit).filter(|vm| state.give_up(clique, *vm)).collect();
+        if !left_out.is_empty() {
+            state.too_large.push(TooLarge { members: clique.to_vec(), left_out });
+        }
+    }
+}
+
+struct State {
+    /// What may still be wanted apart: without what was given up.
+    apart: Graph,
+    uncovered: Graph,
+    left: Graph,
+    too_large: Vec<TooLarge>,
+}
+
+impl State {
+    /// Tells whether there was anything to give up: a pair that a rule covers stays covered.
+    fn give_up(&mut self, clique: &[usize], other: usize) -> bool {
+        let mut any = false;
+        for &member in clique.iter().filter(|member| **member != other) {
+            if self.uncovered.has(member, other) {
+                self.uncovered.remove(member, other);
+                self.apart.remove(member, other);
+                self.left.add(member, other);
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+fn has_edge_within(members: &[usize], graph: &Graph) -> bool {
+    members.iter().enumerate().any(|(place, a)| members[place + 1..].iter().any(|b| graph.has(*a, *b)))
+}
+
+fn first_edge(vms: &Bits, graph: &Graph) -> Option<(usize, usize)> {
+    vms.iter().find_map(|a| graph.row(a).iter_common(vms).next().map(|b| (a, b)))
+}
