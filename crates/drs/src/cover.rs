@@ -82,11 +82,10 @@ impl Covering<'_> {
             if rule.may_shrink {
                 clique.truncate(self.guard.members_kept_max());
             }
-            // A rule whose pairs others of ours keep apart as well is not needed.
-            let needed = clique.len() < 2 || has_edge_within(&clique, &state.uncovered);
-            state.uncovered.remove_within(&clique);
-            kept.push(if needed { clique } else { Vec::new() });
+            kept.push(clique);
         }
+        drop_needless(&mut kept, width);
+        kept.iter().for_each(|clique| state.uncovered.remove_within(clique));
         for (a, b) in covered_by_others.edges() {
             state.uncovered.remove(a, b);
         }
@@ -130,6 +129,16 @@ impl Covering<'_> {
         for (a, b) in state.uncovered.edges() {
             state.left.add(a, b);
         }
+        // The new ones are looked at first: a rule that is there stays, if it can.
+        let new_count = new.len();
+        let mut all: Vec<Vec<usize>> = new.iter_mut().map(|rule| std::mem::take(&mut rule.members)).collect();
+        all.append(&mut kept);
+        drop_needless(&mut all, width);
+        let kept = all.split_off(new_count);
+        for (rule, members) in new.iter_mut().zip(all) {
+            rule.members = members;
+        }
+        new.retain(|rule| rule.members.len() > 1);
         Cover { kept, new, left: state.left, too_large: state.too_large }
     }
 
@@ -223,8 +232,30 @@ impl State {
     }
 }
 
-fn has_edge_within(members: &[usize], graph: &Graph) -> bool {
-    members.iter().enumerate().any(|(place, a)| members[place + 1..].iter().any(|b| graph.has(*a, *b)))
+/// Empties the cliques of which each pair is in another one too, one after the other.
+fn drop_needless(cliques: &mut [Vec<usize>], width: usize) {
+    let mut with_vm: Vec<Vec<usize>> = vec![Vec::new(); width];
+    for (place, clique) in cliques.iter().enumerate().filter(|(_, clique)| clique.len() > 1) {
+        clique.iter().for_each(|vm| with_vm[*vm].push(place));
+    }
+    for place in 0..cliques.len() {
+        let clique = &cliques[place];
+        let is_elsewhere = |a: usize, b: usize| {
+            // Both lists are sorted.
+            let mut others = with_vm[b].iter().peekable();
+            with_vm[a].iter().filter(|other| **other != place).any(|other| {
+                while others.next_if(|of_b| *of_b < other).is_some() {}
+                others.peek() == Some(&other)
+            })
+        };
+        let mut pairs =
+            clique.iter().enumerate().flat_map(|(from, a)| clique[from + 1..].iter().map(move |b| (*a, *b)));
+        if clique.len() > 1 && pairs.all(|(a, b)| is_elsewhere(a, b)) {
+            for vm in std::mem::take(&mut cliques[place]) {
+                with_vm[vm].retain(|other| *other != place);
+            }
+        }
+    }
 }
 
 fn first_edge(vms: &Bits, graph: &Graph) -> Option<(usize, usize)> {
