@@ -3,7 +3,7 @@
 //! In: the cluster's rules and groups, the record. Out: Bridger's own by name, and the others as constraints. Invariant: a
 //! rule is Bridger's only where its name, its kind and its UUID are those recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{ClusterFacts, GroupKind, RuleFacts, RuleKind};
 
@@ -15,6 +15,8 @@ use crate::record::{OwnedRule, RuleSort};
 
 pub(crate) struct Classified<'a> {
     pub(crate) own: BTreeMap<&'a str, &'a RuleFacts>,
+    /// Recorded names that somebody else's rules have.
+    pub(crate) usurped: BTreeSet<&'a str>,
     /// Pairs that enabled rules of others keep apart.
     pub(crate) apart: Graph,
     /// VMs that enabled rules of others keep together, with the rule's name.
@@ -32,6 +34,7 @@ pub(crate) fn classify<'a>(
     let width = places.vms.len();
     let mut classified = Classified {
         own: BTreeMap::new(),
+        usurped: BTreeSet::new(),
         apart: Graph::new(width),
         together: Vec::new(),
         limits: Vec::new(),
@@ -45,6 +48,7 @@ pub(crate) fn classify<'a>(
                 continue;
             }
             Some(_) => {
+                classified.usurped.insert(&rule.name);
                 classified.findings.push(Finding::RecordDisagrees { cluster: cluster(), rule: rule.name.clone() });
             }
             None if rule.name.starts_with(prefix) => {

@@ -5,7 +5,6 @@
 //! are in actions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use model::World;
 use model::event::{ClusterFacts, DrsBehavior, RuleFacts};
@@ -18,7 +17,7 @@ use crate::graph::Graph;
 use crate::guard::Guard;
 use crate::places::{ClusterPlaces, Places};
 use crate::plan::{Action, ActionKind, ClusterPlan, VmRef};
-use crate::record::{Owned, OwnedRule, RuleSort, UnixMillis};
+use crate::record::{Owned, OwnedRule, RuleSort, UnixMillis, Unwanted};
 use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings, ROLLOUT_GRACE_FACTOR};
 use crate::wanted::{ClusterWanted, short_digest};
 
@@ -31,6 +30,8 @@ pub(crate) struct ClusterPlanning<'a> {
     /// The cluster's place among them.
     pub(crate) number: usize,
     pub(crate) wanted: &'a ClusterWanted,
+    /// Digests of the terms whose workloads are in the middle of a rollout.
+    pub(crate) rolling: &'a BTreeSet<String>,
     pub(crate) now: UnixMillis,
     pub(crate) settings: &'a DrsSettings,
     pub(crate) prefix: &'a str,
@@ -103,8 +104,6 @@ pub(crate) struct Work<'a> {
 /// What a rule shall become.
 pub(crate) struct Target<'t> {
     pub(crate) members: &'t [usize],
-    /// Its workload is in the middle of a rollout.
-    pub(crate) rolling: bool,
     /// What goes must go at once.
     pub(crate) urgent: bool,
 }
@@ -154,11 +153,10 @@ impl Work<'_> {
         };
         let cover = covering.cover(&existing, &self.classified.apart);
         for ((name, before), members) in names.iter().zip(&existing).zip(&cover.kept) {
-            let rolling = before.source.is_some_and(|source| wanted.sources[source].rolling);
             let conflicts = |a: &usize| before.members.iter().any(|b| wanted.apart.has(*a, *b) && !apart.has(*a, *b));
             let urgent = before.may_shrink || before.members.iter().any(conflicts);
             let pods = |work: &Self| work.pods_apart(members);
-            let becomes = self.settle(name, &Target { members, rolling, urgent }, pods);
+            let becomes = self.settle(name, &Target { members, urgent }, pods);
             self.finally_apart.extend(becomes.map(|members| (name.clone(), members)));
         }
         let mut new: Vec<(String, String, Vec<usize>)> = Vec::new();
@@ -232,7 +230,7 @@ impl Work<'_> {
             apart.remove_within(members);
         }
         self.report_disabled(rule, members);
-        self.wait(name, !is_wanted, false);
+        self.wait(name, !is_wanted, members);
     }
 
     pub(crate) fn report_disabled(&mut self, rule: &RuleFacts, members: &[usize]) {
@@ -245,21 +243,35 @@ impl Work<'_> {
         });
     }
 
-    /// Notes since when a rule is unwanted; one that has been so for long enough is due.
-    pub(crate) fn wait(&mut self, name: &str, is_unwanted: bool, rolling: bool) {
-        let is_past = self.note_unwanted(name, is_unwanted, rolling);
-        if is_unwanted && is_past {
+    /// Notes since when a rule with these members is unwanted; one that has been so for long enough is due.
+    pub(crate) fn wait(&mut self, name: &str, is_unwanted: bool, members: &[usize]) {
+        let vms = members.iter().filter(|_| is_unwanted).map(|vm| self.places.vms[*vm].id.clone());
+        let mut vms: Vec<String> = vms.collect();
+        if is_unwanted && vms.is_empty() {
+            // None of its members is a node any more.
+            vms.push(String::new());
+        }
+        if self.note_unwanted(name, &vms) {
             self.due.push(name.to_owned());
         }
     }
 
-    fn note_unwanted(&mut self, name: &str, is_unwanted: bool, rolling: bool) -> bool {
-        let factor = if rolling { ROLLOUT_GRACE_FACTOR } else { 1 };
-        let grace: Duration = self.planning.settings.removal_grace.saturating_mul(factor);
-        let now = self.planning.now;
+    /// Notes since when these are unwanted, and tells whether that is long enough. Others begin a new wait.
+    fn note_unwanted(&mut self, name: &str, vms: &[String]) -> bool {
+        let (now, rolling) = (self.planning.now, self.planning.rolling);
         let Some(rule) = self.rules.get_mut(name) else { return false };
-        rule.unwanted_since = is_unwanted.then(|| rule.unwanted_since.unwrap_or(now));
-        rule.unwanted_since.is_some_and(|since| now.is_past(since, grace))
+        if vms.is_empty() {
+            rule.unwanted = None;
+            return false;
+        }
+        let unwanted = match rule.unwanted.take() {
+            Some(unwanted) if unwanted.vms == vms => unwanted,
+            _ => Unwanted { since: now, vms: vms.to_vec() },
+        };
+        let factor = if rolling.contains(&rule.source) { ROLLOUT_GRACE_FACTOR } else { 1 };
+        let is_past = now.is_past(unwanted.since, self.planning.settings.removal_grace.saturating_mul(factor));
+        rule.unwanted = Some(unwanted);
+        is_past
     }
 
     /// Brings a recorded rule to its target, now or later. Returns the members it will have after this pass.
@@ -279,7 +291,7 @@ impl Work<'_> {
             if let Some(recorded) = self.rules.get_mut(name) {
                 // It was there, so somebody deleted it.
                 recorded.restored |= recorded.uuid.take().is_some();
-                recorded.unwanted_since = None;
+                recorded.unwanted = None;
             }
             let pods = pods(self);
             self.act(name, sort, ActionKind::Create, target.members, pods);
@@ -288,7 +300,7 @@ impl Work<'_> {
         self.rule_count += 1;
         let (members, others) = members_of(rule, self.places);
         if !is_wanted {
-            self.wait(name, true, target.rolling);
+            self.wait(name, true, &members);
             return Some(members);
         }
         let ids = |of: &[usize], without: &[usize]| -> Vec<String> {
@@ -296,11 +308,14 @@ impl Work<'_> {
         };
         let (added, mut removed) = (ids(target.members, &members), ids(&members, target.members));
         removed.extend(others);
-        let is_past = self.note_unwanted(name, !removed.is_empty(), target.rolling);
+        let is_past = self.note_unwanted(name, &removed);
         if added.is_empty() && (removed.is_empty() || !(target.urgent || is_past)) {
             return Some(members);
         }
         let kind = ActionKind::Edit { key: rule.key, uuid: rule.uuid.clone(), added, removed };
+        if let Some(recorded) = self.rules.get_mut(name) {
+            recorded.unwanted = None;
+        }
         let pods = pods(self);
         self.act(name, sort, kind, target.members, pods);
         Some(target.members.to_vec())
@@ -375,8 +390,10 @@ impl Work<'_> {
         left
     }
 
+    /// The recorded rules of one sort, without those whose names somebody else took.
     pub(crate) fn names_of(&self, sort: RuleSort) -> Vec<String> {
-        self.rules.iter().filter(|(_, rule)| rule.sort == sort).map(|(name, _)| name.clone()).collect()
+        let ours = self.rules.iter().filter(|(name, _)| !self.classified.usurped.contains(name.as_str()));
+        ours.filter(|(_, rule)| rule.sort == sort).map(|(name, _)| name.clone()).collect()
     }
 
     pub(crate) fn new_name(&mut self, sort: &str, source: &str) -> String {
@@ -392,8 +409,7 @@ impl Work<'_> {
     }
 
     fn pods_apart(&self, members: &[usize]) -> Vec<PodRef> {
-        let planning = self.planning;
-        pods_wanted_apart(planning.world, planning.places, planning.number, members, planning.settings)
+        pods_wanted_apart(self.planning.world, self.planning.wanted, members)
     }
 
     pub(crate) fn act(&mut self, name: &str, sort: RuleSort, kind: ActionKind, members: &[usize], pods: Vec<PodRef>) {

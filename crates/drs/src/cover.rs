@@ -185,8 +185,16 @@ impl Covering<'_> {
             state.uncovered.row(*member).iter().for_each(|vm| gains[vm] += 1);
         }
         while clique.len() < members_max {
-            let fitting = candidates.iter().filter(|vm| gains[*vm] > 0 && self.within_limits(clique, *vm));
-            let Some(next) = fitting.max_by_key(|vm| (gains[*vm], usize::MAX - *vm)) else { break };
+            let fits = |vm: &usize| self.within_limits(clique, *vm);
+            let covering = candidates.iter().filter(|vm| gains[*vm] > 0).filter(fits);
+            let covering = covering.max_by_key(|vm| (gains[*vm], usize::MAX - *vm));
+            // One that covers nothing with the members may cover something with those still to come: one rule, not two.
+            let promising = || {
+                let promise = |vm: usize| state.uncovered.row(vm).iter_common(&candidates).count();
+                let best = candidates.iter().filter(fits).max_by_key(|vm| (promise(*vm), usize::MAX - *vm));
+                best.filter(|vm| promise(*vm) > 0)
+            };
+            let Some(next) = covering.or_else(promising) else { break };
             clique.push(next);
             candidates.remove(next);
             candidates.intersect(state.apart.row(next));

@@ -1,46 +1,29 @@
 //! Which pods are behind a rule.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use model::{PodId, Role, World};
+use model::{PodId, World};
 
 use crate::finding::PodRef;
-use crate::graph::Bits;
-use crate::places::{Places, pod_ref};
-use crate::settings::DrsSettings;
-use crate::wanted::opted_out;
+use crate::places::pod_ref;
+use crate::wanted::{ClusterWanted, Source};
 
 /// The pods on these VMs of which one's anti-affinity is about another, by name.
-pub(crate) fn pods_wanted_apart(
-    world: &World,
-    places: &Places,
-    cluster: usize,
-    members: &[usize],
-    settings: &DrsSettings,
-) -> Vec<PodRef> {
-    let vms = &places.clusters[cluster].vms;
-    let set = Bits::of(vms.len(), members.iter().copied());
+pub(crate) fn pods_wanted_apart(world: &World, wanted: &ClusterWanted, members: &[usize]) -> Vec<PodRef> {
+    let mut shared: BTreeMap<usize, usize> = BTreeMap::new();
+    for member in members {
+        wanted.sources_of_vm[*member].iter().for_each(|source| *shared.entry(*source).or_default() += 1);
+    }
     let mut found: BTreeSet<PodId> = BTreeSet::new();
-    for &vm in members {
-        for &pod in world.pods_on(vms[vm].node) {
-            for &(id, role) in world.pod_terms(pod) {
-                let Some(term) = world.term(id).filter(|_| role == Role::AntiAffinity) else { continue };
-                let key = world.interner().text(term.topology_key);
-                let lifted = settings.lifted_keys.contains(key) && !opted_out(world, pod);
-                if key != settings.host_key && !lifted {
-                    continue;
-                }
-                for other in world.pods_matching(id) {
-                    if let Some((of, on)) = places.of_pod(world, other)
-                        && of == cluster
-                        && on != vm
-                        && set.contains(on)
-                    {
-                        found.extend([pod, other]);
-                    }
-                }
-            }
-        }
+    for (source, _) in shared.into_iter().filter(|(_, vms)| *vms > 1) {
+        let Source { carriers, matches, .. } = &wanted.sources[source];
+        let within = |pods: &[(usize, PodId)]| -> Vec<(usize, PodId)> {
+            pods.iter().filter(|(vm, _)| members.contains(vm)).copied().collect()
+        };
+        let (carriers, matches) = (within(carriers), within(matches));
+        let has_other = |of: &[(usize, PodId)], vm: usize| of.iter().any(|(other, _)| *other != vm);
+        found.extend(carriers.iter().filter(|(vm, _)| has_other(&matches, *vm)).map(|(_, pod)| *pod));
+        found.extend(matches.iter().filter(|(vm, _)| has_other(&carriers, *vm)).map(|(_, pod)| *pod));
     }
     let mut pods: Vec<PodRef> = found.into_iter().filter_map(|pod| pod_ref(world, pod)).collect();
     pods.sort_unstable();

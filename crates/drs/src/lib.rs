@@ -26,6 +26,6 @@ pub mod wanted;
 pub use finding::{Finding, PodRef};
 pub use guard::Guard;
 pub use plan::{Action, ActionKind, ClusterPlan, Plan, plan};
-pub use record::{Owned, OwnedRule, RuleSort, UnixMillis};
+pub use record::{Owned, OwnedRule, RuleSort, UnixMillis, Unwanted};
 pub use settings::DrsSettings;
 pub use wanted::{Wanted, wanted};

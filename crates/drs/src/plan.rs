@@ -103,8 +103,10 @@ pub fn plan(world: &World, owned: &Owned, now: UnixMillis, settings: &DrsSetting
     let wanted = wanted_in(world, &places, settings);
     let mut plan = Plan { clusters: Vec::new(), findings: wanted.findings.clone(), record: owned.clone() };
     let prefix = rule_prefix(&uid);
+    let rolling = &wanted.rolling;
     for (number, wanted) in wanted.clusters.iter().enumerate() {
-        let planning = ClusterPlanning { world, places: &places, number, wanted, now, settings, prefix: &prefix };
+        let planning =
+            ClusterPlanning { world, places: &places, number, wanted, rolling, now, settings, prefix: &prefix };
         if let Some(planned) = planning.plan(&mut plan.record, &mut plan.findings) {
             plan.clusters.push(planned);
         }

@@ -37,17 +37,25 @@ pub struct OwnedRule {
     pub source: String,
     /// As the vCenter gave it; `None` while only the intent is recorded.
     pub uuid: Option<String>,
-    /// Nothing wants the rule, or some of its members, since then.
-    pub unwanted_since: Option<UnixMillis>,
+    /// Nothing wants the rule, or some of its members, any more.
+    pub unwanted: Option<Unwanted>,
     /// It has more members than there are hosts able to run them, since then.
     pub outnumbered_since: Option<UnixMillis>,
     /// Somebody deleted it once, and it came back.
     pub restored: bool,
 }
 
+/// What nothing wants any more, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwanted {
+    pub since: UnixMillis,
+    /// The ids of the members; all of them when the whole rule is meant.
+    pub vms: Vec<String>,
+}
+
 impl OwnedRule {
     pub fn intent(sort: RuleSort, source: String) -> Self {
-        Self { sort, source, uuid: None, unwanted_since: None, outnumbered_since: None, restored: false }
+        Self { sort, source, uuid: None, unwanted: None, outnumbered_since: None, restored: false }
     }
 }
 

@@ -37,7 +37,7 @@ impl Work<'_> {
                     let (members, _) = members_of(rule, self.places);
                     self.report_disabled(rule, &members);
                     let is_wanted = wanted.needs.iter().any(|need| meets(&members, need));
-                    self.wait(&name, !is_wanted, false);
+                    self.wait(&name, !is_wanted, &members);
                     met.push(members);
                 }
                 None if recorded.restored && recorded.uuid.is_some() => {
@@ -60,7 +60,7 @@ impl Work<'_> {
         let mut groups = found.groups;
         for (name, members) in tied {
             let members = self.take_group(&name, &members, &mut groups);
-            let target = Target { members: &members, rolling: false, urgent: false };
+            let target = Target { members: &members, urgent: false };
             self.settle(&name, &target, |work| work.pods_behind(&needs, &members));
         }
         for members in groups {

@@ -30,6 +30,8 @@ const SAME_VM_PAIRS_MAX: usize = 8;
 pub struct Wanted {
     pub(crate) clusters: Vec<ClusterWanted>,
     pub findings: Vec<Finding>,
+    /// Digests of terms of which some pods are on their way in or out.
+    pub(crate) rolling: BTreeSet<String>,
     vm_ids: Vec<(ClusterName, Vec<String>)>,
 }
 
@@ -51,6 +53,8 @@ pub(crate) struct ClusterWanted {
     pub(crate) apart: Graph,
     /// The terms behind the edges, by digest.
     pub(crate) sources: Vec<Source>,
+    /// Per VM, the places of the terms that concern it.
+    pub(crate) sources_of_vm: Vec<Vec<usize>>,
     pub(crate) needs: Vec<Need>,
 }
 
@@ -60,8 +64,10 @@ pub(crate) struct Source {
     pub(crate) digest: String,
     /// VMs of the pods that have the term or match it.
     pub(crate) vms: Bits,
-    /// Some of its pods are on their way in or out.
-    pub(crate) rolling: bool,
+    /// The pods that have the term, with their VMs.
+    pub(crate) carriers: Vec<(usize, PodId)>,
+    /// The pods that match it, with their VMs.
+    pub(crate) matches: Vec<(usize, PodId)>,
 }
 
 /// A pod that needs one of others on its host.
@@ -88,10 +94,12 @@ pub(crate) fn wanted_in(world: &World, places: &Places, settings: &DrsSettings) 
             .map(|cluster| ClusterWanted {
                 apart: Graph::new(cluster.vms.len()),
                 sources: Vec::new(),
+                sources_of_vm: vec![Vec::new(); cluster.vms.len()],
                 needs: Vec::new(),
             })
             .collect(),
         findings: Vec::new(),
+        rolling: BTreeSet::new(),
         unplaced: BTreeMap::new(),
         same_vm: BTreeSet::new(),
     };
@@ -120,6 +128,7 @@ struct Gathering<'a> {
     places: &'a Places,
     clusters: Vec<ClusterWanted>,
     findings: Vec<Finding>,
+    rolling: BTreeSet<String>,
     /// By node name.
     unplaced: BTreeMap<String, BTreeSet<PodId>>,
     /// Pairs already told.
@@ -128,6 +137,10 @@ struct Gathering<'a> {
 
 /// Pods of one term by cluster and VM.
 type ByVm = BTreeMap<usize, BTreeMap<usize, Vec<PodId>>>;
+
+fn with_vms(pods: &BTreeMap<usize, Vec<PodId>>) -> Vec<(usize, PodId)> {
+    pods.iter().flat_map(|(vm, pods)| pods.iter().map(|pod| (*vm, *pod))).collect()
+}
 
 impl Gathering<'_> {
     fn gather_term(&mut self, id: TermId, term: &Term, is_lifted: bool) {
@@ -139,12 +152,15 @@ impl Gathering<'_> {
                 rolling |= self.sort_in(pod, &mut carriers);
             }
         }
-        if carriers.is_empty() {
+        if carriers.is_empty() && !rolling {
             return;
         }
         let mut matches = ByVm::new();
         for pod in world.pods_matching(id) {
             rolling |= self.sort_in(pod, &mut matches);
+        }
+        if rolling {
+            self.rolling.insert(digest(world, term));
         }
         for (cluster, carriers) in &carriers {
             let Some(matches) = matches.get(cluster) else { continue };
@@ -157,7 +173,8 @@ impl Gathering<'_> {
             let mut vms = matching;
             carriers.keys().for_each(|carrier| vms.insert(*carrier));
             if vms.count() > 1 {
-                wanted.sources.push(Source { digest: digest(world, term), vms, rolling });
+                let (carriers, matches) = (with_vms(carriers), with_vms(matches));
+                wanted.sources.push(Source { digest: digest(world, term), vms, carriers, matches });
             }
             for (vm, carriers) in carriers {
                 if let Some(matches) = matches.get(vm) {
@@ -244,17 +261,20 @@ impl Gathering<'_> {
         let world = self.world;
         for cluster in &mut self.clusters {
             cluster.sources.sort_by(|a, b| a.digest.cmp(&b.digest));
+            for (place, source) in cluster.sources.iter().enumerate() {
+                source.vms.iter().for_each(|vm| cluster.sources_of_vm[vm].push(place));
+            }
             // Ids follow the order of events; names do not.
             cluster.needs.sort_by_cached_key(|need| pod_ref(world, need.pod));
         }
         self.findings.sort_by_cached_key(ToString::to_string);
         let ids = |cluster: &crate::places::ClusterPlaces| cluster.vms.iter().map(|vm| vm.id.clone()).collect();
         let vm_ids = self.places.clusters.iter().map(|cluster| (cluster.name.clone(), ids(cluster))).collect();
-        Wanted { clusters: self.clusters, findings: self.findings, vm_ids }
+        Wanted { clusters: self.clusters, findings: self.findings, rolling: self.rolling, vm_ids }
     }
 }
 
-pub(crate) fn opted_out(world: &World, pod: PodId) -> bool {
+fn opted_out(world: &World, pod: PodId) -> bool {
     world.pod(pod).is_some_and(|pod| {
         pod.lift_off
             || world.namespace(world.interner().text(pod.namespace)).is_some_and(|namespace| namespace.lift_off)
