@@ -13,8 +13,18 @@ use crate::graph::{Bits, Graph};
 use crate::places::ClusterPlaces;
 use crate::record::{OwnedRule, RuleSort};
 
+/// One of Bridger's rules, as the cluster has it.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRule<'a> {
+    pub(crate) rule: &'a RuleFacts,
+    /// Node VMs, sorted.
+    pub(crate) members: Vec<usize>,
+    /// Ids of members that are no node VMs of this cluster.
+    pub(crate) others: Vec<String>,
+}
+
 pub(crate) struct Classified<'a> {
-    pub(crate) own: BTreeMap<&'a str, &'a RuleFacts>,
+    pub(crate) own: BTreeMap<&'a str, OwnRule<'a>>,
     /// Recorded names that somebody else's rules have.
     pub(crate) usurped: BTreeSet<&'a str>,
     /// Pairs that enabled rules of others keep apart.
@@ -44,7 +54,8 @@ pub(crate) fn classify<'a>(
     for rule in &facts.rules {
         match record.get(&rule.name) {
             Some(recorded) if is_recorded(rule, recorded) => {
-                classified.own.insert(&rule.name, rule);
+                let (members, others) = members_of(rule, places);
+                classified.own.insert(&rule.name, OwnRule { rule, members, others });
                 continue;
             }
             Some(_) => {
@@ -71,8 +82,8 @@ fn is_recorded(rule: &RuleFacts, recorded: &OwnedRule) -> bool {
     same_kind && (recorded.uuid.is_none() || recorded.uuid == rule.uuid)
 }
 
-/// The node VMs among the members, and the ids of the other members.
-pub(crate) fn members_of(rule: &RuleFacts, places: &ClusterPlaces) -> (Vec<usize>, Vec<String>) {
+/// The node VMs among the members, sorted, and the ids of the other members.
+fn members_of(rule: &RuleFacts, places: &ClusterPlaces) -> (Vec<usize>, Vec<String>) {
     let (RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms)) = &rule.kind else { return Default::default() };
     let (mut members, mut others) = (Vec::new(), Vec::new());
     for vm in vms {
@@ -91,8 +102,7 @@ impl<'a> Classified<'a> {
         let (members, _) = members_of(rule, places);
         match &rule.kind {
             RuleKind::VmsApart(_) => {
-                let set = Bits::of(places.vms.len(), members.iter().copied());
-                members.iter().for_each(|member| self.apart.add_star(*member, &set));
+                members.iter().for_each(|member| self.apart.add_star(*member, &members));
             }
             RuleKind::VmsTogether(_) => self.together.push((&rule.name, members)),
             RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(hosts), .. } if rule.mandatory => {

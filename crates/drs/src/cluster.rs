@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::World;
 use model::event::{ClusterFacts, DrsBehavior, RuleFacts};
 
-use crate::classify::{Classified, classify, members_of};
+use crate::classify::{Classified, OwnRule, classify};
 use crate::cover::{Covering, Existing};
 use crate::explain::pods_wanted_apart;
 use crate::finding::{Finding, PodRef};
@@ -49,10 +49,10 @@ impl<'a> ClusterPlanning<'a> {
         let mut rules = record.clusters.remove(&places.name).unwrap_or_default();
         let mut classified = classify(facts, places, &rules, self.prefix);
         findings.append(&mut classified.findings);
-        for (name, rule) in &classified.own {
+        for (name, own) in &classified.own {
             if let Some(recorded) = rules.get_mut(*name).filter(|recorded| recorded.uuid.is_none()) {
                 // Created, and the process ended before that was recorded.
-                recorded.uuid.clone_from(&rule.uuid);
+                recorded.uuid.clone_from(&own.rule.uuid);
             }
         }
         let mut work = Work {
@@ -120,9 +120,8 @@ impl Work<'_> {
         let names: Vec<String> = self.names_of(RuleSort::Apart);
         for name in names {
             let source = self.rules.get(&name).and_then(|rule| source_of.get(rule.source.as_str()).copied());
-            match self.classified.own.get(name.as_str()).copied() {
-                Some(rule) => {
-                    let (members, _) = members_of(rule, self.places);
+            match self.classified.own.get(name.as_str()).cloned() {
+                Some(OwnRule { rule, members, .. }) => {
                     let source = source.or_else(|| self.adopt_source(&name, &members));
                     if rule.enabled {
                         let may_shrink = self.is_outnumbered(&name, members.len());
@@ -204,7 +203,8 @@ impl Work<'_> {
     /// The term of a rule is gone, maybe only worded differently: the one about most of its members takes its place.
     fn adopt_source(&mut self, name: &str, members: &[usize]) -> Option<usize> {
         let sources = &self.planning.wanted.sources;
-        let shared = |source: usize| members.iter().filter(|member| sources[source].vms.contains(**member)).count();
+        let shared =
+            |source: usize| members.iter().filter(|member| sources[source].vms.binary_search(member).is_ok()).count();
         let best = (0..sources.len()).max_by_key(|&source| (shared(source), usize::MAX - source));
         let best = best.filter(|&source| shared(source) > 1)?;
         if let Some(rule) = self.rules.get_mut(name) {
@@ -283,7 +283,7 @@ impl Work<'_> {
     ) -> Option<Vec<usize>> {
         let sort = self.rules.get(name)?.sort;
         let is_wanted = target.members.len() > 1;
-        let Some(rule) = self.classified.own.get(name).copied() else {
+        let Some(OwnRule { rule, members, others }) = self.classified.own.get(name).cloned() else {
             if !is_wanted {
                 self.rules.remove(name);
                 return None;
@@ -298,7 +298,6 @@ impl Work<'_> {
             return Some(target.members.to_vec());
         };
         self.rule_count += 1;
-        let (members, others) = members_of(rule, self.places);
         if !is_wanted {
             self.wait(name, true, &members);
             return Some(members);
@@ -354,9 +353,8 @@ impl Work<'_> {
             return;
         }
         for name in due.into_iter().take(settings.deletions_max) {
-            let Some(rule) = self.classified.own.get(name.as_str()).copied() else { continue };
+            let Some(OwnRule { rule, members, .. }) = self.classified.own.get(name.as_str()).cloned() else { continue };
             let Some(sort) = self.rules.get(&name).map(|rule| rule.sort) else { continue };
-            let (members, _) = members_of(rule, self.places);
             let kind = ActionKind::Delete { key: rule.key, uuid: rule.uuid.clone() };
             self.act(&name, sort, kind, &members, Vec::new());
             self.finally_apart.remove(&name);

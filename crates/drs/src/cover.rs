@@ -89,8 +89,7 @@ impl Covering<'_> {
         for (a, b) in covered_by_others.edges() {
             state.uncovered.remove(a, b);
         }
-        let none = Bits::new(width);
-        let pool = |rule: &Existing| rule.source.map_or(&none, |source| &self.sources[source].vms);
+        let pool = |rule: &Existing| rule.source.map_or(&[][..], |source| &self.sources[source].vms);
         // Then what cannot be, before any of them grows into it.
         for (rule, clique) in existing.iter().zip(&kept).filter(|(_, clique)| clique.len() > 1) {
             self.give_up_around(clique, pool(rule), self.members_max(rule), &mut state);
@@ -107,7 +106,9 @@ impl Covering<'_> {
         // The abandoned last, so that they take nothing from the others.
         let sources = || self.sources.iter().enumerate();
         for (source, of) in sources().filter(|(source, _)| !self.abandoned.contains(source)) {
-            while let Some((a, b)) = first_edge(&of.vms, &state.uncovered) {
+            // Edges only ever get covered, so what was looked through stays done.
+            let mut from = 0;
+            while let Some((a, b)) = next_edge(&of.vms, &mut from, &state.uncovered) {
                 let mut clique = vec![a];
                 self.grow(&mut clique, &of.vms, self.members_new_max(), &mut state);
                 if clique.len() < 2 {
@@ -144,10 +145,9 @@ impl Covering<'_> {
 
     /// The largest part of the members, as far as a simple search finds it, that are all wanted apart.
     fn still_apart(&self, members: &[usize], apart: &Graph) -> Vec<usize> {
-        let set = Bits::of(apart.width(), members.iter().copied());
-        let degree = |member: &usize| set.iter_common(apart.row(*member)).count();
+        let degree = |member: &usize| members.iter().filter(|other| apart.has(*member, **other)).count();
         let mut order: Vec<usize> = members.to_vec();
-        order.sort_by_key(|member| (std::cmp::Reverse(degree(member)), *member));
+        order.sort_by_cached_key(|member| (std::cmp::Reverse(degree(member)), *member));
         let mut clique: Vec<usize> = Vec::new();
         for member in order {
             if clique.iter().all(|other| apart.has(member, *other)) && self.within_limits(&clique, member) {
@@ -177,39 +177,43 @@ impl Covering<'_> {
 
     /// Adds VMs of the pool that are wanted apart from all members, the ones that cover most first, as far as the guard
     /// allows; what does not fit is given up.
-    fn grow(&self, clique: &mut Vec<usize>, pool: &Bits, members_max: usize, state: &mut State) {
-        let mut candidates = pool.clone();
-        let mut gains = vec![0u32; self.apart.width()];
-        for member in clique.iter() {
-            candidates.intersect(state.apart.row(*member));
-            state.uncovered.row(*member).iter().for_each(|vm| gains[vm] += 1);
-        }
-        while clique.len() < members_max {
-            let fits = |vm: &usize| self.within_limits(clique, *vm);
-            let covering = candidates.iter().filter(|vm| gains[*vm] > 0).filter(fits);
-            let covering = covering.max_by_key(|vm| (gains[*vm], usize::MAX - *vm));
+    fn grow(&self, clique: &mut Vec<usize>, pool: &[usize], members_max: usize, state: &mut State) {
+        // Who might join, and how many pairs with the members that would cover.
+        let mut candidates: Vec<(usize, usize)> = pool
+            .iter()
+            .filter(|vm| clique.iter().all(|member| state.apart.has(*member, **vm)))
+            .map(|vm| (*vm, clique.iter().filter(|member| state.uncovered.has(**member, *vm)).count()))
+            .collect();
+        while clique.len() < members_max && !candidates.is_empty() {
+            let fits = |(vm, _): &&(usize, usize)| self.within_limits(clique, *vm);
+            let covering = candidates.iter().filter(|(_, gain)| *gain > 0).filter(fits);
+            let covering = covering.max_by_key(|(vm, gain)| (*gain, usize::MAX - *vm));
             // One that covers nothing with the members may cover something with those still to come: one rule, not two.
             let promising = || {
-                let promise = |vm: usize| state.uncovered.row(vm).iter_common(&candidates).count();
-                let best = candidates.iter().filter(fits).max_by_key(|vm| (promise(*vm), usize::MAX - *vm));
-                best.filter(|vm| promise(*vm) > 0)
+                let promise =
+                    |vm: usize| candidates.iter().filter(|(other, _)| state.uncovered.has(vm, *other)).count();
+                let best = candidates.iter().filter(fits).max_by_key(|(vm, _)| (promise(*vm), usize::MAX - *vm));
+                best.filter(|(vm, _)| promise(*vm) > 0)
             };
-            let Some(next) = covering.or_else(promising) else { break };
+            let Some(&(next, _)) = covering.or_else(promising) else { break };
             clique.push(next);
-            candidates.remove(next);
-            candidates.intersect(state.apart.row(next));
-            state.uncovered.row(next).iter().for_each(|vm| gains[vm] += 1);
+            candidates.retain(|(vm, _)| state.apart.has(next, *vm));
+            candidates.iter_mut().for_each(|(vm, gain)| *gain += usize::from(state.uncovered.has(next, *vm)));
         }
         self.give_up_around(clique, pool, members_max, state);
     }
 
     /// VMs that belong into the rule and do not fit: their pairs with the members stay uncovered. Judged by all that is
     /// wanted, not by what is left of it, so that the order of rules does not matter.
-    fn give_up_around(&self, clique: &[usize], pool: &Bits, members_max: usize, state: &mut State) {
-        let mut belonging = pool.clone();
-        clique.iter().for_each(|member| belonging.intersect(self.apart.row(*member)));
-        let misfit = |vm: &usize| clique.len() >= members_max || !self.within_limits(clique, *vm);
-        let left_out: Vec<usize> = belonging.iter().filter(misfit).filter(|vm| state.give_up(clique, *vm)).collect();
+    fn give_up_around(&self, clique: &[usize], pool: &[usize], members_max: usize, state: &mut State) {
+        let is_full = clique.len() >= members_max;
+        if !is_full && self.limits.is_empty() {
+            return;
+        }
+        let belongs = |vm: &&usize| clique.iter().all(|member| self.apart.has(*member, **vm));
+        let misfit = |vm: &&usize| is_full || !self.within_limits(clique, **vm);
+        let outside = pool.iter().filter(belongs).filter(misfit).copied();
+        let left_out: Vec<usize> = outside.filter(|vm| state.give_up(clique, *vm)).collect();
         if !left_out.is_empty() {
             state.too_large.push(TooLarge { members: clique.to_vec(), left_out });
         }
@@ -246,8 +250,7 @@ fn drop_needless(cliques: &mut [Vec<usize>], width: usize) {
     for (place, clique) in cliques.iter().enumerate().filter(|(_, clique)| clique.len() > 1) {
         clique.iter().for_each(|vm| with_vm[*vm].push(place));
     }
-    for place in 0..cliques.len() {
-        let clique = &cliques[place];
+    for (place, clique) in cliques.iter_mut().enumerate() {
         let is_elsewhere = |a: usize, b: usize| {
             // Both lists are sorted.
             let mut others = with_vm[b].iter().peekable();
@@ -259,13 +262,20 @@ fn drop_needless(cliques: &mut [Vec<usize>], width: usize) {
         let mut pairs =
             clique.iter().enumerate().flat_map(|(from, a)| clique[from + 1..].iter().map(move |b| (*a, *b)));
         if clique.len() > 1 && pairs.all(|(a, b)| is_elsewhere(a, b)) {
-            for vm in std::mem::take(&mut cliques[place]) {
+            for vm in std::mem::take(clique) {
                 with_vm[vm].retain(|other| *other != place);
             }
         }
     }
 }
 
-fn first_edge(vms: &Bits, graph: &Graph) -> Option<(usize, usize)> {
-    vms.iter().find_map(|a| graph.row(a).iter_common(vms).next().map(|b| (a, b)))
+/// The next edge between these VMs, from the given place on.
+fn next_edge(vms: &[usize], from: &mut usize, graph: &Graph) -> Option<(usize, usize)> {
+    while let Some(&a) = vms.get(*from) {
+        if let Some(&b) = vms[*from + 1..].iter().find(|b| graph.has(a, **b)) {
+            return Some((a, b));
+        }
+        *from += 1;
+    }
+    None
 }

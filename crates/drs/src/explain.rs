@@ -1,6 +1,6 @@
 //! Which pods are behind a rule.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use model::{PodId, World};
 
@@ -10,12 +10,11 @@ use crate::wanted::{ClusterWanted, Source};
 
 /// The pods on these VMs of which one's anti-affinity is about another, by name.
 pub(crate) fn pods_wanted_apart(world: &World, wanted: &ClusterWanted, members: &[usize]) -> Vec<PodRef> {
-    let mut shared: BTreeMap<usize, usize> = BTreeMap::new();
-    for member in members {
-        wanted.sources_of_vm[*member].iter().for_each(|source| *shared.entry(*source).or_default() += 1);
-    }
+    let mut sources: Vec<usize> = members.iter().flat_map(|member| &wanted.sources_of_vm[*member]).copied().collect();
+    sources.sort_unstable();
+    let shared = sources.chunk_by(|a, b| a == b).filter(|chunk| chunk.len() > 1).map(|chunk| chunk[0]);
     let mut found: BTreeSet<PodId> = BTreeSet::new();
-    for (source, _) in shared.into_iter().filter(|(_, vms)| *vms > 1) {
+    for source in shared {
         let Source { carriers, matches, .. } = &wanted.sources[source];
         let within = |pods: &[(usize, PodId)]| -> Vec<(usize, PodId)> {
             pods.iter().filter(|(vm, _)| members.contains(vm)).copied().collect()

@@ -30,26 +30,9 @@ impl Bits {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    pub(crate) fn intersect(&mut self, other: &Self) {
-        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= other);
-    }
-
-    pub(crate) fn subtract(&mut self, other: &Self) {
-        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= !other);
-    }
-
-    pub(crate) fn unite(&mut self, other: &Self) {
-        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
-    }
-
-    /// The members both have.
-    pub(crate) fn iter_common<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = usize> + 'a {
-        let words = self.0.iter().zip(&other.0).map(|(word, other)| word & other);
-        words.enumerate().flat_map(|(place, word)| bits_of(word).map(move |bit| place * 64 + bit))
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.iter_common(self)
+        let words = self.0.iter().enumerate().filter(|(_, word)| **word != 0);
+        words.flat_map(|(place, word)| bits_of(*word).map(move |bit| place * 64 + bit))
     }
 }
 
@@ -94,20 +77,16 @@ impl Graph {
         self.rows[a].contains(b)
     }
 
-    pub(crate) fn row(&self, a: usize) -> &Bits {
-        &self.rows[a]
-    }
-
     /// Edges from one to each of the others.
-    pub(crate) fn add_star(&mut self, centre: usize, others: &Bits) {
-        self.rows[centre].unite(others);
-        self.rows[centre].remove(centre);
-        others.iter().filter(|other| *other != centre).for_each(|other| self.rows[other].insert(centre));
+    pub(crate) fn add_star(&mut self, centre: usize, others: &[usize]) {
+        others.iter().for_each(|other| self.add(centre, *other));
     }
 
     pub(crate) fn remove_within(&mut self, members: &[usize]) {
-        let bits = Bits::of(self.width(), members.iter().copied());
-        members.iter().for_each(|member| self.rows[*member].subtract(&bits));
+        for member in members {
+            let row = &mut self.rows[*member];
+            members.iter().for_each(|other| row.remove(*other));
+        }
     }
 
     /// Each edge once, the lesser end first.

@@ -3,6 +3,7 @@
 //! In: the world, and for VMs whose host is not known at the moment the clusters whose owned rules name them: what is
 //! unknown for a moment must not look like gone. Out: per cluster its node VMs, numbered in the order of their ids.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{ClusterFacts, RuleKind};
@@ -19,7 +20,7 @@ pub(crate) struct ClusterPlaces {
     pub(crate) id: ClusterId,
     pub(crate) name: ClusterName,
     pub(crate) vms: Vec<VmPlace>,
-    by_vm_id: BTreeMap<String, usize>,
+    by_vm_id: FxHashMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl Places {
                 found.insert((vcenter, facts.id.clone()), (id, BTreeMap::new()));
             }
         }
-        let remembered = remembered(world, owned);
+        let remembered = LazyCell::new(|| remembered(world, owned));
         for node in world.node_ids() {
             let (vm, host) = match world.placement(node) {
                 Placement::On { vm, host, .. } => (vm, Some(host)),
@@ -78,7 +79,7 @@ impl Places {
         }
         let mut places = Self { clusters: Vec::new(), by_node: FxHashMap::default() };
         for (name, (id, found)) in found {
-            let mut cluster = ClusterPlaces { id, name, vms: Vec::new(), by_vm_id: BTreeMap::new() };
+            let mut cluster = ClusterPlaces { id, name, vms: Vec::new(), by_vm_id: FxHashMap::default() };
             for (vm_id, (vm, node, host)) in found {
                 let name = world.vm(vm).map(|(_, facts)| facts.name.clone()).unwrap_or_default();
                 if let Some(node) = world.node(node) {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::classify::members_of;
+use crate::classify::OwnRule;
 use crate::cluster::{Target, Work};
 use crate::finding::{Finding, PodRef};
 use crate::places::pod_ref;
@@ -31,10 +31,9 @@ impl Work<'_> {
         let mut given_up: BTreeMap<String, String> = BTreeMap::new();
         for name in self.names_of(RuleSort::Together) {
             let Some(recorded) = self.rules.get(&name) else { continue };
-            match self.classified.own.get(name.as_str()).copied() {
-                Some(rule) if rule.enabled => tied.push((name, members_of(rule, self.places).0)),
-                Some(rule) => {
-                    let (members, _) = members_of(rule, self.places);
+            match self.classified.own.get(name.as_str()).cloned() {
+                Some(OwnRule { rule, members, .. }) if rule.enabled => tied.push((name, members)),
+                Some(OwnRule { rule, members, .. }) => {
                     self.report_disabled(rule, &members);
                     let is_wanted = wanted.needs.iter().any(|need| meets(&members, need));
                     self.wait(&name, !is_wanted, &members);

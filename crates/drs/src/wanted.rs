@@ -17,7 +17,7 @@ use model::{PodId, Role, TermId, World};
 use sha2::{Digest, Sha256};
 
 use crate::finding::{Finding, PodRef};
-use crate::graph::{Bits, Graph};
+use crate::graph::Graph;
 use crate::places::{Places, pod_ref};
 use crate::record::{ClusterName, Owned};
 use crate::settings::DrsSettings;
@@ -62,8 +62,8 @@ pub(crate) struct ClusterWanted {
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) digest: String,
-    /// VMs of the pods that have the term or match it.
-    pub(crate) vms: Bits,
+    /// VMs of the pods that have the term or match it, sorted.
+    pub(crate) vms: Vec<usize>,
     /// The pods that have the term, with their VMs.
     pub(crate) carriers: Vec<(usize, PodId)>,
     /// The pods that match it, with their VMs.
@@ -135,18 +135,27 @@ struct Gathering<'a> {
     same_vm: BTreeSet<(PodRef, PodRef)>,
 }
 
-/// Pods of one term by cluster and VM.
-type ByVm = BTreeMap<usize, BTreeMap<usize, Vec<PodId>>>;
+/// A pod with its cluster and VM.
+type Placed = (usize, usize, PodId);
 
-fn with_vms(pods: &BTreeMap<usize, Vec<PodId>>) -> Vec<(usize, PodId)> {
-    pods.iter().flat_map(|(vm, pods)| pods.iter().map(|pod| (*vm, *pod))).collect()
+/// The part of a sorted list that is about one cluster.
+fn in_cluster(placed: &[Placed], cluster: usize) -> &[Placed] {
+    let from = placed.partition_point(|(of, ..)| *of < cluster);
+    let to = placed.partition_point(|(of, ..)| *of <= cluster);
+    &placed[from..to]
+}
+
+fn vms_of(placed: &[Placed]) -> Vec<usize> {
+    let mut vms: Vec<usize> = placed.iter().map(|(_, vm, _)| *vm).collect();
+    vms.dedup();
+    vms
 }
 
 impl Gathering<'_> {
     fn gather_term(&mut self, id: TermId, term: &Term, is_lifted: bool) {
         let world = self.world;
         let mut rolling = false;
-        let mut carriers = ByVm::new();
+        let mut carriers: Vec<Placed> = Vec::new();
         for pod in world.carriers(id, Role::AntiAffinity) {
             if !(is_lifted && opted_out(world, pod)) {
                 rolling |= self.sort_in(pod, &mut carriers);
@@ -155,41 +164,54 @@ impl Gathering<'_> {
         if carriers.is_empty() && !rolling {
             return;
         }
-        let mut matches = ByVm::new();
+        let mut matches: Vec<Placed> = Vec::new();
         for pod in world.pods_matching(id) {
             rolling |= self.sort_in(pod, &mut matches);
         }
         if rolling {
             self.rolling.insert(digest(world, term));
         }
-        for (cluster, carriers) in &carriers {
-            let Some(matches) = matches.get(cluster) else { continue };
-            let vm_count = self.places.clusters[*cluster].vms.len();
-            let matching = Bits::of(vm_count, matches.keys().copied());
-            let wanted = &mut self.clusters[*cluster];
-            for carrier in carriers.keys() {
-                wanted.apart.add_star(*carrier, &matching);
-            }
-            let mut vms = matching;
-            carriers.keys().for_each(|carrier| vms.insert(*carrier));
-            if vms.count() > 1 {
-                let (carriers, matches) = (with_vms(carriers), with_vms(matches));
-                wanted.sources.push(Source { digest: digest(world, term), vms, carriers, matches });
-            }
-            for (vm, carriers) in carriers {
-                if let Some(matches) = matches.get(vm) {
-                    self.report_same_vm(*cluster, *vm, carriers, matches);
-                }
+        carriers.sort_unstable();
+        matches.sort_unstable();
+        let mut clusters: Vec<usize> = carriers.iter().map(|(cluster, ..)| *cluster).collect();
+        clusters.dedup();
+        for cluster in clusters {
+            self.gather_in_cluster(cluster, term, in_cluster(&carriers, cluster), in_cluster(&matches, cluster));
+        }
+    }
+
+    fn gather_in_cluster(&mut self, cluster: usize, term: &Term, carriers: &[Placed], matches: &[Placed]) {
+        let (carrier_vms, matching_vms) = (vms_of(carriers), vms_of(matches));
+        let wanted = &mut self.clusters[cluster];
+        for carrier in &carrier_vms {
+            wanted.apart.add_star(*carrier, &matching_vms);
+        }
+        let mut vms = [carrier_vms.as_slice(), matching_vms.as_slice()].concat();
+        vms.sort_unstable();
+        vms.dedup();
+        if vms.len() > 1 && !matches.is_empty() {
+            let pods = |placed: &[Placed]| placed.iter().map(|(_, vm, pod)| (*vm, *pod)).collect();
+            let digest = digest(self.world, term);
+            wanted.sources.push(Source { digest, vms, carriers: pods(carriers), matches: pods(matches) });
+        }
+        for vm in carrier_vms {
+            let on_vm = |placed: &[Placed]| -> Vec<PodId> {
+                let from = placed.partition_point(|(_, of, _)| *of < vm);
+                placed[from..].iter().take_while(|(_, of, _)| *of == vm).map(|(.., pod)| *pod).collect()
+            };
+            let (carriers, matches) = (on_vm(carriers), on_vm(matches));
+            if carriers.len() + matches.len() > 2 || carriers != matches {
+                self.report_same_vm(cluster, vm, &carriers, &matches);
             }
         }
     }
 
     /// Tells whether the pod is on its way in or out.
-    fn sort_in(&mut self, id: PodId, by_vm: &mut ByVm) -> bool {
+    fn sort_in(&mut self, id: PodId, placed: &mut Vec<Placed>) -> bool {
         let Some(pod) = self.world.pod(id) else { return false };
         let Some(node) = pod.node() else { return true };
         match self.places.of_pod(self.world, id) {
-            Some((cluster, vm)) => by_vm.entry(cluster).or_default().entry(vm).or_default().push(id),
+            Some((cluster, vm)) => placed.push((cluster, vm, id)),
             None => {
                 let node = self.world.interner().text(node).to_owned();
                 self.unplaced.entry(node).or_default().insert(id);
@@ -199,9 +221,6 @@ impl Gathering<'_> {
     }
 
     fn report_same_vm(&mut self, cluster: usize, vm: usize, carriers: &[PodId], matches: &[PodId]) {
-        if carriers.len() == 1 && carriers == matches {
-            return;
-        }
         // Ids follow the order of events; names do not.
         let named =
             |pods: &[PodId]| -> BTreeSet<PodRef> { pods.iter().filter_map(|pod| pod_ref(self.world, *pod)).collect() };
@@ -262,7 +281,7 @@ impl Gathering<'_> {
         for cluster in &mut self.clusters {
             cluster.sources.sort_by(|a, b| a.digest.cmp(&b.digest));
             for (place, source) in cluster.sources.iter().enumerate() {
-                source.vms.iter().for_each(|vm| cluster.sources_of_vm[vm].push(place));
+                source.vms.iter().for_each(|vm| cluster.sources_of_vm[*vm].push(place));
             }
             // Ids follow the order of events; names do not.
             cluster.needs.sort_by_cached_key(|need| pod_ref(world, need.pod));
