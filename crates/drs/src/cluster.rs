@@ -21,9 +21,6 @@ use crate::record::{Owned, OwnedRule, RuleSort, UnixMillis, Unwanted};
 use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings, ROLLOUT_GRACE_FACTOR};
 use crate::wanted::{ClusterWanted, short_digest};
 
-/// How many pods a finding names.
-const PODS_NAMED_MAX: usize = 50;
-
 pub(crate) struct ClusterPlanning<'a> {
     pub(crate) world: &'a World,
     pub(crate) places: &'a Places,
@@ -167,8 +164,7 @@ impl Work<'_> {
         for clique in &cover.too_large {
             let mut vms = clique.members.clone();
             vms.extend(&clique.left_out);
-            let mut pods = self.pods_apart(&vms);
-            pods.truncate(PODS_NAMED_MAX);
+            let pods = self.pods_apart(&vms);
             let pairs = |out: &usize| clique.members.iter().filter(|member| cover.left.has(*out, **member)).count();
             let pairs_left = clique.left_out.iter().map(pairs).sum::<usize>().max(1);
             self.findings.push(Finding::Unsatisfiable {

@@ -1,20 +1,27 @@
 //! Which pods are behind a rule.
 
-use std::collections::BTreeSet;
-
 use model::{PodId, World};
 
 use crate::finding::PodRef;
 use crate::places::pod_ref;
 use crate::wanted::{ClusterWanted, Source};
 
-/// The pods on these VMs of which one's anti-affinity is about another, by name.
+/// How many pods are named: a rule may serve many workloads, and nobody reads hundreds of names.
+pub(crate) const PODS_NAMED_MAX: usize = 50;
+
+/// The pods on these VMs of which one's anti-affinity is about another, by name: first those of the terms that are about
+/// most of the VMs, and no more than [`PODS_NAMED_MAX`].
 pub(crate) fn pods_wanted_apart(world: &World, wanted: &ClusterWanted, members: &[usize]) -> Vec<PodRef> {
     let mut sources: Vec<usize> = members.iter().flat_map(|member| &wanted.sources_of_vm[*member]).copied().collect();
     sources.sort_unstable();
-    let shared = sources.chunk_by(|a, b| a == b).filter(|chunk| chunk.len() > 1).map(|chunk| chunk[0]);
-    let mut found: BTreeSet<PodId> = BTreeSet::new();
-    for source in shared {
+    let chunks = sources.chunk_by(|a, b| a == b).filter(|chunk| chunk.len() > 1);
+    let mut shared: Vec<(usize, usize)> = chunks.map(|chunk| (chunk.len(), chunk[0])).collect();
+    shared.sort_unstable_by_key(|(members, source)| (std::cmp::Reverse(*members), *source));
+    let mut found: Vec<PodId> = Vec::new();
+    for (_, source) in shared {
+        if found.len() >= PODS_NAMED_MAX {
+            break;
+        }
         let Source { carriers, matches, .. } = &wanted.sources[source];
         let within = |pods: &[(usize, PodId)]| -> Vec<(usize, PodId)> {
             pods.iter().filter(|(vm, _)| members.contains(vm)).copied().collect()
@@ -24,7 +31,10 @@ pub(crate) fn pods_wanted_apart(world: &World, wanted: &ClusterWanted, members: 
         found.extend(carriers.iter().filter(|(vm, _)| has_other(&matches, *vm)).map(|(_, pod)| *pod));
         found.extend(matches.iter().filter(|(vm, _)| has_other(&carriers, *vm)).map(|(_, pod)| *pod));
     }
+    found.sort_unstable();
+    found.dedup();
     let mut pods: Vec<PodRef> = found.into_iter().filter_map(|pod| pod_ref(world, pod)).collect();
     pods.sort_unstable();
+    pods.truncate(PODS_NAMED_MAX);
     pods
 }

@@ -1,14 +1,18 @@
 //! What people should know beside the actions: what could not be done, and why, with the figures.
 
 use std::fmt;
+use std::sync::Arc;
+
+use model::uid::Uid;
 
 use crate::record::ClusterName;
 
+/// A pod by name; cheap to have many of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodRef {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+    pub uid: Uid,
 }
 
 impl fmt::Display for PodRef {

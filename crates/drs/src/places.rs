@@ -118,8 +118,8 @@ fn remembered(world: &World, owned: &Owned) -> BTreeMap<(model::event::VcenterId
 pub(crate) fn pod_ref(world: &World, pod: PodId) -> Option<PodRef> {
     let pod = world.pod(pod)?;
     Some(PodRef {
-        namespace: world.interner().text(pod.namespace).to_owned(),
-        name: pod.name.to_string(),
-        uid: pod.uid.to_string(),
+        namespace: world.interner().shared(pod.namespace),
+        name: std::sync::Arc::clone(&pod.name),
+        uid: pod.uid.clone(),
     })
 }

@@ -71,7 +71,7 @@ pub struct Action {
     pub kind: ActionKind,
     /// All members the rule shall have; for a deletion those it has.
     pub vms: Vec<VmRef>,
-    /// The pods that cause it; none for a deletion.
+    /// The pods that cause it, the first 50 of them; none for a deletion.
     pub pods: Vec<PodRef>,
     /// Names of the VMs that DRS will have to move, or as many others in their place.
     pub moves: Vec<String>,
