@@ -1,7 +1,7 @@
 //! What is kept of nodes, pods and namespaces, and how it is read from the wire.
 //!
 //! In: the JSON of an object. Out: its facts in the model's words. Objects are decoded straight into them: managed fields,
-//! containers, volumes, annotations and all else is skipped while parsing and never held, so that 150,000 pods fit.
+//! containers, volumes, all other annotations and everything else is skipped while parsing and never held, so that 150,000 pods fit.
 //!
 //! Invariant: a value of no use (a system UUID that is none, an address that can't be parsed) is left out; it never makes
 //! the object fail, because one odd object would then hide all others of the list.
@@ -12,10 +12,12 @@ use std::net::IpAddr;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use model::event::{Event, Labels, NamespaceFacts, NodeFacts, PodFacts, Source};
+use model::event::{Event, Labels, NamespaceFacts, NodeFacts, OwnerFacts, PodFacts, Source};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
+
+use self::affinity::Affinity;
 
 /// A kind of object that is watched.
 pub(crate) trait Facts: Clone + Debug + Send + Sync + Sized + 'static {
@@ -50,8 +52,38 @@ pub(crate) struct Meta {
     namespace: Option<String>,
     uid: Option<String>,
     labels: Option<Labels>,
+    annotations: Option<Annotations>,
+    owner_references: Option<Vec<OwnerReference>>,
     resource_version: Option<String>,
     deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// The one annotation that is read.
+#[derive(Debug, Deserialize)]
+struct Annotations {
+    #[serde(rename = "bridger.dev/lift")]
+    lift: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OwnerReference {
+    kind: String,
+    name: String,
+    uid: String,
+    controller: Option<bool>,
+}
+
+impl Meta {
+    fn lift_off(&self) -> bool {
+        let lift = self.annotations.as_ref().and_then(|annotations| annotations.lift.as_deref());
+        lift.is_some_and(|value| value.trim().eq_ignore_ascii_case("off"))
+    }
+
+    fn take_controller(&mut self) -> Option<OwnerFacts> {
+        let owners = self.owner_references.take()?;
+        let controller = owners.into_iter().find(|owner| owner.controller == Some(true))?;
+        Some(OwnerFacts { kind: controller.kind, name: controller.name, uid: controller.uid })
+    }
 }
 
 impl<'de, F: Facts> Deserialize<'de> for Watched<F> {
@@ -201,6 +233,8 @@ fn uuid_of_provider_id(provider_id: &str) -> Option<Uuid> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PodSpec {
     node_name: Option<String>,
+    node_selector: Option<Labels>,
+    affinity: Option<Affinity>,
 }
 
 #[derive(Deserialize)]
@@ -219,17 +253,29 @@ impl Facts for PodFacts {
     type Spec = PodSpec;
     type Status = PodStatus;
 
-    fn new(meta: Meta, spec: Option<PodSpec>, status: Option<PodStatus>) -> PodFacts {
+    fn new(mut meta: Meta, spec: Option<PodSpec>, status: Option<PodStatus>) -> PodFacts {
         let phase = status.and_then(|status| status.phase);
-        PodFacts {
+        let (node_name, node_selector, affinity) = match spec {
+            Some(spec) => (spec.node_name, spec.node_selector, spec.affinity),
+            None => (None, None, None),
+        };
+        let mut facts = PodFacts {
+            owner: meta.take_controller(),
+            lift_off: meta.lift_off(),
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name,
             uid: meta.uid.unwrap_or_default(),
             labels: meta.labels.unwrap_or_default(),
-            node: spec.and_then(|spec| spec.node_name).filter(|node| !node.is_empty()),
+            node: node_name.filter(|node| !node.is_empty()),
             finished: matches!(phase.as_deref(), Some("Succeeded" | "Failed")),
             terminating: meta.deletion_timestamp.is_some(),
+            ..PodFacts::default()
+        };
+        facts.pinning.node_selector = node_selector.unwrap_or_default();
+        if let Some(affinity) = affinity {
+            affinity.tell(&mut facts);
         }
+        facts
     }
 
     fn applied(self) -> Event {
@@ -250,7 +296,12 @@ impl Facts for NamespaceFacts {
     type Status = IgnoredAny;
 
     fn new(meta: Meta, _: Option<IgnoredAny>, _: Option<IgnoredAny>) -> NamespaceFacts {
-        NamespaceFacts { name: meta.name, uid: meta.uid.unwrap_or_default(), labels: meta.labels.unwrap_or_default() }
+        NamespaceFacts {
+            lift_off: meta.lift_off(),
+            name: meta.name,
+            uid: meta.uid.unwrap_or_default(),
+            labels: meta.labels.unwrap_or_default(),
+        }
     }
 
     fn applied(self) -> Event {
@@ -261,6 +312,9 @@ impl Facts for NamespaceFacts {
         Event::NamespaceDeleted { name: self.name }
     }
 }
+
+#[path = "facts_affinity.rs"]
+mod affinity;
 
 #[cfg(test)]
 #[path = "facts_tests.rs"]

@@ -167,6 +167,108 @@ fn pods_are_read() {
 }
 
 #[test]
+fn the_policy_of_a_pod_is_read() {
+    use model::event::{NodeTermFacts, Operator, PinningFacts, RequirementFacts, SelectorFacts, TermFacts};
+
+    let requirement = |key: &str, operator, values: &[&str]| RequirementFacts {
+        key: key.to_owned(),
+        operator,
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+    };
+    let object = json!({
+        "metadata": {
+            "name": "p", "namespace": "ns",
+            "annotations": { "other": "x", "bridger.dev/lift": "off" },
+            "ownerReferences": [
+                { "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u0" },
+                { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "controller": true },
+            ],
+        },
+        "spec": {
+            "nodeSelector": { "disk": "ssd" },
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+                        { "matchExpressions": [{ "key": "cores", "operator": "Gt", "values": ["4"] }] },
+                        { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["n1"] }] },
+                        { "matchExpressions": [{ "key": "a", "operator": "Near", "values": ["4"] }] },
+                    ] },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 1, "preference": {} }],
+                },
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone", "labelSelector": {} }],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 1, "podAffinityTerm": {} }],
+                },
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {
+                                "matchLabels": { "app": "web" },
+                                "matchExpressions": [{ "key": "old", "operator": "DoesNotExist" }],
+                            },
+                            "namespaces": ["a", "b"],
+                            "namespaceSelector": {},
+                            "matchLabelKeys": ["merged-already"],
+                        },
+                        { "topologyKey": "t", "labelSelector": null, "namespaceSelector": null },
+                        { "topologyKey": "t", "labelSelector": {
+                            "matchExpressions": [{ "key": "old", "operator": "Gt", "values": ["1"] }] } },
+                    ],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{}, {}],
+                },
+            },
+        },
+    });
+    let facts: PodFacts = facts(&object);
+    let owner = OwnerFacts { kind: "ReplicaSet".to_owned(), name: "web-1".to_owned(), uid: "u1".to_owned() };
+    assert_eq!((facts.owner, facts.lift_off, facts.preferred_terms), (Some(owner), true, 3));
+    assert_eq!(
+        facts.pinning,
+        PinningFacts {
+            node_selector: [("disk".to_owned(), "ssd".to_owned())].into(),
+            node_terms: vec![
+                NodeTermFacts { expressions: vec![requirement("cores", Operator::Gt, &["4"])], fields: vec![] },
+                NodeTermFacts {
+                    expressions: vec![],
+                    fields: vec![requirement("metadata.name", Operator::In, &["n1"])]
+                },
+                NodeTermFacts::default(),
+            ],
+        }
+    );
+    let everything = Some(SelectorFacts::default());
+    let plain = |key: &str, selector| TermFacts { topology_key: key.to_owned(), selector, ..TermFacts::default() };
+    assert_eq!(facts.affinity, [plain("zone", everything.clone())]);
+    let selector = SelectorFacts {
+        labels: [("app".to_owned(), "web".to_owned())].into(),
+        expressions: vec![requirement("old", Operator::DoesNotExist, &[])],
+    };
+    let first = TermFacts {
+        namespaces: vec!["a".to_owned(), "b".to_owned()],
+        namespace_selector: everything,
+        ..plain("kubernetes.io/hostname", Some(selector))
+    };
+    assert_eq!(facts.anti_affinity, [first, plain("t", None), plain("t", None)]);
+}
+
+#[test]
+fn only_the_word_off_opts_out() {
+    for (annotations, off) in [
+        (json!({ "bridger.dev/lift": "off" }), true),
+        (json!({ "bridger.dev/lift": "on" }), false),
+        (json!({ "bridger.dev/lift": "" }), false),
+        (json!({ "lift": "off" }), false),
+        (json!({}), false),
+        (Value::Null, false),
+    ] {
+        let object = json!({ "metadata": { "name": "a", "annotations": annotations } });
+        assert_eq!(facts::<PodFacts>(&object).lift_off, off, "{object}");
+        assert_eq!(facts::<NamespaceFacts>(&object).lift_off, off, "{object}");
+    }
+}
+
+#[test]
 fn namespaces_are_read() {
     let object = json!({
         "metadata": { "name": "kube-system", "uid": "u9", "labels": { "team": "a" } },
@@ -177,7 +279,8 @@ fn namespaces_are_read() {
         NamespaceFacts {
             name: "kube-system".to_owned(),
             uid: "u9".to_owned(),
-            labels: [("team".to_owned(), "a".to_owned())].into()
+            labels: [("team".to_owned(), "a".to_owned())].into(),
+            lift_off: false,
         }
     );
 }

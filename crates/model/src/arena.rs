@@ -40,6 +40,10 @@ dense_ids! {
     HostId,
     /// A vSphere cluster of any vCenter.
     ClusterId,
+    /// A distinct term of pod affinity or anti-affinity.
+    TermId,
+    /// What matters of pods to terms: namespace, labels and terms of their own.
+    ProfileId,
 }
 
 #[derive(Debug)]

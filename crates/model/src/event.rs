@@ -105,6 +105,87 @@ pub struct PodFacts {
     pub finished: bool,
     /// Marked for deletion, and still there.
     pub terminating: bool,
+    /// The controller it belongs to.
+    pub owner: Option<OwnerFacts>,
+    /// Required pod affinity: all terms must hold.
+    pub affinity: Vec<TermFacts>,
+    /// Required pod anti-affinity: each term holds by itself.
+    pub anti_affinity: Vec<TermFacts>,
+    /// How many preferred terms it has, of affinity and anti-affinity together.
+    pub preferred_terms: u32,
+    pub pinning: PinningFacts,
+    /// The annotation `bridger.dev/lift: "off"`: its anti-affinity between nodes is not to hold between hosts.
+    pub lift_off: bool,
+}
+
+/// The controller of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OwnerFacts {
+    /// `ReplicaSet`, `StatefulSet`.
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// One term of pod affinity or anti-affinity. Keys of `matchLabelKeys` are already part of the selector: the API server
+/// merges them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TermFacts {
+    pub topology_key: String,
+    /// `None` matches no pod, an empty one all.
+    pub selector: Option<SelectorFacts>,
+    pub namespaces: Vec<String>,
+    /// `None` selects no namespace, an empty one all; with neither this nor `namespaces` the pod's own is meant.
+    pub namespace_selector: Option<SelectorFacts>,
+}
+
+/// A label selector: all of it must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelectorFacts {
+    pub labels: Labels,
+    pub expressions: Vec<RequirementFacts>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequirementFacts {
+    pub key: String,
+    pub operator: Operator,
+    pub values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    /// Of node affinity only.
+    Gt,
+    /// Of node affinity only.
+    Lt,
+}
+
+/// Which nodes a pod accepts, as far as labels and names say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PinningFacts {
+    pub node_selector: Labels,
+    /// Required node affinity: one term must hold. Empty when there is none.
+    pub node_terms: Vec<NodeTermFacts>,
+}
+
+impl PinningFacts {
+    pub fn is_empty(&self) -> bool {
+        self.node_selector.is_empty() && self.node_terms.is_empty()
+    }
+}
+
+/// One term of required node affinity: all of it must hold; an empty one accepts no node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NodeTermFacts {
+    /// On labels.
+    pub expressions: Vec<RequirementFacts>,
+    /// On `metadata.name`.
+    pub fields: Vec<RequirementFacts>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,6 +194,8 @@ pub struct NamespaceFacts {
     /// The UID of `kube-system` identifies the Kubernetes cluster.
     pub uid: String,
     pub labels: Labels,
+    /// The annotation `bridger.dev/lift: "off"`, for all its pods.
+    pub lift_off: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -162,4 +245,77 @@ pub struct ClusterFacts {
     /// The name of its datacenter.
     pub datacenter: Option<String>,
     pub drs_enabled: bool,
+    pub drs_behavior: DrsBehavior,
+    pub ha: HaFacts,
+    /// All its rules, whoever made them, by key.
+    pub rules: Vec<RuleFacts>,
+    /// All its groups, whoever made them, by name.
+    pub groups: Vec<GroupFacts>,
+}
+
+/// How far DRS goes by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DrsBehavior {
+    /// It only recommends.
+    Manual,
+    /// It places VMs that are powered on, and recommends moves.
+    PartiallyAutomated,
+    #[default]
+    FullyAutomated,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HaFacts {
+    pub enabled: bool,
+    /// A VM stays down rather than being restarted where that would break an anti-affinity rule.
+    pub respects_vm_anti_affinity: bool,
+}
+
+impl Default for HaFacts {
+    /// Current versions respect the rules unless told otherwise.
+    fn default() -> Self {
+        Self { enabled: false, respects_vm_anti_affinity: true }
+    }
+}
+
+/// A DRS rule of a cluster. Whether it is complied with is not told here: vCenter's flag for it is unused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleFacts {
+    /// Its number within the cluster.
+    pub key: i32,
+    pub uuid: Option<String>,
+    pub name: String,
+    pub enabled: bool,
+    /// Means something for VM-Host rules only.
+    pub mandatory: bool,
+    pub user_created: bool,
+    pub kind: RuleKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleKind {
+    /// The ids of VMs that never share a host.
+    VmsApart(Vec<String>),
+    /// The ids of VMs that always share one.
+    VmsTogether(Vec<String>),
+    /// The names of a group of VMs and of the groups of hosts they shall, or shall not, run on.
+    VmsOnHosts { vm_group: String, affine_hosts: Option<String>, anti_affine_hosts: Option<String> },
+    /// One this program has no use for: the type's name.
+    Other(String),
+}
+
+/// A group of VMs or hosts that VM-Host rules name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupFacts {
+    pub name: String,
+    pub user_created: bool,
+    pub kind: GroupKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupKind {
+    /// The ids of VMs.
+    Vms(Vec<String>),
+    /// The ids of hosts.
+    Hosts(Vec<String>),
 }

@@ -85,6 +85,11 @@ impl Interner {
         self.entries.get(symbol.index()).map_or("", |entry| &entry.text)
     }
 
+    /// The string, shared; empty for a symbol that nobody uses any more.
+    pub fn shared(&self, symbol: Symbol) -> Arc<str> {
+        self.entries.get(symbol.index()).map(|entry| Arc::clone(&entry.text)).unwrap_or_default()
+    }
+
     /// How many strings are in use.
     pub fn len(&self) -> usize {
         self.symbols.len()

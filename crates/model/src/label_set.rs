@@ -6,7 +6,7 @@
 use crate::event::Labels;
 use crate::intern::{Interner, Symbol};
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct LabelSet(Box<[(Symbol, Symbol)]>);
 
 impl LabelSet {
@@ -18,7 +18,12 @@ impl LabelSet {
     }
 
     pub(crate) fn release(self, interner: &mut Interner) {
-        for (key, value) in self.0 {
+        self.release_uses(interner);
+    }
+
+    /// The same for a set that is shared; it must not be looked at afterwards.
+    pub(crate) fn release_uses(&self, interner: &mut Interner) {
+        for &(key, value) in &self.0 {
             interner.release(key);
             interner.release(value);
         }

@@ -3,11 +3,13 @@
 //! - [`event`]: what adapters tell, in Bridger's own words.
 //! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
 //! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
+//! - [`affinity`]: what terms mean, which pods carry them and which they match.
 //! - [`report`]: counts and explanations for people.
 //! - [`arena`], [`intern`], [`label_set`], [`uid`]: how it is kept small and fast to look up.
 //!
 //! Invariants: [`event::Event`] is the only way state changes; the same events give the same world.
 
+pub mod affinity;
 pub mod arena;
 pub mod event;
 pub mod identity;
@@ -20,11 +22,13 @@ mod nodes;
 pub mod placement;
 mod pods;
 pub mod report;
+mod shared;
 mod sync;
 pub mod uid;
 pub mod world;
 
-pub use arena::{ClusterId, HostId, NodeId, PodId, VmId};
+pub use affinity::Role;
+pub use arena::{ClusterId, HostId, NodeId, PodId, TermId, VmId};
 pub use identity::{Evidence, Match};
 pub use label_value::label_value;
 pub use labels::{LabelDifference, LabelSettings, WantedLabels, differences, wanted};

@@ -80,6 +80,8 @@ impl Nodes {
 pub struct Namespace {
     pub uid: Uid,
     pub labels: LabelSet,
+    /// The anti-affinity of its pods between nodes is not to hold between hosts.
+    pub lift_off: bool,
     generation: Generation,
 }
 
@@ -95,30 +97,35 @@ impl Namespaces {
         self.0.len()
     }
 
-    pub(crate) fn apply(&mut self, facts: &NamespaceFacts, generation: Generation, interner: &mut Interner) {
+    /// Its labels; none for one that is not known.
+    pub(crate) fn labels(&self, name: Symbol) -> &[(Symbol, Symbol)] {
+        self.0.get(&name).map_or(&[], |namespace| namespace.labels.pairs())
+    }
+
+    /// Returns its name, and what was known before, which still holds its uses.
+    pub(crate) fn apply(
+        &mut self,
+        facts: &NamespaceFacts,
+        generation: Generation,
+        interner: &mut Interner,
+    ) -> (Symbol, Option<Namespace>) {
         let name = interner.acquire(&facts.name);
         let labels = LabelSet::acquire(&facts.labels, interner);
-        let namespace = Namespace { uid: Uid::from(facts.uid.as_str()), labels, generation };
-        if let Some(old) = self.0.insert(name, namespace) {
-            interner.release(name);
-            old.labels.release(interner);
-        }
+        let namespace = Namespace { uid: Uid::from(facts.uid.as_str()), labels, lift_off: facts.lift_off, generation };
+        (name, self.0.insert(name, namespace))
     }
 
-    pub(crate) fn remove(&mut self, name: Symbol, interner: &mut Interner) {
-        let Some(namespace) = self.0.remove(&name) else { return };
-        interner.release(name);
-        namespace.labels.release(interner);
+    /// Returns what was known, which still holds its uses.
+    pub(crate) fn remove(&mut self, name: Symbol) -> Option<Namespace> {
+        self.0.remove(&name)
     }
 
-    /// Removes what the relist of this generation did not bring.
-    pub(crate) fn sweep(&mut self, generation: Generation, interner: &mut Interner) {
+    /// What the relist of this generation did not bring.
+    pub(crate) fn not_of(&self, generation: Generation) -> Vec<Symbol> {
         let is_gone = |namespace: &Namespace| namespace.generation != generation;
         let mut gone: Vec<Symbol> =
             self.0.iter().filter(|(_, namespace)| is_gone(namespace)).map(|(&name, _)| name).collect();
         gone.sort_unstable();
-        for name in gone {
-            self.remove(name, interner);
-        }
+        gone
     }
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::arena::{Arena, PodId};
-use crate::event::PodFacts;
+use crate::event::{OwnerFacts, PinningFacts, PodFacts};
 use crate::intern::{Interner, Symbol};
-use crate::label_set::LabelSet;
+use crate::shared::Shared;
 use crate::sync::Generation;
 use crate::uid::Uid;
 
@@ -20,12 +20,18 @@ use crate::uid::Uid;
 pub struct Pod {
     pub name: Arc<str>,
     pub uid: Uid,
-    pub labels: LabelSet,
     pub namespace: Symbol,
+    /// The controller it belongs to.
+    pub owner: Option<Arc<OwnerFacts>>,
+    /// Which nodes it accepts; `None` for all.
+    pub pinning: Option<Arc<PinningFacts>>,
+    pub preferred_terms: u32,
     binding: Option<Binding>,
     generation: Generation,
     pub finished: bool,
     pub terminating: bool,
+    /// Its anti-affinity between nodes is not to hold between hosts.
+    pub lift_off: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +54,8 @@ pub(crate) struct Pods {
     /// Per namespace; tenants choose the names, hence std's keyed hash within. Never iterated.
     by_name: FxHashMap<Symbol, HashMap<Arc<str>, PodId>>,
     by_node: FxHashMap<Symbol, Vec<PodId>>,
+    owners: Shared<OwnerFacts>,
+    pinnings: Shared<PinningFacts>,
 }
 
 impl Pods {
@@ -72,12 +80,15 @@ impl Pods {
         self.by_node.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn apply(&mut self, facts: &PodFacts, generation: Generation, interner: &mut Interner) {
+    /// Labels and terms are kept in `affinity`.
+    pub(crate) fn apply(&mut self, facts: &PodFacts, generation: Generation, interner: &mut Interner) -> PodId {
         // First take, then give back: strings that stay keep their symbols.
         let namespace = interner.acquire(&facts.namespace);
-        let labels = LabelSet::acquire(&facts.labels, interner);
         let node = facts.node.as_deref().map(|node| interner.acquire(node));
         let uid = Uid::from(facts.uid.as_str());
+        let owner = facts.owner.as_ref().map(|owner| self.owners.acquire(owner));
+        let pinning = Some(&facts.pinning).filter(|pinning| !pinning.is_empty());
+        let pinning = pinning.map(|pinning| self.pinnings.acquire(pinning));
 
         let existing = self.find(namespace, &facts.name);
         if let Some(id) = existing {
@@ -85,26 +96,43 @@ impl Pods {
             if let Some(pod) = self.arena.get_mut(id) {
                 // The pod already holds a use of its namespace.
                 interner.release(namespace);
-                std::mem::replace(&mut pod.labels, labels).release(interner);
                 (pod.uid, pod.generation) = (uid, generation);
                 (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
+                (pod.lift_off, pod.preferred_terms) = (facts.lift_off, facts.preferred_terms);
+                let owner = std::mem::replace(&mut pod.owner, owner);
+                let pinning = std::mem::replace(&mut pod.pinning, pinning);
+                self.release(owner, pinning);
             }
             self.bind(id, node);
+            id
         } else {
             let name: Arc<str> = facts.name.as_str().into();
             let pod = Pod {
                 name: Arc::clone(&name),
                 uid,
-                labels,
                 namespace,
+                owner,
+                pinning,
+                preferred_terms: facts.preferred_terms,
                 binding: None,
                 generation,
                 finished: facts.finished,
                 terminating: facts.terminating,
+                lift_off: facts.lift_off,
             };
             let id = self.arena.insert(pod);
             self.by_name.entry(namespace).or_default().insert(name, id);
             self.bind(id, node);
+            id
+        }
+    }
+
+    fn release(&mut self, owner: Option<Arc<OwnerFacts>>, pinning: Option<Arc<PinningFacts>>) {
+        if let Some(owner) = owner {
+            self.owners.release(&owner);
+        }
+        if let Some(pinning) = pinning {
+            self.pinnings.release(&pinning);
         }
     }
 
@@ -117,17 +145,19 @@ impl Pods {
                 self.by_name.remove(&pod.namespace);
             }
         }
-        pod.labels.release(interner);
+        self.release(pod.owner, pod.pinning);
         interner.release(pod.namespace);
     }
 
-    /// Removes what the relist of this generation did not bring.
-    pub(crate) fn sweep(&mut self, generation: Generation, interner: &mut Interner) {
-        let gone: Vec<PodId> =
-            self.arena.iter().filter(|(_, pod)| pod.generation != generation).map(|(id, _)| id).collect();
-        for id in gone {
-            self.remove(id, interner);
-        }
+    /// What the relist of this generation did not bring.
+    pub(crate) fn not_of(&self, generation: Generation) -> Vec<PodId> {
+        self.arena.iter().filter(|(_, pod)| pod.generation != generation).map(|(id, _)| id).collect()
+    }
+
+    /// How much is kept beside the pods, for tests.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> [usize; 2] {
+        [self.owners.len(), self.pinnings.len()]
     }
 
     /// The binding takes over one use of the symbol.

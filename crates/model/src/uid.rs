@@ -7,7 +7,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Uid {
     Uuid(Uuid),
     Other(Box<str>),

@@ -8,17 +8,18 @@
 
 use std::collections::BTreeSet;
 
+use crate::affinity::Affinity;
 use crate::arena::{ClusterId, HostId, NodeId, PodId, VmId};
-use crate::event::{ClusterFacts, Event, HostFacts, Labels, NodeFacts, Source, VcenterId, VmFacts};
+use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
 use crate::identity::{Identity, NodeKeys, vm_keys};
-use crate::intern::Interner;
+use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Pod, Pods};
 use crate::sync::{Generation, SourceState, Sources};
 
 /// The nodes that an event may have changed something for: their own labels or UID, their match, their placement, or
-/// what is known of their host. Their readiness and their pods are not meant.
+/// what is known of their host. Their readiness, their pods and the rules of their cluster are not meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     nodes: BTreeSet<NodeId>,
@@ -59,6 +60,7 @@ pub struct World {
     pub(crate) nodes: Nodes,
     pub(crate) pods: Pods,
     pub(crate) namespaces: Namespaces,
+    pub(crate) affinity: Affinity,
     pub(crate) inventory: Inventory,
     pub(crate) identity: Identity,
 }
@@ -83,19 +85,18 @@ impl World {
                 }
             }
             Event::PodApplied(facts) => {
-                self.pods.apply(&facts, self.sources.generation(Source::Pods), &mut self.interner);
+                let id = self.pods.apply(&facts, self.sources.generation(Source::Pods), &mut self.interner);
+                self.affinity.set_pod(id, &facts, &self.namespaces, &mut self.interner);
             }
             Event::PodDeleted { namespace, name } => {
                 if let Some(id) = self.pod_id(&namespace, &name) {
-                    self.pods.remove(id, &mut self.interner);
+                    self.remove_pod(id);
                 }
             }
-            Event::NamespaceApplied(facts) => {
-                self.namespaces.apply(&facts, self.sources.generation(Source::Namespaces), &mut self.interner);
-            }
+            Event::NamespaceApplied(facts) => self.apply_namespace(&facts),
             Event::NamespaceDeleted { name } => {
                 if let Some(name) = self.interner.get(&name) {
-                    self.namespaces.remove(name, &mut self.interner);
+                    self.remove_namespace(name);
                 }
             }
 
@@ -129,8 +130,16 @@ impl World {
                     self.remove_node(id, touched);
                 }
             }
-            Source::Pods => self.pods.sweep(generation, &mut self.interner),
-            Source::Namespaces => self.namespaces.sweep(generation, &mut self.interner),
+            Source::Pods => {
+                for id in self.pods.not_of(generation) {
+                    self.remove_pod(id);
+                }
+            }
+            Source::Namespaces => {
+                for name in self.namespaces.not_of(generation) {
+                    self.remove_namespace(name);
+                }
+            }
             Source::Vcenter(vcenter) => {
                 for id in self.inventory.vms.not_of(vcenter, generation) {
                     self.remove_vm(id, touched);
@@ -158,6 +167,37 @@ impl World {
         self.identity.remove_node(id, &mut touched.nodes);
         self.nodes.remove(id, &mut self.interner);
         touched.removed.insert(id);
+    }
+
+    fn remove_pod(&mut self, id: PodId) {
+        self.affinity.remove_pod(id, &mut self.interner);
+        self.pods.remove(id, &mut self.interner);
+    }
+
+    fn apply_namespace(&mut self, facts: &NamespaceFacts) {
+        let generation = self.sources.generation(Source::Namespaces);
+        let (name, before) = self.namespaces.apply(facts, generation, &mut self.interner);
+        self.namespace_replaced(name, before);
+    }
+
+    fn remove_namespace(&mut self, name: Symbol) {
+        let before = self.namespaces.remove(name);
+        if before.is_some() {
+            self.namespace_replaced(name, before);
+        }
+    }
+
+    /// Brings what depends on the namespace's labels up to date, and gives back what is no longer used.
+    fn namespace_replaced(&mut self, name: Symbol, before: Option<Namespace>) {
+        let labels_before = before.as_ref().map_or(&[][..], |before| before.labels.pairs());
+        let labels_after = self.namespaces.labels(name);
+        if labels_before != labels_after {
+            self.affinity.namespace_changed(name, labels_before, labels_after);
+        }
+        if let Some(before) = before {
+            before.labels.release(&mut self.interner);
+            self.interner.release(name);
+        }
     }
 
     fn apply_vm(&mut self, vcenter: VcenterId, vm: VmFacts, touched: &mut Touched) {
@@ -196,7 +236,7 @@ impl World {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
         let (id, before) = self.inventory.clusters.apply(vcenter, cluster, generation);
         if let Some(kept) = self.inventory.clusters.arena().get(id)
-            && before.as_ref() != Some(&kept.facts)
+            && before.is_none_or(|before| !describes_the_same_place(&before, &kept.facts))
         {
             touched.nodes.extend(self.nodes_in_cluster(vcenter, &kept.facts.id));
         }
@@ -207,6 +247,11 @@ impl World {
             touched.nodes.extend(self.nodes_in_cluster(kept.vcenter, &kept.facts.id));
         }
     }
+}
+
+/// Rules and groups change often, and say nothing of where a node is.
+fn describes_the_same_place(a: &ClusterFacts, b: &ClusterFacts) -> bool {
+    (&a.name, &a.datacenter, a.drs_enabled) == (&b.name, &b.datacenter, b.drs_enabled)
 }
 
 /// What Kubernetes says.

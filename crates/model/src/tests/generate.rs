@@ -51,11 +51,65 @@ fn node() -> impl Strategy<Value = NodeFacts> {
     )
 }
 
+fn requirement() -> impl Strategy<Value = RequirementFacts> {
+    let operator = select(vec![Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist, Operator::Gt]);
+    // Mostly the ones that are used most.
+    let operator = prop_oneof![3 => Just(Operator::In), 2 => operator];
+    (text(&["app", "tier", "host"]), operator, vec(text(&["web", "C1", "host"]), 0..3))
+        .prop_map(|(key, operator, values)| RequirementFacts { key, operator, values })
+}
+
+fn selector() -> impl Strategy<Value = Option<SelectorFacts>> {
+    let labels = btree_map(text(&["app", "tier"]), text(&["web", "C1"]), 0..2);
+    option::weighted(0.9, (labels, vec(requirement(), 0..2)))
+        .prop_map(|parts| parts.map(|(labels, expressions)| SelectorFacts { labels, expressions }))
+}
+
+fn term() -> impl Strategy<Value = TermFacts> {
+    let namespaces = prop_oneof![2 => Just(Vec::new()), 1 => vec(text(&["s1", "s2", "s3"]), 1..3)];
+    let namespace_selector = prop_oneof![1 => Just(None), 1 => selector()];
+    (text(&["host", "zone"]), selector(), namespaces, namespace_selector).prop_map(
+        |(topology_key, selector, namespaces, namespace_selector)| TermFacts {
+            topology_key,
+            selector,
+            namespaces,
+            namespace_selector,
+        },
+    )
+}
+
+fn pinning() -> impl Strategy<Value = PinningFacts> {
+    let node_terms =
+        vec(vec(requirement(), 0..2).prop_map(|expressions| NodeTermFacts { expressions, fields: vec![] }), 0..2);
+    (labels(), node_terms).prop_map(|(node_selector, node_terms)| PinningFacts { node_selector, node_terms })
+}
+
+/// Owner, affinity, anti-affinity, preferred terms, pinning, opt-out.
+fn policy() -> impl Strategy<Value = PodFacts> {
+    let owner = option::of((text(&["ReplicaSet", "Job"]), text(&["web-1", "web-2"])).prop_map(|(kind, name)| {
+        let uid = format!("{kind}-{name}");
+        OwnerFacts { kind, name, uid }
+    }));
+    (owner, vec(term(), 0..2), vec(term(), 0..3), 0..3u32, pinning(), any::<bool>()).prop_map(
+        |(owner, affinity, anti_affinity, preferred_terms, pinning, lift_off)| PodFacts {
+            owner,
+            affinity,
+            anti_affinity,
+            preferred_terms,
+            pinning,
+            lift_off,
+            ..PodFacts::default()
+        },
+    )
+}
+
 fn pod() -> impl Strategy<Value = PodFacts> {
     let uid = text(&["u1", "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b"]);
     let node = option::of(text(&NODE_NAMES));
-    (text(&["s1", "s2"]), text(&["p1", "p2", "p3"]), uid, labels(), node, any::<bool>(), any::<bool>()).prop_map(
-        |(namespace, name, uid, labels, node, finished, terminating)| PodFacts {
+    let name = (text(&["s1", "s2"]), text(&["p1", "p2", "p3"]));
+    let finished = prop::bool::weighted(0.2);
+    (policy(), name, uid, labels(), node, finished, any::<bool>()).prop_map(
+        |(policy, (namespace, name), uid, labels, node, finished, terminating)| PodFacts {
             namespace,
             name,
             uid,
@@ -63,6 +117,7 @@ fn pod() -> impl Strategy<Value = PodFacts> {
             node,
             finished,
             terminating,
+            ..policy
         },
     )
 }
@@ -72,6 +127,7 @@ fn namespace() -> impl Strategy<Value = NamespaceFacts> {
         name,
         uid,
         labels,
+        ..NamespaceFacts::default()
     })
 }
 
@@ -117,8 +173,15 @@ fn host() -> impl Strategy<Value = HostFacts> {
 }
 
 fn cluster() -> impl Strategy<Value = ClusterFacts> {
-    (text(CLUSTER_IDS), text(&["C1", "C 2", ""]), option::of(text(&["DC0", "DC2"])), any::<bool>())
-        .prop_map(|(id, name, datacenter, drs_enabled)| ClusterFacts { id, name, datacenter, drs_enabled })
+    (text(CLUSTER_IDS), text(&["C1", "C 2", ""]), option::of(text(&["DC0", "DC2"])), any::<bool>()).prop_map(
+        |(id, name, datacenter, drs_enabled)| ClusterFacts {
+            id,
+            name,
+            datacenter,
+            drs_enabled,
+            ..ClusterFacts::default()
+        },
+    )
 }
 
 fn source() -> impl Strategy<Value = Source> {
@@ -150,6 +213,22 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         5 => (vcenter(), cluster()).prop_map(|(vcenter, cluster)| Event::ClusterApplied { vcenter, cluster }),
         1 => (vcenter(), text(CLUSTER_IDS)).prop_map(|(vcenter, id)| Event::ClusterRemoved { vcenter, id }),
     ]
+}
+
+/// Pods and namespaces alone.
+pub(crate) fn policy_events() -> impl Strategy<Value = Vec<Event>> {
+    let source = || prop_oneof![Just(Source::Pods), Just(Source::Namespaces)];
+    let event = prop_oneof![
+        1 => source().prop_map(Event::RelistBegan),
+        1 => source().prop_map(Event::RelistEnded),
+        12 => pod().prop_map(Event::PodApplied),
+        3 => (text(&["s1", "s2"]), text(&["p1", "p2", "p3"]))
+            .prop_map(|(namespace, name)| Event::PodDeleted { namespace, name }),
+        6 => (text(&["s1", "s2", "s3"]), labels())
+            .prop_map(|(name, labels)| Event::NamespaceApplied(NamespaceFacts { name, labels, ..NamespaceFacts::default() })),
+        2 => text(&["s1", "s2", "s3"]).prop_map(|name| Event::NamespaceDeleted { name }),
+    ];
+    vec(event, 0..40)
 }
 
 pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {

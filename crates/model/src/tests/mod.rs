@@ -3,6 +3,7 @@
 
 mod description;
 mod generate;
+mod policy;
 mod properties;
 mod reference;
 mod scale;

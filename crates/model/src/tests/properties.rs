@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::description::{describe_node, describe_nodes, describe_pods};
 use super::generate::{NODE_NAMES, event, events};
+use super::policy::describe_policy;
 use super::reference::Reference;
 use crate::event::{Event, Source, VcenterId};
 use crate::{Match, NodeId, World};
@@ -14,11 +15,11 @@ const SOURCES: [Source; 5] =
     [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(VcenterId(0)), Source::Vcenter(VcenterId(1))];
 
 /// How many sequences each property is tried on.
-fn cases() -> u32 {
+pub(super) fn cases() -> u32 {
     if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { 5_000 } else { 600 }
 }
 
-fn world_after(events: &[Event]) -> World {
+pub(super) fn world_after(events: &[Event]) -> World {
     let mut world = World::default();
     for event in events {
         world.apply(event.clone());
@@ -26,7 +27,7 @@ fn world_after(events: &[Event]) -> World {
     world
 }
 
-fn reference_after(events: &[Event]) -> Reference {
+pub(super) fn reference_after(events: &[Event]) -> Reference {
     let mut reference = Reference::default();
     for event in events {
         reference.apply(event);
@@ -75,6 +76,12 @@ proptest! {
         // Nothing is kept that the final state does not need.
         prop_assert_eq!(lived.interner().len(), fresh.interner().len());
         prop_assert_eq!(lived.identity.kept(), fresh.identity.kept());
+        prop_assert_eq!(lived.affinity.kept(), fresh.affinity.kept());
+        prop_assert_eq!(lived.pods.kept(), fresh.pods.kept());
+
+        let policy = reference.describe_policy();
+        prop_assert_eq!(&describe_policy(&lived), &policy);
+        prop_assert_eq!(&describe_policy(&fresh), &policy);
     }
 
     #[test]

@@ -233,8 +233,12 @@ fn cluster_and_datacenter_come_with_the_host() {
     assert!(!world.apply(cluster("C3")).contains(node));
     assert_eq!((world.clusters_with_nodes().len(), world.hosts_in(cluster_id).count()), (0, 1));
 
-    let other =
-        ClusterFacts { id: "c-2".to_owned(), name: "Other".to_owned(), datacenter: text("DC7"), drs_enabled: true };
+    let other = ClusterFacts {
+        id: "c-2".to_owned(),
+        name: "Other".to_owned(),
+        datacenter: text("DC7"),
+        ..ClusterFacts::default()
+    };
     assert!(world.apply(Event::ClusterApplied { vcenter: VCENTER, cluster: other }).contains(node));
     assert_eq!(names(&world), (text("Other"), text("DC7")));
     assert!(world.apply(Event::ClusterRemoved { vcenter: VCENTER, id: "c-2".to_owned() }).contains(node));

@@ -3,13 +3,14 @@
 //! Input: how to reach it. Output: events of `Source::Vcenter(id)` into a bounded channel, and a [`VcenterStatus`] to look
 //! at. Several vCenters are several [`run`]s that share nothing.
 //!
-//! - `properties`: what is watched and how it is read. `picture`: all of it, and what has been told.
+//! - `properties`, `cluster_settings`: what is watched and how it is read. `picture`: all of it, and what has been told.
 //! - `session`: one stay at a vCenter, from login to its end. `backoff`: how long to wait in between.
 //!
 //! Invariants: `RelistBegan`, one `Applied` per object, `RelistEnded`, then each change as it happens; `Lost` once when
 //! that ends, however many attempts fail after it. Every wait has a limit. A session is given back at the end.
 
 mod backoff;
+mod cluster_settings;
 mod picture;
 mod properties;
 mod session;

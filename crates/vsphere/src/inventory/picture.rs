@@ -108,7 +108,11 @@ impl Picture {
                     id: id.to_owned(),
                     name: cluster.name.clone()?,
                     datacenter: datacenter(places, cluster.parent.as_ref()),
-                    drs_enabled: cluster.drs_enabled,
+                    drs_enabled: cluster.settings.drs_enabled,
+                    drs_behavior: cluster.settings.drs_behavior,
+                    ha: cluster.settings.ha,
+                    rules: cluster.settings.rules.clone(),
+                    groups: cluster.settings.groups.clone(),
                 })
             })
         };

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use model::event::HostConnection;
 use uuid::Uuid;
 
+use super::cluster_settings::ClusterSettings;
 use crate::ManagedObject;
 use crate::property::{PropertyChange, Selection};
 use crate::xml::Element;
@@ -142,7 +143,7 @@ pub(crate) struct PlaceState {
     pub(crate) name: Option<String>,
     pub(crate) parent: Option<ManagedObject>,
     /// Of a cluster.
-    pub(crate) drs_enabled: bool,
+    pub(crate) settings: ClusterSettings,
 }
 
 impl State for PlaceState {
@@ -150,9 +151,7 @@ impl State for PlaceState {
         match path {
             "name" => self.name = value.and_then(name),
             "parent" => self.parent = value.and_then(Element::reference),
-            "configurationEx" => {
-                self.drs_enabled = value.and_then(|value| value.at("drsConfig.enabled")).is_some_and(is_true);
-            }
+            "configurationEx" => self.settings = value.map(ClusterSettings::read).unwrap_or_default(),
             _ => (),
         }
     }
@@ -186,7 +185,7 @@ fn name(value: &Element) -> Option<String> {
     Some(name)
 }
 
-fn is_true(value: &Element) -> bool {
+pub(super) fn is_true(value: &Element) -> bool {
     matches!(value.text.trim(), "true" | "1")
 }
 
@@ -342,18 +341,5 @@ mod tests {
         assert!(host.in_maintenance);
         assert_eq!(host.parent, Some(ManagedObject::new(CLUSTER, "domain-c8")));
         assert_eq!(host.recent_tasks, [ManagedObject::new("Task", "task-1")]);
-    }
-
-    #[test]
-    fn drs_is_off_unless_the_cluster_says_on() {
-        let mut cluster = PlaceState::default();
-        for (xml, expected) in [
-            ("<dasConfig><enabled>true</enabled></dasConfig>", false),
-            ("<drsConfig><enabled>true</enabled></drsConfig>", true),
-            ("<drsConfig><enabled>false</enabled></drsConfig>", false),
-        ] {
-            cluster.take("configurationEx", Some(&element(xml)));
-            assert_eq!(cluster.drs_enabled, expected, "{xml}");
-        }
     }
 }

@@ -88,6 +88,7 @@ fn cluster(datacenter: &str, drs_enabled: bool) -> Event {
         name: "C1".to_owned(),
         datacenter: Some(datacenter.to_owned()),
         drs_enabled,
+        ..ClusterFacts::default()
     };
     Event::ClusterApplied { vcenter: ID, cluster }
 }

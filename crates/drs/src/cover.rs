@@ -1,0 +1,281 @@
+//! Edges between VMs into rules: a greedy cover by cliques that keeps the rules there are.
+//!
+//! In: what is wanted apart, the terms behind it, the rules that exist, the guard. Out: the members each existing rule
+//! shall have, new rules, and the pairs that no rule keeps apart.
+//!
+//! Existing rules come first: of its members each keeps those that are still all wanted apart, then grows by what its
+//! term asks for. What is then left is covered by new rules, one term after the other.
+//!
+//! Invariants: the members of a rule are all wanted apart from each other; every edge is within a rule or among those
+//! left; a rule grows no further than the guard allows. Of a clique that is too large, the part that fits is one rule and
+//! the rest make further ones, so that the rules can hold together.
+
+use std::collections::BTreeSet;
+
+use crate::graph::{Bits, Graph};
+use crate::guard::Guard;
+use crate::wanted::Source;
+
+/// A rule that exists.
+#[derive(Debug)]
+pub(crate) struct Existing {
+    /// The place of its term among the sources, if that is still there.
+    pub(crate) source: Option<usize>,
+    pub(crate) members: Vec<usize>,
+    /// It was outnumbered for so long that it may shrink.
+    pub(crate) may_shrink: bool,
+}
+
+/// At most so many of these VMs may be in one rule: they are bound to few hosts.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    pub(crate) vms: Bits,
+    pub(crate) members_max: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cover {
+    /// Per existing rule, sorted; fewer than two when nothing wants it any more.
+    pub(crate) kept: Vec<Vec<usize>>,
+    pub(crate) new: Vec<NewRule>,
+    /// What the guard leaves uncovered.
+    pub(crate) left: Graph,
+    /// Cliques that are too large: how many VMs, and which of them are in the rule.
+    pub(crate) too_large: Vec<TooLarge>,
+}
+
+#[derive(Debug)]
+pub(crate) struct NewRule {
+    pub(crate) source: usize,
+    pub(crate) members: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct TooLarge {
+    pub(crate) members: Vec<usize>,
+    pub(crate) left_out: Vec<usize>,
+}
+
+pub(crate) struct Covering<'a> {
+    pub(crate) apart: &'a Graph,
+    pub(crate) sources: &'a [Source],
+    pub(crate) guard: Guard,
+    pub(crate) limits: &'a [Limit],
+    /// Terms for which no new rule is made, because somebody turned theirs off.
+    pub(crate) abandoned: &'a BTreeSet<usize>,
+}
+
+impl Covering<'_> {
+    /// `covered_by_others` are edges that rules of other owners keep apart already.
+    pub(crate) fn cover(&self, existing: &[Existing], covered_by_others: &Graph) -> Cover {
+        let width = self.apart.width();
+        let mut state = State {
+            apart: self.apart.clone(),
+            uncovered: self.apart.clone(),
+            left: Graph::new(width),
+            too_large: Vec::new(),
+        };
+        // First what stays, of all of them: none takes pairs that another covers already.
+        let mut kept = Vec::new();
+        for rule in existing {
+            let mut clique = self.still_apart(&rule.members, &state.apart);
+            if rule.may_shrink {
+                clique.truncate(self.guard.members_kept_max());
+            }
+            kept.push(clique);
+        }
+        drop_needless(&mut kept, width);
+        kept.iter().for_each(|clique| state.uncovered.remove_within(clique));
+        for (a, b) in covered_by_others.edges() {
+            state.uncovered.remove(a, b);
+        }
+        let pool = |rule: &Existing| rule.source.map_or(&[][..], |source| &self.sources[source].vms);
+        // Then what cannot be, before any of them grows into it.
+        for (rule, clique) in existing.iter().zip(&kept).filter(|(_, clique)| clique.len() > 1) {
+            self.give_up_around(clique, pool(rule), self.members_max(rule), &mut state);
+        }
+        for (rule, clique) in existing.iter().zip(&mut kept).filter(|(_, clique)| !clique.is_empty()) {
+            self.grow(clique, pool(rule), self.members_max(rule), &mut state);
+            state.uncovered.remove_within(clique);
+            clique.sort_unstable();
+        }
+        let mut new = Vec::new();
+        // A rule that lost all its members starts anew where its term is now, rather than under another name.
+        let free = |(clique, rule): (&Vec<usize>, &Existing)| rule.source.filter(|_| clique.len() < 2);
+        let mut reusable: Vec<Option<usize>> = kept.iter().zip(existing).map(free).collect();
+        // The abandoned last, so that they take nothing from the others.
+        let sources = || self.sources.iter().enumerate();
+        for (source, of) in sources().filter(|(source, _)| !self.abandoned.contains(source)) {
+            // Edges only ever get covered, so what was looked through stays done.
+            let mut from = 0;
+            while let Some((a, b)) = next_edge(&of.vms, &mut from, &state.uncovered) {
+                let mut clique = vec![a];
+                self.grow(&mut clique, &of.vms, self.members_new_max(), &mut state);
+                if clique.len() < 2 {
+                    // Not even two fit.
+                    state.give_up(&[a], b);
+                    continue;
+                }
+                state.uncovered.remove_within(&clique);
+                clique.sort_unstable();
+                match reusable.iter().position(|free| *free == Some(source)) {
+                    Some(place) => {
+                        reusable[place] = None;
+                        kept[place] = clique;
+                    }
+                    None => new.push(NewRule { source, members: clique }),
+                }
+            }
+        }
+        for (a, b) in state.uncovered.edges() {
+            state.left.add(a, b);
+        }
+        // The new ones are looked at first: a rule that is there stays, if it can.
+        let new_count = new.len();
+        let mut all: Vec<Vec<usize>> = new.iter_mut().map(|rule| std::mem::take(&mut rule.members)).collect();
+        all.append(&mut kept);
+        drop_needless(&mut all, width);
+        let kept = all.split_off(new_count);
+        for (rule, members) in new.iter_mut().zip(all) {
+            rule.members = members;
+        }
+        new.retain(|rule| rule.members.len() > 1);
+        Cover { kept, new, left: state.left, too_large: state.too_large }
+    }
+
+    /// The largest part of the members, as far as a simple search finds it, that are all wanted apart.
+    fn still_apart(&self, members: &[usize], apart: &Graph) -> Vec<usize> {
+        let degree = |member: &usize| members.iter().filter(|other| apart.has(*member, **other)).count();
+        let mut order: Vec<usize> = members.to_vec();
+        order.sort_by_cached_key(|member| (std::cmp::Reverse(degree(member)), *member));
+        let mut clique: Vec<usize> = Vec::new();
+        for member in order {
+            if clique.iter().all(|other| apart.has(member, *other)) && self.within_limits(&clique, member) {
+                clique.push(member);
+            }
+        }
+        clique
+    }
+
+    fn within_limits(&self, clique: &[usize], next: usize) -> bool {
+        self.limits
+            .iter()
+            .filter(|limit| limit.vms.contains(next))
+            .all(|limit| clique.iter().filter(|member| limit.vms.contains(**member)).count() < limit.members_max)
+    }
+
+    /// No rule is made that the hosts there are now could not satisfy.
+    fn members_new_max(&self) -> usize {
+        self.guard.members_new_max().min(self.guard.members_kept_max())
+    }
+
+    /// How far an existing rule may grow: what it has, it may replace.
+    fn members_max(&self, rule: &Existing) -> usize {
+        let held = if rule.may_shrink { 0 } else { rule.members.len() };
+        self.guard.members_new_max().min(self.guard.members_kept_max().max(held))
+    }
+
+    /// Adds VMs of the pool that are wanted apart from all members, the ones that cover most first, as far as the guard
+    /// allows; what does not fit is given up.
+    fn grow(&self, clique: &mut Vec<usize>, pool: &[usize], members_max: usize, state: &mut State) {
+        // Who might join, and how many pairs with the members that would cover.
+        let mut candidates: Vec<(usize, usize)> = pool
+            .iter()
+            .filter(|vm| clique.iter().all(|member| state.apart.has(*member, **vm)))
+            .map(|vm| (*vm, clique.iter().filter(|member| state.uncovered.has(**member, *vm)).count()))
+            .collect();
+        while clique.len() < members_max && !candidates.is_empty() {
+            let fits = |(vm, _): &&(usize, usize)| self.within_limits(clique, *vm);
+            let covering = candidates.iter().filter(|(_, gain)| *gain > 0).filter(fits);
+            let covering = covering.max_by_key(|(vm, gain)| (*gain, usize::MAX - *vm));
+            // One that covers nothing with the members may cover something with those still to come: one rule, not two.
+            let promising = || {
+                let promise =
+                    |vm: usize| candidates.iter().filter(|(other, _)| state.uncovered.has(vm, *other)).count();
+                let best = candidates.iter().filter(fits).max_by_key(|(vm, _)| (promise(*vm), usize::MAX - *vm));
+                best.filter(|(vm, _)| promise(*vm) > 0)
+            };
+            let Some(&(next, _)) = covering.or_else(promising) else { break };
+            clique.push(next);
+            candidates.retain(|(vm, _)| state.apart.has(next, *vm));
+            candidates.iter_mut().for_each(|(vm, gain)| *gain += usize::from(state.uncovered.has(next, *vm)));
+        }
+        self.give_up_around(clique, pool, members_max, state);
+    }
+
+    /// VMs that belong into the rule and do not fit: their pairs with the members stay uncovered. Judged by all that is
+    /// wanted, not by what is left of it, so that the order of rules does not matter.
+    fn give_up_around(&self, clique: &[usize], pool: &[usize], members_max: usize, state: &mut State) {
+        let is_full = clique.len() >= members_max;
+        if !is_full && self.limits.is_empty() {
+            return;
+        }
+        let belongs = |vm: &&usize| clique.iter().all(|member| self.apart.has(*member, **vm));
+        let misfit = |vm: &&usize| is_full || !self.within_limits(clique, **vm);
+        let outside = pool.iter().filter(belongs).filter(misfit).copied();
+        let left_out: Vec<usize> = outside.filter(|vm| state.give_up(clique, *vm)).collect();
+        if !left_out.is_empty() {
+            state.too_large.push(TooLarge { members: clique.to_vec(), left_out });
+        }
+    }
+}
+
+struct State {
+    /// What may still be wanted apart: without what was given up.
+    apart: Graph,
+    uncovered: Graph,
+    left: Graph,
+    too_large: Vec<TooLarge>,
+}
+
+impl State {
+    /// Tells whether there was anything to give up: a pair that a rule covers stays covered.
+    fn give_up(&mut self, clique: &[usize], other: usize) -> bool {
+        let mut any = false;
+        for &member in clique.iter().filter(|member| **member != other) {
+            if self.uncovered.has(member, other) {
+                self.uncovered.remove(member, other);
+                self.apart.remove(member, other);
+                self.left.add(member, other);
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+/// Empties the cliques of which each pair is in another one too, one after the other.
+fn drop_needless(cliques: &mut [Vec<usize>], width: usize) {
+    let mut with_vm: Vec<Vec<usize>> = vec![Vec::new(); width];
+    for (place, clique) in cliques.iter().enumerate().filter(|(_, clique)| clique.len() > 1) {
+        clique.iter().for_each(|vm| with_vm[*vm].push(place));
+    }
+    for (place, clique) in cliques.iter_mut().enumerate() {
+        let is_elsewhere = |a: usize, b: usize| {
+            // Both lists are sorted.
+            let mut others = with_vm[b].iter().peekable();
+            with_vm[a].iter().filter(|other| **other != place).any(|other| {
+                while others.next_if(|of_b| *of_b < other).is_some() {}
+                others.peek() == Some(&other)
+            })
+        };
+        let mut pairs =
+            clique.iter().enumerate().flat_map(|(from, a)| clique[from + 1..].iter().map(move |b| (*a, *b)));
+        if clique.len() > 1 && pairs.all(|(a, b)| is_elsewhere(a, b)) {
+            for vm in std::mem::take(clique) {
+                with_vm[vm].retain(|other| *other != place);
+            }
+        }
+    }
+}
+
+/// The next edge between these VMs, from the given place on.
+fn next_edge(vms: &[usize], from: &mut usize, graph: &Graph) -> Option<(usize, usize)> {
+    while let Some(&a) = vms.get(*from) {
+        if let Some(&b) = vms[*from + 1..].iter().find(|b| graph.has(a, **b)) {
+            return Some((a, b));
+        }
+        *from += 1;
+    }
+    None
+}

@@ -1,0 +1,506 @@
+//! Plain situations, one rule of behaviour each.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use drs::{ActionKind, DrsSettings, Finding, Owned, Plan, RuleSort, UnixMillis, plan};
+use model::event::*;
+use support::*;
+
+/// A town that is planned for and changed, with its record and its clock.
+struct Story {
+    town: Town,
+    owned: Owned,
+    now: UnixMillis,
+    settings: DrsSettings,
+}
+
+impl Story {
+    fn new(town: Town) -> Story {
+        Story { town, owned: Owned::default(), now: UnixMillis(1_000_000), settings: DrsSettings::default() }
+    }
+
+    fn plan(&self) -> Plan {
+        plan(&self.town.world(), &self.owned, self.now, &self.settings)
+    }
+
+    /// Plans and carries out.
+    fn pass(&mut self) -> Plan {
+        let plan = self.plan();
+        self.owned = self.town.carry_out(&plan);
+        plan
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now.0 += seconds * 1000;
+    }
+
+    /// The members of Bridger's own rules in the first cluster, as numbers of VMs.
+    fn rules(&self) -> BTreeSet<Vec<usize>> {
+        let own = self.town.clusters[0].rules.iter().filter(|rule| rule.key < FOREIGN_KEYS);
+        own.map(|rule| members(rule).iter().filter_map(|vm| vm.strip_prefix("vm-")?.parse().ok()).collect()).collect()
+    }
+
+    fn only_rule(&mut self) -> &mut RuleFacts {
+        let rules = &mut self.town.clusters[0].rules;
+        assert_eq!(rules.len(), 1, "{rules:?}");
+        &mut rules[0]
+    }
+}
+
+fn kinds(plan: &Plan) -> Vec<&'static str> {
+    plan.actions()
+        .map(|(_, action)| match action.kind {
+            ActionKind::Create => "create",
+            ActionKind::Edit { .. } => "edit",
+            ActionKind::Delete { .. } => "delete",
+        })
+        .collect()
+}
+
+fn sets(sets: &[&[usize]]) -> BTreeSet<Vec<usize>> {
+    sets.iter().map(|set| set.to_vec()).collect()
+}
+
+/// Replicas of one app on these nodes.
+fn replicas(app: &str, nodes: &[usize]) -> Vec<PodFacts> {
+    nodes.iter().enumerate().map(|(number, node)| lonely(app, number, *node)).collect()
+}
+
+#[test]
+fn a_rule_follows_its_pods_and_goes_after_the_grace() {
+    let mut story = Story::new(Town::new(5, &[0, 0, 1, 2, 3]));
+    story.town.pods = replicas("web", &[0, 1, 2]);
+    let first = story.pass();
+    assert_eq!(kinds(&first), ["create"]);
+    let (_, action) = first.actions().next().expect("one");
+    assert!(action.rule.starts_with(&format!("bridger-{UID}-")), "{}", action.rule);
+    assert_eq!(
+        action.pods.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["shop/web-0", "shop/web-1", "shop/web-2"]
+    );
+    assert_eq!(action.moves, ["machine-01"], "two of them share a host");
+    assert_eq!(story.rules(), sets(&[&[0, 1, 2]]));
+    let (name, uuid) = (story.only_rule().name.clone(), story.only_rule().uuid.clone());
+
+    // A replica moves: the same rule, at once.
+    story.town.pods = replicas("web", &[0, 1, 4]);
+    assert_eq!(kinds(&story.pass()), ["edit"]);
+    assert_eq!(story.rules(), sets(&[&[0, 1, 4]]));
+    // All of them move, to where none was.
+    story.town.pods = replicas("web", &[2, 3]);
+    assert_eq!(kinds(&story.pass()), ["edit"]);
+    assert_eq!(story.rules(), sets(&[&[2, 3]]));
+    assert_eq!((&story.only_rule().name.clone(), &story.only_rule().uuid.clone()), (&name, &uuid));
+
+    // One more, and one less: what goes waits.
+    story.town.pods = replicas("web", &[0, 2, 3]);
+    assert_eq!(kinds(&story.pass()), ["edit"]);
+    story.town.pods.pop();
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.wait(299);
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.wait(1);
+    assert_eq!(kinds(&story.pass()), ["edit"]);
+    assert_eq!(story.rules(), sets(&[&[0, 2]]));
+
+    story.town.pods.clear();
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.wait(200);
+    // Back in time: the wait begins anew.
+    story.town.pods = replicas("web", &[0, 2]);
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.town.pods.clear();
+    story.wait(200);
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.wait(300);
+    assert_eq!(kinds(&story.pass()), ["delete"]);
+    assert!(story.town.clusters[0].rules.is_empty() && story.owned.is_empty());
+}
+
+#[test]
+fn a_rollout_keeps_its_rule_longer() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2]));
+    story.town.pods = replicas("web", &[0, 1]);
+    story.pass();
+    // One is on its way out, the next not yet placed.
+    story.town.pods[0].terminating = true;
+    story.town.pods[0].node = Some(node_name(1));
+    let pending = PodFacts { node: None, ..lonely("web", 7, 0) };
+    story.town.pods.push(pending);
+    story.pass();
+    story.wait(600);
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.wait(599);
+    assert_eq!(kinds(&story.pass()), [""; 0], "no two VMs are wanted apart, but the rule is kept");
+    assert_eq!(story.rules(), sets(&[&[0, 1]]));
+    story.wait(1);
+    assert_eq!(kinds(&story.pass()), ["delete"], "not for ever");
+}
+
+#[test]
+fn edges_are_no_clique() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
+    // One pod wants none of the app near; those do not mind each other.
+    let shy = PodFacts { anti_affinity: vec![term(HOST_KEY, "noisy")], ..pod("shy", 0, 0) };
+    story.town.pods = vec![shy, pod("noisy", 1, 1), pod("noisy", 2, 2), pod("noisy", 3, 3)];
+    story.pass();
+    assert_eq!(story.rules(), sets(&[&[0, 1], &[0, 2], &[0, 3]]));
+}
+
+#[test]
+fn rules_are_shared_where_they_can_be() {
+    let mut story = Story::new(Town::new(6, &[0, 1, 2, 3]));
+    story.town.pods = replicas("a", &[0, 1, 2]);
+    story.town.pods.extend(replicas("b", &[0, 1, 2]));
+    story.town.pods.extend(replicas("c", &[1, 2]));
+    story.town.pods.extend(replicas("d", &[2, 3]));
+    story.pass();
+    assert_eq!(story.rules(), sets(&[&[0, 1, 2], &[2, 3]]));
+}
+
+#[test]
+fn what_can_not_be_satisfied_is_capped_and_told_with_the_figures() {
+    let mut story = Story::new(Town::new(5, &[0, 0, 1, 2, 3, 4]));
+    story.town.pods = replicas("web", &[0, 1, 2, 3, 4, 5]);
+    let plan = story.pass();
+    // The rest is kept apart among itself.
+    assert_eq!(story.rules(), sets(&[&[0, 1, 2, 3], &[4, 5]]));
+    let told: Vec<String> = plan.findings.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["6 VMs want to be apart, 5 hosts, reserve 1: 8 pairs are not kept apart"]);
+    assert!(matches!(&plan.findings[0], Finding::Unsatisfiable { pods, .. } if pods.len() == 6));
+    assert_eq!(plan.clusters[0].uncovered_count(), 8);
+
+    let mut alone = Story::new(Town::new(1, &[0, 0]));
+    alone.town.pods = replicas("web", &[0, 1]);
+    let plan = alone.pass();
+    assert!(plan.is_empty());
+    assert!(matches!(plan.findings[..], [Finding::Unsatisfiable { hosts: 1, reserve: 1, .. }]), "{:?}", plan.findings);
+}
+
+#[test]
+fn maintenance_cuts_a_rule_only_when_it_must_and_lasts_and_a_disconnect_never() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
+    story.town.pods = replicas("web", &[0, 1, 2, 3]);
+    story.pass();
+    let all = sets(&[&[0, 1, 2, 3]]);
+    assert_eq!(story.rules(), all);
+    for (host, _) in &mut story.town.hosts {
+        host.connection = HostConnection::NotResponding;
+    }
+    story.wait(100_000);
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.town.hosts[4].0.maintenance = true;
+    story.wait(3600);
+    assert_eq!(kinds(&story.pass()), [""; 0], "the others can still satisfy it");
+    story.wait(3600);
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    // A second one: now it can not hold, but it may be short.
+    story.town.hosts[3].0.maintenance = true;
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.wait(899);
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.wait(1);
+    let plan = story.pass();
+    assert_eq!(kinds(&plan), ["edit"]);
+    assert_eq!(story.rules(), sets(&[&[0, 1, 2]]));
+    assert!(plan.findings.iter().any(|finding| matches!(finding, Finding::Unsatisfiable { .. })));
+    assert_eq!(kinds(&story.pass()), [""; 0]);
+    story.town.hosts[3].0.maintenance = false;
+    assert_eq!(kinds(&story.pass()), ["edit"]);
+    assert_eq!(story.rules(), all);
+}
+
+#[test]
+fn what_an_administrator_disabled_stays_so() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2]));
+    story.town.pods = replicas("web", &[0, 1]);
+    story.pass();
+    story.only_rule().enabled = false;
+    story.town.pods = replicas("web", &[0, 1, 2]);
+    let plan = story.pass();
+    assert!(plan.is_empty(), "neither edited nor worked around");
+    assert!(matches!(plan.findings[..], [Finding::DisabledByAdministrator { .. }]), "{:?}", plan.findings);
+    assert_eq!(plan.clusters[0].uncovered_count(), 3);
+
+    // DRS itself turns the newer of two contradicting rules off.
+    let rival = rule(FOREIGN_KEYS, "keep", RuleKind::VmsTogether(vec![vm_id(0), vm_id(1)]));
+    story.town.clusters[0].rules.push(rival);
+    let plan = story.plan();
+    assert!(plan.is_empty());
+    let by_conflict =
+        |finding: &Finding| matches!(finding, Finding::DisabledByConflict { rival, .. } if rival == "keep");
+    assert!(plan.findings.iter().any(by_conflict), "{:?}", plan.findings);
+
+    story.town.clusters[0].rules.pop();
+    story.only_rule().enabled = true;
+    assert_eq!(kinds(&story.pass()), ["edit"]);
+}
+
+#[test]
+fn what_was_deleted_by_hand_comes_back_once() {
+    let mut story = Story::new(Town::new(5, &[0, 1]));
+    story.town.pods = replicas("web", &[0, 1]);
+    story.pass();
+    let name = story.only_rule().name.clone();
+    story.town.clusters[0].rules.clear();
+    assert_eq!(kinds(&story.pass()), ["create"]);
+    assert_eq!(story.only_rule().name, name);
+    story.town.clusters[0].rules.clear();
+    let plan = story.pass();
+    assert!(plan.is_empty());
+    assert!(
+        matches!(&plan.findings[..], [Finding::DeletedByHand { rule, .. }] if *rule == name),
+        "{:?}",
+        plan.findings
+    );
+    // Once nothing wants it, it is forgotten, and a new beginning is one.
+    story.town.pods.clear();
+    story.pass();
+    assert!(story.owned.is_empty());
+    story.town.pods = replicas("web", &[0, 1]);
+    assert_eq!(kinds(&story.pass()), ["create"]);
+}
+
+#[test]
+fn an_intent_is_carried_out_and_a_creation_that_was_not_recorded_is_found_again() {
+    let mut story = Story::new(Town::new(5, &[0, 1]));
+    story.town.pods = replicas("web", &[0, 1]);
+    // The process ended after the intent was recorded.
+    story.owned = story.plan().record;
+    let plan = story.plan();
+    assert_eq!(kinds(&plan), ["create"]);
+    // And after the rule was made, before that was recorded.
+    story.owned = plan.record.clone();
+    story.town.carry_out(&plan);
+    let again = story.pass();
+    assert!(again.is_empty());
+    let uuid = story.only_rule().uuid.clone();
+    let rule = story.owned.clusters.values().flat_map(|rules| rules.values()).next().expect("one");
+    assert_eq!((rule.uuid.clone(), rule.restored), (uuid, false));
+}
+
+#[test]
+fn a_rule_that_the_record_does_not_name_is_left_alone() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
+    story.town.pods = replicas("web", &[0, 1]);
+    story.pass();
+    let name = story.only_rule().name.clone();
+    // The record is lost.
+    story.owned = Owned::default();
+    story.town.pods = replicas("web", &[2, 3]);
+    let plan = story.pass();
+    assert_eq!(kinds(&plan), ["create"]);
+    assert!(plan.findings.iter().any(|finding| matches!(finding, Finding::NotRecorded { rule, .. } if *rule == name)));
+    assert_eq!(story.rules(), sets(&[&[0, 1], &[2, 3]]));
+    let (_, action) = plan.actions().next().expect("one");
+    assert_ne!(action.rule, name, "the name is taken");
+
+    // Somebody made another rule under a recorded name.
+    let recorded = action.rule.clone();
+    let rules = &mut story.town.clusters[0].rules;
+    rules.retain(|rule| rule.name == recorded);
+    rules[0].uuid = Some("another".to_owned());
+    rules[0].kind = RuleKind::VmsApart(vec![vm_id(0), vm_id(1)]);
+    let plan = story.plan();
+    let disagrees = |finding: &Finding| matches!(finding, Finding::RecordDisagrees { .. });
+    assert!(plan.findings.iter().any(disagrees), "{:?}", plan.findings);
+    assert!(plan.actions().all(|(_, action)| action.rule != recorded));
+}
+
+#[test]
+fn foreign_rules_constrain() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
+    story.town.pods = replicas("web", &[0, 1, 2]);
+    // Kept apart already: nothing to do.
+    let apart =
+        rule(FOREIGN_KEYS, "admin", RuleKind::VmsApart(vec![vm_id(0), vm_id(1), vm_id(2), "vm-else".to_owned()]));
+    story.town.clusters[0].rules = vec![apart];
+    assert!(story.plan().is_empty());
+    // Kept together: that pair can not be had.
+    let together = rule(FOREIGN_KEYS, "admin", RuleKind::VmsTogether(vec![vm_id(0), vm_id(1)]));
+    story.town.clusters[0].rules = vec![together];
+    let plan = story.pass();
+    assert_eq!(story.rules(), sets(&[&[0, 2], &[1, 2]]));
+    let [Finding::Conflict { vms, rival, pods, .. }] = &plan.findings[..] else { panic!("{:?}", plan.findings) };
+    assert_eq!((vms.0.as_str(), vms.1.as_str(), rival.as_str()), ("machine-00", "machine-01", "admin"));
+    assert_eq!(pods.len(), 2);
+    assert_eq!(plan.clusters[0].uncovered().collect::<Vec<_>>(), [("vm-00", "vm-01")]);
+    // Bound to two hosts: no more than two of them in one rule.
+    let pin =
+        RuleKind::VmsOnHosts { vm_group: "v".to_owned(), affine_hosts: Some("h".to_owned()), anti_affine_hosts: None };
+    let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
+    story.town.pods = replicas("web", &[0, 1, 2]);
+    let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
+    story.town.clusters[0].rules = vec![RuleFacts { mandatory: true, ..rule(FOREIGN_KEYS, "pin", pin) }];
+    story.town.clusters[0].groups = vec![
+        group("v", GroupKind::Vms((0..3).map(vm_id).collect())),
+        group("h", GroupKind::Hosts(vec!["host-0".to_owned(), "host-1".to_owned()])),
+    ];
+    let plan = story.pass();
+    assert_eq!(story.rules(), sets(&[&[0, 1]]));
+    assert!(matches!(plan.findings[..], [Finding::Unsatisfiable { .. }]), "{:?}", plan.findings);
+}
+
+#[test]
+fn a_cluster_that_enforces_nothing_or_too_much_is_told() {
+    let mut story = Story::new(Town::new(3, &[0, 1, 2]));
+    story.town.pods = replicas("web", &[0, 1]);
+    story.town.pods[0].preferred_terms = 2;
+    story.town.clusters[0].drs_enabled = false;
+    let told = |story: &Story| story.plan().findings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let preferred = "2 preferred terms of 1 pods have no form in rules and are left out";
+    assert_eq!(told(&story), [preferred, "DRS is off: 1 rules protect nothing"]);
+    story.town.clusters[0].drs_enabled = true;
+    story.town.clusters[0].drs_behavior = DrsBehavior::Manual;
+    assert_eq!(told(&story).len(), 2);
+    story.town.clusters[0].drs_behavior = DrsBehavior::FullyAutomated;
+    assert_eq!(told(&story), [preferred]);
+    story.town.clusters[0].ha = HaFacts { enabled: true, respects_vm_anti_affinity: true };
+    assert_eq!(told(&story), [preferred], "three hosts, two members: one may fail");
+    story.town.hosts[2].0.maintenance = true;
+    assert!(told(&story)[1].contains("has 2 members on 2 hosts"), "{:?}", told(&story));
+    story.town.clusters[0].ha.respects_vm_anti_affinity = false;
+    assert_eq!(told(&story), [preferred]);
+}
+
+#[test]
+fn what_rules_can_not_part_is_told() {
+    let mut town = Town::new(4, &[0, 1]);
+    town.add_cluster(4, &[0]);
+    let mut story = Story::new(town);
+    // Two on one VM, one in another cluster, one on a node nobody knows.
+    story.town.pods = replicas("web", &[0, 0, 2, 9]);
+    let plan = story.plan();
+    assert!(plan.is_empty());
+    assert_eq!(
+        plan.findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "1 pods that want to be apart or together are on node-09, whose VM or cluster is not known",
+            "shop/web-0 and shop/web-1 want to be apart and are on one VM, machine-00 (node node-00)",
+        ]
+    );
+}
+
+#[test]
+fn lifting_can_be_turned_off() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
+    story.town.pods = replicas("web", &[0, 1, 2]);
+    story.town.pods[0].lift_off = true;
+    story.pass();
+    assert_eq!(story.rules(), sets(&[&[0, 1, 2]]), "the others still want to be apart from it");
+    story.town.pods.truncate(2);
+    story.town.pods[1].lift_off = true;
+    assert_eq!(drs::wanted(&story.town.world(), &story.settings).apart(), BTreeSet::new());
+    // The host label itself is no matter of lifting.
+    story.town.pods[0].anti_affinity = vec![term(HOST_KEY, "web")];
+    assert_eq!(drs::wanted(&story.town.world(), &story.settings).apart().len(), 1);
+
+    let mut story = Story::new(Town::new(5, &[0, 1]));
+    story.town.pods = replicas("web", &[0, 1]);
+    let namespace = NamespaceFacts { name: "shop".to_owned(), lift_off: true, ..NamespaceFacts::default() };
+    story.town.namespaces = vec![namespace];
+    assert!(story.plan().is_empty());
+    story.town.namespaces.clear();
+    story.settings.lifted_keys.clear();
+    assert!(story.plan().is_empty());
+}
+
+#[test]
+fn affinity_makes_the_fewest_ties_and_yields_to_anti_affinity() {
+    let near =
+        |app: &str, to: &str, number, node| PodFacts { affinity: vec![term(HOST_KEY, to)], ..pod(app, number, node) };
+    let mut story = Story::new(Town::new(4, &[0, 1, 1, 2, 3]));
+    // It shares a host with one of them already: that one it is.
+    story.town.pods = vec![near("web", "cache", 0, 2), pod("cache", 0, 0), pod("cache", 1, 1), pod("cache", 2, 3)];
+    let plan = story.pass();
+    assert_eq!(story.rules(), sets(&[&[1, 2]]));
+    let (_, action) = plan.actions().next().expect("one");
+    assert_eq!((action.sort, action.moves.len()), (RuleSort::Together, 0));
+    assert_eq!(action.pods.iter().map(ToString::to_string).collect::<Vec<_>>(), ["shop/web-0"]);
+    // DRS moves both: the tie stays as it is.
+    (story.town.nodes[1], story.town.nodes[2]) = (Some(3), Some(3));
+    story.town.nodes[0] = Some(3);
+    assert!(story.plan().is_empty());
+    // Its own kind wants to be apart from that one: another is found.
+    story.town.pods[2].anti_affinity = vec![term(HOST_KEY, "web")];
+    story.pass();
+    story.wait(300);
+    story.pass();
+    assert_eq!(story.rules(), sets(&[&[0, 2], &[1, 2]]), "one apart, one together");
+    let together = story.town.clusters[0].rules.iter().find(|rule| matches!(rule.kind, RuleKind::VmsTogether(_)));
+    assert_eq!(members(together.expect("there is one")), BTreeSet::from([vm_id(0), vm_id(2)]));
+    // From all of them: affinity yields, and that is told.
+    for pod in &mut story.town.pods[1..] {
+        pod.anti_affinity = vec![term(HOST_KEY, "web")];
+    }
+    let plan = story.plan();
+    assert!(
+        plan.findings.iter().any(|finding| matches!(finding, Finding::AffinityUnmet { .. })),
+        "{:?}",
+        plan.findings
+    );
+}
+
+#[test]
+fn affinity_on_the_node_name_is_never_lifted_and_company_on_the_vm_is_enough() {
+    let mut story = Story::new(Town::new(4, &[0, 1]));
+    let near = |key| PodFacts { affinity: vec![term(key, "cache")], ..pod("web", 0, 0) };
+    story.town.pods = vec![near(HOSTNAME), pod("cache", 0, 1)];
+    assert!(story.plan().is_empty());
+    story.town.pods = vec![near(HOST_KEY), pod("cache", 0, 1), pod("cache", 1, 0)];
+    assert!(story.plan().is_empty());
+}
+
+#[test]
+fn most_rules_are_not_deleted_at_once_unless_told_so() {
+    let mut story = Story::new(Town::new(9, &[0, 1, 2, 3, 4, 5, 6, 7]));
+    for pair in 0..7 {
+        story.town.pods.extend(replicas(&format!("app-{pair}"), &[pair, pair + 1]));
+    }
+    assert_eq!(kinds(&story.pass()).len(), 7);
+    // An API server that shows no pods at all.
+    story.town.pods.clear();
+    story.pass();
+    story.wait(300);
+    let plan = story.pass();
+    assert!(plan.is_empty());
+    assert!(matches!(plan.findings[..], [Finding::DeletionsHeld { due: 7, owned: 7, .. }]), "{:?}", plan.findings);
+    story.settings.allow_mass_deletion = true;
+    story.settings.deletions_max = 4;
+    assert_eq!(kinds(&story.pass()), ["delete"; 4]);
+    assert_eq!(kinds(&story.pass()), ["delete"; 3]);
+}
+
+#[test]
+fn the_worst_violations_come_first_where_rules_are_limited() {
+    let mut story = Story::new(Town::new(6, &[0, 1, 2, 3, 3]));
+    story.settings.rules_max = 1;
+    story.town.pods = replicas("a", &[0, 1]);
+    story.town.pods.extend(replicas("b", &[3, 4]));
+    story.town.pods.extend(replicas("c", &[1, 2]));
+    let plan = story.pass();
+    assert_eq!(story.rules(), sets(&[&[3, 4]]));
+    assert!(matches!(plan.findings[..], [Finding::RuleLimit { left_out: 2, limit: 1, .. }]), "{:?}", plan.findings);
+    assert_eq!(plan.clusters[0].uncovered_count(), 2);
+}
+
+#[test]
+fn a_vm_whose_host_is_unknown_for_a_moment_stays_a_member() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2]));
+    story.settings.removal_grace = Duration::ZERO;
+    story.town.pods = replicas("web", &[0, 1, 2]);
+    story.pass();
+    story.town.nodes[1] = None;
+    assert!(story.plan().is_empty());
+}
+
+#[test]
+fn without_an_identity_nothing_is_planned() {
+    let town = Town::new(5, &[0, 1]);
+    let events = town.events().into_iter().filter(|event| !matches!(event, Event::NamespaceApplied(_)));
+    let plan = plan(&world_of(events.collect()), &Owned::default(), UnixMillis(0), &DrsSettings::default());
+    assert_eq!(plan.findings, [Finding::NoIdentity]);
+}

@@ -1,0 +1,247 @@
+//! A small town to plan for: clusters with hosts, nodes and rules, pods with terms; and the plain way to tell what is
+//! wanted there, written from the facts alone.
+
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drs::{Action, ActionKind, DrsSettings, Owned, Plan, RuleSort};
+use model::World;
+use model::event::*;
+
+pub const VCENTER: VcenterId = VcenterId(0);
+pub const UID: &str = "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b";
+pub const HOST_KEY: &str = "alpha.cna.vmware.com/host";
+/// Rules of others have keys from here on.
+pub const FOREIGN_KEYS: i32 = 1000;
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
+#[derive(Clone, Debug, Default)]
+pub struct Town {
+    pub clusters: Vec<ClusterFacts>,
+    /// With the place of their cluster.
+    pub hosts: Vec<(HostFacts, usize)>,
+    /// The host each node's VM is on; `None` while that is not known.
+    pub nodes: Vec<Option<usize>>,
+    pub pods: Vec<PodFacts>,
+    pub namespaces: Vec<NamespaceFacts>,
+}
+
+impl Town {
+    /// One cluster with so many hosts, and nodes on these hosts.
+    pub fn new(hosts: usize, nodes: &[usize]) -> Town {
+        let mut town = Town::default();
+        town.add_cluster(hosts, nodes);
+        town
+    }
+
+    /// The nodes' hosts are counted within the cluster.
+    pub fn add_cluster(&mut self, hosts: usize, nodes: &[usize]) {
+        let place = self.clusters.len();
+        self.clusters.push(ClusterFacts {
+            id: format!("domain-c{place}"),
+            name: format!("C{place}"),
+            drs_enabled: true,
+            ..ClusterFacts::default()
+        });
+        let first = self.hosts.len();
+        for _ in 0..hosts {
+            let number = self.hosts.len();
+            let host = HostFacts {
+                id: format!("host-{number}"),
+                name: format!("esx-{number}"),
+                cluster: Some(format!("domain-c{place}")),
+                ..HostFacts::default()
+            };
+            self.hosts.push((host, place));
+        }
+        self.nodes.extend(nodes.iter().map(|host| Some(first + host)));
+    }
+
+    pub fn events(&self) -> Vec<Event> {
+        let mut events = vec![Event::NamespaceApplied(NamespaceFacts {
+            name: "kube-system".to_owned(),
+            uid: UID.to_owned(),
+            ..NamespaceFacts::default()
+        })];
+        events.extend(self.namespaces.iter().cloned().map(Event::NamespaceApplied));
+        events.extend(self.clusters.iter().cloned().map(|cluster| Event::ClusterApplied { vcenter: VCENTER, cluster }));
+        events.extend(self.hosts.iter().cloned().map(|(host, _)| Event::HostApplied { vcenter: VCENTER, host }));
+        for (number, host) in self.nodes.iter().enumerate() {
+            let uuid = Some(uuid::Uuid::from_u128(number as u128 + 1));
+            let vm = VmFacts {
+                id: vm_id(number),
+                name: format!("machine-{number:02}"),
+                host: host.map(|host| self.hosts[host].0.id.clone()),
+                bios_uuid: uuid,
+                powered_on: true,
+                ..VmFacts::default()
+            };
+            events.push(Event::VmApplied { vcenter: VCENTER, vm });
+            let node = NodeFacts { name: node_name(number), system_uuid: uuid, ..NodeFacts::default() };
+            events.push(Event::NodeApplied(node));
+        }
+        events.extend(self.pods.iter().cloned().map(Event::PodApplied));
+        events
+    }
+
+    pub fn world(&self) -> World {
+        world_of(self.events())
+    }
+
+    fn cluster_of_node(&self, node: &str) -> Option<usize> {
+        let number: usize = node.strip_prefix("node-")?.parse().ok()?;
+        Some(self.hosts[(*self.nodes.get(number)?)?].1)
+    }
+
+    /// The pairs of VMs wanted apart, by comparing all pods with all pods.
+    pub fn apart(&self, settings: &DrsSettings) -> BTreeSet<(usize, String, String)> {
+        let mut pairs = BTreeSet::new();
+        let no_labels = Labels::new();
+        for a in self.pods.iter().filter(|pod| !pod.finished) {
+            let namespace = self.namespaces.iter().find(|namespace| namespace.name == a.namespace);
+            let opted_out = a.lift_off || namespace.is_some_and(|namespace| namespace.lift_off);
+            for term in &a.anti_affinity {
+                let lifted = settings.lifted_keys.contains(&term.topology_key) && !opted_out;
+                if term.topology_key != settings.host_key && !lifted {
+                    continue;
+                }
+                for b in self.pods.iter().filter(|pod| !pod.finished) {
+                    let known = self.namespaces.iter().find(|namespace| namespace.name == b.namespace);
+                    let labels = known.map_or(&no_labels, |namespace| &namespace.labels);
+                    let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
+                    let in_scope = (own && a.namespace == b.namespace)
+                        || term.namespaces.contains(&b.namespace)
+                        || selects(term.namespace_selector.as_ref(), labels);
+                    if !in_scope || !selects(term.selector.as_ref(), &b.labels) {
+                        continue;
+                    }
+                    let (Some(on_a), Some(on_b)) = (&a.node, &b.node) else { continue };
+                    let (of_a, of_b) = (self.cluster_of_node(on_a), self.cluster_of_node(on_b));
+                    if let (Some(of_a), Some(of_b)) = (of_a, of_b)
+                        && of_a == of_b
+                        && on_a != on_b
+                    {
+                        let (a, b) = (on_a.replace("node", "vm"), on_b.replace("node", "vm"));
+                        pairs.insert((of_a, a.clone().min(b.clone()), a.max(b)));
+                    }
+                }
+            }
+        }
+        pairs
+    }
+
+    /// Does what the plan says, as a vCenter would, and records it.
+    pub fn carry_out(&mut self, plan: &Plan) -> Owned {
+        let mut owned = plan.record.clone();
+        for (cluster, action) in plan.actions() {
+            let facts = self.clusters.iter_mut().find(|facts| facts.id == cluster.cluster.1).expect("a known cluster");
+            let kind = rule_kind(action);
+            match &action.kind {
+                ActionKind::Create => {
+                    assert!(facts.rules.iter().all(|rule| rule.name != action.rule), "a name is used twice");
+                    let own = facts.rules.iter().map(|rule| rule.key).filter(|key| *key < FOREIGN_KEYS);
+                    let key = own.max().unwrap_or(0) + 1;
+                    let uuid = format!("uuid-{}-{key}", facts.id);
+                    facts.rules.push(RuleFacts { uuid: Some(uuid.clone()), ..rule(key, &action.rule, kind) });
+                    owned.created(&cluster.cluster, &action.rule, uuid);
+                }
+                ActionKind::Edit { key, uuid, .. } => {
+                    let found = facts.rules.iter_mut().find(|rule| rule.key == *key).expect("the rule is there");
+                    assert_eq!((&found.name, &found.uuid), (&action.rule, uuid));
+                    found.kind = kind;
+                }
+                ActionKind::Delete { key, uuid } => {
+                    let found = facts.rules.iter().find(|rule| rule.key == *key).expect("the rule is there");
+                    assert_eq!((&found.name, &found.uuid), (&action.rule, uuid));
+                    facts.rules.retain(|rule| rule.key != *key);
+                    owned.deleted(&cluster.cluster, &action.rule);
+                }
+            }
+        }
+        owned
+    }
+
+    pub fn rule(&self, cluster: usize, name: &str) -> Option<&RuleFacts> {
+        self.clusters[cluster].rules.iter().find(|rule| rule.name == name)
+    }
+}
+
+pub fn world_of(events: Vec<Event>) -> World {
+    let mut world = World::default();
+    for event in events {
+        world.apply(event);
+    }
+    world
+}
+
+pub fn vm_id(number: usize) -> String {
+    format!("vm-{number:02}")
+}
+
+pub fn node_name(number: usize) -> String {
+    format!("node-{number:02}")
+}
+
+pub fn rule(key: i32, name: &str, kind: RuleKind) -> RuleFacts {
+    RuleFacts { key, uuid: None, name: name.to_owned(), enabled: true, mandatory: false, user_created: true, kind }
+}
+
+fn rule_kind(action: &Action) -> RuleKind {
+    let vms = action.vms.iter().map(|vm| vm.id.clone()).collect();
+    match action.sort {
+        RuleSort::Apart => RuleKind::VmsApart(vms),
+        RuleSort::Together => RuleKind::VmsTogether(vms),
+    }
+}
+
+pub fn members(rule: &RuleFacts) -> BTreeSet<String> {
+    match &rule.kind {
+        RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms) => vms.iter().cloned().collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+pub fn selects(selector: Option<&SelectorFacts>, labels: &Labels) -> bool {
+    let Some(selector) = selector else { return false };
+    selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+        && selector.expressions.iter().all(|requirement| {
+            let value = labels.get(&requirement.key);
+            match requirement.operator {
+                Operator::In => value.is_some_and(|value| requirement.values.contains(value)),
+                Operator::NotIn => value.is_none_or(|value| !requirement.values.contains(value)),
+                Operator::Exists => value.is_some(),
+                Operator::DoesNotExist => value.is_none(),
+                Operator::Gt | Operator::Lt => false,
+            }
+        })
+}
+
+pub fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
+}
+
+pub fn term(key: &str, app: &str) -> TermFacts {
+    TermFacts {
+        topology_key: key.to_owned(),
+        selector: Some(SelectorFacts { labels: labels(&[("app", app)]), ..SelectorFacts::default() }),
+        ..TermFacts::default()
+    }
+}
+
+/// A pod of an app on a node.
+pub fn pod(app: &str, number: usize, node: usize) -> PodFacts {
+    PodFacts {
+        namespace: "shop".to_owned(),
+        name: format!("{app}-{number}"),
+        uid: format!("uid-{app}-{number}"),
+        labels: labels(&[("app", app)]),
+        node: Some(node_name(node)),
+        ..PodFacts::default()
+    }
+}
+
+/// A pod that wants no other of its app on its host.
+pub fn lonely(app: &str, number: usize, node: usize) -> PodFacts {
+    PodFacts { anti_affinity: vec![term(HOSTNAME, app)], ..pod(app, number, node) }
+}

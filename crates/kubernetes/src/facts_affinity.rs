@@ -1,0 +1,148 @@
+//! A pod's `spec.affinity`: what is read of it.
+//!
+//! In: the JSON. Out: required terms and the number of preferred ones, in the pod's facts.
+//!
+//! Invariant: a selector with an operator that is not understood matches nothing, and so does a node term with one: a
+//! policy is never widened by a guess.
+
+use model::event::{
+    Labels, NodeTermFacts, Operator, PinningFacts, PodFacts, RequirementFacts, SelectorFacts, TermFacts,
+};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+    pod_affinity: Option<PodAffinity>,
+    pod_anti_affinity: Option<PodAffinity>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<NodeSelector>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeSelector {
+    node_selector_terms: Option<Vec<NodeTerm>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeTerm {
+    match_expressions: Option<Vec<Requirement>>,
+    match_fields: Option<Vec<Requirement>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PodAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<Vec<Term>>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+    preferred: Option<Vec<IgnoredAny>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Term {
+    topology_key: Option<String>,
+    label_selector: Option<Selector>,
+    namespaces: Option<Vec<String>>,
+    namespace_selector: Option<Selector>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Selector {
+    match_labels: Option<Labels>,
+    match_expressions: Option<Vec<Requirement>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Requirement {
+    key: String,
+    operator: String,
+    values: Option<Vec<String>>,
+}
+
+impl Affinity {
+    pub(crate) fn tell(self, facts: &mut PodFacts) {
+        if let Some(required) = self.node_affinity.and_then(|affinity| affinity.required) {
+            required.tell(&mut facts.pinning);
+        }
+        let mut take = |affinity: Option<PodAffinity>| {
+            let Some(affinity) = affinity else { return Vec::new() };
+            let preferred = affinity.preferred.map_or(0, |terms| terms.len());
+            facts.preferred_terms = facts.preferred_terms.saturating_add(u32::try_from(preferred).unwrap_or(u32::MAX));
+            affinity.required.unwrap_or_default().into_iter().map(Term::facts).collect()
+        };
+        (facts.affinity, facts.anti_affinity) = (take(self.pod_affinity), take(self.pod_anti_affinity));
+    }
+}
+
+impl NodeSelector {
+    fn tell(self, pinning: &mut PinningFacts) {
+        for term in self.node_selector_terms.unwrap_or_default() {
+            let requirements = |wire: Option<Vec<Requirement>>| -> Option<Vec<RequirementFacts>> {
+                wire.unwrap_or_default().into_iter().map(Requirement::of_nodes).collect()
+            };
+            let both = requirements(term.match_expressions).zip(requirements(term.match_fields));
+            // An empty term accepts no node.
+            let (expressions, fields) = both.unwrap_or_default();
+            pinning.node_terms.push(NodeTermFacts { expressions, fields });
+        }
+    }
+}
+
+impl Term {
+    fn facts(self) -> TermFacts {
+        TermFacts {
+            topology_key: self.topology_key.unwrap_or_default(),
+            selector: self.label_selector.and_then(Selector::facts),
+            namespaces: self.namespaces.unwrap_or_default(),
+            // Never `None` where one is given, because that would mean the pod's own namespace.
+            namespace_selector: self.namespace_selector.map(|selector| selector.facts().unwrap_or_else(nothing)),
+        }
+    }
+}
+
+/// A selector that no labels satisfy.
+fn nothing() -> SelectorFacts {
+    let requirement =
+        |operator| RequirementFacts { key: "kubernetes.io/metadata.name".to_owned(), operator, values: Vec::new() };
+    let expressions = vec![requirement(Operator::Exists), requirement(Operator::DoesNotExist)];
+    SelectorFacts { expressions, ..SelectorFacts::default() }
+}
+
+impl Selector {
+    fn facts(self) -> Option<SelectorFacts> {
+        let expressions = self.match_expressions.unwrap_or_default().into_iter().map(Requirement::of_labels);
+        Some(SelectorFacts {
+            labels: self.match_labels.unwrap_or_default(),
+            expressions: expressions.collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl Requirement {
+    fn of_labels(self) -> Option<RequirementFacts> {
+        self.of_nodes().filter(|facts| !matches!(facts.operator, Operator::Gt | Operator::Lt))
+    }
+
+    fn of_nodes(self) -> Option<RequirementFacts> {
+        let operator = match self.operator.as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            "Gt" => Operator::Gt,
+            "Lt" => Operator::Lt,
+            _ => return None,
+        };
+        Some(RequirementFacts { key: self.key, operator, values: self.values.unwrap_or_default() })
+    }
+}

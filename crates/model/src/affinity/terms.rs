@@ -1,0 +1,182 @@
+//! The distinct terms, who has them, and how those that might match a pod are found without walking all of them.
+//!
+//! In: terms as pods bring them. Out: an id each, the profiles that carry it, and the terms that a profile might satisfy.
+//!
+//! Each term is filed under one label pair that it requires (and under its namespaces, where it names them), or, when it
+//! requires none, under its namespaces alone; one without either is looked at for every new profile. A profile looks
+//! under its own pairs. Invariant: a term that matches a profile is filed where that profile looks.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::profiles::remove_from;
+use super::selector::{Requirement, Selector};
+use super::term::Term;
+use super::{ProfileId, Role};
+use crate::arena::Arena;
+pub use crate::arena::TermId;
+use crate::intern::{Interner, Symbol};
+
+/// A term that would have to be filed in more places than this is filed by less.
+const PLACES_MAX: usize = 64;
+
+/// A place where terms are filed; `None` stands for any.
+type Place = (Option<Symbol>, Option<(Symbol, Symbol)>);
+
+#[derive(Debug)]
+pub(crate) struct KeptTerm {
+    pub(crate) term: Arc<Term>,
+    /// In no particular order.
+    pub(crate) profiles: Vec<ProfileId>,
+    /// Per role, in no particular order.
+    carriers: [Vec<ProfileId>; 2],
+    places: Box<[Place]>,
+    uses: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    arena: Arena<TermId, KeptTerm>,
+    /// Tenants choose terms, hence std's keyed hash. Never iterated.
+    by_content: HashMap<Arc<Term>, TermId>,
+    filed: FxHashMap<Place, Vec<TermId>>,
+    /// Those whose matches depend on the labels of namespaces.
+    with_namespace_selector: BTreeSet<TermId>,
+}
+
+impl Terms {
+    pub(crate) fn get(&self, id: TermId) -> Option<&KeptTerm> {
+        self.arena.get(id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TermId) -> Option<&mut KeptTerm> {
+        self.arena.get_mut(id)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TermId> {
+        self.arena.ids()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.arena.len()
+    }
+
+    pub(crate) fn with_namespace_selector(&self) -> impl Iterator<Item = TermId> {
+        self.with_namespace_selector.iter().copied()
+    }
+
+    pub(crate) fn carriers(&self, id: TermId, role: Role) -> &[ProfileId] {
+        self.arena.get(id).map_or(&[], |kept| &kept.carriers[role as usize])
+    }
+
+    /// Takes over the term and its symbols. Tells whether it is new.
+    pub(crate) fn acquire(&mut self, term: Term, interner: &mut Interner) -> (TermId, bool) {
+        if let Some(&id) = self.by_content.get(&term) {
+            term.release(interner);
+            if let Some(kept) = self.arena.get_mut(id) {
+                kept.uses += 1;
+            }
+            return (id, false);
+        }
+        let term = Arc::new(term);
+        let places = self.places(&term);
+        let id = self.arena.insert(KeptTerm {
+            term: Arc::clone(&term),
+            profiles: Vec::new(),
+            carriers: Default::default(),
+            places: places.clone(),
+            uses: 1,
+        });
+        for place in places {
+            self.filed.entry(place).or_default().push(id);
+        }
+        if !term.namespaces.selector.requirements().is_empty() {
+            self.with_namespace_selector.insert(id);
+        }
+        self.by_content.insert(term, id);
+        (id, true)
+    }
+
+    /// Gives back one use; returns the term when that was the last one.
+    pub(crate) fn release(&mut self, id: TermId, interner: &mut Interner) -> Option<KeptTerm> {
+        let kept = self.arena.get_mut(id)?;
+        kept.uses -= 1;
+        if kept.uses > 0 {
+            return None;
+        }
+        let kept = self.arena.remove(id)?;
+        self.by_content.remove(&kept.term);
+        self.with_namespace_selector.remove(&id);
+        for place in &kept.places {
+            if let Some(list) = self.filed.get_mut(place) {
+                remove_from(list, id);
+                if list.is_empty() {
+                    self.filed.remove(place);
+                }
+            }
+        }
+        kept.term.release(interner);
+        Some(kept)
+    }
+
+    pub(crate) fn add_carrier(&mut self, id: TermId, role: Role, profile: ProfileId) {
+        if let Some(kept) = self.arena.get_mut(id) {
+            kept.carriers[role as usize].push(profile);
+        }
+    }
+
+    pub(crate) fn remove_carrier(&mut self, id: TermId, role: Role, profile: ProfileId) {
+        if let Some(kept) = self.arena.get_mut(id) {
+            remove_from(&mut kept.carriers[role as usize], profile);
+        }
+    }
+
+    /// The terms that a pod with these labels might satisfy: few more than it does. None is named twice.
+    pub(crate) fn candidates(
+        &self,
+        namespace: Symbol,
+        labels: &[(Symbol, Symbol)],
+    ) -> impl Iterator<Item = (TermId, &Arc<Term>)> {
+        let pairs = std::iter::once(None).chain(labels.iter().copied().map(Some));
+        pairs
+            .flat_map(move |pair| [(Some(namespace), pair), (None, pair)])
+            .filter_map(|place| self.filed.get(&place))
+            .flatten()
+            .filter_map(|&id| Some((id, &self.arena.get(id)?.term)))
+    }
+
+    fn places(&self, term: &Term) -> Box<[Place]> {
+        if term.selector == Selector::Nothing {
+            return Box::default();
+        }
+        let any = [None];
+        let named: Vec<Option<Symbol>> = match term.namespaces.selector {
+            Selector::Nothing => term.namespaces.names.iter().copied().map(Some).collect(),
+            Selector::Requires(_) => any.to_vec(),
+        };
+        // A name that all terms require (`tier: backend`) tells little: the least used pair serves best.
+        let load = |key: Symbol, values: &[Symbol]| -> usize {
+            let places = named.iter().flat_map(|name| values.iter().map(move |value| (*name, Some((key, *value)))));
+            places.take(PLACES_MAX).map(|place| self.filed.get(&place).map_or(0, Vec::len)).sum()
+        };
+        let required = term.selector.requirements().iter().filter_map(|requirement| match requirement {
+            Requirement::In(key, values) if values.len() <= PLACES_MAX => Some((*key, values)),
+            _ => None,
+        });
+        let best = required.min_by_key(|(key, values)| (values.len(), load(*key, values), *key));
+        let pairs: Vec<Option<(Symbol, Symbol)>> = match best {
+            Some((key, values)) => values.iter().map(|value| Some((key, *value))).collect(),
+            None => vec![None],
+        };
+        let namespaces = if named.len() * pairs.len() <= PLACES_MAX { named.as_slice() } else { &any };
+        namespaces.iter().flat_map(|&namespace| pairs.iter().map(move |&pair| (namespace, pair))).collect()
+    }
+
+    /// How much is kept, for tests.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> [usize; 3] {
+        [self.arena.len(), self.by_content.len(), self.with_namespace_selector.len()]
+    }
+}

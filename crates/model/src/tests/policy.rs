@@ -1,0 +1,242 @@
+//! Who has which terms and which pods they match: as the world says, and by comparing every term with every pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::generate::policy_events;
+use super::properties::{cases, reference_after, world_after};
+use super::reference::Reference;
+use crate::event::*;
+use crate::{PodId, Role, World};
+
+type PodName = (String, String);
+
+/// What is said of one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodPolicy {
+    /// Its terms: role, topology key, the pods that match.
+    terms: BTreeSet<(Role, String, BTreeSet<PodName>)>,
+    /// Whose terms match it: pod, role, topology key.
+    matched_by: BTreeSet<(PodName, Role, String)>,
+    labels: Labels,
+    owner: Option<OwnerFacts>,
+    pinning: PinningFacts,
+    preferred_terms: u32,
+    lift_off: bool,
+}
+
+pub(crate) fn describe_policy(world: &World) -> BTreeMap<PodName, PodPolicy> {
+    let text = |symbol| world.interner().text(symbol).to_owned();
+    let name = |pod: PodId| {
+        let pod = world.pod(pod).expect("a pod that is told of is known");
+        (text(pod.namespace), pod.name.to_string())
+    };
+    let key = |term| text(world.term(term).expect("a term that is told of is known").topology_key);
+    let describe = |id: PodId| {
+        let pod = world.pod(id).expect("it was listed");
+        let mut policy = PodPolicy {
+            labels: world.pod_labels(id).expect("labels are kept for each pod").to_labels(world.interner()),
+            owner: pod.owner.as_deref().cloned(),
+            pinning: pod.pinning.as_deref().cloned().unwrap_or_default(),
+            preferred_terms: pod.preferred_terms,
+            lift_off: pod.lift_off,
+            ..PodPolicy::default()
+        };
+        for &(term, role) in world.pod_terms(id) {
+            assert!(world.carriers(term, role).any(|carrier| carrier == id), "carried both ways");
+            let matching: Vec<PodId> = world.pods_matching(term).collect();
+            let names: BTreeSet<PodName> = matching.iter().map(|&pod| name(pod)).collect();
+            assert_eq!(matching.len(), names.len(), "a pod is named once");
+            policy.terms.insert((role, key(term), names));
+        }
+        for &term in world.terms_matching(id) {
+            for role in [Role::Affinity, Role::AntiAffinity] {
+                let carriers = world.carriers(term, role);
+                policy.matched_by.extend(carriers.map(|carrier| (name(carrier), role, key(term))));
+            }
+        }
+        (name(id), policy)
+    };
+    for term in world.term_ids() {
+        let carried = [Role::Affinity, Role::AntiAffinity].map(|role| world.carriers(term, role).count());
+        assert_ne!(carried, [0, 0], "a term lives as long as a pod has it");
+    }
+    world.pods().map(|(id, _)| describe(id)).collect()
+}
+
+fn selects(selector: Option<&SelectorFacts>, labels: &Labels) -> bool {
+    let Some(selector) = selector else { return false };
+    let holds = |requirement: &RequirementFacts| {
+        let value = labels.get(&requirement.key);
+        match requirement.operator {
+            Operator::In => value.is_some_and(|value| requirement.values.contains(value)),
+            Operator::NotIn => value.is_none_or(|value| !requirement.values.contains(value)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt | Operator::Lt => false,
+        }
+    };
+    selector.labels.iter().all(|(key, value)| labels.get(key) == Some(value)) && selector.expressions.iter().all(holds)
+}
+
+impl Reference {
+    pub(crate) fn describe_policy(&self) -> BTreeMap<PodName, PodPolicy> {
+        let pods: Vec<PodFacts> = self
+            .facts_of(Source::Pods)
+            .into_iter()
+            .filter_map(|event| if let Event::PodApplied(pod) = event { Some(pod) } else { None })
+            .collect();
+        let namespaces: BTreeMap<String, Labels> = self
+            .facts_of(Source::Namespaces)
+            .into_iter()
+            .filter_map(|event| if let Event::NamespaceApplied(of) = event { Some((of.name, of.labels)) } else { None })
+            .collect();
+        let no_labels = Labels::new();
+        let matches = |carrier: &PodFacts, term: &TermFacts, pod: &PodFacts| {
+            let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
+            let namespace_labels = namespaces.get(&pod.namespace).unwrap_or(&no_labels);
+            let in_scope = if own {
+                pod.namespace == carrier.namespace
+            } else {
+                term.namespaces.contains(&pod.namespace) || selects(term.namespace_selector.as_ref(), namespace_labels)
+            };
+            !pod.finished && in_scope && selects(term.selector.as_ref(), &pod.labels)
+        };
+        let name = |pod: &PodFacts| (pod.namespace.clone(), pod.name.clone());
+        let terms = |pod: &PodFacts| -> Vec<(Role, TermFacts)> {
+            let affinity = pod.affinity.iter().map(|term| (Role::Affinity, term.clone()));
+            let anti_affinity = pod.anti_affinity.iter().map(|term| (Role::AntiAffinity, term.clone()));
+            if pod.finished { Vec::new() } else { affinity.chain(anti_affinity).collect() }
+        };
+        let describe = |pod: &PodFacts| {
+            let mut policy = PodPolicy {
+                labels: pod.labels.clone(),
+                owner: pod.owner.clone(),
+                pinning: pod.pinning.clone(),
+                preferred_terms: pod.preferred_terms,
+                lift_off: pod.lift_off,
+                ..PodPolicy::default()
+            };
+            for (role, term) in terms(pod) {
+                let matching = pods.iter().filter(|other| matches(pod, &term, other)).map(name).collect();
+                policy.terms.insert((role, term.topology_key, matching));
+            }
+            for carrier in &pods {
+                for (role, term) in terms(carrier) {
+                    if matches(carrier, &term, pod) {
+                        policy.matched_by.insert((name(carrier), role, term.topology_key));
+                    }
+                }
+            }
+            (name(pod), policy)
+        };
+        pods.iter().map(describe).collect()
+    }
+}
+
+fn history_and_final_state() -> impl Strategy<Value = (Vec<Event>, Vec<Event>)> {
+    policy_events().prop_flat_map(|history| {
+        let final_state = Just(reference_after(&history).facts()).prop_shuffle();
+        (Just(history), final_state)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    /// Many pods and namespaces, and nothing else, so that terms and labels meet often.
+    #[test]
+    fn the_index_says_what_a_comparison_of_all_with_all_says((history, final_state) in history_and_final_state()) {
+        let lived = world_after(&history);
+        let fresh = world_after(&final_state);
+        let expected = reference_after(&history).describe_policy();
+        prop_assert_eq!(&describe_policy(&lived), &expected);
+        prop_assert_eq!(&describe_policy(&fresh), &expected);
+        prop_assert_eq!(lived.affinity.kept(), fresh.affinity.kept());
+        prop_assert_eq!(lived.pods.kept(), fresh.pods.kept());
+        prop_assert_eq!(lived.interner().len(), fresh.interner().len());
+    }
+
+    /// After each single event, not only at the end.
+    #[test]
+    fn the_index_is_right_after_every_event(history in policy_events()) {
+        let mut world = World::default();
+        let mut reference = Reference::default();
+        for event in history {
+            reference.apply(&event);
+            world.apply(event);
+            prop_assert_eq!(describe_policy(&world), reference.describe_policy());
+        }
+    }
+}
+
+fn term(selector: &[(&str, &str)], namespace_selector: Option<RequirementFacts>) -> TermFacts {
+    TermFacts {
+        topology_key: "host".to_owned(),
+        selector: Some(SelectorFacts {
+            labels: selector.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..SelectorFacts::default()
+        }),
+        namespace_selector: namespace_selector
+            .map(|requirement| SelectorFacts { expressions: vec![requirement], ..SelectorFacts::default() }),
+        ..TermFacts::default()
+    }
+}
+
+/// What kube-scheduler's own code does when a pod is placed; the pods that are there are looked at as documented.
+#[test]
+fn a_selector_that_no_labels_satisfy_picks_every_namespace_for_an_incoming_pod() {
+    use Operator::{DoesNotExist, Exists, In, NotIn};
+    let namespace = |name: &str, team: &str| {
+        let labels = [("team".to_owned(), team.to_owned())].into();
+        Event::NamespaceApplied(NamespaceFacts { name: name.to_owned(), labels, ..NamespaceFacts::default() })
+    };
+    // Operator, does it match in the namespace of team a, and does it for an incoming pod?
+    for (operator, expected) in
+        [(In, [true, true]), (NotIn, [false, true]), (Exists, [true, true]), (DoesNotExist, [false, true])]
+    {
+        let requirement = RequirementFacts { key: "team".to_owned(), operator, values: vec!["a".to_owned()] };
+        let carrier = PodFacts {
+            namespace: "two".to_owned(),
+            name: "carrier".to_owned(),
+            anti_affinity: vec![term(&[], Some(requirement))],
+            ..PodFacts::default()
+        };
+        let other = PodFacts { namespace: "one".to_owned(), name: "other".to_owned(), ..PodFacts::default() };
+        let events =
+            [namespace("one", "a"), namespace("two", "b"), Event::PodApplied(carrier), Event::PodApplied(other)];
+        let world = world_after(&events);
+        let term = world.term(world.term_ids().next().expect("one term")).expect("it is known");
+        let one = world.interner().get("one").expect("in use");
+        let labels = world.namespace("one").expect("known").labels.pairs();
+        assert_eq!(
+            [term.matches(one, labels, &[]), term.matches_for_incoming(one, labels, &[])],
+            expected,
+            "{operator:?}"
+        );
+    }
+}
+
+#[test]
+fn equal_terms_are_one_and_own_namespaces_tell_them_apart() {
+    let pod = |namespace: &str, name: &str, terms: Vec<TermFacts>| {
+        Event::PodApplied(PodFacts {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            anti_affinity: terms,
+            ..PodFacts::default()
+        })
+    };
+    let web = || term(&[("app", "web")], None);
+    let named = || TermFacts { namespaces: vec!["s2".to_owned(), "s2".to_owned()], ..web() };
+    let world = world_after(&[
+        pod("s1", "a", vec![web()]),
+        pod("s1", "b", vec![web(), web()]),
+        pod("s2", "c", vec![web()]),
+        pod("s1", "d", vec![named()]),
+    ]);
+    assert_eq!((world.term_count(), world.profile_count()), (2, 3));
+    let of_s2 = world.pod_terms(world.pod_id("s2", "c").expect("known"));
+    assert_eq!(of_s2, world.pod_terms(world.pod_id("s1", "d").expect("known")));
+}
