@@ -63,6 +63,8 @@ const CALLS: &[(&str, &str)] = &[
     ("tasks -s error", "PowerOffVM"),
     ("session.ls", "govc"),
     ("session.rm nobody", "!could not be found"),
+    // From here on nothing moves by itself.
+    ("cluster.change -drs-enabled -drs-mode manual cluster-1", ""),
 ];
 
 #[tokio::test]
