@@ -146,7 +146,7 @@ impl Labeller {
                 self.set_due(node, Some(now + wait));
             }
             // Nothing will change soon: somebody must grant a permission first.
-            PortError::Refused(_) => {
+            PortError::Refused(_) | PortError::Faulty(_) => {
                 state.failures = state.failures.saturating_add(1);
                 let wait = self.backoff.longest;
                 self.set_due(node, Some(now + wait));

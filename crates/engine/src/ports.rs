@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
+use model::event::{GroupFacts, RuleFacts, RuleKind, VcenterId};
 
 /// Why a call to the outside failed. The variant is the metric's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +20,9 @@ pub enum PortError {
     /// Somebody must change something first: permissions, configuration.
     #[error("{0}")]
     Refused(String),
+    /// Something in the request can not be, say a VM that was just deleted: parts of it may go through without the rest.
+    #[error("{0}")]
+    Faulty(String),
 }
 
 /// Label keys with the value each shall have; `None` takes the label off.
@@ -56,4 +60,98 @@ pub enum NoticeSubject {
 /// Posts notices. Losing one does no harm, so the engine does not wait for it to succeed.
 pub trait NoticeBoard: Send + Sync {
     fn post<'a>(&'a self, notice: &'a Notice) -> BoxFuture<'a, Result<(), PortError>>;
+}
+
+/// The rules and groups of one cluster, whoever made them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterRules {
+    /// By key.
+    pub rules: Vec<RuleFacts>,
+    /// By name.
+    pub groups: Vec<GroupFacts>,
+}
+
+/// One change to a cluster's rules or groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleChange {
+    AddRule(RuleSpec),
+    /// The rule as a whole is sent, with its key and UUID: it keeps its identity.
+    EditRule {
+        key: i32,
+        uuid: Option<String>,
+        rule: RuleSpec,
+    },
+    RemoveRule {
+        key: i32,
+    },
+    AddGroup(GroupFacts),
+    EditGroup(GroupFacts),
+    RemoveGroup {
+        name: String,
+    },
+}
+
+/// A rule as it shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleSpec {
+    pub name: String,
+    pub enabled: bool,
+    /// Means something for VM-Host rules only.
+    pub mandatory: bool,
+    pub kind: RuleKind,
+}
+
+/// Reads and changes DRS rules and groups.
+pub trait RuleStore: Send + Sync {
+    /// As they are at this moment; `cluster` is the id within its vCenter.
+    fn read<'a>(&'a self, vcenter: VcenterId, cluster: &'a str) -> BoxFuture<'a, Result<ClusterRules, PortError>>;
+
+    /// Carries out all changes at once, or none of them, and returns when that is done.
+    fn change<'a>(
+        &'a self,
+        vcenter: VcenterId,
+        cluster: &'a str,
+        changes: &'a [RuleChange],
+    ) -> BoxFuture<'a, Result<(), PortError>>;
+}
+
+/// What tells one state of a record from a later one; only its keeper understands it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordVersion(pub String);
+
+/// A record as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRecord {
+    pub text: String,
+    pub version: RecordVersion,
+}
+
+/// Keeps the record of what Bridger owns, one text for each vSphere cluster, apart from what it speaks of.
+pub trait Ledger: Send + Sync {
+    /// All texts by name; empty when there are none.
+    fn load(&self) -> BoxFuture<'_, Result<BTreeMap<String, KeptRecord>, PortError>>;
+
+    /// Writes one text, unless somebody else changed or deleted it since `expected` was read: [`PortError::Passing`] and
+    /// [`PortError::Gone`] then. `None` expects that there is none of this name.
+    fn save<'a>(
+        &'a self,
+        name: &'a str,
+        text: &'a str,
+        expected: Option<&'a RecordVersion>,
+    ) -> BoxFuture<'a, Result<RecordVersion, PortError>>;
+}
+
+/// A pod and the node it shall run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    pub namespace: String,
+    pub pod: String,
+    /// The pod is bound only if it is still this one.
+    pub uid: String,
+    pub node: String,
+}
+
+/// Binds pods to nodes.
+pub trait Binder: Send + Sync {
+    fn bind<'a>(&'a self, binding: &'a Binding) -> BoxFuture<'a, Result<(), PortError>>;
 }

@@ -320,7 +320,7 @@ impl Engine {
                 match &error {
                     PortError::Passing(_) => self.counters.label_writes_failed_passing.add(1),
                     PortError::Gone(_) => self.counters.label_writes_failed_gone.add(1),
-                    PortError::Refused(_) => self.counters.label_writes_failed_refused.add(1),
+                    PortError::Refused(_) | PortError::Faulty(_) => self.counters.label_writes_failed_refused.add(1),
                 }
                 tracing::warn!(node, %error, "cannot label");
                 self.labeller.failed(node, &error, now);

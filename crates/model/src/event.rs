@@ -9,14 +9,15 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// One of the vCenters Bridger is connected to: its place in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VcenterId(pub u16);
 
 /// Where events come from; each is listed, in sync and lost on its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Source {
     Nodes,
     Pods,
@@ -24,7 +25,7 @@ pub enum Source {
     Vcenter(VcenterId),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     RelistBegan(Source),
     /// The picture is whole: the source is in sync.
@@ -75,7 +76,7 @@ pub enum Event {
 pub type Labels = BTreeMap<String, String>;
 
 /// A Kubernetes node.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeFacts {
     pub name: String,
     pub uid: String,
@@ -93,7 +94,7 @@ pub struct NodeFacts {
 }
 
 /// A pod, trimmed to what is used.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodFacts {
     pub namespace: String,
     pub name: String,
@@ -119,7 +120,7 @@ pub struct PodFacts {
 }
 
 /// The controller of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnerFacts {
     /// `ReplicaSet`, `StatefulSet`.
     pub kind: String,
@@ -129,7 +130,7 @@ pub struct OwnerFacts {
 
 /// One term of pod affinity or anti-affinity. Keys of `matchLabelKeys` are already part of the selector: the API server
 /// merges them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TermFacts {
     pub topology_key: String,
     /// `None` matches no pod, an empty one all.
@@ -140,20 +141,20 @@ pub struct TermFacts {
 }
 
 /// A label selector: all of it must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectorFacts {
     pub labels: Labels,
     pub expressions: Vec<RequirementFacts>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RequirementFacts {
     pub key: String,
     pub operator: Operator,
     pub values: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operator {
     In,
     NotIn,
@@ -166,7 +167,7 @@ pub enum Operator {
 }
 
 /// Which nodes a pod accepts, as far as labels and names say.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PinningFacts {
     pub node_selector: Labels,
     /// Required node affinity: one term must hold. Empty when there is none.
@@ -180,7 +181,7 @@ impl PinningFacts {
 }
 
 /// One term of required node affinity: all of it must hold; an empty one accepts no node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeTermFacts {
     /// On labels.
     pub expressions: Vec<RequirementFacts>,
@@ -188,7 +189,7 @@ pub struct NodeTermFacts {
     pub fields: Vec<RequirementFacts>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NamespaceFacts {
     pub name: String,
     /// The UID of `kube-system` identifies the Kubernetes cluster.
@@ -198,7 +199,7 @@ pub struct NamespaceFacts {
     pub lift_off: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VmFacts {
     /// The id within its vCenter: `vm-42`.
     pub id: String,
@@ -215,7 +216,7 @@ pub struct VmFacts {
     pub powered_on: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HostConnection {
     #[default]
     Connected,
@@ -224,7 +225,7 @@ pub enum HostConnection {
     NotResponding,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// The id within its vCenter: `host-12`.
     pub id: String,
@@ -237,7 +238,7 @@ pub struct HostFacts {
     pub maintenance: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClusterFacts {
     /// The id within its vCenter: `domain-c8`.
     pub id: String,
@@ -254,7 +255,7 @@ pub struct ClusterFacts {
 }
 
 /// How far DRS goes by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DrsBehavior {
     /// It only recommends.
     Manual,
@@ -264,7 +265,7 @@ pub enum DrsBehavior {
     FullyAutomated,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HaFacts {
     pub enabled: bool,
     /// A VM stays down rather than being restarted where that would break an anti-affinity rule.
@@ -279,7 +280,7 @@ impl Default for HaFacts {
 }
 
 /// A DRS rule of a cluster. Whether it is complied with is not told here: vCenter's flag for it is unused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleFacts {
     /// Its number within the cluster.
     pub key: i32,
@@ -292,7 +293,7 @@ pub struct RuleFacts {
     pub kind: RuleKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RuleKind {
     /// The ids of VMs that never share a host.
     VmsApart(Vec<String>),
@@ -305,14 +306,14 @@ pub enum RuleKind {
 }
 
 /// A group of VMs or hosts that VM-Host rules name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupFacts {
     pub name: String,
     pub user_created: bool,
     pub kind: GroupKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupKind {
     /// The ids of VMs.
     Vms(Vec<String>),
