@@ -57,6 +57,8 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
     let ports = Ports {
         labels: Arc::new(NodeLabels::new(client.clone())),
         notices: Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now))),
+        rules: None,
+        ledger: None,
     };
     let engine = Engine::new(engine_settings(&settings, seed), ports);
     let world = engine.world();
