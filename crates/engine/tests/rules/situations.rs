@@ -115,7 +115,8 @@ fn one_cursed_vm_does_not_hold_up_the_others() {
         let first_calls = {
             let state = outside.lock();
             assert_eq!(state.own(C).len(), 98);
-            assert!(state.change_calls <= 1 + 2 * 2 * 7, "{} calls", state.change_calls);
+            // Two searches, and each of the two tried again once by now.
+            assert!(state.change_calls <= 1 + 2 * 2 * 7 + 2, "{} calls", state.change_calls);
             state.change_calls
         };
         let problem = process.counters.rules.problem_text().expect("it is reported");
