@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::backoff::Backoff;
 pub(crate) use self::picture::Picture;
-pub(crate) use self::properties::{CLUSTER, HOST, VM, WATCHED};
+pub(crate) use self::properties::{CLUSTER, HOST, PLACEMENTS, VM, WATCHED};
 use self::session::{Ended, Session, Teller};
 use crate::client::About;
 use crate::config::VcenterConfig;

@@ -25,14 +25,13 @@ pub(crate) const COMPUTE: &str = "ComputeResource";
 pub(crate) const DATACENTER: &str = "Datacenter";
 pub(crate) const FOLDER: &str = "Folder";
 
-/// All that is watched. A cluster is selected by its own type and by its base type with the same paths, so that it does
-/// not matter how a server treats an object that two selections apply to.
+/// All that is watched but where VMs run. A cluster is selected by its own type and by its base type with the same paths,
+/// so that it does not matter how a server treats an object that two selections apply to.
 pub(crate) const WATCHED: &[Selection<'_>] = &[
     Selection {
         kind: VM,
         paths: &[
             "name",
-            "runtime.host",
             "runtime.powerState",
             "config.uuid",
             "config.template",
@@ -50,6 +49,10 @@ pub(crate) const WATCHED: &[Selection<'_>] = &[
     Selection { kind: DATACENTER, paths: &["name", "parent"] },
     Selection { kind: FOLDER, paths: &["name", "parent"] },
 ];
+
+/// Where VMs run, watched apart from all else: a server looks at everything a watch selects whenever anything changes, and
+/// a move shall not wait for that. In one watch only, because two that speak of one property are in no order.
+pub(crate) const PLACEMENTS: &[Selection<'_>] = &[Selection { kind: VM, paths: &["runtime.host"] }];
 
 /// What is read again now and then, because not every server tells of each change.
 pub(crate) const READ_AGAIN: &[Selection<'_>] = &[
@@ -71,7 +74,6 @@ pub(crate) trait State: Default {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct VmState {
     pub(crate) name: Option<String>,
-    pub(crate) host: Option<String>,
     pub(crate) powered_on: bool,
     pub(crate) bios_uuid: Option<Uuid>,
     pub(crate) template: bool,
@@ -85,7 +87,6 @@ impl State for VmState {
     fn take(&mut self, path: &str, value: Option<&Element>) {
         match path {
             "name" => self.name = value.and_then(name),
-            "runtime.host" => self.host = value.and_then(Element::reference).map(|host| host.id),
             "runtime.powerState" => self.powered_on = value.is_some_and(|value| value.text.trim() == "poweredOn"),
             "config.uuid" => self.bios_uuid = value.and_then(uuid),
             "config.template" => self.template = value.is_some_and(is_true),
@@ -93,6 +94,21 @@ impl State for VmState {
             "guest.ipAddress" => self.primary_ip = value.and_then(text).and_then(machine_address),
             "guest.net" => self.adapter_ips = value.map(adapter_addresses).unwrap_or_default(),
             _ => (),
+        }
+    }
+}
+
+/// Where a VM is, as the watch of placements tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Placement {
+    /// The id of its host; `None` while vCenter itself does not know.
+    pub(crate) host: Option<String>,
+}
+
+impl State for Placement {
+    fn take(&mut self, path: &str, value: Option<&Element>) {
+        if path == "runtime.host" {
+            self.host = value.and_then(Element::reference).map(|host| host.id);
         }
     }
 }
@@ -259,7 +275,6 @@ mod tests {
                    <GuestNicInfo><ipAddress>127.0.0.1</ipAddress><ipAddress>192.168.1.2</ipAddress></GuestNicInfo>";
         for (path, value) in [
             ("name", element("web%2f1")),
-            ("runtime.host", reference("HostSystem", "host-12")),
             ("runtime.powerState", element("poweredOn")),
             ("config.uuid", element("42394F2D-5d7c-4b1c-8a8a-0123456789ab")),
             ("config.template", element("true")),
@@ -272,7 +287,6 @@ mod tests {
         }
         let expected = VmState {
             name: Some("web/1".to_owned()),
-            host: Some("host-12".to_owned()),
             powered_on: true,
             bios_uuid: Some("42394f2d-5d7c-4b1c-8a8a-0123456789ab".parse().unwrap()),
             template: true,
@@ -281,11 +295,40 @@ mod tests {
             adapter_ips: addresses(&["10.0.0.7", "192.168.1.2", "2001:db8::7"]),
         };
         assert_eq!(vm, expected);
-        for path in ["runtime.host", "guest.hostName", "guest.ipAddress", "guest.net", "config.uuid"] {
+        for path in ["guest.hostName", "guest.ipAddress", "guest.net", "config.uuid"] {
             vm.take(path, None);
         }
-        assert_eq!((vm.host, vm.dns_name, vm.primary_ip, vm.bios_uuid), (None, None, None, None));
+        assert_eq!((vm.dns_name, vm.primary_ip, vm.bios_uuid), (None, None, None));
         assert!(vm.adapter_ips.is_empty());
+    }
+
+    #[test]
+    fn a_placement_is_a_host_or_unknown() {
+        let mut placement = Placement::default();
+        let on = |host: Option<&str>| Placement { host: host.map(str::to_owned) };
+        for (path, value, expected) in [
+            ("runtime.host", Some(reference("HostSystem", "host-12")), Some("host-12")),
+            ("name", Some(element("web")), Some("host-12")),
+            ("runtime.host", Some(element("host-without-a-type")), None),
+            ("runtime.host", Some(reference("HostSystem", "host-3")), Some("host-3")),
+            ("runtime.host", None, None),
+        ] {
+            placement.take(path, value.as_ref());
+            assert_eq!(placement, on(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_property_is_watched_twice() {
+        let both = |kind: &str| {
+            let selected = WATCHED.iter().chain(PLACEMENTS).filter(move |selection| selection.kind == kind);
+            selected.flat_map(|selection| selection.paths.iter().copied()).collect::<Vec<_>>()
+        };
+        let mut paths = both(VM);
+        let count = paths.len();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), count, "{paths:?}");
     }
 
     #[test]
@@ -300,7 +343,6 @@ mod tests {
             ("guest.ipAddress", "169.254.3.4"),
             ("guest.ipAddress", "0.0.0.0"),
             ("guest.ipAddress", "10.0.0.300"),
-            ("runtime.host", "host-without-a-type"),
             ("runtime.powerState", "suspended"),
         ] {
             vm.take(path, Some(&element(xml)));
