@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use self::backoff::Backoff;
+pub(crate) use self::cluster_settings::ClusterSettings;
 pub(crate) use self::picture::Picture;
 pub(crate) use self::properties::{CLUSTER, HOST, PLACEMENTS, VM, WATCHED};
 use self::session::{Ended, Session, Teller};

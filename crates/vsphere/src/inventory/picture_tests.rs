@@ -102,9 +102,8 @@ fn an_object_is_told_once_its_name_is_known_and_taken_back_only_if_it_was_told()
     picture.place(&update(UpdateKind::Leave, (VM, "vm-never-seen"), &[]));
     assert_eq!(picture.changes(), []);
 
-    let entered = |power: &str| {
-        update(UpdateKind::Enter, vm, &[("name", text("web")), ("runtime.powerState", text(power))])
-    };
+    let entered =
+        |power: &str| update(UpdateKind::Enter, vm, &[("name", text("web")), ("runtime.powerState", text(power))]);
     picture.apply(&entered("poweredOn"));
     let applied = |host: Option<&str>, powered_on| {
         let (id, name) = ("vm-1".to_owned(), "web".to_owned());
@@ -274,15 +273,13 @@ fn any_update() -> impl Strategy<Value = ObjectUpdate> {
         (DATACENTER, "datacenter-1"),
     ]);
     let kind = prop::sample::select(vec![UpdateKind::Enter, UpdateKind::Modify, UpdateKind::Modify, UpdateKind::Leave]);
-    (kind, object, maybe("[ab]"), maybe(parent), maybe(any::<bool>())).prop_map(
-        |(kind, object, name, parent, flag)| {
-            let mut changes = Vec::new();
-            changes.extend(name.map(|name| ("name", text(&name))));
-            changes.extend(parent.map(|parent| ("parent", reference(parent.0, parent.1))));
-            changes.extend(flag.map(|flag| ("runtime.inMaintenanceMode", text(&flag.to_string()))));
-            update(kind, object, &changes)
-        },
-    )
+    (kind, object, maybe("[ab]"), maybe(parent), maybe(any::<bool>())).prop_map(|(kind, object, name, parent, flag)| {
+        let mut changes = Vec::new();
+        changes.extend(name.map(|name| ("name", text(&name))));
+        changes.extend(parent.map(|parent| ("parent", reference(parent.0, parent.1))));
+        changes.extend(flag.map(|flag| ("runtime.inMaintenanceMode", text(&flag.to_string()))));
+        update(kind, object, &changes)
+    })
 }
 
 proptest! {

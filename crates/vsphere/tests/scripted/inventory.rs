@@ -463,8 +463,7 @@ async fn a_vm_that_one_watch_takes_back_is_gone_once() {
     for (waits_first, seconds) in [(true, [1, 2]), (false, [2, 1])] {
         let mut waits = one_vm();
         waits.push(at(seconds[0], page(&[gone("vm-1")])));
-        let placements =
-            vec![at(0, page(&[placed("enter", "vm-1", "host-1")])), at(seconds[1], page(&[gone("vm-1")]))];
+        let placements = vec![at(0, page(&[placed("enter", "vm-1", "host-1")])), at(seconds[1], page(&[gone("vm-1")]))];
         let mut following = follow(with_placements(waits, placements).config(), 64);
         let mut expected = one_vm_listed();
         expected.push(removed("vm-1"));
