@@ -2,4 +2,5 @@
 
 mod inventory;
 mod probe;
+mod rules;
 mod vcenter;

@@ -345,6 +345,7 @@ impl Script {
         }
         let answer = match method {
             "WaitForUpdatesEx" => return Ok(None),
+            "ReconfigureComputeResource_Task" => reply(method, "<returnval type=\"Task\">task-1</returnval>"),
             "CreateContainerView" => reply(method, "<returnval type=\"ContainerView\">v</returnval>"),
             "CreatePropertyCollector" => {
                 self.collectors += 1;
@@ -385,6 +386,7 @@ fn reply(method: &str, inside: &str) -> Response<Full<Bytes>> {
 fn fault(kind: &str) -> Response<Full<Bytes>> {
     let detail = match kind {
         "NoPermission" => "<object type=\"Folder\">group-d1</object><privilegeId>System.Read</privilegeId>",
+        "ManagedObjectNotFound" => "<obj type=\"ClusterComputeResource\">domain-c1</obj>",
         _ => "",
     };
     envelope(
