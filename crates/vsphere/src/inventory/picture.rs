@@ -92,6 +92,15 @@ impl Picture {
         hosts.map(|(id, entry)| (id.clone(), entry.state.recent_tasks.clone())).collect()
     }
 
+    /// The clusters whose settings may have changed unsaid, each once.
+    pub(crate) fn take_clusters_in_doubt(&mut self) -> Vec<ManagedObject> {
+        let clusters = self.clusters.objects.iter_mut();
+        let in_doubt = clusters.filter_map(|(id, entry)| {
+            std::mem::take(&mut entry.state.settings_in_doubt).then(|| ManagedObject::new(CLUSTER, id))
+        });
+        in_doubt.collect()
+    }
+
     /// Notes, after a look at a host's tasks, whether one of them takes it into maintenance mode.
     pub(crate) fn set_entering_maintenance(&mut self, host: &str, entering: bool) {
         if let Some(entry) = self.hosts.objects.get_mut(host) {

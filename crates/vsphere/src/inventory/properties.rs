@@ -44,8 +44,8 @@ pub(crate) const WATCHED: &[Selection<'_>] = &[
         kind: HOST,
         paths: &["name", "parent", "runtime.connectionState", "runtime.inMaintenanceMode", "recentTask"],
     },
-    Selection { kind: CLUSTER, paths: &["name", "parent", "configurationEx"] },
-    Selection { kind: COMPUTE, paths: &["name", "parent", "configurationEx"] },
+    Selection { kind: CLUSTER, paths: &["name", "parent", "configurationEx", "recentTask"] },
+    Selection { kind: COMPUTE, paths: &["name", "parent", "configurationEx", "recentTask"] },
     Selection { kind: DATACENTER, paths: &["name", "parent"] },
     Selection { kind: FOLDER, paths: &["name", "parent"] },
 ];
@@ -160,6 +160,8 @@ pub(crate) struct PlaceState {
     pub(crate) parent: Option<ManagedObject>,
     /// Of a cluster.
     pub(crate) settings: ClusterSettings,
+    /// A task was begun on it, and its settings have not been heard or read since.
+    pub(crate) settings_in_doubt: bool,
 }
 
 impl State for PlaceState {
@@ -170,6 +172,12 @@ impl State for PlaceState {
             "configurationEx" => self.settings = value.map(ClusterSettings::read).unwrap_or_default(),
             _ => (),
         }
+    }
+
+    fn take_all(&mut self, changes: &[PropertyChange]) {
+        let any = |path: &str| changes.iter().any(|change| change.path == path);
+        self.settings_in_doubt = (self.settings_in_doubt || any("recentTask")) && !any("configurationEx");
+        changes.iter().for_each(|change| self.take(&change.path, change.value.as_ref()));
     }
 }
 
@@ -315,6 +323,22 @@ mod tests {
         ] {
             placement.take(path, value.as_ref());
             assert_eq!(placement, on(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn settings_are_in_doubt_from_a_task_until_they_are_heard() {
+        let change = |path: &str| PropertyChange { path: path.to_owned(), value: Some(element("")) };
+        let mut cluster = PlaceState::default();
+        for (paths, in_doubt) in [
+            (&["name", "recentTask", "configurationEx"][..], false),
+            (&["recentTask"], true),
+            (&["name"], true),
+            (&["configurationEx"], false),
+            (&["parent"], false),
+        ] {
+            cluster.take_all(&paths.iter().map(|path| change(path)).collect::<Vec<_>>());
+            assert_eq!(cluster.settings_in_doubt, in_doubt, "{paths:?}");
         }
     }
 

@@ -5,7 +5,6 @@
 //! Two watches are followed side by side on one task: where VMs run, which must be heard quickly, and all else. The
 //! second's waits and the slow reading again take turns. If either fails, the stay is over.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +16,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::VcenterStatus;
+use super::look::{Answers, Questions};
 use super::picture::{HostTasks, Picture};
 use super::properties::{PLACEMENTS, READ_AGAIN, WATCHED};
-use crate::ManagedObject;
 use crate::client::Client;
 use crate::config::{Timing, VcenterConfig};
 use crate::error::VsphereError;
-use crate::property::{self, ObjectUpdate, Updates, Watch};
+use crate::property::{ObjectUpdate, Updates, Watch};
 
 /// How long giving back the watches, and then the session, may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-/// The task that takes a host into maintenance mode.
-const ENTER_MAINTENANCE: &str = "HostSystem.enterMaintenanceMode";
 
 /// Why a stay is over.
 #[derive(Debug)]
@@ -143,8 +140,7 @@ impl Session {
         teller.relist_began().await?;
         inventory.list(|update| picture.apply(update)).await?;
         placements.list(|update| picture.place(update)).await?;
-        let tasks = picture.host_tasks(HostTasks::Unseen);
-        note_tasks(&mut picture, look_at_tasks(&client, tasks).await?);
+        Questions::of(&mut picture, HostTasks::Unseen).ask(&client).await?.note(&mut picture);
         // Told as a whole, so that a host is told once and with its datacenter, whatever page that was on.
         teller.tell_all(picture.changes()).await?;
         teller.relist_ended().await?;
@@ -166,7 +162,7 @@ impl Session {
         // A wait that is dropped may take what it was about to bring with it, so each goes on while the other is heard.
         let mut moves = pin!(waits(placements, config.timing.wait_max));
         let mut rounds = pin!(rounds(inventory, config.timing));
-        let mut looking: Option<BoxFuture<'_, Result<HostsEntering, VsphereError>>> = None;
+        let mut looking: Option<BoxFuture<'_, Result<Answers, VsphereError>>> = None;
         loop {
             tokio::select! {
                 biased;
@@ -175,9 +171,9 @@ impl Session {
                 }
                 Some(looked) = conditionally(looking.as_mut()) => {
                     looking = None;
-                    note_tasks(&mut picture, looked?);
+                    looked?.note(&mut picture);
                 }
-                // Not while a look is under way: what it finds is about the hosts as they were when it began.
+                // Not while a look is under way: what it finds must not overtake what is heard after it began.
                 Some(round) = rounds.next(), if looking.is_none() => {
                     let whose = match round? {
                         Round::Heard(updates) => {
@@ -189,9 +185,9 @@ impl Session {
                             HostTasks::Entering
                         }
                     };
-                    let tasks = picture.host_tasks(whose);
-                    if !tasks.is_empty() {
-                        looking = Some(Box::pin(look_at_tasks(&client, tasks)));
+                    let questions = Questions::of(&mut picture, whose);
+                    if !questions.is_empty() {
+                        looking = Some(Box::pin(questions.ask(&client)));
                     }
                 }
             }
@@ -249,40 +245,4 @@ async fn conditionally<F: Future + Unpin>(future: Option<&mut F>) -> Option<F::O
         Some(future) => Some(future.await),
         None => None,
     }
-}
-
-/// By host, whether one of its tasks takes it into maintenance mode.
-type HostsEntering = BTreeMap<String, bool>;
-
-fn note_tasks(picture: &mut Picture, entering: HostsEntering) {
-    for (host, entering) in entering {
-        picture.set_entering_maintenance(&host, entering);
-    }
-}
-
-/// Finds out which hosts are on their way into maintenance mode: the host itself says only when it has arrived.
-async fn look_at_tasks(
-    client: &Client,
-    tasks_by_host: BTreeMap<String, Vec<ManagedObject>>,
-) -> Result<HostsEntering, VsphereError> {
-    let tasks: Vec<_> = tasks_by_host.values().flatten().cloned().collect();
-    let running = match property::read_each(client, &tasks, &["info.descriptionId", "info.state"]).await {
-        Ok(found) => found,
-        // A task among them has just been forgotten: then nothing is known of any, and the next reading tells.
-        Err(VsphereError::Fault { fault, .. }) if fault.kind == "ManagedObjectNotFound" => return Ok(BTreeMap::new()),
-        Err(error) => return Err(error),
-    };
-    let entering: BTreeMap<&str, bool> = running
-        .iter()
-        .map(|task| {
-            let text = |path: &str| {
-                let change = task.changes.iter().find(|change| change.path == path);
-                change.and_then(|change| change.value.as_ref()).map_or("", |value| value.text.trim())
-            };
-            let unfinished = matches!(text("info.state"), "queued" | "running");
-            (task.object.id.as_str(), unfinished && text("info.descriptionId") == ENTER_MAINTENANCE)
-        })
-        .collect();
-    let any = |tasks: Vec<ManagedObject>| tasks.iter().any(|task| entering.get(task.id.as_str()) == Some(&true));
-    Ok(tasks_by_host.into_iter().map(|(host, tasks)| (host, any(tasks))).collect())
 }

@@ -333,6 +333,26 @@ async fn a_host_is_in_maintenance_while_a_task_takes_it_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_on_a_cluster_has_its_settings_read_at_once() {
+    let tasks = "<val><ManagedObjectReference type=\"Task\">task-1</ManagedObjectReference></val>";
+    let settings = "<val><drsConfig><enabled>true</enabled></drsConfig></val>";
+    let cluster_object =
+        |properties: &[(&str, &str)]| page(&[object("modify", "ClusterComputeResource", "domain-c1", properties)]);
+    let mut waits = three_pages();
+    waits.push(at(5, cluster_object(&[("recentTask", tasks)])));
+    waits.push(at(5, cluster_object(&[("recentTask", tasks), ("configurationEx", settings)])));
+    let vcenter = Vcenter::new(waits);
+    vcenter.script.lock().unwrap().read_again =
+        content("ClusterComputeResource", "domain-c1", &[("configurationEx", settings)]);
+    let mut following = follow(vcenter.config(), 64);
+    let mut expected = listed();
+    expected.push(cluster("Paris", true));
+    assert_eq!(following.events_for(50).await, expected);
+    // Once: the second time the server said by itself what has changed.
+    assert_eq!(vcenter.calls("RetrievePropertiesEx"), [Duration::from_secs(5)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wrong_password_is_tried_once_a_minute_and_shown_without_it() {
     let vcenter = Vcenter::new(one_vm());
     vcenter.script.lock().unwrap().logins = vec![Outcome::Fault("InvalidLogin"); 5].into();
