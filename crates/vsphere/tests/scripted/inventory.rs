@@ -12,18 +12,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use vsphere::{VcenterConfig, VcenterStatus, inventory};
 
-const ID: VcenterId = VcenterId(7);
-const SOURCE: Source = Source::Vcenter(ID);
+pub const ID: VcenterId = VcenterId(7);
+pub const SOURCE: Source = Source::Vcenter(ID);
 
 /// A run, and the ends of what it is connected to.
-struct Following {
+pub struct Following {
     events: mpsc::Receiver<Event>,
     status: watch::Receiver<VcenterStatus>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
-fn follow(config: VcenterConfig, capacity: usize) -> Following {
+pub fn follow(config: VcenterConfig, capacity: usize) -> Following {
     let (sender, events) = mpsc::channel(capacity);
     let (status_sender, status) = watch::channel(VcenterStatus::default());
     let (stop, stopped) = oneshot::channel::<()>();
@@ -37,7 +37,7 @@ fn follow(config: VcenterConfig, capacity: usize) -> Following {
 
 impl Following {
     /// Everything that is told within the next seconds.
-    async fn events_for(&mut self, seconds: u64) -> Vec<Event> {
+    pub async fn events_for(&mut self, seconds: u64) -> Vec<Event> {
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut events = Vec::new();
         while let Ok(Some(event)) = tokio::time::timeout_at(end, self.events.recv()).await {
@@ -60,7 +60,7 @@ fn vm_object(kind: &str, id: &str, host: &str) -> String {
     object(kind, "VirtualMachine", id, &[("name", &name), ("runtime.host", &reference("HostSystem", host))])
 }
 
-fn vm(id: &str, host: &str) -> Event {
+pub fn vm(id: &str, host: &str) -> Event {
     let vm =
         VmFacts { id: id.to_owned(), name: format!("name-of-{id}"), host: Some(host.to_owned()), ..VmFacts::default() };
     Event::VmApplied { vcenter: ID, vm }
@@ -94,7 +94,7 @@ fn cluster(datacenter: &str, drs_enabled: bool) -> Event {
 }
 
 /// A datacenter with one cluster, one host and one VM; parents in the last page.
-fn three_pages() -> Vec<Step> {
+pub fn three_pages() -> Vec<Step> {
     let more = |objects: String| at(0, Outcome::Page { objects, truncated: true });
     vec![
         more(vm_object("enter", "vm-1", "host-1")),
@@ -112,7 +112,7 @@ fn three_pages() -> Vec<Step> {
     ]
 }
 
-fn listed() -> Vec<Event> {
+pub fn listed() -> Vec<Event> {
     vec![
         Event::RelistBegan(SOURCE),
         cluster("Paris", false),
@@ -122,11 +122,11 @@ fn listed() -> Vec<Event> {
     ]
 }
 
-fn one_vm() -> Vec<Step> {
+pub fn one_vm() -> Vec<Step> {
     vec![at(0, page(&[vm_object("enter", "vm-1", "host-1")]))]
 }
 
-fn one_vm_listed() -> Vec<Event> {
+pub fn one_vm_listed() -> Vec<Event> {
     vec![Event::RelistBegan(SOURCE), vm("vm-1", "host-1"), Event::RelistEnded(SOURCE)]
 }
 
@@ -202,7 +202,7 @@ async fn pages_without_end_are_an_error() {
 }
 
 /// A session's end in a wait: as a fault, and as the reason why properties are missing.
-fn session_ends() -> [Outcome; 2] {
+pub fn session_ends() -> [Outcome; 2] {
     let missing = "<objectSet><kind>modify</kind><obj type=\"VirtualMachine\">vm-1</obj><missingSet>\
                    <path>runtime.host</path><fault><fault xsi:type=\"NotAuthenticated\"/>\
                    <localizedMessage>gone</localizedMessage></fault></missingSet></objectSet>";
@@ -430,111 +430,6 @@ async fn an_axum_router_serves_as_a_vcenter() {
     let mut following = follow(config, 64);
     assert_eq!(following.events_for(86_400).await, one_vm_listed());
     following.stop().await;
-}
-
-/// The same with the placements scripted apart.
-fn with_placements(waits: Vec<Step>, placements: Vec<Step>) -> Vcenter {
-    let vcenter = Vcenter::new(waits);
-    vcenter.script.lock().unwrap().placements = Some(placements.into());
-    vcenter
-}
-
-fn placed(kind: &str, id: &str, host: &str) -> String {
-    object(kind, "VirtualMachine", id, &[("runtime.host", &reference("HostSystem", host))])
-}
-
-fn gone(id: &str) -> String {
-    object("leave", "VirtualMachine", id, &[])
-}
-
-fn removed(id: &str) -> Event {
-    Event::VmRemoved { vcenter: ID, id: id.to_owned() }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_happens_between_the_two_lists_is_told_as_it_is_in_the_end() {
-    // Between them vm-1 has moved, vm-2 has come and vm-3 has gone; vm-4 is on no host that anybody knows.
-    let named = |kind: &str, id: &str| object(kind, "VirtualMachine", id, &[("name", &text(&format!("name-of-{id}")))]);
-    let waits = vec![
-        at(0, page(&[named("enter", "vm-1"), named("enter", "vm-3"), named("enter", "vm-4")])),
-        at(5, page(&[gone("vm-3"), named("enter", "vm-2")])),
-    ];
-    let placements = vec![
-        at(0, page(&[placed("enter", "vm-1", "host-2"), placed("enter", "vm-2", "host-1")])),
-        at(1, page(&[object("enter", "VirtualMachine", "vm-4", &[]), placed("modify", "vm-1", "host-3")])),
-    ];
-    let vcenter = with_placements(waits, placements);
-    let mut following = follow(vcenter.config(), 64);
-    let nowhere = VmFacts { id: "vm-4".to_owned(), name: "name-of-vm-4".to_owned(), ..VmFacts::default() };
-    let expected = [
-        Event::RelistBegan(SOURCE),
-        vm("vm-1", "host-2"),
-        Event::RelistEnded(SOURCE),
-        vm("vm-1", "host-3"),
-        Event::VmApplied { vcenter: ID, vm: nowhere },
-        vm("vm-2", "host-1"),
-    ];
-    assert_eq!(following.events_for(600).await, expected);
-    assert_eq!(vcenter.waits_dropped(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_vm_that_one_watch_takes_back_is_gone_once() {
-    for (waits_first, seconds) in [(true, [1, 2]), (false, [2, 1])] {
-        let mut waits = one_vm();
-        waits.push(at(seconds[0], page(&[gone("vm-1")])));
-        let placements = vec![at(0, page(&[placed("enter", "vm-1", "host-1")])), at(seconds[1], page(&[gone("vm-1")]))];
-        let mut following = follow(with_placements(waits, placements).config(), 64);
-        let mut expected = one_vm_listed();
-        expected.push(removed("vm-1"));
-        assert_eq!(following.events_for(600).await, expected, "inventory first: {waits_first}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn when_either_watch_fails_all_of_it_is_lost_once() {
-    let mut failures = vec![Outcome::Dropped, Outcome::Hangs, Outcome::Fault("NeverHeardOf")];
-    failures.extend(session_ends());
-    for failure in failures {
-        for in_placements in [true, false] {
-            let list = || at(0, page(&[placed("enter", "vm-1", "host-1")]));
-            let (mut waits, mut placements) = (one_vm(), vec![list()]);
-            if in_placements { &mut placements } else { &mut waits }.push(at(5, failure.clone()));
-            waits.extend(one_vm());
-            placements.push(list());
-            // The watch that is well has nothing to say: its second list waits for the new session.
-            let well = if in_placements { &mut waits } else { &mut placements };
-            well.insert(1, at(0, Outcome::Hangs));
-            let vcenter = with_placements(waits, placements);
-            let mut following = follow(vcenter.config(), 64);
-            let mut expected = one_vm_listed();
-            expected.push(Event::Lost(SOURCE));
-            expected.extend(one_vm_listed());
-            assert_eq!(following.events_for(200).await, expected, "{failure:?}, placements: {in_placements}");
-            assert_eq!(vcenter.calls("Login").len(), 2);
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_move_waits_for_nothing_else() {
-    let tasks = "<val><ManagedObjectReference type=\"Task\">task-1</ManagedObjectReference></val>";
-    let mut waits = three_pages();
-    waits.push(at(5, page(&[object("modify", "HostSystem", "host-1", &[("recentTask", tasks)])])));
-    let placements = vec![
-        at(0, page(&[placed("enter", "vm-1", "host-1")])),
-        at(10, page(&[placed("modify", "vm-1", "host-2")])),
-        at(10, page(&[placed("modify", "vm-1", "host-3")])),
-    ];
-    let vcenter = with_placements(waits, placements);
-    // The look at the host's task takes up to a minute; meanwhile the VM moves.
-    vcenter.script.lock().unwrap().answers.insert("RetrievePropertiesEx", [Outcome::Hangs].into());
-    let mut following = follow(vcenter.config(), 64);
-    assert_eq!(following.events_for(1).await, listed());
-    assert_eq!(following.events_for(10).await, [vm("vm-1", "host-2")]);
-    assert_eq!(following.events_for(10).await, [vm("vm-1", "host-3")]);
-    // And the look is not for ever.
-    assert_eq!(following.events_for(45).await.first(), Some(&Event::Lost(SOURCE)));
 }
 
 /// A run can be put on any runtime.
