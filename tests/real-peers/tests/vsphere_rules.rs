@@ -249,3 +249,54 @@ async fn rules_on_the_embedded_vcenter() -> Result<()> {
     let config = config(sandbox.govc_url())?;
     Box::pin(story(&Peer { govc: sandbox.govc(), config, cluster: "cluster-1", vms, checks_rules: true })).await
 }
+
+/// Whatever goes wrong on the way, an error is one of the moment, and reading tells whether the change was made.
+#[tokio::test]
+async fn what_goes_wrong_on_the_way_shows_when_the_rules_are_read() -> Result<()> {
+    let sandbox =
+        Sandbox::start(&["--hosts", "3", "--nodes", "3", "--drs", "off", "--speed", "20", "--no-placer"]).await?;
+    let govc = sandbox.govc();
+    let reference = async |path: &str| {
+        let found = govc.run(&["find", "-i", "/", "-name", path]).await?;
+        anyhow::Ok(found.trim().rsplit(':').next().unwrap_or_default().to_owned())
+    };
+    let cluster = reference("cluster-1").await?;
+    let vms = vec![reference("node-1").await?, reference("node-2").await?];
+    let store = Rules::new([(ID, config(sandbox.govc_url())?)]);
+    let reconfigure = "ReconfigureComputeResource_Task";
+    let status = serde_json::json!({ "kind": "http-status", "status": 503 });
+    let kind = |kind: &str| serde_json::json!({ "kind": kind });
+    for (number, (methods, fault, succeeds, made)) in [
+        (reconfigure, kind("drop-connection"), false, true),
+        (reconfigure, status, false, false),
+        (reconfigure, kind("session-expired"), true, true),
+        ("RetrievePropertiesEx", kind("session-expired"), true, true),
+        (reconfigure, kind("task-fails-halfway"), false, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let about = format!("{methods} {fault}");
+        let rule = serde_json::json!({
+            "side": "vcenter", "methods": methods, "fault": fault, "frequency": { "times": 1 },
+        });
+        let name = format!("rule-{number}");
+        store.read(ID, &cluster).await?;
+        sandbox.control("POST", "faults", rule).await?;
+        let outcome =
+            store.change(ID, &cluster, &[RuleChange::AddRule(spec(&name, RuleKind::VmsApart(vms.clone())))]).await;
+        ensure!(outcome.is_ok() == succeeds, "{about}: {outcome:?}");
+        ensure!(matches!(outcome, Ok(()) | Err(PortError::Passing(_))), "{about}: {outcome:?}");
+        // A change whose answer was lost may still be under way.
+        let found = testkit::eventually(Duration::from_secs(5), async || {
+            let rules = store.read(ID, &cluster).await?.rules;
+            let found = rules.iter().filter(|rule| rule.name == name).count();
+            ensure!(found == usize::from(made), "{about}: {found} made");
+            Ok(found)
+        });
+        found.await?;
+        sandbox.control("DELETE", "faults", Value::Null).await?;
+    }
+    store.close().await;
+    Ok(())
+}
