@@ -121,7 +121,7 @@ pub fn prefix(world: &World) -> Option<String> {
 
 /// How many rules the record holds for a cluster.
 pub fn rule_count(owned: &Owned, cluster: &ClusterName) -> usize {
-    owned.clusters.get(cluster).map_or(0, BTreeMap::len)
+    owned.clusters.get(cluster).map_or(0, |rules| rules.len())
 }
 
 /// Makes what is recorded for a cluster the same as in another record.
@@ -244,4 +244,11 @@ pub fn from_text(owned: &mut Owned, cluster: &ClusterName, text: &str) -> Result
         owned.clusters.insert(cluster.clone(), rules);
     }
     Ok(())
+}
+
+/// A record of one rule that does not exist yet.
+#[cfg(test)]
+pub(crate) fn intent_for_tests(cluster: &ClusterName, rule: &str) -> Owned {
+    let rules = BTreeMap::from([(rule.to_owned(), OwnedRule::intent(RuleSort::Apart, "digest".to_owned()))]);
+    Owned { clusters: BTreeMap::from([(cluster.clone(), rules)]) }
 }

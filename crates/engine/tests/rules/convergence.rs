@@ -161,6 +161,9 @@ async fn run(seed: u64) -> (Result<(), String>, Vec<String>, usize) {
         step(&outside, &mut expected, number).await;
         let (wait, kill) = {
             let mut state = outside.lock();
+            // The watch is quick, or far behind.
+            let echo = if state.draw(3) == 0 { state.draw(45_000) } else { state.draw(600) };
+            state.echo = Duration::from_millis(echo);
             let wait = if state.draw(4) == 0 { state.draw(60_000) } else { state.draw(2_500) };
             (wait, state.draw(5) == 0)
         };
@@ -176,6 +179,7 @@ async fn run(seed: u64) -> (Result<(), String>, Vec<String>, usize) {
         let mut state = outside.lock();
         state.trouble = Trouble::default();
         state.cursed.clear();
+        state.echo = Duration::from_millis(300);
     }
     // Longer than all graces and back-offs together.
     tokio::time::sleep(Duration::from_secs(3600)).await;
