@@ -143,7 +143,7 @@ pub fn part(owned: &Owned, cluster: &ClusterName) -> Owned {
     part
 }
 
-/// One word for a finding, for metrics and events.
+/// One word for a finding, for metrics.
 pub fn finding_name(finding: &Finding) -> &'static str {
     match finding {
         Finding::NoIdentity => "NoIdentity",
@@ -164,6 +164,16 @@ pub fn finding_name(finding: &Finding) -> &'static str {
         Finding::RuleLimit { .. } => "RuleLimit",
         Finding::AffinityUnmet { .. } => "AffinityUnmet",
     }
+}
+
+/// The reason that events on pods carry; `None` for what is not told to pods.
+pub fn finding_reason(finding: &Finding) -> Option<&'static str> {
+    (!finding_pods(finding).is_empty()).then(|| finding_name(finding))
+}
+
+/// What is told to a pod that the finding is about.
+pub fn finding_message(finding: &Finding) -> String {
+    finding.to_string()
 }
 
 /// The pods whose policy cannot be met.
