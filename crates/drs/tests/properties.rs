@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drs::{ActionKind, DrsSettings, Finding, Owned, Plan, UnixMillis, plan};
@@ -228,9 +229,8 @@ fn check_ownership(town: &Town, owned: &Owned, plan: &Plan) -> Result<(), TestCa
 fn check_coverage(town: &Town, plan: &Plan, settings: &DrsSettings) -> Result<(), TestCaseError> {
     for (place, cluster) in town.clusters.iter().enumerate() {
         let planned = plan.clusters.iter().find(|planned| planned.cluster.1 == cluster.id).expect("every cluster");
-        let uncovered: BTreeSet<(String, String)> =
-            planned.uncovered().map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
-        prop_assert_eq!(uncovered.len(), planned.uncovered_count());
+        let uncovered: BTreeSet<(String, String)> = planned.uncovered.iter().cloned().collect();
+        prop_assert_eq!(uncovered.len(), planned.uncovered.len());
         let enabled = cluster.rules.iter().filter(|rule| rule.enabled);
         let sets: Vec<BTreeSet<String>> =
             enabled.filter(|rule| matches!(rule.kind, RuleKind::VmsApart(_))).map(members).collect();
@@ -244,7 +244,8 @@ fn check_coverage(town: &Town, plan: &Plan, settings: &DrsSettings) -> Result<()
         let told = plan.findings.iter().any(|finding| {
             matches!(
                 finding,
-                Finding::Unsatisfiable { cluster: of, .. } | Finding::Conflict { cluster: of, .. }
+                Finding::Unsatisfiable { cluster: of, .. } | Finding::JointlyUnsatisfiable { cluster: of, .. }
+                    | Finding::Conflict { cluster: of, .. }
                     | Finding::DisabledByAdministrator { cluster: of, .. } if of.1 == cluster.id
             )
         });
@@ -277,7 +278,7 @@ fn check_guard(town: &Town, plan: &Plan, settings: &DrsSettings) -> Result<(), T
         let adds = match &action.kind {
             ActionKind::Create => true,
             ActionKind::Edit { added, .. } => !added.is_empty(),
-            ActionKind::Delete { .. } => false,
+            ActionKind::Delete { .. } | ActionKind::DeleteGroups => false,
         };
         if adds {
             prop_assert!(action.vms.len() + settings.reserve_hosts <= hosts, "{:?}", action);
@@ -288,13 +289,13 @@ fn check_guard(town: &Town, plan: &Plan, settings: &DrsSettings) -> Result<(), T
 
 /// The record without what is being waited for.
 fn identities(owned: &Owned) -> Vec<(String, Option<String>)> {
-    let rules = owned.clusters.values().flatten();
+    let rules = owned.clusters.values().flat_map(|rules| rules.iter());
     rules.map(|(name, rule)| (name.clone(), rule.uuid.clone())).collect()
 }
 
 fn described(plan: &Plan) -> String {
     let actions: Vec<_> = plan.clusters.iter().map(|cluster| (&cluster.cluster, &cluster.actions)).collect();
-    let uncovered: Vec<Vec<_>> = plan.clusters.iter().map(|cluster| cluster.uncovered().collect()).collect();
+    let uncovered: Vec<_> = plan.clusters.iter().map(|cluster| &cluster.uncovered).collect();
     let mut findings: Vec<String> = plan.findings.iter().map(|finding| format!("{finding:?}")).collect();
     findings.sort_unstable();
     format!("{actions:#?} {uncovered:#?} {findings:#?} {:#?}", plan.record)
@@ -366,8 +367,8 @@ proptest! {
         let (mut record, town) = first;
         for ((_, id), rules) in &mut record.clusters {
             let facts = town.clusters.iter().find(|cluster| cluster.id == *id).expect("a known cluster");
-            for (name, rule) in rules {
-                rule.uuid = facts.rules.iter().find(|rule| rule.name == *name).and_then(|rule| rule.uuid.clone());
+            for (name, rule) in Arc::make_mut(rules) {
+                Arc::make_mut(rule).uuid = facts.rules.iter().find(|rule| rule.name == *name).and_then(|rule| rule.uuid.clone());
             }
         }
         let now = UnixMillis(second[0].seconds * 1000);

@@ -148,11 +148,12 @@ impl World {
         self.pods.remove(id, &mut self.interner);
     }
 
-    /// What of a pod is looked at beyond itself.
+    /// What of a pod is looked at beyond itself. What it accepts is told by its address, for only the pods' own uses of it
+    /// are counted; the new one is taken before the old one goes, so two different ones never have the same.
     fn mark_of(&self, id: PodId) -> impl PartialEq + use<> {
         let pod = self.pods.get(id).map(|pod| {
             let flags = (pod.finished, pod.terminating, pod.lift_off, pod.preferred_terms);
-            (pod.uid.clone(), pod.node(), flags, pod.pinning.clone())
+            (pod.uid.clone(), pod.node(), flags, pod.pinning.as_ref().map(std::sync::Arc::as_ptr))
         });
         (pod, self.affinity.mark_of(id))
     }
