@@ -117,7 +117,11 @@ impl<F: Fn(usize, usize) -> bool> CellContext<'_, F> {
         let cover = covering.cover(&numbered);
         let global = |members: &[usize]| -> Vec<usize> { members.iter().map(|member| vms[*member]).collect() };
         CellRules {
-            kept: existing.iter().zip(&cover.kept).map(|((name, _), members)| (name.clone(), global(members))).collect(),
+            kept: existing
+                .iter()
+                .zip(&cover.kept)
+                .map(|((name, _), members)| (name.clone(), global(members)))
+                .collect(),
             new: cover.new.iter().map(|members| global(members)).collect(),
             left: cover.left.edges().map(|(a, b)| (vms[a], vms[b])).collect(),
             forbidden,

@@ -144,9 +144,8 @@ impl Cells {
             let mut with_a = self.of_vm[a].iter().filter(|digest| **digest != cell.digest);
             others_do((a, b))
                 || with_a.any(|digest| {
-                    self.get(*digest).is_some_and(|other| {
-                        other.part.has_vm(b) && other.rank() < rank && other.rules().covers(a, b)
-                    })
+                    self.get(*digest)
+                        .is_some_and(|other| other.part.has_vm(b) && other.rank() < rank && other.rules().covers(a, b))
                 })
         })
     }

@@ -130,7 +130,13 @@ impl Cluster {
 
     /// Takes in what changed, and settles the rules that keep VMs apart. `false` when nothing is known of its hosts, so
     /// nothing can be said of its rules.
-    pub(crate) fn follow(&mut self, context: Context<'_>, facts: &ClusterFacts, record: &Arc<Rules>, changes: Changes) -> bool {
+    pub(crate) fn follow(
+        &mut self,
+        context: Context<'_>,
+        facts: &ClusterFacts,
+        record: &Arc<Rules>,
+        changes: Changes,
+    ) -> bool {
         let mut stale: BTreeSet<u64> = BTreeSet::new();
         let mut disturbed: BTreeSet<u64> = BTreeSet::new();
         let is_first = !std::mem::replace(&mut self.started, true);
@@ -181,7 +187,8 @@ impl Cluster {
         }
         resettled.extend(stale);
         let apart_orphans: Vec<String> = self.orphans.iter().cloned().collect();
-        let of_cells = resettled.iter().filter_map(|digest| self.cells.get(*digest)).flat_map(|cell| cell.slots.clone());
+        let of_cells =
+            resettled.iter().filter_map(|digest| self.cells.get(*digest)).flat_map(|cell| cell.slots.clone());
         let off = self.off.iter().cloned();
         let again: BTreeSet<String> = of_cells.chain(apart_orphans).chain(off).chain(timed).chain(names).collect();
         for name in again {
@@ -189,7 +196,11 @@ impl Cluster {
         }
         for digest in resettled {
             let tells = self.cells.get(digest).is_some_and(|cell| tells(cell));
-            if tells { self.telling.insert(digest) } else { self.telling.remove(&digest) };
+            if tells {
+                self.telling.insert(digest)
+            } else {
+                self.telling.remove(&digest)
+            };
         }
         self.telling.retain(|digest| self.cells.contains(*digest));
         self.guard.hosts > 0
@@ -207,10 +218,17 @@ impl Cluster {
     }
 
     /// Notes the rules that are other ones now; returns how they all were.
-    fn look_at_rules(&mut self, facts: &ClusterFacts, places: &ClusterPlaces, names: &mut BTreeSet<String>) -> SeenRules {
+    fn look_at_rules(
+        &mut self,
+        facts: &ClusterFacts,
+        places: &ClusterPlaces,
+        names: &mut BTreeSet<String>,
+    ) -> SeenRules {
         let seen = see(facts, places);
         names.extend(self.seen.keys().filter(|name| !seen.contains_key(*name)).cloned());
-        names.extend(seen.iter().filter(|(name, rule)| self.seen.get(*name) != Some(rule)).map(|(name, _)| name.clone()));
+        names.extend(
+            seen.iter().filter(|(name, rule)| self.seen.get(*name) != Some(rule)).map(|(name, _)| name.clone()),
+        );
         std::mem::replace(&mut self.seen, seen)
     }
 
@@ -224,7 +242,8 @@ impl Cluster {
             while let Some((gone, _)) = old.next_if(|(old, _)| *old < name) {
                 names.insert(gone.clone());
             }
-            let same = old.next_if(|(old, _)| *old == name).is_some_and(|(_, old)| Arc::ptr_eq(old, rule) || old == rule);
+            let same =
+                old.next_if(|(old, _)| *old == name).is_some_and(|(_, old)| Arc::ptr_eq(old, rule) || old == rule);
             if !same {
                 names.insert(name.clone());
             }
@@ -240,11 +259,16 @@ impl Cluster {
             let seen = self.seen.get(name);
             let is_own = |seen: &Seen| recorded.as_ref().is_some_and(|recorded| is_recorded(seen, recorded));
             let is_outsider = seen.is_some_and(|seen| !is_own(seen));
-            let was_outsider = if is_outsider { !self.outsiders.insert(name.clone()) } else { self.outsiders.remove(name) };
+            let was_outsider =
+                if is_outsider { !self.outsiders.insert(name.clone()) } else { self.outsiders.remove(name) };
             let binds = |seen: Option<&Seen>| seen.is_some_and(|seen| seen.sort == Some(RuleSort::OnHosts));
             bounds_stale |= is_outsider || was_outsider || binds(seen) || binds(seen_before.get(name));
             let is_off = !is_outsider && seen.is_some_and(|seen| !seen.enabled && seen.sort == Some(RuleSort::Apart));
-            if is_off { self.off.insert(name.clone()) } else { self.off.remove(name) };
+            if is_off {
+                self.off.insert(name.clone())
+            } else {
+                self.off.remove(name)
+            };
             if let Some(slot) = self.slots.remove(name) {
                 stale.extend(slot.cell);
                 if let Some(cell) = slot.cell.and_then(|cell| self.cells.get_mut(cell)) {
@@ -358,7 +382,9 @@ impl Cluster {
             self.refused.clear();
             let gain = self.cells.forget_refused();
             for digest in &gain {
-                disturbed.extend(self.cells.get(*digest).map(|cell| self.cells.neighbours(&cell.part.vms)).into_iter().flatten());
+                disturbed.extend(
+                    self.cells.get(*digest).map(|cell| self.cells.neighbours(&cell.part.vms)).into_iter().flatten(),
+                );
             }
             return gain.into_iter().collect();
         }
@@ -398,7 +424,10 @@ impl Cluster {
             None if slot.is_given_up() => match cell {
                 Some(_) => Settled {
                     record: Some(Arc::clone(&slot.recorded)),
-                    finding: Some(Finding::DeletedByHand { cluster: context.places.name.clone(), rule: name.to_owned() }),
+                    finding: Some(Finding::DeletedByHand {
+                        cluster: context.places.name.clone(),
+                        rule: name.to_owned(),
+                    }),
                     ..Settled::default()
                 },
                 None => Settled::default(),

@@ -90,16 +90,9 @@ pub enum Finding {
         pods: Vec<PodRef>,
     },
     /// Two pods that want to be apart are on one VM: no rule can part them.
-    SameVm {
-        vm: String,
-        node: String,
-        pods: (PodRef, PodRef),
-    },
+    SameVm { vm: String, node: String, pods: (PodRef, PodRef) },
     /// Pods with such terms run on a node whose VM is not known, or is in no cluster.
-    UnknownVm {
-        node: String,
-        pods: usize,
-    },
+    UnknownVm { node: String, pods: usize },
     /// Rules protect nothing here.
     DrsOff {
         #[serde(serialize_with = "named_cluster")]
@@ -121,10 +114,7 @@ pub enum Finding {
         hosts_able: usize,
     },
     /// Preferred terms have no form in rules.
-    PreferredLeftOut {
-        terms: usize,
-        pods: usize,
-    },
+    PreferredLeftOut { terms: usize, pods: usize },
     DisabledByAdministrator {
         #[serde(serialize_with = "named_cluster")]
         cluster: ClusterName,
@@ -203,10 +193,7 @@ impl fmt::Display for Finding {
                 write!(f, "{a} and {b} want to be apart and are on one VM, {vm} (node {node})")
             }
             Self::UnknownVm { node, pods } => {
-                write!(
-                    f,
-                    "{pods} pods to which the host matters are on {node}, whose VM or cluster is not known"
-                )
+                write!(f, "{pods} pods to which the host matters are on {node}, whose VM or cluster is not known")
             }
             Self::DrsOff { rules, .. } => write!(f, "DRS is off: {rules} rules protect nothing"),
             Self::DrsNotAutomatic { rules, .. } => {

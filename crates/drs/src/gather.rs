@@ -103,7 +103,9 @@ impl Gatherings {
         }
         let keys = Keys::of(world, settings);
         for id in touched {
-            let Some(gathered) = world.term(id).and_then(|term| gather(world, places, &keys, id, term)) else { continue };
+            let Some(gathered) = world.term(id).and_then(|term| gather(world, places, &keys, id, term)) else {
+                continue;
+            };
             for (cluster, part) in &gathered.parts {
                 changes.insert((*cluster, gathered.digest), Some(Arc::clone(part)));
             }
@@ -233,9 +235,8 @@ fn tell_same_vm(
             continue;
         }
         // Ids follow the order of events; names do not.
-        let named = |pods: &[Placed]| -> BTreeSet<PodRef> {
-            pods.iter().filter_map(|(_, pod)| pod_ref(world, *pod)).collect()
-        };
+        let named =
+            |pods: &[Placed]| -> BTreeSet<PodRef> { pods.iter().filter_map(|(_, pod)| pod_ref(world, *pod)).collect() };
         let (carriers, matches) = (named(on_vm), named(matching));
         let place = &places.clusters[cluster].vms[vm as usize];
         let node = world.node_name(place.node).unwrap_or_default();

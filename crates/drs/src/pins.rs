@@ -79,7 +79,11 @@ impl Cluster {
         }
         for (name, pin) in taken {
             if self.seen.get(&name).is_none() && self.slots.get(&name).is_some_and(|slot| slot.is_given_up()) {
-                if pin.is_some() { self.leave_given_up(context, &name) } else { given_up.push(name) };
+                if pin.is_some() {
+                    self.leave_given_up(context, &name)
+                } else {
+                    given_up.push(name)
+                };
                 continue;
             }
             self.settle_pin(context, &name, pin.as_ref(), mandatory);

@@ -342,7 +342,8 @@ impl Assembly<'_> {
             .chain(left_out.iter().filter(|rule| rule.sort == RuleSort::Apart).flat_map(|rule| pairs(&rule.members)))
             .collect();
         if !open.is_empty() {
-            let concerned = crate::graph::Bits::of(self.context.places.vms.len(), open.iter().flat_map(|(a, b)| [*a, *b]));
+            let concerned =
+                crate::graph::Bits::of(self.context.places.vms.len(), open.iter().flat_map(|(a, b)| [*a, *b]));
             for (_, members) in finally {
                 let within: Vec<usize> = members.iter().copied().filter(|vm| concerned.contains(*vm)).collect();
                 for pair in pairs(&within) {

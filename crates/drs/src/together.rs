@@ -68,9 +68,8 @@ impl Cluster {
         let vms = &context.places.vms;
         let same_host = |a: usize, b: usize| vms[a].host.is_some() && vms[a].host == vms[b].host;
         let joint = LazyCell::new(|| self.cells.joint(self.guard, &self.bounds));
-        let is_apart = |a: usize, b: usize| {
-            self.cells.want_apart(a, b) || self.bounds.apart.contains(&(a.min(b), a.max(b)))
-        };
+        let is_apart =
+            |a: usize, b: usize| self.cells.want_apart(a, b) || self.bounds.apart.contains(&(a.min(b), a.max(b)));
         let may_share = |a: &[usize], b: &[usize]| {
             let all = [a, b].concat();
             a.iter().all(|a| b.iter().all(|b| !is_apart(*a, *b)))
@@ -85,10 +84,8 @@ impl Cluster {
             }
         }
         let mut groups = found.groups;
-        let conflicts: Vec<bool> = now_tied
-            .iter()
-            .map(|members| crate::graph::pairs(members).any(|(a, b)| is_apart(a, b)))
-            .collect();
+        let conflicts: Vec<bool> =
+            now_tied.iter().map(|members| crate::graph::pairs(members).any(|(a, b)| is_apart(a, b))).collect();
         for ((name, members), urgent) in tied.into_iter().zip(conflicts) {
             let Some(slot) = self.slots.get(&name) else { continue };
             let members = take_group(context, &slot.recorded.source, &members, &mut groups);

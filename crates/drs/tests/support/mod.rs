@@ -3,6 +3,8 @@
 
 #![allow(dead_code)]
 
+pub mod generate;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use drs::{ActionKind, DrsSettings, GroupChange, Owned, Plan};
@@ -23,6 +25,8 @@ pub struct Town {
     pub hosts: Vec<(HostFacts, usize)>,
     /// The host each node's VM is on; `None` while that is not known.
     pub nodes: Vec<Option<usize>>,
+    /// Nodes that are no longer there.
+    pub gone: BTreeSet<usize>,
     pub pods: Vec<PodFacts>,
     pub namespaces: Vec<NamespaceFacts>,
 }
@@ -67,7 +71,7 @@ impl Town {
         events.extend(self.namespaces.iter().cloned().map(Event::NamespaceApplied));
         events.extend(self.clusters.iter().cloned().map(|cluster| Event::ClusterApplied { vcenter: VCENTER, cluster }));
         events.extend(self.hosts.iter().cloned().map(|(host, _)| Event::HostApplied { vcenter: VCENTER, host }));
-        for (number, host) in self.nodes.iter().enumerate() {
+        for (number, host) in self.nodes.iter().enumerate().filter(|(number, _)| !self.gone.contains(number)) {
             let uuid = Some(uuid::Uuid::from_u128(number as u128 + 1));
             let vm = VmFacts {
                 id: vm_id(number),
