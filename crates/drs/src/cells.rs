@@ -29,7 +29,7 @@ pub(crate) const NO_KEY: i32 = i32::MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
     by_digest: FxHashMap<u64, Cell>,
-    /// Per VM, in no particular order.
+    /// Per VM, sorted.
     of_vm: Vec<Vec<u64>>,
     /// Per VM, at most so many others are to be apart from it.
     load: Vec<u32>,
@@ -67,7 +67,10 @@ impl Cells {
             self.weigh(digest, false);
             return self.by_digest.remove(&digest).map(|cell| cell.slots).unwrap_or_default();
         };
-        part.vms.iter().for_each(|vm| self.of_vm[*vm].push(digest));
+        for vm in &part.vms {
+            let place = self.of_vm[*vm].partition_point(|other| *other < digest);
+            self.of_vm[*vm].insert(place, digest);
+        }
         match self.by_digest.get_mut(&digest) {
             Some(cell) => cell.part = part,
             None => {
@@ -122,7 +125,7 @@ impl Cells {
 
     /// The cells that want these two apart.
     pub(crate) fn wanting(&self, a: usize, b: usize) -> impl Iterator<Item = &Cell> {
-        self.of_vm[a].iter().filter_map(|digest| self.get(*digest)).filter(move |cell| cell.part.wants(a, b))
+        self.with_both(a, b).filter_map(|digest| self.get(digest)).filter(move |cell| cell.part.wants(a, b))
     }
 
     /// The term that is about most of these VMs, if it is about two of them at least.
@@ -140,13 +143,21 @@ impl Cells {
         // What is there stays beside a rule of others; what is not yet there need not come.
         let others_do = |pair| cell.oldest_key == NO_KEY && bounds.apart.contains(&pair);
         let forbidden = &cell.rules().forbidden;
-        cell.edges().filter(|pair| !forbidden.contains(pair)).all(|(a, b)| {
-            let mut with_a = self.of_vm[a].iter().filter(|digest| **digest != cell.digest);
-            others_do((a, b))
-                || with_a.any(|digest| {
-                    self.get(*digest)
-                        .is_some_and(|other| other.part.has_vm(b) && other.rank() < rank && other.rules().covers(a, b))
-                })
+        let is_before = |digest: u64, a: usize, b: usize| {
+            let other = self.get(digest).filter(|other| other.digest != cell.digest && other.rank() < rank);
+            other.is_some_and(|other| other.rules().covers(a, b))
+        };
+        cell.edges()
+            .filter(|pair| !forbidden.contains(pair))
+            .all(|(a, b)| others_do((a, b)) || self.with_both(a, b).any(|digest| is_before(digest, a, b)))
+    }
+
+    /// The cells that are about both VMs.
+    fn with_both(&self, a: usize, b: usize) -> impl Iterator<Item = u64> {
+        let mut with_b = self.of_vm[b].iter().peekable();
+        self.of_vm[a].iter().copied().filter(move |digest| {
+            while with_b.next_if(|other| *other < digest).is_some() {}
+            with_b.peek() == Some(&digest)
         })
     }
 
@@ -171,7 +182,8 @@ impl Cells {
         joint
     }
 
-    /// Finds the pairs that can not be had beside all the others, and what the cells get without them.
+    /// Finds the pairs that can not be had beside all the others, and what the cells get without them. Returns these, and
+    /// the cells that now get something else than before.
     ///
     /// `current` gives the members that a rule has now; `cover` what a cell gets without the pairs refused.
     pub(crate) fn hold_together<'c>(
@@ -180,10 +192,10 @@ impl Cells {
         bounds: &Bounds,
         current: impl Fn(&str) -> Option<&'c [usize]>,
         cover: impl Fn(&Cell, &BTreeSet<(usize, usize)>) -> CellRules,
-    ) -> BTreeSet<(usize, usize)> {
+    ) -> (BTreeSet<(usize, usize)>, Vec<u64>) {
         let mut order: Vec<_> = self.by_digest.values().map(Cell::rank).collect();
         order.sort_unstable();
-        self.by_digest.values_mut().for_each(|cell| cell.beside_others = None);
+        let before = self.take_refused();
         let mut refused = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
             let mut joint = Joint::new(self.of_vm.len(), guard, bounds);
@@ -210,18 +222,16 @@ impl Cells {
                 }
             }
         }
-        refused
+        let after = self.by_digest.iter().filter(|(_, cell)| cell.beside_others.is_some()).map(|(digest, _)| *digest);
+        let concerned: BTreeSet<u64> = before.keys().copied().chain(after).collect();
+        let is_other =
+            |digest: &u64| self.get(*digest).and_then(|cell| cell.beside_others.as_ref()) != before.get(digest);
+        (refused, concerned.into_iter().filter(is_other).collect())
     }
 
-    /// Forgets what others have refused; returns the cells that gain by it.
-    pub(crate) fn forget_refused(&mut self) -> Vec<u64> {
-        let cells = self.by_digest.values_mut().filter(|cell| cell.beside_others.is_some());
-        cells
-            .map(|cell| {
-                cell.beside_others = None;
-                cell.digest
-            })
-            .collect()
+    /// Forgets what others have refused; returns what each cell got because of it.
+    pub(crate) fn take_refused(&mut self) -> FxHashMap<u64, CellRules> {
+        self.by_digest.iter_mut().filter_map(|(digest, cell)| Some((*digest, cell.beside_others.take()?))).collect()
     }
 }
 

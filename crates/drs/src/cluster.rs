@@ -87,6 +87,8 @@ pub(crate) struct Cluster {
     pub(crate) outsiders: BTreeSet<String>,
     /// Slots without a term of their own; maybe with one that took them in.
     orphans: BTreeSet<String>,
+    /// Slots of other sorts than those that keep VMs apart.
+    not_apart: BTreeSet<String>,
     /// Own rules that keep VMs apart and are turned off.
     off: BTreeSet<String>,
     /// Their members, as far as they are wanted apart.
@@ -117,6 +119,7 @@ impl Cluster {
             hosts: Vec::new(),
             outsiders: BTreeSet::new(),
             orphans: BTreeSet::new(),
+            not_apart: BTreeSet::new(),
             off: BTreeSet::new(),
             off_members: Vec::new(),
             timed: BTreeSet::new(),
@@ -137,6 +140,10 @@ impl Cluster {
         record: &Arc<Rules>,
         changes: Changes,
     ) -> bool {
+        let is_quiet = changes.parts.is_empty() && !changes.is_touched && self.timed.is_empty();
+        if self.started && is_quiet && Arc::ptr_eq(&self.recorded, record) {
+            return self.guard.hosts > 0;
+        }
         let mut stale: BTreeSet<u64> = BTreeSet::new();
         let mut disturbed: BTreeSet<u64> = BTreeSet::new();
         let is_first = !std::mem::replace(&mut self.started, true);
@@ -158,6 +165,9 @@ impl Cluster {
                 }
                 self.orphans.insert(orphan);
             }
+            if let Some(after) = self.cells.get(digest).filter(|_| !is_first) {
+                disturbed.extend(self.cells.neighbours(&after.part.vms));
+            }
             stale.insert(digest);
         }
         let bounds_stale = self.classify(&names, &seen_before, &mut stale);
@@ -178,7 +188,12 @@ impl Cluster {
         let timed: Vec<String> = self.timed.iter().cloned().collect();
         stale.retain(|digest| self.cells.contains(*digest));
         for digest in &stale {
-            self.cover(context, *digest, &mut disturbed);
+            let is_other = self.cover(context, *digest);
+            // All of them are looked at again anyway.
+            if is_other && !all_stale {
+                disturbed
+                    .extend(self.cells.get(*digest).into_iter().flat_map(|cell| self.cells.neighbours(&cell.part.vms)));
+            }
         }
         let mut resettled = self.hold_together(&mut disturbed);
         disturbed.extend(&stale);
@@ -275,13 +290,16 @@ impl Cluster {
                     cell.slots.retain(|other| other != name);
                 }
             }
-            for set in [&mut self.orphans, &mut self.timed, &mut self.busy] {
+            for set in [&mut self.orphans, &mut self.not_apart, &mut self.timed, &mut self.busy] {
                 set.remove(name);
             }
             let Some(recorded) = recorded.filter(|_| !is_outsider) else { continue };
-            if recorded.sort == RuleSort::Apart {
-                self.orphans.insert(name.clone());
-            }
+            let is_apart = recorded.sort == RuleSort::Apart;
+            if is_apart {
+                self.orphans.insert(name.clone())
+            } else {
+                self.not_apart.insert(name.clone())
+            };
             let prepared = OwnedRule::clone(&recorded);
             let slot = Slot { recorded, cell: None, prepared, may_shrink: false, settled: Settled::default() };
             self.slots.insert(name.clone(), slot);
@@ -332,10 +350,10 @@ impl Cluster {
         self.bounds.keeps_together(a, b) || self.off_members.iter().any(|off| off.contains(&a) && off.contains(&b))
     }
 
-    /// What a term gets, as if it were alone.
-    fn cover(&mut self, context: Context<'_>, digest: u64, disturbed: &mut BTreeSet<u64>) {
+    /// What a term gets, as if it were alone. Tells whether that may matter to others.
+    fn cover(&mut self, context: Context<'_>, digest: u64) -> bool {
         let settling = context.settling();
-        let Some(cell) = self.cells.get(digest) else { return };
+        let Some(cell) = self.cells.get(digest) else { return false };
         let mut oldest_key = NO_KEY;
         for name in cell.slots.clone() {
             let Some(slot) = self.slots.get_mut(&name) else { continue };
@@ -348,12 +366,11 @@ impl Cluster {
                 slot.may_shrink = settling.is_outnumbered(&mut slot.prepared, seen.members.len(), kept_max);
             }
         }
-        let Some(cell) = self.cells.get(digest) else { return };
+        let Some(cell) = self.cells.get(digest) else { return false };
         let rules = self.cover_without(cell, &BTreeSet::new());
-        if rules != cell.alone || oldest_key != cell.oldest_key {
-            disturbed.extend(self.cells.neighbours(&cell.part.vms));
-        }
+        let is_other = rules != cell.alone || oldest_key != cell.oldest_key;
         self.cells.set_rules(digest, rules, oldest_key);
+        is_other
     }
 
     fn cover_without(&self, cell: &Cell, refused: &BTreeSet<(usize, usize)>) -> CellRules {
@@ -378,25 +395,27 @@ impl Cluster {
 
     /// Where VMs are so entangled that rules might not hold together, pairs are refused. Returns the cells concerned.
     fn hold_together(&mut self, disturbed: &mut BTreeSet<u64>) -> BTreeSet<u64> {
-        if !self.cells.may_be_tight(self.guard, &self.bounds) {
-            self.refused.clear();
-            let gain = self.cells.forget_refused();
-            for digest in &gain {
-                disturbed.extend(
-                    self.cells.get(*digest).map(|cell| self.cells.neighbours(&cell.part.vms)).into_iter().flatten(),
-                );
-            }
-            return gain.into_iter().collect();
+        let (refused, changed): (_, Vec<u64>) = if self.is_tight() {
+            let mut cells = std::mem::take(&mut self.cells);
+            let current = |name: &str| self.seen.get(name).map(|seen| seen.members.as_slice());
+            let cover = |cell: &Cell, refused: &_| self.cover_without(cell, refused);
+            let held = cells.hold_together(self.guard, &self.bounds, current, cover);
+            self.cells = cells;
+            held
+        } else if self.refused.is_empty() {
+            Default::default()
+        } else {
+            (BTreeSet::new(), self.cells.take_refused().into_keys().collect())
+        };
+        self.refused = refused;
+        for cell in changed.iter().filter_map(|digest| self.cells.get(*digest)) {
+            disturbed.extend(self.cells.neighbours(&cell.part.vms));
         }
-        let mut cells = std::mem::take(&mut self.cells);
-        let seen = &self.seen;
-        let current = |name: &str| seen.get(name).map(|seen| seen.members.as_slice());
-        let refused =
-            cells.hold_together(self.guard, &self.bounds, current, |cell, refused| self.cover_without(cell, refused));
-        (self.cells, self.refused) = (cells, refused);
-        let all = self.cells.digests();
-        disturbed.extend(&all);
-        all
+        changed.into_iter().collect()
+    }
+
+    pub(crate) fn is_tight(&self) -> bool {
+        self.cells.may_be_tight(self.guard, &self.bounds)
     }
 
     /// Finds out whether a cell needs rules of its own.
@@ -471,9 +490,10 @@ impl Cluster {
         slot.settled = settled;
     }
 
-    /// The recorded rules of one sort, without those whose names somebody else took.
+    /// The recorded rules of one of these sorts, without those whose names somebody else took.
     pub(crate) fn names_of(&self, sort: RuleSort) -> Vec<String> {
-        self.slots.iter().filter(|(_, slot)| slot.recorded.sort == sort).map(|(name, _)| name.clone()).collect()
+        let slots = self.not_apart.iter().filter_map(|name| Some((name, self.slots.get(name)?)));
+        slots.filter(|(_, slot)| slot.recorded.sort == sort).map(|(name, _)| name.clone()).collect()
     }
 }
 

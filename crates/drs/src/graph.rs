@@ -30,6 +30,14 @@ impl Bits {
         self.0.iter_mut().zip(other).for_each(|(word, other)| *word &= other);
     }
 
+    pub(crate) fn remove(&mut self, member: usize) {
+        self.0[member / 64] &= !(1 << (member % 64));
+    }
+
+    pub(crate) fn common_count(&self, other: &[u64]) -> usize {
+        common_count(&self.0, other)
+    }
+
     pub(crate) fn words(&self) -> &[u64] {
         &self.0
     }
@@ -37,6 +45,10 @@ impl Bits {
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         bits_of(&self.0)
     }
+}
+
+fn common_count(a: &[u64], b: &[u64]) -> usize {
+    a.iter().zip(b).map(|(a, b)| (a & b).count_ones() as usize).sum()
 }
 
 fn bits_of(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
@@ -74,6 +86,10 @@ impl Graph {
 
     pub(crate) fn row(&self, of: usize) -> &[u64] {
         &self.words[of * self.stride..(of + 1) * self.stride]
+    }
+
+    pub(crate) fn common_count(&self, a: usize, b: usize) -> usize {
+        common_count(self.row(a), self.row(b))
     }
 
     pub(crate) fn neighbours(&self, of: usize) -> Bits {

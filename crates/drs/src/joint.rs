@@ -47,9 +47,14 @@ impl<'a> Joint<'a> {
         if self.graph.has(a, b) {
             return true;
         }
+        // With these two, one more than there may be; mostly the number of those they share tells that it is not so.
+        let fewest = self.limits.iter().map(|(_, members_max)| *members_max).min().unwrap_or(self.members_max);
+        if self.graph.common_count(a, b) < fewest.min(self.members_max).saturating_sub(1) {
+            self.graph.add(a, b);
+            return true;
+        }
         let mut common = self.graph.neighbours(a);
         common.intersect(self.graph.row(b));
-        // With these two, one more than there may be.
         let is_too_many = |among: &Bits, members_max: usize| self.has_clique(among, members_max.saturating_sub(1));
         let is_limited = |(vms, members_max): &(Bits, usize)| {
             let mut among = common.clone();
@@ -87,7 +92,7 @@ impl<'a> Joint<'a> {
         if size == 0 {
             return true;
         }
-        let mut rest: Vec<usize> = among.iter().collect();
+        let mut rest: Vec<usize> = self.core(among, size).iter().collect();
         while rest.len() >= size {
             steps.set(steps.get() + 1);
             if steps.get() > STEPS_MAX {
@@ -100,5 +105,18 @@ impl<'a> Joint<'a> {
             }
         }
         false
+    }
+
+    /// Without those that have too few neighbours among the others to be one of so many.
+    fn core(&self, among: &Bits, size: usize) -> Bits {
+        let mut core = among.clone();
+        loop {
+            let is_alone = |vm: &usize| core.common_count(self.graph.row(*vm)) + 1 < size;
+            let alone: Vec<usize> = core.iter().filter(is_alone).collect();
+            if alone.is_empty() {
+                return core;
+            }
+            alone.into_iter().for_each(|vm| core.remove(vm));
+        }
     }
 }

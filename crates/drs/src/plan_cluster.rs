@@ -3,6 +3,7 @@
 //! In: a [`Cluster`] that followed what changed. Out: a [`ClusterPlan`]. New rules keep to the limit, those first whose VMs
 //! are where the rule does not allow them; deletions are few at a time, and never most of them without being told to.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::cluster::{Cluster, Context};
 use crate::digest::{digest, digest_text};
 use crate::explain::{PODS_NAMED_MAX, pods_wanted_apart};
 use crate::finding::{Finding, PodRef};
-use crate::graph::pairs;
+use crate::graph::{Bits, pairs};
 use crate::needs::Need;
 use crate::plan::{Action, ActionKind, ClusterPlan, GroupChange, VmRef};
 use crate::record::{OwnedGroups, OwnedRule, RuleSort, Rules, UnixMillis};
@@ -104,23 +105,26 @@ impl Assembly<'_> {
         let made = actions.iter().filter(|action| action.kind == ActionKind::Create).count();
         self.tell_of_cluster(own + made);
         let deleted: BTreeSet<&str> = deleted.into_iter().collect();
-        let finally: Vec<(&str, &[usize])> = {
+        let finally = LazyCell::new(|| -> Vec<(&str, &[usize])> {
             let slots = cluster.slots.iter().filter(|(name, _)| !deleted.contains(name.as_str()));
             let kept = slots.filter(|(_, slot)| slot.recorded.sort == RuleSort::Apart);
             let kept = kept.map(|(name, slot)| (name.as_str(), slot.settled.becomes.as_slice()));
             kept.chain(created.iter().map(|(name, members)| (name.as_str(), members.as_slice()))).collect()
-        };
-        self.tell_of_high_availability(cluster, &finally);
-        let uncovered = self.tell_of_uncovered(cluster, &finally, &left_out);
+        });
+        if self.facts.ha.enabled && self.facts.ha.respects_vm_anti_affinity {
+            self.tell_of_high_availability(cluster, &finally);
+        }
+        let mut open = open_pairs(cluster, &left_out);
+        if !open.is_empty() {
+            self.close(cluster, &mut open, &finally);
+            self.tell_of_open(cluster, &open);
+        }
         let places = context.places;
         let plan = ClusterPlan {
             cluster: places.name.clone(),
             cluster_name: self.facts.name.clone(),
             actions,
-            uncovered: uncovered
-                .into_iter()
-                .map(|(a, b)| (places.vms[a].id.clone(), places.vms[b].id.clone()))
-                .collect(),
+            uncovered: open.into_iter().map(|(a, b)| (places.vms[a].id.clone(), places.vms[b].id.clone())).collect(),
         };
         Planned { plan, rules: record.rules, next_due }
     }
@@ -312,10 +316,6 @@ impl Assembly<'_> {
     }
 
     fn tell_of_high_availability(&mut self, cluster: &Cluster, finally: &[(&str, &[usize])]) {
-        let ha = self.facts.ha;
-        if !(ha.enabled && ha.respects_vm_anti_affinity) {
-            return;
-        }
         let hosts_able = cluster.guard.hosts_able;
         for (rule, members) in finally.iter().filter(|(_, members)| members.len() >= hosts_able.max(2)) {
             self.findings.push(Finding::HaMayNotRestart {
@@ -327,35 +327,24 @@ impl Assembly<'_> {
         }
     }
 
-    /// What is wanted apart and no enabled rule will keep apart; and why.
-    fn tell_of_uncovered(
-        &mut self,
-        cluster: &Cluster,
-        finally: &[(&str, &[usize])],
-        left_out: &[NewRule],
-    ) -> BTreeSet<(usize, usize)> {
-        let cells: Vec<_> = cluster.telling.iter().filter_map(|digest| cluster.cells.get(*digest)).collect();
-        let mut open: BTreeSet<(usize, usize)> = cells
-            .iter()
-            .flat_map(|cell| cell.rules().left.iter().chain(&cell.rules().forbidden))
-            .copied()
-            .chain(left_out.iter().filter(|rule| rule.sort == RuleSort::Apart).flat_map(|rule| pairs(&rule.members)))
-            .collect();
-        if !open.is_empty() {
-            let concerned =
-                crate::graph::Bits::of(self.context.places.vms.len(), open.iter().flat_map(|(a, b)| [*a, *b]));
-            for (_, members) in finally {
-                let within: Vec<usize> = members.iter().copied().filter(|vm| concerned.contains(*vm)).collect();
-                for pair in pairs(&within) {
-                    open.remove(&pair);
-                }
+    /// Takes out the pairs that some rule keeps apart.
+    fn close(&self, cluster: &Cluster, open: &mut Pairs, finally: &[(&str, &[usize])]) {
+        let concerned = Bits::of(self.context.places.vms.len(), open.iter().flat_map(|(a, b)| [*a, *b]));
+        for (_, members) in finally {
+            let within: Vec<usize> = members.iter().copied().filter(|vm| concerned.contains(*vm)).collect();
+            for pair in pairs(&within) {
+                open.remove(&pair);
             }
-            open.retain(|pair| !cluster.bounds.apart.contains(pair));
         }
+        open.retain(|pair| !cluster.bounds.apart.contains(pair));
+    }
+
+    /// Why pairs are not kept apart.
+    fn tell_of_open(&mut self, cluster: &Cluster, open: &Pairs) {
         let (name, world) = (&self.context.places.name, self.context.world);
         let (hosts, reserve) = (cluster.guard.hosts, cluster.guard.reserve);
         let mut conflicts = BTreeSet::new();
-        for cell in cells {
+        for cell in cluster.telling.iter().filter_map(|digest| cluster.cells.get(*digest)) {
             for clique in &cell.rules().too_large {
                 let pairs = |out: &usize| {
                     let with = clique.members.iter().map(|member| (*member.min(out), *member.max(out)));
@@ -391,8 +380,17 @@ impl Assembly<'_> {
             let (vms, rival) = ((vms[a].name.clone(), vms[b].name.clone()), cluster.bounds.rival(a, b).to_owned());
             self.findings.push(Finding::Conflict { cluster: name.clone(), vms, rival, pods });
         }
-        open
     }
+}
+
+type Pairs = BTreeSet<(usize, usize)>;
+
+/// The pairs that are wanted apart and that rules may not keep apart.
+fn open_pairs(cluster: &Cluster, left_out: &[NewRule]) -> Pairs {
+    let cells = cluster.telling.iter().filter_map(|digest| cluster.cells.get(*digest));
+    let open = cells.flat_map(|cell| cell.rules().left.iter().chain(&cell.rules().forbidden)).copied();
+    let left_out = left_out.iter().filter(|rule| rule.sort == RuleSort::Apart);
+    open.chain(left_out.flat_map(|rule| pairs(&rule.members))).collect()
 }
 
 /// The record as it shall be: copied when first changed.

@@ -67,6 +67,7 @@ impl Cluster {
         let now_tied: Vec<Vec<usize>> = tied.iter().map(|(_, members)| members.clone()).collect();
         let vms = &context.places.vms;
         let same_host = |a: usize, b: usize| vms[a].host.is_some() && vms[a].host == vms[b].host;
+        let is_tight = self.is_tight();
         let joint = LazyCell::new(|| self.cells.joint(self.guard, &self.bounds));
         let is_apart =
             |a: usize, b: usize| self.cells.want_apart(a, b) || self.bounds.apart.contains(&(a.min(b), a.max(b)));
@@ -74,7 +75,7 @@ impl Cluster {
             let all = [a, b].concat();
             a.iter().all(|a| b.iter().all(|b| !is_apart(*a, *b)))
                 && self.has_common_host(&all)
-                && (!self.cells.may_be_tight(self.guard, &self.bounds) || joint.may_share(&all))
+                && (!is_tight || joint.may_share(&all))
         };
         let found = ties(&needs, may_share, &now_tied, same_host);
         for need in &found.unmet {
