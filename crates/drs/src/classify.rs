@@ -1,120 +1,156 @@
-//! The rules that a cluster has: which are Bridger's, and what the others mean for it.
+//! The rules that a cluster has, in numbers of VMs; which are Bridger's; and what the others mean for it.
 //!
-//! In: the cluster's rules and groups, the record. Out: Bridger's own by name, and the others as constraints. Invariant: a
-//! rule is Bridger's only where its name, its kind and its UUID are those recorded.
+//! In: the cluster's rules and groups, the record. Out: each rule as [`Seen`], and [`Bounds`]: what others keep apart and
+//! together, and which VMs are bound to few hosts. Invariant: a rule is Bridger's only where its name, its kind and its
+//! UUID are those recorded, and its groups too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::event::{ClusterFacts, GroupKind, RuleFacts, RuleKind};
+use model::event::{ClusterFacts, GroupKind, RuleKind};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cover::Limit;
-use crate::finding::Finding;
-use crate::graph::{Bits, Graph};
+use crate::graph::pairs;
 use crate::places::ClusterPlaces;
-use crate::record::{OwnedRule, RuleSort};
+use crate::record::{OwnedGroups, OwnedRule, RuleSort};
 
-/// One of Bridger's rules, as the cluster has it.
-#[derive(Clone, Debug)]
-pub(crate) struct OwnRule<'a> {
-    pub(crate) rule: &'a RuleFacts,
+/// A rule as the cluster has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) key: i32,
+    pub(crate) uuid: Option<String>,
+    pub(crate) enabled: bool,
+    pub(crate) mandatory: bool,
+    /// `None` for a kind that Bridger makes no use of.
+    pub(crate) sort: Option<RuleSort>,
     /// Node VMs, sorted.
     pub(crate) members: Vec<usize>,
     /// Ids of members that are no node VMs of this cluster.
     pub(crate) others: Vec<String>,
+    pub(crate) groups: Option<OwnedGroups>,
+    /// Ids of the hosts it binds its VMs to, sorted.
+    pub(crate) hosts: Vec<String>,
 }
 
-pub(crate) struct Classified<'a> {
-    pub(crate) own: BTreeMap<&'a str, OwnRule<'a>>,
-    /// Recorded names that somebody else's rules have.
-    pub(crate) usurped: BTreeSet<&'a str>,
-    /// Pairs that enabled rules of others keep apart.
-    pub(crate) apart: Graph,
-    /// VMs that enabled rules of others keep together, with the rule's name.
-    pub(crate) together: Vec<(&'a str, Vec<usize>)>,
-    pub(crate) limits: Vec<Limit>,
-    pub(crate) findings: Vec<Finding>,
-}
+pub(crate) type SeenRules = BTreeMap<String, Seen>;
 
-pub(crate) fn classify<'a>(
-    facts: &'a ClusterFacts,
-    places: &ClusterPlaces,
-    record: &BTreeMap<String, OwnedRule>,
-    prefix: &str,
-) -> Classified<'a> {
-    let width = places.vms.len();
-    let mut classified = Classified {
-        own: BTreeMap::new(),
-        usurped: BTreeSet::new(),
-        apart: Graph::new(width),
-        together: Vec::new(),
-        limits: Vec::new(),
-        findings: Vec::new(),
-    };
-    let cluster = || places.name.clone();
+pub(crate) fn see(facts: &ClusterFacts, places: &ClusterPlaces) -> SeenRules {
+    let groups: FxHashMap<&str, &GroupKind> =
+        facts.groups.iter().map(|group| (group.name.as_str(), &group.kind)).collect();
+    let mut seen = SeenRules::new();
     for rule in &facts.rules {
-        match record.get(&rule.name) {
-            Some(recorded) if is_recorded(rule, recorded) => {
-                let (members, others) = members_of(rule, places);
-                classified.own.insert(&rule.name, OwnRule { rule, members, others });
-                continue;
+        let (sort, vms, groups, hosts): (_, &[String], _, &[String]) = match &rule.kind {
+            RuleKind::VmsApart(vms) => (Some(RuleSort::Apart), vms, None, &[]),
+            RuleKind::VmsTogether(vms) => (Some(RuleSort::Together), vms, None, &[]),
+            RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(host_group), anti_affine_hosts: None } => {
+                let vms = match groups.get(vm_group.as_str()) {
+                    Some(GroupKind::Vms(vms)) => vms.as_slice(),
+                    _ => &[],
+                };
+                let hosts = match groups.get(host_group.as_str()) {
+                    Some(GroupKind::Hosts(hosts)) => hosts.as_slice(),
+                    _ => &[],
+                };
+                let names = OwnedGroups { vms: vm_group.clone(), hosts: host_group.clone() };
+                (Some(RuleSort::OnHosts), vms, Some(names), hosts)
             }
-            Some(_) => {
-                classified.usurped.insert(&rule.name);
-                classified.findings.push(Finding::RecordDisagrees { cluster: cluster(), rule: rule.name.clone() });
+            RuleKind::VmsOnHosts { .. } | RuleKind::Other(_) => (None, &[], None, &[]),
+        };
+        let (mut members, mut others) = (Vec::with_capacity(vms.len()), Vec::new());
+        for vm in vms {
+            match places.find(vm) {
+                Some(member) => members.push(member),
+                None => others.push(vm.clone()),
             }
-            None if rule.name.starts_with(prefix) => {
-                classified.findings.push(Finding::NotRecorded { cluster: cluster(), rule: rule.name.clone() });
-            }
-            None => (),
         }
-        if rule.enabled {
-            classified.constrain(rule, facts, places);
-        }
+        members.sort_unstable();
+        members.dedup();
+        let mut hosts = hosts.to_vec();
+        hosts.sort_unstable();
+        let (key, uuid, enabled, mandatory) = (rule.key, rule.uuid.clone(), rule.enabled, rule.mandatory);
+        let rule_seen = Seen { key, uuid, enabled, mandatory, sort, members, others, groups, hosts };
+        seen.insert(rule.name.clone(), rule_seen);
     }
-    classified
+    seen
 }
 
-fn is_recorded(rule: &RuleFacts, recorded: &OwnedRule) -> bool {
-    let same_kind = matches!(
-        (&rule.kind, recorded.sort),
-        (RuleKind::VmsApart(_), RuleSort::Apart) | (RuleKind::VmsTogether(_), RuleSort::Together)
-    );
-    same_kind && (recorded.uuid.is_none() || recorded.uuid == rule.uuid)
+/// Whether the rule of a recorded name is the one that was recorded.
+pub(crate) fn is_recorded(seen: &Seen, recorded: &OwnedRule) -> bool {
+    seen.sort == Some(recorded.sort)
+        && (recorded.uuid.is_none() || recorded.uuid == seen.uuid)
+        && (recorded.groups.is_none() || recorded.groups == seen.groups)
 }
 
-/// The node VMs among the members, sorted, and the ids of the other members.
-fn members_of(rule: &RuleFacts, places: &ClusterPlaces) -> (Vec<usize>, Vec<String>) {
-    let (RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms)) = &rule.kind else { return Default::default() };
-    let (mut members, mut others) = (Vec::new(), Vec::new());
-    for vm in vms {
-        match places.find(vm) {
-            Some(member) => members.push(member),
-            None => others.push(vm.clone()),
-        }
-    }
-    members.sort_unstable();
-    members.dedup();
-    (members, others)
+/// VMs that are bound to few hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HostLimit {
+    /// Sorted.
+    pub(crate) vms: Vec<usize>,
+    /// Ids, sorted.
+    pub(crate) hosts: Vec<String>,
+    /// It is one of Bridger's own.
+    pub(crate) is_own: bool,
 }
 
-impl<'a> Classified<'a> {
-    fn constrain(&mut self, rule: &'a RuleFacts, facts: &ClusterFacts, places: &ClusterPlaces) {
-        let (members, _) = members_of(rule, places);
-        match &rule.kind {
-            RuleKind::VmsApart(_) => {
-                members.iter().for_each(|member| self.apart.add_star(*member, &members));
-            }
-            RuleKind::VmsTogether(_) => self.together.push((&rule.name, members)),
-            RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(hosts), .. } if rule.mandatory => {
-                let group = |name: &String| facts.groups.iter().find(|group| group.name == *name);
-                let (Some(vms), Some(hosts)) = (group(vm_group), group(hosts)) else { return };
-                if let (GroupKind::Vms(vms), GroupKind::Hosts(hosts)) = (&vms.kind, &hosts.kind) {
-                    let vms = vms.iter().filter_map(|vm| places.find(vm));
-                    let vms = Bits::of(places.vms.len(), vms);
-                    self.limits.push(Limit { vms, members_max: hosts.len() });
+/// What rules that are not Bridger's to change mean for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Bounds {
+    /// Pairs that enabled rules of others keep apart.
+    pub(crate) apart: FxHashSet<(usize, usize)>,
+    /// VMs that enabled rules of others keep together, with the rule's name.
+    pub(crate) together: Vec<(String, Vec<usize>)>,
+    /// By VM: one number for all that end up together.
+    together_with: BTreeMap<usize, usize>,
+    /// Of mandatory rules, whosever they are.
+    pub(crate) limits: Vec<HostLimit>,
+}
+
+impl Bounds {
+    pub(crate) fn of(seen: &SeenRules, is_own: impl Fn(&str) -> bool) -> Self {
+        let mut bounds = Self::default();
+        for (name, rule) in seen.iter().filter(|(_, rule)| rule.enabled) {
+            match rule.sort {
+                Some(RuleSort::OnHosts) if rule.mandatory => {
+                    let (vms, hosts) = (rule.members.clone(), rule.hosts.clone());
+                    bounds.limits.push(HostLimit { vms, hosts, is_own: is_own(name) });
                 }
+                Some(RuleSort::Apart) if !is_own(name) => bounds.apart.extend(pairs(&rule.members)),
+                Some(RuleSort::Together) if !is_own(name) => {
+                    bounds.together.push((name.clone(), rule.members.clone()));
+                }
+                _ => (),
             }
-            RuleKind::VmsOnHosts { .. } | RuleKind::Other(_) => (),
         }
+        bounds.unite();
+        bounds
+    }
+
+    /// Rules that share a VM keep all of theirs together.
+    fn unite(&mut self) {
+        for (_, members) in &self.together {
+            let of = members.iter().filter_map(|vm| self.together_with.get(vm)).copied().collect::<BTreeSet<usize>>();
+            let Some(number) = of.first().copied().or(members.first().copied()) else { continue };
+            self.together_with.values_mut().filter(|with| of.contains(with)).for_each(|with| *with = number);
+            self.together_with.extend(members.iter().map(|vm| (*vm, number)));
+        }
+    }
+
+    pub(crate) fn keeps_together(&self, a: usize, b: usize) -> bool {
+        self.together_with.get(&a).is_some_and(|with| self.together_with.get(&b) == Some(with))
+    }
+
+    /// One number for all VMs that rules of others keep together with this one.
+    pub(crate) fn leader(&self, vm: usize) -> usize {
+        self.together_with.get(&vm).copied().unwrap_or(vm)
+    }
+
+    pub(crate) fn keeps_any_together(&self) -> bool {
+        !self.together.is_empty()
+    }
+
+    /// The rule that keeps these together, or the first of several that do so with each other's help.
+    pub(crate) fn rival(&self, a: usize, b: usize) -> &str {
+        let has = |members: &[usize], vm: usize| members.contains(&vm);
+        let both = self.together.iter().find(|(_, members)| has(members, a) && has(members, b));
+        both.or_else(|| self.together.iter().find(|(_, members)| has(members, a))).map_or("", |(name, _)| name)
     }
 }

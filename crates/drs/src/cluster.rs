@@ -1,292 +1,511 @@
-//! The plan for one cluster.
+//! One cluster, followed from plan to plan: its rules, its record, and what terms want there.
 //!
-//! In: what pods want there, the rules there are, the record. Out: actions, findings, the record as it shall be. Additions
-//! are planned at once; what nothing wants any more waits for the grace first. Invariant: only rules that the record names
-//! are in actions.
+//! In: what changed since the last plan. Out: each recorded rule settled, new rules, what could not be. Looked at again is
+//! what changed and what shares pairs of VMs with it; a cluster followed for long and one seen for the first time give the
+//! same. Invariant: only rules that the record names are ever in an action.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use model::World;
-use model::event::{ClusterFacts, DrsBehavior, RuleFacts};
+use model::event::ClusterFacts;
+use model::{HostId, World, label_value};
+use rustc_hash::FxHashSet;
 
-use crate::classify::{Classified, OwnRule, classify};
-use crate::explain::pods_wanted_apart;
+use crate::cell::{Cell, CellContext, CellRules};
+use crate::cells::{Cells, ExistingRules, NO_KEY};
+use crate::classify::{Bounds, Seen, SeenRules, is_recorded, see};
+use crate::cover::Existing;
+use crate::digest::{digest_text, parse_digest};
 use crate::finding::{Finding, PodRef};
-use crate::graph::Graph;
+use crate::gather::Part;
+use crate::graph::pairs;
 use crate::guard::Guard;
-use crate::places::{ClusterPlaces, Places};
-use crate::plan::{Action, ActionKind, ClusterPlan, VmRef};
-use crate::record::{Owned, OwnedRule, RuleSort, UnixMillis, Unwanted};
-use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings, ROLLOUT_GRACE_FACTOR};
-use crate::wanted::{ClusterWanted, short_digest};
+use crate::places::ClusterPlaces;
+use crate::record::{OwnedRule, RuleSort, Rules, UnixMillis};
+use crate::settings::DrsSettings;
+use crate::settle::{Settled, Settling, Target};
 
-pub(crate) struct ClusterPlanning<'a> {
+/// What a plan is made from, beside what is kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
     pub(crate) world: &'a World,
-    pub(crate) places: &'a Places,
-    /// The cluster's place among them.
-    pub(crate) number: usize,
-    pub(crate) wanted: &'a ClusterWanted,
-    /// Digests of the terms whose workloads are in the middle of a rollout.
-    pub(crate) rolling: &'a BTreeSet<String>,
+    pub(crate) places: &'a ClusterPlaces,
     pub(crate) now: UnixMillis,
     pub(crate) settings: &'a DrsSettings,
     pub(crate) prefix: &'a str,
+    /// Digests of the terms whose workloads are in the middle of a rollout.
+    pub(crate) rolling: &'a FxHashSet<u64>,
 }
 
-impl<'a> ClusterPlanning<'a> {
-    pub(crate) fn plan(&self, record: &mut Owned, findings: &mut Vec<Finding>) -> Option<ClusterPlan> {
-        let places = &self.places.clusters[self.number];
-        let facts = places.facts(self.world)?;
-        let guard = Guard::of(self.world, places.id, self.settings);
-        if guard.hosts == 0 {
-            // Nothing is known of its hosts, so nothing can be said of its rules.
-            return None;
-        }
-        let mut rules = record.clusters.remove(&places.name).unwrap_or_default();
-        let mut classified = classify(facts, places, &rules, self.prefix);
-        findings.append(&mut classified.findings);
-        for (name, own) in &classified.own {
-            if let Some(recorded) = rules.get_mut(*name).filter(|recorded| recorded.uuid.is_none()) {
-                // Created, and the process ended before that was recorded.
-                recorded.uuid.clone_from(&own.rule.uuid);
-            }
-        }
-        let mut work = Work {
-            planning: self,
-            places,
-            guard,
-            taken: facts.rules.iter().map(|rule| rule.name.clone()).chain(rules.keys().cloned()).collect(),
-            classified,
-            rules,
-            actions: Vec::new(),
-            due: Vec::new(),
-            finally_apart: BTreeMap::new(),
-            rule_count: 0,
-            findings,
-        };
-        work.plan_apart();
-        work.plan_together();
-        work.delete_due();
-        work.report_cluster(facts);
-        let (left, actions, rules) = (work.left(), work.actions, work.rules);
-        record.clusters.insert(places.name.clone(), rules);
-        Some(ClusterPlan {
-            cluster: places.name.clone(),
-            cluster_name: facts.name.clone(),
-            actions,
-            left,
-            vm_ids: places.vms.iter().map(|vm| vm.id.clone()).collect(),
-        })
+impl<'a> Context<'a> {
+    pub(crate) fn settling(&self) -> Settling<'a> {
+        Settling { places: self.places, now: self.now, settings: self.settings, rolling: self.rolling }
     }
 }
 
-pub(crate) struct Work<'a> {
-    pub(crate) planning: &'a ClusterPlanning<'a>,
-    pub(crate) places: &'a ClusterPlaces,
+/// What changed in a cluster since the last plan.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Terms by digest; `None` for those that are gone.
+    pub(crate) parts: Vec<(u64, Option<Arc<Part>>)>,
+    /// Its hosts, settings, rules or groups.
+    pub(crate) is_touched: bool,
+}
+
+/// A host of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) id: HostId,
+    /// Within its vCenter.
+    pub(crate) name: String,
+    pub(crate) label: Option<String>,
+}
+
+/// A rule that the record names, and nobody else's rule is called.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) recorded: Arc<OwnedRule>,
+    /// The term it is for, of a rule that keeps VMs apart.
+    pub(crate) cell: Option<u64>,
+    /// The record with what was found out about the rule itself.
+    prepared: OwnedRule,
+    may_shrink: bool,
+    pub(crate) settled: Settled,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) seen: SeenRules,
+    pub(crate) recorded: Arc<Rules>,
+    pub(crate) slots: BTreeMap<String, Slot>,
+    pub(crate) cells: Cells,
+    pub(crate) bounds: Bounds,
+    limits: Vec<(Vec<usize>, usize)>,
     pub(crate) guard: Guard,
-    pub(crate) classified: Classified<'a>,
-    pub(crate) rules: BTreeMap<String, OwnedRule>,
-    /// Names that may not be given to a new rule.
-    taken: BTreeSet<String>,
-    actions: Vec<Action>,
-    /// Rules whose time has come.
-    due: Vec<String>,
-    /// The members of each enabled rule of Bridger's once the actions are carried out.
-    pub(crate) finally_apart: BTreeMap<String, Vec<usize>>,
-    pub(crate) rule_count: usize,
-    pub(crate) findings: &'a mut Vec<Finding>,
+    pub(crate) hosts: Vec<Host>,
+    /// Rules that are there and not Bridger's.
+    pub(crate) outsiders: BTreeSet<String>,
+    /// Slots without a term of their own; maybe with one that took them in.
+    orphans: BTreeSet<String>,
+    /// Slots of other sorts than those that keep VMs apart.
+    not_apart: BTreeSet<String>,
+    /// Own rules that keep VMs apart and are turned off.
+    off: BTreeSet<String>,
+    /// Their members, as far as they are wanted apart.
+    off_members: Vec<Vec<usize>>,
+    /// Slots that wait for something.
+    timed: BTreeSet<String>,
+    /// Slots that anything is to be said or done about.
+    pub(crate) busy: BTreeSet<String>,
+    /// Cells that anything is to be said or done about.
+    pub(crate) telling: BTreeSet<u64>,
+    /// Pairs that can not be had beside all the others.
+    pub(crate) refused: BTreeSet<(usize, usize)>,
+    /// Hosts and pods of the rules that bind VMs to hosts, for this plan.
+    pub(crate) bindings: BTreeMap<String, (Vec<usize>, Vec<PodRef>)>,
+    started: bool,
 }
 
-/// What a rule shall become.
-pub(crate) struct Target<'t> {
-    pub(crate) members: &'t [usize],
-    /// What goes must go at once.
-    pub(crate) urgent: bool,
-}
-
-impl Work<'_> {
-    pub(crate) fn report_disabled(&mut self, rule: &RuleFacts, members: &[usize]) {
-        let (cluster, rule_name) = (self.places.name.clone(), rule.name.clone());
-        let shared = |of: &[usize]| members.iter().filter(|member| of.contains(member)).count();
-        let rival = self.classified.together.iter().find(|(_, of)| shared(of) > 1).map(|(name, _)| (*name).to_owned());
-        self.findings.push(match rival {
-            Some(rival) => Finding::DisabledByConflict { cluster, rule: rule_name, rival },
-            None => Finding::DisabledByAdministrator { cluster, rule: rule_name },
-        });
-    }
-
-    /// Notes since when a rule with these members is unwanted; one that has been so for long enough is due.
-    pub(crate) fn wait(&mut self, name: &str, is_unwanted: bool, members: &[usize]) {
-        let vms = members.iter().filter(|_| is_unwanted).map(|vm| self.places.vms[*vm].id.clone());
-        let mut vms: Vec<String> = vms.collect();
-        if is_unwanted && vms.is_empty() {
-            // None of its members is a node any more.
-            vms.push(String::new());
-        }
-        if self.note_unwanted(name, &vms) {
-            self.due.push(name.to_owned());
+impl Cluster {
+    pub(crate) fn new(width: usize) -> Self {
+        Self {
+            seen: SeenRules::new(),
+            recorded: Arc::default(),
+            slots: BTreeMap::new(),
+            cells: Cells::new(width),
+            bounds: Bounds::default(),
+            limits: Vec::new(),
+            guard: Guard { hosts: 0, hosts_able: 0, reserve: 0 },
+            hosts: Vec::new(),
+            outsiders: BTreeSet::new(),
+            orphans: BTreeSet::new(),
+            not_apart: BTreeSet::new(),
+            off: BTreeSet::new(),
+            off_members: Vec::new(),
+            timed: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            telling: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            bindings: BTreeMap::new(),
+            started: false,
         }
     }
 
-    /// Notes since when these are unwanted, and tells whether that is long enough. Others begin a new wait.
-    fn note_unwanted(&mut self, name: &str, vms: &[String]) -> bool {
-        let (now, rolling) = (self.planning.now, self.planning.rolling);
-        let Some(rule) = self.rules.get_mut(name) else { return false };
-        if vms.is_empty() {
-            rule.unwanted = None;
-            return false;
-        }
-        let unwanted = match rule.unwanted.take() {
-            Some(unwanted) if unwanted.vms == vms => unwanted,
-            _ => Unwanted { since: now, vms: vms.to_vec() },
-        };
-        let factor = if rolling.contains(&rule.source) { ROLLOUT_GRACE_FACTOR } else { 1 };
-        let is_past = now.is_past(unwanted.since, self.planning.settings.removal_grace.saturating_mul(factor));
-        rule.unwanted = Some(unwanted);
-        is_past
-    }
-
-    /// Brings a recorded rule to its target, now or later. Returns the members it will have after this pass.
-    pub(crate) fn settle(
+    /// Takes in what changed, and settles the rules that keep VMs apart. `false` when nothing is known of its hosts, so
+    /// nothing can be said of its rules.
+    pub(crate) fn follow(
         &mut self,
-        name: &str,
-        target: &Target<'_>,
-        pods: impl FnOnce(&Self) -> Vec<PodRef>,
-    ) -> Option<Vec<usize>> {
-        let sort = self.rules.get(name)?.sort;
-        let is_wanted = target.members.len() > 1;
-        let Some(OwnRule { rule, members, others }) = self.classified.own.get(name).cloned() else {
-            if !is_wanted {
-                self.rules.remove(name);
-                return None;
+        context: Context<'_>,
+        facts: &ClusterFacts,
+        record: &Arc<Rules>,
+        changes: Changes,
+    ) -> bool {
+        let is_quiet = changes.parts.is_empty() && !changes.is_touched && self.timed.is_empty();
+        if self.started && is_quiet && Arc::ptr_eq(&self.recorded, record) {
+            return self.guard.hosts > 0;
+        }
+        let mut stale: BTreeSet<u64> = BTreeSet::new();
+        let mut disturbed: BTreeSet<u64> = BTreeSet::new();
+        let is_first = !std::mem::replace(&mut self.started, true);
+        let mut all_stale = is_first;
+        let mut names = BTreeSet::new();
+        let mut seen_before = SeenRules::new();
+        if changes.is_touched || is_first {
+            all_stale |= self.look_at_hosts(context);
+            seen_before = self.look_at_rules(facts, context.places, &mut names);
+        }
+        self.compare_records(record, &mut names);
+        for (digest, part) in changes.parts {
+            if let Some(before) = self.cells.get(digest) {
+                disturbed.extend(self.cells.neighbours(&before.part.vms));
             }
-            if let Some(recorded) = self.rules.get_mut(name) {
-                // It was there, so somebody deleted it.
-                recorded.restored |= recorded.uuid.take().is_some();
-                recorded.unwanted = None;
+            for orphan in self.cells.set_part(digest, part) {
+                if let Some(slot) = self.slots.get_mut(&orphan) {
+                    slot.cell = None;
+                }
+                self.orphans.insert(orphan);
             }
-            let pods = pods(self);
-            self.act(name, sort, ActionKind::Create, target.members, pods);
-            return Some(target.members.to_vec());
-        };
-        self.rule_count += 1;
-        if !is_wanted {
-            self.wait(name, true, &members);
-            return Some(members);
+            if let Some(after) = self.cells.get(digest).filter(|_| !is_first) {
+                disturbed.extend(self.cells.neighbours(&after.part.vms));
+            }
+            stale.insert(digest);
         }
-        let ids = |of: &[usize], without: &[usize]| -> Vec<String> {
-            of.iter().filter(|vm| !without.contains(vm)).map(|vm| self.places.vms[*vm].id.clone()).collect()
-        };
-        let (added, mut removed) = (ids(target.members, &members), ids(&members, target.members));
-        removed.extend(others);
-        let is_past = self.note_unwanted(name, &removed);
-        if added.is_empty() && (removed.is_empty() || !(target.urgent || is_past)) {
-            return Some(members);
+        let bounds_stale = self.classify(&names, &seen_before, &mut stale);
+        self.find_homes(&mut stale);
+        if bounds_stale || is_first {
+            let bounds = Bounds::of(&self.seen, |name| !self.outsiders.contains(name));
+            all_stale |= bounds != self.bounds;
+            self.limits = bounds.limits.iter().map(|limit| (limit.vms.clone(), limit.hosts.len())).collect();
+            self.bounds = bounds;
         }
-        let kind = ActionKind::Edit { key: rule.key, uuid: rule.uuid.clone(), added, removed };
-        if let Some(recorded) = self.rules.get_mut(name) {
-            recorded.unwanted = None;
+        all_stale |= self.look_at_disabled();
+        if all_stale {
+            stale = self.cells.digests();
         }
-        let pods = pods(self);
-        self.act(name, sort, kind, target.members, pods);
-        Some(target.members.to_vec())
+        for name in &self.timed {
+            stale.extend(self.slots.get(name).and_then(|slot| slot.cell));
+        }
+        let timed: Vec<String> = self.timed.iter().cloned().collect();
+        stale.retain(|digest| self.cells.contains(*digest));
+        for digest in &stale {
+            let is_other = self.cover(context, *digest);
+            // All of them are looked at again anyway.
+            if is_other && !all_stale {
+                disturbed
+                    .extend(self.cells.get(*digest).into_iter().flat_map(|cell| self.cells.neighbours(&cell.part.vms)));
+            }
+        }
+        let mut resettled = self.hold_together(&mut disturbed);
+        disturbed.extend(&stale);
+        for digest in disturbed {
+            self.judge(digest, &mut resettled);
+        }
+        resettled.extend(stale);
+        let apart_orphans: Vec<String> = self.orphans.iter().cloned().collect();
+        let of_cells =
+            resettled.iter().filter_map(|digest| self.cells.get(*digest)).flat_map(|cell| cell.slots.clone());
+        let off = self.off.iter().cloned();
+        let again: BTreeSet<String> = of_cells.chain(apart_orphans).chain(off).chain(timed).chain(names).collect();
+        for name in again {
+            self.settle_apart(context, &name);
+        }
+        for digest in resettled {
+            let tells = self.cells.get(digest).is_some_and(|cell| tells(cell));
+            if tells {
+                self.telling.insert(digest)
+            } else {
+                self.telling.remove(&digest)
+            };
+        }
+        self.telling.retain(|digest| self.cells.contains(*digest));
+        self.guard.hosts > 0
     }
 
-    /// Few at a time, and never most of them without being told to.
-    fn delete_due(&mut self) {
-        let settings = self.planning.settings;
-        let owned = self.classified.own.len();
-        let due = std::mem::take(&mut self.due);
-        let too_many =
-            due.len() > DELETIONS_UNQUESTIONED && due.len() as f64 > settings.deletion_share_max * owned as f64;
-        if too_many && !settings.allow_mass_deletion {
-            self.findings.push(Finding::DeletionsHeld { cluster: self.places.name.clone(), due: due.len(), owned });
+    /// Tells whether the guard is another one.
+    fn look_at_hosts(&mut self, context: Context<'_>) -> bool {
+        let hosts = context.world.hosts_in(context.places.id).filter_map(|id| context.world.host(id));
+        self.hosts = hosts
+            .map(|host| Host { id: host.id, name: host.facts.id.clone(), label: label_value(host.name()) })
+            .collect();
+        self.hosts.sort_by(|a, b| a.name.cmp(&b.name));
+        let guard = Guard::of(context.world, context.places.id, context.settings);
+        std::mem::replace(&mut self.guard, guard) != guard
+    }
+
+    /// Notes the rules that are other ones now; returns how they all were.
+    fn look_at_rules(
+        &mut self,
+        facts: &ClusterFacts,
+        places: &ClusterPlaces,
+        names: &mut BTreeSet<String>,
+    ) -> SeenRules {
+        let seen = see(facts, places);
+        names.extend(self.seen.keys().filter(|name| !seen.contains_key(*name)).cloned());
+        names.extend(
+            seen.iter().filter(|(name, rule)| self.seen.get(*name) != Some(rule)).map(|(name, _)| name.clone()),
+        );
+        std::mem::replace(&mut self.seen, seen)
+    }
+
+    fn compare_records(&mut self, record: &Arc<Rules>, names: &mut BTreeSet<String>) {
+        if Arc::ptr_eq(&self.recorded, record) {
             return;
         }
-        for name in due.into_iter().take(settings.deletions_max) {
-            let Some(OwnRule { rule, members, .. }) = self.classified.own.get(name.as_str()).cloned() else { continue };
-            let Some(sort) = self.rules.get(&name).map(|rule| rule.sort) else { continue };
-            let kind = ActionKind::Delete { key: rule.key, uuid: rule.uuid.clone() };
-            self.act(&name, sort, kind, &members, Vec::new());
-            self.finally_apart.remove(&name);
-            self.rule_count = self.rule_count.saturating_sub(1);
+        let before = std::mem::replace(&mut self.recorded, Arc::clone(record));
+        let mut old = before.iter().peekable();
+        for (name, rule) in record.iter() {
+            while let Some((gone, _)) = old.next_if(|(old, _)| *old < name) {
+                names.insert(gone.clone());
+            }
+            let same =
+                old.next_if(|(old, _)| *old == name).is_some_and(|(_, old)| Arc::ptr_eq(old, rule) || old == rule);
+            if !same {
+                names.insert(name.clone());
+            }
+        }
+        names.extend(old.map(|(gone, _)| gone.clone()));
+    }
+
+    /// Sorts rules of these names into Bridger's own and others. Tells whether the others may mean something else now.
+    fn classify(&mut self, names: &BTreeSet<String>, seen_before: &SeenRules, stale: &mut BTreeSet<u64>) -> bool {
+        let mut bounds_stale = false;
+        for name in names {
+            let recorded = self.recorded.get(name).cloned();
+            let seen = self.seen.get(name);
+            let is_own = |seen: &Seen| recorded.as_ref().is_some_and(|recorded| is_recorded(seen, recorded));
+            let is_outsider = seen.is_some_and(|seen| !is_own(seen));
+            let was_outsider =
+                if is_outsider { !self.outsiders.insert(name.clone()) } else { self.outsiders.remove(name) };
+            let binds = |seen: Option<&Seen>| seen.is_some_and(|seen| seen.sort == Some(RuleSort::OnHosts));
+            bounds_stale |= is_outsider || was_outsider || binds(seen) || binds(seen_before.get(name));
+            let is_off = !is_outsider && seen.is_some_and(|seen| !seen.enabled && seen.sort == Some(RuleSort::Apart));
+            if is_off {
+                self.off.insert(name.clone())
+            } else {
+                self.off.remove(name)
+            };
+            if let Some(slot) = self.slots.remove(name) {
+                stale.extend(slot.cell);
+                if let Some(cell) = slot.cell.and_then(|cell| self.cells.get_mut(cell)) {
+                    cell.slots.retain(|other| other != name);
+                }
+            }
+            for set in [&mut self.orphans, &mut self.not_apart, &mut self.timed, &mut self.busy] {
+                set.remove(name);
+            }
+            let Some(recorded) = recorded.filter(|_| !is_outsider) else { continue };
+            let is_apart = recorded.sort == RuleSort::Apart;
+            if is_apart {
+                self.orphans.insert(name.clone())
+            } else {
+                self.not_apart.insert(name.clone())
+            };
+            let prepared = OwnedRule::clone(&recorded);
+            let slot = Slot { recorded, cell: None, prepared, may_shrink: false, settled: Settled::default() };
+            self.slots.insert(name.clone(), slot);
+        }
+        bounds_stale
+    }
+
+    /// Brings rules to their terms; where the term is gone, maybe only worded differently, the one about most of the
+    /// rule's members takes its place.
+    fn find_homes(&mut self, stale: &mut BTreeSet<u64>) {
+        for name in std::mem::take(&mut self.orphans) {
+            let Some(slot) = self.slots.get_mut(&name) else { continue };
+            let own = parse_digest(&slot.recorded.source).filter(|digest| self.cells.contains(*digest));
+            let members = self.seen.get(&name).map_or(&[][..], |seen| &seen.members);
+            let home = own.or_else(|| self.cells.nearest(members));
+            if home != slot.cell {
+                stale.extend(slot.cell);
+                stale.extend(home);
+                if let Some(before) = slot.cell.and_then(|cell| self.cells.get_mut(cell)) {
+                    before.slots.retain(|other| *other != name);
+                }
+                if let Some(cell) = home.and_then(|home| self.cells.get_mut(home)) {
+                    let place = cell.slots.partition_point(|other| *other < name);
+                    cell.slots.insert(place, name.clone());
+                }
+                slot.cell = home;
+            }
+            if own.is_none() {
+                self.orphans.insert(name);
+            }
         }
     }
 
-    fn report_cluster(&mut self, facts: &ClusterFacts) {
-        let cluster = || self.places.name.clone();
-        let rules = self.rule_count;
-        if rules > 0 && !facts.drs_enabled {
-            self.findings.push(Finding::DrsOff { cluster: cluster(), rules });
-        } else if rules > 0 && facts.drs_behavior != DrsBehavior::FullyAutomated {
-            self.findings.push(Finding::DrsNotAutomatic { cluster: cluster(), rules });
+    /// What somebody turned off is not worked around. Tells whether that is about other VMs now.
+    fn look_at_disabled(&mut self) -> bool {
+        let members = self.off.iter().filter_map(|name| self.seen.get(name)).map(|seen| seen.members.clone());
+        let wanted: Vec<Vec<usize>> = members.filter(|members| self.wants_any(members)).collect();
+        let changed = wanted != self.off_members;
+        self.off_members = wanted;
+        changed
+    }
+
+    fn wants_any(&self, members: &[usize]) -> bool {
+        pairs(members).any(|(a, b)| !self.bounds.keeps_together(a, b) && self.cells.want_apart(a, b))
+    }
+
+    pub(crate) fn forbids(&self, a: usize, b: usize) -> bool {
+        self.bounds.keeps_together(a, b) || self.off_members.iter().any(|off| off.contains(&a) && off.contains(&b))
+    }
+
+    /// What a term gets, as if it were alone. Tells whether that may matter to others.
+    fn cover(&mut self, context: Context<'_>, digest: u64) -> bool {
+        let settling = context.settling();
+        let Some(cell) = self.cells.get(digest) else { return false };
+        let mut oldest_key = NO_KEY;
+        for name in cell.slots.clone() {
+            let Some(slot) = self.slots.get_mut(&name) else { continue };
+            slot.prepared = OwnedRule::clone(&slot.recorded);
+            slot.prepared.source = digest_text(digest);
+            slot.may_shrink = false;
+            if let Some(seen) = self.seen.get(&name).filter(|seen| seen.enabled) {
+                oldest_key = oldest_key.min(seen.key);
+                let kept_max = self.guard.members_kept_max();
+                slot.may_shrink = settling.is_outnumbered(&mut slot.prepared, seen.members.len(), kept_max);
+            }
         }
-        if !(facts.ha.enabled && facts.ha.respects_vm_anti_affinity) {
-            return;
+        let Some(cell) = self.cells.get(digest) else { return false };
+        let rules = self.cover_without(cell, &BTreeSet::new());
+        let is_other = rules != cell.alone || oldest_key != cell.oldest_key;
+        self.cells.set_rules(digest, rules, oldest_key);
+        is_other
+    }
+
+    fn cover_without(&self, cell: &Cell, refused: &BTreeSet<(usize, usize)>) -> CellRules {
+        let mut abandoned = false;
+        let mut existing = ExistingRules::new();
+        for name in &cell.slots {
+            let Some(slot) = self.slots.get(name) else { continue };
+            match self.seen.get(name) {
+                Some(seen) if !seen.enabled => abandoned = true,
+                None if slot.is_given_up() => abandoned = true,
+                seen => {
+                    let members = seen.map(|seen| seen.members.clone()).unwrap_or_default();
+                    let existing_rule = Existing { held: members.len(), members, may_shrink: slot.may_shrink };
+                    existing.push((name.clone(), existing_rule));
+                }
+            }
         }
-        let hosts_able = self.guard.hosts_able;
-        for (rule, members) in self.finally_apart.iter().filter(|(_, members)| members.len() >= hosts_able.max(2)) {
-            let (rule, members) = (rule.clone(), members.len());
-            self.findings.push(Finding::HaMayNotRestart { cluster: cluster(), rule, members, hosts_able });
+        let forbids = |a: usize, b: usize| self.forbids(a, b) || refused.contains(&(a.min(b), a.max(b)));
+        let context = CellContext { guard: self.guard, limits: &self.limits, forbids };
+        context.cover(&cell.part, &existing, abandoned)
+    }
+
+    /// Where VMs are so entangled that rules might not hold together, pairs are refused. Returns the cells concerned.
+    fn hold_together(&mut self, disturbed: &mut BTreeSet<u64>) -> BTreeSet<u64> {
+        let (refused, changed): (_, Vec<u64>) = if self.is_tight() {
+            let mut cells = std::mem::take(&mut self.cells);
+            let current = |name: &str| self.seen.get(name).map(|seen| seen.members.as_slice());
+            let cover = |cell: &Cell, refused: &_| self.cover_without(cell, refused);
+            let held = cells.hold_together(self.guard, &self.bounds, current, cover);
+            self.cells = cells;
+            held
+        } else if self.refused.is_empty() {
+            Default::default()
+        } else {
+            (BTreeSet::new(), self.cells.take_refused().into_keys().collect())
+        };
+        self.refused = refused;
+        for cell in changed.iter().filter_map(|digest| self.cells.get(*digest)) {
+            disturbed.extend(self.cells.neighbours(&cell.part.vms));
+        }
+        changed.into_iter().collect()
+    }
+
+    pub(crate) fn is_tight(&self) -> bool {
+        self.cells.may_be_tight(self.guard, &self.bounds)
+    }
+
+    /// Finds out whether a cell needs rules of its own.
+    fn judge(&mut self, digest: u64, resettled: &mut BTreeSet<u64>) {
+        let Some(cell) = self.cells.get(digest) else { return };
+        let redundant = self.cells.is_redundant(cell, &self.bounds);
+        if redundant != cell.redundant {
+            resettled.insert(digest);
+            if let Some(cell) = self.cells.get_mut(digest) {
+                cell.redundant = redundant;
+            }
         }
     }
 
-    /// What is wanted apart and no enabled rule will keep apart.
-    fn left(&self) -> Graph {
-        let mut left = self.planning.wanted.apart.clone();
-        self.finally_apart.values().for_each(|members| left.remove_within(members));
-        self.classified.apart.edges().for_each(|(a, b)| left.remove(a, b));
-        left
+    fn settle_apart(&mut self, context: Context<'_>, name: &str) {
+        let Some(slot) = self.slots.get(name).filter(|slot| slot.recorded.sort == RuleSort::Apart) else { return };
+        let settling = context.settling();
+        let cell = slot.cell.and_then(|digest| self.cells.get(digest));
+        let rule = if cell.is_some() { slot.prepared.clone() } else { OwnedRule::clone(&slot.recorded) };
+        let settled = match self.seen.get(name) {
+            Some(seen) if !seen.enabled => {
+                let finding = self.disabled_finding(context, name, &seen.members);
+                settling.leave(rule, seen, self.wants_any(&seen.members), finding)
+            }
+            None if slot.is_given_up() => match cell {
+                Some(_) => Settled {
+                    record: Some(Arc::clone(&slot.recorded)),
+                    finding: Some(Finding::DeletedByHand {
+                        cluster: context.places.name.clone(),
+                        rule: name.to_owned(),
+                    }),
+                    ..Settled::default()
+                },
+                None => Settled::default(),
+            },
+            seen => {
+                let kept = cell.filter(|cell| !cell.redundant).map_or(&[][..], |cell| &cell.rules().kept);
+                let members = kept.iter().find(|(of, _)| of == name).map(|(_, members)| members.clone());
+                let conflicts = |seen: &Seen| {
+                    let wanted = |(a, b): (usize, usize)| cell.is_some_and(|cell| cell.part.wants(a, b));
+                    pairs(&seen.members).any(|(a, b)| self.forbids(a, b) && wanted((a, b)))
+                };
+                let urgent = slot.may_shrink || seen.is_some_and(conflicts);
+                let target =
+                    Target { members: members.unwrap_or_default(), members_min: 2, urgent, ..Target::default() };
+                settling.settle(rule, seen, &target)
+            }
+        };
+        self.set_settled(name, settled);
     }
 
-    /// The recorded rules of one sort, without those whose names somebody else took.
+    pub(crate) fn disabled_finding(&self, context: Context<'_>, name: &str, members: &[usize]) -> Finding {
+        let (cluster, rule) = (context.places.name.clone(), name.to_owned());
+        let rival = pairs(members).find(|(a, b)| self.bounds.keeps_together(*a, *b));
+        match rival {
+            Some((a, b)) => Finding::DisabledByConflict { cluster, rule, rival: self.bounds.rival(a, b).to_owned() },
+            None => Finding::DisabledByAdministrator { cluster, rule },
+        }
+    }
+
+    pub(crate) fn set_settled(&mut self, name: &str, settled: Settled) {
+        let Some(slot) = self.slots.get_mut(name) else { return };
+        let is_same = settled.record.as_ref().is_some_and(|record| **record == *slot.recorded);
+        let is_busy = settled.act.is_some() || settled.due || settled.finding.is_some() || settled.timed || !is_same;
+        for (set, is_in) in [(&mut self.busy, is_busy), (&mut self.timed, settled.timed)] {
+            if is_in {
+                set.insert(name.to_owned());
+            } else {
+                set.remove(name);
+            }
+        }
+        slot.settled = settled;
+    }
+
+    /// The recorded rules of one of these sorts, without those whose names somebody else took.
     pub(crate) fn names_of(&self, sort: RuleSort) -> Vec<String> {
-        let ours = self.rules.iter().filter(|(name, _)| !self.classified.usurped.contains(name.as_str()));
-        ours.filter(|(_, rule)| rule.sort == sort).map(|(name, _)| name.clone()).collect()
+        let slots = self.not_apart.iter().filter_map(|name| Some((name, self.slots.get(name)?)));
+        slots.filter(|(_, slot)| slot.recorded.sort == sort).map(|(name, _)| name.clone()).collect()
     }
+}
 
-    pub(crate) fn new_name(&mut self, sort: &str, source: &str) -> String {
-        let prefix = self.planning.prefix;
-        let mut number = 0usize;
-        loop {
-            let name = format!("{prefix}{}", short_digest(&[sort, source, &number.to_string()]));
-            if self.taken.insert(name.clone()) {
-                return name;
-            }
-            number += 1;
-        }
+impl Slot {
+    /// Came back once, and was deleted again.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.recorded.restored && self.recorded.uuid.is_some()
     }
+}
 
-    pub(crate) fn pods_apart(&self, members: &[usize]) -> Vec<PodRef> {
-        pods_wanted_apart(self.planning.world, self.planning.wanted, members)
-    }
-
-    pub(crate) fn act(&mut self, name: &str, sort: RuleSort, kind: ActionKind, members: &[usize], pods: Vec<PodRef>) {
-        let vm = |vm: &usize| VmRef { id: self.places.vms[*vm].id.clone(), name: self.places.vms[*vm].name.clone() };
-        let moves = if matches!(kind, ActionKind::Delete { .. }) { Vec::new() } else { self.moves(sort, members) };
-        let vms = members.iter().map(vm).collect();
-        self.actions.push(Action { rule: name.to_owned(), sort, kind, vms, pods, moves });
-    }
-
-    /// The VMs that are where the rule does not allow them.
-    pub(crate) fn moves(&self, sort: RuleSort, members: &[usize]) -> Vec<String> {
-        let mut by_host: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for &member in members {
-            if let Some(host) = self.places.vms[member].host {
-                by_host.entry(host).or_default().push(member);
-            }
-        }
-        let name = |vm: &usize| self.places.vms[*vm].name.clone();
-        let mut moves: Vec<String> = match sort {
-            RuleSort::Apart => by_host.values().flat_map(|vms| &vms[1..]).map(name).collect(),
-            RuleSort::Together => {
-                // The host with most of them stays.
-                let stay = by_host.values().max_by_key(|vms| (vms.len(), usize::MAX - vms[0])).cloned();
-                let stay = stay.unwrap_or_default();
-                by_host.values().flatten().filter(|vm| !stay.contains(vm)).map(name).collect()
-            }
-        };
-        moves.sort_unstable();
-        moves
-    }
+fn tells(cell: &Cell) -> bool {
+    let rules = cell.rules();
+    let is_new = !cell.redundant && !rules.new.is_empty();
+    is_new || !rules.left.is_empty() || !rules.forbidden.is_empty() || !rules.too_large.is_empty()
 }

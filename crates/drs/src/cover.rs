@@ -1,27 +1,24 @@
-//! Edges between VMs into rules: a greedy cover by cliques that keeps the rules there are.
+//! The edges of one term into rules: a greedy cover by cliques that keeps the rules there are.
 //!
-//! In: what is wanted apart, the terms behind it, the rules that exist, the guard. Out: the members each existing rule
-//! shall have, new rules, and the pairs that no rule keeps apart.
+//! In: what the term wants apart, the rules made for it, the guard. Out: the members each existing rule shall have, new
+//! rules, and the pairs that no rule keeps apart. VMs are numbered within the term.
 //!
-//! Existing rules come first: of its members each keeps those that are still all wanted apart, then grows by what its
-//! term asks for. What is then left is covered by new rules, one term after the other.
+//! Existing rules come first: of its members each keeps those that are still all wanted apart, then grows by what the
+//! term asks for. What is then left is covered by new rules.
 //!
 //! Invariants: the members of a rule are all wanted apart from each other; every edge is within a rule or among those
 //! left; a rule grows no further than the guard allows. Of a clique that is too large, the part that fits is one rule and
 //! the rest make further ones, so that the rules can hold together.
 
-use std::collections::BTreeSet;
-
 use crate::graph::{Bits, Graph};
 use crate::guard::Guard;
-use crate::wanted::Source;
 
-/// A rule that exists.
-#[derive(Debug)]
+/// A rule that exists, or is about to.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Existing {
-    /// The place of its term among the sources, if that is still there.
-    pub(crate) source: Option<usize>,
     pub(crate) members: Vec<usize>,
+    /// How many members it has, also such as its term is not about.
+    pub(crate) held: usize,
     /// It was outnumbered for so long that it may shrink.
     pub(crate) may_shrink: bool,
 }
@@ -37,20 +34,14 @@ pub(crate) struct Limit {
 pub(crate) struct Cover {
     /// Per existing rule, sorted; fewer than two when nothing wants it any more.
     pub(crate) kept: Vec<Vec<usize>>,
-    pub(crate) new: Vec<NewRule>,
+    pub(crate) new: Vec<Vec<usize>>,
     /// What the guard leaves uncovered.
     pub(crate) left: Graph,
     /// Cliques that are too large: how many VMs, and which of them are in the rule.
     pub(crate) too_large: Vec<TooLarge>,
 }
 
-#[derive(Debug)]
-pub(crate) struct NewRule {
-    pub(crate) source: usize,
-    pub(crate) members: Vec<usize>,
-}
-
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TooLarge {
     pub(crate) members: Vec<usize>,
     pub(crate) left_out: Vec<usize>,
@@ -58,16 +49,14 @@ pub(crate) struct TooLarge {
 
 pub(crate) struct Covering<'a> {
     pub(crate) apart: &'a Graph,
-    pub(crate) sources: &'a [Source],
     pub(crate) guard: Guard,
     pub(crate) limits: &'a [Limit],
-    /// Terms for which no new rule is made, because somebody turned theirs off.
-    pub(crate) abandoned: &'a BTreeSet<usize>,
+    /// No new rule is made, because somebody turned one off.
+    pub(crate) abandoned: bool,
 }
 
 impl Covering<'_> {
-    /// `covered_by_others` are edges that rules of other owners keep apart already.
-    pub(crate) fn cover(&self, existing: &[Existing], covered_by_others: &Graph) -> Cover {
+    pub(crate) fn cover(&self, existing: &[Existing]) -> Cover {
         let width = self.apart.width();
         let mut state = State {
             apart: self.apart.clone(),
@@ -86,45 +75,33 @@ impl Covering<'_> {
         }
         drop_needless(&mut kept, width);
         kept.iter().for_each(|clique| state.uncovered.remove_within(clique));
-        for (a, b) in covered_by_others.edges() {
-            state.uncovered.remove(a, b);
-        }
-        let pool = |rule: &Existing| rule.source.map_or(&[][..], |source| &self.sources[source].vms);
         // Then what cannot be, before any of them grows into it.
         for (rule, clique) in existing.iter().zip(&kept).filter(|(_, clique)| clique.len() > 1) {
-            self.give_up_around(clique, pool(rule), self.members_max(rule), &mut state);
+            self.give_up_around(clique, self.members_max(rule), &mut state);
         }
         for (rule, clique) in existing.iter().zip(&mut kept).filter(|(_, clique)| !clique.is_empty()) {
-            self.grow(clique, pool(rule), self.members_max(rule), &mut state);
+            self.grow(clique, self.members_max(rule), &mut state);
             state.uncovered.remove_within(clique);
             clique.sort_unstable();
         }
         let mut new = Vec::new();
         // A rule that lost all its members starts anew where its term is now, rather than under another name.
-        let free = |(clique, rule): (&Vec<usize>, &Existing)| rule.source.filter(|_| clique.len() < 2);
-        let mut reusable: Vec<Option<usize>> = kept.iter().zip(existing).map(free).collect();
-        // The abandoned last, so that they take nothing from the others.
-        let sources = || self.sources.iter().enumerate();
-        for (source, of) in sources().filter(|(source, _)| !self.abandoned.contains(source)) {
-            // Edges only ever get covered, so what was looked through stays done.
-            let mut from = 0;
-            while let Some((a, b)) = next_edge(&of.vms, &mut from, &state.uncovered) {
-                let mut clique = vec![a];
-                self.grow(&mut clique, &of.vms, self.members_new_max(), &mut state);
-                if clique.len() < 2 {
-                    // Not even two fit.
-                    state.give_up(&[a], b);
-                    continue;
-                }
-                state.uncovered.remove_within(&clique);
-                clique.sort_unstable();
-                match reusable.iter().position(|free| *free == Some(source)) {
-                    Some(place) => {
-                        reusable[place] = None;
-                        kept[place] = clique;
-                    }
-                    None => new.push(NewRule { source, members: clique }),
-                }
+        let mut free = (0..kept.len()).filter(|place| kept[*place].len() < 2).collect::<Vec<_>>().into_iter();
+        // Edges only ever get covered, so what was looked through stays done.
+        let mut from = if self.abandoned { width } else { 0 };
+        while let Some((a, b)) = next_edge(&mut from, &state.uncovered) {
+            let mut clique = vec![a];
+            self.grow(&mut clique, self.guard.members_grown_max(), &mut state);
+            if clique.len() < 2 {
+                // Not even two fit.
+                state.give_up(&[a], b);
+                continue;
+            }
+            state.uncovered.remove_within(&clique);
+            clique.sort_unstable();
+            match free.next() {
+                Some(place) => kept[place] = clique,
+                None => new.push(clique),
             }
         }
         for (a, b) in state.uncovered.edges() {
@@ -132,14 +109,10 @@ impl Covering<'_> {
         }
         // The new ones are looked at first: a rule that is there stays, if it can.
         let new_count = new.len();
-        let mut all: Vec<Vec<usize>> = new.iter_mut().map(|rule| std::mem::take(&mut rule.members)).collect();
-        all.append(&mut kept);
-        drop_needless(&mut all, width);
-        let kept = all.split_off(new_count);
-        for (rule, members) in new.iter_mut().zip(all) {
-            rule.members = members;
-        }
-        new.retain(|rule| rule.members.len() > 1);
+        new.append(&mut kept);
+        drop_needless(&mut new, width);
+        let kept = new.split_off(new_count);
+        new.retain(|clique| clique.len() > 1);
         Cover { kept, new, left: state.left, too_large: state.too_large }
     }
 
@@ -164,25 +137,19 @@ impl Covering<'_> {
             .all(|limit| clique.iter().filter(|member| limit.vms.contains(**member)).count() < limit.members_max)
     }
 
-    /// No rule is made that the hosts there are now could not satisfy.
-    fn members_new_max(&self) -> usize {
-        self.guard.members_new_max().min(self.guard.members_kept_max())
-    }
-
     /// How far an existing rule may grow: what it has, it may replace.
     fn members_max(&self, rule: &Existing) -> usize {
-        let held = if rule.may_shrink { 0 } else { rule.members.len() };
+        let held = if rule.may_shrink { 0 } else { rule.held };
         self.guard.members_new_max().min(self.guard.members_kept_max().max(held))
     }
 
-    /// Adds VMs of the pool that are wanted apart from all members, the ones that cover most first, as far as the guard
+    /// Adds VMs that are wanted apart from all members, the ones that cover most first, as far as the guard
     /// allows; what does not fit is given up.
-    fn grow(&self, clique: &mut Vec<usize>, pool: &[usize], members_max: usize, state: &mut State) {
+    fn grow(&self, clique: &mut Vec<usize>, members_max: usize, state: &mut State) {
         // Who might join, and how many pairs with the members that would cover.
-        let mut candidates: Vec<(usize, usize)> = pool
-            .iter()
-            .filter(|vm| clique.iter().all(|member| state.apart.has(*member, **vm)))
-            .map(|vm| (*vm, clique.iter().filter(|member| state.uncovered.has(**member, *vm)).count()))
+        let mut candidates: Vec<(usize, usize)> = (0..state.apart.width())
+            .filter(|vm| clique.iter().all(|member| state.apart.has(*member, *vm)))
+            .map(|vm| (vm, clique.iter().filter(|member| state.uncovered.has(**member, vm)).count()))
             .collect();
         while clique.len() < members_max && !candidates.is_empty() {
             let fits = |(vm, _): &&(usize, usize)| self.within_limits(clique, *vm);
@@ -200,19 +167,19 @@ impl Covering<'_> {
             candidates.retain(|(vm, _)| state.apart.has(next, *vm));
             candidates.iter_mut().for_each(|(vm, gain)| *gain += usize::from(state.uncovered.has(next, *vm)));
         }
-        self.give_up_around(clique, pool, members_max, state);
+        self.give_up_around(clique, members_max, state);
     }
 
     /// VMs that belong into the rule and do not fit: their pairs with the members stay uncovered. Judged by all that is
     /// wanted, not by what is left of it, so that the order of rules does not matter.
-    fn give_up_around(&self, clique: &[usize], pool: &[usize], members_max: usize, state: &mut State) {
+    fn give_up_around(&self, clique: &[usize], members_max: usize, state: &mut State) {
         let is_full = clique.len() >= members_max;
         if !is_full && self.limits.is_empty() {
             return;
         }
-        let belongs = |vm: &&usize| clique.iter().all(|member| self.apart.has(*member, **vm));
-        let misfit = |vm: &&usize| is_full || !self.within_limits(clique, **vm);
-        let outside = pool.iter().filter(belongs).filter(misfit).copied();
+        let belongs = |vm: &usize| clique.iter().all(|member| self.apart.has(*member, *vm));
+        let misfit = |vm: &usize| is_full || !self.within_limits(clique, *vm);
+        let outside = (0..self.apart.width()).filter(belongs).filter(misfit);
         let left_out: Vec<usize> = outside.filter(|vm| state.give_up(clique, *vm)).collect();
         if !left_out.is_empty() {
             state.too_large.push(TooLarge { members: clique.to_vec(), left_out });
@@ -269,11 +236,12 @@ fn drop_needless(cliques: &mut [Vec<usize>], width: usize) {
     }
 }
 
-/// The next edge between these VMs, from the given place on.
-fn next_edge(vms: &[usize], from: &mut usize, graph: &Graph) -> Option<(usize, usize)> {
-    while let Some(&a) = vms.get(*from) {
-        if let Some(&b) = vms[*from + 1..].iter().find(|b| graph.has(a, **b)) {
-            return Some((a, b));
+/// The next edge, from the given VM on.
+fn next_edge(from: &mut usize, graph: &Graph) -> Option<(usize, usize)> {
+    while *from < graph.width() {
+        let next = graph.neighbours(*from).iter().find(|other| other > from);
+        if let Some(other) = next {
+            return Some((*from, other));
         }
         *from += 1;
     }

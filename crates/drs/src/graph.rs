@@ -1,4 +1,4 @@
-//! Sets of small numbers and graphs over them, as bits: the VMs of one cluster and which of them are wanted apart.
+//! Sets of small numbers and graphs over them, as bits: VMs, and which of them are wanted apart.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bits(Vec<u64>);
@@ -18,10 +18,6 @@ impl Bits {
         self.0[member / 64] |= 1 << (member % 64);
     }
 
-    pub(crate) fn remove(&mut self, member: usize) {
-        self.0[member / 64] &= !(1 << (member % 64));
-    }
-
     pub(crate) fn contains(&self, member: usize) -> bool {
         self.0[member / 64] & (1 << (member % 64)) != 0
     }
@@ -30,18 +26,41 @@ impl Bits {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    pub(crate) fn intersect(&mut self, other: &[u64]) {
+        self.0.iter_mut().zip(other).for_each(|(word, other)| *word &= other);
+    }
+
+    pub(crate) fn remove(&mut self, member: usize) {
+        self.0[member / 64] &= !(1 << (member % 64));
+    }
+
+    pub(crate) fn common_count(&self, other: &[u64]) -> usize {
+        common_count(&self.0, other)
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.0
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        let words = self.0.iter().enumerate().filter(|(_, word)| **word != 0);
-        words.flat_map(|(place, word)| bits_of(*word).map(move |bit| place * 64 + bit))
+        bits_of(&self.0)
     }
 }
 
-fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = word.trailing_zeros() as usize;
-        (word != 0).then(|| {
-            word &= word - 1;
-            bit
+fn common_count(a: &[u64], b: &[u64]) -> usize {
+    a.iter().zip(b).map(|(a, b)| (a & b).count_ones() as usize).sum()
+}
+
+fn bits_of(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    let words = words.iter().enumerate().filter(|(_, word)| **word != 0);
+    words.flat_map(|(place, word)| {
+        let mut word = *word;
+        std::iter::from_fn(move || {
+            let bit = word.trailing_zeros() as usize;
+            (word != 0).then(|| {
+                word &= word - 1;
+                place * 64 + bit
+            })
         })
     })
 }
@@ -49,53 +68,63 @@ fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
 /// An undirected graph without loops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Graph {
-    rows: Vec<Bits>,
+    width: usize,
+    /// Words of one row.
+    stride: usize,
+    words: Vec<u64>,
 }
 
 impl Graph {
     pub(crate) fn new(width: usize) -> Self {
-        Self { rows: vec![Bits::new(width); width] }
+        let stride = width.div_ceil(64);
+        Self { width, stride, words: vec![0; width * stride] }
     }
 
     pub(crate) fn width(&self) -> usize {
-        self.rows.len()
+        self.width
+    }
+
+    pub(crate) fn row(&self, of: usize) -> &[u64] {
+        &self.words[of * self.stride..(of + 1) * self.stride]
+    }
+
+    pub(crate) fn common_count(&self, a: usize, b: usize) -> usize {
+        common_count(self.row(a), self.row(b))
+    }
+
+    pub(crate) fn neighbours(&self, of: usize) -> Bits {
+        Bits(self.row(of).to_vec())
     }
 
     pub(crate) fn add(&mut self, a: usize, b: usize) {
         if a != b {
-            self.rows[a].insert(b);
-            self.rows[b].insert(a);
+            self.words[a * self.stride + b / 64] |= 1 << (b % 64);
+            self.words[b * self.stride + a / 64] |= 1 << (a % 64);
         }
     }
 
     pub(crate) fn remove(&mut self, a: usize, b: usize) {
-        self.rows[a].remove(b);
-        self.rows[b].remove(a);
+        self.words[a * self.stride + b / 64] &= !(1 << (b % 64));
+        self.words[b * self.stride + a / 64] &= !(1 << (a % 64));
     }
 
     pub(crate) fn has(&self, a: usize, b: usize) -> bool {
-        self.rows[a].contains(b)
-    }
-
-    /// Edges from one to each of the others.
-    pub(crate) fn add_star(&mut self, centre: usize, others: &[usize]) {
-        others.iter().for_each(|other| self.add(centre, *other));
+        self.words[a * self.stride + b / 64] & (1 << (b % 64)) != 0
     }
 
     pub(crate) fn remove_within(&mut self, members: &[usize]) {
-        for member in members {
-            let row = &mut self.rows[*member];
-            members.iter().for_each(|other| row.remove(*other));
+        for (place, a) in members.iter().enumerate() {
+            members[place + 1..].iter().for_each(|b| self.remove(*a, *b));
         }
     }
 
     /// Each edge once, the lesser end first.
     pub(crate) fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let rows = self.rows.iter().enumerate();
-        rows.flat_map(|(a, row)| row.iter().filter(move |b| a < *b).map(move |b| (a, b)))
+        (0..self.width).flat_map(|a| bits_of(self.row(a)).filter(move |b| a < *b).map(move |b| (a, b)))
     }
+}
 
-    pub(crate) fn edge_count(&self) -> usize {
-        self.rows.iter().map(Bits::count).sum::<usize>() / 2
-    }
+/// Each pair once.
+pub(crate) fn pairs(members: &[usize]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    members.iter().enumerate().flat_map(|(place, a)| members[place + 1..].iter().map(move |b| (*a.min(b), *a.max(b))))
 }

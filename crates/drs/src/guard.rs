@@ -34,4 +34,9 @@ impl Guard {
     pub fn members_kept_max(&self) -> usize {
         self.hosts_able
     }
+
+    /// No rule is made or grows beyond what the hosts there are now could satisfy.
+    pub fn members_grown_max(&self) -> usize {
+        self.members_new_max().min(self.members_kept_max())
+    }
 }

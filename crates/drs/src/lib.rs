@@ -1,33 +1,51 @@
 //! From the world to DRS rules, so that DRS never undoes what the Kubernetes scheduler decided. Pure.
 //!
-//! - [`mod@wanted`]: which VMs pods want apart and together. `places`: which VM a pod runs on.
-//! - `cover`, `graph`: edges between VMs into as few rules as possible, keeping the rules that exist.
-//! - [`guard`]: how many members a rule may have. [`mod@plan`]: what to create, edit and delete, and why.
-//! - `cluster`, `apart`, `together`, `classify`: the plan for one cluster. `explain`: the pods behind a rule.
-//! - [`record`]: what Bridger owns. [`finding`]: what people should know. [`settings`].
+//! - [`planner`], [`mod@plan`]: what to create, edit and delete, and why; from scratch, or with what is kept from plan to plan.
+//! - `places`: which VM a pod runs on. `gather`: what each term wants apart. `needs`: which pods need company. `pinning`,
+//!   `pins`: which hosts pods accept. [`mod@wanted`]: the pairs behind it.
+//! - `cell`, `cover`, `graph`: the edges of one term into as few rules as possible, keeping the rules that exist. `cells`,
+//!   `joint`: what terms have in common, and whether their rules can hold together.
+//! - `cluster`, `classify`, `settle`, `together`, `ties`, `plan_cluster`: the plan for one cluster. `explain`: the pods
+//!   behind a rule. [`guard`]: how many members a rule may have.
+//! - [`record`]: what Bridger owns. [`ownership`]: taking rules in, taking all away. [`finding`]: what people should know.
+//!   [`settings`]. `digest`: short names.
 //!
-//! Invariants: the same world, record and moment give the same plan, whatever order events came in; a rule that the
-//! record does not name is never in an action; each action names the pods that cause it.
+//! Invariants: the same world, record and moment give the same plan, whatever order events came in and whatever was planned
+//! before; a rule that the record does not name is never in an action; each action names the pods that cause it.
 
-mod apart;
+mod cell;
+mod cells;
 mod classify;
 mod cluster;
 mod cover;
+mod digest;
 mod explain;
 pub mod finding;
+mod gather;
 mod graph;
 pub mod guard;
+mod joint;
+mod needs;
+pub mod ownership;
+mod pinning;
+mod pins;
 mod places;
 pub mod plan;
+mod plan_cluster;
+pub mod planner;
 pub mod record;
+mod record_text;
 pub mod settings;
+mod settle;
 mod ties;
 mod together;
 pub mod wanted;
 
 pub use finding::{Finding, PodRef};
 pub use guard::Guard;
-pub use plan::{Action, ActionKind, ClusterPlan, Plan, plan};
-pub use record::{Owned, OwnedRule, RuleSort, UnixMillis, Unwanted};
-pub use settings::DrsSettings;
+pub use ownership::{Adopted, adopt, cleanup};
+pub use plan::{Action, ActionKind, ClusterPlan, GroupChange, Plan, VmRef, plan};
+pub use planner::Planner;
+pub use record::{Owned, OwnedGroups, OwnedRule, RuleSort, Rules, UnixMillis, Unwanted};
+pub use settings::{DrsSettings, Pinning};
 pub use wanted::{Wanted, wanted};

@@ -7,22 +7,25 @@
 //! [`Owned::deleted`]. A plan made after that is empty.
 
 use model::World;
+use model::event::{GroupFacts, RuleKind};
+use serde::Serialize;
 
-use crate::cluster::ClusterPlanning;
-use crate::finding::{Finding, PodRef};
-use crate::graph::Graph;
-use crate::places::Places;
-use crate::record::{ClusterName, Owned, RuleSort, UnixMillis};
+use crate::finding::{Finding, PodRef, named_cluster};
+use crate::planner::Planner;
+use crate::record::{ClusterName, Owned, OwnedGroups, RuleSort, UnixMillis};
 use crate::settings::DrsSettings;
-use crate::wanted::wanted_in;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// In the order of vCenters and ids; every cluster that is known.
+    /// In the order of vCenters and ids; every cluster that is planned for.
     pub clusters: Vec<ClusterPlan>,
     pub findings: Vec<Finding>,
     /// The record as it shall be written first.
+    #[serde(skip)]
     pub record: Owned,
+    /// When a wait ends, and planning again may give something else though nothing changed.
+    pub next_due: Option<UnixMillis>,
 }
 
 impl Plan {
@@ -35,49 +38,67 @@ impl Plan {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ClusterPlan {
+    #[serde(serialize_with = "named_cluster")]
     pub cluster: ClusterName,
     /// For people.
     pub cluster_name: String,
     pub actions: Vec<Action>,
-    pub(crate) left: Graph,
-    pub(crate) vm_ids: Vec<String>,
-}
-
-impl ClusterPlan {
     /// The pairs of VMs, by id, that are wanted apart and that no enabled rule will keep apart; the findings say why.
-    pub fn uncovered(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.left.edges().map(|(a, b)| (self.vm_ids[a].as_str(), self.vm_ids[b].as_str()))
-    }
-
-    pub fn uncovered_count(&self) -> usize {
-        self.left.edge_count()
-    }
+    pub uncovered: Vec<(String, String)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct VmRef {
     /// The id within its vCenter.
     pub id: String,
     pub name: String,
 }
 
-/// One rule to be changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One rule to be changed, with the groups that belong to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Action {
     pub rule: String,
     pub sort: RuleSort,
     pub kind: ActionKind,
     /// All members the rule shall have; for a deletion those it has.
     pub vms: Vec<VmRef>,
+    /// The names of the hosts it binds them to; none for other sorts.
+    pub hosts: Vec<String>,
+    /// The VMs may run nowhere else.
+    pub mandatory: bool,
+    /// What must be done to groups along with the rule, and in the same call.
+    pub groups: Vec<GroupChange>,
     /// The pods that cause it, the first 50 of them; none for a deletion.
     pub pods: Vec<PodRef>,
     /// Names of the VMs that DRS will have to move, or as many others in their place.
     pub moves: Vec<String>,
+    #[serde(skip)]
+    pub(crate) group_names: Option<OwnedGroups>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl Action {
+    /// What the rule shall say once it is carried out.
+    pub fn rule_kind(&self) -> RuleKind {
+        let vms = self.vms.iter().map(|vm| vm.id.clone()).collect();
+        match (self.sort, &self.group_names) {
+            (RuleSort::Apart, _) => RuleKind::VmsApart(vms),
+            (RuleSort::Together, _) => RuleKind::VmsTogether(vms),
+            (RuleSort::OnHosts, names) => RuleKind::VmsOnHosts {
+                vm_group: names.as_ref().map(|names| names.vms.clone()).unwrap_or_default(),
+                affine_hosts: names.as_ref().map(|names| names.hosts.clone()),
+                anti_affine_hosts: None,
+            },
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "action")]
 pub enum ActionKind {
     Create,
     /// The rule as a whole is sent again, with its key and UUID.
@@ -92,27 +113,22 @@ pub enum ActionKind {
         key: i32,
         uuid: Option<String>,
     },
+    /// The rule itself is gone already; what is left of it goes too.
+    DeleteGroups,
 }
 
-/// What to do now.
+/// A group to be changed; groups come and go with their rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum GroupChange {
+    Add(GroupFacts),
+    Edit(GroupFacts),
+    Remove { name: String },
+}
+
+/// What to do now, from scratch; [`Planner`] gives the same with less work.
 pub fn plan(world: &World, owned: &Owned, now: UnixMillis, settings: &DrsSettings) -> Plan {
-    let Some(uid) = world.kubernetes_uid() else {
-        return Plan { findings: vec![Finding::NoIdentity], record: owned.clone(), ..Plan::default() };
-    };
-    let places = Places::of(world, owned);
-    let wanted = wanted_in(world, &places, settings);
-    let mut plan = Plan { clusters: Vec::new(), findings: wanted.findings.clone(), record: owned.clone() };
-    let prefix = rule_prefix(&uid);
-    let rolling = &wanted.rolling;
-    for (number, wanted) in wanted.clusters.iter().enumerate() {
-        let planning =
-            ClusterPlanning { world, places: &places, number, wanted, rolling, now, settings, prefix: &prefix };
-        if let Some(planned) = planning.plan(&mut plan.record, &mut plan.findings) {
-            plan.clusters.push(planned);
-        }
-    }
-    plan.record.clusters.retain(|_, rules| !rules.is_empty());
-    plan
+    Planner::new(settings.clone()).plan(world, owned, now)
 }
 
 /// What the names of all rules for one Kubernetes cluster begin with.

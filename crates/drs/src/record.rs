@@ -4,12 +4,16 @@
 //! UUID after. Invariant: a rule is Bridger's only where name and record agree.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::VcenterId;
+use serde::Serialize;
+
+pub use crate::record_text::{RecordError, from_text, to_text};
 
 /// Milliseconds since 1970: moments that outlive a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
@@ -17,14 +21,22 @@ impl UnixMillis {
     pub fn is_past(self, since: Self, wait: Duration) -> bool {
         u128::from(self.0.saturating_sub(since.0)) >= wait.as_millis()
     }
+
+    /// This much later.
+    pub fn after(self, wait: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)))
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum RuleSort {
     /// VMs that never share a host.
     Apart,
     /// VMs that always share one.
     Together,
+    /// VMs that run on certain hosts.
+    OnHosts,
 }
 
 /// A cluster: its vCenter and the id within that.
@@ -43,6 +55,21 @@ pub struct OwnedRule {
     pub outnumbered_since: Option<UnixMillis>,
     /// Somebody deleted it once, and it came back.
     pub restored: bool,
+    /// The groups that were made for it, of a rule that binds VMs to hosts.
+    pub groups: Option<OwnedGroups>,
+}
+
+/// The names of the two groups that belong to a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedGroups {
+    pub vms: String,
+    pub hosts: String,
+}
+
+impl OwnedGroups {
+    pub(crate) fn of_rule(name: &str) -> Self {
+        Self { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") }
+    }
 }
 
 /// What nothing wants any more, and since when.
@@ -55,32 +82,35 @@ pub struct Unwanted {
 
 impl OwnedRule {
     pub fn intent(sort: RuleSort, source: String) -> Self {
-        Self { sort, source, uuid: None, unwanted: None, outnumbered_since: None, restored: false }
+        Self { sort, source, uuid: None, unwanted: None, outnumbered_since: None, restored: false, groups: None }
     }
 }
 
-/// Rules by cluster and name.
+/// The rules of one cluster by name.
+pub type Rules = BTreeMap<String, Arc<OwnedRule>>;
+
+/// Rules by cluster and name; cheap to copy, because what does not change is shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owned {
-    pub clusters: BTreeMap<ClusterName, BTreeMap<String, OwnedRule>>,
+    pub clusters: BTreeMap<ClusterName, Arc<Rules>>,
 }
 
 impl Owned {
     pub fn rule(&self, cluster: &ClusterName, name: &str) -> Option<&OwnedRule> {
-        self.clusters.get(cluster)?.get(name)
+        self.clusters.get(cluster)?.get(name).map(|rule| &**rule)
     }
 
     /// The rule was read back after its creation.
     pub fn created(&mut self, cluster: &ClusterName, name: &str, uuid: String) {
-        if let Some(rule) = self.clusters.get_mut(cluster).and_then(|rules| rules.get_mut(name)) {
-            rule.uuid = Some(uuid);
+        if let Some(rule) = self.clusters.get_mut(cluster).and_then(|rules| Arc::make_mut(rules).get_mut(name)) {
+            Arc::make_mut(rule).uuid = Some(uuid);
         }
     }
 
     /// The rule was deleted, and is seen to be gone.
     pub fn deleted(&mut self, cluster: &ClusterName, name: &str) {
         if let Some(rules) = self.clusters.get_mut(cluster) {
-            rules.remove(name);
+            Arc::make_mut(rules).remove(name);
             if rules.is_empty() {
                 self.clusters.remove(cluster);
             }
@@ -88,7 +118,7 @@ impl Owned {
     }
 
     pub fn len(&self) -> usize {
-        self.clusters.values().map(BTreeMap::len).sum()
+        self.clusters.values().map(|rules| rules.len()).sum()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -8,6 +8,17 @@ use model::labels::HOST_KEY_DEFAULT;
 /// The label of a node's own name, lifted to hosts by default.
 pub const HOSTNAME_KEY: &str = "kubernetes.io/hostname";
 
+/// What becomes of pods that accept certain physical hosts only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pinning {
+    Off,
+    /// DRS prefers these hosts, and leaves them where it must.
+    #[default]
+    Should,
+    /// DRS and HA never leave these hosts, not even for maintenance or after a failure.
+    Must,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrsSettings {
     /// The node label with the physical host.
@@ -27,6 +38,9 @@ pub struct DrsSettings {
     pub allow_mass_deletion: bool,
     /// How many rules Bridger may have in one cluster.
     pub rules_max: usize,
+    pub pinning: Pinning,
+    /// The names of the clusters to plan for; `None` means every one that holds a node.
+    pub clusters: Option<BTreeSet<String>>,
 }
 
 impl Default for DrsSettings {
@@ -41,6 +55,8 @@ impl Default for DrsSettings {
             deletion_share_max: 0.5,
             allow_mass_deletion: false,
             rules_max: 1_000,
+            pinning: Pinning::default(),
+            clusters: None,
         }
     }
 }

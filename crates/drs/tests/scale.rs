@@ -32,7 +32,7 @@ fn measure(nodes: usize, workloads: usize) -> Measured {
     let planned = plan(&world, &Owned::default(), UnixMillis(0), &settings);
     let first = started.elapsed();
     let rules = planned.actions().count();
-    assert_eq!(planned.clusters[0].uncovered_count(), 0);
+    assert_eq!(planned.clusters[0].uncovered.len(), 0);
     let owned = town.carry_out(&planned);
     world.apply(Event::ClusterApplied { vcenter: VCENTER, cluster: town.clusters[0].clone() });
     let started = Instant::now();

@@ -4,6 +4,7 @@
 //! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
 //! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
 //! - [`affinity`]: what terms mean, which pods carry them and which they match.
+//! - [`Touched`]: what an event may have changed.
 //! - [`report`]: counts and explanations for people.
 //! - [`arena`], [`intern`], [`label_set`], [`uid`]: how it is kept small and fast to look up.
 //!
@@ -24,6 +25,7 @@ mod pods;
 pub mod report;
 mod shared;
 mod sync;
+mod touched;
 pub mod uid;
 pub mod world;
 
@@ -36,7 +38,8 @@ pub use nodes::{Namespace, Node};
 pub use placement::{HostView, Placement};
 pub use pods::Pod;
 pub use sync::SourceState;
-pub use world::{Touched, World};
+pub use touched::Touched;
+pub use world::World;
 
 #[cfg(test)]
 mod tests;

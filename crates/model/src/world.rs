@@ -6,52 +6,16 @@
 //! Invariants: `World::apply` is the only way state changes; the same events give the same world; what is answered
 //! follows from what is known now, not from the way it came to be known.
 
-use std::collections::BTreeSet;
-
 use crate::affinity::Affinity;
 use crate::arena::{ClusterId, HostId, NodeId, PodId, VmId};
-use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
+use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
 use crate::identity::{Identity, NodeKeys, vm_keys};
 use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Pod, Pods};
 use crate::sync::{Generation, SourceState, Sources};
-
-/// The nodes that an event may have changed something for: their own labels or UID, their match, their placement, or
-/// what is known of their host. Their readiness, their pods and the rules of their cluster are not meant.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
-    nodes: BTreeSet<NodeId>,
-    removed: BTreeSet<NodeId>,
-}
-
-impl Touched {
-    /// Nodes that are there and may have changed.
-    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
-        self.nodes.iter().copied()
-    }
-
-    /// Nodes that are gone. Look at these first: after a [`Touched::merge`] such an id may have been given to a new node.
-    pub fn removed(&self) -> impl Iterator<Item = NodeId> {
-        self.removed.iter().copied()
-    }
-
-    pub fn contains(&self, node: NodeId) -> bool {
-        self.nodes.contains(&node)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.removed.is_empty()
-    }
-
-    /// Adds what a later event touched.
-    pub fn merge(&mut self, later: Self) {
-        self.nodes.retain(|node| !later.removed.contains(node));
-        self.nodes.extend(later.nodes);
-        self.removed.extend(later.removed);
-    }
-}
+use crate::touched::Touched;
 
 #[derive(Debug, Default)]
 pub struct World {
@@ -84,19 +48,16 @@ impl World {
                     self.remove_node(id, &mut touched);
                 }
             }
-            Event::PodApplied(facts) => {
-                let id = self.pods.apply(&facts, self.sources.generation(Source::Pods), &mut self.interner);
-                self.affinity.set_pod(id, &facts, &self.namespaces, &mut self.interner);
-            }
+            Event::PodApplied(facts) => self.apply_pod(&facts, &mut touched),
             Event::PodDeleted { namespace, name } => {
                 if let Some(id) = self.pod_id(&namespace, &name) {
-                    self.remove_pod(id);
+                    self.remove_pod(id, &mut touched);
                 }
             }
-            Event::NamespaceApplied(facts) => self.apply_namespace(&facts),
+            Event::NamespaceApplied(facts) => self.apply_namespace(&facts, &mut touched),
             Event::NamespaceDeleted { name } => {
                 if let Some(name) = self.interner.get(&name) {
-                    self.remove_namespace(name);
+                    self.remove_namespace(name, &mut touched);
                 }
             }
 
@@ -132,12 +93,12 @@ impl World {
             }
             Source::Pods => {
                 for id in self.pods.not_of(generation) {
-                    self.remove_pod(id);
+                    self.remove_pod(id, touched);
                 }
             }
             Source::Namespaces => {
                 for name in self.namespaces.not_of(generation) {
-                    self.remove_namespace(name);
+                    self.remove_namespace(name, touched);
                 }
             }
             Source::Vcenter(vcenter) => {
@@ -169,30 +130,66 @@ impl World {
         touched.removed.insert(id);
     }
 
-    fn remove_pod(&mut self, id: PodId) {
+    fn apply_pod(&mut self, facts: &PodFacts, touched: &mut Touched) {
+        let known = self.pod_id(&facts.namespace, &facts.name);
+        let before = known.map(|id| (self.mark_of(id), self.traces_of(id)));
+        let id = self.pods.apply(facts, self.sources.generation(Source::Pods), &mut self.interner);
+        self.affinity.set_pod(id, facts, &self.namespaces, &mut self.interner);
+        // Most of what a pod's watch tells is its status, which changes nothing here.
+        if before.as_ref().is_none_or(|(mark, _)| *mark != self.mark_of(id)) {
+            touched.merge(self.traces_of(id));
+            touched.merge(before.map(|(_, traces)| traces).unwrap_or_default());
+        }
+    }
+
+    fn remove_pod(&mut self, id: PodId, touched: &mut Touched) {
+        touched.merge(self.traces_of(id));
         self.affinity.remove_pod(id, &mut self.interner);
         self.pods.remove(id, &mut self.interner);
     }
 
-    fn apply_namespace(&mut self, facts: &NamespaceFacts) {
-        let generation = self.sources.generation(Source::Namespaces);
-        let (name, before) = self.namespaces.apply(facts, generation, &mut self.interner);
-        self.namespace_replaced(name, before);
+    /// What of a pod is looked at beyond itself. What it accepts is told by its address, for only the pods' own uses of it
+    /// are counted; the new one is taken before the old one goes, so two different ones never have the same.
+    fn mark_of(&self, id: PodId) -> impl PartialEq + use<> {
+        let pod = self.pods.get(id).map(|pod| {
+            let flags = (pod.finished, pod.terminating, pod.lift_off, pod.preferred_terms);
+            (pod.uid.clone(), pod.node(), flags, pod.pinning.as_ref().map(std::sync::Arc::as_ptr))
+        });
+        (pod, self.affinity.mark_of(id))
     }
 
-    fn remove_namespace(&mut self, name: Symbol) {
+    /// Where a pod leaves its traces.
+    fn traces_of(&self, id: PodId) -> Touched {
+        let carried = self.pod_terms(id).iter().map(|(term, _)| *term);
+        let terms = carried.chain(self.terms_matching(id).iter().copied()).collect();
+        let is_looked_at = self.pods.get(id).is_some_and(|pod| pod.preferred_terms > 0 || pod.pinning.is_some());
+        let pods = is_looked_at.then_some(id).into_iter().collect();
+        Touched { terms, pods, ..Touched::default() }
+    }
+
+    fn apply_namespace(&mut self, facts: &NamespaceFacts, touched: &mut Touched) {
+        let generation = self.sources.generation(Source::Namespaces);
+        let (name, before) = self.namespaces.apply(facts, generation, &mut self.interner);
+        self.namespace_replaced(name, before, touched);
+    }
+
+    fn remove_namespace(&mut self, name: Symbol, touched: &mut Touched) {
         let before = self.namespaces.remove(name);
         if before.is_some() {
-            self.namespace_replaced(name, before);
+            self.namespace_replaced(name, before, touched);
         }
     }
 
     /// Brings what depends on the namespace's labels up to date, and gives back what is no longer used.
-    fn namespace_replaced(&mut self, name: Symbol, before: Option<Namespace>) {
+    fn namespace_replaced(&mut self, name: Symbol, before: Option<Namespace>, touched: &mut Touched) {
         let labels_before = before.as_ref().map_or(&[][..], |before| before.labels.pairs());
         let labels_after = self.namespaces.labels(name);
         if labels_before != labels_after {
-            self.affinity.namespace_changed(name, labels_before, labels_after);
+            touched.terms.extend(self.affinity.namespace_changed(name, labels_before, labels_after));
+        }
+        let lift_off = |namespace: Option<&Namespace>| namespace.is_some_and(|namespace| namespace.lift_off);
+        if lift_off(before.as_ref()) != lift_off(self.namespaces.get(name)) {
+            touched.terms.extend(self.affinity.terms_carried_in(name));
         }
         if let Some(before) = before {
             before.labels.release(&mut self.interner);
@@ -203,10 +200,10 @@ impl World {
     fn apply_vm(&mut self, vcenter: VcenterId, vm: VmFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
         let keys = vm_keys(&vm);
-        let host = vm.host.clone();
+        let (host, name) = (vm.host.clone(), vm.name.clone());
         let (id, before) = self.inventory.vms.apply(vcenter, vm, generation);
         self.identity.set_vm(id, keys, &mut touched.nodes);
-        if before.is_some_and(|before| before.host != host) {
+        if before.is_some_and(|before| before.host != host || before.name != name) {
             touched.nodes.extend(self.identity.node_of(id));
         }
     }
@@ -223,11 +220,16 @@ impl World {
             && before.as_ref() != Some(&kept.facts)
         {
             touched.nodes.extend(self.nodes_on_host(vcenter, &kept.facts.id));
+            let clusters = [before.and_then(|before| before.cluster), kept.facts.cluster.clone()];
+            let known = |cluster: String| self.inventory.clusters.find(vcenter, &cluster);
+            touched.clusters.extend(clusters.into_iter().flatten().filter_map(known));
         }
     }
 
     fn remove_host(&mut self, id: HostId, touched: &mut Touched) {
         if let Some(kept) = self.inventory.hosts.remove(id) {
+            let cluster = kept.facts.cluster.as_deref();
+            touched.clusters.extend(cluster.and_then(|cluster| self.inventory.clusters.find(kept.vcenter, cluster)));
             touched.nodes.extend(self.nodes_on_host(kept.vcenter, &kept.facts.id));
         }
     }
@@ -235,15 +237,18 @@ impl World {
     fn apply_cluster(&mut self, vcenter: VcenterId, cluster: ClusterFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
         let (id, before) = self.inventory.clusters.apply(vcenter, cluster, generation);
-        if let Some(kept) = self.inventory.clusters.arena().get(id)
-            && before.is_none_or(|before| !describes_the_same_place(&before, &kept.facts))
-        {
+        let Some(kept) = self.inventory.clusters.arena().get(id) else { return };
+        if before.as_ref() != Some(&kept.facts) {
+            touched.clusters.insert(id);
+        }
+        if before.is_none_or(|before| !describes_the_same_place(&before, &kept.facts)) {
             touched.nodes.extend(self.nodes_in_cluster(vcenter, &kept.facts.id));
         }
     }
 
     fn remove_cluster(&mut self, id: ClusterId, touched: &mut Touched) {
         if let Some(kept) = self.inventory.clusters.remove(id) {
+            touched.clusters.insert(id);
             touched.nodes.extend(self.nodes_in_cluster(kept.vcenter, &kept.facts.id));
         }
     }

@@ -3,9 +3,11 @@
 
 #![allow(dead_code)]
 
+pub mod generate;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use drs::{Action, ActionKind, DrsSettings, Owned, Plan, RuleSort};
+use drs::{ActionKind, DrsSettings, GroupChange, Owned, Plan};
 use model::World;
 use model::event::*;
 
@@ -23,6 +25,8 @@ pub struct Town {
     pub hosts: Vec<(HostFacts, usize)>,
     /// The host each node's VM is on; `None` while that is not known.
     pub nodes: Vec<Option<usize>>,
+    /// Nodes that are no longer there.
+    pub gone: BTreeSet<usize>,
     pub pods: Vec<PodFacts>,
     pub namespaces: Vec<NamespaceFacts>,
 }
@@ -67,7 +71,7 @@ impl Town {
         events.extend(self.namespaces.iter().cloned().map(Event::NamespaceApplied));
         events.extend(self.clusters.iter().cloned().map(|cluster| Event::ClusterApplied { vcenter: VCENTER, cluster }));
         events.extend(self.hosts.iter().cloned().map(|(host, _)| Event::HostApplied { vcenter: VCENTER, host }));
-        for (number, host) in self.nodes.iter().enumerate() {
+        for (number, host) in self.nodes.iter().enumerate().filter(|(number, _)| !self.gone.contains(number)) {
             let uuid = Some(uuid::Uuid::from_u128(number as u128 + 1));
             let vm = VmFacts {
                 id: vm_id(number),
@@ -136,20 +140,38 @@ impl Town {
         let mut owned = plan.record.clone();
         for (cluster, action) in plan.actions() {
             let facts = self.clusters.iter_mut().find(|facts| facts.id == cluster.cluster.1).expect("a known cluster");
-            let kind = rule_kind(action);
+            let kind = action.rule_kind();
+            for change in &action.groups {
+                let has = |name: &str| facts.groups.iter().any(|group| group.name == name);
+                match change {
+                    GroupChange::Add(group) => {
+                        assert!(!has(&group.name), "a group is added twice");
+                        facts.groups.push(group.clone());
+                    }
+                    GroupChange::Edit(group) => {
+                        let found = facts.groups.iter_mut().find(|of| of.name == group.name);
+                        found.expect("the group is there").kind = group.kind.clone();
+                    }
+                    GroupChange::Remove { name } => {
+                        assert!(has(name), "the group is there");
+                        facts.groups.retain(|group| group.name != *name);
+                    }
+                }
+            }
             match &action.kind {
                 ActionKind::Create => {
                     assert!(facts.rules.iter().all(|rule| rule.name != action.rule), "a name is used twice");
                     let own = facts.rules.iter().map(|rule| rule.key).filter(|key| *key < FOREIGN_KEYS);
                     let key = own.max().unwrap_or(0) + 1;
                     let uuid = format!("uuid-{}-{key}", facts.id);
-                    facts.rules.push(RuleFacts { uuid: Some(uuid.clone()), ..rule(key, &action.rule, kind) });
+                    let made = rule(key, &action.rule, kind);
+                    facts.rules.push(RuleFacts { uuid: Some(uuid.clone()), mandatory: action.mandatory, ..made });
                     owned.created(&cluster.cluster, &action.rule, uuid);
                 }
                 ActionKind::Edit { key, uuid, .. } => {
                     let found = facts.rules.iter_mut().find(|rule| rule.key == *key).expect("the rule is there");
                     assert_eq!((&found.name, &found.uuid), (&action.rule, uuid));
-                    found.kind = kind;
+                    (found.kind, found.mandatory) = (kind, action.mandatory);
                 }
                 ActionKind::Delete { key, uuid } => {
                     let found = facts.rules.iter().find(|rule| rule.key == *key).expect("the rule is there");
@@ -157,6 +179,7 @@ impl Town {
                     facts.rules.retain(|rule| rule.key != *key);
                     owned.deleted(&cluster.cluster, &action.rule);
                 }
+                ActionKind::DeleteGroups => owned.deleted(&cluster.cluster, &action.rule),
             }
         }
         owned
@@ -185,14 +208,6 @@ pub fn node_name(number: usize) -> String {
 
 pub fn rule(key: i32, name: &str, kind: RuleKind) -> RuleFacts {
     RuleFacts { key, uuid: None, name: name.to_owned(), enabled: true, mandatory: false, user_created: true, kind }
-}
-
-fn rule_kind(action: &Action) -> RuleKind {
-    let vms = action.vms.iter().map(|vm| vm.id.clone()).collect();
-    match action.sort {
-        RuleSort::Apart => RuleKind::VmsApart(vms),
-        RuleSort::Together => RuleKind::VmsTogether(vms),
-    }
 }
 
 pub fn members(rule: &RuleFacts) -> BTreeSet<String> {

@@ -95,13 +95,26 @@ impl Affinity {
         self.release_profile(profile, interner);
     }
 
-    /// The labels of a namespace are other ones now; no labels stand for a namespace that is not known.
+    /// What tells whether anything kept here of a pod has changed.
+    pub(crate) fn mark_of(&self, id: PodId) -> Option<(ProfileId, bool)> {
+        let entry = self.pods.get(id.index()).copied().flatten()?;
+        Some((entry.profile, entry.place != NOT_LISTED))
+    }
+
+    /// The terms that pods of this namespace have.
+    pub(crate) fn terms_carried_in(&self, namespace: Symbol) -> impl Iterator<Item = TermId> {
+        let profiles = self.profiles.in_namespace(namespace).iter().filter_map(|&profile| self.profiles.get(profile));
+        profiles.flat_map(|profile| profile.carried.iter().map(|(term, _)| *term))
+    }
+
+    /// The labels of a namespace are other ones now; no labels stand for a namespace that is not known. Returns the terms
+    /// that are about this namespace now, or no longer are.
     pub(crate) fn namespace_changed(
         &mut self,
         namespace: Symbol,
         before: &[(Symbol, Symbol)],
         after: &[(Symbol, Symbol)],
-    ) {
+    ) -> Vec<TermId> {
         let concerned: Vec<(TermId, bool)> = self
             .terms
             .with_namespace_selector()
@@ -112,7 +125,7 @@ impl Affinity {
             })
             .collect();
         if concerned.is_empty() {
-            return;
+            return Vec::new();
         }
         for profile in self.profiles.in_namespace(namespace).to_vec() {
             for &(term, is) in &concerned {
@@ -122,6 +135,7 @@ impl Affinity {
                 }
             }
         }
+        concerned.into_iter().map(|(term, _)| term).collect()
     }
 
     /// The pod's required terms, without repetitions, in the order of roles and ids.

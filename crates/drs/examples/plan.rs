@@ -1,0 +1,294 @@
+//! Measures plans: `cargo xtask bench plan` runs this, and reads the JSON it prints.
+//!
+//! A world of nodes and services with anti-affinity, ten replicas each, planned for from scratch and then after each of a
+//! thousand events; once with ten vSphere clusters and once with all in one, and at a tenth of the pods for the growth.
+
+#![allow(clippy::print_stdout)]
+
+use std::time::Instant;
+
+use drs::{ActionKind, DrsSettings, Owned, Plan, Planner, UnixMillis};
+use model::World;
+use model::event::*;
+use serde_json::{Value, json};
+
+const VCENTER: VcenterId = VcenterId(0);
+const NODES: usize = 5_000;
+const NODES_PER_HOST: usize = 10;
+const PODS: usize = 100_000;
+const REPLICAS: usize = 10;
+const EVENTS: usize = 1_000;
+
+/// How large a world is.
+#[derive(Clone, Copy)]
+struct Size {
+    clusters: usize,
+    pods: usize,
+}
+
+/// What a multiplicative generator gives: the same on every machine.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % limit
+    }
+}
+
+struct Bench {
+    world: World,
+    clusters: Vec<ClusterFacts>,
+    size: Size,
+    numbers: Numbers,
+    /// By service and replica.
+    pods: Vec<PodFacts>,
+}
+
+fn labels(app: &str) -> Labels {
+    Labels::from([("app".to_owned(), app.to_owned())])
+}
+
+fn pod(service: usize, replica: usize, node: usize) -> PodFacts {
+    let app = format!("service-{service}");
+    let selector = Some(SelectorFacts { labels: labels(&app), ..SelectorFacts::default() });
+    let topology_key = "kubernetes.io/hostname".to_owned();
+    PodFacts {
+        namespace: format!("team-{}", service % 100),
+        name: format!("{app}-{replica}"),
+        uid: uuid::Uuid::from_u128((service * REPLICAS + replica) as u128).to_string(),
+        labels: labels(&app),
+        node: Some(format!("node-{node}")),
+        anti_affinity: vec![TermFacts { topology_key, selector, ..TermFacts::default() }],
+        ..PodFacts::default()
+    }
+}
+
+fn vm(node: usize, host: usize) -> VmFacts {
+    VmFacts {
+        id: format!("vm-{node}"),
+        name: format!("machine-{node}"),
+        host: Some(format!("host-{host}")),
+        bios_uuid: Some(uuid::Uuid::from_u128(node as u128 + 1)),
+        powered_on: true,
+        ..VmFacts::default()
+    }
+}
+
+impl Bench {
+    fn new(size: Size) -> Bench {
+        let (world, numbers, pods) = (World::default(), Numbers(7), Vec::with_capacity(size.pods));
+        let mut bench = Bench { world, clusters: Vec::new(), size, numbers, pods };
+        let system =
+            NamespaceFacts { name: "kube-system".to_owned(), uid: "a-cluster".to_owned(), ..NamespaceFacts::default() };
+        bench.world.apply(Event::NamespaceApplied(system));
+        for number in 0..size.clusters {
+            let (id, name) = (format!("domain-c{number}"), format!("C{number}"));
+            let cluster = ClusterFacts { id, name, drs_enabled: true, ..ClusterFacts::default() };
+            bench.world.apply(Event::ClusterApplied { vcenter: VCENTER, cluster: cluster.clone() });
+            bench.clusters.push(cluster);
+        }
+        for host in 0..NODES / NODES_PER_HOST {
+            let cluster = Some(format!("domain-c{}", host * NODES_PER_HOST / bench.nodes_per_cluster()));
+            let (id, name) = (format!("host-{host}"), format!("esx-{host}"));
+            let host = HostFacts { id, name, cluster, ..HostFacts::default() };
+            bench.world.apply(Event::HostApplied { vcenter: VCENTER, host });
+        }
+        for node in 0..NODES {
+            bench.world.apply(Event::VmApplied { vcenter: VCENTER, vm: vm(node, node / NODES_PER_HOST) });
+            let system_uuid = Some(uuid::Uuid::from_u128(node as u128 + 1));
+            let name = format!("node-{node}");
+            bench.world.apply(Event::NodeApplied(NodeFacts { name, system_uuid, ..NodeFacts::default() }));
+        }
+        for service in 0..size.pods / REPLICAS {
+            for (replica, node) in bench.nodes_for(service).into_iter().enumerate() {
+                let pod = pod(service, replica, node);
+                bench.world.apply(Event::PodApplied(pod.clone()));
+                bench.pods.push(pod);
+            }
+        }
+        bench
+    }
+
+    fn nodes_per_cluster(&self) -> usize {
+        NODES / self.size.clusters
+    }
+
+    /// A node of the vSphere cluster that the service is in.
+    fn node_for(&mut self, service: usize) -> usize {
+        let of_cluster = self.nodes_per_cluster();
+        service % self.size.clusters * of_cluster + self.numbers.below(of_cluster)
+    }
+
+    /// All different, as a scheduler would choose them.
+    fn nodes_for(&mut self, service: usize) -> Vec<usize> {
+        let mut nodes = Vec::with_capacity(REPLICAS);
+        while nodes.len() < REPLICAS {
+            let node = self.node_for(service);
+            if !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        nodes
+    }
+
+    /// A pod moves, ends, comes back or is on its way out, or a VM moves.
+    fn event(&mut self, number: usize) -> Event {
+        let place = self.numbers.below(self.pods.len());
+        let (service, replica) = (place / REPLICAS, place % REPLICAS);
+        let node = self.node_for(service);
+        match number % 5 {
+            0 => {
+                self.pods[place] = pod(service, replica, node);
+                Event::PodApplied(self.pods[place].clone())
+            }
+            1 => {
+                let PodFacts { namespace, name, .. } = self.pods[place].clone();
+                Event::PodDeleted { namespace, name }
+            }
+            2 => Event::PodApplied(self.pods[place].clone()),
+            3 => {
+                self.pods[place].terminating ^= true;
+                Event::PodApplied(self.pods[place].clone())
+            }
+            _ => {
+                let host = self.node_for(service) / NODES_PER_HOST;
+                Event::VmApplied { vcenter: VCENTER, vm: vm(node, host) }
+            }
+        }
+    }
+
+    /// Does what the plan says, as a vCenter would.
+    fn carry_out(&mut self, plan: &Plan, planner: &mut Planner) -> Owned {
+        let mut owned = plan.record.clone();
+        for planned in plan.clusters.iter().filter(|cluster| !cluster.actions.is_empty()) {
+            let Some(facts) = self.clusters.iter_mut().find(|facts| facts.id == planned.cluster.1) else { continue };
+            let mut last = facts.rules.iter().map(|rule| rule.key).max().unwrap_or(0);
+            for action in &planned.actions {
+                match &action.kind {
+                    ActionKind::Create => {
+                        last += 1;
+                        let uuid = uuid::Uuid::from_u128(last as u128).to_string();
+                        owned.created(&planned.cluster, &action.rule, uuid.clone());
+                        facts.rules.push(RuleFacts {
+                            key: last,
+                            uuid: Some(uuid),
+                            name: action.rule.clone(),
+                            enabled: true,
+                            mandatory: action.mandatory,
+                            user_created: true,
+                            kind: action.rule_kind(),
+                        });
+                    }
+                    ActionKind::Edit { key, .. } => {
+                        if let Some(rule) = facts.rules.iter_mut().find(|rule| rule.key == *key) {
+                            rule.kind = action.rule_kind();
+                        }
+                    }
+                    ActionKind::Delete { key, .. } => {
+                        facts.rules.retain(|rule| rule.key != *key);
+                        owned.deleted(&planned.cluster, &action.rule);
+                    }
+                    ActionKind::DeleteGroups => owned.deleted(&planned.cluster, &action.rule),
+                }
+            }
+            let event = Event::ClusterApplied { vcenter: VCENTER, cluster: facts.clone() };
+            planner.observe(&self.world.apply(event));
+        }
+        owned
+    }
+}
+
+/// Memory in use, as the system sees it.
+fn memory_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap_or_default() / 1024.0
+}
+
+fn milliseconds<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let started = Instant::now();
+    let result = work();
+    (started.elapsed().as_secs_f64() * 1000.0, result)
+}
+
+fn quantiles(mut of: Vec<f64>) -> Value {
+    of.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        let place = (of.len() as f64 * share) as usize;
+        of.get(place.min(of.len().saturating_sub(1))).copied().unwrap_or_default()
+    };
+    json!({ "p50": at(0.5), "p99": at(0.99), "max": at(1.0) })
+}
+
+fn measure(size: Size) -> Value {
+    let before = memory_mib();
+    let mut bench = Bench::new(size);
+    let with_world = memory_mib();
+    let settings = DrsSettings { rules_max: usize::MAX, ..DrsSettings::default() };
+    let mut planner = Planner::new(settings.clone());
+    let mut now = UnixMillis(1_000_000);
+    let (first_ms, plan) = milliseconds(|| planner.plan(&bench.world, &Owned::default(), now));
+    let with_planner = memory_mib();
+    let (rules, uncovered) = (plan.actions().count(), plan.clusters.iter().map(|of| of.uncovered.len()).sum::<usize>());
+    let mut owned = bench.carry_out(&plan, &mut planner);
+    let (read_back_ms, plan) = milliseconds(|| planner.plan(&bench.world, &owned, now));
+    let left_to_do = plan.actions().count();
+    owned = plan.record;
+    let (again_ms, _) = milliseconds(|| drs::plan(&bench.world, &owned, now, &settings));
+    let (mut event_ms, mut after_write_ms) = (Vec::with_capacity(EVENTS), Vec::new());
+    let mut actions = 0;
+    for number in 0..EVENTS {
+        now.0 += 100;
+        let event = bench.event(number);
+        let (ms, plan) = milliseconds(|| {
+            let touched = bench.world.apply(event);
+            planner.observe(&touched);
+            planner.plan(&bench.world, &owned, now)
+        });
+        event_ms.push(ms);
+        actions += plan.actions().count();
+        if plan.is_empty() {
+            owned = plan.record;
+        } else {
+            owned = bench.carry_out(&plan, &mut planner);
+            let (ms, plan) = milliseconds(|| planner.plan(&bench.world, &owned, now));
+            after_write_ms.push(ms);
+            owned = plan.record;
+        }
+    }
+    // A planner that was there all the time says what one from scratch says.
+    let kept = planner.plan(&bench.world, &owned, now);
+    let fresh = drs::plan(&bench.world, &owned, now, &settings);
+    assert_eq!(kept.findings, fresh.findings);
+    assert_eq!(kept.record, fresh.record);
+    assert!(kept.actions().map(|(_, action)| action).eq(fresh.actions().map(|(_, action)| action)));
+    json!({
+        "clusters": size.clusters,
+        "pods": size.pods,
+        "first_ms": first_ms,
+        "read_back_ms": read_back_ms,
+        "again_ms": again_ms,
+        "event_ms": quantiles(event_ms),
+        "after_write_ms": quantiles(after_write_ms),
+        "actions": actions,
+        "left_to_do": left_to_do,
+        "uncovered": uncovered,
+        "world_mib": with_world - before,
+        "planner_mib": with_planner - with_world,
+        "rules": rules,
+        "rules_per_pod": size.pods,
+        "rules_per_pair": size.pods * (REPLICAS - 1) / 2,
+    })
+}
+
+fn main() {
+    let only = std::env::args().nth(1);
+    let sizes = [("many", 10, PODS), ("one", 1, PODS), ("tenth", 10, PODS / 10)];
+    let measured: serde_json::Map<String, Value> = sizes
+        .into_iter()
+        .filter(|(name, ..)| only.as_ref().is_none_or(|only| only == name))
+        .map(|(name, clusters, pods)| (name.to_owned(), measure(Size { clusters, pods })))
+        .collect();
+    println!("{}", Value::Object(measured));
+}

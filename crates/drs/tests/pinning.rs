@@ -1,0 +1,221 @@
+//! Pods that accept certain physical hosts only.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use drs::{
+    ActionKind, DrsSettings, Finding, GroupChange, Owned, OwnedGroups, Pinning, Plan, RuleSort, UnixMillis, plan,
+};
+use model::event::*;
+use support::*;
+
+struct Story {
+    town: Town,
+    owned: Owned,
+    now: UnixMillis,
+    settings: DrsSettings,
+}
+
+impl Story {
+    fn new(town: Town, pinning: Pinning) -> Story {
+        let settings = DrsSettings { pinning, ..DrsSettings::default() };
+        Story { town, owned: Owned::default(), now: UnixMillis(0), settings }
+    }
+
+    fn plan(&self) -> Plan {
+        plan(&self.town.world(), &self.owned, self.now, &self.settings)
+    }
+
+    fn pass(&mut self) -> Plan {
+        let plan = self.plan();
+        self.owned = self.town.carry_out(&plan);
+        plan
+    }
+
+    /// What the rules of the first cluster bind: VMs to hosts.
+    fn bindings(&self) -> BTreeSet<(Vec<String>, Vec<String>, bool)> {
+        let cluster = &self.town.clusters[0];
+        let members = |name: &str| match &cluster.groups.iter().find(|group| group.name == name).expect("a group").kind
+        {
+            GroupKind::Vms(members) | GroupKind::Hosts(members) => members.clone(),
+        };
+        let own = cluster.rules.iter().filter_map(|rule| match &rule.kind {
+            RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(hosts), .. } => {
+                Some((members(vm_group), members(hosts), rule.mandatory))
+            }
+            _ => None,
+        });
+        own.collect()
+    }
+}
+
+fn expression(operator: Operator, values: &[&str]) -> RequirementFacts {
+    let values = values.iter().map(|value| (*value).to_owned()).collect();
+    RequirementFacts { key: HOST_KEY.to_owned(), operator, values }
+}
+
+fn terms(terms: &[&[RequirementFacts]]) -> PinningFacts {
+    let term = |expressions: &&[RequirementFacts]| NodeTermFacts { expressions: expressions.to_vec(), fields: vec![] };
+    PinningFacts { node_terms: terms.iter().map(term).collect(), ..PinningFacts::default() }
+}
+
+fn pinned(number: usize, node: usize, pinning: PinningFacts) -> PodFacts {
+    PodFacts { pinning, ..pod("db", number, node) }
+}
+
+fn ids(prefix: &str, numbers: &[usize]) -> Vec<String> {
+    numbers.iter().map(|number| if prefix == "vm" { vm_id(*number) } else { format!("{prefix}-{number}") }).collect()
+}
+
+#[test]
+fn what_pods_accept_means_what_kubernetes_means() {
+    use Operator::*;
+    let other = RequirementFacts { key: "zone".to_owned(), operator: In, values: vec!["z".to_owned()] };
+    let of_node = |operator, node: usize| NodeTermFacts {
+        expressions: vec![expression(In, &["esx-0"])],
+        fields: vec![RequirementFacts { key: "metadata.name".to_owned(), operator, values: vec![node_name(node)] }],
+    };
+    let selector =
+        |key: &str, value: &str, rest: PinningFacts| PinningFacts { node_selector: labels(&[(key, value)]), ..rest };
+    // What is accepted of the hosts esx-0, esx-1, 7 and 30; `None` when nothing is bound.
+    let cases: Vec<(PinningFacts, Option<&[usize]>)> = vec![
+        (terms(&[&[expression(In, &["esx-0", "esx-1"])]]), Some(&[0, 1])),
+        (terms(&[&[expression(NotIn, &["esx-0", "else"])]]), Some(&[1, 2, 3])),
+        (terms(&[&[expression(Exists, &[])]]), None),
+        (terms(&[&[expression(DoesNotExist, &[])], &[expression(In, &["7"])]]), Some(&[2])),
+        (terms(&[&[expression(Gt, &["7"])]]), Some(&[3])),
+        (terms(&[&[expression(Lt, &["30"])]]), Some(&[2])),
+        (terms(&[&[expression(Lt, &["30", "31"])], &[expression(In, &["esx-0"])]]), Some(&[0])),
+        // All of a term, one of the terms; an empty one accepts nothing.
+        (terms(&[&[expression(In, &["esx-0", "7"]), expression(NotIn, &["7"])]]), Some(&[0])),
+        (terms(&[&[expression(In, &["esx-0"])], &[expression(In, &["30"])]]), Some(&[0, 3])),
+        (terms(&[&[], &[expression(In, &["30"])]]), Some(&[3])),
+        // Other labels may hold anywhere.
+        (terms(&[&[other.clone()]]), None),
+        (terms(&[&[other.clone(), expression(In, &["esx-1"])]]), Some(&[1])),
+        (terms(&[&[other], &[expression(In, &["esx-1"])]]), None),
+        // The selector and one of the terms.
+        (selector(HOST_KEY, "esx-1", PinningFacts::default()), Some(&[1])),
+        (selector("zone", "z", PinningFacts::default()), None),
+        (selector(HOST_KEY, "esx-1", terms(&[&[expression(In, &["esx-0", "esx-1"])]])), Some(&[1])),
+        // The node's name is what it is.
+        (PinningFacts { node_terms: vec![of_node(In, 0)], ..PinningFacts::default() }, Some(&[0])),
+        (PinningFacts { node_terms: vec![of_node(In, 1)], ..PinningFacts::default() }, None),
+        (PinningFacts { node_terms: vec![of_node(NotIn, 1)], ..PinningFacts::default() }, Some(&[0])),
+    ];
+    for (pinning, expected) in cases {
+        let mut story = Story::new(Town::new(4, &[0]), Pinning::Should);
+        story.town.hosts[2].0.name = "7".to_owned();
+        story.town.hosts[3].0.name = "30".to_owned();
+        story.town.pods = vec![pinned(0, 0, pinning.clone())];
+        story.pass();
+        let expected: BTreeSet<_> =
+            expected.map(|hosts| (ids("vm", &[0]), ids("host", hosts), false)).into_iter().collect();
+        assert_eq!(story.bindings(), expected, "{pinning:?}");
+    }
+}
+
+#[test]
+fn a_binding_follows_its_pods_with_the_same_rule_and_goes_with_its_groups() {
+    let only = |hosts: &[&str]| terms(&[&[expression(Operator::In, hosts)]]);
+    let mut story = Story::new(Town::new(4, &[0, 1, 2]), Pinning::Should);
+    story.town.pods = vec![pinned(0, 0, only(&["esx-0", "esx-1"])), pinned(1, 1, only(&["esx-0", "esx-1"]))];
+    let first = story.pass();
+    let (_, action) = first.actions().next().expect("one rule");
+    assert_eq!((first.actions().count(), action.sort), (1, RuleSort::OnHosts));
+    assert_eq!((action.hosts.join(" "), action.moves.len()), ("esx-0 esx-1".to_owned(), 0));
+    assert!(matches!(&action.groups[..], [GroupChange::Add(_), GroupChange::Add(_)]));
+    assert_eq!(action.pods.len(), 2);
+    let (name, uuid) = (story.town.clusters[0].rules[0].name.clone(), story.town.clusters[0].rules[0].uuid.clone());
+    let recorded = story.owned.clusters.values().next().expect("recorded")[&name].clone();
+    let groups = OwnedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") };
+    assert_eq!(recorded.groups, Some(groups));
+    assert!(story.plan().is_empty());
+
+    // One more VM, then other hosts: edits of one rule and of the group it is about.
+    story.town.pods.push(pinned(2, 2, only(&["esx-0", "esx-1"])));
+    let plan = story.pass();
+    let (_, action) = plan.actions().next().expect("one");
+    assert!(matches!(&action.kind, ActionKind::Edit { added, .. } if *added == ids("vm", &[2])));
+    assert!(matches!(&action.groups[..], [GroupChange::Edit(group)] if group.name.ends_with("-vms")));
+    assert_eq!(action.moves, ["machine-02"]);
+    story.town.pods.iter_mut().for_each(|pod| pod.pinning = only(&["esx-3"]));
+    let plan = story.pass();
+    let (_, action) = plan.actions().next().expect("one");
+    assert!(matches!(&action.groups[..], [GroupChange::Edit(group)] if group.name.ends_with("-hosts")));
+    assert_eq!(story.bindings(), BTreeSet::from([(ids("vm", &[0, 1, 2]), ids("host", &[3]), false)]));
+    let rule = &story.town.clusters[0].rules[0];
+    assert_eq!((&rule.name, &rule.uuid), (&name, &uuid));
+
+    // Must instead of should.
+    story.settings.pinning = Pinning::Must;
+    assert_eq!(story.pass().actions().count(), 1);
+    assert!(story.town.clusters[0].rules[0].mandatory);
+    assert!(story.plan().is_empty());
+
+    // Turned off: gone after the grace, with the groups.
+    story.settings.pinning = Pinning::Off;
+    assert!(story.pass().is_empty());
+    story.now.0 += 300_000;
+    story.pass();
+    assert!(story.town.clusters[0].rules.is_empty() && story.town.clusters[0].groups.is_empty());
+    assert!(story.owned.is_empty());
+}
+
+#[test]
+fn what_several_pods_accept_is_what_all_of_them_do() {
+    let only = |hosts: &[&str]| terms(&[&[expression(Operator::In, hosts)]]);
+    let mut story = Story::new(Town::new(4, &[0, 1]), Pinning::Should);
+    story.town.pods = vec![
+        pinned(0, 0, only(&["esx-0", "esx-1"])),
+        pinned(1, 0, only(&["esx-1", "esx-2"])),
+        pinned(2, 1, only(&["esx-0"])),
+        pinned(3, 1, only(&["esx-2"])),
+    ];
+    let plan = story.pass();
+    assert_eq!(story.bindings(), BTreeSet::from([(ids("vm", &[0]), ids("host", &[1]), false)]));
+    let [finding @ Finding::PinnedNowhere { pods, hosts: 4, .. }] = &plan.findings[..] else {
+        panic!("{:?}", plan.findings)
+    };
+    assert_eq!((pods.len(), finding.name()), (2, "pinnedNowhere"));
+}
+
+#[test]
+fn a_mandatory_binding_leaves_hosts_enough() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2]), Pinning::Must);
+    let only = terms(&[&[expression(Operator::In, &["esx-0", "esx-1"])]]);
+    story.town.pods = (0..3).map(|number| PodFacts { pinning: only.clone(), ..lonely("db", number, number) }).collect();
+    let plan = story.pass();
+    assert!(story.bindings().is_empty(), "three VMs that want to be apart do not fit on two hosts");
+    assert!(matches!(plan.findings[..], [Finding::PinnedTooTight { vms: 3, hosts: 2, .. }]), "{:?}", plan.findings);
+    assert!(story.plan().is_empty());
+    story.settings.pinning = Pinning::Should;
+    story.pass();
+    assert_eq!(story.bindings().len(), 1);
+}
+
+#[test]
+fn groups_of_others_are_left_alone_and_groups_without_their_rule_go() {
+    let only = terms(&[&[expression(Operator::In, &["esx-0"])]]);
+    let mut story = Story::new(Town::new(4, &[0]), Pinning::Should);
+    story.town.pods = vec![pinned(0, 0, only)];
+    let (_, action) = story.plan().actions().map(|(c, a)| (c.clone(), a.clone())).next().expect("one");
+    // Somebody has a group of that name already.
+    let taken = GroupFacts {
+        name: format!("{}-vms", action.rule),
+        user_created: true,
+        kind: GroupKind::Vms(vec!["vm-else".to_owned()]),
+    };
+    story.town.clusters[0].groups = vec![taken.clone()];
+    story.pass();
+    assert!(story.town.clusters[0].groups.contains(&taken), "{:?}", story.town.clusters[0].groups);
+    assert_eq!(story.town.clusters[0].groups.len(), 3);
+    // The rule is deleted by hand when nothing wants it any more.
+    story.town.clusters[0].rules.clear();
+    story.town.pods.clear();
+    let plan = story.pass();
+    assert!(plan.actions().all(|(_, action)| action.kind == ActionKind::DeleteGroups));
+    assert_eq!(story.town.clusters[0].groups, [taken]);
+    assert!(story.owned.is_empty());
+}

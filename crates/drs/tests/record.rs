@@ -1,0 +1,120 @@
+//! The record as a text; taking rules into it; taking everything away.
+
+mod support;
+
+use std::sync::Arc;
+
+use drs::record::{RecordError, from_text, to_text};
+use drs::*;
+use model::event::*;
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use support::generate::{at_once, cases, town};
+use support::*;
+
+fn owned_rule() -> impl Strategy<Value = OwnedRule> {
+    let sort = prop_oneof![Just(RuleSort::Apart), Just(RuleSort::Together), Just(RuleSort::OnHosts)];
+    let unwanted = (any::<u64>(), vec(".*", 0..4)).prop_map(|(since, vms)| Unwanted { since: UnixMillis(since), vms });
+    let groups = (".*", ".*").prop_map(|(vms, hosts)| OwnedGroups { vms, hosts });
+    let times = (option::of(unwanted), option::of(any::<u64>().prop_map(UnixMillis)));
+    (sort, ".*", option::of(".*"), times, any::<bool>(), option::of(groups)).prop_map(
+        |(sort, source, uuid, (unwanted, outnumbered_since), restored, groups)| OwnedRule {
+            sort,
+            source,
+            uuid,
+            unwanted,
+            outnumbered_since,
+            restored,
+            groups,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn a_record_is_read_as_it_was_written(rules in btree_map(".*", owned_rule().prop_map(Arc::new), 0..6)) {
+        let text = to_text(&rules);
+        prop_assert_eq!(from_text(&text), Ok(rules));
+    }
+
+    #[test]
+    fn no_text_is_read_wrong(text in ".*", cut in 0..400usize) {
+        let rules = Rules::from([("a".to_owned(), Arc::new(OwnedRule::intent(RuleSort::Apart, text.clone())))]);
+        let whole = to_text(&rules);
+        let cut: String = whole.chars().take(cut).collect();
+        prop_assert!(cut == whole || from_text(&cut).is_err());
+        prop_assert!(from_text(&text).is_err());
+    }
+
+    /// Everything owned goes, and nothing else; what was adopted is planned for as if it had always been recorded.
+    #[test]
+    fn adopting_and_cleaning_up(mut town in town()) {
+        let settings = at_once();
+        let foreign: Vec<RuleFacts> = town.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
+        let groups: Vec<GroupFacts> = town.clusters.iter().flat_map(|cluster| cluster.groups.clone()).collect();
+        let owned = town.carry_out(&plan(&town.world(), &Owned::default(), UnixMillis(0), &settings));
+        let (adopted, record) = adopt(&town.world(), &Owned::default());
+        // What is named with the prefix and can not be told from Bridger's own is shown too.
+        for (cluster, rules) in &owned.clusters {
+            for name in rules.keys() {
+                prop_assert!(adopted.iter().any(|rule| rule.cluster == *cluster && rule.rule == *name));
+                prop_assert_eq!(&record.rule(cluster, name).expect("adopted").uuid, &rules[name].uuid);
+            }
+        }
+        let prefix = drs::plan::rule_prefix(UID);
+        prop_assert!(adopted.iter().all(|rule| rule.rule.starts_with(&prefix)));
+        prop_assert_eq!(adopt(&town.world(), &record).0, vec![]);
+
+        let cleaned = cleanup(&town.world(), &owned);
+        prop_assert_eq!(cleaned.actions().count(), owned.len());
+        let after = town.carry_out(&cleaned);
+        prop_assert!(after.is_empty());
+        let left: Vec<RuleFacts> = town.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
+        prop_assert_eq!(left, foreign);
+        let left: Vec<GroupFacts> = town.clusters.iter().flat_map(|cluster| cluster.groups.clone()).collect();
+        prop_assert_eq!(left, groups);
+    }
+}
+
+#[test]
+fn a_wrong_text_is_an_error_that_names_the_place() {
+    let error = |text: &str| from_text(text).expect_err("an error");
+    assert_eq!(error(r#"{"version":2,"rules":{}}"#), RecordError::UnknownVersion { version: 2 });
+    assert!(error(r#"{"rules":{}}"#).to_string().contains("version"));
+    let wrong = r#"{"version":1,"rules":{"a":{"sort":"apart","source":7}}}"#;
+    assert!(error(wrong).to_string().contains("column"), "{}", error(wrong));
+    assert!(matches!(error(&"x".repeat(2 << 20)), RecordError::TooLarge { .. }));
+    let later = r#"{"version":1,"new":1,"rules":{"a":{"sort":"onHosts","source":"s","later":[1]}}}"#;
+    assert_eq!(from_text(later).expect("read")["a"].sort, RuleSort::OnHosts);
+}
+
+#[test]
+fn a_thousand_rules_fit() {
+    let rule = |number: usize| {
+        let rule = OwnedRule {
+            uuid: Some(uuid::Uuid::from_u128(number as u128).to_string()),
+            ..OwnedRule::intent(RuleSort::Apart, format!("{number:016x}"))
+        };
+        (format!("bridger-{UID}-{number:016x}"), Arc::new(rule))
+    };
+    let text = to_text(&(0..1000).map(rule).collect());
+    assert!(text.len() < 300_000, "{}", text.len());
+}
+
+#[test]
+fn an_adopted_rule_is_followed_again() {
+    let mut town = Town::new(5, &[0, 1, 2, 3]);
+    town.pods = (0..3).map(|number| lonely("web", number, number)).collect();
+    let settings = DrsSettings::default();
+    town.carry_out(&plan(&town.world(), &Owned::default(), UnixMillis(0), &settings));
+    let (adopted, record) = adopt(&town.world(), &Owned::default());
+    assert_eq!((adopted.len(), &adopted[0].vms), (1, &vec![vm_id(0), vm_id(1), vm_id(2)]));
+    let after = plan(&town.world(), &record, UnixMillis(0), &settings);
+    assert!(after.is_empty() && after.findings.is_empty(), "{:?}", after.findings);
+    town.pods[0].node = Some(node_name(3));
+    let edited = plan(&town.world(), &after.record, UnixMillis(0), &settings);
+    assert!(matches!(edited.actions().next(), Some((_, Action { kind: ActionKind::Edit { .. }, .. }))));
+}

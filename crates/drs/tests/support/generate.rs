@@ -1,0 +1,224 @@
+//! Random towns and random changes of them.
+
+use std::time::Duration;
+
+use drs::DrsSettings;
+use model::event::*;
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::{FOREIGN_KEYS, HOST_KEY, HOSTNAME, Town, node_name, rule, vm_id};
+
+pub fn cases() -> u32 {
+    if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { 10_000 } else { 400 }
+}
+
+pub fn text(of: &'static [&'static str]) -> impl Strategy<Value = String> {
+    select(of).prop_map(str::to_owned)
+}
+
+pub fn labels() -> impl Strategy<Value = Labels> {
+    btree_map(text(&["app", "tier"]), text(&["a", "b", "c"]), 0..3)
+}
+
+pub fn term() -> impl Strategy<Value = TermFacts> {
+    let operator = select(vec![Operator::In, Operator::NotIn, Operator::Exists]);
+    let requirement = (text(&["app", "tier"]), operator, vec(text(&["a", "b"]), 1..3))
+        .prop_map(|(key, operator, values)| RequirementFacts { key, operator, values });
+    let selector = option::weighted(
+        0.95,
+        (labels(), vec(requirement, 0..2)).prop_map(|(labels, expressions)| SelectorFacts { labels, expressions }),
+    );
+    let namespaces = prop_oneof![3 => Just(vec![]), 1 => Just(vec!["shop".to_owned()])];
+    let namespace_selector = prop_oneof![3 => Just(None), 1 => labels().prop_map(|labels| Some(SelectorFacts { labels, expressions: vec![] }))];
+    (text(&[HOSTNAME, HOSTNAME, HOST_KEY, "zone"]), selector, namespaces, namespace_selector).prop_map(
+        |(topology_key, selector, namespaces, namespace_selector)| TermFacts {
+            topology_key,
+            selector,
+            namespaces,
+            namespace_selector,
+        },
+    )
+}
+
+pub const NODES_MAX: usize = 9;
+
+pub fn pod() -> impl Strategy<Value = PodFacts> {
+    let node = option::weighted(0.9, 0..NODES_MAX + 1);
+    let terms = (vec(term(), 0..2), option::weighted(0.15, term()));
+    let rarely = || prop::bool::weighted(0.1);
+    let extras = (rarely(), rarely(), rarely(), option::weighted(0.2, pinning()), option::weighted(0.1, 1..3u32));
+    (text(&["shop", "bank"]), labels(), node, terms, extras).prop_map(
+        |(namespace, labels, node, (anti_affinity, affinity), extras)| {
+            let (finished, terminating, lift_off, pinning, preferred_terms) = extras;
+            PodFacts {
+                namespace,
+                labels,
+                node: node.map(node_name),
+                anti_affinity,
+                affinity: affinity.into_iter().collect(),
+                finished,
+                terminating,
+                lift_off,
+                pinning: pinning.unwrap_or_default(),
+                preferred_terms: preferred_terms.unwrap_or_default(),
+                ..PodFacts::default()
+            }
+        },
+    )
+}
+
+/// Which hosts a pod accepts: mostly by the host label, in all the ways there are.
+pub fn pinning() -> impl Strategy<Value = PinningFacts> {
+    let hosts = || vec((0..6usize).prop_map(|host| format!("esx-{host}")), 1..4);
+    let operator = select(vec![Operator::In, Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist]);
+    let expression = (text(&[HOST_KEY, HOST_KEY, "zone"]), operator, hosts())
+        .prop_map(|(key, operator, values)| RequirementFacts { key, operator, values });
+    let field = vec((0..NODES_MAX).prop_map(node_name), 1..4).prop_map(|values| RequirementFacts {
+        key: "metadata.name".to_owned(),
+        operator: Operator::In,
+        values,
+    });
+    let term = (vec(expression, 0..3), option::weighted(0.2, field))
+        .prop_map(|(expressions, field)| NodeTermFacts { expressions, fields: field.into_iter().collect() });
+    let selector = option::weighted(0.3, (text(&[HOST_KEY, "zone"]), text(&["esx-0", "esx-1"])));
+    (selector, vec(term, 0..3))
+        .prop_map(|(selector, node_terms)| PinningFacts { node_selector: selector.into_iter().collect(), node_terms })
+}
+
+pub fn pods() -> impl Strategy<Value = Vec<PodFacts>> {
+    let workload = (pod(), vec(option::weighted(0.95, 0..NODES_MAX), 1..7)).prop_map(|(pod, nodes)| {
+        // Replicas that want to be apart from each other, as most do.
+        let own = SelectorFacts { labels: pod.labels.clone(), expressions: vec![] };
+        let apart = TermFacts { topology_key: HOSTNAME.to_owned(), selector: Some(own), ..TermFacts::default() };
+        let replica = |node: Option<usize>| PodFacts {
+            node: node.map(node_name),
+            anti_affinity: vec![apart.clone()],
+            ..pod.clone()
+        };
+        nodes.into_iter().map(replica).collect::<Vec<_>>()
+    });
+    (vec(pod(), 0..8), vec(workload, 0..3)).prop_map(|(singles, workloads)| {
+        let mut pods: Vec<PodFacts> = singles.into_iter().chain(workloads.into_iter().flatten()).collect();
+        for (number, pod) in pods.iter_mut().enumerate() {
+            pod.name = format!("pod-{number}");
+            pod.uid = format!("uid-{number}");
+        }
+        pods
+    })
+}
+
+/// Rules of somebody else, some named almost like Bridger's.
+pub fn foreign_rules() -> impl Strategy<Value = Vec<RuleFacts>> {
+    let vms = vec((0..NODES_MAX).prop_map(vm_id), 2..4);
+    let name = text(&["web", "bridger-other", "bridger-42030201-ab12-7d4c-9a00-1c2d3e4f5a6b-0000"]);
+    let foreign = (name, vms, 0..3u8, prop::bool::weighted(0.8)).prop_map(|(name, vms, kind, enabled)| {
+        let kind = match kind {
+            0 => RuleKind::VmsApart(vms),
+            1 => RuleKind::VmsTogether(vms),
+            _ => RuleKind::VmsOnHosts {
+                vm_group: "vms".to_owned(),
+                affine_hosts: Some("hosts".to_owned()),
+                anti_affine_hosts: None,
+            },
+        };
+        RuleFacts { enabled, mandatory: true, uuid: Some("theirs".to_owned()), ..rule(0, &name, kind) }
+    });
+    vec(foreign, 0..3).prop_map(|mut rules| {
+        for (number, rule) in rules.iter_mut().enumerate() {
+            rule.key = FOREIGN_KEYS + number as i32;
+            rule.name = format!("{}{number}", rule.name);
+        }
+        rules
+    })
+}
+
+pub fn groups() -> impl Strategy<Value = Vec<GroupFacts>> {
+    (vec((0..NODES_MAX).prop_map(vm_id), 0..4), vec((0..5usize).prop_map(|host| format!("host-{host}")), 1..3))
+        .prop_map(|(vms, hosts)| {
+            let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
+            vec![group("vms", GroupKind::Vms(vms)), group("hosts", GroupKind::Hosts(hosts))]
+        })
+}
+
+pub fn town() -> impl Strategy<Value = Town> {
+    let first = (1..6usize, vec(0..6usize, 1..NODES_MAX - 2));
+    let second = option::weighted(0.4, (1..4usize, vec(0..4usize, 0..3)));
+    let namespace = (labels(), prop::bool::weighted(0.1)).prop_map(|(labels, lift_off)| NamespaceFacts {
+        name: "bank".to_owned(),
+        labels,
+        lift_off,
+        ..NamespaceFacts::default()
+    });
+    (first, second, pods(), (foreign_rules(), groups()), option::of(namespace)).prop_map(
+        |((hosts, nodes), second, pods, (rules, groups), namespace)| {
+            let within = |nodes: &[usize], hosts: usize| nodes.iter().map(|host| host % hosts).collect::<Vec<_>>();
+            let mut town = Town::new(hosts, &within(&nodes, hosts));
+            if let Some((hosts, nodes)) = second {
+                town.add_cluster(hosts, &within(&nodes, hosts));
+            }
+            town.clusters[0].rules = rules;
+            town.clusters[0].groups = groups;
+            town.pods = pods;
+            town.namespaces = namespace.into_iter().collect();
+            town
+        },
+    )
+}
+
+/// A change of everything that may change from one pass to the next.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub pods: Vec<PodFacts>,
+    /// Node, host.
+    pub moves: Vec<(usize, usize)>,
+    pub maintenance: Vec<usize>,
+    pub seconds: u64,
+}
+
+pub fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let change = (option::of(pods()), vec((0..NODES_MAX, 0..8usize), 0..3), vec(0..8usize, 0..2), 0..1200u64)
+        .prop_map(|(pods, moves, maintenance, seconds)| (pods, moves, maintenance, seconds));
+    vec(change, 1..4).prop_map(|changes| {
+        changes
+            .into_iter()
+            .map(|(pods, moves, maintenance, seconds)| Change {
+                pods: pods.unwrap_or_default(),
+                moves,
+                maintenance,
+                seconds,
+            })
+            .collect()
+    })
+}
+
+pub fn change(town: &mut Town, change: &Change) {
+    if !change.pods.is_empty() {
+        town.pods.clone_from(&change.pods);
+    }
+    for &(node, host) in &change.moves {
+        if node < town.nodes.len() {
+            // A VM stays in its cluster.
+            let of = town.nodes[node].map(|host| town.hosts[host].1);
+            let hosts: Vec<usize> = (0..town.hosts.len()).filter(|host| Some(town.hosts[*host].1) == of).collect();
+            if !hosts.is_empty() {
+                town.nodes[node] = Some(hosts[host % hosts.len()]);
+            }
+        }
+    }
+    for (number, (host, _)) in town.hosts.iter_mut().enumerate() {
+        host.maintenance = change.maintenance.contains(&number);
+    }
+}
+
+pub fn at_once() -> DrsSettings {
+    DrsSettings {
+        removal_grace: Duration::ZERO,
+        shrink_hold: Duration::ZERO,
+        allow_mass_deletion: true,
+        deletions_max: usize::MAX,
+        ..DrsSettings::default()
+    }
+}

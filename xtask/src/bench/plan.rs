@@ -1,0 +1,63 @@
+//! `cargo xtask bench plan`: what a plan costs, and how many rules it makes.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::report::Report;
+
+/// Plans for 5000 nodes, 100,000 pods and 10,000 services with anti-affinity; from scratch, and after each of 1000 events.
+///
+/// Once with ten vSphere clusters and once with everything in one. The number of rules is beside that of one rule for each
+/// pod and one for each pair; the growth is that from a tenth of the pods.
+#[derive(clap::Args)]
+pub struct Arguments {}
+
+const FIRST_MS_MAX: f64 = 300.0;
+const EVENT_MS_MAX: f64 = 5.0;
+/// Ten times the pods, ten times the time; a little is allowed for what does not fit into caches any more.
+const GROWTH_MAX: f64 = 12.0;
+
+pub fn run(_: &Arguments) -> Result<Report> {
+    let release = super::build_release()?;
+    println!("bench: plans for 5000 nodes, about a minute");
+    let output = std::process::Command::new(release.join("examples/plan"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running the measurement")?;
+    if !output.status.success() {
+        bail!("the measurement failed ({})", output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
+    let number =
+        |path: &str| measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {text}"));
+
+    let mut report = Report::new("plan");
+    for (layout, what) in [("many", "10 clusters"), ("one", "1 cluster")] {
+        let of = |path: &str| number(&format!("/{layout}/{path}"));
+        report.limit(format!("{what}: first plan of 100,000 pods"), of("first_ms")?, "ms", FIRST_MS_MAX);
+        report.limit(format!("{what}: after one event, p50"), of("event_ms/p50")?, "ms", EVENT_MS_MAX);
+        report.limit(format!("{what}: after one event, p99"), of("event_ms/p99")?, "ms", EVENT_MS_MAX);
+        report.beside(format!("{what}: rules"), of("rules")?, "rules", "one for each pod", of("rules_per_pod")?);
+        report.beside(format!("{what}: rules"), of("rules")?, "rules", "one for each pair", of("rules_per_pair")?);
+        report.beside(
+            format!("{what}: memory of the planner"),
+            of("planner_mib")?,
+            "MiB",
+            "the world",
+            of("world_mib")?,
+        );
+        report.none(format!("{what}: pairs without a rule"), of("uncovered")?, "pairs");
+        report.none(format!("{what}: left to do after carrying out"), of("left_to_do")?, "actions");
+    }
+    report.limit(
+        "growth, 10,000 to 100,000 pods",
+        number("/many/first_ms")? / number("/tenth/first_ms")?,
+        "x",
+        GROWTH_MAX,
+    );
+    Ok(report)
+}
