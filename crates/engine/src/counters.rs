@@ -1,6 +1,9 @@
 //! What the engine counts. Read by whoever shows metrics; never used to decide.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use crate::rule_counters::{RuleCounters, RuleProblem};
 
 /// One number that only grows.
 #[derive(Debug, Default)]
@@ -29,4 +32,5 @@ pub struct Counters {
     pub notices_posted: Counter,
     /// Notices that were not sent because too many were on their way, or that failed.
     pub notices_lost: Counter,
+    pub rules: Arc<RuleCounters>,
 }

@@ -3,7 +3,7 @@
 //! Nothing is written before the sources a decision rests on are in sync, and nothing once one of them has been lost for
 //! longer than a limit: until then what was last known is still good enough to put a label right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::event::{Event, Source};
@@ -22,6 +22,7 @@ enum State {
 #[derive(Debug)]
 pub struct Gates {
     sources: BTreeMap<Source, State>,
+    relisting: BTreeSet<Source>,
     stale_max: Duration,
 }
 
@@ -35,27 +36,32 @@ pub enum Closed {
 impl Gates {
     #[must_use]
     pub fn new(stale_max: Duration) -> Gates {
-        Gates { sources: BTreeMap::new(), stale_max }
+        Gates { sources: BTreeMap::new(), relisting: BTreeSet::new(), stale_max }
     }
 
     /// Takes note of what an event says about its source.
     pub fn observe(&mut self, event: &Event, now: Instant) {
         match event {
+            Event::RelistBegan(source) => {
+                self.relisting.insert(*source);
+            }
             Event::RelistEnded(source) => {
+                self.relisting.remove(source);
                 self.sources.insert(*source, State::InSync);
             }
             Event::Lost(source) => {
+                self.relisting.remove(source);
                 let state = self.sources.entry(*source).or_insert(State::Unknown);
                 if *state == State::InSync {
                     *state = State::LostAt(now);
                 }
             }
-            // While a source lists again, what was known of it is still there.
             _ => (),
         }
     }
 
-    /// Whether decisions that rest on this source may be carried out.
+    /// Whether decisions that rest on this source may be carried out. While a source lists again, what was known of it is
+    /// still there.
     pub fn check(&self, source: Source, now: Instant) -> Result<(), Closed> {
         match self.sources.get(&source).copied().unwrap_or(State::Unknown) {
             State::Unknown => Err(Closed::NeverInSync),
@@ -65,6 +71,13 @@ impl Gates {
                 if lost_for > self.stale_max { Err(Closed::Stale { lost_for }) } else { Ok(()) }
             }
         }
+    }
+
+    /// Whether decisions may be carried out that rest on all of a source at one moment: not while it is listed again, when
+    /// some of what is known is new and the rest is from before.
+    #[must_use]
+    pub fn settled(&self, source: Source, now: Instant) -> bool {
+        !self.relisting.contains(&source) && self.check(source, now).is_ok()
     }
 
     /// In sync right now, not merely fresh enough.
@@ -96,7 +109,12 @@ mod tests {
         assert_eq!(gates.check(Source::Nodes, at(560)), Ok(()));
         assert!(!gates.in_sync(Source::Nodes));
         assert_eq!(gates.check(Source::Nodes, at(561)), Err(Closed::Stale { lost_for: Duration::from_secs(61) }));
+        gates.observe(&Event::RelistBegan(Source::Nodes), at(600));
+        assert!(!gates.settled(Source::Nodes, at(600)));
         gates.observe(&Event::RelistEnded(Source::Nodes), at(600));
+        assert!(gates.settled(Source::Nodes, at(600)));
+        gates.observe(&Event::RelistBegan(Source::Nodes), at(600));
+        assert!(gates.check(Source::Nodes, at(600)).is_ok() && !gates.settled(Source::Nodes, at(600)));
         assert_eq!(gates.check(Source::Nodes, at(600)), Ok(()));
     }
 }

@@ -25,8 +25,11 @@ use crate::counters::Counters;
 use crate::gates::Gates;
 use crate::labeller::{Labeller, Observation};
 use crate::pace::{Backoff, Jitter, RateLimit};
-use crate::ports::{LabelChanges, LabelStore, Notice, NoticeBoard, NoticeSubject, PortError, Severity};
+use crate::ports::{
+    LabelChanges, LabelStore, Ledger, Notice, NoticeBoard, NoticeSubject, PortError, RuleStore, Severity,
+};
 use crate::problems::{Problem, Problems};
+use crate::rules::{self, RulePorts, RuleSettings};
 
 /// The world as others read it. Only the engine writes.
 pub type SharedWorld = Arc<RwLock<World>>;
@@ -35,6 +38,8 @@ pub type SharedWorld = Arc<RwLock<World>>;
 pub struct Settings {
     /// `None` turns the labeller off.
     pub labels: Option<LabelSettings>,
+    /// `None` turns the writer of DRS rules off.
+    pub rules: Option<RuleSettings>,
     /// The vCenters that are configured, connected or not.
     pub vcenters: Vec<VcenterId>,
     pub dry_run: bool,
@@ -51,6 +56,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             labels: Some(LabelSettings::default()),
+            rules: None,
             vcenters: vec![VcenterId(0)],
             dry_run: false,
             writes_per_second: 100,
@@ -67,6 +73,9 @@ impl Default for Settings {
 pub struct Ports {
     pub labels: Arc<dyn LabelStore>,
     pub notices: Arc<dyn NoticeBoard>,
+    /// Rules are written only with both this and the ledger.
+    pub rules: Option<Arc<dyn RuleStore>>,
+    pub ledger: Option<Arc<dyn Ledger>>,
 }
 
 /// How many events are applied before the loop looks at what they mean.
@@ -78,6 +87,7 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: D
 enum Done {
     Labels { node: String, changes: LabelChanges, notice: Option<Notice>, result: Result<(), PortError> },
     Notice(Result<(), PortError>),
+    Rules(rules::Answer),
 }
 
 pub struct Engine {
@@ -88,6 +98,7 @@ pub struct Engine {
     gates: Gates,
     labeller: Labeller,
     problems: Problems,
+    rules: Option<(rules::Writer, RulePorts)>,
     rate: RateLimit,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
     writes_in_flight: usize,
@@ -102,13 +113,23 @@ impl Engine {
     #[must_use]
     pub fn new(settings: Settings, ports: Ports) -> Engine {
         let now = Instant::now();
+        let counters = Arc::<Counters>::default();
+        let rules = match (settings.rules.clone(), ports.rules.clone(), ports.ledger.clone()) {
+            (Some(rules), Some(store), Some(ledger)) => {
+                let counters = counters.rules.clone();
+                let writer = rules::Writer::new(rules, settings.dry_run, settings.seed, counters, now);
+                Some((writer, RulePorts { store, ledger }))
+            }
+            _ => None,
+        };
         Engine {
             world: Arc::default(),
             gates: Gates::new(settings.stale_max),
             labeller: Labeller::new(BACKOFF, Jitter::from_seed(settings.seed)),
             problems: Problems::default(),
             rate: RateLimit::new(settings.writes_per_second, settings.writes_burst, now),
-            counters: Arc::default(),
+            rules,
+            counters,
             in_flight: FuturesUnordered::new(),
             writes_in_flight: 0,
             notices_in_flight: 0,
@@ -134,6 +155,7 @@ impl Engine {
         let mut batch = Vec::with_capacity(BATCH_EVENTS);
         loop {
             self.send_due();
+            self.send_rules();
             let wake = self.next_wake();
             tokio::select! {
                 biased;
@@ -169,6 +191,9 @@ impl Engine {
                 self.labeller.forget(&name);
                 self.problems.observe(&name, None, now);
             }
+        }
+        if let Some((writer, _)) = &mut self.rules {
+            writer.observe(&touched, now);
         }
         let world = self.world.clone();
         let world = read(&world);
@@ -246,6 +271,38 @@ impl Engine {
         }
     }
 
+    /// Lets the writer of rules go on, and sends its notices as far as there is room.
+    fn send_rules(&mut self) {
+        let now = Instant::now();
+        let Some((writer, ports)) = &mut self.rules else { return };
+        let effects = {
+            let world = read(&self.world);
+            let unix_now = writer.wall_clock_now();
+            writer.advance(&rules::Context { now, unix_now, world: &world, gates: &self.gates })
+        };
+        for effect in effects {
+            let performed = rules::perform(effect, ports.clone());
+            self.in_flight.push(Box::pin(async move { Done::Rules(performed.await) }));
+        }
+        let room = NOTICES_IN_FLIGHT_MAX.saturating_sub(self.notices_in_flight);
+        for notice in writer.take_notices(room, now) {
+            self.post(notice);
+        }
+    }
+
+    fn finish_rules(&mut self, answer: rules::Answer) {
+        let Some((writer, ports)) = &mut self.rules else { return };
+        let next = {
+            let (now, unix_now) = (Instant::now(), writer.wall_clock_now());
+            let world = read(&self.world);
+            writer.answered(answer, &rules::Context { now, unix_now, world: &world, gates: &self.gates })
+        };
+        if let Some(effect) = next {
+            let performed = rules::perform(effect, ports.clone());
+            self.in_flight.push(Box::pin(async move { Done::Rules(performed.await) }));
+        }
+    }
+
     fn send_labels(&mut self, name: String, now: Instant) {
         let world = self.world.clone();
         let world = read(&world);
@@ -276,6 +333,7 @@ impl Engine {
 
     fn finish(&mut self, done: Done) {
         match done {
+            Done::Rules(answer) => self.finish_rules(answer),
             Done::Notice(result) => {
                 self.notices_in_flight -= 1;
                 match result {
@@ -349,7 +407,11 @@ impl Engine {
             // A finished write wakes the loop.
             None
         };
-        [labels, self.problems.next_due()].into_iter().flatten().min()
+        let has_room = self.notices_in_flight < NOTICES_IN_FLIGHT_MAX;
+        let rules = self.rules.as_ref().map(|(writer, _)| writer);
+        let notices = rules.and_then(|writer| writer.next_notice()).filter(|_| has_room);
+        let rules = rules.and_then(rules::Writer::next_wake);
+        [labels, self.problems.next_due(), rules, notices].into_iter().flatten().min()
     }
 }
 

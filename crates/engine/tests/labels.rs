@@ -66,7 +66,7 @@ impl Stage {
         let cluster = Arc::new(Cluster::default());
         let (events, receiver) = mpsc::channel(64);
         *cluster.echo.lock().unwrap() = Some(events.clone());
-        let ports = Ports { labels: cluster.clone(), notices: cluster.clone() };
+        let ports = Ports { labels: cluster.clone(), notices: cluster.clone(), rules: None, ledger: None };
         tokio::spawn(Engine::new(settings, ports).run(receiver));
         Stage { cluster, events }
     }

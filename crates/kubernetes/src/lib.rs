@@ -3,7 +3,7 @@
 //!
 //! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: what the server allows, asked once.
 //! - [`mod@watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
-//! - [`labels`], [`notices`]: the engine's ports. [`pod_json`]: a pod that somebody else hands over.
+//! - [`labels`], [`notices`], [`ledger`], [`binder`]: the engine's ports. [`pod_json`]: a pod that somebody else hands over.
 //! - [`mod@bounded`]: limits of time and size around any client.
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
@@ -11,11 +11,13 @@
 //! error, a log line or debug output of this crate. kube itself logs, as a warning of `kube_client`, the whole of a list
 //! that it can't decode: a log filter should keep that target at `error`.
 
+pub mod binder;
 pub mod bounded;
 pub mod connect;
 mod facts;
 mod failure;
 pub mod labels;
+pub mod ledger;
 pub mod notices;
 pub mod pod_json;
 pub mod preflight;
@@ -24,10 +26,14 @@ pub mod watch;
 #[cfg(test)]
 mod scripted;
 
+pub use binder::PodBinder;
 pub use connect::{ConnectError, Connection, Credentials, connect};
 pub use labels::NodeLabels;
+pub use ledger::ConfigMapLedger;
 pub use notices::EventBoard;
-pub use preflight::{LABEL_NEEDS, NOTICE_NEEDS, Need, ServerFacts, WATCH_NEEDS, preflight};
+pub use preflight::{
+    BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, RULE_NEEDS, Scope, ServerFacts, WATCH_NEEDS, preflight, preflight_in,
+};
 pub use watch::watch;
 
 /// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.

@@ -18,15 +18,29 @@ use crate::connect::{ConnectError, Connection, classify};
 /// One question takes no longer.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// Something Bridger must be allowed to do, in all namespaces. All of it is in the core API group.
+/// Something Bridger must be allowed to do. All of it is in the core API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub verb: &'static str,
+    /// `nodes`, or with a subresource `pods/binding`.
     pub resource: &'static str,
+    pub scope: Scope,
+}
+
+/// Where it must be allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    AllNamespaces,
+    /// Where Bridger keeps its own objects.
+    OwnNamespace,
 }
 
 const fn need(verb: &'static str, resource: &'static str) -> Need {
-    Need { verb, resource }
+    Need { verb, resource, scope: Scope::AllNamespaces }
+}
+
+const fn own(verb: &'static str, resource: &'static str) -> Need {
+    Need { verb, resource, scope: Scope::OwnNamespace }
 }
 
 /// To see the cluster.
@@ -45,6 +59,18 @@ pub const LABEL_NEEDS: [Need; 1] = [need("patch", "nodes")];
 /// To post notices.
 pub const NOTICE_NEEDS: [Need; 1] = [need("create", "events")];
 
+/// To keep the record of DRS rules. Events on pods are told as notices.
+pub const RULE_NEEDS: [Need; 5] = [
+    own("get", "configmaps"),
+    own("list", "configmaps"),
+    own("create", "configmaps"),
+    own("update", "configmaps"),
+    own("patch", "configmaps"),
+];
+
+/// To bind pods.
+pub const BIND_NEEDS: [Need; 1] = [need("create", "pods/binding")];
+
 /// What the server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFacts {
@@ -54,8 +80,18 @@ pub struct ServerFacts {
     pub cluster_uid: Option<String>,
 }
 
-/// Asks the server; fails with the first need that is denied.
+/// Asks the server; fails with the first need that is denied. Needs in Bridger's own namespace are asked for in the
+/// connection's default one.
 pub async fn preflight(connection: &Connection, needs: &[Need]) -> Result<ServerFacts, ConnectError> {
+    preflight_in(connection, connection.client.default_namespace(), needs).await
+}
+
+/// The same, where Bridger keeps its own objects in this namespace.
+pub async fn preflight_in(
+    connection: &Connection,
+    own_namespace: &str,
+    needs: &[Need],
+) -> Result<ServerFacts, ConnectError> {
     let server = connection.server.as_str();
     let client = bounded(connection.client.clone());
     let version = match ask::<Version>(&client, Request::get("/version").body(Vec::new())).await {
@@ -64,16 +100,27 @@ pub async fn preflight(connection: &Connection, needs: &[Need]) -> Result<Server
         Err(error) => return Err(classify(server, &error)),
     };
     for need in needs {
-        check(&client, server, *need).await?;
+        check(&client, server, own_namespace, *need).await?;
     }
     Ok(ServerFacts { version, cluster_uid: cluster_uid(&client, server).await? })
 }
 
-async fn check(client: &Client, server: &str, need: Need) -> Result<(), ConnectError> {
+async fn check(client: &Client, server: &str, own_namespace: &str, need: Need) -> Result<(), ConnectError> {
+    let (resource, subresource) = match need.resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource)),
+        None => (need.resource, None),
+    };
+    let mut attributes = json!({ "verb": need.verb, "group": "", "resource": resource });
+    if let Some(subresource) = subresource {
+        attributes["subresource"] = json!(subresource);
+    }
+    if need.scope == Scope::OwnNamespace {
+        attributes["namespace"] = json!(own_namespace);
+    }
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": { "resourceAttributes": { "verb": need.verb, "group": "", "resource": need.resource } },
+        "spec": { "resourceAttributes": attributes },
     });
     let request = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
         .header("content-type", "application/json")
@@ -188,8 +235,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_allowed_passes_and_the_server_is_known() {
-        let needs = [need("list", "nodes"), need("patch", "nodes")];
-        let (answer, log) = outcome(vec![version(), review(true), review(true), namespaces()], &needs).await;
+        let needs = [need("list", "nodes"), own("update", "configmaps"), BIND_NEEDS[0]];
+        let reviews = [review(true), review(true), review(true)];
+        let script = [version()].into_iter().chain(reviews).chain([namespaces()]).collect();
+        let (answer, log) = outcome(script, &needs).await;
         let known = ServerFacts { version: Some("v1.36.0".to_owned()), cluster_uid: Some("u1".to_owned()) };
         assert_eq!(answer, Ok(known));
         let asked: Vec<Value> = log
@@ -204,7 +253,8 @@ mod tests {
             asked,
             [
                 json!({ "verb": "list", "group": "", "resource": "nodes" }),
-                json!({ "verb": "patch", "group": "", "resource": "nodes" })
+                json!({ "verb": "update", "group": "", "resource": "configmaps", "namespace": "default" }),
+                json!({ "verb": "create", "group": "", "resource": "pods", "subresource": "binding" }),
             ]
         );
     }

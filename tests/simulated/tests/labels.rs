@@ -51,6 +51,8 @@ impl Run {
         let ports = Ports {
             labels: Arc::new(NodeLabels::new(client.clone())),
             notices: Arc::new(EventBoard::new(client, Arc::new(|| jiff::Timestamp::UNIX_EPOCH))),
+            rules: None,
+            ledger: None,
         };
         let engine = Engine::new(Settings { seed, ..Settings::default() }, ports);
         let counters = engine.counters();

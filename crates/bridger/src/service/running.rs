@@ -60,7 +60,12 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
 
     let client = found.connection.client.clone();
     let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now)));
-    let ports = Ports { labels: Arc::new(NodeLabels::new(client.clone())), notices: notices.clone() };
+    let ports = Ports {
+        labels: Arc::new(NodeLabels::new(client.clone())),
+        notices: notices.clone(),
+        rules: None,
+        ledger: None,
+    };
     let engine = Engine::new(engine_settings(&settings, seed), ports);
     let world = engine.world();
     let extender = settings.extender.on.then(|| {

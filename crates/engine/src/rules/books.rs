@@ -1,0 +1,156 @@
+//! The record as it is kept: one text for each cluster, named so that it outlives the order of the configuration.
+//!
+//! In: the texts that the ledger holds. Out: what is owned, and the version that the next save must expect. A text's name
+//! is its vCenter's instance UUID and the cluster's id; texts of vCenters that are not configured are left alone.
+//!
+//! Invariant: what is owned is what the texts say, no more.
+
+use std::collections::BTreeMap;
+
+use drs::Owned;
+use drs::record::ClusterName;
+use model::event::VcenterId;
+
+use super::planner;
+use crate::ports::{KeptRecord, RecordVersion};
+
+#[derive(Debug)]
+pub struct Books {
+    vcenter_uuids: BTreeMap<VcenterId, String>,
+    kept: BTreeMap<ClusterName, KeptRecord>,
+    /// Texts that make no sense, and why.
+    unreadable: BTreeMap<ClusterName, String>,
+    owned: Owned,
+}
+
+impl Books {
+    #[must_use]
+    pub fn new(vcenter_uuids: BTreeMap<VcenterId, String>) -> Books {
+        Books { vcenter_uuids, kept: BTreeMap::new(), unreadable: BTreeMap::new(), owned: Owned::default() }
+    }
+
+    #[must_use]
+    pub fn owned(&self) -> &Owned {
+        &self.owned
+    }
+
+    #[must_use]
+    pub fn kept(&self, cluster: &ClusterName) -> Option<&KeptRecord> {
+        self.kept.get(cluster)
+    }
+
+    /// Why the cluster's text can't be used.
+    #[must_use]
+    pub fn unreadable(&self, cluster: &ClusterName) -> Option<&str> {
+        self.unreadable.get(cluster).map(String::as_str)
+    }
+
+    /// `None` while the vCenter's identity is not known.
+    #[must_use]
+    pub fn text_name(&self, cluster: &ClusterName) -> Option<String> {
+        self.vcenter_uuids.get(&cluster.0).map(|uuid| format!("{uuid}/{}", cluster.1))
+    }
+
+    fn cluster_of(&self, text_name: &str) -> Option<ClusterName> {
+        let (uuid, id) = text_name.rsplit_once('/')?;
+        let (vcenter, _) = self.vcenter_uuids.iter().find(|(_, known)| *known == uuid)?;
+        Some((*vcenter, id.to_owned()))
+    }
+
+    /// Takes over what the ledger holds, for the clusters that `may_change` names. Returns whether anything is new.
+    pub fn loaded(&mut self, texts: BTreeMap<String, KeptRecord>, may_change: impl Fn(&ClusterName) -> bool) -> bool {
+        let found = texts.into_iter().filter_map(|(name, kept)| Some((self.cluster_of(&name)?, kept)));
+        let found: BTreeMap<ClusterName, KeptRecord> = found.collect();
+        let gone = self.kept.keys().filter(|cluster| may_change(cluster) && !found.contains_key(cluster));
+        let gone: Vec<ClusterName> = gone.cloned().collect();
+        let mut changed = !gone.is_empty();
+        gone.iter().for_each(|cluster| self.gone(cluster));
+        for (cluster, kept) in found {
+            if self.kept.get(&cluster) == Some(&kept) || !may_change(&cluster) {
+                continue;
+            }
+            changed = true;
+            self.unreadable.remove(&cluster);
+            if let Err(why) = planner::from_text(&mut self.owned, &cluster, &kept.text) {
+                self.owned.clusters.remove(&cluster);
+                self.unreadable.insert(cluster.clone(), why);
+            }
+            self.kept.insert(cluster, kept);
+        }
+        changed
+    }
+
+    /// The text was written.
+    pub fn saved(&mut self, cluster: &ClusterName, record: &Owned, kept: KeptRecord) {
+        planner::take_over(&mut self.owned, cluster, record);
+        self.kept.insert(cluster.clone(), kept);
+    }
+
+    /// The text is not there any more.
+    pub fn gone(&mut self, cluster: &ClusterName) {
+        self.kept.remove(cluster);
+        self.unreadable.remove(cluster);
+        self.owned.clusters.remove(cluster);
+    }
+
+    /// The text to be written to make this the record, unless it says so already.
+    #[must_use]
+    pub fn text_to_save(&self, cluster: &ClusterName, record: &Owned) -> Option<(String, Option<RecordVersion>)> {
+        let kept = self.kept.get(cluster);
+        let text = planner::to_text(record, cluster);
+        let is_needed = match kept {
+            Some(kept) => kept.text != text,
+            // No rule needs no record.
+            None => planner::rule_count(record, cluster) > 0,
+        };
+        is_needed.then(|| (text, kept.map(|kept| kept.version.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drs::{OwnedRule, RuleSort};
+
+    use super::*;
+
+    fn cluster(vcenter: u16) -> ClusterName {
+        (VcenterId(vcenter), "domain-c8".to_owned())
+    }
+
+    fn record(cluster: &ClusterName, rule: &str) -> Owned {
+        let rules = BTreeMap::from([(rule.to_owned(), OwnedRule::intent(RuleSort::Apart, "digest".to_owned()))]);
+        Owned { clusters: BTreeMap::from([(cluster.clone(), rules)]) }
+    }
+
+    fn kept(text: String, version: &str) -> KeptRecord {
+        KeptRecord { text, version: RecordVersion(version.to_owned()) }
+    }
+
+    #[test]
+    fn the_record_follows_its_vcenter_when_the_configuration_is_reordered() {
+        let uuids = |first: &str, second: &str| {
+            BTreeMap::from([(VcenterId(0), first.to_owned()), (VcenterId(1), second.to_owned())])
+        };
+        let before = Books::new(uuids("aaa", "bbb"));
+        let (text, _) = before.text_to_save(&cluster(0), &record(&cluster(0), "rule")).expect("something to save");
+        let name = before.text_name(&cluster(0)).expect("a name");
+        let mut after = Books::new(uuids("bbb", "aaa"));
+        let texts = BTreeMap::from([(name, kept(text, "1")), ("ccc/domain-c8".to_owned(), kept("?".to_owned(), "2"))]);
+        assert!(after.loaded(texts.clone(), |_| true));
+        assert!(!after.loaded(texts, |_| true), "nothing new");
+        assert!(after.owned().rule(&cluster(1), "rule").is_some());
+        assert!(after.owned().rule(&cluster(0), "rule").is_none());
+        assert!(after.loaded(BTreeMap::new(), |_| true));
+        assert!(after.owned().is_empty());
+    }
+
+    #[test]
+    fn a_text_that_makes_no_sense_is_told_and_nothing_is_owned_by_it() {
+        let mut books = Books::new(BTreeMap::from([(VcenterId(0), "aaa".to_owned())]));
+        for text in ["", "{}", "{\"version\":9,\"rules\":{}}"] {
+            books.loaded(BTreeMap::from([("aaa/domain-c8".to_owned(), kept(text.to_owned(), text))]), |_| true);
+            assert!(books.unreadable(&cluster(0)).is_some(), "{text}");
+            assert!(books.owned().is_empty());
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! One pass for one cluster: the order of I/O, step by step, without doing any.
+//!
+//! Read and compare, record the intent, change, read back, record the outcome. Never otherwise: whoever ends between any
+//! two of these leaves a record that names everything that exists, so the next process finds its way.
+//!
+//! In: the answer to what was last asked. Out: what to ask next, or how the pass ended.
+
+use drs::Owned;
+use drs::record::ClusterName;
+
+use super::books::Books;
+use super::facts::{in_order, shows};
+use super::planner::{Unit, Verb};
+use super::split::Split;
+use crate::ports::{ClusterRules, KeptRecord, PortError, RecordVersion, RuleChange};
+
+/// What a pass has to do.
+#[derive(Debug)]
+pub struct Work {
+    pub cluster: ClusterName,
+    /// The `fresh` ones first, which go together; the others one by one.
+    pub units: Vec<Unit>,
+    pub fresh: usize,
+    /// The record to be written first: this cluster's part.
+    pub record: Owned,
+    /// The rules that the plan was made from, in order.
+    pub planned_from: ClusterRules,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ask {
+    Read,
+    Save { text: String, expected: Option<RecordVersion> },
+    Change(Vec<RuleChange>),
+}
+
+#[derive(Debug)]
+pub enum Told {
+    Read(Result<ClusterRules, PortError>),
+    Saved(Result<RecordVersion, PortError>),
+    Changed(Result<(), PortError>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Reading,
+    SavingIntent,
+    Changing,
+    ReadingBack,
+    SavingOutcome,
+}
+
+#[derive(Debug)]
+pub enum End {
+    /// There was nothing to change; the record is written.
+    Settled,
+    /// What was read is not what the plan was made from: the watch is behind.
+    Lagging {
+        found: ClusterRules,
+    },
+    /// The world moved on before anything was changed.
+    Outdated,
+    Failed {
+        stage: Stage,
+        error: PortError,
+    },
+    Carried(Box<Carried>),
+}
+
+/// What became of the units of a pass.
+#[derive(Debug)]
+pub struct Carried {
+    /// The rules as they were read back, in order.
+    pub found: ClusterRules,
+    pub done: Vec<Verb>,
+    pub culprits: Vec<(Unit, String)>,
+    /// Rules for which the change was taken and does not show.
+    pub missing: Vec<String>,
+}
+
+#[derive(Debug)]
+pub enum Next {
+    Ask(Ask),
+    End(End),
+}
+
+#[derive(Debug)]
+pub struct Pass {
+    work: Work,
+    stage: Stage,
+    split: Split,
+    /// Text on its way to the ledger.
+    saving: String,
+    carried: Option<Carried>,
+    /// Why the changes ended early; told once what did go through is recorded.
+    stopped_by: Option<PortError>,
+}
+
+impl Pass {
+    #[must_use]
+    pub fn begin(work: Work) -> (Pass, Ask) {
+        let split = Split::new(work.fresh, work.units.len());
+        let pass = Pass { work, stage: Stage::Reading, split, saving: String::new(), carried: None, stopped_by: None };
+        (pass, Ask::Read)
+    }
+
+    /// `is_current` tells, right before anything is changed, whether the plan's world is still the latest.
+    pub fn step(&mut self, told: Told, books: &mut Books, is_current: impl FnOnce(&ClusterRules) -> bool) -> Next {
+        match (self.stage, told) {
+            (Stage::Reading, Told::Read(Ok(found))) => {
+                let found = in_order(found);
+                if found != self.work.planned_from {
+                    return Next::End(End::Lagging { found });
+                }
+                self.save(Stage::SavingIntent, books).unwrap_or_else(|| self.intent_saved(is_current))
+            }
+            (Stage::SavingIntent, Told::Saved(Ok(version))) => {
+                self.saved(version, books);
+                self.intent_saved(is_current)
+            }
+            (Stage::Changing, Told::Changed(outcome)) => {
+                if let Err(error) = self.split.attempted(outcome) {
+                    self.stopped_by = Some(error);
+                    return if self.split.through.is_empty() { self.failed() } else { self.read_back() };
+                }
+                self.attempt()
+            }
+            (Stage::ReadingBack, Told::Read(Ok(found))) => {
+                self.look_at(in_order(found));
+                self.save(Stage::SavingOutcome, books).unwrap_or_else(|| self.end())
+            }
+            (Stage::SavingOutcome, Told::Saved(Ok(version))) => {
+                self.saved(version, books);
+                self.end()
+            }
+            (stage, Told::Read(Err(error)) | Told::Saved(Err(error))) => Next::End(End::Failed { stage, error }),
+            // An answer to something that was not asked.
+            (_, Told::Read(Ok(_)) | Told::Saved(Ok(_)) | Told::Changed(_)) => Next::End(End::Outdated),
+        }
+    }
+
+    /// `None` when the record says so already.
+    fn save(&mut self, stage: Stage, books: &Books) -> Option<Next> {
+        let (text, expected) = books.text_to_save(&self.work.cluster, &self.work.record)?;
+        self.stage = stage;
+        self.saving.clone_from(&text);
+        Some(Next::Ask(Ask::Save { text, expected }))
+    }
+
+    fn saved(&mut self, version: RecordVersion, books: &mut Books) {
+        let text = std::mem::take(&mut self.saving);
+        books.saved(&self.work.cluster, &self.work.record, KeptRecord { text, version });
+    }
+
+    fn intent_saved(&mut self, is_current: impl FnOnce(&ClusterRules) -> bool) -> Next {
+        if self.work.units.is_empty() {
+            return Next::End(End::Settled);
+        }
+        if !is_current(&self.work.planned_from) {
+            return Next::End(End::Outdated);
+        }
+        self.stage = Stage::Changing;
+        self.attempt()
+    }
+
+    fn attempt(&mut self) -> Next {
+        match self.split.attempt() {
+            Some(range) => {
+                let changes = self.work.units[range].iter().flat_map(|unit| unit.changes.iter().cloned()).collect();
+                Next::Ask(Ask::Change(changes))
+            }
+            None => self.read_back(),
+        }
+    }
+
+    fn read_back(&mut self) -> Next {
+        self.stage = Stage::ReadingBack;
+        Next::Ask(Ask::Read)
+    }
+
+    /// Notes in the record what shows of what was asked for.
+    fn look_at(&mut self, found: ClusterRules) {
+        let (mut done, mut missing) = (Vec::new(), Vec::new());
+        for unit in self.split.through.iter().map(|unit| &self.work.units[*unit]) {
+            if !unit.changes.iter().all(|change| shows(change, &found)) {
+                missing.push(unit.rule.clone());
+                continue;
+            }
+            done.push(unit.verb);
+            match unit.verb {
+                Verb::Delete => self.work.record.deleted(&self.work.cluster, &unit.rule),
+                Verb::Create => {
+                    let rule = found.rules.iter().find(|rule| rule.name == unit.rule);
+                    if let Some(uuid) = rule.and_then(|rule| rule.uuid.clone()) {
+                        self.work.record.created(&self.work.cluster, &unit.rule, uuid);
+                    }
+                }
+                Verb::Edit => (),
+            }
+        }
+        let culprits = std::mem::take(&mut self.split.culprits);
+        let culprits = culprits.into_iter().map(|(unit, why)| (self.work.units[unit].clone(), why)).collect();
+        self.carried = Some(Carried { found, done, culprits, missing });
+    }
+
+    fn end(&mut self) -> Next {
+        match self.carried.take() {
+            Some(carried) if self.stopped_by.is_none() => Next::End(End::Carried(Box::new(carried))),
+            _ => self.failed(),
+        }
+    }
+
+    fn failed(&mut self) -> Next {
+        let unasked = || PortError::Passing("the pass ended before it began".to_owned());
+        Next::End(End::Failed { stage: Stage::Changing, error: self.stopped_by.take().unwrap_or_else(unasked) })
+    }
+}

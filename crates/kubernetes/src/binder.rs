@@ -1,0 +1,106 @@
+//! Pods onto nodes: the engine's `Binder`.
+//!
+//! In: a pod, by name and UID, and a node. Out: one POST to the pod's `binding`, which the server carries out only if the
+//! pod is still the one meant and bound to no node yet.
+
+use engine::ports::{Binder, Binding, PortError};
+use futures::future::BoxFuture;
+use kube::Client;
+use kube::api::PostParams;
+use kube::core::Request;
+use serde_json::json;
+
+use crate::COMPONENT;
+use crate::bounded::bounded;
+use crate::labels::{WRITE_LIMIT, is_object_name};
+
+/// Binds pods by the API.
+pub struct PodBinder {
+    client: Client,
+}
+
+impl PodBinder {
+    #[must_use]
+    pub fn new(client: Client) -> PodBinder {
+        PodBinder { client: bounded(client) }
+    }
+
+    async fn post(&self, binding: &Binding) -> Result<(), PortError> {
+        let Binding { namespace, pod, uid, node } = binding;
+        let object = format!("pod {namespace}/{pod}");
+        if ![namespace, pod, node].into_iter().all(|name| is_object_name(name)) {
+            return Err(PortError::Refused(format!("{object:?} on {node:?}: not a name of an object")));
+        }
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": { "namespace": namespace, "name": pod, "uid": uid },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        let parameters = PostParams { field_manager: Some(COMPONENT.to_owned()), ..PostParams::default() };
+        let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
+            .create_subresource("binding", pod, &parameters, body.to_string().into_bytes())
+            .map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
+        let answer = tokio::time::timeout(WRITE_LIMIT, self.client.request_text(request)).await;
+        match answer {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                // Bound already, or another pod of this name: trying the same again can not help.
+                Err(PortError::Faulty(format!("{object}: {}", crate::failure::describe_status(&status))))
+            }
+            Ok(Err(error)) => Err(crate::failure::port_error(&object, &error)),
+            Err(_) => Err(PortError::Passing(format!("{object}: no answer within {} s", WRITE_LIMIT.as_secs()))),
+        }
+    }
+}
+
+impl Binder for PodBinder {
+    fn bind<'a>(&'a self, binding: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(self.post(binding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::scripted::{Answer, scripted};
+
+    const PATH: &str = "/api/v1/namespaces/shop/pods/web-1/binding";
+
+    fn binding(pod: &str) -> Binding {
+        let text = str::to_owned;
+        Binding { namespace: text("shop"), pod: text(pod), uid: text("u1"), node: text("n1") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_binding_names_the_pod_it_means() {
+        let (client, log) = scripted([(PATH, Answer::Json(201, json!({ "kind": "Status", "status": "Success" })))]);
+        PodBinder::new(client).bind(&binding("web-1")).await.expect("bound");
+        let request = &log.requests()[0];
+        assert_eq!(request.method, "POST");
+        let body: Value = serde_json::from_str(&request.body).expect("JSON");
+        assert_eq!(body["metadata"], json!({ "namespace": "shop", "name": "web-1", "uid": "u1" }));
+        assert_eq!(body["target"], json!({ "apiVersion": "v1", "kind": "Node", "name": "n1" }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_told_apart() {
+        let cases = [
+            (Answer::Status(409, "already assigned"), "Faulty(\"pod shop/web-1: HTTP 409: already assigned\")"),
+            (Answer::Status(404, "no such pod"), "Gone(\"pod shop/web-1\")"),
+            (Answer::Status(403, "no"), "Refused(\"pod shop/web-1: HTTP 403: no\")"),
+            (Answer::Status(500, "etcd"), "Passing(\"pod shop/web-1: HTTP 500: etcd\")"),
+            (Answer::Silence, "Passing(\"pod shop/web-1: no answer within 10 s\")"),
+        ];
+        for (answer, expected) in cases {
+            let (client, _) = scripted([(PATH, answer)]);
+            let outcome = PodBinder::new(client).bind(&binding("web-1")).await;
+            assert_eq!(format!("{:?}", outcome.expect_err("a failure")), expected);
+        }
+        let (client, log) = scripted([]);
+        assert!(matches!(PodBinder::new(client).bind(&binding("a/b")).await, Err(PortError::Refused(_))));
+        assert!(log.requests().is_empty());
+    }
+}
