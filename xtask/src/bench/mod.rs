@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: one file per benchmark; each measures beside a peer and beside a limit, in one run.
 
+mod extender;
 mod label;
 mod report;
 mod sandbox;
@@ -24,12 +25,13 @@ pub struct Arguments {
 enum Bench {
     Sandbox(sandbox::Arguments),
     Label(label::Arguments),
+    Extender(extender::Arguments),
 }
 
 /// Builds everything that benchmarks run, at once: one selection of packages is one set of features, compiled once.
 fn build_release() -> Result<PathBuf> {
     println!("bench: building the release binaries");
-    let programs = ["--bin", "bridger", "--example", "day", "--example", "label"];
+    let programs = ["--bin", "bridger", "--example", "day", "--example", "label", "--example", "extender"];
     succeed(workspace::cargo().args(["build", "--release", "--workspace"]).args(programs))?;
     Ok(workspace::target().join("release"))
 }
@@ -38,6 +40,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let report = match &arguments.bench {
         Bench::Sandbox(arguments) => sandbox::run(arguments)?,
         Bench::Label(arguments) => label::run(arguments)?,
+        Bench::Extender(arguments) => extender::run(arguments)?,
     };
     report.publish()
 }

@@ -10,10 +10,12 @@ use std::sync::{Arc, PoisonError};
 
 use model::World;
 use model::event::{Event, PodFacts};
+use model::uid::Uid;
 use tokio::time::Instant;
 
 use super::assumed::{Busy, Ending, PodKey};
-use super::judge::Judge;
+use super::judge::{Choice, Judge};
+use super::recent::Asked;
 use super::{Extender, NodeVerdict, NotInSync, Reason, in_sync, lock};
 use crate::ports::{Binding, PortError};
 
@@ -26,7 +28,7 @@ pub enum BindError {
     #[error("pod {0} is another one by now")]
     PodReplaced(String),
     #[error("pod {pod} is bound to {node} already")]
-    BoundElsewhere { pod: String, node: String },
+    Bound { pod: String, node: String },
     #[error("pod {0} is being bound already")]
     UnderWay(String),
     #[error("a binding of pod {pod} to {node} was not answered and may still take effect")]
@@ -89,40 +91,58 @@ impl Extender {
             tracing::warn!(namespace, name, node = one.node, "a pod was bound and has not been seen since");
             world.apply(Event::PodForgotten { namespace, name, uid: one.uid });
         }
-        let pod = self.pod_to_bind(&world, binding, &shown)?;
-        if let Some(node) = pod.node.as_deref() {
-            return match node == binding.node {
-                true => Ok(Next::Nothing),
-                false => Err(BindError::BoundElsewhere { pod: shown, node: node.to_owned() }),
-            };
-        }
+        let asked = match self.pod_to_bind(&world, binding, &shown) {
+            Err(BindError::Bound { node, .. }) if node == binding.node => return Ok(Next::Nothing),
+            asked => asked?,
+        };
         match assumed.may_begin(&key, &binding.uid, &binding.node, now) {
             Ok(()) => (),
             Err(Busy::UnderWay) => return Err(BindError::UnderWay(shown)),
             Err(Busy::Unclear { node }) => return Err(BindError::Unclear { pod: shown, node }),
         }
-        match Judge::of(&world, &pod).verdict(&binding.node) {
+        let alone = [binding.node.as_str()];
+        // Lifted terms yield here only if they did when the choice was made among many nodes.
+        let choice = if asked.relaxed { Choice::Among(&alone) } else { Choice::All };
+        match Judge::of(&world, &asked.pod, choice).verdict(&binding.node) {
             NodeVerdict::Fits => (),
             NodeVerdict::Fails(reason) => return Err(BindError::Conflict { node: binding.node.clone(), reason }),
         }
         assumed.begin(key, binding.uid.clone(), binding.node.clone());
-        world.apply(Event::PodAssumed { pod: Box::new(pod), node: binding.node.clone() });
+        let pod = Box::new(PodFacts::clone(&asked.pod));
+        world.apply(Event::PodAssumed { pod, node: binding.node.clone() });
         Ok(Next::Bind)
     }
 
-    /// The pod as the world has it, else as it was last asked about.
-    fn pod_to_bind(&self, world: &World, binding: &Binding, shown: &str) -> Result<PodFacts, BindError> {
-        let recent = lock(&self.recent).find(&binding.uid);
+    /// The pod as it was last asked about, checked against the world; where it was not, what the world knows is enough.
+    fn pod_to_bind(&self, world: &World, binding: &Binding, shown: &str) -> Result<Asked, BindError> {
+        let mut asked = lock(&self.recent).find(&binding.uid);
+        if asked.as_ref().is_some_and(|asked| (&asked.pod.namespace, &asked.pod.name) != (&binding.namespace, &binding.pod)) {
+            asked = None;
+        }
         let known = world.pod_id(&binding.namespace, &binding.pod).and_then(|id| world.pod(id));
-        let unknown = || BindError::PodUnknown(shown.to_owned());
-        let mut pod = PodFacts::clone(&*recent.ok_or_else(unknown)?);
-        if let Some(known) = known {
-            if known.uid.to_string() != binding.uid {
+        match known {
+            Some(known) if known.uid != Uid::from(binding.uid.as_str()) => {
                 return Err(BindError::PodReplaced(shown.to_owned()));
             }
-            pod.node = known.node().map(|node| world.interner().text(node).to_owned());
+            Some(known) => {
+                if let Some(node) = known.node() {
+                    let node = world.interner().text(node).to_owned();
+                    let pod = shown.to_owned();
+                    return Err(BindError::Bound { pod, node });
+                }
+            }
+            None if asked.is_none() => return Err(BindError::PodUnknown(shown.to_owned())),
+            None => (),
         }
-        Ok(pod)
+        Ok(asked.unwrap_or_else(|| Asked {
+            pod: Arc::new(PodFacts {
+                namespace: binding.namespace.clone(),
+                name: binding.pod.clone(),
+                uid: binding.uid.clone(),
+                ..PodFacts::default()
+            }),
+            relaxed: false,
+        }))
     }
 
     async fn carry_through(&self, binding: Binding) -> Result<(), BindError> {

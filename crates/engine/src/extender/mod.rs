@@ -24,7 +24,7 @@ use model::World;
 use model::event::{PodFacts, Source};
 
 use self::assumed::Assumptions;
-use self::judge::Judge;
+use self::judge::{Choice, Judge};
 use self::recent::Recent;
 use self::tell::Teller;
 use crate::SharedWorld;
@@ -126,32 +126,36 @@ impl Extender {
 
     /// A verdict for each node, in order.
     pub fn filter(&self, pod: PodFacts, nodes: &[&str]) -> Result<Vec<NodeVerdict>, NotInSync> {
-        let (verdicts, obstacles) = {
+        let (verdicts, message, relaxed) = {
             let world = self.ready()?;
-            let judge = Judge::of(&world, &pod);
+            let judge = Judge::of(&world, &pod, Choice::Among(nodes));
             let verdicts: Vec<NodeVerdict> = nodes.iter().map(|name| judge.verdict(name)).collect();
             let none_fits = !nodes.is_empty() && verdicts.iter().all(|verdict| *verdict != NodeVerdict::Fits);
-            let obstacles = none_fits.then(|| tell::obstacles(&judge, nodes, &verdicts));
-            (verdicts, obstacles)
+            let message = match (none_fits, judge.is_relaxed()) {
+                // Working out who is in the way costs more than the verdicts.
+                (true, _) if self.may_tell(&pod) => Some(tell::obstacles(&judge, nodes, &verdicts)),
+                (false, true) => Some(tell::too_few_hosts()),
+                _ => None,
+            };
+            (verdicts, message, judge.is_relaxed())
         };
-        if let Some(obstacles) = obstacles {
-            self.tell(&pod, obstacles);
-        } else {
-            lock(&self.recent).remember(pod);
+        if let Some(message) = message {
+            self.tell(&pod, message);
         }
+        lock(&self.recent).remember(pod, relaxed);
         Ok(verdicts)
     }
 
     /// A score from 0 to 10 for each node, in order. A node that is not known has 0.
     pub fn prioritize(&self, pod: &PodFacts, nodes: &[&str]) -> Result<Vec<i64>, NotInSync> {
         let world = self.ready()?;
-        Ok(Judge::of(&world, pod).scores(nodes, self.settings.host_load_percent))
+        Ok(Judge::of(&world, pod, Choice::All).scores(nodes, self.settings.host_load_percent))
     }
 
     /// For each candidate, in order: would the node fit once its victims are gone?
     pub fn preempt(&self, pod: &PodFacts, candidates: &[Candidate<'_>]) -> Result<Vec<bool>, NotInSync> {
         let world = self.ready()?;
-        let judge = Judge::of(&world, pod);
+        let judge = Judge::of(&world, pod, Choice::All);
         Ok(candidates.iter().map(|candidate| judge.fits_without(candidate)).collect())
     }
 

@@ -31,6 +31,11 @@ pub(super) struct Teller {
 }
 
 impl Teller {
+    /// Whether anything may be told of the pod now.
+    fn is_open(&self, uid: &str, now: Instant) -> bool {
+        self.told.get(uid).is_none_or(|(_, at)| now.saturating_duration_since(*at) >= OTHER_AFTER)
+    }
+
     /// Whether this is to be told now; if so it counts as told.
     fn take(&mut self, uid: &str, message: &str, now: Instant) -> bool {
         match self.told.get_mut(uid) {
@@ -91,7 +96,16 @@ pub(super) fn obstacles(judge: &Judge<'_>, nodes: &[&str], verdicts: &[NodeVerdi
     text
 }
 
+/// Of a pod whose anti-affinity holds between nodes only.
+pub(super) fn too_few_hosts() -> String {
+    "no physical host is free: anti-affinity holds between nodes only".to_owned()
+}
+
 impl Extender {
+    pub(super) fn may_tell(&self, pod: &PodFacts) -> bool {
+        !self.settings.dry_run && lock(&self.teller).is_open(&pod.uid, Instant::now())
+    }
+
     pub(super) fn tell(&self, pod: &PodFacts, message: String) {
         if self.settings.dry_run || !lock(&self.teller).take(&pod.uid, &message, Instant::now()) {
             return;
@@ -130,6 +144,7 @@ mod tests {
         assert!(!teller.take("u1", "a", at(600)));
         assert!(teller.take("u2", "a", at(600)));
         assert!(teller.take("u1", "b", at(600)));
+        assert!(!teller.is_open("u1", at(610)) && teller.is_open("u1", at(640)) && teller.is_open("u3", at(0)));
         assert!(!teller.take("u1", "a", at(610)), "not too soon after the last");
         assert!(teller.take("u1", "a", at(640)));
         assert!(teller.take("u1", "a", at(640 + 3600)));

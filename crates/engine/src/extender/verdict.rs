@@ -3,6 +3,8 @@
 //! kube-scheduler groups equal reasons ("2 node(s) didn't match pod anti-affinity rules"), so they name neither pods nor
 //! hosts; which pod on which host is in the way is told in an event on the pod.
 
+use model::affinity::Refusal;
+
 /// Why a node is not for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
@@ -33,17 +35,14 @@ impl Reason {
         Reason::NodeUnknown,
     ];
 
-    /// The first three are kube-scheduler's own words.
     #[must_use]
-    pub const fn text(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
-            Reason::Affinity => "node(s) didn't match pod affinity rules",
-            Reason::AntiAffinity => "node(s) didn't match pod anti-affinity rules",
-            Reason::ExistingAntiAffinity => "node(s) didn't satisfy existing pods anti-affinity rules",
-            Reason::HostAntiAffinity => "node(s) didn't match pod anti-affinity rules on their physical host",
-            Reason::ExistingHostAntiAffinity => {
-                "node(s) didn't satisfy existing pods anti-affinity rules on their physical host"
-            }
+            Reason::Affinity => Refusal::Affinity.reason(),
+            Reason::AntiAffinity => Refusal::AntiAffinity.reason(),
+            Reason::ExistingAntiAffinity => Refusal::ExistingAntiAffinity.reason(),
+            Reason::HostAntiAffinity => Refusal::HostAntiAffinity.reason(),
+            Reason::ExistingHostAntiAffinity => Refusal::HostExistingAntiAffinity.reason(),
             Reason::HostUnavailable => "node(s) were on a physical host that takes no new pods",
             Reason::NodeUnknown => "node(s) were not known to Bridger yet",
         }
