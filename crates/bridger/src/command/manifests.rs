@@ -34,7 +34,8 @@ struct SchedulerConfig {
     /// The scheduler's name, which pods ask for by schedulerName
     #[arg(long, value_name = "NAME", default_value = "default-scheduler")]
     scheduler_name: String,
-    /// Schedule without Bridger while it is down: pods are placed with no regard to affinity then
+    /// Let kube-scheduler ignore errors: pods are placed with no regard to affinity while Bridger is down, and conflicts at
+    /// bind are overruled; see docs/extender.md
     #[arg(long)]
     ignorable: bool,
     /// Authority of Bridger's certificate, for a URL with https
@@ -114,7 +115,8 @@ extenders:
     nodeCacheCapable: true
     # Longer than Bridger waits for the API server to bind a pod (8 s).
     httpTimeout: 10s
-    # false: no pod is scheduled while Bridger is down. true: pods are, with no regard to affinity.
+    # false: no pod is scheduled while Bridger is down. true: pods are, with no regard to affinity, and kube-scheduler
+    # overrules Bridger where it refuses a binding.
     ignorable: {ignorable}
 {tls}",
             kubeconfig = quoted(&self.kubeconfig),
