@@ -259,7 +259,9 @@ impl Pods {
     }
 
     fn unbind(&mut self, id: PodId, interner: &mut Interner) {
-        let Some(Binding { node, place, .. }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take()) else { return };
+        let Some(Binding { node, place, .. }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take()) else {
+            return;
+        };
         if let Some(list) = self.by_node.get_mut(&node) {
             list.swap_remove(place as usize);
             let moved = list.get(place as usize).and_then(|&moved| self.arena.get_mut(moved));
