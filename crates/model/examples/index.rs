@@ -168,7 +168,7 @@ fn main() {
             let facts = pod(round * 13 % workloads, 9_000_000 + round, None);
             world.apply(Event::PodAssumed { pod: Box::new(facts), node: format!("node-{}", round % NODES) });
         });
-        let r#move = timed(|round| {
+        let moved = timed(|round| {
             let vm = VmFacts {
                 id: format!("vm-{round}"),
                 host: Some(format!("host-{}", (round + 1) % HOSTS)),
@@ -177,6 +177,6 @@ fn main() {
             };
             world.apply(Event::VmApplied { vcenter: VCENTER, vm });
         });
-        println!("{pods:7}  events: a pod assumed {bind}, a VM moved {move}", move = r#move);
+        println!("{pods:7}  events: a pod assumed {bind}, a VM moved {moved}");
     }
 }
