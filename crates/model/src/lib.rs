@@ -12,6 +12,7 @@
 pub mod affinity;
 pub mod arena;
 pub mod event;
+mod finder;
 pub mod identity;
 pub mod intern;
 mod inventory;

@@ -16,8 +16,8 @@ use crate::event::{
 use crate::identity::{Identity, NodeKeys, vm_keys};
 use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
-use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::node_set::NodeSet;
+use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Forgotten, Pod, Pods};
 use crate::sync::{Generation, SourceState, Sources};
 

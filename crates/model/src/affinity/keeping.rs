@@ -18,10 +18,8 @@ use crate::label_set::LabelSet;
 pub(super) fn written_terms(facts: &PodFacts) -> impl Iterator<Item = (Role, &TermFacts)> {
     let affinity = facts.affinity.iter().map(|term| (Role::Affinity, term));
     let anti_affinity = facts.anti_affinity.iter().map(|term| (Role::AntiAffinity, term));
-    let preferred =
-        facts.preferred_affinity.iter().map(|of| (Role::PreferredAffinity(of.weight), &of.term));
-    let avoided =
-        facts.preferred_anti_affinity.iter().map(|of| (Role::PreferredAntiAffinity(of.weight), &of.term));
+    let preferred = facts.preferred_affinity.iter().map(|of| (Role::PreferredAffinity(of.weight), &of.term));
+    let avoided = facts.preferred_anti_affinity.iter().map(|of| (Role::PreferredAntiAffinity(of.weight), &of.term));
     affinity.chain(anti_affinity).chain(preferred).chain(avoided).filter(|_| !facts.finished)
 }
 
@@ -108,13 +106,16 @@ impl Affinity {
         }
         let namespace = interner.acquire(&facts.namespace);
         let labels = LabelSet::acquire(&facts.labels, interner);
-        let content: Content = (namespace, Arc::new(labels), Arc::from(carried.as_slice()), facts.lift_off);
-        let now = self.tick();
-        let (profile, is_new) = self.profiles.acquire(content, now, interner);
-        if !is_new {
+        let content = Content { namespace, labels: &labels, carried: &carried, lift_off: facts.lift_off };
+        if let Some(profile) = self.profiles.find(content) {
+            self.profiles.retain(profile);
+            labels.release(interner);
+            interner.release(namespace);
             carried.iter().for_each(|&(term, _)| self.release_term(term, interner));
             return profile;
         }
+        let now = self.tick();
+        let profile = self.profiles.insert(namespace, labels, &carried, facts.lift_off, now);
         // Before more terms come: these find the profile by themselves.
         self.match_profile(profile, around.namespaces);
         let joint = self.acquire_joint(&carried, around, interner);

@@ -180,7 +180,7 @@ impl World {
     }
 
     pub fn pod_labels(&self, pod: PodId) -> Option<&LabelSet> {
-        self.affinity.profile_of(pod).map(|profile| &*profile.labels)
+        self.affinity.profile_of(pod).map(|profile| &profile.labels)
     }
 
     /// How keys are lifted.
