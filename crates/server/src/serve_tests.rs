@@ -79,7 +79,7 @@ fn get_request(path: &str) -> String {
 /// How long until the server closes the connection.
 async fn closed_after(stream: &mut TcpStream) -> Duration {
     let started = Instant::now();
-    let mut buffer = [0; 65536];
+    let mut buffer = vec![0; 65536];
     while matches!(stream.read(&mut buffer).await, Ok(count) if count > 0) {}
     started.elapsed()
 }

@@ -122,8 +122,11 @@ fn start() -> (SharedWorld, Plain) {
             }),
             Source::Vcenter(vcenter) => {
                 for number in 0..HOSTS {
-                    let host =
-                        HostFacts { id: format!("host-{number}"), name: format!("esx-{number}"), ..HostFacts::default() };
+                    let host = HostFacts {
+                        id: format!("host-{number}"),
+                        name: format!("esx-{number}"),
+                        ..HostFacts::default()
+                    };
                     world.apply(Event::HostApplied { vcenter, host });
                 }
                 for (number, host) in plain.host_of.iter().enumerate() {
@@ -151,7 +154,13 @@ impl Dice {
 /// Every answer after every event, the first one before any.
 type History = Mutex<Vec<Vec<Answer>>>;
 
-async fn churn(world: SharedWorld, mut plain: Plain, history: Arc<History>, moment: Arc<AtomicUsize>, stop: Arc<AtomicBool>) {
+async fn churn(
+    world: SharedWorld,
+    mut plain: Plain,
+    history: Arc<History>,
+    moment: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+) {
     let mut dice = Dice(7);
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -36,14 +36,8 @@ pub struct Size {
     pub limit: Duration,
 }
 
-const FULL: Size = Size {
-    nodes: 5000,
-    hosts: 500,
-    zones: 10,
-    running: 30_000,
-    measured: 1000,
-    limit: Duration::from_secs(240),
-};
+const FULL: Size =
+    Size { nodes: 5000, hosts: 500, zones: 10, running: 30_000, measured: 1000, limit: Duration::from_secs(240) };
 const QUICK: Size =
     Size { nodes: 500, hosts: 50, zones: 5, running: 1500, measured: 100, limit: Duration::from_secs(60) };
 
@@ -54,7 +48,10 @@ async fn main() -> Result<()> {
     let size = if quick { QUICK } else { FULL };
     let latency = latency::measure(if quick { 20_000 } else { 150_000 }).await.context("measuring latency")?;
     let throughput = throughput(size).await.context("measuring throughput")?;
-    println!("{}", json!({ "latency": latency, "throughput": throughput, "nodes": size.nodes, "running": size.running }));
+    println!(
+        "{}",
+        json!({ "latency": latency, "throughput": throughput, "nodes": size.nodes, "running": size.running })
+    );
     Ok(())
 }
 

@@ -305,7 +305,8 @@ async fn a_host_in_maintenance_takes_no_pods_and_a_lost_vcenter_changes_nothing(
 /// Asks Bridger's filter itself, as kube-scheduler would.
 async fn ask(stage: &Stage, app: &str, nodes: &[String]) -> Result<Value> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let pod = json!({ "metadata": { "name": "probe", "namespace": "default", "uid": "probe", "labels": { "app": app } } });
+    let pod =
+        json!({ "metadata": { "name": "probe", "namespace": "default", "uid": "probe", "labels": { "app": app } } });
     let body = json!({ "Pod": pod, "Nodes": null, "NodeNames": nodes }).to_string();
     let mut stream = tokio::net::TcpStream::connect(stage.bridger.address()?).await?;
     let head = format!(

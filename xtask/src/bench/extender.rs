@@ -51,9 +51,8 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
 }
 
 fn fill(measured: &Value) -> Result<Report> {
-    let number = |path: &str| {
-        measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {measured}"))
-    };
+    let number =
+        |path: &str| measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {measured}"));
     let mut report = Report::new("extender");
     for load in ["loaded", "empty"] {
         for workload in WORKLOADS {

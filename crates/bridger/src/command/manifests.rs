@@ -153,11 +153,23 @@ mod tests {
         for verb in ["filter", "prioritize", "preempt", "bind"] {
             assert_eq!(extender[format!("{verb}Verb")], verb);
         }
-        assert_eq!((extender["nodeCacheCapable"].as_bool(), extender["ignorable"].as_bool()), (Some(true), Some(false)));
+        assert_eq!(
+            (extender["nodeCacheCapable"].as_bool(), extender["ignorable"].as_bool()),
+            (Some(true), Some(false))
+        );
         assert_eq!(config["profiles"][0]["plugins"]["multiPoint"]["disabled"][0]["name"], "InterPodAffinity");
         let config = yaml(&[
-            "--url", "https://b/v1", "--ca-file", "/ca \"x\"", "--client-cert-file", "/c", "--client-key-file", "/k",
-            "--ignorable", "--scheduler-name", "by: bridger",
+            "--url",
+            "https://b/v1",
+            "--ca-file",
+            "/ca \"x\"",
+            "--client-cert-file",
+            "/c",
+            "--client-key-file",
+            "/k",
+            "--ignorable",
+            "--scheduler-name",
+            "by: bridger",
         ])
         .expect("all of it");
         let extender = &config["extenders"][0];

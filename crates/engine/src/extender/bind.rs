@@ -116,7 +116,10 @@ impl Extender {
     /// The pod as it was last asked about, checked against the world; where it was not, what the world knows is enough.
     fn pod_to_bind(&self, world: &World, binding: &Binding, shown: &str) -> Result<Asked, BindError> {
         let mut asked = lock(&self.recent).find(&binding.uid);
-        if asked.as_ref().is_some_and(|asked| (&asked.pod.namespace, &asked.pod.name) != (&binding.namespace, &binding.pod)) {
+        if asked
+            .as_ref()
+            .is_some_and(|asked| (&asked.pod.namespace, &asked.pod.name) != (&binding.namespace, &binding.pod))
+        {
             asked = None;
         }
         let known = world.pod_id(&binding.namespace, &binding.pod).and_then(|id| world.pod(id));

@@ -35,8 +35,7 @@ impl<'a> Judge<'a> {
     pub(super) fn of(world: &'a World, pod: &PodFacts, choice: Choice<'_>) -> Judge<'a> {
         let known = known(world, pod);
         // What the world knows is at least as true, and found at once.
-        let incoming =
-            known.and_then(|id| Incoming::of_pod(world, id)).unwrap_or_else(|| Incoming::of(world, pod));
+        let incoming = known.and_then(|id| Incoming::of_pod(world, id)).unwrap_or_else(|| Incoming::of(world, pod));
         let view = known.map_or_else(View::default, |id| View::default().without(id));
         let candidates = match (world.lifting().mode, choice) {
             (LiftMode::Relaxed, Choice::Among(names)) => {

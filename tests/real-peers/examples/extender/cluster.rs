@@ -154,7 +154,7 @@ impl Cluster {
                 bail!("{} of {wanted} were bound in time:\n{}\n{}", bound.len(), scheduler.log_tail(), running.output())
             };
             match event.context("the watch ended")?? {
-                WatchEvent::Modified(pod) if pod.spec.is_some_and(|spec| spec.node_name.is_some()) => {
+                WatchEvent::Modified(pod) if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) => {
                     first.get_or_insert_with(Instant::now);
                     bound.insert(pod.metadata.name);
                 }

@@ -43,7 +43,8 @@ fn group(number: usize) -> String {
 }
 
 fn pod(number: usize) -> PodFacts {
-    let own = labels(&[("group", group(number)), ("tier", "backend".to_owned()), ("team", format!("t{}", number % 60))]);
+    let own =
+        labels(&[("group", group(number)), ("tier", "backend".to_owned()), ("team", format!("t{}", number % 60))]);
     PodFacts {
         namespace: format!("ns-{}", number % 100),
         name: format!("pod-{number}"),
@@ -87,7 +88,8 @@ fn world(pods: usize) -> SharedWorld {
 /// A request as kube-scheduler sends it, for another replica of one of the groups.
 fn request(number: usize) -> String {
     let group = group(number);
-    let term = json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "group": group } } });
+    let term =
+        json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "group": group } } });
     let pod = json!({
         "metadata": { "name": format!("new-{number}"), "namespace": format!("ns-{}", number % 100), "uid": format!("new-{number}"),
             "labels": { "group": group, "tier": "backend", "team": "t1" } },
@@ -130,7 +132,9 @@ pub async fn measure(many: usize) -> Result<Value> {
     let few = calls(FEW).await?;
     let lots = calls(many).await?;
     let figures = |(p50, p99, _): (f64, f64, f64)| json!({ "p50_ms": p50, "p99_ms": p99 });
-    Ok(json!({ "few": figures(few), "many": figures(lots), "pods_few": FEW, "pods_many": many, "bytes_per_pod": lots.2 }))
+    Ok(
+        json!({ "few": figures(few), "many": figures(lots), "pods_few": FEW, "pods_many": many, "bytes_per_pod": lots.2 }),
+    )
 }
 
 /// Memory of this process that is really used.

@@ -93,7 +93,8 @@ impl Running {
             "profiles": [{ "schedulerName": "default-scheduler" }],
         });
         if self.way != Way::InTree {
-            config["profiles"][0]["plugins"] = json!({ "multiPoint": { "disabled": [{ "name": "InterPodAffinity" }] } });
+            config["profiles"][0]["plugins"] =
+                json!({ "multiPoint": { "disabled": [{ "name": "InterPodAffinity" }] } });
         }
         if let Some(address) = &self.address {
             config["extenders"] = json!([{
@@ -128,7 +129,9 @@ fn agreeing(binder: Arc<PodBinder>) -> Router {
         json(answer::priorities(&names, &vec![0; names.len()]))
     };
     let bind = async move |body: Bytes| {
-        let Ok(args) = serde_json::from_slice::<BindingArgs<'_>>(&body) else { return json(answer::binding("no binding")) };
+        let Ok(args) = serde_json::from_slice::<BindingArgs<'_>>(&body) else {
+            return json(answer::binding("no binding"));
+        };
         let text = |text: Option<server::extender::wire::Text<'_>>| text.unwrap_or_default().0.into_owned();
         let binding = Binding {
             namespace: text(args.pod_namespace),
