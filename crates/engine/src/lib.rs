@@ -4,9 +4,11 @@
 //! - [`gates`]: whether anything may be written now.
 //! - [`labeller`], [`problems`]: when to write which node's labels, and when to tell of a node that cannot be labelled.
 //! - [`rules`]: DRS rules, from the plan to the vCenter.
+//! - [`extender`]: what kube-scheduler asks, decided; bindings.
 //! - [`run`]: the loop that ties them together. [`pace`]: rates and waits. [`counters`]: what is counted.
 
 pub mod counters;
+pub mod extender;
 pub mod gates;
 pub mod labeller;
 pub mod pace;

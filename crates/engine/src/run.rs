@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use model::event::{Event, Source, VcenterId};
 use model::labels::{self, LabelSettings};
-use model::{Match, NodeId, Placement, World};
+use model::{LiftSettings, Match, NodeId, Placement, World};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -40,6 +40,8 @@ pub struct Settings {
     pub labels: Option<LabelSettings>,
     /// `None` turns the writer of DRS rules off.
     pub rules: Option<RuleSettings>,
+    /// Which terms between nodes hold between physical hosts.
+    pub lifting: LiftSettings,
     /// The vCenters that are configured, connected or not.
     pub vcenters: Vec<VcenterId>,
     pub dry_run: bool,
@@ -57,6 +59,7 @@ impl Default for Settings {
         Settings {
             labels: Some(LabelSettings::default()),
             rules: None,
+            lifting: LiftSettings::default(),
             vcenters: vec![VcenterId(0)],
             dry_run: false,
             writes_per_second: 100,
@@ -123,7 +126,7 @@ impl Engine {
             _ => None,
         };
         Engine {
-            world: Arc::default(),
+            world: Arc::new(RwLock::new(World::with_lifting(settings.lifting.clone()))),
             gates: Gates::new(settings.stale_max),
             labeller: Labeller::new(BACKOFF, Jitter::from_seed(settings.seed)),
             problems: Problems::default(),

@@ -3,7 +3,7 @@
 //!
 //! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: what the server allows, asked once.
 //! - [`mod@watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
-//! - [`labels`], [`notices`], [`ledger`], [`binder`]: the engine's ports.
+//! - [`labels`], [`notices`], [`ledger`], [`binder`]: the engine's ports. [`pod_json`]: a pod that somebody else hands over.
 //! - [`mod@bounded`]: limits of time and size around any client.
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
@@ -19,6 +19,7 @@ mod failure;
 pub mod labels;
 pub mod ledger;
 pub mod notices;
+pub mod pod_json;
 pub mod preflight;
 pub mod watch;
 

@@ -4,11 +4,11 @@
 //! as anybody uses it. Uses are counted, because a cluster that runs jobs makes up new label values every minute: what
 //! nobody uses any more is forgotten, and its number is given to another string.
 //!
-//! Invariants: two symbols in use are equal exactly when their strings are. Tenants choose these strings, so the table
-//! is hashed with std's keyed hash; it is never iterated, so that key changes no result.
+//! Invariant: two symbols in use are equal exactly when their strings are.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use crate::finder::Finder;
 
 /// An interned string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,6 +21,16 @@ impl Symbol {
     }
 }
 
+/// Whatever gives strings their symbols: the table itself, or a [`Lookup`] that leaves it as it is.
+pub(crate) trait Symbols {
+    /// The string's symbol, with one more use of it counted.
+    fn acquire(&mut self, text: &str) -> Symbol;
+    /// One more use of a symbol that is in use.
+    fn retain(&mut self, symbol: Symbol);
+    /// Gives one use of the symbol back.
+    fn release(&mut self, symbol: Symbol);
+}
+
 #[derive(Debug)]
 struct Entry {
     text: Arc<str>,
@@ -30,7 +40,7 @@ struct Entry {
 /// The table of interned strings.
 #[derive(Debug, Default)]
 pub struct Interner {
-    symbols: HashMap<Arc<str>, Symbol>,
+    symbols: Finder<Symbol>,
     entries: Vec<Entry>,
     free: Vec<Symbol>,
 }
@@ -38,12 +48,11 @@ pub struct Interner {
 impl Interner {
     /// The string's symbol, with one more use of it counted.
     pub fn acquire(&mut self, text: &str) -> Symbol {
-        if let Some(&symbol) = self.symbols.get(text) {
+        if let Some(symbol) = self.get(text) {
             self.entries[symbol.index()].uses += 1;
             return symbol;
         }
-        let text: Arc<str> = text.into();
-        let entry = Entry { text: Arc::clone(&text), uses: 1 };
+        let entry = Entry { text: text.into(), uses: 1 };
         let symbol = match self.free.pop() {
             Some(symbol) => {
                 self.entries[symbol.index()] = entry;
@@ -55,7 +64,7 @@ impl Interner {
                 symbol
             }
         };
-        self.symbols.insert(text, symbol);
+        self.symbols.insert(symbol, |symbol| &*self.entries[symbol.index()].text);
         symbol
     }
 
@@ -68,16 +77,23 @@ impl Interner {
             1 => {
                 entry.uses = 0;
                 let text = std::mem::take(&mut entry.text);
-                self.symbols.remove(&text);
+                self.symbols.remove(symbol, &&*text);
                 self.free.push(symbol);
             }
             _ => entry.uses -= 1,
         }
     }
 
+    /// One more use of a symbol that is in use.
+    pub fn retain(&mut self, symbol: Symbol) {
+        if let Some(entry) = self.entries.get_mut(symbol.index()) {
+            entry.uses += 1;
+        }
+    }
+
     /// The string's symbol, if anybody uses it.
     pub fn get(&self, text: &str) -> Option<Symbol> {
-        self.symbols.get(text).copied()
+        self.symbols.find(&text, |symbol| *self.entries[symbol.index()].text == *text)
     }
 
     /// The string; empty for a symbol that nobody uses any more.
@@ -96,8 +112,53 @@ impl Interner {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.symbols.is_empty()
+        self.symbols.len() == 0
     }
+}
+
+impl Symbols for Interner {
+    fn acquire(&mut self, text: &str) -> Symbol {
+        Interner::acquire(self, text)
+    }
+
+    fn retain(&mut self, symbol: Symbol) {
+        Interner::retain(self, symbol);
+    }
+
+    fn release(&mut self, symbol: Symbol) {
+        Interner::release(self, symbol);
+    }
+}
+
+/// Finds symbols without counting uses. A string that nobody uses gets one of its own, from the far end of the numbers,
+/// which stands for nothing else here and is equal to no symbol in use.
+#[derive(Debug)]
+pub(crate) struct Lookup<'a> {
+    interner: &'a Interner,
+    unknown: Vec<String>,
+}
+
+impl<'a> Lookup<'a> {
+    pub(crate) fn new(interner: &'a Interner) -> Self {
+        Self { interner, unknown: Vec::new() }
+    }
+}
+
+impl Symbols for Lookup<'_> {
+    fn acquire(&mut self, text: &str) -> Symbol {
+        self.interner.get(text).unwrap_or_else(|| {
+            let place = self.unknown.iter().position(|known| known == text).unwrap_or_else(|| {
+                self.unknown.push(text.to_owned());
+                self.unknown.len() - 1
+            });
+            // One pod does not bring 2^32 strings.
+            Symbol(u32::MAX - place as u32)
+        })
+    }
+
+    fn retain(&mut self, _: Symbol) {}
+
+    fn release(&mut self, _: Symbol) {}
 }
 
 #[cfg(test)]
@@ -129,6 +190,17 @@ mod tests {
         assert_eq!(second, first);
         assert_ne!(third, second);
         assert_eq!((interner.text(second), interner.text(third)), ("job-2", "job-3"));
+    }
+
+    #[test]
+    fn a_lookup_finds_what_is_used_and_tells_apart_what_is_not() {
+        let mut interner = Interner::default();
+        let app = interner.acquire("app");
+        let mut lookup = Lookup::new(&interner);
+        let [x, y] = ["x", "y"].map(|text| lookup.acquire(text));
+        assert_eq!((lookup.acquire("app"), lookup.acquire("x")), (app, x));
+        assert!(x != y && x != app && y != app);
+        assert_eq!((interner.len(), interner.text(x)), (1, ""));
     }
 
     #[test]

@@ -1,11 +1,18 @@
-//! HTTP around the engine: whether it lives, whether it is ready, what it counts.
+//! HTTP around the engine: the scheduler extender, whether it lives, whether it is ready, what it counts.
 //!
-//! Thin: it reads what the engine shows and decides nothing. `/livez` answers as long as the process can; `/readyz` is
-//! 200 once Kubernetes is in sync, whatever the vCenters do, because a vCenter being patched must not stop pods; what is
+//! Thin: it asks the engine, shows what it shows, and decides nothing. `/livez` answers as long as the process can; `/readyz`
+//! is 200 once Kubernetes is in sync, whatever the vCenters do, because a vCenter being patched must not stop pods; what is
 //! degraded is said in the body. `/metrics` is in the OpenMetrics text format.
+//!
+//! - [`mod@serve`]: listening, with limits on everything a client may take. [`tls`]: certificates, read again when they change.
+//! - [`extender`]: what kube-scheduler asks.
 
+mod connection;
+pub mod extender;
 mod metrics;
 mod readiness;
+pub mod serve;
+pub mod tls;
 
 use std::sync::Arc;
 
@@ -18,7 +25,11 @@ use engine::SharedWorld;
 use engine::counters::Counters;
 use model::event::VcenterId;
 
+pub use connection::ClientCertificate;
+pub use extender::ExtenderRoutes;
 pub use readiness::{Readiness, readiness};
+pub use serve::{ConnectionCounts, Limits, serve};
+pub use tls::{Tls, TlsError, TlsFiles};
 
 /// How things are with a vCenter, in words that hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,14 +45,19 @@ pub struct Shown {
     pub world: SharedWorld,
     pub counters: Arc<Counters>,
     pub vcenters: Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync>,
+    /// `None` turns the extender off.
+    pub extender: Option<ExtenderRoutes>,
+    pub connections: Arc<ConnectionCounts>,
 }
 
 pub fn router(shown: Shown) -> Router {
+    let extender = shown.extender.clone().map_or_else(Router::new, extender::router);
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(show_metrics))
         .with_state(shown)
+        .merge(extender)
 }
 
 async fn readyz(State(shown): State<Shown>) -> Response {
@@ -75,6 +91,8 @@ mod tests {
             world: SharedWorld::default(),
             counters: Arc::default(),
             vcenters: Arc::new(move || vec![(VcenterId(0), health.clone())]),
+            extender: None,
+            connections: Arc::default(),
         }
     }
 

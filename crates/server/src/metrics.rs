@@ -54,6 +54,9 @@ impl Collector for Reader {
 pub fn text(shown: &Shown) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Reader(shown.clone())));
+    if let Some(extender) = &shown.extender {
+        extender.stats().register(&mut registry);
+    }
     let mut document = String::new();
     text::encode(&mut document, &registry)?;
     Ok(document)
@@ -69,7 +72,8 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
     let one = |value: u64| vec![(String::new(), value)];
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let vcenters = (shown.vcenters)();
-    vec![
+    let mut families = extender_families(shown);
+    families.extend([
         Family {
             name: "bridger_events_applied",
             help: "Changes heard of from Kubernetes and the vCenters.",
@@ -131,6 +135,43 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
                 .into_iter()
                 .map(|(_, vcenter)| (vcenter.host, u64::from(vcenter.trouble.is_none())))
                 .collect(),
+        },
+        Family {
+            name: "bridger_http_connections",
+            help: "Connections by whether there was room for them.",
+            kind: MetricType::Counter,
+            label: Some("outcome"),
+            values: labelled(&[("accepted", shown.connections.accepted()), ("refused", shown.connections.refused())]),
+        },
+    ]);
+    families
+}
+
+fn extender_families(shown: &Shown) -> Vec<Family<'static>> {
+    let Some(routes) = &shown.extender else { return Vec::new() };
+    let extender = routes.extender();
+    let counts = extender.counts();
+    vec![
+        Family {
+            name: "bridger_extender_assumed",
+            help: "Pods bound or being bound by the extender and not seen bound yet.",
+            kind: MetricType::Gauge,
+            label: None,
+            values: vec![(String::new(), u64::try_from(extender.assumed()).unwrap_or(u64::MAX))],
+        },
+        Family {
+            name: "bridger_extender_bindings",
+            help: "Bindings by outcome.",
+            kind: MetricType::Counter,
+            label: Some("outcome"),
+            values: [
+                ("bound", counts.bound.get()),
+                ("conflict", counts.conflicts.get()),
+                ("failed", counts.failed.get()),
+                ("unclear", counts.unclear.get()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .to_vec(),
         },
     ]
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: one file per benchmark; each measures beside a peer and beside a limit, in one run.
 
+mod extender;
 mod label;
 mod plan;
 mod report;
@@ -26,12 +27,14 @@ enum Bench {
     Sandbox(sandbox::Arguments),
     Label(label::Arguments),
     Plan(plan::Arguments),
+    Extender(extender::Arguments),
 }
 
 /// Builds everything that benchmarks run, at once: one selection of packages is one set of features, compiled once.
 fn build_release() -> Result<PathBuf> {
     println!("bench: building the release binaries");
-    let programs = ["--bin", "bridger", "--example", "day", "--example", "label", "--example", "plan"];
+    let programs =
+        ["--bin", "bridger", "--example", "day", "--example", "label", "--example", "plan", "--example", "extender"];
     succeed(workspace::cargo().args(["build", "--release", "--workspace"]).args(programs))?;
     Ok(workspace::target().join("release"))
 }
@@ -41,6 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Bench::Sandbox(arguments) => sandbox::run(arguments)?,
         Bench::Label(arguments) => label::run(arguments)?,
         Bench::Plan(arguments) => plan::run(arguments)?,
+        Bench::Extender(arguments) => extender::run(arguments)?,
     };
     report.publish()
 }

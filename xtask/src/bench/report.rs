@@ -12,7 +12,7 @@ pub struct Report {
     rows: Vec<Row>,
 }
 
-/// One comparison. `ratio` is value / reference; for all rows so far, smaller is better.
+/// One comparison. `ratio` is value / reference; whether it should be large or small, its bound says.
 struct Row {
     what: String,
     value: f64,
@@ -21,6 +21,8 @@ struct Row {
     reference: f64,
     /// The ratio must not exceed this; `None` where the row is for information.
     ratio_max: Option<f64>,
+    /// The ratio must reach this.
+    ratio_min: Option<f64>,
 }
 
 impl Row {
@@ -29,7 +31,8 @@ impl Row {
     }
 
     fn met(&self) -> bool {
-        self.ratio_max.is_none_or(|limit| self.ratio() <= limit)
+        let (ratio, max, min) = (self.ratio(), self.ratio_max, self.ratio_min);
+        max.is_none_or(|limit| ratio <= limit) && min.is_none_or(|goal| ratio >= goal)
     }
 }
 
@@ -38,21 +41,52 @@ impl Report {
         Report { name, rows: Vec::new() }
     }
 
+    fn add(&mut self, what: String, value: f64, unit: &'static str, against: &str, reference: f64) -> &mut Row {
+        let against = against.to_owned();
+        self.rows.push(Row { what, value, unit, against, reference, ratio_max: None, ratio_min: None });
+        let last = self.rows.len() - 1;
+        &mut self.rows[last]
+    }
+
     /// A value that must stay at or below a stated limit.
     pub fn limit(&mut self, what: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
-        let against = "limit".to_owned();
-        self.rows.push(Row { what: what.into(), value, unit, against, reference: limit, ratio_max: Some(1.0) });
+        self.add(what.into(), value, unit, "limit", limit).ratio_max = Some(1.0);
     }
 
     /// A count of things that must not happen.
     pub fn none(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
-        let against = "none allowed".to_owned();
-        self.rows.push(Row { what: what.into(), value, unit, against, reference: 1.0, ratio_max: Some(0.0) });
+        self.add(what.into(), value, unit, "none allowed", 1.0).ratio_max = Some(0.0);
     }
 
     /// A value beside a peer's, for information.
     pub fn beside(&mut self, what: impl Into<String>, value: f64, unit: &'static str, peer: &str, reference: f64) {
-        self.rows.push(Row { what: what.into(), value, unit, against: peer.to_owned(), reference, ratio_max: None });
+        self.add(what.into(), value, unit, peer, reference);
+    }
+
+    /// A value that must reach so many times a peer's.
+    pub fn at_least(
+        &mut self,
+        what: impl Into<String>,
+        value: f64,
+        unit: &'static str,
+        peer: &str,
+        reference: f64,
+        ratio: f64,
+    ) {
+        self.add(what.into(), value, unit, peer, reference).ratio_min = Some(ratio);
+    }
+
+    /// A value that must not pass so many times another one.
+    pub fn at_most(
+        &mut self,
+        what: impl Into<String>,
+        value: f64,
+        unit: &'static str,
+        other: &str,
+        reference: f64,
+        ratio: f64,
+    ) {
+        self.add(what.into(), value, unit, other, reference).ratio_max = Some(ratio);
     }
 
     /// Prints the table, writes the JSON, and fails when a limit was not met.

@@ -2,6 +2,7 @@
 
 mod completions;
 mod demo;
+mod manifests;
 mod run;
 mod sandbox;
 
@@ -34,6 +35,7 @@ pub enum Command {
     Sandbox(sandbox::Arguments),
     Run(Box<run::Arguments>),
     Completions(completions::Arguments),
+    Manifests(manifests::Arguments),
 }
 
 impl Command {
@@ -43,6 +45,7 @@ impl Command {
             Command::Sandbox(arguments) => sandbox::run(&arguments),
             Command::Run(arguments) => run::run(&arguments),
             Command::Completions(arguments) => completions::run(&arguments),
+            Command::Manifests(arguments) => manifests::run(&arguments),
         }
     }
 }

@@ -6,13 +6,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
 use engine::{Engine, Ports, SharedWorld};
+use kubernetes::binder::PodBinder;
 use kubernetes::labels::NodeLabels;
 use kubernetes::notices::EventBoard;
 use model::event::{Event, Source, VcenterId};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use server::{Shown, VcenterHealth};
+use server::{ConnectionCounts, ExtenderRoutes, Shown, Tls, VcenterHealth};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use vsphere::inventory::{self, VcenterStatus};
@@ -25,11 +27,14 @@ use crate::failure::Failure;
 const EVENTS_QUEUED_MAX: usize = 4096;
 /// How long the first picture may take before what is missing is named.
 const FIRST_PICTURE_WITHIN: Duration = Duration::from_secs(60);
-/// How long giving sessions back may take.
-const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// How long giving sessions back and ending requests may take.
+const STOP_WITHIN: Duration = Duration::from_secs(6);
 
 /// Runs until `stop` completes.
 pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+    let tls = settings.extender.tls.clone().map(Tls::load).transpose().map_err(|error| {
+        Failure::configuration(error.to_string(), "check --tls-cert-file, --tls-key-file and --client-ca-file")
+    })?;
     let address = SocketAddr::new(settings.listen, settings.port);
     let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
@@ -54,30 +59,61 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
     }
 
     let client = found.connection.client.clone();
+    let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now)));
     let ports = Ports {
         labels: Arc::new(NodeLabels::new(client.clone())),
-        notices: Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now))),
+        notices: notices.clone(),
         rules: None,
         ledger: None,
     };
     let engine = Engine::new(engine_settings(&settings, seed), ports);
     let world = engine.world();
-    let shown = Shown { world: world.clone(), counters: engine.counters(), vcenters: health(&statuses) };
+    let extender = settings.extender.on.then(|| {
+        let ports = ExtenderPorts { binder: Arc::new(PodBinder::new(client.clone())), notices };
+        let choice = ExtenderSettings {
+            host_load_percent: settings.extender.host_load_percent,
+            dry_run: settings.dry_run,
+            ..ExtenderSettings::default()
+        };
+        let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
+        ExtenderRoutes::new(Arc::new(Extender::new(world.clone(), ports, choice)), Arc::new(read_pod))
+    });
+    let connections = Arc::<ConnectionCounts>::default();
+    let shown = Shown {
+        world: world.clone(),
+        counters: engine.counters(),
+        vcenters: health(&statuses),
+        extender,
+        connections: connections.clone(),
+    };
     let mut background = JoinSet::new();
     background.spawn(engine.run(received));
     background.spawn(kubernetes::watch::watch(client, events, seed));
-    background.spawn(async move {
-        if let Err(error) = axum::serve(listener, server::router(shown)).await {
-            tracing::error!(%error, "the HTTP server ended");
-        }
-    });
-    say(&format!("{}Listening   http://{address} (/livez, /readyz, /metrics)", found.describe(settings.dry_run)));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let tls = tls.map(Arc::new);
+    if let Some(tls) = &tls {
+        background.spawn(tls.clone().follow());
+    }
+    let paths = if settings.extender.on { "/filter, /prioritize, /bind, /preempt, " } else { "" };
+    let serving = server::serve(
+        listener,
+        server::router(shown),
+        tls,
+        server::Limits::default(),
+        connections,
+        is_true(stopped.clone()),
+    );
+    tasks.spawn(serving);
+    say(&format!(
+        "{}Listening   {scheme}://{address} ({paths}/livez, /readyz, /metrics)",
+        found.describe(settings.dry_run)
+    ));
     background.spawn(tell_first_picture(world, settings.vcenters.len()));
 
     stop.await;
     tracing::info!("stopping");
     let _ = stop_sender.send(true);
-    // Sessions are given back; a vCenter has only so many.
+    // Requests end, and sessions are given back: a vCenter has only so many.
     let _ = tokio::time::timeout(STOP_WITHIN, async { while tasks.join_next().await.is_some() {} }).await;
     Ok(())
 }
@@ -87,6 +123,7 @@ fn engine_settings(settings: &RunSettings, seed: u64) -> engine::Settings {
     let writes_per_second = settings.writes_per_second.unwrap_or(defaults.writes_per_second);
     engine::Settings {
         labels: settings.labels.clone(),
+        lifting: settings.lifting.clone(),
         vcenters: (0u16..).zip(&settings.vcenters).map(|(number, _)| VcenterId(number)).collect(),
         dry_run: settings.dry_run,
         writes_per_second,

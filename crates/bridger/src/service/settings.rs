@@ -5,10 +5,12 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use model::affinity::LiftSettings;
 use model::labels::LabelSettings;
 use serde::Deserialize;
 use vsphere::config::{ConfigError, VcenterConfig};
 
+use super::extender::{self, ExtenderArguments, ExtenderChoice, ExtenderEntries, LiftArguments, LiftModeName};
 use crate::failure::Failure;
 
 /// The flags by which a vCenter and a Kubernetes cluster are reached.
@@ -70,7 +72,11 @@ pub struct RunArguments {
     /// Label key for the vSphere datacenter; not written unless given
     #[arg(long, value_name = "KEY")]
     pub datacenter_label: Option<String>,
-    /// Port for health and metrics [default: 12346]
+    #[command(flatten)]
+    pub extender: ExtenderArguments,
+    #[command(flatten)]
+    pub lifting: LiftArguments,
+    /// Port for the extender, health and metrics [default: 12346]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
     /// Address to listen on; 0.0.0.0 in a pod, so that the kubelet can ask [default: 127.0.0.1]
@@ -93,6 +99,13 @@ struct File {
     host_label: Option<String>,
     cluster_label: Option<String>,
     datacenter_label: Option<String>,
+    extender: Option<Switch>,
+    tls_cert_file: Option<PathBuf>,
+    tls_key_file: Option<PathBuf>,
+    client_ca_file: Option<PathBuf>,
+    host_load_weight: Option<u8>,
+    lift: Vec<String>,
+    lift_mode: Option<LiftModeName>,
     port: Option<u16>,
     listen: Option<IpAddr>,
     dry_run: bool,
@@ -118,6 +131,8 @@ pub struct RunSettings {
     pub kubernetes: kubernetes::connect::Credentials,
     /// `None`: the labeller is off.
     pub labels: Option<LabelSettings>,
+    pub extender: ExtenderChoice,
+    pub lifting: LiftSettings,
     pub listen: IpAddr,
     pub port: u16,
     pub dry_run: bool,
@@ -143,6 +158,16 @@ impl RunSettings {
         labels.check().map_err(|error| {
             Failure::configuration(error.to_string(), "a label key reads like example.org/host; see --host-label")
         })?;
+        let entries = ExtenderEntries {
+            extender: file.extender,
+            tls_cert_file: file.tls_cert_file,
+            tls_key_file: file.tls_key_file,
+            client_ca_file: file.client_ca_file,
+            host_load_weight: file.host_load_weight,
+            lift: file.lift,
+            lift_mode: file.lift_mode,
+        };
+        let lifting = extender::lifting(&arguments.lifting, &entries, &labels.host_key)?;
         let labelling = arguments.labels.or(file.labels).unwrap_or(Switch::On) == Switch::On;
         let kubeconfig = connection.kubeconfig.clone().or(file.kubeconfig);
         let context = connection.context.clone().or(file.context);
@@ -156,6 +181,8 @@ impl RunSettings {
                 context.as_deref(),
             ),
             labels: labelling.then_some(labels),
+            extender: ExtenderChoice::resolve(&arguments.extender, &entries)?,
+            lifting,
             listen: arguments.listen.or(file.listen).unwrap_or(IpAddr::from([127, 0, 0, 1])),
             port: arguments.port.or(file.port).unwrap_or(PORT_DEFAULT),
             dry_run: arguments.dry_run || file.dry_run,

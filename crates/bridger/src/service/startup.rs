@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kubernetes::connect::{ConnectError, Connection};
-use kubernetes::preflight::{LABEL_NEEDS, NOTICE_NEEDS, Need, ServerFacts, WATCH_NEEDS, preflight};
+use kubernetes::preflight::{BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, ServerFacts, WATCH_NEEDS, preflight};
 use vsphere::probe::{InventoryCounts, connect_once};
 use vsphere::{About, VsphereError};
 
@@ -32,6 +32,10 @@ pub async fn check(settings: &RunSettings) -> Result<Found, Failure> {
     let mut needs: Vec<Need> = WATCH_NEEDS.to_vec();
     if settings.labels.is_some() && !settings.dry_run {
         needs.extend(LABEL_NEEDS);
+        needs.extend(NOTICE_NEEDS);
+    }
+    if settings.extender.on && !settings.dry_run {
+        needs.extend(BIND_NEEDS);
         needs.extend(NOTICE_NEEDS);
     }
     let facts = preflight(&connection, &needs).await.map_err(|error| kubernetes_failure(&error))?;

@@ -63,7 +63,7 @@ pub fn pod() -> impl Strategy<Value = PodFacts> {
                 terminating,
                 lift_off,
                 pinning: pinning.unwrap_or_default(),
-                preferred_terms: preferred_terms.unwrap_or_default(),
+                preferred_affinity: vec![WeightedTermFacts::default(); preferred_terms.unwrap_or_default() as usize],
                 ..PodFacts::default()
             }
         },

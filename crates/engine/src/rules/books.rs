@@ -73,7 +73,7 @@ impl Books {
             self.unreadable.remove(&cluster);
             if let Err(why) = planner::from_text(&mut self.owned, &cluster, &kept.text) {
                 self.owned.clusters.remove(&cluster);
-                self.unreadable.insert(cluster.clone(), why);
+                self.unreadable.insert(cluster.clone(), why.to_string());
             }
             self.kept.insert(cluster, kept);
         }

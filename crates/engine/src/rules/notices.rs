@@ -11,7 +11,6 @@ use std::time::Duration;
 use drs::{Finding, PodRef};
 use tokio::time::Instant;
 
-use super::planner::{finding_message, finding_pods, finding_reason};
 use crate::ports::{Notice, NoticeSubject, Severity};
 
 pub const PODS_TOLD_MAX: usize = 50;
@@ -36,6 +35,20 @@ impl Entry {
     }
 }
 
+/// The reason that events on pods carry; `None` for what is not told to pods.
+fn reason(finding: &Finding) -> Option<&'static str> {
+    Some(match finding {
+        Finding::Unsatisfiable { .. } => "Unsatisfiable",
+        Finding::JointlyUnsatisfiable { .. } => "JointlyUnsatisfiable",
+        Finding::PinnedNowhere { .. } => "PinnedNowhere",
+        Finding::PinnedTooTight { .. } => "PinnedTooTight",
+        Finding::Conflict { .. } => "RuleConflict",
+        Finding::SameVm { .. } => "SameVm",
+        Finding::AffinityUnmet { .. } => "AffinityUnmet",
+        _ => return None,
+    })
+}
+
 #[derive(Debug, Default)]
 pub struct PodNotices {
     entries: BTreeMap<(PodRef, &'static str), Entry>,
@@ -47,8 +60,8 @@ impl PodNotices {
     /// Takes note of all that a plan found.
     pub fn observe(&mut self, findings: &[Finding], now: Instant) {
         for finding in findings {
-            let Some(reason) = finding_reason(finding) else { continue };
-            for pod in finding_pods(finding).into_iter().take(PODS_TOLD_MAX) {
+            let (Some(message), Some(reason)) = (finding.notice(), reason(finding)) else { continue };
+            for pod in finding.pods().into_iter().take(PODS_TOLD_MAX) {
                 let key = (pod.clone(), reason);
                 if self.entries.len() >= ENTRIES_MAX && !self.entries.contains_key(&key) {
                     continue;
@@ -57,7 +70,7 @@ impl PodNotices {
                 let entry = self.entries.entry(key).or_insert_with(fresh);
                 if entry.seen_at < now || entry.message.is_empty() {
                     // The first of several findings of a kind speaks for the pod.
-                    entry.message = finding_message(finding);
+                    entry.message.clone_from(&message);
                 }
                 entry.seen_at = now;
             }

@@ -212,7 +212,7 @@ impl Writer {
     fn plan(&mut self, context: &Context<'_>, effects: &mut Vec<Effect>) {
         let mut planned = self.planner.plan(context.world, self.books.owned(), context.unix_now);
         let prefix = planner::prefix(context.world).unwrap_or_default();
-        self.counters.found(planned.findings.iter().map(planner::finding_name));
+        self.counters.found(planned.findings.iter().map(drs::Finding::name));
         self.notices.observe(&planned.findings, context.now);
         self.clusters.retain(|name, cluster| {
             let is_kept = !matches!(cluster.phase, Phase::Idle) || planned.clusters.contains_key(name);

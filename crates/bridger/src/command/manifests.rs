@@ -1,0 +1,183 @@
+//! `bridger manifests`: YAML to paste.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+
+/// Print YAML that makes Kubernetes and Bridger meet
+///
+/// For kube-scheduler: bridger manifests scheduler-config > scheduler.yaml; then start it with --config.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    manifest: Manifest,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Manifest {
+    SchedulerConfig(SchedulerConfig),
+}
+
+/// The KubeSchedulerConfiguration that makes kube-scheduler ask Bridger
+///
+/// InterPodAffinity is off, because Bridger answers for it; filter, prioritize, preempt and bind are Bridger's. docs/extender.md
+/// tells what each line means, and what happens while Bridger is down.
+#[derive(Debug, clap::Args)]
+struct SchedulerConfig {
+    /// Where kube-scheduler reaches Bridger
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:12346/v1")]
+    url: String,
+    /// Kubeconfig of kube-scheduler itself
+    #[arg(long, value_name = "FILE", default_value = "/etc/kubernetes/scheduler.conf")]
+    kubeconfig: String,
+    /// The scheduler's name, which pods ask for by schedulerName
+    #[arg(long, value_name = "NAME", default_value = "default-scheduler")]
+    scheduler_name: String,
+    /// Let kube-scheduler ignore errors: pods are placed with no regard to affinity while Bridger is down, and conflicts at
+    /// bind are overruled; see docs/extender.md
+    #[arg(long)]
+    ignorable: bool,
+    /// Authority of Bridger's certificate, for a URL with https
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<String>,
+    /// Certificate that kube-scheduler shows, where Bridger has --client-ca-file
+    #[arg(long, value_name = "FILE", requires = "client_key_file")]
+    client_cert_file: Option<String>,
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", requires = "client_cert_file")]
+    client_key_file: Option<String>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Manifest::SchedulerConfig(config) = &arguments.manifest;
+    let text = config.to_yaml()?;
+    // A closed pipe (`| head`) is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A YAML string in double quotes, whatever is in it: JSON's strings are YAML's.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+impl SchedulerConfig {
+    fn to_yaml(&self) -> Result<String, Failure> {
+        let https = self.url.starts_with("https://");
+        if !https && !self.url.starts_with("http://") {
+            return Err(Failure::configuration(
+                format!("{:?} is no address of an extender", self.url),
+                "it reads like http://127.0.0.1:12346/v1",
+            ));
+        }
+        if !https && (self.ca_file.is_some() || self.client_cert_file.is_some()) {
+            return Err(Failure::configuration(
+                "certificates are given for an address without https",
+                "--url https://..., and `bridger run` with --tls-cert-file and --tls-key-file",
+            ));
+        }
+        let mut tls = String::new();
+        if https {
+            tls.push_str("    enableHTTPS: true\n");
+            let files =
+                [("caFile", &self.ca_file), ("certFile", &self.client_cert_file), ("keyFile", &self.client_key_file)];
+            let given: Vec<_> = files.iter().filter_map(|(name, file)| Some((name, file.as_ref()?))).collect();
+            if !given.is_empty() {
+                tls.push_str("    tlsConfig:\n");
+                for (name, file) in given {
+                    tls.push_str(&format!("      {name}: {}\n", quoted(file)));
+                }
+            }
+        }
+        Ok(format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: {kubeconfig}
+profiles:
+  - schedulerName: {name}
+    plugins:
+      multiPoint:
+        disabled:
+          # Bridger answers for it, on nodes and on physical hosts.
+          - name: InterPodAffinity
+extenders:
+  - urlPrefix: {url}
+    filterVerb: filter
+    prioritizeVerb: prioritize
+    preemptVerb: preempt
+    # Safe only together with filter: it checks once more what another pod may have changed since.
+    bindVerb: bind
+    # 2 as InterPodAffinity has; a score of 10 counts as 100.
+    weight: 2
+    # Names only: whole nodes would cost more than the decision.
+    nodeCacheCapable: true
+    # Longer than Bridger waits for the API server to bind a pod (8 s).
+    httpTimeout: 10s
+    # false: no pod is scheduled while Bridger is down. true: pods are, with no regard to affinity, and kube-scheduler
+    # overrules Bridger where it refuses a binding.
+    ignorable: {ignorable}
+{tls}",
+            kubeconfig = quoted(&self.kubeconfig),
+            name = quoted(&self.scheduler_name),
+            url = quoted(&self.url),
+            ignorable = self.ignorable,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use serde_json::Value;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        config: SchedulerConfig,
+    }
+
+    fn yaml(arguments: &[&str]) -> Result<Value, String> {
+        let line = Line::try_parse_from([&["test"], arguments].concat()).map_err(|error| error.to_string())?;
+        let text = line.config.to_yaml().map_err(|error| error.to_string())?;
+        serde_saphyr::from_str(&text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn it_is_yaml_with_everything_that_was_given() {
+        let config = yaml(&[]).expect("defaults");
+        let extender = &config["extenders"][0];
+        assert_eq!(extender["urlPrefix"], "http://127.0.0.1:12346/v1");
+        for verb in ["filter", "prioritize", "preempt", "bind"] {
+            assert_eq!(extender[format!("{verb}Verb")], verb);
+        }
+        assert_eq!(
+            (extender["nodeCacheCapable"].as_bool(), extender["ignorable"].as_bool()),
+            (Some(true), Some(false))
+        );
+        assert_eq!(config["profiles"][0]["plugins"]["multiPoint"]["disabled"][0]["name"], "InterPodAffinity");
+        let config = yaml(&[
+            "--url",
+            "https://b/v1",
+            "--ca-file",
+            "/ca \"x\"",
+            "--client-cert-file",
+            "/c",
+            "--client-key-file",
+            "/k",
+            "--ignorable",
+            "--scheduler-name",
+            "by: bridger",
+        ])
+        .expect("all of it");
+        let extender = &config["extenders"][0];
+        assert_eq!((&extender["enableHTTPS"], &extender["ignorable"]), (&Value::Bool(true), &Value::Bool(true)));
+        assert_eq!(extender["tlsConfig"]["caFile"], "/ca \"x\"");
+        assert_eq!(config["profiles"][0]["schedulerName"], "by: bridger");
+        for wrong in [&["--url", "bridger:12346"][..], &["--ca-file", "/ca"], &["--client-cert-file", "/c"]] {
+            assert!(yaml(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One pod before one state of the world: the model's verdicts, scores and blockers, put together for kube-scheduler.
+//!
+//! In: the world, a pod, nodes by name. Out: a verdict or a score for each, and who is in the way. Every term is read once:
+//! a lifted one between physical hosts, another as it is written.
+//!
+//! Invariant: the pod never stands in its own way: where the world has it placed already, that place is left out.
+
+use std::fmt::Write as _;
+
+use model::affinity::{Incoming, LiftMode, Obstacle, Reading, Refusal, ScoreSettings, Verdicts, View};
+use model::event::PodFacts;
+use model::uid::Uid;
+use model::{NodeId, NodeSet, PodId, World};
+
+use super::{Candidate, NodeVerdict, Reason};
+
+/// Which nodes are in question. It matters in relaxed mode alone, where lifted terms yield if they leave none of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Choice<'a> {
+    /// Any node of the cluster.
+    All,
+    Among(&'a [&'a str]),
+}
+
+const EXTENDER_SCORE_MAX: f64 = 10.0;
+
+pub(super) struct Judge<'a> {
+    world: &'a World,
+    incoming: Incoming,
+    view: View,
+    verdicts: Verdicts,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn of(world: &'a World, pod: &PodFacts, choice: Choice<'_>) -> Judge<'a> {
+        let known = known(world, pod);
+        // What the world knows is at least as true, and found at once.
+        let incoming = known.and_then(|id| Incoming::of_pod(world, id)).unwrap_or_else(|| Incoming::of(world, pod));
+        let view = known.map_or_else(View::default, |id| View::default().without(id));
+        let candidates = match (world.lifting().mode, choice) {
+            (LiftMode::Relaxed, Choice::Among(names)) => {
+                let mut candidates: NodeSet = names.iter().filter_map(|name| world.node_id(name)).collect();
+                candidates.subtract(world.nodes_refused());
+                Some(candidates)
+            }
+            _ => None,
+        };
+        let verdicts = incoming.verdicts(world, &view, Reading::Lifting, candidates.as_ref());
+        Judge { world, incoming, view, verdicts }
+    }
+
+    /// The lifted terms would have left no node, and are taken as they are written.
+    pub(super) fn is_relaxed(&self) -> bool {
+        self.verdicts.relaxed
+    }
+
+    pub(super) fn verdict(&self, node: &str) -> NodeVerdict {
+        match self.world.node_id(node) {
+            None => NodeVerdict::Fails(Reason::NodeUnknown),
+            Some(node) => self.verdict_among(&self.verdicts, node),
+        }
+    }
+
+    fn verdict_among(&self, verdicts: &Verdicts, node: NodeId) -> NodeVerdict {
+        let taken = self.world.nodes_refused().contains(node);
+        if !taken && verdicts.feasible.contains(node) {
+            return NodeVerdict::Fits;
+        }
+        // A host that takes no pods is the stronger reason: no eviction mends it.
+        let refusal = verdicts.refusal(node).filter(|_| !taken);
+        NodeVerdict::Fails(refusal.map_or(Reason::HostUnavailable, Reason::of))
+    }
+
+    /// From 0 to 10 for each node: `percent` hundredths by how idle its physical host is, the rest by affinity.
+    pub(super) fn scores(&self, names: &[&str], percent: u8) -> Vec<i64> {
+        let known: Vec<Option<NodeId>> = names.iter().map(|name| self.world.node_id(name)).collect();
+        let nodes: Vec<NodeId> = known.iter().copied().flatten().collect();
+        let scores = self.incoming.scores(self.world, &self.view, Reading::Lifting, &ScoreSettings::default(), &nodes);
+        let mut affinity = scores.for_extender().into_iter();
+        let share = f64::from(percent.min(100)) / 100.0;
+        let score = |node: Option<NodeId>| {
+            let Some(node) = node else { return 0 };
+            let affinity = affinity.next().unwrap_or(0);
+            match percent {
+                0 => affinity,
+                _ => (affinity as f64 * (1.0 - share) + EXTENDER_SCORE_MAX * share * self.idleness(node)) as i64,
+            }
+        };
+        known.into_iter().map(score).collect()
+    }
+
+    /// How much of the node's physical host is unused, from 0 to 1, by the scarcer of processor and memory. A host of
+    /// which nothing is known counts as half used: neither sought nor shunned.
+    fn idleness(&self, node: NodeId) -> f64 {
+        let Some(load) = self.world.host_of(node).and_then(|host| host.facts.load) else { return 0.5 };
+        let used = |used: u64, capacity: u64| match capacity {
+            0 => 0.5,
+            _ => (used as f64 / capacity as f64).clamp(0.0, 1.0),
+        };
+        let cpu = used(load.cpu_used_mhz, load.cpu_capacity_mhz);
+        let memory = used(load.memory_used_mib, load.memory_capacity_mib);
+        1.0 - cpu.max(memory)
+    }
+
+    /// Whether the node fits once these pods are gone from it.
+    pub(super) fn fits_without(&self, candidate: &Candidate<'_>) -> bool {
+        let Some(node) = self.world.node_id(candidate.node) else { return false };
+        let victims: Vec<Uid> = candidate.victims.iter().map(|uid| Uid::from(*uid)).collect();
+        let mut view = self.view.clone();
+        for &pod in self.world.pods_on(node) {
+            if self.world.pod(pod).is_some_and(|pod| victims.contains(&pod.uid)) {
+                view = view.without(pod);
+            }
+        }
+        let verdicts = self.incoming.verdicts(self.world, &view, Reading::Lifting, None);
+        self.verdict_among(&verdicts, node) == NodeVerdict::Fits
+    }
+
+    pub(super) fn host_of(&self, node: &str) -> Option<&'a str> {
+        self.world.host_name_of(self.world.node_id(node)?)
+    }
+
+    /// Who keeps the pod off the node, in words.
+    pub(super) fn blocker(&self, node: &str) -> Option<String> {
+        let node = self.world.node_id(node)?;
+        if self.world.nodes_refused().contains(node) {
+            return None;
+        }
+        let found = self.incoming.blockers(self.world, &self.view, Reading::Lifting, node, 1);
+        let blocker = found.first()?;
+        let pod = self.world.pod(blocker.pod)?;
+        let mut text = format!("pod {}/{}", self.world.interner().text(pod.namespace), pod.name);
+        if blocker.node != node {
+            let _ = write!(text, " on {}", self.world.node_name(blocker.node).unwrap_or_default());
+        }
+        text.push_str(match blocker.obstacle {
+            Obstacle::Avoided => " is there, which this pod avoids",
+            Obstacle::Avoiding => " is there and avoids this pod",
+        });
+        Some(text)
+    }
+}
+
+/// The pod as the world knows it, if it is the same one.
+fn known(world: &World, pod: &PodFacts) -> Option<PodId> {
+    let id = world.pod_id(&pod.namespace, &pod.name)?;
+    world.pod(id).filter(|known| known.uid == Uid::from(pod.uid.as_str())).map(|_| id)
+}
+
+impl Reason {
+    const fn of(refusal: Refusal) -> Reason {
+        match refusal {
+            Refusal::Affinity => Reason::Affinity,
+            Refusal::AntiAffinity => Reason::AntiAffinity,
+            Refusal::ExistingAntiAffinity => Reason::ExistingAntiAffinity,
+            Refusal::HostAntiAffinity => Reason::HostAntiAffinity,
+            Refusal::HostExistingAntiAffinity => Reason::ExistingHostAntiAffinity,
+        }
+    }
+}

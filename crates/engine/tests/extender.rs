@@ -1,0 +1,393 @@
+//! The extender on small worlds: verdicts, scores, preemption, and bindings that race.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use engine::SharedWorld;
+use engine::extender::{
+    BindError, Candidate, Extender, ExtenderPorts, ExtenderSettings, NodeVerdict, NotInSync, Reason,
+};
+use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
+use futures::future::BoxFuture;
+use model::World;
+use model::affinity::{LiftMode, LiftSettings};
+use model::event::{
+    Event, HostFacts, HostLoadFacts, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts, VcenterId, VmFacts,
+    WeightedTermFacts,
+};
+use uuid::Uuid;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const VCENTER: VcenterId = VcenterId(0);
+
+/// An API server that answers as told, after a while.
+#[derive(Default)]
+struct Api {
+    answers: Mutex<Vec<Result<(), PortError>>>,
+    takes: Duration,
+    bound: Mutex<Vec<Binding>>,
+    calls: AtomicUsize,
+    notices: Mutex<Vec<Notice>>,
+}
+
+impl Binder for Api {
+    fn bind<'a>(&'a self, binding: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async move {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(self.takes).await;
+            let answer = self.answers.lock().unwrap().pop().unwrap_or(Ok(()));
+            if answer.is_ok() {
+                self.bound.lock().unwrap().push(binding.clone());
+            }
+            answer
+        })
+    }
+}
+
+impl NoticeBoard for Api {
+    fn post<'a>(&'a self, notice: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
+        self.notices.lock().unwrap().push(notice.clone());
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn uuid(number: usize) -> Uuid {
+    Uuid::from_u128(0x1000 + number as u128)
+}
+
+fn host(number: usize) -> HostFacts {
+    HostFacts { id: format!("host-{number}"), name: format!("esx-{number}"), ..HostFacts::default() }
+}
+
+fn vm(number: usize, host: usize) -> VmFacts {
+    VmFacts {
+        id: format!("vm-{number}"),
+        name: format!("vm-{number}"),
+        host: Some(format!("host-{host}")),
+        bios_uuid: Some(uuid(number)),
+        powered_on: true,
+        ..VmFacts::default()
+    }
+}
+
+/// Nodes `n0`, `n1`, ... on VMs, two on each host: `n0` and `n3` on host 0, and so on.
+fn world(settings: LiftSettings, hosts: usize) -> SharedWorld {
+    let mut world = World::with_lifting(settings);
+    let vcenter = VCENTER;
+    for source in [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(vcenter)] {
+        world.apply(Event::RelistBegan(source));
+        if source == Source::Nodes {
+            for number in 0..2 * hosts {
+                let name = format!("n{number}");
+                world.apply(Event::NodeApplied(NodeFacts {
+                    labels: labels(&[(HOSTNAME, &name), ("zone", if number == 0 { "a" } else { "b" })]),
+                    name,
+                    system_uuid: Some(uuid(number)),
+                    ready: true,
+                    ..NodeFacts::default()
+                }));
+            }
+        }
+        if source == Source::Vcenter(vcenter) {
+            (0..hosts).for_each(|number| {
+                world.apply(Event::HostApplied { vcenter, host: host(number) });
+            });
+            (0..2 * hosts).for_each(|number| {
+                world.apply(Event::VmApplied { vcenter, vm: vm(number, number % hosts) });
+            });
+        }
+        world.apply(Event::RelistEnded(source));
+    }
+    Arc::new(std::sync::RwLock::new(world))
+}
+
+fn term(key: &str, app: &str) -> TermFacts {
+    let selector = SelectorFacts { labels: labels(&[("app", app)]), ..SelectorFacts::default() };
+    TermFacts { topology_key: key.to_owned(), selector: Some(selector), ..TermFacts::default() }
+}
+
+/// A pod of an app whose replicas avoid each other by node, as it is written.
+fn replica(app: &str, name: &str) -> PodFacts {
+    PodFacts {
+        namespace: "ns".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        labels: labels(&[("app", app)]),
+        anti_affinity: vec![term(HOSTNAME, app)],
+        ..PodFacts::default()
+    }
+}
+
+fn on(node: &str, pod: PodFacts) -> Event {
+    Event::PodApplied(PodFacts { node: Some(node.to_owned()), ..pod })
+}
+
+fn apply(world: &SharedWorld, event: Event) {
+    world.write().unwrap().apply(event);
+}
+
+fn extender(world: &SharedWorld, api: &Arc<Api>) -> Arc<Extender> {
+    let ports = ExtenderPorts { binder: api.clone(), notices: api.clone() };
+    Arc::new(Extender::new(world.clone(), ports, ExtenderSettings::default()))
+}
+
+fn fitting(extender: &Extender, pod: &PodFacts, nodes: usize) -> Vec<usize> {
+    let names: Vec<String> = (0..nodes).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let verdicts = extender.filter(pod.clone(), &names).unwrap();
+    (0..nodes).filter(|number| verdicts[*number] == NodeVerdict::Fits).collect()
+}
+
+fn binding(pod: &PodFacts, node: &str) -> Binding {
+    Binding { namespace: pod.namespace.clone(), pod: pod.name.clone(), uid: pod.uid.clone(), node: node.to_owned() }
+}
+
+fn conflict(node: &str, reason: Reason) -> Result<(), BindError> {
+    Err(BindError::Conflict { node: node.to_owned(), reason })
+}
+
+#[tokio::test(start_paused = true)]
+async fn anti_affinity_by_node_holds_by_host_and_follows_moves() {
+    let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    let next = replica("web", "next");
+    assert_eq!(fitting(&extender, &next, 6), [0, 1, 2, 3, 4, 5]);
+    apply(&world, on("n0", replica("web", "a")));
+    assert_eq!(fitting(&extender, &next, 6), [1, 2, 4, 5], "n3 shares the host of n0");
+    apply(&world, Event::VmApplied { vcenter: VCENTER, vm: vm(3, 1) });
+    assert_eq!(fitting(&extender, &next, 6), [1, 2, 3, 4, 5]);
+    apply(&world, on("n3", replica("web", "b")));
+    assert_eq!(fitting(&extender, &next, 6), [2, 5]);
+    // The pod itself never stands in its own way, though the world may have it somewhere.
+    apply(&world, on("n2", next.clone()));
+    assert_eq!(fitting(&extender, &next, 6), [2, 5]);
+    let other = PodFacts { uid: "another".to_owned(), ..next };
+    assert_eq!(fitting(&extender, &other, 6), [] as [usize; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_reason_goes_into_the_right_map() {
+    let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    apply(&world, on("n0", replica("web", "a")));
+    apply(&world, Event::HostApplied { vcenter: VCENTER, host: HostFacts { maintenance: true, ..host(2) } });
+    let verdicts = extender.filter(replica("web", "next"), &["n0", "n1", "n2", "n3", "n9"]).unwrap();
+    let fails = NodeVerdict::Fails;
+    let expected = [
+        fails(Reason::HostAntiAffinity),
+        NodeVerdict::Fits,
+        fails(Reason::HostUnavailable),
+        fails(Reason::HostAntiAffinity),
+        fails(Reason::NodeUnknown),
+    ];
+    assert_eq!(verdicts, expected);
+    // A pod without terms that others avoid, and one that misses its partner.
+    let avoided = PodFacts { anti_affinity: Vec::new(), ..replica("web", "plain") };
+    let verdicts = extender.filter(avoided, &["n0", "n1"]).unwrap();
+    assert_eq!(verdicts, [fails(Reason::ExistingHostAntiAffinity), NodeVerdict::Fits]);
+    let lonely = PodFacts { anti_affinity: Vec::new(), affinity: vec![term("zone", "web")], ..replica("x", "y") };
+    let verdicts = extender.filter(lonely, &["n0", "n1"]).unwrap();
+    assert_eq!(verdicts, [NodeVerdict::Fits, fails(Reason::Affinity)]);
+    let helped: Vec<Reason> = Reason::ALL.into_iter().filter(|reason| reason.preemption_may_help()).collect();
+    assert!(!helped.contains(&Reason::Affinity) && !helped.contains(&Reason::HostUnavailable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_answered_before_kubernetes_is_in_sync_and_a_lost_vcenter_does_not_matter() {
+    let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    apply(&world, on("n0", replica("web", "a")));
+    apply(&world, Event::Lost(Source::Vcenter(VCENTER)));
+    assert_eq!(fitting(&extender, &replica("web", "next"), 6), [1, 2, 4, 5]);
+    apply(&world, Event::Lost(Source::Pods));
+    assert_eq!(extender.filter(replica("web", "next"), &["n0"]), Err(NotInSync(Source::Pods)));
+    assert!(extender.prioritize(&replica("web", "next"), &["n0"]).is_err());
+    assert!(extender.preempt(&replica("web", "next"), &[]).is_err());
+    let bound = extender.bind(binding(&replica("web", "next"), "n1")).await;
+    assert_eq!(bound, Err(BindError::NotInSync(NotInSync(Source::Pods))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn preferred_terms_and_the_load_of_hosts_make_scores() {
+    let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
+    apply(&world, on("n0", replica("web", "a")));
+    let soft = WeightedTermFacts { weight: 10, term: term(HOSTNAME, "web") };
+    let next = PodFacts { anti_affinity: Vec::new(), preferred_anti_affinity: vec![soft], ..replica("other", "next") };
+    let nodes = ["n0", "n1", "n3", "n9"];
+    assert_eq!(extender(&world, &api).prioritize(&next, &nodes).unwrap(), [0, 10, 0, 0], "n3 shares the host of n0");
+    let load = |used| HostLoadFacts { cpu_used_mhz: used, cpu_capacity_mhz: 1000, ..HostLoadFacts::default() };
+    for (number, used) in [(0, 1000), (1, 1000), (2, 0)] {
+        let host = HostFacts { load: Some(load(used)), ..host(number) };
+        apply(&world, Event::HostApplied { vcenter: VCENTER, host });
+    }
+    let ports = ExtenderPorts { binder: api.clone(), notices: api };
+    let settings = ExtenderSettings { host_load_percent: 50, ..ExtenderSettings::default() };
+    let loaded = Extender::new(world, ports, settings);
+    let scores = loaded.prioritize(&next, &["n0", "n1", "n2"]).unwrap();
+    assert!(scores[0] < scores[1] && scores[1] < scores[2], "{scores:?}");
+    assert!(scores.iter().all(|score| (0..=10).contains(score)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn preemption_is_refused_where_it_would_not_help() {
+    let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    for (node, name) in [("n0", "a"), ("n3", "b"), ("n1", "c")] {
+        let apart = PodFacts { anti_affinity: Vec::new(), ..replica("web", name) };
+        apply(&world, on(node, apart));
+    }
+    let next = replica("web", "next");
+    let candidate = |node, victims: &[&'static str]| Candidate { node, victims: victims.to_vec() };
+    let candidates = [
+        candidate("n0", &["uid-a"]),
+        candidate("n1", &["uid-c"]),
+        candidate("n1", &[]),
+        candidate("n2", &["uid-unheard-of"]),
+        candidate("n9", &["uid-a"]),
+    ];
+    // On the host of n0 another one would still be there, on n3.
+    assert_eq!(extender.preempt(&next, &candidates).unwrap(), [false, true, false, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_are_bound_at_the_same_time_never_share_a_host() {
+    let world = world(LiftSettings::default(), 3);
+    let api = Arc::new(Api { takes: Duration::from_millis(20), ..Api::default() });
+    let extender = extender(&world, &api);
+    let pods: Vec<PodFacts> = (0..12).map(|number| replica("web", &format!("p{number}"))).collect();
+    for pod in &pods {
+        // All of them are asked about before any is bound, as it happens.
+        assert_eq!(fitting(&extender, pod, 6).len(), 6);
+    }
+    let nodes: Vec<String> = (0..12).map(|number| format!("n{}", number % 6)).collect();
+    let binds = pods.iter().zip(&nodes).map(|(pod, node)| extender.bind(binding(pod, node)));
+    let results = futures::future::join_all(binds).await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 3);
+    let refused = results.iter().filter(|result| matches!(result, Err(BindError::Conflict { .. }))).count();
+    assert_eq!((refused, api.calls.load(Ordering::Relaxed), extender.assumed()), (9, 3, 3));
+    let bound = api.bound.lock().unwrap().clone();
+    let hosts: std::collections::BTreeSet<usize> =
+        bound.iter().map(|binding| binding.node[1..].parse::<usize>().unwrap() % 3).collect();
+    assert_eq!(hosts.len(), 3);
+    // Seen bound, they are no longer assumed, and still there.
+    for binding in &bound {
+        let pod = pods.iter().find(|pod| pod.name == binding.pod).unwrap().clone();
+        apply(&world, on(&binding.node, pod));
+    }
+    assert_eq!(extender.bind(binding(&pods[11], "n0")).await, conflict("n0", Reason::HostAntiAffinity));
+    assert_eq!(extender.assumed(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_binding_frees_the_place_and_an_unclear_one_keeps_it_for_a_while() {
+    let world = world(LiftSettings::default(), 3);
+    let api = Arc::new(Api::default());
+    let extender = extender(&world, &api);
+    let (first, second) = (replica("web", "first"), replica("web", "second"));
+    for pod in [&first, &second] {
+        fitting(&extender, pod, 6);
+    }
+    let gone = PortError::Gone("pod ns/first".to_owned());
+    api.answers.lock().unwrap().push(Err(gone.clone()));
+    assert_eq!(extender.bind(binding(&first, "n0")).await, Err(BindError::Port(gone)));
+    assert_eq!(fitting(&extender, &second, 6).len(), 6, "the place is free");
+
+    let lost = PortError::Passing("no answer".to_owned());
+    api.answers.lock().unwrap().push(Err(lost.clone()));
+    assert_eq!(extender.bind(binding(&first, "n0")).await, Err(BindError::Port(lost)));
+    assert_eq!(fitting(&extender, &second, 6), [1, 2, 4, 5], "it may be bound all the same");
+    assert_eq!(fitting(&extender, &first, 6).len(), 6, "not in its own way");
+    let elsewhere = extender.bind(binding(&first, "n1")).await;
+    assert_eq!(elsewhere, Err(BindError::Unclear { pod: "ns/first".to_owned(), node: "n0".to_owned() }));
+    assert_eq!(extender.bind(binding(&first, "n0")).await, Ok(()), "the same again");
+
+    let lost = PortError::Passing("no answer".to_owned());
+    api.answers.lock().unwrap().push(Err(lost));
+    assert!(extender.bind(binding(&second, "n1")).await.is_err());
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    // Any binding looks for assumptions that are over.
+    fitting(&extender, &replica("db", "x"), 6);
+    assert_eq!(extender.bind(binding(&replica("db", "x"), "n5")).await, Ok(()));
+    assert_eq!(extender.bind(binding(&second, "n2")).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_goes_on_when_whoever_asked_hangs_up() {
+    let world = world(LiftSettings::default(), 3);
+    let api = Arc::new(Api { takes: Duration::from_secs(3), ..Api::default() });
+    let extender = extender(&world, &api);
+    let pod = replica("web", "a");
+    fitting(&extender, &pod, 6);
+    let hung_up = tokio::time::timeout(Duration::from_secs(1), extender.bind(binding(&pod, "n0"))).await;
+    assert!(hung_up.is_err());
+    assert_eq!(extender.bind(binding(&pod, "n1")).await, Err(BindError::UnderWay("ns/a".to_owned())));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(api.bound.lock().unwrap().len(), 1);
+    assert_eq!(extender.counts().bound.get(), 1);
+    // And one that never ends is given up.
+    let slow = Arc::new(Api { takes: Duration::from_secs(600), ..Api::default() });
+    let extender = self::extender(&world, &slow);
+    let other = replica("db", "b");
+    fitting(&extender, &other, 6);
+    assert_eq!(extender.bind(binding(&other, "n0")).await, Err(BindError::TimedOut));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_bound_must_be_who_was_meant() {
+    let world = world(LiftSettings::default(), 3);
+    let api = Arc::new(Api::default());
+    let extender = extender(&world, &api);
+    let pod = replica("web", "a");
+    assert_eq!(extender.bind(binding(&pod, "n0")).await, Err(BindError::PodUnknown("ns/a".to_owned())));
+    // Known to the world is enough.
+    apply(&world, Event::PodApplied(pod.clone()));
+    let other = PodFacts { uid: "other".to_owned(), ..pod.clone() };
+    assert_eq!(extender.bind(binding(&other, "n0")).await, Err(BindError::PodReplaced("ns/a".to_owned())));
+    assert_eq!(extender.bind(binding(&pod, "n9")).await, conflict("n9", Reason::NodeUnknown));
+    assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()));
+    apply(&world, on("n0", pod.clone()));
+    assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()), "a request that is repeated");
+    let elsewhere = BindError::Bound { pod: "ns/a".to_owned(), node: "n0".to_owned() };
+    assert_eq!(extender.bind(binding(&pod, "n1")).await, Err(elsewhere));
+    assert_eq!(api.calls.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_in_the_way_is_told_once() {
+    let (world, api) = (world(LiftSettings::default(), 1), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    apply(&world, on("n0", replica("web", "a")));
+    let next = replica("web", "next");
+    for _ in 0..5 {
+        assert!(fitting(&extender, &next, 2).is_empty());
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+    let notices = api.notices.lock().unwrap().clone();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    let message = &notices[0].message;
+    assert!(message.contains("ns/a") && message.contains("esx-0") && message.contains("n0"), "{message}");
+    assert_eq!(notices[0].reason, "NoHostFits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn relaxed_lifting_yields_where_hosts_are_too_few_and_at_bind_only_then() {
+    let settings = LiftSettings { mode: LiftMode::Relaxed, ..LiftSettings::default() };
+    let (world, api) = (world(settings, 2), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    apply(&world, on("n0", replica("web", "a")));
+    let (second, third) = (replica("web", "second"), replica("web", "third"));
+    assert_eq!(fitting(&extender, &second, 4), [1, 3], "another host is free");
+    // A choice that was made when that host was free, and comes too late.
+    assert_eq!(extender.bind(binding(&second, "n2")).await, conflict("n2", Reason::HostAntiAffinity));
+    assert_eq!(extender.bind(binding(&second, "n1")).await, Ok(()));
+    assert_eq!(fitting(&extender, &third, 4), [2, 3], "by node, as it is written");
+    assert_eq!(extender.bind(binding(&third, "n2")).await, Ok(()));
+    tokio::task::yield_now().await;
+    let told = api.notices.lock().unwrap().clone();
+    assert!(told.iter().any(|notice| notice.message.contains("between nodes only")), "{told:?}");
+}

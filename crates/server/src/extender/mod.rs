@@ -1,0 +1,254 @@
+//! The scheduler extender over HTTP: `POST /filter`, `/prioritize`, `/bind`, `/preempt`, also under `/v1/`.
+//!
+//! In: what kube-scheduler sends. Out: what it decodes. Thin: a request is read, the engine is asked, the answer is written.
+//!
+//! Invariants: only status 200 is an answer to kube-scheduler. 4xx says that the request is none; an `Error` member, which
+//! people see in the pod's events, that a well-formed request can't be answered; 503 that Kubernetes is not in sync yet.
+//! Bodies are bounded, large ones in number too; nothing a client sends makes it panic.
+
+pub mod answer;
+pub mod stats;
+pub mod wire;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use bytes::Bytes;
+use engine::extender::{BindError, Candidate, Extender, NotInSync};
+use engine::ports::Binding;
+use http_body_util::{BodyExt, Limited};
+use model::event::PodFacts;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use self::answer::PreemptionNode;
+use self::stats::{ExtenderStats, Outcome, Verb};
+use self::wire::{BindingArgs, ExtenderArgs, Nodes, PreemptionArgs};
+use crate::connection::ClientCertificate;
+
+/// 5000 whole nodes, each with the 50 images that a kubelet lists, are 50 to 60 MB; this leaves room for twice that.
+pub const BODY_BYTES_MAX: usize = 128 << 20;
+/// 5000 names and a pod are well below; what is larger takes one of few places, so that memory stays bounded.
+const BODY_BYTES_SMALL: usize = 2 << 20;
+const LARGE_BODIES_MAX: usize = 2;
+
+/// Reads the facts of a pod from its JSON: only the adapter knows what a pod looks like.
+pub type PodReader = Arc<dyn Fn(&str) -> Result<PodFacts, String> + Send + Sync>;
+
+/// What the routes need. Cheap to clone.
+#[derive(Clone)]
+pub struct ExtenderRoutes {
+    extender: Arc<Extender>,
+    read_pod: PodReader,
+    stats: Arc<ExtenderStats>,
+    large_bodies: Arc<Semaphore>,
+}
+
+impl ExtenderRoutes {
+    #[must_use]
+    pub fn new(extender: Arc<Extender>, read_pod: PodReader) -> ExtenderRoutes {
+        ExtenderRoutes {
+            extender,
+            read_pod,
+            stats: Arc::default(),
+            large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
+        }
+    }
+
+    #[must_use]
+    pub fn extender(&self) -> &Arc<Extender> {
+        &self.extender
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> &Arc<ExtenderStats> {
+        &self.stats
+    }
+}
+
+pub fn router(routes: ExtenderRoutes) -> Router {
+    let mut router = Router::new();
+    for verb in Verb::ALL {
+        let handler = post(async move |State(routes): State<ExtenderRoutes>, request: Request| {
+            answer_one(&routes, verb, request).await
+        });
+        for prefix in ["", "/v1"] {
+            router = router.route(&format!("{prefix}/{}", verb.name()), handler.clone());
+        }
+    }
+    router.with_state(routes)
+}
+
+/// Why there is no answer of the verb's own kind.
+enum Rejection {
+    Status(StatusCode, String),
+    /// Told in the `Error` member.
+    Told(String),
+    NotInSync(NotInSync),
+}
+
+impl From<NotInSync> for Rejection {
+    fn from(error: NotInSync) -> Rejection {
+        Rejection::NotInSync(error)
+    }
+}
+
+async fn answer_one(routes: &ExtenderRoutes, verb: Verb, request: Request) -> Response {
+    let _in_flight = routes.stats.begin();
+    let body = match admit(routes, request).await {
+        Ok(body) => body,
+        Err((status, text)) => {
+            routes.stats.rejected(verb, Outcome::Bad);
+            return (status, format!("{text}\n")).into_response();
+        }
+    };
+    let started = Instant::now();
+    let answered = match verb {
+        Verb::Filter => filter(routes, &body),
+        Verb::Prioritize => prioritize(routes, &body),
+        Verb::Preempt => preempt(routes, &body),
+        Verb::Bind => bind(routes, &body).await,
+    };
+    let took = started.elapsed();
+    let (outcome, response) = match answered {
+        Ok(answer) => (Outcome::Ok, json(answer)),
+        Err(Rejection::Told(text)) => (Outcome::Error, error_answer(verb, &text)),
+        Err(Rejection::Status(status, text)) => (Outcome::Bad, (status, format!("{text}\n")).into_response()),
+        Err(Rejection::NotInSync(error)) => {
+            (Outcome::NotReady, (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response())
+        }
+    };
+    routes.stats.finished(verb, outcome, took);
+    response
+}
+
+fn json(body: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// In the words of the verb; two verbs have no word for an error.
+fn error_answer(verb: Verb, text: &str) -> Response {
+    match verb {
+        Verb::Filter => json(answer::filter_error(text)),
+        Verb::Bind => json(answer::binding(text)),
+        Verb::Prioritize | Verb::Preempt => (StatusCode::UNPROCESSABLE_ENTITY, format!("{text}\n")).into_response(),
+    }
+}
+
+/// Checks who asks and how, and reads the body.
+async fn admit(routes: &ExtenderRoutes, request: Request) -> Result<Bytes, (StatusCode, String)> {
+    if request.extensions().get::<ClientCertificate>() == Some(&ClientCertificate::Missing) {
+        return Err((StatusCode::FORBIDDEN, "a client certificate is required".to_owned()));
+    }
+    if !is_json(request.headers()) {
+        let text = "the content type must be application/json".to_owned();
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    let too_large = || (StatusCode::PAYLOAD_TOO_LARGE, format!("more than {BODY_BYTES_MAX} bytes"));
+    let length: Option<usize> = request
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok())
+        .and_then(|length| length.parse().ok());
+    if length.is_some_and(|length| length > BODY_BYTES_MAX) {
+        return Err(too_large());
+    }
+    let small = length.is_some_and(|length| length <= BODY_BYTES_SMALL);
+    let _place = match small {
+        true => None,
+        // Waits its turn: the time limit of the whole request ends it.
+        false => routes.large_bodies.acquire().await.ok(),
+    };
+    let limited = Limited::new(Body::new(request.into_body()), BODY_BYTES_MAX);
+    match limited.collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+        Err(_) => Err((StatusCode::BAD_REQUEST, "the body ended too early".to_owned())),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Rejection> {
+    serde_json::from_slice(body).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> Rejection {
+    Rejection::Status(StatusCode::BAD_REQUEST, format!("not a request of an extender: {error}"))
+}
+
+impl ExtenderRoutes {
+    fn pod(&self, pod: Option<&RawValue>) -> Result<PodFacts, Rejection> {
+        let pod = pod.ok_or_else(|| Rejection::Told("the request holds no pod".to_owned()))?;
+        (self.read_pod)(pod.get()).map_err(|error| Rejection::Told(format!("the pod can't be read: {error}")))
+    }
+}
+
+fn filter(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
+    let args: ExtenderArgs<'_> = parse(body)?;
+    let pod = routes.pod(args.pod)?;
+    let nodes = Nodes::of(args).map_err(|error| malformed(&error))?;
+    let verdicts = routes.extender.filter(pod, &nodes.names())?;
+    Ok(answer::filter(&nodes, &verdicts))
+}
+
+fn prioritize(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
+    let args: ExtenderArgs<'_> = parse(body)?;
+    let pod = routes.pod(args.pod)?;
+    let nodes = Nodes::of(args).map_err(|error| malformed(&error))?;
+    let names = nodes.names();
+    let scores = routes.extender.prioritize(&pod, &names)?;
+    Ok(answer::priorities(&names, &scores))
+}
+
+fn preempt(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
+    let args: PreemptionArgs<'_> = parse(body)?;
+    let pod = routes.pod(args.pod)?;
+    let mut nodes = Vec::new();
+    for (name, victims) in args.meta_victims.map(|victims| victims.0).unwrap_or_default() {
+        let uids = victims.pods.unwrap_or_default().into_iter().filter_map(|pod| pod.uid).collect();
+        nodes.push(PreemptionNode { name, victims: uids, pdb_violations: victims.pdb_violations.unwrap_or(0) });
+    }
+    for (name, victims) in args.victims.map(|victims| victims.0).unwrap_or_default() {
+        let pods = victims.pods.unwrap_or_default();
+        let uids = pods.into_iter().map(wire::uid_of).collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
+        nodes.push(PreemptionNode { name, victims: uids, pdb_violations: victims.pdb_violations.unwrap_or(0) });
+    }
+    let candidates: Vec<Candidate<'_>> = nodes
+        .iter()
+        .map(|node| Candidate { node: &node.name, victims: node.victims.iter().map(|uid| &**uid).collect() })
+        .collect();
+    let kept = routes.extender.preempt(&pod, &candidates)?;
+    let kept = nodes.iter().zip(kept).filter(|(_, kept)| *kept).map(|(node, _)| node);
+    Ok(answer::preemption(kept))
+}
+
+async fn bind(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
+    let args: BindingArgs<'_> = parse(body)?;
+    let text = |text: Option<wire::Text<'_>>| text.unwrap_or_default().0.into_owned();
+    let binding = Binding {
+        namespace: text(args.pod_namespace),
+        pod: text(args.pod_name),
+        uid: text(args.pod_uid),
+        node: text(args.node),
+    };
+    match routes.extender.bind(binding).await {
+        Ok(()) => Ok(answer::binding("")),
+        Err(BindError::NotInSync(error)) => Err(error.into()),
+        Err(error) => Err(Rejection::Told(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

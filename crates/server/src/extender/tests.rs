@@ -1,0 +1,272 @@
+//! The routes with everything a client may send: what is meant for an extender, and what is not.
+
+use axum::http::Request;
+use engine::SharedWorld;
+use engine::extender::{ExtenderPorts, ExtenderSettings};
+use engine::ports::{Binder, Notice, NoticeBoard, PortError};
+use futures::future::BoxFuture;
+use model::event::{Event, NodeFacts, Source};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+
+struct Outside;
+
+impl Binder for Outside {
+    fn bind<'a>(&'a self, _: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl NoticeBoard for Outside {
+    fn post<'a>(&'a self, _: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Reads as little of a pod as will do.
+fn read_pod(json: &str) -> Result<PodFacts, String> {
+    let pod: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let text = |name: &str| Some(pod["metadata"][name].as_str()?.to_owned());
+    let missing = || "it has no metadata".to_owned();
+    Ok(PodFacts {
+        name: text("name").ok_or_else(missing)?,
+        namespace: text("namespace").ok_or_else(missing)?,
+        uid: text("uid").ok_or_else(missing)?,
+        ..PodFacts::default()
+    })
+}
+
+fn routes(in_sync: bool) -> ExtenderRoutes {
+    let world = SharedWorld::default();
+    {
+        let mut world = world.write().expect("a world");
+        for source in [Source::Nodes, Source::Pods, Source::Namespaces] {
+            world.apply(Event::RelistBegan(source));
+            if source == Source::Nodes {
+                for name in ["n1", "n2"] {
+                    let name = name.to_owned();
+                    world.apply(Event::NodeApplied(NodeFacts { name, ready: true, ..NodeFacts::default() }));
+                }
+            }
+            if in_sync {
+                world.apply(Event::RelistEnded(source));
+            }
+        }
+    }
+    let ports = ExtenderPorts { binder: Arc::new(Outside), notices: Arc::new(Outside) };
+    let extender = Extender::new(world, ports, ExtenderSettings::default());
+    ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod))
+}
+
+async fn post_to(routes: &ExtenderRoutes, path: &str, kind: &str, body: impl Into<Body>) -> (u16, String) {
+    let request = Request::post(path).header("content-type", kind).body(body.into()).expect("a request");
+    let response = router(routes.clone()).oneshot(request).await.expect("an answer");
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    (status, String::from_utf8(body.to_vec()).expect("text"))
+}
+
+async fn ask(routes: &ExtenderRoutes, path: &str, body: impl Into<Body>) -> (u16, Value) {
+    let (status, text) = post_to(routes, path, "application/json", body).await;
+    (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+fn pod() -> Value {
+    json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "u" } })
+}
+
+#[tokio::test]
+async fn the_verbs_answer_names_and_whole_nodes() {
+    let routes = routes(true);
+    let names = json!({ "Pod": pod(), "Nodes": null, "NodeNames": ["n1", "n9"] }).to_string();
+    for path in ["/filter", "/v1/filter"] {
+        let (status, answer) = ask(&routes, path, names.clone()).await;
+        assert_eq!((status, &answer["NodeNames"], &answer["Error"]), (200, &json!(["n1"]), &json!("")), "{answer}");
+        assert_eq!(answer["FailedNodes"], json!({ "n9": "node(s) were not known to Bridger yet" }));
+    }
+    let node = json!({ "metadata": { "name": "n2" }, "status": { "any": ["thing", 1.5e300] } });
+    let whole = json!({ "Pod": pod(), "Nodes": { "items": [node] }, "NodeNames": null }).to_string();
+    let (_, answer) = ask(&routes, "/filter", whole.clone()).await;
+    assert_eq!(answer["Nodes"]["items"], json!([node]));
+    assert_eq!(answer["NodeNames"], Value::Null);
+    let (_, answer) = ask(&routes, "/prioritize", whole).await;
+    assert_eq!(answer, json!([{ "Host": "n2", "Score": 0 }]));
+    let binding = json!({ "PodName": "p", "PodNamespace": "ns", "PodUID": "u", "Node": "n1" }).to_string();
+    assert_eq!(ask(&routes, "/bind", binding).await, (200, json!({ "Error": "" })));
+    let other = json!({ "PodName": "q", "PodNamespace": "ns", "PodUID": "other", "Node": "n1" }).to_string();
+    assert_eq!(ask(&routes, "/bind", other).await.1["Error"], "pod ns/q is not known to Bridger");
+    let preempt = json!({ "Pod": pod(), "NodeNameToVictims": null, "NodeNameToMetaVictims": {
+        "n1": { "Pods": [{ "UID": "v1" }, { "UID": "v2" }], "NumPDBViolations": 3 }, "n9": { "Pods": [] } } });
+    let (_, answer) = ask(&routes, "/preempt", preempt.to_string()).await;
+    let kept = json!({ "n1": { "Pods": [{ "UID": "v1" }, { "UID": "v2" }], "NumPDBViolations": 3 } });
+    assert_eq!(answer["NodeNameToMetaVictims"], kept);
+    let preempt = json!({ "Pod": pod(), "NodeNameToVictims": {
+        "n1": { "Pods": [{ "metadata": { "uid": "v1" } }], "NumPDBViolations": 0 } }, "NodeNameToMetaVictims": null });
+    let (_, answer) = ask(&routes, "/preempt", preempt.to_string()).await;
+    assert_eq!(answer["NodeNameToMetaVictims"]["n1"]["Pods"], json!([{ "UID": "v1" }]));
+    assert_eq!(routes.stats().requests_in_flight(), 0);
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_and_what_cannot_be_answered_is_told() {
+    let routes = routes(true);
+    let deep = format!("{{\"Pod\":{}{},\"NodeNames\":[]}}", "[".repeat(100_000), "]".repeat(100_000));
+    let cases = [
+        ("malformed", "{\"Pod\":".to_owned(), 400),
+        ("empty", String::new(), 400),
+        ("no object", "[1]".to_owned(), 400),
+        ("names that are none", json!({ "Pod": pod(), "NodeNames": [1] }).to_string(), 400),
+        ("a node without metadata", json!({ "Pod": pod(), "Nodes": { "items": [{}] } }).to_string(), 400),
+        ("no pod", "{}".to_owned(), 200),
+        ("a pod without metadata", json!({ "Pod": {}, "NodeNames": ["n1"] }).to_string(), 200),
+        ("a deep pod", deep, 200),
+    ];
+    for (what, body, expected) in cases {
+        let (status, answer) = ask(&routes, "/filter", body.clone()).await;
+        assert_eq!(status, expected, "{what}: {answer}");
+        if status == 200 {
+            assert!(answer["Error"].as_str().is_some_and(|error| !error.is_empty()), "{what}: {answer}");
+        }
+        // These have no member to tell an error in.
+        for path in ["/prioritize", "/preempt"] {
+            let (status, answer) = ask(&routes, path, body.clone()).await;
+            assert!(status >= 400 || path == "/preempt", "{what} {path}: {status} {answer}");
+        }
+    }
+    let names = json!({ "Pod": pod(), "NodeNames": [] }).to_string();
+    for kind in ["text/plain", "", "application/vnd.kubernetes.protobuf"] {
+        assert_eq!(post_to(&routes, "/filter", kind, names.clone()).await.0, 415, "{kind}");
+    }
+    assert_eq!(post_to(&routes, "/filter", "application/json; charset=utf-8", names.clone()).await.0, 200);
+    let request = Request::get("/filter").body(Body::empty()).expect("a request");
+    assert_eq!(router(routes.clone()).oneshot(request).await.expect("an answer").status(), 405);
+    let mut request =
+        Request::post("/filter").header("content-type", "application/json").body(Body::from(names)).expect("a request");
+    request.extensions_mut().insert(ClientCertificate::Missing);
+    assert_eq!(router(routes).oneshot(request).await.expect("an answer").status(), 403);
+}
+
+#[tokio::test]
+async fn nothing_is_answered_before_kubernetes_is_in_sync() {
+    let routes = routes(false);
+    let body = json!({ "Pod": pod(), "NodeNames": ["n1"], "PodName": "p", "PodNamespace": "ns" }).to_string();
+    for verb in Verb::ALL {
+        assert_eq!(ask(&routes, &format!("/{}", verb.name()), body.clone()).await.0, 503, "{verb:?}");
+    }
+}
+
+/// What a real node weighs is mostly its list of images.
+fn whole_node(number: usize) -> Value {
+    let images: Vec<Value> = (0..50)
+        .map(|image| {
+            let digest = format!("{:064x}", number * 1000 + image);
+            json!({ "names": [format!("registry.example.org/team/service-{image}@sha256:{digest}"),
+                format!("registry.example.org/team/service-{image}:v1.{number}.{image}")], "sizeBytes": 123_456_789 })
+        })
+        .collect();
+    json!({ "metadata": { "name": format!("node-{number}"), "labels": { "kubernetes.io/hostname": format!("node-{number}") } },
+        "status": { "images": images } })
+}
+
+#[tokio::test]
+async fn five_thousand_whole_nodes_pass_and_more_than_the_limit_does_not() {
+    let routes = routes(true);
+    let nodes: Vec<Value> = (0..5000).map(whole_node).collect();
+    let body = json!({ "Pod": pod(), "Nodes": { "items": nodes } }).to_string();
+    assert!(body.len() > 40 << 20 && body.len() < BODY_BYTES_MAX, "{} bytes", body.len());
+    let (status, answer) = ask(&routes, "/filter", body).await;
+    assert_eq!(status, 200);
+    assert_eq!(answer["FailedNodes"].as_object().map(serde_json::Map::len), Some(5000));
+    let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 1 << 16])));
+    assert_eq!(ask(&routes, "/filter", Body::from_stream(endless)).await.0, 413);
+}
+
+fn request_bodies() -> Vec<(&'static str, Vec<u8>)> {
+    let names = json!({ "Pod": pod(), "Nodes": null, "NodeNames": ["n1", "n2", "n\u{9}"] });
+    let whole = json!({ "Pod": pod(), "Nodes": { "items": [{ "metadata": { "name": "n1" } }] }, "NodeNames": null });
+    let bind = json!({ "PodName": "p", "PodNamespace": "ns", "PodUID": "u", "Node": "n1" });
+    let preempt =
+        json!({ "Pod": pod(), "NodeNameToMetaVictims": { "n1": { "Pods": [{ "UID": "v" }], "NumPDBViolations": 0 } } });
+    vec![
+        ("/filter", names.to_string().into_bytes()),
+        ("/prioritize", names.to_string().into_bytes()),
+        ("/filter", whole.to_string().into_bytes()),
+        ("/bind", bind.to_string().into_bytes()),
+        ("/preempt", preempt.to_string().into_bytes()),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Mutation {
+    Set(usize, u8),
+    Cut(usize),
+    Remove(usize, usize),
+    Repeat(usize, usize),
+    Insert(usize, &'static str),
+}
+
+fn mutations() -> impl Strategy<Value = Mutation> {
+    const PIECES: &[&str] =
+        &["null", "{}", "[]", "\"", "\\u0000", "1e999", ",", "[[[[", "true", "-0", "\u{feff}", "\"\\ud800\""];
+    prop_oneof![
+        (0..200usize, any::<u8>()).prop_map(|(at, byte)| Mutation::Set(at, byte)),
+        (0..200usize).prop_map(Mutation::Cut),
+        (0..200usize, 1..20usize).prop_map(|(at, count)| Mutation::Remove(at, count)),
+        (0..200usize, 1..40usize).prop_map(|(at, count)| Mutation::Repeat(at, count)),
+        (0..200usize, proptest::sample::select(PIECES)).prop_map(|(at, text)| Mutation::Insert(at, text)),
+    ]
+}
+
+fn mutate(body: &mut Vec<u8>, mutation: &Mutation) {
+    let place = |at: usize| at % (body.len() + 1);
+    match *mutation {
+        Mutation::Set(at, byte) => {
+            if let Some(old) = body.get_mut(at) {
+                *old = byte;
+            }
+        }
+        Mutation::Cut(at) => body.truncate(place(at)),
+        Mutation::Remove(at, count) => {
+            let from = place(at);
+            body.drain(from..(from + count).min(body.len()));
+        }
+        Mutation::Repeat(at, count) => {
+            let from = place(at);
+            let part = body[from..(from + count).min(body.len())].to_vec();
+            body.splice(from..from, part);
+        }
+        Mutation::Insert(at, text) => {
+            let from = place(at);
+            body.splice(from..from, text.bytes());
+        }
+    }
+}
+
+/// Quick unless the full run was asked for.
+fn cases() -> u32 {
+    if std::env::var("BRIDGER_TEST_COUNTS").as_deref() == Ok("full") { 20_000 } else { 2_000 }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
+    #[test]
+    fn mutated_requests_are_answered_and_never_a_panic(
+        which in 0..5usize,
+        changes in proptest::collection::vec(mutations(), 1..4),
+    ) {
+        let (path, mut body) = request_bodies().swap_remove(which);
+        for change in &changes {
+            mutate(&mut body, change);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (status, text) = runtime.block_on(post_to(&routes(true), path, "application/json", body));
+        prop_assert!([200, 400, 422].contains(&status), "{} {}", status, text);
+        if status == 200 {
+            prop_assert!(serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! TLS for the server: a certificate and its key from files, read again when they change, and perhaps an authority that
+//! clients' certificates must come from.
+//!
+//! In: paths. Out: the configuration for the next handshake. Invariants: a new pair takes effect only if it is whole and
+//! fits together; one that does not is logged, and the old one stays. No key is in an error, a log line or debug output.
+//!
+//! A client without a certificate may still connect, because the kubelet's probes have none: what such a client may ask for
+//! is decided for each route.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+/// How often the files are looked at.
+pub const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM: the server's certificate, then those that lead to its authority.
+    pub certificate: PathBuf,
+    /// PEM.
+    pub key: PathBuf,
+    /// PEM: the authorities that clients' certificates must come from.
+    pub client_ca: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("{path} can't be read: {error}", path = .path.display())]
+    Read { path: PathBuf, error: std::io::Error },
+    #[error("{path} holds no {what} in PEM form", path = .path.display())]
+    Nothing { path: PathBuf, what: &'static str },
+    #[error("the certificate in {path} can't be used: {error}", path = .path.display())]
+    Unusable { path: PathBuf, error: String },
+}
+
+/// What was read of the files: compared to find out whether anything changed. (A time of change is no help: a mounted
+/// Secret is replaced as a whole, and two changes may bear the same time.)
+#[derive(PartialEq, Eq)]
+struct Material {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+pub struct Tls {
+    files: TlsFiles,
+    state: RwLock<(Material, Arc<ServerConfig>)>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the files for the first time.
+    pub fn load(files: TlsFiles) -> Result<Tls, TlsError> {
+        let material = read(&files)?;
+        let config = Arc::new(configure(&files, &material)?);
+        Ok(Tls { files, state: RwLock::new((material, config)) })
+    }
+
+    /// For the next handshake.
+    #[must_use]
+    pub fn current(&self) -> Arc<ServerConfig> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    #[must_use]
+    pub fn asks_clients(&self) -> bool {
+        self.files.client_ca.is_some()
+    }
+
+    /// Reads the files again; answers whether another certificate is in use now. An error leaves everything as it was.
+    pub fn reload(&self) -> Result<bool, TlsError> {
+        let material = read(&self.files)?;
+        if self.state.read().unwrap_or_else(PoisonError::into_inner).0 == material {
+            return Ok(false);
+        }
+        let config = Arc::new(configure(&self.files, &material)?);
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = (material, config);
+        Ok(true)
+    }
+
+    /// Looks at the files for ever.
+    pub async fn follow(self: Arc<Self>) {
+        let mut told = None;
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            match self.reload() {
+                Ok(changed) => {
+                    if changed {
+                        tracing::info!("the TLS certificate was read again");
+                    }
+                    told = None;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if told.as_ref() != Some(&text) {
+                        tracing::warn!("{text}; the certificate in use stays");
+                        told = Some(text);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn read(files: &TlsFiles) -> Result<Material, TlsError> {
+    let bytes = |path: &Path| std::fs::read(path).map_err(|error| TlsError::Read { path: path.to_owned(), error });
+    Ok(Material {
+        certificate: bytes(&files.certificate)?,
+        key: bytes(&files.key)?,
+        client_ca: files.client_ca.as_deref().map(bytes).transpose()?,
+    })
+}
+
+fn configure(files: &TlsFiles, material: &Material) -> Result<ServerConfig, TlsError> {
+    let unusable =
+        |path: &Path, error: &dyn fmt::Display| TlsError::Unusable { path: path.to_owned(), error: error.to_string() };
+    let chain = certificates(&files.certificate, &material.certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(&material.key)
+        .map_err(|_| TlsError::Nothing { path: files.key.clone(), what: "private key" })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&files.certificate, &error))?;
+    let builder = match (&files.client_ca, &material.client_ca) {
+        (Some(path), Some(bytes)) => {
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(path, bytes)? {
+                roots.add(authority).map_err(|error| unusable(path, &error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| unusable(path, &error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| unusable(&files.certificate, &error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let nothing = || TlsError::Nothing { path: path.to_owned(), what: "certificate" };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|_| nothing())?;
+    if chain.is_empty() { Err(nothing()) } else { Ok(chain) }
+}

@@ -1,0 +1,145 @@
+//! How long a filter takes in the server: routes, JSON, decision and answer, without a socket.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use axum::body::Body;
+use engine::SharedWorld;
+use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
+use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
+use futures::future::BoxFuture;
+use model::event::{Event, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts};
+use serde_json::{Value, json};
+use server::ExtenderRoutes;
+use tower::ServiceExt;
+
+const NODES: usize = 5000;
+const HOSTS: usize = 500;
+const FEW: usize = 1000;
+const GROUP: usize = 10;
+const CALLS: usize = 2000;
+
+struct Nobody;
+
+impl Binder for Nobody {
+    fn bind<'a>(&'a self, _: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl NoticeBoard for Nobody {
+    fn post<'a>(&'a self, _: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn labels(pairs: &[(&str, String)]) -> Labels {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+}
+
+fn group(number: usize) -> String {
+    format!("group-{}", number / GROUP)
+}
+
+fn pod(number: usize) -> PodFacts {
+    let own =
+        labels(&[("group", group(number)), ("tier", "backend".to_owned()), ("team", format!("t{}", number % 60))]);
+    PodFacts {
+        namespace: format!("ns-{}", number % 100),
+        name: format!("pod-{number}"),
+        uid: format!("42030201-ab12-7d4c-9a00-{number:012x}"),
+        labels: own,
+        node: Some(format!("node-{:05}", number % NODES)),
+        anti_affinity: vec![TermFacts {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            selector: Some(SelectorFacts { labels: labels(&[("group", group(number))]), ..SelectorFacts::default() }),
+            ..TermFacts::default()
+        }],
+        ..PodFacts::default()
+    }
+}
+
+fn world(pods: usize) -> SharedWorld {
+    let shared = SharedWorld::default();
+    if let Ok(mut world) = shared.write() {
+        for source in [Source::Namespaces, Source::Nodes, Source::Pods] {
+            world.apply(Event::RelistBegan(source));
+            match source {
+                Source::Nodes => (0..NODES).for_each(|number| {
+                    let name = format!("node-{number:05}");
+                    let labels = labels(&[
+                        ("kubernetes.io/hostname", name.clone()),
+                        ("alpha.cna.vmware.com/host", format!("esx-{}", number % HOSTS)),
+                    ]);
+                    world.apply(Event::NodeApplied(NodeFacts { name, labels, ready: true, ..NodeFacts::default() }));
+                }),
+                Source::Pods => (0..pods).for_each(|number| {
+                    world.apply(Event::PodApplied(pod(number)));
+                }),
+                _ => (),
+            }
+            world.apply(Event::RelistEnded(source));
+        }
+    }
+    shared
+}
+
+/// A request as kube-scheduler sends it, for another replica of one of the groups.
+fn request(number: usize) -> String {
+    let group = group(number);
+    let term =
+        json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "group": group } } });
+    let pod = json!({
+        "metadata": { "name": format!("new-{number}"), "namespace": format!("ns-{}", number % 100), "uid": format!("new-{number}"),
+            "labels": { "group": group, "tier": "backend", "team": "t1" } },
+        "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } },
+            "containers": [{ "name": "main", "image": "registry.example.org/main:1", "resources": { "requests": { "cpu": "100m" } } }] },
+    });
+    let names: Vec<String> = (0..NODES).map(|number| format!("node-{number:05}")).collect();
+    json!({ "Pod": pod, "Nodes": null, "NodeNames": names }).to_string()
+}
+
+async fn calls(pods: usize) -> Result<(f64, f64, f64)> {
+    let before = resident_bytes();
+    let world = world(pods);
+    let bytes_per_pod = resident_bytes().saturating_sub(before) as f64 / pods as f64;
+    let ports = ExtenderPorts { binder: Arc::new(Nobody), notices: Arc::new(Nobody) };
+    let extender = Extender::new(world, ports, ExtenderSettings::default());
+    let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
+    let router = server::extender::router(ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod)));
+    let bodies: Vec<String> = (0..50).map(|number| request(number * pods.min(FEW) / 50)).collect();
+    let mut took: Vec<Duration> = Vec::with_capacity(CALLS);
+    for call in 0..CALLS {
+        let body = bodies[call % bodies.len()].clone();
+        let length = body.len();
+        let request = http::Request::post("/filter")
+            .header("content-type", "application/json")
+            .header("content-length", length)
+            .body(Body::from(body))?;
+        let started = Instant::now();
+        let answer = router.clone().oneshot(request).await?;
+        ensure!(answer.status() == 200, "{}", answer.status());
+        took.push(started.elapsed());
+    }
+    took.sort_unstable();
+    let ms = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
+    Ok((ms(0.5), ms(0.99), bytes_per_pod))
+}
+
+/// With few pods and with many.
+pub async fn measure(many: usize) -> Result<Value> {
+    let few = calls(FEW).await?;
+    let lots = calls(many).await?;
+    let figures = |(p50, p99, _): (f64, f64, f64)| json!({ "p50_ms": p50, "p99_ms": p99 });
+    Ok(
+        json!({ "few": figures(few), "many": figures(lots), "pods_few": FEW, "pods_many": many, "bytes_per_pod": lots.2 }),
+    )
+}
+
+/// Memory of this process that is really used.
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: usize = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * 4096
+}

@@ -1,0 +1,151 @@
+//! The four ways that kube-scheduler is measured in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::Router;
+use axum::body::Bytes;
+use axum::response::IntoResponse;
+use axum::routing::post;
+use engine::extender::NodeVerdict;
+use engine::ports::{Binder, Binding};
+use kubernetes::PodBinder;
+use serde_json::{Value, json};
+use server::extender::answer;
+use server::extender::wire::{BindingArgs, ExtenderArgs, Nodes};
+use testkit::{Bridger, ControlPlane};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// kube-scheduler's own InterPodAffinity.
+    InTree,
+    Bridger,
+    /// An extender that agrees with everything, on Bridger's HTTP stack.
+    Agreeing,
+    /// No InterPodAffinity and no extender.
+    Neither,
+}
+
+impl Way {
+    pub const ALL: [Way; 4] = [Way::InTree, Way::Bridger, Way::Agreeing, Way::Neither];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Way::InTree => "in-tree",
+            Way::Bridger => "bridger",
+            Way::Agreeing => "agreeing",
+            Way::Neither => "neither",
+        }
+    }
+}
+
+/// What runs beside kube-scheduler in one of the ways. It ends with this value.
+pub struct Running {
+    way: Way,
+    address: Option<String>,
+    bridger: Option<Bridger>,
+    agreeing: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Running {
+    pub async fn start(way: Way, control_plane: &ControlPlane) -> Result<Running> {
+        let mut running = Running { way, address: None, bridger: None, agreeing: None };
+        match way {
+            Way::InTree | Way::Neither => (),
+            Way::Bridger => {
+                let kubeconfig = control_plane.kubeconfig().display().to_string();
+                // Terms as they are written, so that all ways decide the same.
+                let arguments = ["run", "--port", "0", "--labels", "off", "--lift", "none"];
+                let mut bridger = Bridger::start(&arguments, &[("KUBECONFIG", kubeconfig)])?;
+                bridger.prints("matched to a VM", Duration::from_secs(120)).await?;
+                running.address = Some(bridger.address()?);
+                running.bridger = Some(bridger);
+            }
+            Way::Agreeing => {
+                let binder = Arc::new(PodBinder::new(control_plane.client().await?));
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+                running.address = Some(listener.local_addr()?.to_string());
+                let serving = server::serve(
+                    listener,
+                    agreeing(binder),
+                    None,
+                    server::Limits::default(),
+                    Arc::default(),
+                    std::future::pending(),
+                );
+                running.agreeing = Some(tokio::spawn(serving));
+            }
+        }
+        Ok(running)
+    }
+
+    pub fn output(&self) -> String {
+        self.bridger.as_ref().map(Bridger::output).unwrap_or_default()
+    }
+
+    pub fn scheduler_config(&self) -> Value {
+        let mut config = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            // Else the comparison measures the client's own limit.
+            "clientConnection": { "qps": 10_000, "burst": 10_000 },
+            "profiles": [{ "schedulerName": "default-scheduler" }],
+        });
+        if self.way != Way::InTree {
+            config["profiles"][0]["plugins"] =
+                json!({ "multiPoint": { "disabled": [{ "name": "InterPodAffinity" }] } });
+        }
+        if let Some(address) = &self.address {
+            config["extenders"] = json!([{
+                "urlPrefix": format!("http://{address}/v1"), "filterVerb": "filter", "prioritizeVerb": "prioritize",
+                "preemptVerb": "preempt", "bindVerb": "bind", "weight": 2, "nodeCacheCapable": true, "httpTimeout": "10s",
+            }]);
+        }
+        config
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(agreeing) = &self.agreeing {
+            agreeing.abort();
+        }
+    }
+}
+
+fn agreeing(binder: Arc<PodBinder>) -> Router {
+    let json = |body: Vec<u8>| ([("content-type", "application/json")], body).into_response();
+    let filter = async move |body: Bytes| {
+        let nodes = serde_json::from_slice::<ExtenderArgs<'_>>(&body).and_then(Nodes::of);
+        match nodes {
+            Ok(nodes) => json(answer::filter(&nodes, &vec![NodeVerdict::Fits; nodes.names().len()])),
+            Err(error) => json(answer::filter_error(&error.to_string())),
+        }
+    };
+    let prioritize = async move |body: Bytes| {
+        let nodes = serde_json::from_slice::<ExtenderArgs<'_>>(&body).and_then(Nodes::of);
+        let names = nodes.as_ref().map(Nodes::names).unwrap_or_default();
+        json(answer::priorities(&names, &vec![0; names.len()]))
+    };
+    let bind = async move |body: Bytes| {
+        let Ok(args) = serde_json::from_slice::<BindingArgs<'_>>(&body) else {
+            return json(answer::binding("no binding"));
+        };
+        let text = |text: Option<server::extender::wire::Text<'_>>| text.unwrap_or_default().0.into_owned();
+        let binding = Binding {
+            namespace: text(args.pod_namespace),
+            pod: text(args.pod_name),
+            uid: text(args.pod_uid),
+            node: text(args.node),
+        };
+        match binder.bind(&binding).await {
+            Ok(()) => json(answer::binding("")),
+            Err(error) => json(answer::binding(&error.to_string())),
+        }
+    };
+    Router::new()
+        .route("/v1/filter", post(filter))
+        .route("/v1/prioritize", post(prioritize))
+        .route("/v1/bind", post(bind))
+}

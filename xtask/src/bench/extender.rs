@@ -1,0 +1,101 @@
+//! `cargo xtask bench extender`: kube-scheduler with Bridger beside it, and without.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::report::Report;
+
+/// kube-scheduler with its own InterPodAffinity, with Bridger, with an extender that agrees with everything, with neither.
+///
+/// A real kube-apiserver with 5000 nodes, empty and with 30,000 running pods that carry anti-affinity; pods per second for
+/// four workloads. Then the time of a filter request with 5000 names in the server, at 1,000 and at 150,000 pods.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A small cluster: minutes instead of half an hour; no figure of it counts
+    #[arg(long)]
+    quick: bool,
+}
+
+const WORKLOADS: [&str; 4] = ["anti-affinity by node", "anti-affinity by host", "affinity by zone", "preferred"];
+/// What Bridger must reach in a loaded cluster, in multiples of the in-tree plugin; more where the plugin is slowest.
+const LOADED_RATIO_MIN: f64 = 2.5;
+const LOADED_AFFINITY_RATIO_MIN: f64 = 3.5;
+/// Of what an extender that agrees with everything reaches.
+const OF_AGREEING_MIN: f64 = 0.9;
+const FILTER_P99_MS_MAX: f64 = 2.0;
+const GROWTH_MAX: f64 = 1.5;
+const BYTES_PER_POD_MAX: f64 = 400.0;
+
+pub fn run(arguments: &Arguments) -> Result<Report> {
+    crate::peers::build()?;
+    let release = super::build_release()?;
+    let mut command = std::process::Command::new(release.join("examples/extender"));
+    if arguments.quick {
+        command.arg("--quick");
+    }
+    println!("bench: 32 rounds of scheduling; {}", if arguments.quick { "some minutes" } else { "about half an hour" });
+    let output = command
+        .env("BRIDGER_BIN", release.join("bridger"))
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running the measurement")?;
+    if !output.status.success() {
+        bail!("the measurement failed ({})", output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
+    fill(&measured)
+}
+
+fn fill(measured: &Value) -> Result<Report> {
+    let number =
+        |path: &str| measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {measured}"));
+    let mut report = Report::new("extender");
+    for load in ["loaded", "empty"] {
+        for workload in WORKLOADS {
+            let rate = |way: &str| number(&format!("/throughput/{load}/{workload}/{way}"));
+            let (bridger, in_tree) = (rate("bridger")?, rate("in-tree")?);
+            let what = format!("{load}: {workload}");
+            let is_affinity = workload.starts_with("affinity");
+            let goal = match (load, is_affinity) {
+                ("loaded", true) => Some(LOADED_AFFINITY_RATIO_MIN),
+                ("loaded", false) => Some(LOADED_RATIO_MIN),
+                (_, true) => Some(1.0),
+                _ => None,
+            };
+            match goal {
+                Some(goal) => report.at_least(what.clone(), bridger, "pods/s", "in-tree", in_tree, goal),
+                None => report.beside(what.clone(), bridger, "pods/s", "in-tree", in_tree),
+            }
+            report.at_least(what.clone(), bridger, "pods/s", "agreeing", rate("agreeing")?, OF_AGREEING_MIN);
+            report.beside(what, bridger, "pods/s", "neither", rate("neither")?);
+        }
+    }
+    let (few, many) = (number("/latency/few/p99_ms")?, number("/latency/many/p99_ms")?);
+    let pods = number("/latency/pods_many")?;
+    report.limit(format!("filter, 5000 names, {pods} pods, p99"), many, "ms", FILTER_P99_MS_MAX);
+    report.beside(format!("filter, 5000 names, {pods} pods, p50"), number("/latency/many/p50_ms")?, "ms", "p99", many);
+    report.at_most(format!("filter at {pods} pods, p99"), many, "ms", "at 1000", few, GROWTH_MAX);
+    report.limit("memory of the world per pod", number("/latency/bytes_per_pod")?, "bytes", BYTES_PER_POD_MAX);
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_figure_has_its_row() {
+        let rates = json!({ "in-tree": 40.0, "bridger": 150.0, "agreeing": 160.0, "neither": 300.0 });
+        let workloads: Value = WORKLOADS.iter().map(|name| ((*name).to_owned(), rates.clone())).collect();
+        let latency = json!({ "few": { "p50_ms": 0.5, "p99_ms": 1.0 }, "many": { "p50_ms": 0.5, "p99_ms": 1.2 },
+            "pods_many": 150_000, "bytes_per_pod": 300.0 });
+        let measured = json!({ "throughput": { "empty": workloads, "loaded": workloads }, "latency": latency });
+        assert!(fill(&measured).is_ok());
+        assert!(fill(&json!({})).is_err());
+    }
+}
