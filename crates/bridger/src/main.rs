@@ -1,12 +1,15 @@
 //! The `bridger` command: one file per subcommand in [`command`]; it wires things together and decides nothing.
 
 mod command;
+mod confirm;
 mod embedded;
 mod failure;
 mod logging;
 mod observer;
+mod plan_view;
 mod service;
 mod signals;
+mod snapshot;
 
 use std::process::ExitCode;
 

@@ -19,6 +19,9 @@ use crate::failure::{causes, describe, one_line};
 /// A server that takes no connection within this time is unreachable.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
+/// Where the kubelet mounts it.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
 /// Where credentials come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
@@ -41,6 +44,20 @@ impl Credentials {
             Credentials::ServiceAccount
         } else {
             Credentials::Kubeconfig { paths, context: context.map(str::to_owned) }
+        }
+    }
+}
+
+impl Credentials {
+    /// The namespace of the pod that Bridger runs in; `None` outside of one.
+    #[must_use]
+    pub fn own_namespace(&self) -> Option<String> {
+        match self {
+            Credentials::Kubeconfig { .. } => None,
+            Credentials::ServiceAccount => {
+                let text = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
+                Some(text.trim().to_owned()).filter(|namespace| !namespace.is_empty())
+            }
         }
     }
 }

@@ -59,14 +59,11 @@ pub const LABEL_NEEDS: [Need; 1] = [need("patch", "nodes")];
 /// To post notices.
 pub const NOTICE_NEEDS: [Need; 1] = [need("create", "events")];
 
+/// To read the record of DRS rules.
+pub const RECORD_READ_NEEDS: [Need; 1] = [own("list", "configmaps")];
+
 /// To keep the record of DRS rules. Events on pods are told as notices.
-pub const RULE_NEEDS: [Need; 5] = [
-    own("get", "configmaps"),
-    own("list", "configmaps"),
-    own("create", "configmaps"),
-    own("update", "configmaps"),
-    own("patch", "configmaps"),
-];
+pub const RULE_NEEDS: [Need; 3] = [own("list", "configmaps"), own("create", "configmaps"), own("update", "configmaps")];
 
 /// To bind pods.
 pub const BIND_NEEDS: [Need; 1] = [need("create", "pods/binding")];

@@ -17,7 +17,7 @@ use uuid::Uuid;
 pub struct VcenterId(pub u16);
 
 /// Where events come from; each is listed, in sync and lost on its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     Nodes,
     Pods,
@@ -25,7 +25,7 @@ pub enum Source {
     Vcenter(VcenterId),
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     RelistBegan(Source),
     /// The picture is whole: the source is in sync.
@@ -90,6 +90,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// A Kubernetes node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeFacts {
     pub name: String,
     pub uid: String,
@@ -108,6 +109,7 @@ pub struct NodeFacts {
 
 /// A pod, trimmed to what is used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodFacts {
     pub namespace: String,
     pub name: String,
@@ -134,6 +136,7 @@ pub struct PodFacts {
 
 /// The controller of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct OwnerFacts {
     /// `ReplicaSet`, `StatefulSet`.
     pub kind: String,
@@ -144,6 +147,7 @@ pub struct OwnerFacts {
 /// One term of pod affinity or anti-affinity. Keys of `matchLabelKeys` are already part of the selector: the API server
 /// merges them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct TermFacts {
     pub topology_key: String,
     /// `None` matches no pod, an empty one all.
@@ -163,12 +167,14 @@ pub struct WeightedTermFacts {
 
 /// A label selector: all of it must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct SelectorFacts {
     pub labels: Labels,
     pub expressions: Vec<RequirementFacts>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RequirementFacts {
     pub key: String,
     pub operator: Operator,
@@ -189,6 +195,7 @@ pub enum Operator {
 
 /// Which nodes a pod accepts, as far as labels and names say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PinningFacts {
     pub node_selector: Labels,
     /// Required node affinity: one term must hold. Empty when there is none.
@@ -203,6 +210,7 @@ impl PinningFacts {
 
 /// One term of required node affinity: all of it must hold; an empty one accepts no node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeTermFacts {
     /// On labels.
     pub expressions: Vec<RequirementFacts>,
@@ -211,6 +219,7 @@ pub struct NodeTermFacts {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NamespaceFacts {
     pub name: String,
     /// The UID of `kube-system` identifies the Kubernetes cluster.
@@ -221,6 +230,7 @@ pub struct NamespaceFacts {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct VmFacts {
     /// The id within its vCenter: `vm-42`.
     pub id: String,
@@ -238,6 +248,7 @@ pub struct VmFacts {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum HostConnection {
     #[default]
     Connected,
@@ -247,6 +258,7 @@ pub enum HostConnection {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct HostFacts {
     /// The id within its vCenter: `host-12`.
     pub id: String,
@@ -271,6 +283,7 @@ pub struct HostLoadFacts {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClusterFacts {
     /// The id within its vCenter: `domain-c8`.
     pub id: String,
@@ -288,6 +301,7 @@ pub struct ClusterFacts {
 
 /// How far DRS goes by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum DrsBehavior {
     /// It only recommends.
     Manual,
@@ -298,6 +312,7 @@ pub enum DrsBehavior {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct HaFacts {
     pub enabled: bool,
     /// A VM stays down rather than being restarted where that would break an anti-affinity rule.
@@ -313,6 +328,7 @@ impl Default for HaFacts {
 
 /// A DRS rule of a cluster. Whether it is complied with is not told here: vCenter's flag for it is unused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RuleFacts {
     /// Its number within the cluster.
     pub key: i32,
@@ -326,6 +342,7 @@ pub struct RuleFacts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum RuleKind {
     /// The ids of VMs that never share a host.
     VmsApart(Vec<String>),
@@ -339,6 +356,7 @@ pub enum RuleKind {
 
 /// A group of VMs or hosts that VM-Host rules name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct GroupFacts {
     pub name: String,
     pub user_created: bool,
@@ -346,6 +364,7 @@ pub struct GroupFacts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum GroupKind {
     /// The ids of VMs.
     Vms(Vec<String>),

@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         say("    kubectl get nodes -L alpha.cna.vmware.com/host\n");
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let settings = embedded.run_settings()?;
-        let found = startup::check(&settings).await?;
+        let found = startup::check(&settings, startup::Purpose::Run).await?;
         let bridger = tokio::spawn(running::run(settings, found, async {
             let _ = stopped.await;
         }));

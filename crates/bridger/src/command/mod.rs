@@ -1,10 +1,14 @@
 //! The commands. Each file has the arguments of one command and what it does with them.
 
+mod adopt;
+mod cleanup;
 mod completions;
 mod demo;
 mod manifests;
+mod plan;
 mod run;
 mod sandbox;
+mod snapshot;
 
 use std::process::ExitCode;
 
@@ -34,6 +38,10 @@ pub enum Command {
     Demo(demo::Arguments),
     Sandbox(sandbox::Arguments),
     Run(Box<run::Arguments>),
+    Plan(Box<plan::Arguments>),
+    Snapshot(Box<snapshot::Arguments>),
+    Adopt(Box<adopt::Arguments>),
+    Cleanup(Box<cleanup::Arguments>),
     Completions(completions::Arguments),
     Manifests(manifests::Arguments),
 }
@@ -44,6 +52,10 @@ impl Command {
             Command::Demo(arguments) => demo::run(&arguments),
             Command::Sandbox(arguments) => sandbox::run(&arguments),
             Command::Run(arguments) => run::run(&arguments),
+            Command::Plan(arguments) => plan::run(&arguments),
+            Command::Snapshot(arguments) => snapshot::run(&arguments),
+            Command::Adopt(arguments) => adopt::run(&arguments),
+            Command::Cleanup(arguments) => cleanup::run(&arguments),
             Command::Completions(arguments) => completions::run(&arguments),
             Command::Manifests(arguments) => manifests::run(&arguments),
         }

@@ -8,11 +8,13 @@ use crate::service::settings::{RunArguments, RunSettings};
 use crate::service::{running, startup};
 use crate::signals;
 
-/// Label every Kubernetes node with its physical host, and follow vMotion
+/// Label nodes with their physical host, keep DRS rules for pods, and answer kube-scheduler
 ///
-/// Connects to one or more vCenters and a Kubernetes cluster, matches nodes to VMs, and keeps the label
-/// alpha.cna.vmware.com/host true. A host that is unknown leaves a label as it was; labels that others made are never
-/// touched. Credentials come from GOVC_* variables or files, and from KUBECONFIG or the pod's service account.
+/// Connects to one or more vCenters and a Kubernetes cluster and matches nodes to VMs. Keeps the label
+/// alpha.cna.vmware.com/host true, through vMotion too. Turns required pod affinity and anti-affinity into DRS rules:
+/// `bridger plan` shows them first. Answers kube-scheduler as an extender that knows physical hosts. Each part can be
+/// turned off. Labels and rules that others made are never touched. Credentials come from GOVC_* variables or files, and
+/// from KUBECONFIG or the pod's service account.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -22,7 +24,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = RunSettings::resolve(&arguments.run, |name| std::env::var(name).ok())?;
     embedded::runtime()?.block_on(async {
-        let found = startup::check(&settings).await?;
+        let found = startup::check(&settings, startup::Purpose::Run).await?;
         running::run(settings, found, signals::interrupted()).await?;
         Ok(ExitCode::SUCCESS)
     })

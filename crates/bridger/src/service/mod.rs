@@ -1,6 +1,8 @@
-//! Bridger as a service: settings, the checks at the start, and the running whole.
+//! Bridger as a service: settings, the checks at the start, one look at everything, and the running whole.
 
 pub mod extender;
+pub mod look;
+pub mod policy;
 pub mod running;
 pub mod settings;
 pub mod startup;

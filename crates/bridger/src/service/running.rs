@@ -6,10 +6,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use drs::UnixMillis;
 use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
+use engine::ports::{Ledger, RuleStore};
+use engine::rules::{RuleSettings, WallClock};
 use engine::{Engine, Ports, SharedWorld};
 use kubernetes::binder::PodBinder;
 use kubernetes::labels::NodeLabels;
+use kubernetes::ledger::ConfigMapLedger;
 use kubernetes::notices::EventBoard;
 use model::event::{Event, Source, VcenterId};
 use rand_chacha::ChaCha8Rng;
@@ -60,13 +64,20 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
 
     let client = found.connection.client.clone();
     let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now)));
+    let rules = settings.writes_rules().then(|| {
+        let vcenters = (0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned());
+        Arc::new(vsphere::Rules::new(vcenters))
+    });
     let ports = Ports {
         labels: Arc::new(NodeLabels::new(client.clone())),
         notices: notices.clone(),
-        rules: None,
-        ledger: None,
+        rules: rules.clone().map(|rules| rules as Arc<dyn RuleStore>),
+        ledger: rules.is_some().then(|| {
+            let namespace = settings.record_namespace.clone();
+            Arc::new(ConfigMapLedger::new(client.clone(), namespace)) as Arc<dyn Ledger>
+        }),
     };
-    let engine = Engine::new(engine_settings(&settings, seed), ports);
+    let engine = Engine::new(engine_settings(&settings, &found, seed), ports);
     let world = engine.world();
     let extender = settings.extender.on.then(|| {
         let ports = ExtenderPorts { binder: Arc::new(PodBinder::new(client.clone())), notices };
@@ -114,23 +125,39 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
     tracing::info!("stopping");
     let _ = stop_sender.send(true);
     // Requests end, and sessions are given back: a vCenter has only so many.
-    let _ = tokio::time::timeout(STOP_WITHIN, async { while tasks.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(STOP_WITHIN, async {
+        while tasks.join_next().await.is_some() {}
+        background.shutdown().await;
+        if let Some(rules) = rules {
+            rules.close().await;
+        }
+    })
+    .await;
     Ok(())
 }
 
-fn engine_settings(settings: &RunSettings, seed: u64) -> engine::Settings {
+fn engine_settings(settings: &RunSettings, found: &Found, seed: u64) -> engine::Settings {
     let defaults = engine::Settings::default();
     let writes_per_second = settings.writes_per_second.unwrap_or(defaults.writes_per_second);
     engine::Settings {
         labels: settings.labels.clone(),
         lifting: settings.lifting.clone(),
         vcenters: (0u16..).zip(&settings.vcenters).map(|(number, _)| VcenterId(number)).collect(),
+        rules: settings.writes_rules().then(|| {
+            let uuids = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone());
+            let uuids = (0u16..).map(VcenterId).zip(uuids).filter(|(_, uuid)| !uuid.is_empty());
+            RuleSettings::new(settings.policy.clone(), uuids.collect(), WallClock(Arc::new(unix_now)))
+        }),
         dry_run: settings.dry_run,
         writes_per_second,
         writes_burst: writes_per_second,
         seed,
         ..defaults
     }
+}
+
+fn unix_now() -> UnixMillis {
+    UnixMillis(u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0))
 }
 
 type Statuses = [(VcenterId, String, watch::Receiver<VcenterStatus>)];

@@ -5,12 +5,14 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use drs::DrsSettings;
 use model::affinity::LiftSettings;
 use model::labels::LabelSettings;
 use serde::Deserialize;
 use vsphere::config::{ConfigError, VcenterConfig};
 
 use super::extender::{self, ExtenderArguments, ExtenderChoice, ExtenderEntries, LiftArguments, LiftModeName};
+use super::policy::{self, PolicyArguments, PolicyEntry};
 use crate::failure::Failure;
 
 /// The flags by which a vCenter and a Kubernetes cluster are reached.
@@ -46,6 +48,9 @@ pub struct ConnectionArguments {
     /// Configuration file (YAML); see docs/run.md
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Namespace of the ConfigMaps that record which rules are Bridger's [default: the pod's own, else kube-system]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub record_namespace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
@@ -63,9 +68,11 @@ pub struct RunArguments {
     /// Label nodes with their physical host
     #[arg(long, value_enum, value_name = "SWITCH")]
     pub labels: Option<Switch>,
-    /// Label key for the physical host [default: alpha.cna.vmware.com/host]
-    #[arg(long, value_name = "KEY")]
-    pub host_label: Option<String>,
+    /// Turn pod affinity and anti-affinity into DRS rules
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub rules: Option<Switch>,
+    #[command(flatten)]
+    pub policy: PolicyArguments,
     /// Label key for the vSphere cluster; not written unless given
     #[arg(long, value_name = "KEY")]
     pub cluster_label: Option<String>,
@@ -96,6 +103,9 @@ struct File {
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
     labels: Option<Switch>,
+    rules: Option<Switch>,
+    policy: PolicyEntry,
+    record_namespace: Option<String>,
     host_label: Option<String>,
     cluster_label: Option<String>,
     datacenter_label: Option<String>,
@@ -133,6 +143,11 @@ pub struct RunSettings {
     pub labels: Option<LabelSettings>,
     pub extender: ExtenderChoice,
     pub lifting: LiftSettings,
+    /// What is wanted of rules.
+    pub policy: DrsSettings,
+    /// Whether `run` writes rules.
+    pub rules: bool,
+    pub record_namespace: String,
     pub listen: IpAddr,
     pub port: u16,
     pub dry_run: bool,
@@ -140,8 +155,15 @@ pub struct RunSettings {
 }
 
 pub const PORT_DEFAULT: u16 = 12_346;
+/// Every cluster has it, and few may write there.
+const RECORD_NAMESPACE_DEFAULT: &str = "kube-system";
 
 impl RunSettings {
+    /// Without a vCenter there is nothing to write rules to.
+    pub fn writes_rules(&self) -> bool {
+        self.rules && !self.vcenters.is_empty()
+    }
+
     /// Puts everything together; `lookup` answers a variable of the environment.
     pub fn resolve(arguments: &RunArguments, lookup: impl Fn(&str) -> Option<String>) -> Result<RunSettings, Failure> {
         let connection = &arguments.connection;
@@ -149,7 +171,7 @@ impl RunSettings {
             Some(path) => read(path)?,
             None => File::default(),
         };
-        let host_label = arguments.host_label.clone().or(file.host_label);
+        let host_label = arguments.policy.host_label.clone().or(file.host_label);
         let labels = LabelSettings {
             host_key: host_label.unwrap_or_else(|| LabelSettings::default().host_key),
             cluster_key: arguments.cluster_label.clone().or(file.cluster_label),
@@ -169,17 +191,30 @@ impl RunSettings {
         };
         let lifting = extender::lifting(&arguments.lifting, &entries, &labels.host_key)?;
         let labelling = arguments.labels.or(file.labels).unwrap_or(Switch::On) == Switch::On;
+        let rules = arguments.rules.or(file.rules).unwrap_or(Switch::On) == Switch::On;
+        let clusters = if connection.cluster.is_empty() { file.clusters } else { connection.cluster.clone() };
+        let policy = policy::resolve(&arguments.policy, &file.policy, &lifting, &clusters)?;
         let kubeconfig = connection.kubeconfig.clone().or(file.kubeconfig);
         let context = connection.context.clone().or(file.context);
         let variable = lookup("KUBECONFIG").filter(|value| !value.is_empty());
+        let kubernetes = kubernetes::connect::Credentials::choose(
+            kubeconfig.as_deref(),
+            variable.as_ref().map(std::ffi::OsStr::new),
+            context.as_deref(),
+        );
+        let record_namespace = connection
+            .record_namespace
+            .clone()
+            .or(file.record_namespace)
+            .or_else(|| kubernetes.own_namespace())
+            .unwrap_or_else(|| RECORD_NAMESPACE_DEFAULT.to_owned());
         Ok(RunSettings {
             vcenters: vcenters(connection, &file.vcenters, &lookup)?,
-            clusters: if connection.cluster.is_empty() { file.clusters } else { connection.cluster.clone() },
-            kubernetes: kubernetes::connect::Credentials::choose(
-                kubeconfig.as_deref(),
-                variable.as_ref().map(std::ffi::OsStr::new),
-                context.as_deref(),
-            ),
+            clusters,
+            policy,
+            rules,
+            record_namespace,
+            kubernetes,
             labels: labelling.then_some(labels),
             extender: ExtenderChoice::resolve(&arguments.extender, &entries)?,
             lifting,
@@ -309,7 +344,8 @@ mod tests {
             connection: ConnectionArguments { url: vec![url.to_owned()], ..ConnectionArguments::default() },
             ..RunArguments::default()
         };
-        let label = RunArguments { host_label: Some("not a key".to_owned()), ..RunArguments::default() };
+        let policy = PolicyArguments { host_label: Some("not a key".to_owned()), ..PolicyArguments::default() };
+        let label = RunArguments { policy, ..RunArguments::default() };
         for (arguments, expected) in [
             (file("prot: 1\n"), "prot"),
             (file("port: many\n"), "line 1"),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kubernetes::connect::{ConnectError, Connection};
-use kubernetes::preflight::{BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, ServerFacts, WATCH_NEEDS, preflight};
+use kubernetes::preflight::{
+    BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, RECORD_READ_NEEDS, RULE_NEEDS, ServerFacts, WATCH_NEEDS, preflight_in,
+};
 use vsphere::probe::{InventoryCounts, connect_once};
 use vsphere::{About, VsphereError};
 
@@ -18,7 +20,18 @@ pub struct Found {
     pub vcenters: Vec<(String, About, InventoryCounts)>,
 }
 
-pub async fn check(settings: &RunSettings) -> Result<Found, Failure> {
+/// What the connections are for: what may be done is checked accordingly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// `run`, with the parts that are turned on.
+    Run,
+    /// To look, at the record too.
+    Read,
+    /// To look, and to write the record.
+    Record,
+}
+
+pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Failure> {
     let mut vcenters = Vec::new();
     for config in &settings.vcenters {
         let host = config.endpoint.host().to_owned();
@@ -30,16 +43,37 @@ pub async fn check(settings: &RunSettings) -> Result<Found, Failure> {
 
     let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
     let mut needs: Vec<Need> = WATCH_NEEDS.to_vec();
-    if settings.labels.is_some() && !settings.dry_run {
-        needs.extend(LABEL_NEEDS);
-        needs.extend(NOTICE_NEEDS);
+    match purpose {
+        Purpose::Read => needs.extend(RECORD_READ_NEEDS),
+        Purpose::Record => needs.extend(RULE_NEEDS),
+        Purpose::Run => needs.extend(needs_of_run(settings)),
     }
-    if settings.extender.on && !settings.dry_run {
-        needs.extend(BIND_NEEDS);
-        needs.extend(NOTICE_NEEDS);
-    }
-    let facts = preflight(&connection, &needs).await.map_err(|error| kubernetes_failure(&error))?;
+    let facts = preflight_in(&connection, &settings.record_namespace, &needs).await;
+    let facts = facts.map_err(|error| kubernetes_failure(&error))?;
     Ok(Found { connection, kubernetes: facts, vcenters })
+}
+
+fn needs_of_run(settings: &RunSettings) -> Vec<Need> {
+    let mut needs = Vec::new();
+    if settings.writes_rules() {
+        needs.extend(RECORD_READ_NEEDS);
+    }
+    if settings.dry_run {
+        return needs;
+    }
+    if settings.labels.is_some() {
+        needs.extend(LABEL_NEEDS);
+    }
+    if settings.writes_rules() {
+        needs.extend(RULE_NEEDS);
+    }
+    if settings.extender.on {
+        needs.extend(BIND_NEEDS);
+    }
+    if !needs.is_empty() {
+        needs.extend(NOTICE_NEEDS);
+    }
+    needs
 }
 
 /// Two addresses of one vCenter would show every VM twice, and no node would match.

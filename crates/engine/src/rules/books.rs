@@ -45,6 +45,12 @@ impl Books {
         self.unreadable.get(cluster).map(String::as_str)
     }
 
+    /// The first text that can't be used, and why.
+    #[must_use]
+    pub fn first_unreadable(&self) -> Option<(&ClusterName, &str)> {
+        self.unreadable.iter().next().map(|(cluster, why)| (cluster, why.as_str()))
+    }
+
     /// `None` while the vCenter's identity is not known.
     #[must_use]
     pub fn text_name(&self, cluster: &ClusterName) -> Option<String> {

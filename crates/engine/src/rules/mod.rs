@@ -3,7 +3,7 @@
 //! - [`writer`]: when to plan, and what became of each pass; a state machine without I/O. [`planner`]: the pure planner.
 //! - [`carry_out`]: the order of I/O in one pass. [`split`]: finding the culprit of a fault. `aside`: culprits wait apart.
 //! - [`books`]: the record, text by text. `facts`: rules in a form that can be compared.
-//! - [`notices`]: events on pods. `perform`: the I/O itself.
+//! - [`notices`]: events on pods. `perform`: the I/O itself. [`once`]: one plan for one command.
 //!
 //! Invariants: a name is recorded before the rule exists; a plan is carried out only if the cluster's rules are what it
 //! was made from; at most one pass per cluster is under way, and the next one waits until the watch shows what the last
@@ -14,6 +14,7 @@ pub mod books;
 pub mod carry_out;
 mod facts;
 pub mod notices;
+pub mod once;
 mod perform;
 pub mod planner;
 pub mod split;

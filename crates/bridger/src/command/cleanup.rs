@@ -1,0 +1,81 @@
+//! `bridger cleanup`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use engine::rules::carry_out::End;
+use engine::rules::once;
+use kubernetes::ledger::ConfigMapLedger;
+use model::World;
+use model::event::VcenterId;
+
+use crate::confirm::confirm;
+use crate::embedded;
+use crate::failure::Failure;
+use crate::plan_view::{self, Sums};
+use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
+use crate::service::{look, startup};
+
+/// Delete every DRS rule and group that Bridger owns, and nothing else
+///
+/// For the day Bridger is taken out of use: stop `bridger run` first, or it makes them again. Shows what goes first.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Only show what would be deleted
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let run = RunArguments { connection: arguments.connection.clone(), ..RunArguments::default() };
+    let settings = RunSettings::resolve(&run, |name| std::env::var(name).ok())?;
+    embedded::runtime()?.block_on(async {
+        let found = startup::check(&settings, startup::Purpose::Record).await?;
+        let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
+        let seen = look::look(&settings, &found, &ledger).await?;
+        let mut books = look::books(&seen.snapshot.instance_uuids(), seen.texts)?;
+        let mut world = World::with_lifting(settings.lifting.clone());
+        seen.snapshot.fill(&mut world);
+        let plan = drs::cleanup(&world, books.owned());
+        let sums = Sums::of(&plan);
+        say(plan_view::text(&plan, None).trim_end());
+        if sums.is_zero() || arguments.dry_run {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !confirm(&format!("Delete these {} rules?", sums.delete), arguments.yes)? {
+            say("Nothing was deleted.");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let store = vsphere::Rules::new((0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned()));
+        let ends = once::carry_out(plan, &world, &mut books, &store, &ledger).await;
+        store.close().await;
+        let troubles: Vec<String> = ends.iter().filter_map(|(cluster, end)| trouble(&cluster.1, end)).collect();
+        if troubles.is_empty() {
+            say(&format!("{} rules are deleted.", sums.delete));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(Failure::run(format!("not everything was deleted; call again: {}", troubles.join("; "))))
+    })
+}
+
+fn trouble(cluster: &str, end: &End) -> Option<String> {
+    match end {
+        End::Settled => None,
+        End::Lagging { .. } | End::Outdated => Some(format!("cluster {cluster}: its rules changed meanwhile")),
+        End::Failed { error, .. } => Some(format!("cluster {cluster}: {error}")),
+        End::Carried(carried) => match (carried.culprits.first(), carried.missing.first()) {
+            (Some((unit, why)), _) => Some(format!("cluster {cluster}: {}: {why}", unit.rule)),
+            (None, Some(rule)) => Some(format!("cluster {cluster}: {rule} is still there")),
+            (None, None) => None,
+        },
+    }
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}

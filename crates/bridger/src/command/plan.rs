@@ -1,0 +1,123 @@
+//! `bridger plan`.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use drs::UnixMillis;
+use engine::ports::{KeptRecord, RecordVersion};
+use kubernetes::ledger::ConfigMapLedger;
+use model::World;
+use serde::Serialize;
+
+use crate::embedded;
+use crate::failure::Failure;
+use crate::plan_view::{self, Sums};
+use crate::service::extender::LiftArguments;
+use crate::service::policy::PolicyArguments;
+use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
+use crate::service::{look, startup};
+use crate::snapshot::Snapshot;
+
+/// There is something to do: as `terraform plan -detailed-exitcode` has it, but not to be taken for a usage error.
+const CHANGES_PENDING: u8 = 3;
+
+/// Show which DRS rules `bridger run` would write now, and why; changes nothing
+///
+/// Exit code 0: nothing to do. 3: changes are pending. 1: the plan could not be made. 2: wrong usage or configuration.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Plan for the world in this file, as `bridger snapshot` wrote it
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+    /// How to print the plan
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
+    output: Format,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    #[command(flatten)]
+    policy: PolicyArguments,
+    #[command(flatten)]
+    lifting: LiftArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+/// The form of `-o json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    version: u32,
+    taken: jiff::Timestamp,
+    create: usize,
+    edit: usize,
+    delete: usize,
+    #[serde(flatten)]
+    plan: &'a drs::Plan,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let run = RunArguments {
+        connection: arguments.connection.clone(),
+        policy: arguments.policy.clone(),
+        lifting: arguments.lifting.clone(),
+        ..RunArguments::default()
+    };
+    let settings = RunSettings::resolve(&run, |name| std::env::var(name).ok())?;
+    let snapshot = match &arguments.snapshot {
+        Some(path) => Snapshot::read(path)?,
+        None => embedded::runtime()?.block_on(async {
+            let found = startup::check(&settings, startup::Purpose::Read).await?;
+            let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
+            Ok::<_, Failure>(look::look(&settings, &found, &ledger).await?.snapshot)
+        })?,
+    };
+    let plan = plan(&settings, snapshot)?;
+    let sums = Sums::of(&plan.plan);
+    let mut out = std::io::stdout().lock();
+    // Whoever closes the pipe early has seen enough.
+    let _ = match arguments.output {
+        Format::Table => {
+            let width = std::io::stdout().is_terminal().then(plan_view::terminal_width).flatten();
+            write!(out, "{}", plan_view::text(&plan.plan, width))
+        }
+        Format::Json => {
+            let document = Document {
+                version: 1,
+                taken: plan.taken,
+                create: sums.create,
+                edit: sums.edit,
+                delete: sums.delete,
+                plan: &plan.plan,
+            };
+            let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::run(error.to_string()))?;
+            writeln!(out, "{text}")
+        }
+    };
+    Ok(if sums.is_zero() { ExitCode::SUCCESS } else { ExitCode::from(CHANGES_PENDING) })
+}
+
+struct Made {
+    plan: drs::Plan,
+    taken: jiff::Timestamp,
+}
+
+fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<Made, Failure> {
+    let taken = snapshot.taken;
+    // Nothing is saved here, so no version matters.
+    let texts: BTreeMap<String, KeptRecord> = snapshot
+        .record
+        .iter()
+        .map(|(name, text)| (name.clone(), KeptRecord { text: text.clone(), version: RecordVersion(String::new()) }))
+        .collect();
+    let books = look::books(&snapshot.instance_uuids(), texts)?;
+    let mut world = World::with_lifting(settings.lifting.clone());
+    snapshot.fill(&mut world);
+    let now = UnixMillis(u64::try_from(taken.as_millisecond()).unwrap_or(0));
+    Ok(Made { plan: drs::plan(&world, books.owned(), now, &settings.policy), taken })
+}

@@ -1,0 +1,46 @@
+//! `bridger snapshot`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use kubernetes::ledger::ConfigMapLedger;
+
+use crate::embedded;
+use crate::failure::Failure;
+use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
+use crate::service::{look, startup};
+
+/// Write all that Bridger sees of Kubernetes and vSphere to one file
+///
+/// `bridger plan --snapshot FILE` reads it: to look at a plan elsewhere, later, or with other settings. The file holds
+/// names, labels, affinity terms and inventory; no annotations, no secrets, no credentials.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// File to write
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let run = RunArguments { connection: arguments.connection.clone(), ..RunArguments::default() };
+    let settings = RunSettings::resolve(&run, |name| std::env::var(name).ok())?;
+    embedded::runtime()?.block_on(async {
+        let found = startup::check(&settings, startup::Purpose::Read).await?;
+        let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
+        let snapshot = look::look(&settings, &found, &ledger).await?.snapshot;
+        let size_bytes = snapshot.write(&arguments.file)?;
+        let _ = writeln!(
+            std::io::stdout().lock(),
+            "{}: {} nodes, {} pods, {} vCenters, {} KiB",
+            arguments.file.display(),
+            snapshot.nodes.len(),
+            snapshot.pods.len(),
+            snapshot.vcenters.len(),
+            size_bytes.div_ceil(1024),
+        );
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,111 @@
+//! A plan as people read it: per cluster a table of the changes, then what could not be done, then a sum.
+//!
+//! In: the plan. Out: text. Says nothing that the plan does not hold.
+
+use std::fmt::Write as _;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{ContentArrangement, Table};
+use drs::{Action, ActionKind, Plan, RuleSort};
+
+/// How many names are shown in one place before the rest is counted.
+const NAMES_SHOWN: usize = 6;
+
+/// How many rules a plan creates, edits and deletes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub create: usize,
+    pub edit: usize,
+    pub delete: usize,
+}
+
+impl Sums {
+    pub fn of(plan: &Plan) -> Sums {
+        let mut sums = Sums::default();
+        for (_, action) in plan.actions() {
+            match action.kind {
+                ActionKind::Create => sums.create += 1,
+                ActionKind::Edit { .. } => sums.edit += 1,
+                ActionKind::Delete { .. } | ActionKind::DeleteGroups => sums.delete += 1,
+            }
+        }
+        sums
+    }
+
+    pub fn is_zero(self) -> bool {
+        self == Sums::default()
+    }
+}
+
+/// The width of the terminal that standard output is.
+pub fn terminal_width() -> Option<u16> {
+    Table::new().set_content_arrangement(ContentArrangement::Dynamic).width()
+}
+
+/// `width` is that of the terminal; `None` leaves lines as long as they are.
+pub fn text(plan: &Plan, width: Option<u16>) -> String {
+    let mut text = String::new();
+    for cluster in plan.clusters.iter().filter(|cluster| !cluster.actions.is_empty()) {
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+        match width {
+            Some(width) => table.set_width(width),
+            None => table.set_content_arrangement(ContentArrangement::Disabled),
+        };
+        table.set_header(["action", "rule", "VMs", "pods that cause it", "DRS moves"]);
+        for action in &cluster.actions {
+            table.add_row(row(action));
+        }
+        let _ = writeln!(text, "Cluster {}\n{table}\n", cluster.cluster_name);
+    }
+    if !plan.findings.is_empty() {
+        text.push_str("Findings\n");
+        for finding in &plan.findings {
+            let _ = writeln!(text, "  {}: {finding}", finding.name());
+        }
+        text.push('\n');
+    }
+    let sums = Sums::of(plan);
+    if sums.is_zero() {
+        text.push_str("Nothing to do.\n");
+    } else {
+        let Sums { create, edit, delete } = sums;
+        let _ = writeln!(text, "{create} to create, {edit} to edit, {delete} to delete.");
+    }
+    text
+}
+
+fn row(action: &Action) -> [String; 5] {
+    let sort = match action.sort {
+        RuleSort::Apart => "apart",
+        RuleSort::Together => "together",
+        RuleSort::OnHosts => "on hosts",
+    };
+    let verb = match &action.kind {
+        ActionKind::Create => "create",
+        ActionKind::Edit { .. } => "edit",
+        ActionKind::Delete { .. } | ActionKind::DeleteGroups => "delete",
+    };
+    let vms = action.vms.iter().map(|vm| match &action.kind {
+        ActionKind::Edit { added, .. } if added.contains(&vm.id) => format!("+{}", vm.name),
+        _ => vm.name.clone(),
+    });
+    let mut vms: Vec<String> = vms.collect();
+    if let ActionKind::Edit { removed, .. } = &action.kind {
+        // Of members that leave only the id may be left.
+        vms.extend(removed.iter().map(|id| format!("-{id}")));
+    }
+    if !action.hosts.is_empty() {
+        vms.push(format!("on {}", action.hosts.join(", ")));
+    }
+    let pods: Vec<String> = action.pods.iter().map(ToString::to_string).collect();
+    [format!("{verb} {sort}"), action.rule.clone(), names(&vms), names(&pods), names(&action.moves)]
+}
+
+fn names(all: &[String]) -> String {
+    let shown = all.iter().take(NAMES_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,104 @@
+//! One look at both sides: everything there is at this moment, then the connections are given back.
+//!
+//! In: the settings of `run`. Out: the facts of all sources and the record. Bounded in time; what did not come in time is
+//! named.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::ports::{KeptRecord, Ledger};
+use engine::rules::books::Books;
+use model::event::{Event, Source, VcenterId};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use vsphere::inventory::{self, VcenterStatus};
+
+use super::settings::RunSettings;
+use super::startup::Found;
+use crate::failure::Failure;
+use crate::snapshot::{Gathered, Snapshot};
+
+const EVENTS_QUEUED_MAX: usize = 4096;
+/// How long the whole picture may take.
+const WITHIN: Duration = Duration::from_secs(120);
+/// How long giving sessions back may take.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// What was seen, and the record in a form that can be written again.
+pub struct Seen {
+    pub snapshot: Snapshot,
+    pub texts: BTreeMap<String, KeptRecord>,
+}
+
+pub async fn look(settings: &RunSettings, found: &Found, ledger: &dyn Ledger) -> Result<Seen, Failure> {
+    let (events, mut received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
+    let mut vcenters = JoinSet::new();
+    let mut stops = Vec::new();
+    let mut statuses = Vec::new();
+    let mut wanted = vec![Source::Nodes, Source::Pods, Source::Namespaces];
+    for (number, config) in (0u16..).zip(settings.vcenters.iter().cloned()) {
+        let id = VcenterId(number);
+        wanted.push(Source::Vcenter(id));
+        let (status, shown) = watch::channel(VcenterStatus::default());
+        statuses.push((config.endpoint.host().to_owned(), shown));
+        let (stop, stopped) = oneshot::channel::<()>();
+        stops.push(stop);
+        let stopped = async move {
+            // The sender going away means the same.
+            let _ = stopped.await;
+        };
+        let jitter = ChaCha8Rng::seed_from_u64(u64::from(number));
+        vcenters.spawn(inventory::run(config, id, events.clone(), status, jitter, stopped));
+    }
+    let mut watches = JoinSet::new();
+    watches.spawn(kubernetes::watch::watch(found.connection.client.clone(), events, 0));
+
+    let mut gathered = Gathered::default();
+    let gathering = async {
+        while let Some(event) = received.recv().await {
+            gathered.apply(event);
+            if wanted.iter().all(|source| gathered.is_whole(*source)) {
+                break;
+            }
+        }
+    };
+    let in_time = tokio::time::timeout(WITHIN, gathering).await.is_ok();
+    drop(received);
+    drop(stops);
+    let _ = tokio::time::timeout(STOP_WITHIN, async { while vcenters.join_next().await.is_some() {} }).await;
+    if !in_time {
+        let missing = wanted.iter().filter(|source| !gathered.is_whole(**source)).map(|source| match source {
+            Source::Nodes => "nodes".to_owned(),
+            Source::Pods => "pods".to_owned(),
+            Source::Namespaces => "namespaces".to_owned(),
+            Source::Vcenter(id) => match statuses.get(usize::from(id.0)) {
+                Some((host, status)) => match &*status.borrow() {
+                    VcenterStatus::Lost { error, .. } => format!("vCenter {host} ({error})"),
+                    _ => format!("vCenter {host}"),
+                },
+                None => "a vCenter".to_owned(),
+            },
+        });
+        let missing: Vec<String> = missing.collect();
+        let seconds = WITHIN.as_secs();
+        return Err(Failure::run(format!("not everything was seen within {seconds} s: {}", missing.join(", "))));
+    }
+    let texts = ledger.load().await.map_err(|error| Failure::run(format!("the record can't be read: {error}")))?;
+    let record: BTreeMap<String, String> = texts.iter().map(|(name, kept)| (name.clone(), kept.text.clone())).collect();
+    let uuids: Vec<String> = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect();
+    Ok(Seen { snapshot: gathered.into_snapshot(jiff::Timestamp::now(), &uuids, record), texts })
+}
+
+/// The record of these vCenters, which are in the order of their ids. A text that makes no sense is an error here: a plan
+/// without it would be wrong.
+pub fn books(instance_uuids: &[String], texts: BTreeMap<String, KeptRecord>) -> Result<Books, Failure> {
+    let ids = (0u16..).map(VcenterId).zip(instance_uuids.iter().cloned());
+    let mut books = Books::new(ids.collect());
+    books.loaded(texts, |_| true);
+    match books.first_unreadable() {
+        None => Ok(books),
+        Some((cluster, why)) => Err(Failure::run(format!("the record of cluster {}: {why}", cluster.1))),
+    }
+}

@@ -1,0 +1,116 @@
+//! What is wanted of rules and physical hosts: flags, else the configuration file, else defaults. The same for `run`,
+//! `plan` and the rest, so that a plan shows what the service will do.
+
+use std::time::Duration;
+
+use drs::DrsSettings;
+use model::affinity::LiftSettings;
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// The flags about rules.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Policy")]
+pub struct PolicyArguments {
+    /// Label key for the physical host [default: alpha.cna.vmware.com/host]
+    #[arg(long, value_name = "KEY")]
+    pub host_label: Option<String>,
+    /// Hosts of a cluster that a new rule leaves free, for maintenance and failures [default: 1]
+    #[arg(long, value_name = "HOSTS")]
+    pub reserve: Option<usize>,
+    /// How long a rule stays after nothing wants it any more, as in 90s or 5m [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub removal_grace: Option<Duration>,
+    /// How many rules Bridger may have in one vSphere cluster [default: 1000]
+    #[arg(long, value_name = "RULES")]
+    pub rules_max: Option<usize>,
+    /// Pods pinned to physical hosts make VM-Host rules: off, should or must [default: should]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub pinning: Option<PinningChoice>,
+    /// Let more than half of the rules be deleted at once
+    #[arg(long)]
+    pub allow_mass_deletion: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PinningChoice {
+    Off,
+    Should,
+    Must,
+}
+
+/// The same in the configuration file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PolicyEntry {
+    pub reserve: Option<usize>,
+    pub removal_grace: Option<String>,
+    pub rules_max: Option<usize>,
+    pub pinning: Option<PinningChoice>,
+    pub allow_mass_deletion: bool,
+}
+
+/// `clusters` are the names that rules are limited to; none means all.
+pub fn resolve(
+    flags: &PolicyArguments,
+    file: &PolicyEntry,
+    lifting: &LiftSettings,
+    clusters: &[String],
+) -> Result<DrsSettings, Failure> {
+    let defaults = DrsSettings::default();
+    let grace_in_file = file.removal_grace.as_deref().map(duration).transpose().map_err(|error| {
+        Failure::configuration(format!("removalGrace in the configuration file: {error}"), "write it as in 90s or 5m")
+    })?;
+    let pinning = match flags.pinning.or(file.pinning) {
+        None => defaults.pinning,
+        Some(PinningChoice::Off) => drs::Pinning::Off,
+        Some(PinningChoice::Should) => drs::Pinning::Should,
+        Some(PinningChoice::Must) => drs::Pinning::Must,
+    };
+    Ok(DrsSettings {
+        host_key: lifting.host_key.clone(),
+        lifted_keys: lifting.lifted_keys.iter().cloned().collect(),
+        reserve_hosts: flags.reserve.or(file.reserve).unwrap_or(defaults.reserve_hosts),
+        removal_grace: flags.removal_grace.or(grace_in_file).unwrap_or(defaults.removal_grace),
+        rules_max: flags.rules_max.or(file.rules_max).unwrap_or(defaults.rules_max),
+        allow_mass_deletion: flags.allow_mass_deletion || file.allow_mass_deletion,
+        clusters: (!clusters.is_empty()).then(|| clusters.iter().cloned().collect()),
+        pinning,
+        ..defaults
+    })
+}
+
+/// Reads a time as people write it: 90s, 5m, 1h30m.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: jiff::SignedDuration = text.parse().map_err(|_| format!("{text:?} is not a time such as 90s or 5m"))?;
+    Duration::try_from(parsed).map_err(|_| format!("{text:?} is negative"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        assert!(duration("5").unwrap_err().contains("such as"));
+        assert!(duration("-5m").unwrap_err().contains("negative"));
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let flags = PolicyArguments { reserve: Some(2), ..PolicyArguments::default() };
+        let file = PolicyEntry { reserve: Some(3), removal_grace: Some("1m".to_owned()), ..PolicyEntry::default() };
+        let lifting = LiftSettings::default();
+        let settings = resolve(&flags, &file, &lifting, &["a".to_owned()]).unwrap();
+        assert_eq!((settings.reserve_hosts, settings.removal_grace), (2, Duration::from_secs(60)));
+        assert_eq!(settings.clusters, Some(std::collections::BTreeSet::from(["a".to_owned()])));
+        assert!(settings.lifted_keys.contains("kubernetes.io/hostname"));
+
+        let file = PolicyEntry { removal_grace: Some("soon".to_owned()), ..PolicyEntry::default() };
+        assert!(resolve(&flags, &file, &lifting, &[]).unwrap_err().to_string().contains("soon"));
+    }
+}
