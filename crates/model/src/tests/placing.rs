@@ -250,7 +250,7 @@ fn nth_pod(world: &World, number: usize) -> Option<PodId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases() / 2))]
+    #![proptest_config(ProptestConfig::with_cases(cases() / 3))]
 
     #[test]
     fn answers_are_those_of_kube_scheduler_after_every_event(
