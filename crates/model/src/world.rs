@@ -6,17 +6,15 @@
 //! Invariants: `World::apply` is the only way state changes; the same events give the same world; what is answered
 //! follows from what is known now, not from the way it came to be known.
 
-use crate::affinity::{Affinity, Around, LiftSettings};
+use crate::affinity::{Affinity, LiftSettings};
 use crate::arena::{ClusterId, HostId, NodeId, PodId, VmId};
-use crate::event::{
-    ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts,
-};
+use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
 use crate::identity::{Identity, NodeKeys, vm_keys};
 use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
 use crate::node_set::NodeSet;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
-use crate::pods::{Forgotten, Pod, Pods};
+use crate::pods::{Pod, Pods};
 use crate::sync::{Generation, SourceState, Sources};
 use crate::touched::Touched;
 
@@ -150,97 +148,6 @@ impl World {
         self.refused.remove(id);
         self.nodes.remove(id, &mut self.interner);
         touched.removed.insert(id);
-    }
-
-    fn apply_pod(&mut self, facts: &PodFacts, touched: &mut Touched) {
-        let known = self.pod_id(&facts.namespace, &facts.name);
-        self.trace(known, touched, |world| {
-            let id = world.pods.apply(facts, world.sources.generation(Source::Pods), &mut world.interner);
-            world.set_policy(id, facts);
-            Some(id)
-        });
-    }
-
-    /// Names what a change of a pod touches: what it left traces in before, and what it does after.
-    fn trace(&mut self, known: Option<PodId>, touched: &mut Touched, change: impl FnOnce(&mut Self) -> Option<PodId>) {
-        let before = known.map(|id| (self.mark_of(id), self.traces_of(id)));
-        let Some(id) = change(self) else { return };
-        // Most of what a pod's watch tells is its status, which changes nothing here.
-        if before.as_ref().is_none_or(|(mark, _)| *mark != self.mark_of(id)) {
-            touched.merge(self.traces_of(id));
-            touched.merge(before.map(|(_, traces)| traces).unwrap_or_default());
-        }
-    }
-
-    /// Brings the place of a node up to date with its labels and its host.
-    fn locate(&mut self, id: NodeId) {
-        let Some(name) = self.node(id).map(|node| node.name) else { return };
-        let host = self.host_label_value(id).map(|host| self.interner.acquire(&host));
-        let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
-        self.affinity.set_node(id, host, self.pods.on_node(name), around, &mut self.interner);
-        self.reconsider_refusal(id);
-    }
-
-    fn reconsider_refusal(&mut self, id: NodeId) {
-        let is_refused = self.takes_no_pods(id);
-        self.refused.set(id, is_refused);
-    }
-
-    fn set_policy(&mut self, id: PodId, facts: &PodFacts) {
-        let node = self.node_of_pod(id);
-        let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
-        self.affinity.set_pod(id, facts, node, around, &mut self.interner);
-    }
-
-    fn node_of_pod(&self, id: PodId) -> Option<NodeId> {
-        self.nodes.find(self.pod(id)?.placed_on()?)
-    }
-
-    fn assume_pod(&mut self, facts: &PodFacts, node: &str, touched: &mut Touched) {
-        let known = self.pod_id(&facts.namespace, &facts.name);
-        self.trace(known, touched, |world| {
-            let generation = world.sources.generation(Source::Pods);
-            let (id, is_new) = world.pods.assume(facts, node, generation, &mut world.interner)?;
-            if is_new {
-                world.set_policy(id, facts)
-            } else {
-                world.affinity.place(id, world.node_of_pod(id))
-            }
-            Some(id)
-        });
-    }
-
-    fn forget_pod(&mut self, id: PodId, uid: &str, touched: &mut Touched) {
-        match self.pods.forget(id, uid, &mut self.interner) {
-            Forgotten::Nothing => {}
-            Forgotten::TakenOff(id) => self.affinity.place(id, None),
-            Forgotten::ToRemove(id) => self.remove_pod(id, touched),
-        }
-    }
-
-    fn remove_pod(&mut self, id: PodId, touched: &mut Touched) {
-        touched.merge(self.traces_of(id));
-        self.affinity.remove_pod(id, &mut self.interner);
-        self.pods.remove(id, &mut self.interner);
-    }
-
-    /// What of a pod is looked at beyond itself. What it accepts is told by its address, for only the pods' own uses of it
-    /// are counted; the new one is taken before the old one goes, so two different ones never have the same.
-    fn mark_of(&self, id: PodId) -> impl PartialEq + use<> {
-        let pod = self.pods.get(id).map(|pod| {
-            let flags = (pod.finished, pod.terminating, pod.lift_off, pod.preferred_terms);
-            (pod.uid.clone(), pod.node(), flags, pod.pinning.as_ref().map(std::sync::Arc::as_ptr))
-        });
-        (pod, self.affinity.mark_of(id))
-    }
-
-    /// Where a pod leaves its traces.
-    fn traces_of(&self, id: PodId) -> Touched {
-        let carried = self.pod_terms(id).iter().map(|(term, _)| *term);
-        let terms = carried.chain(self.terms_matching(id).iter().copied()).collect();
-        let is_looked_at = self.pods.get(id).is_some_and(|pod| pod.preferred_terms > 0 || pod.pinning.is_some());
-        let pods = is_looked_at.then_some(id).into_iter().collect();
-        Touched { terms, pods, ..Touched::default() }
     }
 
     fn apply_namespace(&mut self, facts: &NamespaceFacts, touched: &mut Touched) {
