@@ -35,6 +35,8 @@ pub(crate) struct Context<'a> {
     pub(crate) prefix: &'a str,
     /// Digests of the terms whose workloads are in the middle of a rollout.
     pub(crate) rolling: &'a FxHashSet<u64>,
+    /// Those of which that is not as it was at the last plan.
+    pub(crate) turned: &'a FxHashSet<u64>,
 }
 
 impl<'a> Context<'a> {
@@ -140,7 +142,8 @@ impl Cluster {
         record: &Arc<Rules>,
         changes: Changes,
     ) -> bool {
-        let is_quiet = changes.parts.is_empty() && !changes.is_touched && self.timed.is_empty();
+        let timed = self.timed_now(context);
+        let is_quiet = changes.parts.is_empty() && !changes.is_touched && timed.is_empty();
         if self.started && is_quiet && Arc::ptr_eq(&self.recorded, record) {
             return self.guard.hosts > 0;
         }
@@ -182,20 +185,21 @@ impl Cluster {
         if all_stale {
             stale = self.cells.digests();
         }
-        for name in &self.timed {
+        for name in &timed {
             stale.extend(self.slots.get(name).and_then(|slot| slot.cell));
         }
-        let timed: Vec<String> = self.timed.iter().cloned().collect();
         stale.retain(|digest| self.cells.contains(*digest));
+        let mut is_other = all_stale || !names.is_empty() || !disturbed.is_empty();
         for digest in &stale {
-            let is_other = self.cover(context, *digest);
+            let is_other_cell = self.cover(context, *digest);
+            is_other |= is_other_cell;
             // All of them are looked at again anyway.
-            if is_other && !all_stale {
+            if is_other_cell && !all_stale {
                 disturbed
                     .extend(self.cells.get(*digest).into_iter().flat_map(|cell| self.cells.neighbours(&cell.part.vms)));
             }
         }
-        let mut resettled = self.hold_together(&mut disturbed);
+        let mut resettled = if is_other || bounds_stale { self.hold_together(&mut disturbed) } else { BTreeSet::new() };
         disturbed.extend(&stale);
         for digest in disturbed {
             self.judge(digest, &mut resettled);
@@ -210,7 +214,7 @@ impl Cluster {
             self.settle_apart(context, &name);
         }
         for digest in resettled {
-            let tells = self.cells.get(digest).is_some_and(|cell| tells(cell));
+            let tells = self.cells.get(digest).is_some_and(tells);
             if tells {
                 self.telling.insert(digest)
             } else {
@@ -219,6 +223,21 @@ impl Cluster {
         }
         self.telling.retain(|digest| self.cells.contains(*digest));
         self.guard.hosts > 0
+    }
+
+    /// Slots for which the moment itself makes a difference: a wait ends, or is longer or shorter than it was, or is not
+    /// recorded yet and so begins now.
+    fn timed_now(&self, context: Context<'_>) -> Vec<String> {
+        let is_timed = |name: &&String| {
+            self.slots.get(*name).is_none_or(|slot| {
+                let settled = &slot.settled;
+                let is_recorded = settled.record.as_ref() == Some(&slot.recorded);
+                let has_turned =
+                    parse_digest(&slot.recorded.source).is_some_and(|digest| context.turned.contains(&digest));
+                !is_recorded || has_turned || settled.next_due.is_some_and(|due| due <= context.now)
+            })
+        };
+        self.timed.iter().filter(is_timed).cloned().collect()
     }
 
     /// Tells whether the guard is another one.

@@ -8,7 +8,7 @@
 //! - Terms on the host label count, and anti-affinity on a lifted key, unless pod or namespace opted out.
 //! - Pods count while they are bound and not finished. Different clusters never share a host: no edge.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::affinity::Term;
@@ -44,10 +44,6 @@ impl Part {
         let (a, b) = (a as u32, b as u32);
         a != b && (has(&self.carriers, a) && has(&self.matches, b) || has(&self.carriers, b) && has(&self.matches, a))
     }
-
-    pub(crate) fn has_vm(&self, vm: usize) -> bool {
-        self.vms.binary_search(&vm).is_ok()
-    }
 }
 
 fn has(placed: &[Placed], vm: u32) -> bool {
@@ -66,7 +62,7 @@ struct Gathered {
 }
 
 /// Parts that are other ones now, by cluster and digest of the term; `None` for those that are gone.
-pub(crate) type PartChanges = BTreeMap<(usize, u64), Option<Arc<Part>>>;
+pub(crate) type PartChanges = FxHashMap<(usize, u64), Option<Arc<Part>>>;
 
 /// What all terms want.
 #[derive(Debug, Default)]
@@ -74,6 +70,8 @@ pub(crate) struct Gatherings {
     terms: FxHashMap<TermId, Gathered>,
     /// Digests of terms of which some pods are on their way in or out.
     pub(crate) rolling: FxHashSet<u64>,
+    /// Those of which that is not as it was before the last time that terms were looked at.
+    pub(crate) turned: FxHashSet<u64>,
     /// Those with something to tell.
     unplaced: BTreeSet<TermId>,
     same_vm: BTreeSet<TermId>,
@@ -89,19 +87,23 @@ impl Gatherings {
         touched: impl Iterator<Item = TermId>,
     ) -> PartChanges {
         let touched: Vec<TermId> = touched.collect();
-        let mut changes = PartChanges::new();
+        let mut changes = PartChanges::default();
+        let mut rolling: FxHashSet<u64> = FxHashSet::default();
         let mut before: FxHashMap<(usize, u64), Arc<Part>> = FxHashMap::default();
         for id in &touched {
             self.unplaced.remove(id);
             self.same_vm.remove(id);
             let Some(gone) = self.terms.remove(id) else { continue };
-            self.rolling.remove(&gone.digest);
+            if self.rolling.remove(&gone.digest) {
+                rolling.insert(gone.digest);
+            }
             for (cluster, part) in gone.parts {
                 changes.insert((cluster, gone.digest), None);
                 before.insert((cluster, gone.digest), part);
             }
         }
         let keys = Keys::of(world, settings);
+        let mut begun: FxHashSet<u64> = FxHashSet::default();
         for id in touched {
             let Some(gathered) = world.term(id).and_then(|term| gather(world, places, &keys, id, term)) else {
                 continue;
@@ -111,6 +113,7 @@ impl Gatherings {
             }
             if gathered.rolling {
                 self.rolling.insert(gathered.digest);
+                begun.insert(gathered.digest);
             }
             if !gathered.unplaced.is_empty() {
                 self.unplaced.insert(id);
@@ -121,6 +124,7 @@ impl Gatherings {
             self.terms.insert(id, gathered);
         }
         changes.retain(|at, part| before.get(at) != part.as_ref());
+        self.turned = rolling.symmetric_difference(&begun).copied().collect();
         changes
     }
 

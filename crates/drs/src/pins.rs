@@ -10,7 +10,7 @@ use model::intern::Symbol;
 use model::{PodId, World};
 use rustc_hash::FxHashMap;
 
-use crate::cluster::{Cluster, Context};
+use crate::cluster::{Cluster, Context, Slot};
 use crate::digest::{digest, digest_text};
 use crate::finding::Finding;
 use crate::graph::Bits;
@@ -57,7 +57,6 @@ impl Cluster {
             Pinning::Should | Pinning::Must => self.pins(context, pinned, mandatory, findings),
         };
         let mut taken: Vec<(String, Option<Pin>)> = Vec::new();
-        let mut given_up: Vec<String> = Vec::new();
         // A rule keeps its hosts if it can, else most of its VMs.
         let mut rest = Vec::new();
         for name in names {
@@ -77,19 +76,14 @@ impl Cluster {
             let best = best.filter(|&place| shared(&pins[place]) > 0);
             taken.push((name, best.map(|place| pins.remove(place))));
         }
+        self.bindings.clear();
         for (name, pin) in taken {
-            if self.seen.get(&name).is_none() && self.slots.get(&name).is_some_and(|slot| slot.is_given_up()) {
-                if pin.is_some() {
-                    self.leave_given_up(context, &name)
-                } else {
-                    given_up.push(name)
-                };
-                continue;
+            let is_given_up = self.slots.get(&name).is_some_and(Slot::is_given_up) && !self.seen.contains_key(&name);
+            match pin {
+                Some(_) if is_given_up => self.leave_given_up(context, &name),
+                None if is_given_up => self.set_settled(&name, Settled::default()),
+                pin => self.settle_pin(context, &name, pin.as_ref(), mandatory),
             }
-            self.settle_pin(context, &name, pin.as_ref(), mandatory);
-        }
-        for name in given_up {
-            self.set_settled(&name, Settled::default());
         }
         pins.into_iter()
             .map(|pin| {

@@ -88,11 +88,11 @@ impl Assembly<'_> {
             let name = self.new_name(cluster, &rule, &mut names);
             let mut intent = OwnedRule::intent(rule.sort, rule.source.clone());
             intent.groups = (rule.sort == RuleSort::OnHosts).then(|| OwnedGroups::of_rule(&name));
-            actions.push(self.action(cluster, &name, &intent, ActionKind::Create, &rule));
-            record.set(&name, Some(&Arc::new(intent)));
             if rule.sort == RuleSort::Apart {
-                created.push((name, rule.members));
+                created.push((name.clone(), rule.members.clone()));
             }
+            actions.push(self.action(cluster, &name, &intent, ActionKind::Create, rule));
+            record.set(&name, Some(&Arc::new(intent)));
         }
         let deleted = self.within_deletions(cluster, due);
         for name in &deleted {
@@ -215,10 +215,17 @@ impl Assembly<'_> {
             }
             rule.pods.truncate(PODS_NAMED_MAX);
         }
-        self.action(cluster, name, &recorded, kind, &rule)
+        self.action(cluster, name, &recorded, kind, rule)
     }
 
-    fn action(&self, cluster: &Cluster, name: &str, recorded: &OwnedRule, kind: ActionKind, rule: &NewRule) -> Action {
+    fn action(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        recorded: &OwnedRule,
+        kind: ActionKind,
+        mut rule: NewRule,
+    ) -> Action {
         let places = self.context.places;
         let vm = |vm: &usize| VmRef { id: places.vms[*vm].id.clone(), name: places.vms[*vm].name.clone() };
         let is_end = matches!(kind, ActionKind::Delete { .. } | ActionKind::DeleteGroups);
@@ -226,17 +233,17 @@ impl Assembly<'_> {
             let view = self.context.world.host(cluster.hosts[*host].id);
             view.map(|host| host.name().to_owned()).unwrap_or_default()
         };
-        let mut pods = rule.pods.clone();
-        pods.truncate(PODS_NAMED_MAX);
+        rule.pods.truncate(PODS_NAMED_MAX);
+        let groups = recorded.groups.as_ref().map(|names| self.groups(cluster, names, is_end, &rule));
         Action {
             rule: name.to_owned(),
             sort: rule.sort,
             vms: rule.members.iter().map(vm).collect(),
             hosts: rule.hosts.iter().map(host_name).collect(),
             mandatory: rule.mandatory,
-            groups: recorded.groups.as_ref().map(|names| self.groups(cluster, names, is_end, rule)).unwrap_or_default(),
-            pods,
-            moves: if is_end { Vec::new() } else { self.moves(cluster, rule) },
+            groups: groups.unwrap_or_default(),
+            moves: if is_end { Vec::new() } else { self.moves(cluster, &rule) },
+            pods: rule.pods,
             group_names: recorded.groups.clone(),
             kind,
         }

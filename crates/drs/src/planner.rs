@@ -163,8 +163,8 @@ impl Kept {
         let clusters = self.clusters.iter_mut().zip(&self.places.clusters).zip(changes).zip(pinned).enumerate();
         for (number, (((cluster, places), changes), pinned)) in clusters {
             let Some(facts) = places.facts(world) else { continue };
-            let rolling = &self.gatherings.rolling;
-            let context = Context { world, places, now, settings, prefix: &self.prefix, rolling };
+            let Gatherings { rolling, turned, .. } = &self.gatherings;
+            let context = Context { world, places, now, settings, prefix: &self.prefix, rolling, turned };
             let record = owned.clusters.get(&places.name).cloned().unwrap_or_default();
             if !cluster.follow(context, facts, &record, changes) {
                 continue;

@@ -92,7 +92,7 @@ fn what_pods_accept_means_what_kubernetes_means() {
         (terms(&[&[expression(In, &["esx-0"])], &[expression(In, &["30"])]]), Some(&[0, 3])),
         (terms(&[&[], &[expression(In, &["30"])]]), Some(&[3])),
         // Other labels may hold anywhere.
-        (terms(&[&[other.clone()]]), None),
+        (terms(&[std::slice::from_ref(&other)]), None),
         (terms(&[&[other.clone(), expression(In, &["esx-1"])]]), Some(&[1])),
         (terms(&[&[other], &[expression(In, &["esx-1"])]]), None),
         // The selector and one of the terms.
