@@ -41,6 +41,8 @@ pub struct Assumption {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Busy {
     UnderWay,
+    /// It is done, though no watch has told so yet.
+    Bound { node: String },
     /// An earlier one to another node may still take effect.
     Unclear {
         node: String,
@@ -78,6 +80,7 @@ impl Assumptions {
         match self.pods.get(key) {
             Some(one) if one.uid != uid || one.is_over(now) => Ok(()),
             Some(one) if one.stage == Stage::Binding => Err(Busy::UnderWay),
+            Some(one) if one.stage == Stage::Bound => Err(Busy::Bound { node: one.node.clone() }),
             Some(one) if one.stage == Stage::Unclear && one.node != node => {
                 Err(Busy::Unclear { node: one.node.clone() })
             }
@@ -177,6 +180,8 @@ mod tests {
 
         book.begin(key("c"), "u1".to_owned(), "n1".to_owned());
         assert!(!book.end(&key("c"), "u1", Ending::Bound, at(0)));
+        let again = book.may_begin(&key("c"), "u1", "n2", at(1));
+        assert_eq!(again, Err(Busy::Bound { node: "n1".to_owned() }));
         assert!(book.sweep(at(100), never).is_empty());
         assert!(book.sweep(at(100), |_, _| true).is_empty());
         assert!(book.is_empty(), "seen bound");

@@ -82,10 +82,8 @@ impl Extender {
         in_sync(&world)?;
         let mut assumed = lock(&self.assumed);
         let over = assumed.sweep(now, |(namespace, name), one| {
-            world
-                .pod_id(namespace, name)
-                .and_then(|id| world.pod(id))
-                .is_some_and(|pod| pod.uid.to_string() != one.uid || pod.node().is_some())
+            let pod = world.pod_id(namespace, name).and_then(|id| world.pod(id));
+            pod.is_none_or(|pod| pod.uid != Uid::from(one.uid.as_str()) || pod.node().is_some())
         });
         for ((namespace, name), one) in over {
             tracing::warn!(namespace, name, node = one.node, "a pod was bound and has not been seen since");
@@ -99,11 +97,13 @@ impl Extender {
             Ok(()) => (),
             Err(Busy::UnderWay) => return Err(BindError::UnderWay(shown)),
             Err(Busy::Unclear { node }) => return Err(BindError::Unclear { pod: shown, node }),
+            Err(Busy::Bound { node }) if node == binding.node => return Ok(Next::Nothing),
+            Err(Busy::Bound { node }) => return Err(BindError::Bound { pod: shown, node }),
         }
         let alone = [binding.node.as_str()];
         // Lifted terms yield here only if they did when the choice was made among many nodes.
         let choice = if asked.relaxed { Choice::Among(&alone) } else { Choice::All };
-        match Judge::of(&world, &asked.pod, choice).verdict(&binding.node) {
+        match Judge::of(&world, &asked.pod).verdicts(choice).of(&binding.node) {
             NodeVerdict::Fits => (),
             NodeVerdict::Fails(reason) => return Err(BindError::Conflict { node: binding.node.clone(), reason }),
         }

@@ -28,15 +28,25 @@ pub(super) struct Judge<'a> {
     world: &'a World,
     incoming: Incoming,
     view: View,
+}
+
+/// The verdict on every node, for one choice among them.
+pub(super) struct Sheet<'j, 'a> {
+    judge: &'j Judge<'a>,
     verdicts: Verdicts,
 }
 
 impl<'a> Judge<'a> {
-    pub(super) fn of(world: &'a World, pod: &PodFacts, choice: Choice<'_>) -> Judge<'a> {
+    pub(super) fn of(world: &'a World, pod: &PodFacts) -> Judge<'a> {
         let known = known(world, pod);
         // What the world knows is at least as true, and found at once.
         let incoming = known.and_then(|id| Incoming::of_pod(world, id)).unwrap_or_else(|| Incoming::of(world, pod));
         let view = known.map_or_else(View::default, |id| View::default().without(id));
+        Judge { world, incoming, view }
+    }
+
+    pub(super) fn verdicts(&self, choice: Choice<'_>) -> Sheet<'_, 'a> {
+        let world = self.world;
         let candidates = match (world.lifting().mode, choice) {
             (LiftMode::Relaxed, Choice::Among(names)) => {
                 let mut candidates: NodeSet = names.iter().filter_map(|name| world.node_id(name)).collect();
@@ -45,20 +55,8 @@ impl<'a> Judge<'a> {
             }
             _ => None,
         };
-        let verdicts = incoming.verdicts(world, &view, Reading::Lifting, candidates.as_ref());
-        Judge { world, incoming, view, verdicts }
-    }
-
-    /// The lifted terms would have left no node, and are taken as they are written.
-    pub(super) fn is_relaxed(&self) -> bool {
-        self.verdicts.relaxed
-    }
-
-    pub(super) fn verdict(&self, node: &str) -> NodeVerdict {
-        match self.world.node_id(node) {
-            None => NodeVerdict::Fails(Reason::NodeUnknown),
-            Some(node) => self.verdict_among(&self.verdicts, node),
-        }
+        let verdicts = self.incoming.verdicts(world, &self.view, Reading::Lifting, candidates.as_ref());
+        Sheet { judge: self, verdicts }
     }
 
     fn verdict_among(&self, verdicts: &Verdicts, node: NodeId) -> NodeVerdict {
@@ -138,6 +136,20 @@ impl<'a> Judge<'a> {
             Obstacle::Avoiding => " is there and avoids this pod",
         });
         Some(text)
+    }
+}
+
+impl Sheet<'_, '_> {
+    /// The lifted terms would have left no node, and are taken as they are written.
+    pub(super) fn is_relaxed(&self) -> bool {
+        self.verdicts.relaxed
+    }
+
+    pub(super) fn of(&self, node: &str) -> NodeVerdict {
+        match self.judge.world.node_id(node) {
+            None => NodeVerdict::Fails(Reason::NodeUnknown),
+            Some(node) => self.judge.verdict_among(&self.verdicts, node),
+        }
     }
 }
 

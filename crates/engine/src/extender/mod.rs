@@ -128,16 +128,17 @@ impl Extender {
     pub fn filter(&self, pod: PodFacts, nodes: &[&str]) -> Result<Vec<NodeVerdict>, NotInSync> {
         let (verdicts, message, relaxed) = {
             let world = self.ready()?;
-            let judge = Judge::of(&world, &pod, Choice::Among(nodes));
-            let verdicts: Vec<NodeVerdict> = nodes.iter().map(|name| judge.verdict(name)).collect();
+            let judge = Judge::of(&world, &pod);
+            let sheet = judge.verdicts(Choice::Among(nodes));
+            let verdicts: Vec<NodeVerdict> = nodes.iter().map(|name| sheet.of(name)).collect();
             let none_fits = !nodes.is_empty() && verdicts.iter().all(|verdict| *verdict != NodeVerdict::Fits);
-            let message = match (none_fits, judge.is_relaxed()) {
+            let message = match (none_fits, sheet.is_relaxed()) {
                 // Working out who is in the way costs more than the verdicts.
                 (true, _) if self.may_tell(&pod) => Some(tell::obstacles(&judge, nodes, &verdicts)),
                 (false, true) => Some(tell::too_few_hosts()),
                 _ => None,
             };
-            (verdicts, message, judge.is_relaxed())
+            (verdicts, message, sheet.is_relaxed())
         };
         if let Some(message) = message {
             self.tell(&pod, message);
@@ -149,13 +150,13 @@ impl Extender {
     /// A score from 0 to 10 for each node, in order. A node that is not known has 0.
     pub fn prioritize(&self, pod: &PodFacts, nodes: &[&str]) -> Result<Vec<i64>, NotInSync> {
         let world = self.ready()?;
-        Ok(Judge::of(&world, pod, Choice::All).scores(nodes, self.settings.host_load_percent))
+        Ok(Judge::of(&world, pod).scores(nodes, self.settings.host_load_percent))
     }
 
     /// For each candidate, in order: would the node fit once its victims are gone?
     pub fn preempt(&self, pod: &PodFacts, candidates: &[Candidate<'_>]) -> Result<Vec<bool>, NotInSync> {
         let world = self.ready()?;
-        let judge = Judge::of(&world, pod, Choice::All);
+        let judge = Judge::of(&world, pod);
         Ok(candidates.iter().map(|candidate| judge.fits_without(candidate)).collect())
     }
 
