@@ -64,7 +64,7 @@ impl Settings {
 
 /// Packages whose tests run in simulated worlds, and those that need the real peers; all others are the unit tier.
 const SIMULATED: &[&str] = &["simulator", "simulated"];
-const PEERS: &[&str] = &["real-peers"];
+const PEERS: &[&str] = &["real-peers", "judge"];
 
 impl Tier {
     pub fn run(self, settings: &Settings) -> Result<Tally> {
