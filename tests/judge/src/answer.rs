@@ -57,6 +57,7 @@ pub struct NodeAnswer {
     /// Who refused; several, comma-joined, when PreFilter narrowed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plugin: String,
+    /// The reasons, comma-joined. Sorted, because upstream's own order is that of a Go map.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

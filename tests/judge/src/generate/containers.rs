@@ -68,7 +68,7 @@ fn container(dice: &mut Dice, focus: &Focus, name: &str, small: bool, wants_much
     if resources != json!({}) {
         container["resources"] = resources;
     }
-    let percent = if wants_much { 85 } else { 45 };
+    let percent = if wants_much { 85 } else { 60 };
     if focus.ports && !ports.is_empty() && dice.chance(percent) {
         // Taken from the list: one pod's containers may not ask for the same host port twice.
         let port = ports.remove(dice.below(ports.len()));
@@ -103,7 +103,7 @@ fn resources(dice: &mut Dice, focus: &Focus, small: bool, wants_much: bool) -> V
     let (cpu, memory) = match (small, wants_much && focus.tight) {
         (true, _) => (CPU_SMALL, MEMORY_SMALL),
         (false, false) => (CPU, MEMORY),
-        (false, true) => (&["500m", "900m", "1500m", "3"][..], &["128Mi", "1Gi", "2Gi", "3Gi"][..]),
+        (false, true) => (&["100m", "500m", "900m", "1500m", "3"][..], &["0", "128Mi", "1Gi", "2Gi"][..]),
     };
     let mut requests = json!({});
     let mut limits = json!({});

@@ -56,9 +56,9 @@ impl Focus {
         Focus {
             taints: chance(40),
             cordons: chance(30),
-            node_name: chance(8),
+            node_name: chance(9),
             node_affinity: chance(40),
-            ports: chance(25),
+            ports: chance(30),
             tight: chance(40),
             extended_resources: chance(25),
             resizes: chance(35),
@@ -66,7 +66,7 @@ impl Focus {
             spread: chance(45),
             owners: chance(45),
             pod_affinity: chance(50) || !all,
-            declared_features: chance(14),
+            declared_features: chance(16),
             nominated: profile == Profile::Nominated,
         }
     }

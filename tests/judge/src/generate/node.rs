@@ -101,16 +101,20 @@ fn taints(dice: &mut Dice, focus: &Focus) -> Vec<Value> {
 }
 
 fn allocatable(dice: &mut Dice, focus: &Focus) -> Value {
-    let pods = if focus.tight { dice.pick(&["2", "4", "6", "110"]) } else { "110" };
-    let mut resources = json!({ "cpu": dice.pick(&["1", "2", "3900m", "4", "8"]),
-        "memory": dice.pick(&["1Gi", "2Gi", "4Gi", "7900Mi", "8Gi"]), "pods": pods });
-    if dice.chance(70) {
-        resources["ephemeral-storage"] = dice.pick(&["5Gi", "20Gi"]).into();
+    let mut resources = if focus.tight {
+        json!({ "cpu": dice.pick(&["1", "2", "3900m", "4"]), "memory": dice.pick(&["1Gi", "2Gi", "4Gi"]),
+            "pods": dice.pick(&["2", "4", "6", "110"]) })
+    } else {
+        json!({ "cpu": dice.pick(&["6", "7910m", "8", "16"]), "memory": dice.pick(&["7900Mi", "8Gi", "16Gi"]),
+            "pods": "110" })
+    };
+    if dice.chance(85) {
+        resources["ephemeral-storage"] = dice.pick(&["10Gi", "50Gi"]).into();
     }
-    if focus.extended_resources && dice.chance(75) {
-        resources["example.com/gpu"] = dice.pick(&["0", "1", "2", "4"]).into();
+    if focus.extended_resources && dice.chance(85) {
+        resources["example.com/gpu"] = dice.pick(&["0", "2", "4", "8"]).into();
     }
-    if focus.extended_resources && dice.chance(50) {
+    if focus.extended_resources && dice.chance(80) {
         resources["hugepages-2Mi"] = dice.pick(&["64Mi", "256Mi"]).into();
     }
     resources

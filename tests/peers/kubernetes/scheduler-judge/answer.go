@@ -35,7 +35,8 @@ type nodeAnswer struct {
 	// Feasible, Unschedulable, UnschedulableAndUnresolvable or Error.
 	Verdict string `json:"verdict"`
 	// Who refused; several, comma-joined, when PreFilter narrowed.
-	Plugin  string   `json:"plugin,omitempty"`
+	Plugin string `json:"plugin,omitempty"`
+	// The reasons, sorted, one by one and comma-joined.
 	Reason  string   `json:"reason,omitempty"`
 	Reasons []string `json:"reasons,omitempty"`
 

@@ -183,8 +183,9 @@ func (b *bench) score(ctx context.Context, state fwk.CycleState, world *world, n
 	return nil
 }
 
+// rejectionBy sorts the reasons: NodeResourcesFit gives those of extended resources in the order of a Go map.
 func rejectionBy(plugin string, status *fwk.Status) *rejection {
-	return &rejection{Verdict: status.Code().String(), Plugin: plugin, Reasons: status.Reasons()}
+	return &rejection{Verdict: status.Code().String(), Plugin: plugin, Reasons: slices.Sorted(slices.Values(status.Reasons()))}
 }
 
 func refusal(node string, by *rejection) nodeAnswer {
