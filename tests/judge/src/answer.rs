@@ -1,6 +1,7 @@
 //! What the judge says about a world: the JSON of `bridger explain`, and details beside it.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +106,32 @@ impl Answer {
             .filter(|node| node.verdict == Verdict::Feasible && top.is_some() && node.total == top)
             .map(|node| node.name.clone())
             .collect();
+    }
+
+    /// What another answer to the same question (say, parsed from `bridger explain -o json`) says otherwise, a line
+    /// each. Reasons are words and may differ; verdict, plugin, scores, totals and the best nodes may not.
+    #[must_use]
+    pub fn differences_from(&self, other: &Answer) -> Vec<String> {
+        let mut differences = Vec::new();
+        let mut compare = |what: String, here: &dyn Debug, there: &dyn Debug| {
+            let (here, there) = (format!("{here:?}"), format!("{there:?}"));
+            if here != there {
+                differences.push(format!("{what}: {here}, the other says {there}"));
+            }
+        };
+        compare("pod".to_owned(), &self.pod, &other.pod);
+        let names = |answer: &Answer| answer.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+        compare("nodes".to_owned(), &names(self), &names(other));
+        compare("feasible".to_owned(), &self.feasible, &other.feasible);
+        compare("best".to_owned(), &self.best, &other.best);
+        for node in &self.nodes {
+            let Some(there) = other.node(&node.name) else { continue };
+            compare(format!("{} verdict", node.name), &node.verdict, &there.verdict);
+            compare(format!("{} plugin", node.name), &node.plugin, &there.plugin);
+            compare(format!("{} scores", node.name), &node.scores, &there.scores);
+            compare(format!("{} total", node.name), &node.total, &there.total);
+        }
+        differences
     }
 
     /// The answer as `bridger explain -o json` prints it, without the details.

@@ -1,6 +1,6 @@
 //! The judge as a process: what it cannot judge is an error, never its end; it ends with its client.
 
-use judge::{Judge, JudgeError, Profile, Verdict, World, shrink};
+use judge::{Answer, Judge, JudgeError, Profile, Verdict, World, shrink};
 use serde_json::{Value, json};
 
 #[test]
@@ -51,11 +51,15 @@ fn a_program_that_ends_or_is_not_there_is_an_error() {
 #[test]
 fn the_explained_form_is_that_of_bridger_explain() {
     let mut judge = Judge::start().unwrap();
-    let explained = (0..50)
+    let answer = (0..50)
         .map(|seed| judge.ask(&World::random(seed, Profile::All)).unwrap())
         .find(|answer| answer.feasible > 0 && answer.feasible < answer.nodes.len())
-        .unwrap()
-        .explained();
+        .unwrap();
+    let explained = answer.explained();
+    let mut read: Answer = serde_json::from_value(explained.clone()).unwrap();
+    assert_eq!(answer.differences_from(&read), Vec::<String>::new());
+    read.nodes[0].verdict = Verdict::Error;
+    assert_eq!(answer.differences_from(&read).len(), 1);
     for node in explained["nodes"].as_array().unwrap() {
         let fields: Vec<&str> = node.as_object().unwrap().keys().map(String::as_str).collect();
         if node["verdict"] == "Feasible" {

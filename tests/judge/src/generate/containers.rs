@@ -42,10 +42,11 @@ pub fn fill(dice: &mut Dice, focus: &Focus, spec: &mut Value, wants_much: bool) 
             json!([{ "action": "RestartAllContainers", "exitCodes": { "operator": "In", "values": [42] } }]);
     }
     if whole {
-        let mut requests = json!({});
-        set(&mut requests, "cpu", dice.maybe(80, |dice| dice.pick(&["400m", "700m", "1500m"]).into()));
-        set(&mut requests, "memory", dice.maybe(80, |dice| dice.pick(&["256Mi", "700Mi", "1500Mi"]).into()));
-        spec["resources"] = json!({ "requests": requests });
+        spec["resources"] = whole_pod(dice, focus);
+    }
+    if focus.images && dice.chance(12) {
+        // An image as a volume counts like a container's.
+        spec["volumes"] = json!([{ "name": "content", "image": { "reference": dice.pick(IMAGES).0 } }]);
     }
     if dice.chance(8) {
         spec["overhead"] = json!({ "cpu": "150m", "memory": "120Mi" });
@@ -59,6 +60,23 @@ pub fn fill(dice: &mut Dice, focus: &Focus, spec: &mut Value, wants_much: bool) 
     if !init_containers.is_empty() {
         spec["initContainers"] = init_containers.into();
     }
+}
+
+/// Resources of the pod as a whole: requests, or limits that the API makes requests.
+fn whole_pod(dice: &mut Dice, focus: &Focus) -> Value {
+    let mut resources = json!({ "requests": {} });
+    for (resource, quantities) in [("cpu", ["400m", "700m", "1500m"]), ("memory", ["256Mi", "700Mi", "1500Mi"])] {
+        match dice.below(10) {
+            0 | 1 => {}
+            2 => resources["limits"][resource] = dice.pick(&quantities).into(),
+            _ => resources["requests"][resource] = dice.pick(&quantities).into(),
+        }
+    }
+    if focus.extended_resources && dice.chance(20) {
+        resources["requests"]["hugepages-2Mi"] = "64Mi".into();
+        resources["limits"]["hugepages-2Mi"] = "64Mi".into();
+    }
+    resources
 }
 
 fn container(dice: &mut Dice, focus: &Focus, name: &str, small: bool, wants_much: bool, ports: &mut Vec<u16>) -> Value {

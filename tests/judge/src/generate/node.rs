@@ -60,6 +60,9 @@ pub fn node(dice: &mut Dice, focus: &Focus, index: usize, count: usize) -> Value
 
 fn labels(dice: &mut Dice, name: &str, count: usize) -> Map<String, Value> {
     let mut labels = Map::new();
+    if dice.chance(2) {
+        return labels;
+    }
     let mut put = |key: &str, value: String| {
         labels.insert(key.to_owned(), value.into());
     };

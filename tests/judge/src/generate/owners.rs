@@ -61,7 +61,9 @@ fn controller(dice: &mut Dice, (kind, api_version, name): (&str, &str, &str), na
 /// Makes a controller of its namespace the pod's owner; whether it exists is another question.
 pub fn adopt(dice: &mut Dice, pod: &mut Value) {
     if dice.chance(60) {
-        let (kind, api_version, name) = dice.pick(CONTROLLERS);
+        let (kind, api_version, name) =
+            // The plugin asks no other kinds of owners for a selector.
+            if dice.chance(10) { ("Job", "batch/v1", "job") } else { dice.pick(CONTROLLERS) };
         // An owner that is not the controller does not count.
         let controls = dice.chance(90);
         pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": api_version, "kind": kind, "name": name,

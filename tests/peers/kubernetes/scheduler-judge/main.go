@@ -15,6 +15,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
@@ -22,6 +23,9 @@ import (
 const requestBytesMax = 256 << 20
 
 func main() {
+	// Only errors are worth a line: what kube-scheduler says of a configuration's merits is noise here.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	// The plugins report to these metrics and do not work without them.
 	metrics.Register()
 	if err := serve(os.Stdin, os.Stdout); err != nil {
