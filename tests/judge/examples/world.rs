@@ -39,7 +39,7 @@ fn print(arguments: &[String]) -> Result<(), String> {
     for seed in seed..seed.saturating_add(count) {
         let world = World::random(seed, profile);
         let line = match form {
-            "request" => world.to_request().to_string(),
+            "request" => serde_json::to_string(&world).map_err(|error| error.to_string())?,
             "list" => format!("{:#}", world.to_list_json()),
             "config" => world.config.map_or_else(String::new, |config| format!("{config:#}")),
             _ => return Err(usage.to_owned()),

@@ -10,8 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use peers::{Peers, PeersError};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use crate::{Answer, World};
 
@@ -76,22 +75,19 @@ impl Judge {
 
     /// What kube-scheduler's plugins say about the world.
     pub fn ask(&mut self, world: &World) -> Result<Answer, JudgeError> {
-        self.ask_value(&world.to_request(), false)
+        self.ask_request(world, false)
     }
 
     /// The same, and what the API server's validation says against the world, in `Answer::invalid`.
     pub fn ask_and_validate(&mut self, world: &World) -> Result<Answer, JudgeError> {
-        self.ask_value(&world.to_request(), true)
+        self.ask_request(world, true)
     }
 
-    fn ask_value(&mut self, request: &Value, validate: bool) -> Result<Answer, JudgeError> {
-        let mut request = request.clone();
+    fn ask_request(&mut self, world: &World, validate: bool) -> Result<Answer, JudgeError> {
         self.asked += 1;
-        request["id"] = self.asked.into();
-        if validate {
-            request["validate"] = true.into();
-        }
-        let line = self.ask_line(&request.to_string())?;
+        let request = Request { id: self.asked, validate, world };
+        let request = serde_json::to_string(&request).map_err(|error| JudgeError::Refused(error.to_string()))?;
+        let line = self.ask_line(&request)?;
         let not_understood = |source| JudgeError::NotUnderstood { line: line.clone(), source };
         let reply: Reply = serde_json::from_str(&line).map_err(not_understood)?;
         if reply.id != self.asked {
@@ -135,6 +131,14 @@ impl Drop for Judge {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    id: u64,
+    validate: bool,
+    #[serde(flatten)]
+    world: &'a World,
 }
 
 #[derive(Deserialize)]

@@ -16,6 +16,7 @@
 mod answer;
 mod client;
 mod generate;
+mod lift;
 mod shrink;
 mod statistics;
 mod world;

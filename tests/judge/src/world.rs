@@ -1,9 +1,11 @@
 //! A world to judge: Kubernetes objects as the API shows them, a pod to place among them, and how to schedule.
 
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-/// Every object carries its apiVersion and kind.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Every object carries its apiVersion and kind. Written down, it is the request that the judge reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct World {
     pub nodes: Vec<Value>,
     pub namespaces: Vec<Value>,
@@ -16,6 +18,7 @@ pub struct World {
     /// The pod to place.
     pub pod: Value,
     /// A KubeSchedulerConfiguration (v1); without it, the default profile. An object here, text on the wire.
+    #[serde(with = "config_as_text", skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
     /// Only these plugins; all of the profile when empty.
     pub plugins: Vec<String>,
@@ -25,8 +28,21 @@ pub struct World {
     pub raw: bool,
 }
 
-/// The lists of a world by the names they have in a request.
-type Lists<'a> = [(&'static str, &'a [Value]); 7];
+/// kube-scheduler reads its configuration from a file, so on the wire it is a file's text.
+mod config_as_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use serde_json::Value;
+
+    #[allow(clippy::ref_option)] // The signature is serde's.
+    pub fn serialize<S: Serializer>(config: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+        config.as_ref().map(Value::to_string).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+        let text: Option<String> = Option::deserialize(deserializer)?;
+        text.map(|text| serde_json::from_str(&text).map_err(D::Error::custom)).transpose()
+    }
+}
 
 impl World {
     /// `namespace/name` of the pod to place.
@@ -43,21 +59,24 @@ impl World {
     /// How many objects it holds, the pod to place included.
     #[must_use]
     pub fn object_count(&self) -> usize {
-        1 + self.lists().iter().map(|(_, list)| list.len()).sum::<usize>()
+        self.objects().count()
     }
 
-    fn lists(&self) -> Lists<'_> {
-        [
-            ("nodes", &self.nodes),
-            ("namespaces", &self.namespaces),
-            ("pods", &self.pods),
-            ("services", &self.services),
-            ("replicaSets", &self.replica_sets),
-            ("statefulSets", &self.stateful_sets),
-            ("replicationControllers", &self.replication_controllers),
-        ]
+    /// All objects, the pod to place last.
+    fn objects(&self) -> impl Iterator<Item = &Value> {
+        let lists = [
+            &self.nodes,
+            &self.namespaces,
+            &self.services,
+            &self.replica_sets,
+            &self.stateful_sets,
+            &self.replication_controllers,
+            &self.pods,
+        ];
+        lists.into_iter().flatten().chain([&self.pod])
     }
 
+    /// All lists, in the order in which their objects are worth removing.
     pub(crate) fn lists_mut(&mut self) -> [&mut Vec<Value>; 7] {
         [
             &mut self.pods,
@@ -70,31 +89,11 @@ impl World {
         ]
     }
 
-    /// The request that the judge reads.
-    #[must_use]
-    pub fn to_request(&self) -> Value {
-        let mut request = Map::new();
-        for (name, list) in self.lists() {
-            request.insert(name.to_owned(), list.into());
-        }
-        request.insert("pod".to_owned(), self.pod.clone());
-        if let Some(config) = &self.config {
-            request.insert("config".to_owned(), config.to_string().into());
-        }
-        if !self.plugins.is_empty() {
-            request.insert("plugins".to_owned(), self.plugins.clone().into());
-        }
-        request.insert("scoreAll".to_owned(), self.score_all.into());
-        request.insert("raw".to_owned(), self.raw.into());
-        request.into()
-    }
-
     /// All objects, the pod to place last, as `kubectl get ... -o json` prints them.
     #[must_use]
     pub fn to_list_json(&self) -> Value {
-        let objects = self.lists().into_iter().flat_map(|(_, list)| list).chain([&self.pod]);
         json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": "" },
-            "items": objects.collect::<Vec<_>>() })
+            "items": self.objects().collect::<Vec<_>>() })
     }
 
     /// The configuration as a file's text (JSON, hence YAML).

@@ -81,6 +81,15 @@ fn a_list_holds_every_object_with_its_kind() {
 }
 
 #[test]
+fn a_world_written_down_is_the_same_when_read() {
+    for seed in 0..50 {
+        let world = World::random(seed, Profile::All);
+        let written = serde_json::to_string(&world).unwrap();
+        assert_eq!(serde_json::from_str::<World>(&written).unwrap(), world);
+    }
+}
+
+#[test]
 fn forgotten_scores_leave_the_rest_as_it_was() {
     let mut judge = Judge::start().unwrap();
     let whole = (0..50)

@@ -64,6 +64,27 @@ fn inter_pod_affinity_alone_refuses_and_prefers() {
     judge_many(Profile::InterPodAffinity, &["InterPodAffinity"], &["InterPodAffinity"]);
 }
 
+/// Lifted worlds are what the extender and the scheduler are held against with physical hosts in view.
+#[test]
+#[allow(clippy::print_stdout)]
+fn lifting_changes_verdicts_and_scores_in_a_fair_share_of_worlds() {
+    let mut judge = Judge::start().unwrap();
+    let worlds = count(200, 2000);
+    let (mut verdicts, mut scores) = (0, 0);
+    for seed in 0..worlds as u64 {
+        let world = World::random(seed, Profile::InterPodAffinity);
+        let plain = judge.ask(&world).unwrap();
+        let lifted =
+            judge.ask_and_validate(&world.lifted("kubernetes.io/hostname", "alpha.cna.vmware.com/host")).unwrap();
+        assert!(lifted.invalid.is_empty(), "{seed}: {:#?}", lifted.invalid);
+        let pairs = || plain.nodes.iter().zip(&lifted.nodes);
+        verdicts += usize::from(pairs().any(|(plain, lifted)| plain.verdict != lifted.verdict));
+        scores += usize::from(pairs().any(|(plain, lifted)| plain.scores != lifted.scores));
+    }
+    println!("lifting: of {worlds} worlds {verdicts} have other verdicts, {scores} other scores");
+    assert!(verdicts * 20 >= worlds && scores * 20 >= worlds);
+}
+
 #[test]
 fn the_api_server_would_accept_every_world() {
     let mut judge = Judge::start().unwrap();

@@ -21,7 +21,7 @@ pub enum Tier {
     Unit,
     /// The simulator's own tests, and the engine in simulated worlds.
     Simulated,
-    /// etcd, kube-apiserver, kube-scheduler, kubectl, vcsim and govc.
+    /// etcd, kube-apiserver, kube-scheduler, its plugins as a judge, kubectl, vcsim and govc.
     Peers,
     /// rustdoc without a warning, and every relative link in the Markdown pages.
     Docs,

@@ -36,7 +36,7 @@ pub fn fill(dice: &mut Dice, focus: &Focus, spec: &mut Value, wants_much: bool) 
             init_containers.push(init);
         }
     }
-    if focus.declared_features && wants_much && dice.chance(80) {
+    if focus.declared_features && wants_much && dice.chance(90) {
         containers[0]["restartPolicy"] = "Never".into();
         containers[0]["restartPolicyRules"] =
             json!([{ "action": "RestartAllContainers", "exitCodes": { "operator": "In", "values": [42] } }]);

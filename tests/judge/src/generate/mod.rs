@@ -54,19 +54,19 @@ impl Focus {
         let all = profile != Profile::InterPodAffinity;
         let mut chance = |percent| all && dice.chance(percent);
         Focus {
-            taints: chance(40),
+            taints: chance(38),
             cordons: chance(30),
             node_name: chance(9),
             node_affinity: chance(40),
             ports: chance(30),
-            tight: chance(40),
+            tight: chance(32),
             extended_resources: chance(25),
             resizes: chance(35),
             images: chance(60),
             spread: chance(45),
             owners: chance(45),
             pod_affinity: chance(50) || !all,
-            declared_features: chance(16),
+            declared_features: chance(20),
             nominated: profile == Profile::Nominated,
         }
     }
