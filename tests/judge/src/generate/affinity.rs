@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::dice::Dice;
 use super::node::{self, DISKS};
 use super::words::{
-    HOSTNAME, NAMESPACE_LABELS, NAMESPACES, PHYSICAL_HOST, POD_LABELS, RACK, TOPOLOGY_KEYS, ZONE, match_label_keys,
-    selector, selector_of, set,
+    HOSTNAME, NAMESPACE_LABELS, NAMESPACES, PHYSICAL_HOST, POD_LABELS, RACK, SPREAD_KEYS, TOPOLOGY_KEYS, ZONE,
+    match_label_keys, selector, selector_of, set,
 };
 
 /// How much of each kind of term a pod carries, as chances out of 100.
@@ -156,7 +156,7 @@ fn node_requirement(dice: &mut Dice) -> Value {
         6 => json!({ "key": "generation", "operator": "DoesNotExist" }),
         _ => {
             let operator = dice.pick(&["Gt", "Lt"]);
-            json!({ "key": "generation", "operator": operator, "values": [dice.pick(&["2", "3", "4", "6"])] })
+            json!({ "key": "generation", "operator": operator, "values": [dice.pick(&["1", "3", "3", "5"])] })
         }
     }
 }
@@ -164,8 +164,8 @@ fn node_requirement(dice: &mut Dice) -> Value {
 /// `topologySpreadConstraints`; key and action together are unique in a pod.
 pub fn spread(dice: &mut Dice, labels: &Map<String, Value>) -> Value {
     let mut constraints: Vec<Value> = Vec::new();
-    for _ in 0..dice.pick(&[1, 1, 2, 2, 3]) {
-        let mut constraint = json!({ "topologyKey": dice.pick(TOPOLOGY_KEYS), "maxSkew": dice.pick(&[1, 1, 1, 2, 3]),
+    for _ in 0..dice.pick(&[1, 1, 1, 2, 3]) {
+        let mut constraint = json!({ "topologyKey": dice.pick(SPREAD_KEYS), "maxSkew": dice.pick(&[1, 1, 1, 2, 3]),
             "whenUnsatisfiable": dice.pick(&["DoNotSchedule", "ScheduleAnyway"]) });
         let same = |other: &Value| {
             other["topologyKey"] == constraint["topologyKey"]
@@ -174,13 +174,13 @@ pub fn spread(dice: &mut Dice, labels: &Map<String, Value>) -> Value {
         if constraints.iter().any(same) {
             continue;
         }
-        let chosen = if dice.chance(50) { Some(selector_of(dice, labels)) } else { selector(dice, POD_LABELS) };
+        let chosen = if dice.chance(60) { Some(selector_of(dice, labels)) } else { selector(dice, POD_LABELS) };
         set(&mut constraint, "labelSelector", chosen);
         if constraint["whenUnsatisfiable"] == "DoNotSchedule" {
-            set(&mut constraint, "minDomains", dice.maybe(25, |dice| dice.pick(&[1, 2, 3, 4, 6]).into()));
+            set(&mut constraint, "minDomains", dice.maybe(40, |dice| dice.pick(&[1, 2, 3, 4, 5, 8]).into()));
         }
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            set(&mut constraint, policy, dice.maybe(40, |dice| dice.pick(&["Honor", "Ignore"]).into()));
+            set(&mut constraint, policy, dice.maybe(60, |dice| dice.pick(&["Honor", "Ignore"]).into()));
         }
         if dice.chance(15) {
             match_label_keys(dice, &mut constraint, labels, false);

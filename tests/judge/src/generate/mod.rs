@@ -51,23 +51,56 @@ struct Focus {
 
 impl Focus {
     fn random(dice: &mut Dice, profile: Profile) -> Focus {
-        let all = profile != Profile::InterPodAffinity;
-        let mut chance = |percent| all && dice.chance(percent);
+        let nothing = Focus::nothing(profile == Profile::Nominated);
+        if profile == Profile::InterPodAffinity {
+            return Focus { pod_affinity: true, ..nothing };
+        }
+        match dice.below(100) {
+            // The last filters, whose verdicts hang together with those of the first, on nodes that others hardly refuse.
+            0..30 => Focus {
+                spread: true,
+                taints: dice.chance(55),
+                node_affinity: dice.chance(65),
+                images: dice.chance(30),
+                ..nothing
+            },
+            30..55 => Focus { pod_affinity: true, images: dice.chance(30), owners: dice.chance(50), ..nothing },
+            // A bit of everything.
+            _ => Focus {
+                taints: dice.chance(40),
+                cordons: dice.chance(45),
+                node_name: dice.chance(16),
+                node_affinity: dice.chance(40),
+                ports: dice.chance(55),
+                tight: dice.chance(38),
+                extended_resources: dice.chance(28),
+                resizes: dice.chance(45),
+                images: dice.chance(60),
+                spread: dice.chance(25),
+                owners: dice.chance(60),
+                pod_affinity: dice.chance(25),
+                declared_features: dice.chance(45),
+                ..nothing
+            },
+        }
+    }
+
+    fn nothing(nominated: bool) -> Focus {
         Focus {
-            taints: chance(38),
-            cordons: chance(30),
-            node_name: chance(9),
-            node_affinity: chance(40),
-            ports: chance(30),
-            tight: chance(32),
-            extended_resources: chance(25),
-            resizes: chance(35),
-            images: chance(60),
-            spread: chance(45),
-            owners: chance(45),
-            pod_affinity: chance(50) || !all,
-            declared_features: chance(20),
-            nominated: profile == Profile::Nominated,
+            taints: false,
+            cordons: false,
+            node_name: false,
+            node_affinity: false,
+            ports: false,
+            tight: false,
+            extended_resources: false,
+            resizes: false,
+            images: false,
+            spread: false,
+            owners: false,
+            pod_affinity: false,
+            declared_features: false,
+            nominated,
         }
     }
 }

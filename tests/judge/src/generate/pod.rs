@@ -6,7 +6,7 @@ use super::affinity::{self, TermRates};
 use super::containers;
 use super::dice::Dice;
 use super::node::{self, CORDON_TAINT, TAINT_EFFECTS, TAINT_KEYS, TAINT_VALUES};
-use super::words::{NAMESPACES, POD_LABELS, labels, set};
+use super::words::{HOMES, POD_LABELS, labels, set};
 use super::{Focus, owners};
 
 /// A pod of the cluster as it is found: mostly running, some ending, finished, pending, or on a node that is gone.
@@ -94,7 +94,7 @@ pub fn incoming(dice: &mut Dice, focus: &Focus, node_count: usize) -> Value {
 }
 
 fn base(dice: &mut Dice, name: &str) -> Value {
-    let namespace = dice.pick(NAMESPACES);
+    let namespace = dice.pick(HOMES);
     let labels = labels(dice, POD_LABELS, 75);
     json!({ "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "labels": labels } })

@@ -6,6 +6,9 @@ use super::dice::Dice;
 
 pub const NAMESPACES: &[&str] = &["blue", "green", "red"];
 
+/// Where pods live: mostly together, because spreading and most affinity look at one namespace only.
+pub const HOMES: &[&str] = &["blue", "blue", "blue", "green", "red"];
+
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 pub const REGION: &str = "topology.kubernetes.io/region";
@@ -16,6 +19,38 @@ pub const PHYSICAL_HOST: &str = "alpha.cna.vmware.com/host";
 /// Some keys more often than others; `nowhere` is on no node.
 pub const TOPOLOGY_KEYS: &[&str] =
     &[HOSTNAME, HOSTNAME, HOSTNAME, ZONE, ZONE, ZONE, RACK, RACK, PHYSICAL_HOST, PHYSICAL_HOST, REGION, "nowhere"];
+
+/// The same for spreading, where a key that is on no node refuses them all.
+pub const SPREAD_KEYS: &[&str] = &[
+    HOSTNAME,
+    HOSTNAME,
+    HOSTNAME,
+    HOSTNAME,
+    HOSTNAME,
+    HOSTNAME,
+    ZONE,
+    ZONE,
+    ZONE,
+    ZONE,
+    ZONE,
+    ZONE,
+    ZONE,
+    ZONE,
+    RACK,
+    RACK,
+    RACK,
+    RACK,
+    RACK,
+    RACK,
+    PHYSICAL_HOST,
+    PHYSICAL_HOST,
+    PHYSICAL_HOST,
+    REGION,
+    REGION,
+    REGION,
+    REGION,
+    "nowhere",
+];
 
 /// A label key with the values that it takes.
 pub type Word = (&'static str, &'static [&'static str]);
