@@ -166,7 +166,7 @@ pub fn spread(dice: &mut Dice, labels: &Map<String, Value>) -> Value {
     let mut constraints: Vec<Value> = Vec::new();
     for _ in 0..dice.pick(&[1, 1, 1, 2, 3]) {
         let mut constraint = json!({ "topologyKey": dice.pick(SPREAD_KEYS), "maxSkew": dice.pick(&[1, 1, 1, 2, 3]),
-            "whenUnsatisfiable": dice.pick(&["DoNotSchedule", "ScheduleAnyway"]) });
+            "whenUnsatisfiable": dice.pick(&["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]) });
         let same = |other: &Value| {
             other["topologyKey"] == constraint["topologyKey"]
                 && other["whenUnsatisfiable"] == constraint["whenUnsatisfiable"]
@@ -174,13 +174,21 @@ pub fn spread(dice: &mut Dice, labels: &Map<String, Value>) -> Value {
         if constraints.iter().any(same) {
             continue;
         }
-        let chosen = if dice.chance(60) { Some(selector_of(dice, labels)) } else { selector(dice, POD_LABELS) };
+        let chosen = match dice.below(10) {
+            // Most pods: skew shows where domains hold several each.
+            0..4 => Some(json!({ "matchExpressions": [{ "key": "app", "operator": "Exists" }] })),
+            4..7 => Some(selector_of(dice, labels)),
+            _ => selector(dice, POD_LABELS),
+        };
         set(&mut constraint, "labelSelector", chosen);
         if constraint["whenUnsatisfiable"] == "DoNotSchedule" {
-            set(&mut constraint, "minDomains", dice.maybe(40, |dice| dice.pick(&[1, 2, 3, 4, 5, 8]).into()));
+            set(&mut constraint, "minDomains", dice.maybe(50, |dice| dice.pick(&[1, 2, 3, 4, 5, 8]).into()));
         }
-        for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            set(&mut constraint, policy, dice.maybe(60, |dice| dice.pick(&["Honor", "Ignore"]).into()));
+        // Mostly not what they are by default.
+        for (policy, other, default) in
+            [("nodeAffinityPolicy", "Ignore", "Honor"), ("nodeTaintsPolicy", "Honor", "Ignore")]
+        {
+            set(&mut constraint, policy, dice.maybe(75, |dice| dice.pick(&[other, other, other, default]).into()));
         }
         if dice.chance(15) {
             match_label_keys(dice, &mut constraint, labels, false);

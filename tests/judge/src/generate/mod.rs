@@ -59,7 +59,7 @@ impl Focus {
             // The last filters, whose verdicts hang together with those of the first, on nodes that others hardly refuse.
             0..30 => Focus {
                 spread: true,
-                taints: dice.chance(55),
+                taints: dice.chance(65),
                 node_affinity: dice.chance(65),
                 images: dice.chance(30),
                 ..nothing
@@ -69,9 +69,9 @@ impl Focus {
             _ => Focus {
                 taints: dice.chance(40),
                 cordons: dice.chance(45),
-                node_name: dice.chance(16),
+                node_name: dice.chance(18),
                 node_affinity: dice.chance(40),
-                ports: dice.chance(55),
+                ports: dice.chance(68),
                 tight: dice.chance(38),
                 extended_resources: dice.chance(28),
                 resizes: dice.chance(45),
@@ -112,7 +112,8 @@ impl World {
         let dice = &mut Dice::new(seed);
         let focus = Focus::random(dice, profile);
         let node_count = dice.between(3, 15);
-        let pod_count = dice.between(0, 40);
+        // A domain without a matching pod hides what counting does wrong, so worlds of spreading are fuller.
+        let pod_count = dice.between(if focus.spread { 15 } else { 0 }, 40);
         let mut world = World {
             nodes: (0..node_count).map(|index| node::node(dice, &focus, index, node_count)).collect(),
             namespaces: namespaces(dice),

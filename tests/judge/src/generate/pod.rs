@@ -95,7 +95,7 @@ pub fn incoming(dice: &mut Dice, focus: &Focus, node_count: usize) -> Value {
 
 fn base(dice: &mut Dice, name: &str) -> Value {
     let namespace = dice.pick(HOMES);
-    let labels = labels(dice, POD_LABELS, 75);
+    let labels = labels(dice, POD_LABELS, 85);
     json!({ "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": name, "namespace": namespace, "uid": format!("uid-{name}"), "labels": labels } })
 }
