@@ -34,6 +34,7 @@ pub use notices::EventBoard;
 pub use preflight::{
     BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, RULE_NEEDS, Scope, ServerFacts, WATCH_NEEDS, preflight, preflight_in,
 };
+pub use kube::Client;
 pub use watch::watch;
 
 /// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.
