@@ -82,6 +82,12 @@ impl Doorway {
 }
 
 impl Open {
+    /// The same lines in a file, for `. FILE`.
+    pub fn exports_file(&self) -> Result<PathBuf, Failure> {
+        self.folder.write("env", &format!("{}\n", self.exports()))?;
+        Ok(self.folder.0.join("env"))
+    }
+
     /// The lines to paste into another terminal.
     pub fn exports(&self) -> String {
         let folder = self.folder.0.display();

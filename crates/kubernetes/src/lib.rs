@@ -28,13 +28,13 @@ mod scripted;
 
 pub use binder::PodBinder;
 pub use connect::{ConnectError, Connection, Credentials, connect};
+pub use kube::Client;
 pub use labels::NodeLabels;
 pub use ledger::ConfigMapLedger;
 pub use notices::EventBoard;
 pub use preflight::{
     BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, RULE_NEEDS, Scope, ServerFacts, WATCH_NEEDS, preflight, preflight_in,
 };
-pub use kube::Client;
 pub use watch::watch;
 
 /// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.

@@ -53,23 +53,24 @@ enum Output {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if arguments.stay && arguments.output == Output::Json {
+        return Err(Failure::configuration("--stay has more to say than JSON", "leave out one of --stay and -o json"));
+    }
     let manner = match arguments.output {
         Output::Json => Manner::Silent,
         Output::Table if arguments.headless || !std::io::stdout().is_terminal() => Manner::Lines,
         Output::Table => Manner::Screen,
     };
-    let stay = arguments.stay.then(|| Stay {
-        ports: arguments.ports.clone(),
-        port: arguments.port,
-        at_most: arguments.r#for,
-    });
+    let stay =
+        arguments.stay.then(|| Stay { ports: arguments.ports.clone(), port: arguments.port, at_most: arguments.r#for });
     let options = Options { seed: arguments.seed, speed: arguments.speed, manner, stay };
     let Some(verdict) = demo::runtime()?.block_on(demo::play(&options))? else {
-        return Err(Failure::run("the story was left before its end, so there is no verdict"));
+        say("Left before the end of the story: no verdict.");
+        return Ok(ExitCode::FAILURE);
     };
     match arguments.output {
         Output::Json => say(&verdict.json().to_string()),
-        // Already said before staying.
+        // Already said, before staying.
         Output::Table if arguments.stay && manner == Manner::Lines => (),
         Output::Table => say(&format!("\n{}\n{}", verdict.table(), verdict.sentence())),
     }

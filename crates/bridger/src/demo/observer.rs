@@ -41,7 +41,10 @@ struct Service {
 enum Mend {
     #[default]
     NotStarted,
-    Awaited { since: Duration, colocated: Duration },
+    Awaited {
+        since: Duration,
+        colocated: Duration,
+    },
     Done,
 }
 
@@ -177,5 +180,98 @@ impl Service {
             Mend::Awaited { colocated, .. } => colocated,
             Mend::NotStarted | Mend::Done => Duration::ZERO,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sight::{HostSight, PodSight, VmSight};
+    use super::*;
+
+    /// One service `a` of two replicas, each on a VM of its own; `hosts` says where the VMs are.
+    fn sight(hosts: [usize; 2], ready: bool, failed: Option<usize>) -> Sight {
+        let mut sight = Sight { wanted: BTreeMap::from([("a".to_owned(), 2)]), ..Sight::default() };
+        for host in 0..2 {
+            let vms = hosts.iter().enumerate().filter(|(_, at)| **at == host).map(|(vm, _)| VmSight {
+                name: format!("vm-{vm}"),
+                has_power: failed != Some(host),
+                is_moving: false,
+                pods: vec![PodSight {
+                    service: "a".to_owned(),
+                    must_be_apart: true,
+                    is_running: true,
+                    is_ready: ready,
+                }],
+            });
+            sight.hosts.push(HostSight {
+                name: format!("h{host}"),
+                state: if failed == Some(host) { HostState::Failed } else { HostState::Up },
+                cpu_percent: 0,
+                vms: vms.collect(),
+            });
+        }
+        sight
+    }
+
+    /// Looks every 10 s, and answers the seconds co-located and down.
+    fn watch(sights: &[(u64, Sight)]) -> (u64, u64) {
+        let mut observer = Observer::default();
+        let mut now = 0;
+        for (seconds, sight) in sights {
+            for _ in 0..seconds / 10 {
+                observer.look(sight, Duration::from_secs(now));
+                now += 10;
+            }
+        }
+        if let Some((_, last)) = sights.last() {
+            observer.look(last, Duration::from_secs(now));
+        }
+        let measured = observer.end();
+        (measured.colocated.as_secs(), measured.downtime.as_secs())
+    }
+
+    #[test]
+    fn what_counts_and_what_does_not() {
+        let apart = || sight([0, 1], true, None);
+        let shared = || sight([0, 0], true, None);
+        let lost = || sight([0, 1], true, Some(0));
+        let gone = || sight([0, 0], true, Some(0));
+        let starting = || sight([0, 0], false, None);
+        let cases: Vec<(&str, Vec<(u64, Sight)>, (u64, u64))> = vec![
+            ("apart all the time", vec![(600, apart())], (0, 0)),
+            ("nothing counts before it was up", vec![(600, starting()), (100, apart())], (0, 0)),
+            ("mended in time", vec![(200, shared()), (600, apart())], (0, 0)),
+            ("mended too late", vec![(400, shared()), (600, apart())], (400, 0)),
+            ("never mended, though the end came soon", vec![(200, shared())], (200, 0)),
+            ("once mended everything counts", vec![(100, apart()), (50, shared()), (50, apart())], (50, 0)),
+            (
+                "a lost host starts anew, if it is mended in time",
+                vec![(100, apart()), (60, lost()), (100, shared()), (60, apart())],
+                (0, 0),
+            ),
+            (
+                "and only once",
+                vec![(100, apart()), (60, lost()), (60, apart()), (100, shared()), (60, apart())],
+                (100, 0),
+            ),
+            ("no replica left", vec![(100, apart()), (70, gone()), (60, apart())], (0, 70)),
+        ];
+        for (name, sights, expected) in cases {
+            assert_eq!(watch(&sights), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_begins_and_ends_is_told_once() {
+        let mut observer = Observer::default();
+        let mut tell = |sight: Sight, second| observer.look(&sight, Duration::from_secs(second));
+        assert_eq!(tell(sight([0, 1], true, None), 0), []);
+        let share = News::Bad("2 replicas of a share host h0: vm-0, vm-1".to_owned());
+        assert_eq!(tell(sight([0, 0], true, None), 1), [share]);
+        assert_eq!(tell(sight([0, 0], true, None), 2), []);
+        let news = tell(sight([0, 0], true, Some(0)), 3);
+        assert!(news.contains(&News::Bad("a is gone: no replica is Ready".to_owned())), "{news:?}");
+        let news = tell(sight([0, 1], true, None), 4);
+        assert_eq!(news, [News::Good("a is back: 2 of 2 replicas are Ready".to_owned())]);
     }
 }

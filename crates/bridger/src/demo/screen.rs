@@ -14,6 +14,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as TextLine, Span};
 use ratatui::widgets::{Block, BorderType, Paragraph, Wrap};
 
+use super::Act;
 use super::pace::Speed;
 use super::show::clock;
 use super::sight::{HostSight, HostState, Sight, VmSight};
@@ -21,7 +22,6 @@ use super::story::SERVICES;
 use super::terminal::Takeover;
 use super::verdict::{Figures, ROWS};
 use super::viewer::{Line, Tone};
-use super::Act;
 use crate::failure::Failure;
 
 /// All that a frame shows.
@@ -312,4 +312,104 @@ fn legend_line(sight: &Sight, paint: Paint) -> TextLine<'static> {
     spans.push(Span::styled("q", paint.bold()));
     spans.push(Span::raw(" quits"));
     TextLine::from(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::sight::{PodSight, RuleSight};
+    use super::*;
+
+    fn sight() -> Sight {
+        let pod = |service: &str| PodSight {
+            service: service.to_owned(),
+            must_be_apart: service != "batch",
+            is_running: true,
+            is_ready: true,
+        };
+        let vm = |number: usize| VmSight {
+            name: format!("node-{number}"),
+            has_power: true,
+            is_moving: number == 3,
+            pods: vec![pod("shop"), pod("batch")],
+        };
+        let host = |number: usize, vms: Vec<VmSight>| HostSight {
+            name: format!("esx-{number}"),
+            state: if number == 2 { HostState::Failed } else { HostState::Up },
+            cpu_percent: 40,
+            vms,
+        };
+        let rule = RuleSight {
+            name: "bridger-1".to_owned(),
+            vms: vec!["node-1".to_owned(), "node-2".to_owned()],
+            services: vec!["shop".to_owned()],
+        };
+        Sight {
+            hosts: vec![host(1, vec![vm(1), vm(2)]), host(2, vec![]), host(3, (3..40).map(vm).collect())],
+            rules: vec![rule],
+            wanted: [("shop".to_owned(), 2)].into_iter().collect(),
+        }
+    }
+
+    fn shown(width: u16, height: u16, invitation: Option<&str>, paint: Paint) -> Terminal<TestBackend> {
+        let lines =
+            VecDeque::from([Line { at: Duration::from_secs(61), tone: Tone::Bad, text: "shop is gone".into() }]);
+        let picture = Picture {
+            act: Act::With,
+            seed: 7,
+            speed: Speed::Max,
+            passed: Duration::from_secs(62),
+            sight: &sight(),
+            lines: &lines,
+            figures: [Some(Figures::default()), None],
+            invitation,
+        };
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| render(frame, &picture, paint)).unwrap();
+        terminal
+    }
+
+    #[test]
+    fn a_hundred_by_thirty_shows_everything() {
+        let text = shown(100, 30, None, Paint { in_colour: true }).backend().to_string();
+        for expected in [
+            "Act 2: with Bridger",
+            "00:01:02",
+            "seed 7",
+            "esx-1",
+            "esx-2 FAILED",
+            "node-1  S b",
+            "moving",
+            "and 29 more",
+            "01:01 shop is gone",
+            "DRS rules: 1",
+            "apart 1 2 shop",
+            "without Bridger",
+            "100.00 %",
+            "S shop",
+            "q quits",
+        ] {
+            assert!(text.contains(expected), "{expected:?} is missing:\n{text}");
+        }
+    }
+
+    #[test]
+    fn any_size_can_be_drawn() {
+        for width in (1..140).step_by(7) {
+            for height in 1..50 {
+                shown(width, height, Some(". /tmp/x/env"), Paint { in_colour: true });
+            }
+        }
+    }
+
+    #[test]
+    fn without_colour_sharing_still_shows() {
+        let terminal = shown(100, 30, None, Paint { in_colour: false });
+        let buffer = terminal.backend().buffer();
+        assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+        let reversed = buffer.content().iter().filter(|cell| cell.symbol() == "S");
+        assert!(reversed.filter(|cell| cell.modifier.contains(Modifier::REVERSED)).count() >= 2);
+    }
 }

@@ -101,7 +101,10 @@ impl Sight {
         for pod in members.flat_map(|vm| &vm.pods).filter(|pod| pod.must_be_apart) {
             *counts.entry(&pod.service).or_default() += 1;
         }
-        let services = counts.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name.to_owned()).collect();
+        // Others may have a replica or two on the same VMs by chance.
+        let most = counts.values().copied().max().unwrap_or(0).max(2);
+        let services =
+            counts.into_iter().filter(|(_, count)| *count == most).map(|(name, _)| name.to_owned()).collect();
         Some(RuleSight { name: rule.name.clone(), vms, services })
     }
 
@@ -120,7 +123,11 @@ impl Sight {
                 }
             }
             let shared = vms.into_iter().filter(|(_, vms)| vms.len() > 1);
-            found.extend(shared.map(|(service, vms)| Sharing { service: service.to_owned(), host: host.name.clone(), vms }));
+            found.extend(shared.map(|(service, vms)| Sharing {
+                service: service.to_owned(),
+                host: host.name.clone(),
+                vms,
+            }));
         }
         found.sort();
         found
@@ -142,9 +149,10 @@ impl Sight {
     pub fn worst_to_lose(&self) -> Option<&str> {
         let harm = |host: &HostSight| {
             let lost = |service: &String| self.serving(service) - self.serving_but_on(service, Some(&host.name));
-            let gone = self.wanted.keys().filter(|&service| {
-                self.serving(service) > 0 && self.serving_but_on(service, Some(&host.name)) == 0
-            });
+            let gone = self
+                .wanted
+                .keys()
+                .filter(|&service| self.serving(service) > 0 && self.serving_but_on(service, Some(&host.name)) == 0);
             let together = self.wanted.keys().map(|service| lost(service).saturating_sub(1)).sum::<u64>();
             (gone.count(), together, self.wanted.keys().map(lost).sum::<u64>())
         };
@@ -207,7 +215,8 @@ fn pods_by_node(core: &Core) -> BTreeMap<String, Vec<PodSight>> {
             continue;
         }
         let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-        let is_ready = conditions.into_iter().flatten().any(|known| known["type"] == "Ready" && known["status"] == "True");
+        let is_ready =
+            conditions.into_iter().flatten().any(|known| known["type"] == "Ready" && known["status"] == "True");
         pods.entry(node.to_owned()).or_default().push(PodSight {
             service: service.to_owned(),
             must_be_apart: must_be_apart(pod, "/spec"),

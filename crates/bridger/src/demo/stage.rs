@@ -108,11 +108,12 @@ fn perform(core: &mut Core, deed: &Deed, casualty: &str, now: SimTime) -> Result
             core.vcenter.exit_maintenance(host, &actor, now).map_err(refused)?;
             format!("{name} leaves maintenance")
         }
-        Deed::AddNodes { count } => {
+        Deed::AddNodes { count, host } => {
+            let id = host_named(core, host)?;
             for number in 1..=*count {
-                add_node(core, NODES_AT_FIRST + number, &actor, now)?;
+                add_node(core, NODES_AT_FIRST + number, id, &actor, now)?;
             }
-            format!("{count} nodes are added; the vCenter puts each on its emptiest host")
+            format!("{count} small nodes are added on {host}")
         }
         Deed::Deploy => {
             for (name, replicas) in SERVICES {
@@ -164,7 +165,7 @@ fn choose(core: &Core, which: &Which, casualty: &str) -> Result<(HostId, String)
     Ok((host_named(core, &name)?, name))
 }
 
-fn add_node(core: &mut Core, number: u32, actor: &Actor, now: SimTime) -> Result<(), Failure> {
+fn add_node(core: &mut Core, number: u32, host: HostId, actor: &Actor, now: SimTime) -> Result<(), Failure> {
     let inventory = core.vcenter.inventory();
     let like = inventory.vms().next().map(|(_, vm)| (vm.parent, vm.pool, vm.cpu_count, vm.memory_mib));
     let (folder, pool, cpu_count, memory_mib) = like.ok_or_else(|| Failure::run("there is no VM to copy"))?;
@@ -172,9 +173,10 @@ fn add_node(core: &mut Core, number: u32, actor: &Actor, now: SimTime) -> Result
         name: format!("node-{number}"),
         folder,
         pool,
-        host: None,
-        cpu_count,
-        memory_mib,
+        host: Some(host),
+        // New nodes are small, and idle at first: DRS has no reason to take them elsewhere.
+        cpu_count: cpu_count.div_ceil(2),
+        memory_mib: memory_mib / 2,
         annotation: String::new(),
         extra_config: [(ROLE_KEY.to_owned(), "node".to_owned())].into_iter().collect(),
         power_on: true,

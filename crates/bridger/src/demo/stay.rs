@@ -6,10 +6,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use model::labels::LabelSettings;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Theatre;
 use super::stage::{Stage, world_config};
+use super::story::NEW_HOST;
 use super::viewer::Viewer;
 use super::{Act, show};
 use crate::command::PortArguments;
@@ -52,11 +54,19 @@ impl Theatre {
         }
         // From here on the wall clock counts: sockets and people are on the other side.
         tokio::time::resume();
-        let invitation = format!("{}\nBridger itself: http://{address} (/readyz, /metrics)", open.exports());
         self.show.heading("The world of act 2 goes on, in real time. In another terminal:");
         if let show::Show::Lines = self.show {
-            show::say(&invitation);
+            show::say(&open.exports());
+            show::say(&format!("Listening   http://{address} (/readyz, /metrics)"));
         }
+        // Lines as long as those can't be copied off a panel; a file can be named in one short line.
+        let invitation = format!(
+            ". {}\n\nkubectl scale deployment cart --replicas=4\nkubectl get nodes -L {}\n\
+             govc vm.migrate -host {}.lab node-13",
+            open.exports_file()?.display(),
+            LabelSettings::default().host_key,
+            NEW_HOST,
+        );
         let began = Instant::now();
         let mut viewer = Viewer::skipping(&world);
         let mut ticks = tokio::time::interval(LOOK_EVERY);

@@ -1,8 +1,8 @@
 //! The story as data: what happens when. The same list for both acts; nothing but these events is scripted.
 //!
-//! A cluster of twelve busy nodes grows by three, which the vCenter puts on its emptiest host. Three services are rolled
-//! out, and Kubernetes likes the empty nodes best: different nodes, one physical host. Then demand shifts and DRS
-//! balances; a host fails and comes back; another goes into maintenance; all services are updated.
+//! A cluster of twelve busy nodes on four hosts grows by a host with three nodes on it. Three services are deployed, and
+//! Kubernetes likes the empty nodes best: different nodes, one physical host. Then demand shifts and DRS balances; a host
+//! fails and comes back; another goes into maintenance; all services are updated.
 //!
 //! Input: a seed, which moves the moments about and picks hosts. Output: moments in order of time.
 
@@ -18,16 +18,21 @@ pub const HOSTS: u32 = 5;
 /// At the start; the rest joins later.
 pub const NODES_AT_FIRST: u32 = 12;
 pub const NODES_ADDED: u32 = 3;
-/// The host that is empty when the nodes join.
-pub const EMPTY_HOST: &str = "esx-5";
+/// The host that comes into service with the added nodes.
+pub const NEW_HOST: &str = "esx-5";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// A batch load with one large pod for each of the first nodes.
-    StartBatch { pods: u32 },
+    StartBatch {
+        pods: u32,
+    },
     EnterMaintenance(Which),
     ExitMaintenance(Which),
-    AddNodes { count: u32 },
+    AddNodes {
+        count: u32,
+        host: &'static str,
+    },
     /// All services.
     Deploy,
     /// A physical host loses power.
@@ -58,11 +63,12 @@ pub fn story(seed: Seed) -> Vec<Moment> {
     // Up to half a minute later than told, so that no two seeds meet DRS at the same point of its period.
     let mut at = |minute: u64, second: u64| Duration::from_secs(minute * 60 + second + random.below(30));
     let patched = Which::Spared(seed.stream("demo maintenance").below(u64::from(HOSTS) - 1));
+    let grown = at(4, 0);
     let moments = [
-        (at(0, 0), Deed::EnterMaintenance(Which::Named(EMPTY_HOST))),
+        (at(0, 0), Deed::EnterMaintenance(Which::Named(NEW_HOST))),
         (at(0, 30), Deed::StartBatch { pods: NODES_AT_FIRST }),
-        (at(4, 0), Deed::ExitMaintenance(Which::Named(EMPTY_HOST))),
-        (at(4, 40), Deed::AddNodes { count: NODES_ADDED }),
+        (grown, Deed::ExitMaintenance(Which::Named(NEW_HOST))),
+        (grown + Duration::from_secs(10), Deed::AddNodes { count: NODES_ADDED, host: NEW_HOST }),
         (at(6, 0), Deed::Deploy),
         (at(15, 0), Deed::FailHost),
         (at(24, 0), Deed::RecoverHost),

@@ -114,12 +114,9 @@ mod tests {
 
     #[test]
     fn the_cure_worked_only_if_nothing_was_wrong_with_it() {
-        for (with, cured) in [
-            (figures(0, 0, 3), true),
-            (figures(1, 0, 3), false),
-            (figures(0, 1, 3), false),
-            (figures(0, 0, 0), false),
-        ] {
+        for (with, cured) in
+            [(figures(0, 0, 3), true), (figures(1, 0, 3), false), (figures(0, 1, 3), false), (figures(0, 0, 0), false)]
+        {
             assert_eq!(Verdict { seed: 1, without: figures(9, 9, 0), with }.is_cured(), cured);
         }
     }

@@ -129,13 +129,19 @@ fn describe_vcenter(happening: &VcenterHappening, sight: &Sight, before: &Sight)
         VcenterHappening::HostRecovered { host } => quiet(format!("{} is back", short(host))),
         VcenterHappening::HostEnteredMaintenance { host } => quiet(format!("{} is empty", short(host))),
         VcenterHappening::HostMaintenanceStalled { host, reason } => {
-            quiet(format!("{} cannot be emptied yet: {reason}", short(host)))
+            quiet(format!("{} cannot be emptied yet: {}", short(host), without_rule_name(reason)))
         }
         VcenterHappening::HaCannotRestart { name, reason } => {
-            quiet(format!("HA cannot restart {name} yet: {reason}"))
+            quiet(format!("HA cannot restart {name} yet: {}", without_rule_name(reason)))
         }
         _ => None,
     }
+}
+
+/// A rule's name means nothing to people; on the screen it is long besides.
+fn without_rule_name(reason: &str) -> String {
+    let words = reason.split(' ');
+    words.filter(|word| !word.starts_with("bridger-")).collect::<Vec<_>>().join(" ").replacen("rule ", "a rule ", 1)
 }
 
 /// What a rule is for: the VMs, and the services whose replicas are on them.
