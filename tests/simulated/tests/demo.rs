@@ -81,7 +81,7 @@ fn without_a_terminal_there_are_plain_lines_and_the_table() {
         "Act 1: without Bridger",
         "Act 2: with Bridger",
         "loses power",
-        "share host",
+        "share esx-",
         "Bridger adds a rule",
         "│ seed 1 ",
     ] {

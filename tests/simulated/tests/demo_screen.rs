@@ -126,7 +126,7 @@ fn the_screen_shows_the_story_and_q_gives_the_terminal_back() {
         "What just happened",
         "without Bridger",
         "with Bridger",
-        "share host",
+        "share esx-",
         "availability",
         "q quits",
     ]);

@@ -90,9 +90,10 @@ impl Observer {
         self.measured()
     }
 
+    /// So far, with what is held back until it is mended or not.
     pub fn measured(&self) -> Measured {
         self.services.values().fold(Measured::default(), |sum, service| Measured {
-            colocated: sum.colocated + service.colocated,
+            colocated: sum.colocated + service.colocated + service.held_back(),
             downtime: sum.downtime + service.downtime,
             observed: sum.observed + service.observed,
         })
@@ -101,12 +102,12 @@ impl Observer {
     fn changed_sharings(&self, found: &[Sharing]) -> Vec<News> {
         let began = found.iter().filter(|one| !self.sharings.contains(one)).map(|one| {
             let (count, service, host) = (one.vms.len(), &one.service, &one.host);
-            News::Bad(format!("{count} replicas of {service} share host {host}: {}", one.vms.join(", ")))
+            News::Bad(format!("{count} replicas of {service} share {host}: {}", one.vms.join(", ")))
         });
         let place = |one: &Sharing| (one.service.clone(), one.host.clone());
         let still: BTreeSet<(String, String)> = found.iter().map(place).collect();
         let ended = self.sharings.iter().filter(|one| !still.contains(&place(one)));
-        let ended = ended.map(|one| News::Good(format!("{} no longer shares host {}", one.service, one.host)));
+        let ended = ended.map(|one| News::Good(format!("{} no longer shares {}", one.service, one.host)));
         began.chain(ended).collect()
     }
 }
@@ -266,7 +267,7 @@ mod tests {
         let mut observer = Observer::default();
         let mut tell = |sight: Sight, second| observer.look(&sight, Duration::from_secs(second));
         assert_eq!(tell(sight([0, 1], true, None), 0), []);
-        let share = News::Bad("2 replicas of a share host h0: vm-0, vm-1".to_owned());
+        let share = News::Bad("2 replicas of a share h0: vm-0, vm-1".to_owned());
         assert_eq!(tell(sight([0, 0], true, None), 1), [share]);
         assert_eq!(tell(sight([0, 0], true, None), 2), []);
         let news = tell(sight([0, 0], true, Some(0)), 3);

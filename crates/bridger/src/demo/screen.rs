@@ -141,16 +141,28 @@ fn render(frame: &mut Frame<'_>, picture: &Picture<'_>, paint: Paint) {
     let [events, rules] = Layout::horizontal([Constraint::Percentage(68), Constraint::Fill(1)]).areas(middle);
     draw_events(frame, events, picture.lines, paint);
     draw_rules(frame, rules, picture.sight, paint);
-    match picture.invitation {
-        None => draw_figures(frame, bottom, picture, paint),
-        Some(invitation) => {
-            let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Percentage(38)]).areas(bottom);
-            draw_figures(frame, left, picture, paint);
-            let text = Paragraph::new(invitation).wrap(Wrap { trim: false });
-            frame.render_widget(text.block(panel(" In another terminal ", paint)), right);
+    let [figures, note] = Layout::horizontal([Constraint::Length(62), Constraint::Fill(1)]).areas(bottom);
+    draw_figures(frame, figures, picture, paint);
+    let (heading, text) = match picture.invitation {
+        None => (" Why ", why(picture.act)),
+        Some(invitation) => (" In another terminal ", invitation),
+    };
+    frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }).block(panel(heading, paint)), note);
+    frame.render_widget(legend_line(picture.sight, paint), legend);
+}
+
+/// What a newcomer needs to know to read the rest.
+fn why(act: Act) -> &'static str {
+    match act {
+        Act::Without => {
+            "Kubernetes keeps replicas on different nodes, but does not see the physical hosts beneath. DRS moves nodes \
+             for load, and knows nothing of pods."
+        }
+        Act::With => {
+            "Bridger labels nodes with their host, tells DRS by rules which nodes must be apart, and tells the scheduler \
+             which hosts are taken."
         }
     }
-    frame.render_widget(legend_line(picture.sight, paint), legend);
 }
 
 fn panel(title: &str, paint: Paint) -> Block<'_> {
@@ -270,7 +282,7 @@ fn draw_rules(frame: &mut Frame<'_>, area: Rect, sight: &Sight, paint: Paint) {
         })
         .collect();
     let text = if rows.is_empty() {
-        Paragraph::new("none: DRS moves VMs as it likes").style(paint.dim())
+        Paragraph::new("none: DRS moves VMs freely").style(paint.dim())
     } else {
         Paragraph::new(rows)
     };

@@ -48,8 +48,7 @@ impl Figures {
     }
 }
 
-pub const ROWS: [&str; 5] =
-    ["replicas sharing a host", "services down", "availability", "VM migrations", "DRS rules at the end"];
+pub const ROWS: [&str; 5] = ["replicas sharing a host", "services down", "availability", "VM migrations", "DRS rules"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
