@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     };
     match arguments.output {
-        Output::Json => say(&verdict.json().to_string()),
+        Output::Json => say(&verdict.json().map_err(|error| Failure::run(format!("writing JSON: {error}")))?),
         // Already said, before staying.
         Output::Table if arguments.stay && manner == Manner::Lines => (),
         Output::Table => say(&format!("\n{}\n{}", verdict.table(), verdict.sentence())),
