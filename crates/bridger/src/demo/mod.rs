@@ -3,7 +3,7 @@
 //! - [`story`]: what happens when, as data. [`stage`]: the embedded world it happens in. [`wiring`]: Bridger on it.
 //! - [`sight`]: what an outsider sees of the two servers. [`observer`]: what is measured from that. [`viewer`]: what is
 //!   told of it. [`verdict`]: both acts compared.
-//! - [`pace`]: virtual time, held back for people. [`show`], [`screen`], [`terminal`]: how it is shown.
+//! - [`pace`]: virtual time, held back for people. [`show`], [`screen`], [`panels`], [`terminal`]: how it is shown.
 //! - [`stay`]: the second act's world kept open for kubectl and govc.
 //!
 //! Invariants: both acts have the same seed and the same events, and the same host fails; nothing but these events is
@@ -11,6 +11,7 @@
 
 mod observer;
 mod pace;
+mod panels;
 mod screen;
 mod show;
 mod sight;
@@ -36,7 +37,8 @@ pub use stay::Stay;
 pub use verdict::Verdict;
 
 use self::pace::Pace;
-use self::screen::{Picture, Screen};
+use self::panels::Picture;
+use self::screen::Screen;
 use self::show::Show;
 use self::stage::Stage;
 use self::story::Deed;

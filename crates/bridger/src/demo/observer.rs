@@ -238,7 +238,7 @@ mod tests {
         let lost = || sight([0, 1], true, Some(0));
         let gone = || sight([0, 0], true, Some(0));
         let starting = || sight([0, 0], false, None);
-        let cases: Vec<(&str, Vec<(u64, Sight)>, (u64, u64))> = vec![
+        let cases = [
             ("apart all the time", vec![(600, apart())], (0, 0)),
             ("nothing counts before it was up", vec![(600, starting()), (100, apart())], (0, 0)),
             ("mended in time", vec![(200, shared()), (600, apart())], (0, 0)),

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use super::screen::{Picture, Screen};
+use super::panels::Picture;
+use super::screen::Screen;
 use super::viewer::{Line, Tone};
 
 pub enum Show {

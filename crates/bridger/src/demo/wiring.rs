@@ -48,15 +48,9 @@ pub async fn start(
     let (status, shown_status) = watch::channel(VcenterStatus::default());
     let jitter = ChaCha8Rng::seed_from_u64(seed);
     let rule_store = vsphere::Rules::new([(VCENTER, vcenter.clone())]);
-    let inventory =
-        vsphere::inventory::run(vcenter, VCENTER, events.clone(), status, jitter, std::future::pending::<()>());
-    tasks.spawn(async move {
-        inventory.await;
-    });
-    let watching = kubernetes::watch::watch(client.clone(), events, seed);
-    tasks.spawn(async move {
-        watching.await;
-    });
+    let never = std::future::pending::<()>();
+    tasks.spawn(vsphere::inventory::run(vcenter, VCENTER, events.clone(), status, jitter, never));
+    tasks.spawn(kubernetes::watch::watch(client.clone(), events, seed));
 
     let clock = world.clock().clone();
     let time_of_day = move || {
