@@ -42,9 +42,7 @@ pub struct Assumption {
 pub enum Busy {
     UnderWay,
     /// It is done, though no watch has told so yet.
-    Bound {
-        node: String,
-    },
+    Bound { node: String },
     /// An earlier one to another node may still take effect.
     Unclear {
         node: String,
