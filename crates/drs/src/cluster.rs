@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::event::ClusterFacts;
 use model::{HostId, World, label_value};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cell::{Cell, CellContext, CellRules};
 use crate::cells::{Cells, ExistingRules, NO_KEY};
@@ -79,7 +79,8 @@ pub(crate) struct Slot {
 pub(crate) struct Cluster {
     pub(crate) seen: SeenRules,
     pub(crate) recorded: Arc<Rules>,
-    pub(crate) slots: BTreeMap<String, Slot>,
+    /// By name; never iterated where the order matters.
+    pub(crate) slots: FxHashMap<String, Slot>,
     pub(crate) cells: Cells,
     pub(crate) bounds: Bounds,
     limits: Vec<(Vec<usize>, usize)>,
@@ -111,9 +112,9 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(width: usize) -> Self {
         Self {
-            seen: SeenRules::new(),
+            seen: SeenRules::default(),
             recorded: Arc::default(),
-            slots: BTreeMap::new(),
+            slots: FxHashMap::default(),
             cells: Cells::new(width),
             bounds: Bounds::default(),
             limits: Vec::new(),
@@ -151,8 +152,8 @@ impl Cluster {
         let mut disturbed: BTreeSet<u64> = BTreeSet::new();
         let is_first = !std::mem::replace(&mut self.started, true);
         let mut all_stale = is_first;
-        let mut names = BTreeSet::new();
-        let mut seen_before = SeenRules::new();
+        let mut names = FxHashSet::default();
+        let mut seen_before = SeenRules::default();
         if changes.is_touched || is_first {
             all_stale |= self.look_at_hosts(context);
             seen_before = self.look_at_rules(facts, context.places, &mut names);
@@ -209,7 +210,7 @@ impl Cluster {
         let of_cells =
             resettled.iter().filter_map(|digest| self.cells.get(*digest)).flat_map(|cell| cell.slots.clone());
         let off = self.off.iter().cloned();
-        let again: BTreeSet<String> = of_cells.chain(apart_orphans).chain(off).chain(timed).chain(names).collect();
+        let again: FxHashSet<String> = of_cells.chain(apart_orphans).chain(off).chain(timed).chain(names).collect();
         for name in again {
             self.settle_apart(context, &name);
         }
@@ -256,7 +257,7 @@ impl Cluster {
         &mut self,
         facts: &ClusterFacts,
         places: &ClusterPlaces,
-        names: &mut BTreeSet<String>,
+        names: &mut FxHashSet<String>,
     ) -> SeenRules {
         let seen = see(facts, places);
         names.extend(self.seen.keys().filter(|name| !seen.contains_key(*name)).cloned());
@@ -266,7 +267,7 @@ impl Cluster {
         std::mem::replace(&mut self.seen, seen)
     }
 
-    fn compare_records(&mut self, record: &Arc<Rules>, names: &mut BTreeSet<String>) {
+    fn compare_records(&mut self, record: &Arc<Rules>, names: &mut FxHashSet<String>) {
         if Arc::ptr_eq(&self.recorded, record) {
             return;
         }
@@ -286,7 +287,7 @@ impl Cluster {
     }
 
     /// Sorts rules of these names into Bridger's own and others. Tells whether the others may mean something else now.
-    fn classify(&mut self, names: &BTreeSet<String>, seen_before: &SeenRules, stale: &mut BTreeSet<u64>) -> bool {
+    fn classify(&mut self, names: &FxHashSet<String>, seen_before: &SeenRules, stale: &mut BTreeSet<u64>) -> bool {
         let mut bounds_stale = false;
         for name in names {
             let recorded = self.recorded.get(name).cloned();

@@ -109,7 +109,10 @@ impl Assembly<'_> {
             let slots = cluster.slots.iter().filter(|(name, _)| !deleted.contains(name.as_str()));
             let kept = slots.filter(|(_, slot)| slot.recorded.sort == RuleSort::Apart);
             let kept = kept.map(|(name, slot)| (name.as_str(), slot.settled.becomes.as_slice()));
-            kept.chain(created.iter().map(|(name, members)| (name.as_str(), members.as_slice()))).collect()
+            let created = created.iter().map(|(name, members)| (name.as_str(), members.as_slice()));
+            let mut finally: Vec<_> = kept.chain(created).collect();
+            finally.sort_unstable();
+            finally
         });
         if self.facts.ha.enabled && self.facts.ha.respects_vm_anti_affinity {
             self.tell_of_high_availability(cluster, &finally);
