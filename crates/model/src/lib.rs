@@ -22,6 +22,7 @@ pub mod labels;
 pub mod node_set;
 mod nodes;
 pub mod placement;
+mod placing;
 mod pods;
 pub mod report;
 mod shared;

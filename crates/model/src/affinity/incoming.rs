@@ -25,7 +25,7 @@ pub struct Incoming {
     /// It matches all its own required affinity terms.
     pub(crate) is_own_match: bool,
     pub(crate) anti_affinity: Vec<Look>,
-    /// Preferred terms; the weight is negative for anti-affinity.
+    /// Preferred terms, of affinity and anti-affinity.
     pub(crate) preferred: Vec<(Look, Role)>,
     /// The terms that match it, whoever has them.
     pub(crate) matched_by: Vec<TermId>,
