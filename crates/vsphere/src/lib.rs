@@ -5,6 +5,7 @@
 //! - [`client`]: sessions and methods. [`property`]: the property collector.
 //! - [`config`]: how to reach a vCenter, from what govc users already have. [`probe`]: one look at it, for the start.
 //! - [`inventory`]: what it holds, followed and told in the model's words.
+//! - [`rules`]: DRS rules and groups, read and changed for the engine.
 //!
 //! SOAP rather than the newer JSON wire, because it serves every vCenter from 6.5 to 9.x.
 //!
@@ -17,6 +18,7 @@ pub mod error;
 pub mod inventory;
 pub mod probe;
 pub mod property;
+pub mod rules;
 pub mod soap;
 pub mod tls;
 pub mod transport;
@@ -27,6 +29,7 @@ pub use config::{ConfigError, CredentialSource, Settings, Timing, VcenterConfig}
 pub use error::{Fault, VsphereError};
 pub use inventory::VcenterStatus;
 pub use probe::{InventoryCounts, connect_once};
+pub use rules::Rules;
 pub use tls::Trust;
 
 use std::fmt;

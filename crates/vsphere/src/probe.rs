@@ -5,6 +5,7 @@
 //!
 //! Invariants: changes nothing there, and gives its session back also when it fails.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::ManagedObject;
 use crate::client::{About, Client};
 use crate::config::VcenterConfig;
 use crate::error::{Fault, VsphereError};
-use crate::inventory::{CLUSTER, HOST, Picture, VM, WATCHED};
+use crate::inventory::{CLUSTER, HOST, PLACEMENTS, Picture, VM, WATCHED};
 use crate::property::{self, ObjectUpdate, Watch};
 
 /// How long giving back the watch, and then the session, may take.
@@ -51,21 +52,32 @@ pub async fn connect_once(config: &VcenterConfig) -> Result<(About, InventoryCou
 
 async fn count(client: &Arc<Client>) -> Result<InventoryCounts, VsphereError> {
     let root = client.content().root_folder.clone();
-    let mut watch = Watch::start(client.clone(), &root, WATCHED).await?;
     let mut picture = Picture::new(VcenterId(0));
     let mut refused: Option<(Fault, ManagedObject)> = None;
-    let mut unreadable = 0;
+    let mut unreadable: BTreeSet<ManagedObject> = BTreeSet::new();
+    let mut look = |update: &ObjectUpdate| {
+        if let Some(fault) = refusal(update) {
+            unreadable.insert(update.object.clone());
+            refused.get_or_insert_with(|| (fault.clone(), update.object.clone()));
+        }
+    };
+    let mut watch = Watch::start(client.clone(), &root, WATCHED).await?;
     watch
         .list(|update| {
             picture.apply(update);
-            if let Some(fault) = refusal(update) {
-                unreadable += 1;
-                refused.get_or_insert_with(|| (fault.clone(), update.object.clone()));
-            }
+            look(update);
         })
         .await?;
     let _ = tokio::time::timeout(CLOSE_LIMIT, watch.stop()).await;
-    let mut counts = InventoryCounts { unreadable, ..InventoryCounts::default() };
+    let mut watch = Watch::start(client.clone(), &root, PLACEMENTS).await?;
+    watch
+        .list(|update| {
+            picture.place(update);
+            look(update);
+        })
+        .await?;
+    let _ = tokio::time::timeout(CLOSE_LIMIT, watch.stop()).await;
+    let mut counts = InventoryCounts { unreadable: unreadable.len(), ..InventoryCounts::default() };
     for event in picture.changes() {
         match event {
             Event::ClusterApplied { cluster, .. } => counts.clusters.push(cluster),

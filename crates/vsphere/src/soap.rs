@@ -55,13 +55,9 @@ fn soap_fault(element: &Element) -> Fault {
     let message = element.text_at("faultstring").unwrap_or_default();
     match element.child("detail").and_then(|detail| detail.children.first()) {
         Some(detail) => fault(detail, message),
-        None => Fault {
-            kind: element.text_at("faultcode").unwrap_or("SoapFault").to_owned(),
-            message: message.to_owned(),
-            privilege: None,
-            object: None,
-            property: None,
-        },
+        None => {
+            Fault { kind: element.text_at("faultcode").unwrap_or("SoapFault").to_owned(), ..unnamed_fault(message) }
+        }
     }
 }
 
@@ -79,6 +75,12 @@ pub fn fault(element: &Element, message: &str) -> Fault {
         object: element.child("object").or_else(|| element.child("obj")).and_then(Element::reference),
         property: element.text_at("invalidProperty").or_else(|| element.text_at("name")).map(str::to_owned),
     }
+}
+
+/// A failure of which no more is known than a message.
+#[must_use]
+pub fn unnamed_fault(message: &str) -> Fault {
+    Fault { kind: "MethodFault".to_owned(), message: message.to_owned(), privilege: None, object: None, property: None }
 }
 
 /// A `LocalizedMethodFault`, such as a task's `info.error`.

@@ -109,17 +109,10 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
-    use drs::{OwnedRule, RuleSort};
-
     use super::*;
 
     fn cluster(vcenter: u16) -> ClusterName {
         (VcenterId(vcenter), "domain-c8".to_owned())
-    }
-
-    fn record(cluster: &ClusterName, rule: &str) -> Owned {
-        let rules = BTreeMap::from([(rule.to_owned(), OwnedRule::intent(RuleSort::Apart, "digest".to_owned()))]);
-        Owned { clusters: BTreeMap::from([(cluster.clone(), rules)]) }
     }
 
     fn kept(text: String, version: &str) -> KeptRecord {
@@ -132,7 +125,9 @@ mod tests {
             BTreeMap::from([(VcenterId(0), first.to_owned()), (VcenterId(1), second.to_owned())])
         };
         let before = Books::new(uuids("aaa", "bbb"));
-        let (text, _) = before.text_to_save(&cluster(0), &record(&cluster(0), "rule")).expect("something to save");
+        let (text, _) = before
+            .text_to_save(&cluster(0), &planner::intent_for_tests(&cluster(0), "rule"))
+            .expect("something to save");
         let name = before.text_name(&cluster(0)).expect("a name");
         let mut after = Books::new(uuids("bbb", "aaa"));
         let texts = BTreeMap::from([(name, kept(text, "1")), ("ccc/domain-c8".to_owned(), kept("?".to_owned(), "2"))]);

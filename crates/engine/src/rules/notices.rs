@@ -11,7 +11,7 @@ use std::time::Duration;
 use drs::{Finding, PodRef};
 use tokio::time::Instant;
 
-use super::planner::{finding_name, finding_pods};
+use super::planner::{finding_message, finding_pods, finding_reason};
 use crate::ports::{Notice, NoticeSubject, Severity};
 
 pub const PODS_TOLD_MAX: usize = 50;
@@ -47,7 +47,7 @@ impl PodNotices {
     /// Takes note of all that a plan found.
     pub fn observe(&mut self, findings: &[Finding], now: Instant) {
         for finding in findings {
-            let reason = finding_name(finding);
+            let Some(reason) = finding_reason(finding) else { continue };
             for pod in finding_pods(finding).into_iter().take(PODS_TOLD_MAX) {
                 let key = (pod.clone(), reason);
                 if self.entries.len() >= ENTRIES_MAX && !self.entries.contains_key(&key) {
@@ -57,7 +57,7 @@ impl PodNotices {
                 let entry = self.entries.entry(key).or_insert_with(fresh);
                 if entry.seen_at < now || entry.message.is_empty() {
                     // The first of several findings of a kind speaks for the pod.
-                    entry.message = finding.to_string();
+                    entry.message = finding_message(finding);
                 }
                 entry.seen_at = now;
             }
@@ -125,7 +125,7 @@ mod tests {
         let told = notices.take_due(64, at(0));
         assert_eq!(told.len(), PODS_TOLD_MAX);
         assert_eq!(told[0].reason, "Unsatisfiable");
-        assert!(told[0].message.contains("6 VMs") && told[0].message.contains("reserve 1"), "{}", told[0].message);
+        assert!(told[0].message.contains("6 ") && told[0].message.contains("reserve 1"), "{}", told[0].message);
         for seconds in [1, 5000] {
             notices.observe(&[unsatisfiable(6, 80)], at(seconds));
             assert_eq!((notices.take_due(64, at(seconds)).len(), notices.next_due()), (0, None));

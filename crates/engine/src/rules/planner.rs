@@ -121,7 +121,7 @@ pub fn prefix(world: &World) -> Option<String> {
 
 /// How many rules the record holds for a cluster.
 pub fn rule_count(owned: &Owned, cluster: &ClusterName) -> usize {
-    owned.clusters.get(cluster).map_or(0, BTreeMap::len)
+    owned.clusters.get(cluster).map_or(0, |rules| rules.len())
 }
 
 /// Makes what is recorded for a cluster the same as in another record.
@@ -143,7 +143,7 @@ pub fn part(owned: &Owned, cluster: &ClusterName) -> Owned {
     part
 }
 
-/// One word for a finding, for metrics and events.
+/// One word for a finding, for metrics.
 pub fn finding_name(finding: &Finding) -> &'static str {
     match finding {
         Finding::NoIdentity => "NoIdentity",
@@ -164,6 +164,16 @@ pub fn finding_name(finding: &Finding) -> &'static str {
         Finding::RuleLimit { .. } => "RuleLimit",
         Finding::AffinityUnmet { .. } => "AffinityUnmet",
     }
+}
+
+/// The reason that events on pods carry; `None` for what is not told to pods.
+pub fn finding_reason(finding: &Finding) -> Option<&'static str> {
+    (!finding_pods(finding).is_empty()).then(|| finding_name(finding))
+}
+
+/// What is told to a pod that the finding is about.
+pub fn finding_message(finding: &Finding) -> String {
+    finding.to_string()
 }
 
 /// The pods whose policy cannot be met.
@@ -244,4 +254,11 @@ pub fn from_text(owned: &mut Owned, cluster: &ClusterName, text: &str) -> Result
         owned.clusters.insert(cluster.clone(), rules);
     }
     Ok(())
+}
+
+/// A record of one rule that does not exist yet.
+#[cfg(test)]
+pub(crate) fn intent_for_tests(cluster: &ClusterName, rule: &str) -> Owned {
+    let rules = BTreeMap::from([(rule.to_owned(), OwnedRule::intent(RuleSort::Apart, "digest".to_owned()))]);
+    Owned { clusters: BTreeMap::from([(cluster.clone(), rules)]) }
 }

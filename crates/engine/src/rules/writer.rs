@@ -33,6 +33,8 @@ use crate::ports::{ClusterRules, KeptRecord, Notice, PortError};
 pub const LAG_REPORTED_AFTER: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(300) };
 const LAG_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(5) };
+/// A rule that was rejected is tried at once when its plan changes; unchanged, there is little hope.
+const ASIDE_BACKOFF: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
 /// The seed of the writer's waits is its own.
 const SEED_TAG: u64 = 0x7275_6c65;
 
@@ -430,7 +432,7 @@ impl Writer {
         };
         for (unit, why) in culprits {
             self.counters.failed(&PortError::Faulty(why));
-            cluster.aside.put(unit, now, &BACKOFF, &mut self.jitter);
+            cluster.aside.put(unit, now, &ASIDE_BACKOFF, &mut self.jitter);
         }
         if missing.is_empty() {
             cluster.ran_well();

@@ -4,13 +4,15 @@
 //! at. Several vCenters are several [`run`]s that share nothing.
 //!
 //! - `properties`, `cluster_settings`: what is watched and how it is read. `picture`: all of it, and what has been told.
-//! - `session`: one stay at a vCenter, from login to its end. `backoff`: how long to wait in between.
+//! - `look`: what the watch does not tell by itself. `session`: one stay at a vCenter, from login to its end.
+//! - `backoff`: how long to wait in between.
 //!
 //! Invariants: `RelistBegan`, one `Applied` per object, `RelistEnded`, then each change as it happens; `Lost` once when
 //! that ends, however many attempts fail after it. Every wait has a limit. A session is given back at the end.
 
 mod backoff;
 mod cluster_settings;
+mod look;
 mod picture;
 mod properties;
 mod session;
@@ -25,8 +27,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use self::backoff::Backoff;
+pub(crate) use self::cluster_settings::ClusterSettings;
 pub(crate) use self::picture::Picture;
-pub(crate) use self::properties::{CLUSTER, HOST, VM, WATCHED};
+pub(crate) use self::properties::{CLUSTER, HOST, PLACEMENTS, VM, WATCHED};
 use self::session::{Ended, Session, Teller};
 use crate::client::About;
 use crate::config::VcenterConfig;

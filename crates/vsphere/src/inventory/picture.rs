@@ -1,16 +1,20 @@
 //! What one vCenter holds now, and what of it has been told.
 //!
-//! Input: object updates. Output: [`Picture::changes`], the events that bring a listener up to date.
+//! Input: object updates of two watches, one of where VMs run and one of all else. Output: [`Picture::changes`], the
+//! events that bring a listener up to date.
 //!
 //! Invariants: facts are told only when they differ from what was last told; an object is told once its name is known,
-//! because facts are complete; one that leaves is told as removed only if it had been told. A parent that moves or is
-//! renamed changes the facts of all below it. The same updates in any division into pages end in the same picture.
+//! because facts are complete; one that leaves is told as removed only if it had been told. A VM is there while both
+//! watches show it. A parent that moves or is renamed changes the facts of all below it. The same updates in any division
+//! into pages, and the two watches in any interleaving, end in the same picture.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{ClusterFacts, Event, HostFacts, VcenterId, VmFacts};
 
-use super::properties::{CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, State, VM, VmState};
+use super::properties::{
+    CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, Placement, State, VM, VmState,
+};
 use crate::ManagedObject;
 use crate::property::{ObjectUpdate, UpdateKind};
 
@@ -21,6 +25,8 @@ const ANCESTORS_MAX: usize = 256;
 pub(crate) struct Picture {
     vcenter: VcenterId,
     vms: Tracked<VmState, VmFacts>,
+    /// By VM, those that the watch of placements shows.
+    placements: BTreeMap<String, Placement>,
     hosts: Tracked<HostState, HostFacts>,
     clusters: Tracked<PlaceState, ClusterFacts>,
     /// Folders, datacenters and the compute resources of standalone hosts.
@@ -32,12 +38,22 @@ impl Picture {
         Picture {
             vcenter,
             vms: Tracked::default(),
+            placements: BTreeMap::new(),
             hosts: Tracked::default(),
             clusters: Tracked::default(),
             places: BTreeMap::new(),
         }
     }
 
+    /// Takes in what the watch of placements tells.
+    pub(crate) fn place(&mut self, update: &ObjectUpdate) {
+        if update.object.kind == VM {
+            apply_to(&mut self.placements, update);
+            self.vms.dirty.insert(update.object.id.clone());
+        }
+    }
+
+    /// Takes in what the watch of all else tells.
     pub(crate) fn apply(&mut self, update: &ObjectUpdate) {
         match update.object.kind.as_str() {
             VM => self.vms.apply(update),
@@ -76,6 +92,15 @@ impl Picture {
         hosts.map(|(id, entry)| (id.clone(), entry.state.recent_tasks.clone())).collect()
     }
 
+    /// The clusters whose settings may have changed unsaid, each once.
+    pub(crate) fn take_clusters_in_doubt(&mut self) -> Vec<ManagedObject> {
+        let clusters = self.clusters.objects.iter_mut();
+        let in_doubt = clusters.filter_map(|(id, entry)| {
+            std::mem::take(&mut entry.state.settings_in_doubt).then(|| ManagedObject::new(CLUSTER, id))
+        });
+        in_doubt.collect()
+    }
+
     /// Notes, after a look at a host's tasks, whether one of them takes it into maintenance mode.
     pub(crate) fn set_entering_maintenance(&mut self, host: &str, entering: bool) {
         if let Some(entry) = self.hosts.objects.get_mut(host) {
@@ -103,24 +128,19 @@ impl Picture {
         let vcenter = self.vcenter;
         let (clusters, clusters_gone) = {
             let places = &self.places;
-            self.clusters.drain(|id, cluster| {
-                Some(ClusterFacts {
-                    id: id.to_owned(),
-                    name: cluster.name.clone()?,
-                    datacenter: datacenter(places, cluster.parent.as_ref()),
-                    drs_enabled: cluster.settings.drs_enabled,
-                    drs_behavior: cluster.settings.drs_behavior,
-                    ha: cluster.settings.ha,
-                    rules: cluster.settings.rules.clone(),
-                    groups: cluster.settings.groups.clone(),
-                })
-            })
+            self.clusters.drain(|id, cluster| Look::from_facts(cluster_facts(id, cluster, places)))
         };
         let (hosts, hosts_gone) = {
             let (places, clusters) = (&self.places, &self.clusters);
-            self.hosts.drain(|id, host| host_facts(id, host, places, clusters))
+            self.hosts.drain(|id, host| Look::from_facts(host_facts(id, host, places, clusters)))
         };
-        let (vms, vms_gone) = self.vms.drain(vm_facts);
+        let (vms, vms_gone) = {
+            let placements = &self.placements;
+            self.vms.drain(|id, vm| match placements.get(id) {
+                Some(placement) => Look::from_facts(vm_facts(id, vm, placement)),
+                None => Look::Absent,
+            })
+        };
         let mut events = Vec::new();
         events.extend(clusters.into_iter().map(|cluster| Event::ClusterApplied { vcenter, cluster }));
         events.extend(hosts.into_iter().map(|host| Event::HostApplied { vcenter, host }));
@@ -141,7 +161,20 @@ pub(crate) enum HostTasks {
     Entering,
 }
 
-fn vm_facts(id: &str, vm: &VmState) -> Option<VmFacts> {
+fn cluster_facts(id: &str, cluster: &PlaceState, places: &BTreeMap<String, PlaceState>) -> Option<ClusterFacts> {
+    Some(ClusterFacts {
+        id: id.to_owned(),
+        name: cluster.name.clone()?,
+        datacenter: datacenter(places, cluster.parent.as_ref()),
+        drs_enabled: cluster.settings.drs_enabled,
+        drs_behavior: cluster.settings.drs_behavior,
+        ha: cluster.settings.ha,
+        rules: cluster.settings.rules.clone(),
+        groups: cluster.settings.groups.clone(),
+    })
+}
+
+fn vm_facts(id: &str, vm: &VmState, placement: &Placement) -> Option<VmFacts> {
     let mut ip_addresses = vm.adapter_ips.clone();
     ip_addresses.extend(vm.primary_ip);
     ip_addresses.sort_unstable();
@@ -149,7 +182,7 @@ fn vm_facts(id: &str, vm: &VmState) -> Option<VmFacts> {
     Some(VmFacts {
         id: id.to_owned(),
         name: vm.name.clone()?,
-        host: vm.host.clone(),
+        host: placement.host.clone(),
         bios_uuid: vm.bios_uuid,
         ip_addresses,
         dns_name: vm.dns_name.clone(),
@@ -224,6 +257,21 @@ struct Entry<S, F> {
     told: Option<F>,
 }
 
+/// What a look at one object comes to.
+enum Look<F> {
+    Facts(F),
+    /// They are incomplete: what was told before stands.
+    Incomplete,
+    /// It is not there, or not yet.
+    Absent,
+}
+
+impl<F> Look<F> {
+    fn from_facts(facts: Option<F>) -> Look<F> {
+        facts.map_or(Look::Incomplete, Look::Facts)
+    }
+}
+
 impl<S, F> Default for Tracked<S, F> {
     fn default() -> Self {
         Tracked { objects: BTreeMap::new(), gone: BTreeMap::new(), dirty: BTreeSet::new(), all_dirty: false }
@@ -260,16 +308,20 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
     }
 
     /// The facts that are new, and the ids of what is gone.
-    fn drain(&mut self, facts: impl Fn(&str, &S) -> Option<F>) -> (Vec<F>, Vec<String>) {
+    fn drain(&mut self, look: impl Fn(&str, &S) -> Look<F>) -> (Vec<F>, Vec<String>) {
         let dirty = std::mem::take(&mut self.dirty);
         let all = std::mem::take(&mut self.all_dirty);
         let mut applied = Vec::new();
-        let mut look = |id: &String, entry: &mut Entry<S, F>| {
-            let Some(now) = facts(id, &entry.state) else { return };
-            if entry.told.as_ref() != Some(&now) {
-                entry.told = Some(now.clone());
-                applied.push(now);
+        let mut gone = std::mem::take(&mut self.gone);
+        let mut look = |id: &String, entry: &mut Entry<S, F>| match look(id, &entry.state) {
+            Look::Facts(now) => {
+                if entry.told.as_ref() != Some(&now) {
+                    entry.told = Some(now.clone());
+                    applied.push(now);
+                }
             }
+            Look::Incomplete => (),
+            Look::Absent => gone.extend(entry.told.take().map(|told| (id.clone(), told))),
         };
         if all {
             self.objects.iter_mut().for_each(|(id, entry)| look(id, entry));
@@ -280,7 +332,7 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
                 }
             }
         }
-        (applied, std::mem::take(&mut self.gone).into_keys().collect())
+        (applied, gone.into_keys().collect())
     }
 }
 

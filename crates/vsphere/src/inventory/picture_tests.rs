@@ -92,33 +92,73 @@ fn parents_in_a_circle_are_nowhere() {
 fn an_object_is_told_once_its_name_is_known_and_taken_back_only_if_it_was_told() {
     let mut picture = Picture::new(ID);
     let vm = (VM, "vm-1");
-    picture.apply(&update(UpdateKind::Modify, vm, &[("runtime.host", reference(HOST, "host-1"))]));
+    let on = |host| update(UpdateKind::Enter, vm, &[("runtime.host", reference(HOST, host))]);
+    let gone = update(UpdateKind::Leave, vm, &[]);
+    picture.place(&on("host-1"));
+    picture.apply(&update(UpdateKind::Modify, vm, &[("runtime.powerState", text("poweredOn"))]));
     assert_eq!(picture.changes(), []);
-    picture.apply(&update(UpdateKind::Leave, vm, &[]));
+    picture.apply(&gone);
     picture.apply(&update(UpdateKind::Leave, (VM, "vm-never-seen"), &[]));
+    picture.place(&update(UpdateKind::Leave, (VM, "vm-never-seen"), &[]));
     assert_eq!(picture.changes(), []);
 
-    let entered = update(UpdateKind::Enter, vm, &[("name", text("web")), ("runtime.host", reference(HOST, "host-1"))]);
-    picture.apply(&entered);
-    let facts = |host: Option<&str>| VmFacts {
-        id: "vm-1".to_owned(),
-        name: "web".to_owned(),
-        host: host.map(str::to_owned),
-        ..VmFacts::default()
+    let entered =
+        |power: &str| update(UpdateKind::Enter, vm, &[("name", text("web")), ("runtime.powerState", text(power))]);
+    picture.apply(&entered("poweredOn"));
+    let applied = |host: Option<&str>, powered_on| {
+        let (id, name) = ("vm-1".to_owned(), "web".to_owned());
+        Event::VmApplied {
+            vcenter: ID,
+            vm: VmFacts { id, name, host: host.map(str::to_owned), powered_on, ..VmFacts::default() },
+        }
     };
-    let applied = |host| Event::VmApplied { vcenter: ID, vm: facts(host) };
-    assert_eq!(picture.changes(), [applied(Some("host-1"))]);
+    assert_eq!(picture.changes(), [applied(Some("host-1"), true)]);
     // The same again, and away and back within one page: nothing is new.
-    picture.apply(&entered);
-    picture.apply(&update(UpdateKind::Leave, vm, &[]));
-    picture.apply(&entered);
+    picture.apply(&entered("poweredOn"));
+    picture.apply(&gone);
+    picture.apply(&entered("poweredOn"));
+    picture.place(&gone);
+    picture.place(&on("host-1"));
     assert_eq!(picture.changes(), []);
     // Entering says all there is: what it leaves out is no longer so.
     picture.apply(&update(UpdateKind::Enter, vm, &[("name", text("web"))]));
-    assert_eq!(picture.changes(), [applied(None)]);
-    picture.apply(&update(UpdateKind::Leave, vm, &[]));
+    assert_eq!(picture.changes(), [applied(Some("host-1"), false)]);
+    picture.place(&update(UpdateKind::Enter, vm, &[]));
+    assert_eq!(picture.changes(), [applied(None, false)]);
+    picture.apply(&gone);
     assert_eq!(picture.changes(), [Event::VmRemoved { vcenter: ID, id: "vm-1".to_owned() }]);
     assert_eq!(picture.changes(), []);
+}
+
+#[test]
+fn a_vm_is_there_while_both_watches_show_it() {
+    let vm = (VM, "vm-1");
+    let facts = update(UpdateKind::Enter, vm, &[("name", text("web"))]);
+    let on = |host| update(UpdateKind::Enter, vm, &[("runtime.host", reference(HOST, host))]);
+    let gone = update(UpdateKind::Leave, vm, &[]);
+    type Take = fn(&mut Picture, &ObjectUpdate);
+    for (first, second) in [(Picture::apply as Take, Picture::place as Take), (Picture::place, Picture::apply)] {
+        let mut picture = Picture::new(ID);
+        picture.apply(&facts);
+        assert_eq!(picture.changes(), []);
+        picture.place(&on("host-1"));
+        assert!(matches!(&picture.changes()[..], [Event::VmApplied { .. }]));
+        first(&mut picture, &gone);
+        assert_eq!(picture.changes(), [Event::VmRemoved { vcenter: ID, id: "vm-1".to_owned() }]);
+        // A late word of the other watch does not bring it back.
+        picture.place(&update(UpdateKind::Modify, (VM, "vm-2"), &[("runtime.host", reference(HOST, "host-2"))]));
+        assert_eq!(picture.changes(), []);
+        second(&mut picture, &gone);
+        assert_eq!(picture.changes(), []);
+        // And a new one of the same id begins afresh.
+        picture.place(&on("host-3"));
+        picture.apply(&facts);
+        let events = picture.changes();
+        assert!(
+            matches!(&events[..], [Event::VmApplied { vm, .. }] if vm.host.as_deref() == Some("host-3")),
+            "{events:?}"
+        );
+    }
 }
 
 #[test]
@@ -182,6 +222,37 @@ fn listen(known: &mut BTreeMap<String, Event>, events: Vec<Event>) {
     }
 }
 
+/// An update of the watch of placements.
+fn any_placement() -> impl Strategy<Value = ObjectUpdate> {
+    let kind = prop::sample::select(vec![UpdateKind::Enter, UpdateKind::Modify, UpdateKind::Modify, UpdateKind::Leave]);
+    let vm = prop::sample::select(vec![(VM, "vm-1"), (VM, "vm-2")]);
+    let host = prop::sample::select(vec!["host-1", "host-2"]);
+    (kind, vm, maybe(host)).prop_map(|(kind, vm, host)| {
+        let changes: Vec<_> = host.map(|host| ("runtime.host", reference(HOST, host))).into_iter().collect();
+        update(kind, vm, &changes)
+    })
+}
+
+/// Of the watch of placements, or of the other one.
+#[derive(Clone, Debug)]
+enum Heard {
+    Placed(ObjectUpdate),
+    Other(ObjectUpdate),
+}
+
+impl Heard {
+    fn take(&self, picture: &mut Picture) {
+        match self {
+            Heard::Placed(update) => picture.place(update),
+            Heard::Other(update) => picture.apply(update),
+        }
+    }
+}
+
+fn any_heard() -> impl Strategy<Value = Heard> {
+    prop_oneof![any_placement().prop_map(Heard::Placed), any_update().prop_map(Heard::Other)]
+}
+
 fn any_update() -> impl Strategy<Value = ObjectUpdate> {
     let object = prop::sample::select(vec![
         (VM, "vm-1"),
@@ -202,30 +273,26 @@ fn any_update() -> impl Strategy<Value = ObjectUpdate> {
         (DATACENTER, "datacenter-1"),
     ]);
     let kind = prop::sample::select(vec![UpdateKind::Enter, UpdateKind::Modify, UpdateKind::Modify, UpdateKind::Leave]);
-    let host = prop::sample::select(vec!["host-1", "host-2"]);
-    (kind, object, maybe("[ab]"), maybe(parent), maybe(host), maybe(any::<bool>())).prop_map(
-        |(kind, object, name, parent, host, flag)| {
-            let mut changes = Vec::new();
-            changes.extend(name.map(|name| ("name", text(&name))));
-            changes.extend(parent.map(|parent| ("parent", reference(parent.0, parent.1))));
-            changes.extend(host.map(|host| ("runtime.host", reference(HOST, host))));
-            changes.extend(flag.map(|flag| ("runtime.inMaintenanceMode", text(&flag.to_string()))));
-            update(kind, object, &changes)
-        },
-    )
+    (kind, object, maybe("[ab]"), maybe(parent), maybe(any::<bool>())).prop_map(|(kind, object, name, parent, flag)| {
+        let mut changes = Vec::new();
+        changes.extend(name.map(|name| ("name", text(&name))));
+        changes.extend(parent.map(|parent| ("parent", reference(parent.0, parent.1))));
+        changes.extend(flag.map(|flag| ("runtime.inMaintenanceMode", text(&flag.to_string()))));
+        update(kind, object, &changes)
+    })
 }
 
 proptest! {
     /// However updates are divided into pages, a listener ends with the same knowledge, never hears the same twice, and
     /// hears only of the end of what it knows.
     #[test]
-    fn pages_do_not_matter(updates in prop::collection::vec((any_update(), any::<bool>()), 0..60)) {
+    fn pages_do_not_matter(heard in prop::collection::vec((any_heard(), any::<bool>()), 0..80)) {
         let mut one_page = Picture::new(ID);
         let mut paged = Picture::new(ID);
         let mut known = BTreeMap::new();
-        for (update, page_ends) in &updates {
-            one_page.apply(update);
-            paged.apply(update);
+        for (heard, page_ends) in &heard {
+            heard.take(&mut one_page);
+            heard.take(&mut paged);
             if *page_ends {
                 let events = paged.changes();
                 for event in &events {
@@ -246,5 +313,19 @@ proptest! {
         };
         known.retain(|id, _| !nameless(id));
         prop_assert_eq!(known, expected);
+    }
+    /// However the two watches interleave, the picture is the same in the end.
+    #[test]
+    fn the_two_watches_are_in_no_order(
+        heard in prop::collection::vec(any_heard(), 0..80),
+        placed_first in any::<bool>(),
+    ) {
+        let mut mixed = Picture::new(ID);
+        heard.iter().for_each(|heard| heard.take(&mut mixed));
+        let (placed, other): (Vec<_>, Vec<_>) = heard.iter().partition(|heard| matches!(heard, Heard::Placed(_)));
+        let mut apart = Picture::new(ID);
+        let order = if placed_first { [placed, other] } else { [other, placed] };
+        order.into_iter().flatten().for_each(|heard| heard.take(&mut apart));
+        prop_assert_eq!(mixed.changes(), apart.changes());
     }
 }

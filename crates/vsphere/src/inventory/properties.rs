@@ -25,14 +25,13 @@ pub(crate) const COMPUTE: &str = "ComputeResource";
 pub(crate) const DATACENTER: &str = "Datacenter";
 pub(crate) const FOLDER: &str = "Folder";
 
-/// All that is watched. A cluster is selected by its own type and by its base type with the same paths, so that it does
-/// not matter how a server treats an object that two selections apply to.
+/// All that is watched but where VMs run. A cluster is selected by its own type and by its base type with the same paths,
+/// so that it does not matter how a server treats an object that two selections apply to.
 pub(crate) const WATCHED: &[Selection<'_>] = &[
     Selection {
         kind: VM,
         paths: &[
             "name",
-            "runtime.host",
             "runtime.powerState",
             "config.uuid",
             "config.template",
@@ -45,11 +44,15 @@ pub(crate) const WATCHED: &[Selection<'_>] = &[
         kind: HOST,
         paths: &["name", "parent", "runtime.connectionState", "runtime.inMaintenanceMode", "recentTask"],
     },
-    Selection { kind: CLUSTER, paths: &["name", "parent", "configurationEx"] },
-    Selection { kind: COMPUTE, paths: &["name", "parent", "configurationEx"] },
+    Selection { kind: CLUSTER, paths: &["name", "parent", "configurationEx", "recentTask"] },
+    Selection { kind: COMPUTE, paths: &["name", "parent", "configurationEx", "recentTask"] },
     Selection { kind: DATACENTER, paths: &["name", "parent"] },
     Selection { kind: FOLDER, paths: &["name", "parent"] },
 ];
+
+/// Where VMs run, watched apart from all else: a server looks at everything a watch selects whenever anything changes, and
+/// a move shall not wait for that. In one watch only, because two that speak of one property are in no order.
+pub(crate) const PLACEMENTS: &[Selection<'_>] = &[Selection { kind: VM, paths: &["runtime.host"] }];
 
 /// What is read again now and then, because not every server tells of each change.
 pub(crate) const READ_AGAIN: &[Selection<'_>] = &[
@@ -71,7 +74,6 @@ pub(crate) trait State: Default {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct VmState {
     pub(crate) name: Option<String>,
-    pub(crate) host: Option<String>,
     pub(crate) powered_on: bool,
     pub(crate) bios_uuid: Option<Uuid>,
     pub(crate) template: bool,
@@ -85,7 +87,6 @@ impl State for VmState {
     fn take(&mut self, path: &str, value: Option<&Element>) {
         match path {
             "name" => self.name = value.and_then(name),
-            "runtime.host" => self.host = value.and_then(Element::reference).map(|host| host.id),
             "runtime.powerState" => self.powered_on = value.is_some_and(|value| value.text.trim() == "poweredOn"),
             "config.uuid" => self.bios_uuid = value.and_then(uuid),
             "config.template" => self.template = value.is_some_and(is_true),
@@ -93,6 +94,21 @@ impl State for VmState {
             "guest.ipAddress" => self.primary_ip = value.and_then(text).and_then(machine_address),
             "guest.net" => self.adapter_ips = value.map(adapter_addresses).unwrap_or_default(),
             _ => (),
+        }
+    }
+}
+
+/// Where a VM is, as the watch of placements tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Placement {
+    /// The id of its host; `None` while vCenter itself does not know.
+    pub(crate) host: Option<String>,
+}
+
+impl State for Placement {
+    fn take(&mut self, path: &str, value: Option<&Element>) {
+        if path == "runtime.host" {
+            self.host = value.and_then(Element::reference).map(|host| host.id);
         }
     }
 }
@@ -144,6 +160,8 @@ pub(crate) struct PlaceState {
     pub(crate) parent: Option<ManagedObject>,
     /// Of a cluster.
     pub(crate) settings: ClusterSettings,
+    /// A task was begun on it, and its settings have not been heard or read since.
+    pub(crate) settings_in_doubt: bool,
 }
 
 impl State for PlaceState {
@@ -154,6 +172,12 @@ impl State for PlaceState {
             "configurationEx" => self.settings = value.map(ClusterSettings::read).unwrap_or_default(),
             _ => (),
         }
+    }
+
+    fn take_all(&mut self, changes: &[PropertyChange]) {
+        let any = |path: &str| changes.iter().any(|change| change.path == path);
+        self.settings_in_doubt = (self.settings_in_doubt || any("recentTask")) && !any("configurationEx");
+        changes.iter().for_each(|change| self.take(&change.path, change.value.as_ref()));
     }
 }
 
@@ -234,112 +258,5 @@ fn adapter_addresses(adapters: &Element) -> Vec<IpAddr> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn element(xml: &str) -> Element {
-        Element::parse(&format!("<val xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\">{xml}</val>")).unwrap()
-    }
-
-    fn reference(kind: &str, id: &str) -> Element {
-        Element::parse(&format!("<val type=\"{kind}\">{id}</val>")).unwrap()
-    }
-
-    fn addresses(texts: &[&str]) -> Vec<IpAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
-    }
-
-    #[test]
-    fn a_vm_is_read_from_its_properties() {
-        let mut vm = VmState::default();
-        let net = "<GuestNicInfo><network>VM Network</network><ipAddress>10.0.0.7</ipAddress>\
-                   <ipAddress>fe80::1</ipAddress><ipAddress>nonsense</ipAddress>\
-                   <ipConfig><ipAddress><ipAddress>2001:db8::7</ipAddress><prefixLength>64</prefixLength></ipAddress>\
-                   <ipAddress><ipAddress>10.0.0.7</ipAddress></ipAddress></ipConfig></GuestNicInfo>\
-                   <GuestNicInfo><ipAddress>127.0.0.1</ipAddress><ipAddress>192.168.1.2</ipAddress></GuestNicInfo>";
-        for (path, value) in [
-            ("name", element("web%2f1")),
-            ("runtime.host", reference("HostSystem", "host-12")),
-            ("runtime.powerState", element("poweredOn")),
-            ("config.uuid", element("42394F2D-5d7c-4b1c-8a8a-0123456789ab")),
-            ("config.template", element("true")),
-            ("guest.hostName", element("Web-1.Example.ORG")),
-            ("guest.ipAddress", element("10.0.0.7")),
-            ("guest.net", element(net)),
-            ("not.asked.for", element("x")),
-        ] {
-            vm.take(path, Some(&value));
-        }
-        let expected = VmState {
-            name: Some("web/1".to_owned()),
-            host: Some("host-12".to_owned()),
-            powered_on: true,
-            bios_uuid: Some("42394f2d-5d7c-4b1c-8a8a-0123456789ab".parse().unwrap()),
-            template: true,
-            dns_name: Some("web-1.example.org".to_owned()),
-            primary_ip: Some("10.0.0.7".parse().unwrap()),
-            adapter_ips: addresses(&["10.0.0.7", "192.168.1.2", "2001:db8::7"]),
-        };
-        assert_eq!(vm, expected);
-        for path in ["runtime.host", "guest.hostName", "guest.ipAddress", "guest.net", "config.uuid"] {
-            vm.take(path, None);
-        }
-        assert_eq!((vm.host, vm.dns_name, vm.primary_ip, vm.bios_uuid), (None, None, None, None));
-        assert!(vm.adapter_ips.is_empty());
-    }
-
-    #[test]
-    fn what_identifies_nobody_or_makes_no_sense_is_unknown() {
-        let mut vm = VmState::default();
-        for (path, xml) in [
-            ("name", "  "),
-            ("config.uuid", "00000000-0000-0000-0000-000000000000"),
-            ("config.uuid", "not a uuid"),
-            ("guest.hostName", ""),
-            ("guest.ipAddress", "fe80::1"),
-            ("guest.ipAddress", "169.254.3.4"),
-            ("guest.ipAddress", "0.0.0.0"),
-            ("guest.ipAddress", "10.0.0.300"),
-            ("runtime.host", "host-without-a-type"),
-            ("runtime.powerState", "suspended"),
-        ] {
-            vm.take(path, Some(&element(xml)));
-            assert_eq!(vm, VmState::default(), "{path} {xml}");
-        }
-    }
-
-    #[test]
-    fn names_are_unescaped_as_vsphere_escapes_them() {
-        for (escaped, expected) in [
-            ("plain", "plain"),
-            ("a%2fb%5Cc%25d", "a/b\\c%d"),
-            ("100%", "100%"),
-            ("%252f", "%2f"),
-            ("50%41", "50%41"),
-            ("%\u{e9}t\u{e9}", "%\u{e9}t\u{e9}"),
-        ] {
-            assert_eq!(name(&element(escaped)).as_deref(), Some(expected), "{escaped}");
-        }
-    }
-
-    #[test]
-    fn a_host_keeps_its_connection_when_the_new_one_is_not_understood() {
-        let mut host = HostState::default();
-        for (value, expected) in [
-            ("disconnected", HostConnection::Disconnected),
-            ("somethingNew", HostConnection::Disconnected),
-            ("notResponding", HostConnection::NotResponding),
-            ("connected", HostConnection::Connected),
-        ] {
-            host.take("runtime.connectionState", Some(&element(value)));
-            assert_eq!(host.connection, expected, "{value}");
-        }
-        host.take("runtime.inMaintenanceMode", Some(&element("true")));
-        host.take("parent", Some(&reference("ClusterComputeResource", "domain-c8")));
-        let tasks = "<ManagedObjectReference type=\"Task\">task-1</ManagedObjectReference>";
-        host.take("recentTask", Some(&element(tasks)));
-        assert!(host.in_maintenance);
-        assert_eq!(host.parent, Some(ManagedObject::new(CLUSTER, "domain-c8")));
-        assert_eq!(host.recent_tasks, [ManagedObject::new("Task", "task-1")]);
-    }
-}
+#[path = "properties_tests.rs"]
+mod tests;

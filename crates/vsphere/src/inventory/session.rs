@@ -1,28 +1,31 @@
 //! One stay at a vCenter: log in, list everything, follow each change, until something fails.
 //!
-//! Input: the configuration. Output: events through a [`Teller`]. The watch's waits and the slow reading again take turns
-//! on one task, so that what was read never overtakes what was heard.
+//! Input: the configuration. Output: events through a [`Teller`].
+//!
+//! Two watches are followed side by side on one task: where VMs run, which must be heard quickly, and all else. The
+//! second's waits and the slow reading again take turns. If either fails, the stay is over.
 
-use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, join_all};
+use futures::stream::{Stream, StreamExt, try_unfold};
 use model::event::{Event, Source, VcenterId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::VcenterStatus;
+use super::look::{Answers, Questions};
 use super::picture::{HostTasks, Picture};
-use super::properties::{READ_AGAIN, WATCHED};
+use super::properties::{PLACEMENTS, READ_AGAIN, WATCHED};
 use crate::client::Client;
-use crate::config::VcenterConfig;
+use crate::config::{Timing, VcenterConfig};
 use crate::error::VsphereError;
-use crate::property::{self, Watch};
+use crate::property::{ObjectUpdate, Updates, Watch};
 
-/// How long giving back the watch, and then the session, may take.
+/// How long giving back the watches, and then the session, may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-/// The task that takes a host into maintenance mode.
-const ENTER_MAINTENANCE: &str = "HostSystem.enterMaintenanceMode";
 
 /// Why a stay is over.
 #[derive(Debug)]
@@ -95,7 +98,10 @@ impl Teller {
 #[derive(Debug, Default)]
 pub(super) struct Session {
     client: Option<Arc<Client>>,
-    watch: Option<Watch>,
+    /// Of where VMs run.
+    placements: Option<Watch>,
+    /// Of all else.
+    inventory: Option<Watch>,
     in_sync_since: Option<Instant>,
 }
 
@@ -127,12 +133,14 @@ impl Session {
     ) -> Result<std::convert::Infallible, Ended> {
         let client = self.client.insert(Arc::new(config.connect().await?)).clone();
         let root = client.content().root_folder.clone();
-        let watch = self.watch.insert(Watch::start(client.clone(), &root, WATCHED).await?);
+        let inventory = self.inventory.insert(Watch::start(client.clone(), &root, WATCHED).await?);
+        let placements = self.placements.insert(Watch::start(client.clone(), &root, PLACEMENTS).await?);
         let mut picture = Picture::new(id);
 
         teller.relist_began().await?;
-        watch.list(|update| picture.apply(update)).await?;
-        look_at_tasks(&client, &mut picture, HostTasks::Unseen).await?;
+        inventory.list(|update| picture.apply(update)).await?;
+        placements.list(|update| picture.place(update)).await?;
+        Questions::of(&mut picture, HostTasks::Unseen).ask(&client).await?.note(&mut picture);
         // Told as a whole, so that a host is told once and with its datacenter, whatever page that was on.
         teller.tell_all(picture.changes()).await?;
         teller.relist_ended().await?;
@@ -151,33 +159,48 @@ impl Session {
             tracing::warn!(vcenter = client.host(), objects = untold, "the user may see but not read some objects");
         }
 
-        let mut read_again_at = Instant::now() + config.timing.read_again_every;
+        // A wait that is dropped may take what it was about to bring with it, so each goes on while the other is heard.
+        let mut moves = pin!(waits(placements, config.timing.wait_max));
+        let mut rounds = pin!(rounds(inventory, config.timing));
+        let mut looking: Option<BoxFuture<'_, Result<Answers, VsphereError>>> = None;
         loop {
-            let until_reading = read_again_at.saturating_duration_since(Instant::now());
-            // The wire counts whole seconds, and 0 would not wait at all.
-            let wait = config.timing.wait_max.min(until_reading).max(Duration::from_secs(1));
-            let updates = watch.next(wait).await?;
-            updates.objects.iter().for_each(|update| picture.apply(update));
-            // A VM's move does not wait for the question which hosts are on their way into maintenance.
-            teller.tell_all(picture.changes()).await?;
-            look_at_tasks(&client, &mut picture, HostTasks::Unseen).await?;
-            teller.tell_all(picture.changes()).await?;
-            if read_again_at <= Instant::now() {
-                let found = watch.read_again(READ_AGAIN).await?;
-                found.iter().for_each(|update| picture.refresh(update));
-                look_at_tasks(&client, &mut picture, HostTasks::Entering).await?;
-                teller.tell_all(picture.changes()).await?;
-                read_again_at = Instant::now() + config.timing.read_again_every;
+            tokio::select! {
+                biased;
+                Some(moved) = moves.next() => {
+                    moved?.objects.iter().for_each(|update| picture.place(update));
+                }
+                Some(looked) = conditionally(looking.as_mut()) => {
+                    looking = None;
+                    looked?.note(&mut picture);
+                }
+                // Not while a look is under way: what it finds must not overtake what is heard after it began.
+                Some(round) = rounds.next(), if looking.is_none() => {
+                    let whose = match round? {
+                        Round::Heard(updates) => {
+                            updates.objects.iter().for_each(|update| picture.apply(update));
+                            HostTasks::Unseen
+                        }
+                        Round::ReadAgain(found) => {
+                            found.iter().for_each(|update| picture.refresh(update));
+                            HostTasks::Entering
+                        }
+                    };
+                    let questions = Questions::of(&mut picture, whose);
+                    if !questions.is_empty() {
+                        looking = Some(Box::pin(questions.ask(&client)));
+                    }
+                }
             }
+            teller.tell_all(picture.changes()).await?;
         }
     }
 
     /// Gives back what is held, as far as the vCenter lets us within a few seconds.
     pub(super) async fn close(&mut self) {
-        if let Some(watch) = self.watch.take() {
-            // The session's end takes it along where this fails.
-            let _ = timeout(CLOSE_LIMIT, watch.stop()).await;
-        }
+        let watches = [self.placements.take(), self.inventory.take()];
+        let stops = watches.into_iter().flatten().map(Watch::stop);
+        // The session's end takes them along where this fails.
+        let _ = timeout(CLOSE_LIMIT, join_all(stops)).await;
         if let Some(client) = self.client.take()
             && !matches!(timeout(CLOSE_LIMIT, client.logout()).await, Ok(Ok(())))
         {
@@ -186,33 +209,40 @@ impl Session {
     }
 }
 
-/// Finds out which hosts are on their way into maintenance mode: the host itself says only when it has arrived.
-async fn look_at_tasks(client: &Client, picture: &mut Picture, whose: HostTasks) -> Result<(), VsphereError> {
-    let tasks_by_host = picture.host_tasks(whose);
-    if tasks_by_host.is_empty() {
-        return Ok(());
+/// One wait after the other, without end.
+fn waits(watch: &mut Watch, wait: Duration) -> impl Stream<Item = Result<Updates, VsphereError>> {
+    try_unfold(watch, move |watch| async move {
+        let updates = watch.next(wait).await?;
+        Ok(Some((updates, watch)))
+    })
+}
+
+/// What comes of one turn of the inventory's watch.
+enum Round {
+    Heard(Updates),
+    ReadAgain(Vec<ObjectUpdate>),
+}
+
+/// Waits, and now and then reads again. The two take turns, so that what was read never overtakes what was heard.
+fn rounds(watch: &mut Watch, timing: Timing) -> impl Stream<Item = Result<Round, VsphereError>> {
+    let read_again_at = Instant::now() + timing.read_again_every;
+    try_unfold((watch, read_again_at), move |(watch, read_again_at)| async move {
+        let until_reading = read_again_at.saturating_duration_since(Instant::now());
+        if until_reading.is_zero() {
+            let found = watch.read_again(READ_AGAIN).await?;
+            return Ok(Some((Round::ReadAgain(found), (watch, Instant::now() + timing.read_again_every))));
+        }
+        // The wire counts whole seconds, and 0 would not wait at all.
+        let wait = timing.wait_max.min(until_reading).max(Duration::from_secs(1));
+        let updates = watch.next(wait).await?;
+        Ok(Some((Round::Heard(updates), (watch, read_again_at))))
+    })
+}
+
+/// The output of a future if there is one.
+async fn conditionally<F: Future + Unpin>(future: Option<&mut F>) -> Option<F::Output> {
+    match future {
+        Some(future) => Some(future.await),
+        None => None,
     }
-    let tasks: Vec<_> = tasks_by_host.values().flatten().cloned().collect();
-    let running = match property::read_each(client, &tasks, &["info.descriptionId", "info.state"]).await {
-        Ok(found) => found,
-        // A task among them has just been forgotten: then nothing is known of any, and the next reading tells.
-        Err(VsphereError::Fault { fault, .. }) if fault.kind == "ManagedObjectNotFound" => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let entering: BTreeMap<&str, bool> = running
-        .iter()
-        .map(|task| {
-            let text = |path: &str| {
-                let change = task.changes.iter().find(|change| change.path == path);
-                change.and_then(|change| change.value.as_ref()).map_or("", |value| value.text.trim())
-            };
-            let unfinished = matches!(text("info.state"), "queued" | "running");
-            (task.object.id.as_str(), unfinished && text("info.descriptionId") == ENTER_MAINTENANCE)
-        })
-        .collect();
-    for (host, tasks) in &tasks_by_host {
-        let any = tasks.iter().any(|task| entering.get(task.id.as_str()).copied().unwrap_or(false));
-        picture.set_entering_maintenance(host, any);
-    }
-    Ok(())
 }

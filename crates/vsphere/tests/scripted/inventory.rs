@@ -12,18 +12,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use vsphere::{VcenterConfig, VcenterStatus, inventory};
 
-const ID: VcenterId = VcenterId(7);
-const SOURCE: Source = Source::Vcenter(ID);
+pub const ID: VcenterId = VcenterId(7);
+pub const SOURCE: Source = Source::Vcenter(ID);
 
 /// A run, and the ends of what it is connected to.
-struct Following {
+pub struct Following {
     events: mpsc::Receiver<Event>,
     status: watch::Receiver<VcenterStatus>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
-fn follow(config: VcenterConfig, capacity: usize) -> Following {
+pub fn follow(config: VcenterConfig, capacity: usize) -> Following {
     let (sender, events) = mpsc::channel(capacity);
     let (status_sender, status) = watch::channel(VcenterStatus::default());
     let (stop, stopped) = oneshot::channel::<()>();
@@ -37,7 +37,7 @@ fn follow(config: VcenterConfig, capacity: usize) -> Following {
 
 impl Following {
     /// Everything that is told within the next seconds.
-    async fn events_for(&mut self, seconds: u64) -> Vec<Event> {
+    pub async fn events_for(&mut self, seconds: u64) -> Vec<Event> {
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut events = Vec::new();
         while let Ok(Some(event)) = tokio::time::timeout_at(end, self.events.recv()).await {
@@ -60,7 +60,7 @@ fn vm_object(kind: &str, id: &str, host: &str) -> String {
     object(kind, "VirtualMachine", id, &[("name", &name), ("runtime.host", &reference("HostSystem", host))])
 }
 
-fn vm(id: &str, host: &str) -> Event {
+pub fn vm(id: &str, host: &str) -> Event {
     let vm =
         VmFacts { id: id.to_owned(), name: format!("name-of-{id}"), host: Some(host.to_owned()), ..VmFacts::default() };
     Event::VmApplied { vcenter: ID, vm }
@@ -95,7 +95,7 @@ fn cluster(datacenter: &str, drs_enabled: bool) -> Event {
 }
 
 /// A datacenter with one cluster, one host and one VM; parents in the last page.
-fn three_pages() -> Vec<Step> {
+pub fn three_pages() -> Vec<Step> {
     let more = |objects: String| at(0, Outcome::Page { objects, truncated: true });
     vec![
         more(vm_object("enter", "vm-1", "host-1")),
@@ -113,7 +113,7 @@ fn three_pages() -> Vec<Step> {
     ]
 }
 
-fn listed() -> Vec<Event> {
+pub fn listed() -> Vec<Event> {
     vec![
         Event::RelistBegan(SOURCE),
         cluster("Paris", false),
@@ -123,11 +123,11 @@ fn listed() -> Vec<Event> {
     ]
 }
 
-fn one_vm() -> Vec<Step> {
+pub fn one_vm() -> Vec<Step> {
     vec![at(0, page(&[vm_object("enter", "vm-1", "host-1")]))]
 }
 
-fn one_vm_listed() -> Vec<Event> {
+pub fn one_vm_listed() -> Vec<Event> {
     vec![Event::RelistBegan(SOURCE), vm("vm-1", "host-1"), Event::RelistEnded(SOURCE)]
 }
 
@@ -165,9 +165,16 @@ async fn everything_is_told_once_after_the_last_page_and_then_each_change() {
     assert_eq!(following.events_for(600).await, expected);
     let status = following.status.borrow().clone();
     assert!(matches!(&status, VcenterStatus::InSync { about } if about.full_name == "Scripted vCenter"), "{status:?}");
+    assert_eq!(vcenter.waits_dropped(), 0, "a wait that is dropped may take updates with it");
     assert!(following.stop().await < Duration::from_secs(1));
-    let methods = vcenter.methods();
-    assert_eq!(methods[methods.len() - 3..], ["DestroyPropertyCollector", "DestroyView", "Logout"]);
+    let mut given_back = vcenter.methods().split_off(vcenter.methods().len() - 5);
+    assert_eq!(given_back.pop().as_deref(), Some("Logout"));
+    given_back.sort_unstable();
+    assert_eq!(
+        given_back,
+        ["DestroyPropertyCollector", "DestroyPropertyCollector", "DestroyView", "DestroyView"],
+        "both watches"
+    );
     assert_eq!(vcenter.calls("Login").len(), 1);
 }
 
@@ -196,7 +203,7 @@ async fn pages_without_end_are_an_error() {
 }
 
 /// A session's end in a wait: as a fault, and as the reason why properties are missing.
-fn session_ends() -> [Outcome; 2] {
+pub fn session_ends() -> [Outcome; 2] {
     let missing = "<objectSet><kind>modify</kind><obj type=\"VirtualMachine\">vm-1</obj><missingSet>\
                    <path>runtime.host</path><fault><fault xsi:type=\"NotAuthenticated\"/>\
                    <localizedMessage>gone</localizedMessage></fault></missingSet></objectSet>";
@@ -244,10 +251,11 @@ async fn a_session_that_ends_while_reading_again_is_replaced_too() {
 #[tokio::test(start_paused = true)]
 async fn lost_is_told_once_however_many_attempts_fail() {
     let mut waits = one_vm();
-    waits.push(at(90, Outcome::Dropped));
+    // While the other watch is in the middle of a wait.
+    waits.push(at(85, Outcome::Dropped));
     let vcenter = Vcenter::new(waits);
     let mut following = follow(vcenter.config(), 64);
-    assert_eq!(following.events_for(89).await, one_vm_listed());
+    assert_eq!(following.events_for(84).await, one_vm_listed());
     vcenter.script.lock().unwrap().unreachable = true;
     assert_eq!(following.events_for(600).await, [Event::Lost(SOURCE)]);
     let status = following.status.borrow().clone();
@@ -323,6 +331,26 @@ async fn a_host_is_in_maintenance_while_a_task_takes_it_there() {
     // Somebody cancels it: nothing changes on the host, so only looking at the task again tells.
     vcenter.script.lock().unwrap().tasks = task("error");
     assert_eq!(following.events_for(61).await, [host(false, "Paris")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_on_a_cluster_has_its_settings_read_at_once() {
+    let tasks = "<val><ManagedObjectReference type=\"Task\">task-1</ManagedObjectReference></val>";
+    let settings = "<val><drsConfig><enabled>true</enabled></drsConfig></val>";
+    let cluster_object =
+        |properties: &[(&str, &str)]| page(&[object("modify", "ClusterComputeResource", "domain-c1", properties)]);
+    let mut waits = three_pages();
+    waits.push(at(5, cluster_object(&[("recentTask", tasks)])));
+    waits.push(at(5, cluster_object(&[("recentTask", tasks), ("configurationEx", settings)])));
+    let vcenter = Vcenter::new(waits);
+    vcenter.script.lock().unwrap().read_again =
+        content("ClusterComputeResource", "domain-c1", &[("configurationEx", settings)]);
+    let mut following = follow(vcenter.config(), 64);
+    let mut expected = listed();
+    expected.push(cluster("Paris", true));
+    assert_eq!(following.events_for(50).await, expected);
+    // Once: the second time the server said by itself what has changed.
+    assert_eq!(vcenter.calls("RetrievePropertiesEx"), [Duration::from_secs(5)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,16 +1,18 @@
 //! A vCenter that answers from a script, in the process and on whatever clock tokio has.
 //!
 //! Sessions, views and collectors are real enough to be checked: a call without a valid session is NotAuthenticated. What a
-//! wait answers comes from a queue; when that is empty, waits last as long as they may and bring nothing.
+//! wait answers comes from a queue; when that is empty, waits last as long as they may and bring nothing. A collector of
+//! placements needs no queue: it brings the hosts of VMs that the other one's pages have mentioned, right after them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body_util::{BodyExt, Full};
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 use vsphere::transport::Transport;
 use vsphere::{Credentials, Endpoint, Trust, VcenterConfig};
 
@@ -25,6 +27,8 @@ pub enum Outcome {
     Page { objects: String, truncated: bool },
     /// A fault of this type.
     Fault(&'static str),
+    /// What the response holds, as it is.
+    Reply(String),
     /// The connection breaks.
     Dropped,
     /// No answer ever comes.
@@ -41,6 +45,10 @@ pub struct Step {
 #[derive(Default)]
 pub struct Script {
     pub waits: VecDeque<Step>,
+    /// What waits of placements come to, for tests that want it other than following by itself.
+    pub placements: Option<VecDeque<Step>>,
+    /// What the next calls of a method come to, before anything else is thought of.
+    pub answers: BTreeMap<&'static str, VecDeque<Outcome>>,
     /// What becomes of the next logins; then they succeed.
     pub logins: VecDeque<Outcome>,
     /// `objects` elements that reading properties of hosts and clusters finds.
@@ -58,12 +66,36 @@ pub struct Script {
     session: u32,
     session_valid: bool,
     calls: Vec<(Duration, String)>,
+    bodies: Vec<(String, String)>,
+    /// Waits that were given up before they were answered.
+    waits_dropped: usize,
+    collectors: u32,
+    placement_collectors: BTreeSet<String>,
+    /// The hosts of VMs, as the pages so far have them: a `<val>`, empty for an unknown one.
+    hosts: BTreeMap<String, String>,
+    /// Of those, what each collector of placements has brought.
+    brought: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Clone)]
 pub struct Vcenter {
     pub script: Arc<Mutex<Script>>,
     began: Instant,
+    moved: Arc<Notify>,
+}
+
+/// Counts a wait as dropped unless it is answered.
+struct Pending<'a> {
+    script: &'a Mutex<Script>,
+    answered: bool,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.script.lock().unwrap().waits_dropped += 1;
+        }
+    }
 }
 
 pub fn at(seconds: u64, outcome: Outcome) -> Step {
@@ -101,7 +133,7 @@ pub fn reference(kind: &str, id: &str) -> String {
 impl Vcenter {
     pub fn new(waits: impl IntoIterator<Item = Step>) -> Vcenter {
         let script = Script { waits: waits.into_iter().collect(), ..Script::default() };
-        Vcenter { script: Arc::new(Mutex::new(script)), began: Instant::now() }
+        Vcenter { script: Arc::new(Mutex::new(script)), began: Instant::now(), moved: Arc::default() }
     }
 
     pub fn transport(&self) -> Transport {
@@ -134,6 +166,16 @@ impl Vcenter {
         self.script.lock().unwrap().calls.iter().map(|(_, method)| method.clone()).collect()
     }
 
+    /// The requests of one method, as they came.
+    pub fn bodies(&self, method: &str) -> Vec<String> {
+        let script = self.script.lock().unwrap();
+        script.bodies.iter().filter(|(called, _)| called == method).map(|(_, body)| body.clone()).collect()
+    }
+
+    pub fn waits_dropped(&self) -> usize {
+        self.script.lock().unwrap().waits_dropped
+    }
+
     pub async fn answer(
         &self,
         body: &str,
@@ -143,7 +185,11 @@ impl Vcenter {
         let outcome = {
             let mut script = self.script.lock().unwrap();
             script.calls.push((self.began.elapsed(), method.clone()));
-            if script.hangs {
+            script.bodies.push((method.clone(), body.to_owned()));
+            let scripted = script.answers.get_mut(method.as_str()).and_then(VecDeque::pop_front);
+            if let Some(outcome) = scripted {
+                Err(outcome)
+            } else if script.hangs {
                 Err(Outcome::Hangs)
             } else if script.unreachable {
                 Err(Outcome::Dropped)
@@ -153,7 +199,12 @@ impl Vcenter {
         };
         let outcome = match outcome {
             Ok(Some(answer)) => return Ok(answer),
-            Ok(None) => self.wait(body).await,
+            Ok(None) => {
+                let mut pending = Pending { script: &self.script, answered: false };
+                let outcome = self.wait(body).await;
+                pending.answered = !matches!(outcome, Outcome::Hangs);
+                outcome
+            }
             Err(outcome) => outcome,
         };
         match outcome {
@@ -163,6 +214,7 @@ impl Vcenter {
             }
             Outcome::Nothing => Ok(returned(&method, "")),
             Outcome::Fault(kind) => Ok(fault(kind)),
+            Outcome::Reply(inside) => Ok(reply(&method, &inside)),
             Outcome::Dropped => Err("connection reset by peer".into()),
             Outcome::Hangs => std::future::pending().await,
         }
@@ -170,27 +222,91 @@ impl Vcenter {
 
     /// The next step once its time has come; nothing when the wait's own limit comes first.
     async fn wait(&self, body: &str) -> Outcome {
-        let limit = body.split("<maxWaitSeconds>").nth(1).and_then(|rest| rest.split('<').next()).unwrap();
-        let limit = Duration::from_secs(limit.parse().unwrap());
-        let slow = self.script.lock().unwrap().slow;
-        let due = self.script.lock().unwrap().waits.front().map(|step| step.after);
+        let limit = Duration::from_secs(between(body, "<maxWaitSeconds>", "<").parse().unwrap());
+        let collector = between(body, "<_this type=\"PropertyCollector\">", "<");
+        let (slow, of_placements, follows) = {
+            let script = self.script.lock().unwrap();
+            let of_placements = script.placement_collectors.contains(collector);
+            (script.slow, of_placements, of_placements && script.placements.is_none())
+        };
+        if follows {
+            return self.bring_hosts(collector, limit).await;
+        }
+        let due = self.script.lock().unwrap().steps(of_placements).front().map(|step| step.after);
         match due {
             Some(after) if after <= limit || slow => {
                 tokio::time::sleep(after).await;
-                self.script.lock().unwrap().waits.pop_front().map_or(Outcome::Nothing, |step| step.outcome)
+                let mut script = self.script.lock().unwrap();
+                let outcome = script.steps(of_placements).pop_front().map_or(Outcome::Nothing, |step| step.outcome);
+                if let Outcome::Page { objects, .. } = &outcome {
+                    script.note_hosts(objects);
+                    self.moved.notify_waiters();
+                }
+                outcome
             }
             _ => {
                 tokio::time::sleep(limit).await;
-                if let Some(step) = self.script.lock().unwrap().waits.front_mut() {
+                if let Some(step) = self.script.lock().unwrap().steps(of_placements).front_mut() {
                     step.after = step.after.saturating_sub(limit);
                 }
                 Outcome::Nothing
             }
         }
     }
+
+    /// The hosts that this collector has not brought yet.
+    async fn bring_hosts(&self, collector: &str, limit: Duration) -> Outcome {
+        let deadline = Instant::now() + limit;
+        loop {
+            let moved = self.moved.notified();
+            let news = self.script.lock().unwrap().hosts_to_bring(collector);
+            if !news.is_empty() {
+                return page(&news);
+            }
+            if timeout_at(deadline, moved).await.is_err() {
+                return Outcome::Nothing;
+            }
+        }
+    }
+}
+
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    text.split(from).nth(1).and_then(|rest| rest.split(to).next()).unwrap_or_default()
 }
 
 impl Script {
+    fn steps(&mut self, of_placements: bool) -> &mut VecDeque<Step> {
+        match &mut self.placements {
+            Some(placements) if of_placements => placements,
+            _ => &mut self.waits,
+        }
+    }
+
+    fn note_hosts(&mut self, objects: &str) {
+        for object in objects.split("<objectSet>").filter(|object| object.contains("type=\"VirtualMachine\"")) {
+            let id = between(object, "type=\"VirtualMachine\">", "<").to_owned();
+            let host = between(object, "<name>runtime.host</name><op>assign</op>", "</changeSet>");
+            match between(object, "<kind>", "<") {
+                "leave" => drop(self.hosts.remove(&id)),
+                "modify" if host.is_empty() => (),
+                _ => drop(self.hosts.insert(id, host.to_owned())),
+            }
+        }
+    }
+
+    fn hosts_to_bring(&mut self, collector: &str) -> Vec<String> {
+        let brought = self.brought.entry(collector.to_owned()).or_default();
+        let gone = brought.keys().filter(|id| !self.hosts.contains_key(*id));
+        let mut news: Vec<String> = gone.map(|id| object("leave", "VirtualMachine", id, &[])).collect();
+        for (id, host) in self.hosts.iter().filter(|(id, host)| brought.get(*id) != Some(*host)) {
+            let kind = if brought.contains_key(id) { "modify" } else { "enter" };
+            let value: &[(&str, &str)] = if host.is_empty() { &[] } else { &[("runtime.host", host)] };
+            news.push(object(kind, "VirtualMachine", id, value));
+        }
+        brought.clone_from(&self.hosts);
+        news
+    }
+
     /// What is answered at once; `None` for a wait.
     fn immediate(
         &mut self,
@@ -229,9 +345,19 @@ impl Script {
         }
         let answer = match method {
             "WaitForUpdatesEx" => return Ok(None),
+            "ReconfigureComputeResource_Task" => reply(method, "<returnval type=\"Task\">task-1</returnval>"),
             "CreateContainerView" => reply(method, "<returnval type=\"ContainerView\">v</returnval>"),
-            "CreatePropertyCollector" => reply(method, "<returnval type=\"PropertyCollector\">c</returnval>"),
-            "CreateFilter" => reply(method, "<returnval type=\"PropertyFilter\">f</returnval>"),
+            "CreatePropertyCollector" => {
+                self.collectors += 1;
+                reply(method, &format!("<returnval type=\"PropertyCollector\">c{}</returnval>", self.collectors))
+            }
+            "CreateFilter" => {
+                if body.contains("<pathSet>runtime.host</pathSet>") {
+                    let collector = between(body, "<_this type=\"PropertyCollector\">", "<");
+                    self.placement_collectors.insert(collector.to_owned());
+                }
+                reply(method, "<returnval type=\"PropertyFilter\">f</returnval>")
+            }
             "RetrievePropertiesEx" if body.contains("<type>Task</type>") => returned(method, &self.tasks),
             "RetrievePropertiesEx" if self.session_ends_at_reading => return Err(Outcome::Fault("NotAuthenticated")),
             "RetrievePropertiesEx" => returned(method, &self.read_again),
@@ -260,6 +386,7 @@ fn reply(method: &str, inside: &str) -> Response<Full<Bytes>> {
 fn fault(kind: &str) -> Response<Full<Bytes>> {
     let detail = match kind {
         "NoPermission" => "<object type=\"Folder\">group-d1</object><privilegeId>System.Read</privilegeId>",
+        "ManagedObjectNotFound" => "<obj type=\"ClusterComputeResource\">domain-c1</obj>",
         _ => "",
     };
     envelope(

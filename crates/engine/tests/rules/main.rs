@@ -1,0 +1,5 @@
+//! The writer of rules on an outside in memory, in virtual time.
+
+mod convergence;
+mod situations;
+mod stage;

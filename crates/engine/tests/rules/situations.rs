@@ -1,0 +1,269 @@
+//! One situation each: order, pace, faults, the record.
+
+use std::time::Duration;
+
+use model::event::{Event, RuleKind, Source};
+
+use crate::stage::*;
+
+const C: &str = "domain-c0";
+
+async fn seconds(count: u64) {
+    tokio::time::sleep(Duration::from_secs(count)).await;
+}
+
+#[test]
+fn pods_become_a_rule_that_is_recorded_first_edited_in_place_and_gone_after_the_grace() {
+    in_virtual_time(async {
+        let outside = Outside::new(1, 1, 6, 6);
+        let process = Process::start(&outside, 1).await;
+        for number in 0..3 {
+            outside.add_pod(lonely("web", number, 0, number)).await;
+        }
+        seconds(5).await;
+        let uuid = {
+            let state = outside.lock();
+            let own = state.own(C);
+            assert_eq!(own.len(), 1);
+            assert_eq!(members(&own[0].kind), [0, 1, 2].map(|node| vm_id(0, node)).into());
+            assert_eq!(state.recorded_uuids(C)[&own[0].name], own[0].uuid, "read back and recorded");
+            assert_eq!(state.change_calls, 1);
+            own[0].uuid.clone()
+        };
+        outside.remove_pod("web-2").await;
+        outside.add_pod(lonely("web", 3, 0, 4)).await;
+        seconds(400).await;
+        {
+            let state = outside.lock();
+            let own = state.own(C);
+            assert_eq!((own.len(), &own[0].uuid), (1, &uuid), "the same rule");
+            assert_eq!(members(&own[0].kind), [0, 1, 4].map(|node| vm_id(0, node)).into());
+        }
+        for name in ["web-0", "web-1", "web-3"] {
+            outside.remove_pod(name).await;
+        }
+        seconds(200).await;
+        assert_eq!(outside.lock().own(C).len(), 1, "not before the grace");
+        seconds(130).await;
+        let state = outside.lock();
+        assert!(state.own(C).is_empty() && state.recorded_uuids(C).is_empty());
+        let counters = &process.counters.rules;
+        assert_eq!((counters.created.get(), counters.deleted.get(), counters.owned()), (1, 1, 0));
+        assert_eq!((counters.behind_seconds(), counters.problem_text()), (0, None));
+    });
+}
+
+#[test]
+fn a_burst_of_pods_is_one_change() {
+    in_virtual_time(async {
+        let outside = Outside::new(2, 1, 40, 100);
+        let _process = Process::start(&outside, 1).await;
+        seconds(5).await;
+        for number in 0..100 {
+            outside.add_pod(lonely(&format!("app-{}", number % 10), number, 0, number)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        seconds(10).await;
+        let state = outside.lock();
+        assert_eq!((state.change_calls, state.save_calls), (1, 2));
+        assert!(!state.own(C).is_empty());
+    });
+}
+
+#[test]
+fn nothing_is_written_while_a_source_is_not_whole() {
+    for source in [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(VCENTER)] {
+        in_virtual_time(async {
+            let outside = Outside::new(3, 1, 6, 6);
+            let _process = Process::start(&outside, 1).await;
+            seconds(5).await;
+            outside.tell(Event::Lost(source)).await;
+            outside.tell(Event::RelistBegan(source)).await;
+            for number in 0..3 {
+                outside.add_pod(lonely("web", number, 0, number)).await;
+            }
+            seconds(120).await;
+            assert_eq!(outside.calls(), (0, 0), "{source:?} is listed again");
+            // The relist broke, and what is known is too old by now.
+            outside.tell(Event::Lost(source)).await;
+            seconds(301).await;
+            outside.add_pod(lonely("web", 4, 0, 4)).await;
+            seconds(60).await;
+            let late = outside.lock().own(C).iter().any(|rule| members(&rule.kind).contains(&vm_id(0, 4)));
+            assert!(!late, "{source:?} is stale");
+        });
+    }
+}
+
+#[test]
+fn one_cursed_vm_does_not_hold_up_the_others() {
+    in_virtual_time(async {
+        let outside = Outside::new(4, 1, 10, 200);
+        for cursed in [7, 120] {
+            outside.lock().cursed.insert(vm_id(0, cursed));
+        }
+        let process = Process::start(&outside, 1).await;
+        seconds(5).await;
+        // Pairs, each a rule of its own.
+        for number in 0..100 {
+            for half in 0..2 {
+                let pod = lonely(&format!("app-{number:03}"), half, 0, number * 2 + half);
+                outside.add_pod(pod).await;
+            }
+        }
+        seconds(20).await;
+        let first_calls = {
+            let state = outside.lock();
+            assert_eq!(state.own(C).len(), 98);
+            // Two searches, and each of the two tried again once by now.
+            assert!(state.change_calls <= 1 + 2 * 2 * 7 + 2, "{} calls", state.change_calls);
+            state.change_calls
+        };
+        let problem = process.counters.rules.problem_text().expect("it is reported");
+        assert!(problem.contains("RuleRejected") && problem.contains("is no VM"), "{problem}");
+        seconds(3600).await;
+        let later = outside.lock().change_calls - first_calls;
+        assert!((4..60).contains(&later), "tried again, but seldom: {later}");
+        outside.lock().cursed.clear();
+        seconds(600).await;
+        assert_eq!(outside.lock().own(C).len(), 100);
+        assert_eq!(process.counters.rules.problem_text(), None);
+    });
+}
+
+#[test]
+fn a_watch_that_lags_is_waited_for_and_reported() {
+    in_virtual_time(async {
+        let outside = Outside::new(5, 1, 6, 6);
+        let process = Process::start(&outside, 1).await;
+        seconds(5).await;
+        outside.lock().echo = Duration::from_secs(90);
+        outside.administer(C, |facts, key| facts.rules.push(rule(key, "admin", RuleKind::VmsApart(vec![vm_id(0, 5)]))));
+        for number in 0..2 {
+            outside.add_pod(lonely("web", number, 0, number)).await;
+        }
+        seconds(60).await;
+        assert_eq!(outside.lock().change_calls, 0);
+        let problem = process.counters.rules.problem_text().expect("it is reported");
+        assert!(problem.contains("WatchLags"), "{problem}");
+        seconds(60).await;
+        assert_eq!((outside.calls().0, process.counters.rules.problem_text()), (1, None));
+        seconds(600).await;
+        assert_eq!(outside.lock().change_calls, 1, "and once is enough");
+    });
+}
+
+#[test]
+fn a_record_deleted_by_hand_stops_the_writer_until_there_is_one_again() {
+    in_virtual_time(async {
+        let outside = Outside::new(6, 1, 6, 6);
+        let mut process = Process::start(&outside, 1).await;
+        for number in 0..3 {
+            outside.add_pod(lonely("web", number, 0, number)).await;
+        }
+        seconds(10).await;
+        let texts = std::mem::take(&mut outside.lock().texts);
+        outside.add_pod(lonely("db", 0, 0, 1)).await;
+        outside.add_pod(lonely("db", 1, 0, 5)).await;
+        for restarted in [false, true] {
+            if restarted {
+                process = Process::start(&outside, 2).await;
+            }
+            seconds(120).await;
+            let state = outside.lock();
+            assert_eq!((state.own(C).len(), state.change_calls, state.texts.len()), (1, 1, 0), "restarted {restarted}");
+            let problem = process.counters.rules.problem_text().expect("it is reported");
+            assert!(problem.contains("RecordGone") && problem.contains("bridger adopt"), "{problem}");
+        }
+        // Somebody puts a record there.
+        outside.lock().texts = texts;
+        seconds(70).await;
+        let state = outside.lock();
+        assert_eq!(state.recorded_uuids(C).len(), state.own(C).len());
+        assert!(state.change_calls >= 2);
+        assert_eq!(process.counters.rules.problem_text(), None);
+    });
+}
+
+#[test]
+fn records_of_other_vcenters_are_left_alone_and_unreadable_ones_stop_the_writer() {
+    in_virtual_time(async {
+        let outside = Outside::new(7, 1, 6, 6);
+        let stranger = ("?".to_owned(), 1);
+        outside.lock().texts.insert("another/domain-c0".to_owned(), stranger.clone());
+        outside.lock().texts.insert(format!("{INSTANCE}/{C}"), ("torn".to_owned(), 2));
+        let process = Process::start(&outside, 1).await;
+        for number in 0..3 {
+            outside.add_pod(lonely("web", number, 0, number)).await;
+        }
+        seconds(60).await;
+        assert_eq!(outside.lock().save_calls, 0);
+        assert!(process.counters.rules.problem_text().is_some_and(|text| text.contains("RecordUnreadable")));
+        outside.lock().texts.remove(&format!("{INSTANCE}/{C}"));
+        seconds(70).await;
+        assert_eq!(outside.lock().own(C).len(), 1);
+        assert_eq!(outside.lock().texts["another/domain-c0"], stranger);
+    });
+}
+
+#[test]
+fn a_dry_run_writes_nothing_anywhere() {
+    in_virtual_time(async {
+        let outside = Outside::new(8, 1, 6, 6);
+        let process = Process::start_with(&outside, 1, |settings| settings.dry_run = true).await;
+        for number in 0..3 {
+            outside.add_pod(lonely("web", number, 0, number)).await;
+        }
+        outside.add_pod(lonely("same", 0, 0, 1)).await;
+        outside.add_pod(lonely("same", 1, 0, 1)).await;
+        seconds(600).await;
+        let state = outside.lock();
+        assert_eq!((state.change_calls, state.save_calls, state.notices.len()), (0, 0, 0));
+        let findings = process.counters.rules.findings();
+        assert!(
+            findings.iter().any(|(name, count)| name.eq_ignore_ascii_case("SameVm") && *count == 1),
+            "{findings:?}"
+        );
+    });
+}
+
+#[test]
+fn pods_whose_policy_can_not_be_met_are_told_once() {
+    in_virtual_time(async {
+        let outside = Outside::new(9, 1, 4, 6);
+        let _process = Process::start(&outside, 1).await;
+        for number in 0..6 {
+            outside.add_pod(lonely("web", number, 0, number)).await;
+        }
+        seconds(30).await;
+        let first = outside.lock().notices.clone();
+        assert_eq!(first.len(), 6, "{first:?}");
+        assert!(first.iter().all(|notice| notice.reason == "Unsatisfiable"));
+        assert!(["6 ", "4 ", "hosts, reserve 1"].iter().all(|part| first[0].message.contains(part)), "{first:?}");
+        // Something that changes nothing of it.
+        outside.add_pod(lonely("other", 0, 0, 0)).await;
+        seconds(7200).await;
+        assert_eq!(outside.lock().notices.len(), 6);
+    });
+}
+
+#[test]
+fn clusters_do_not_wait_for_each_other() {
+    in_virtual_time(async {
+        let outside = Outside::new(10, 3, 6, 6);
+        let _process = Process::start(&outside, 1).await;
+        seconds(5).await;
+        for cluster in 0..3 {
+            for number in 0..3 {
+                outside.add_pod(lonely(&format!("web-{cluster}"), number, cluster, number)).await;
+            }
+        }
+        // One of them can't be written at all.
+        outside.lock().cursed.insert(vm_id(1, 0));
+        seconds(10).await;
+        let state = outside.lock();
+        let counts = [0, 1, 2].map(|cluster| state.own(&format!("domain-c{cluster}")).len());
+        assert_eq!(counts, [1, 0, 1]);
+        assert_eq!(state.texts.len(), 3);
+    });
+}

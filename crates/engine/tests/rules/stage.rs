@@ -1,0 +1,471 @@
+//! A vCenter, a ledger and a Kubernetes that exist in memory, and an engine at work on them that can be killed.
+//!
+//! Every call may be made to fail: before it takes effect, after it did (the answer is lost), or for a certain VM. The
+//! vCenter asserts on every change that it names only what the ledger records at that moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use drs::{DrsSettings, UnixMillis};
+use engine::ports::*;
+use engine::{Engine, Ports, RuleSettings, Settings, WallClock};
+use futures::future::BoxFuture;
+use model::event::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+pub const VCENTER: VcenterId = VcenterId(0);
+pub const INSTANCE: &str = "564d0d6e-0000-4000-8000-000000000001";
+pub const UID: &str = "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b";
+pub const PREFIX: &str = "bridger-42030201-ab12-7d4c-9a00-1c2d3e4f5a6b-";
+
+/// How likely each kind of trouble is, in percent of calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trouble {
+    pub fails: u64,
+    pub answer_lost: u64,
+}
+
+/// All that outlives a process.
+pub struct Outside {
+    pub state: Mutex<State>,
+}
+
+pub struct State {
+    pub random: ChaCha8Rng,
+    pub trouble: Trouble,
+    pub clusters: BTreeMap<String, ClusterFacts>,
+    pub hosts: Vec<HostFacts>,
+    pub vms: BTreeMap<String, VmFacts>,
+    pub nodes: BTreeMap<String, NodeFacts>,
+    pub pods: BTreeMap<String, PodFacts>,
+    pub texts: BTreeMap<String, (String, u64)>,
+    versions: u64,
+    keys: i32,
+    /// VMs that make a change faulty.
+    pub cursed: BTreeSet<String>,
+    /// How long the watch takes to tell of changed rules.
+    pub echo: Duration,
+    pub change_calls: usize,
+    pub save_calls: usize,
+    pub changes: usize,
+    pub notices: Vec<Notice>,
+    /// Every call and its outcome, for comparing runs.
+    pub history: Vec<String>,
+    listener: Option<mpsc::Sender<Event>>,
+}
+
+impl Outside {
+    /// Clusters of so many hosts, each with so many nodes spread over them.
+    pub fn new(seed: u64, clusters: usize, hosts: usize, nodes: usize) -> Arc<Outside> {
+        let mut state = State {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            trouble: Trouble::default(),
+            clusters: BTreeMap::new(),
+            hosts: Vec::new(),
+            vms: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            versions: 0,
+            keys: 0,
+            cursed: BTreeSet::new(),
+            echo: Duration::from_millis(300),
+            change_calls: 0,
+            save_calls: 0,
+            changes: 0,
+            notices: Vec::new(),
+            history: Vec::new(),
+            listener: None,
+        };
+        for place in 0..clusters {
+            let id = format!("domain-c{place}");
+            let facts =
+                ClusterFacts { id: id.clone(), name: format!("C{place}"), drs_enabled: true, ..Default::default() };
+            state.clusters.insert(id.clone(), facts);
+            for host in 0..hosts {
+                let name = format!("esx-{place}-{host}");
+                state.hosts.push(HostFacts { id: name.clone(), name, cluster: Some(id.clone()), ..Default::default() });
+            }
+            for node in 0..nodes {
+                state.add_node(place, node, node % hosts);
+            }
+        }
+        Arc::new(Outside { state: Mutex::new(state) })
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test failed while it held this")
+    }
+
+    /// How many changes and saves were asked for.
+    pub fn calls(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.change_calls, state.save_calls)
+    }
+
+    /// What a call meets: a wait, then maybe a failure; and whether its answer will be lost.
+    async fn call(&self, what: &str) -> Result<bool, PortError> {
+        let (wait, fails, lost) = {
+            let mut state = self.lock();
+            let trouble = state.trouble;
+            (state.draw(60), state.draw(100) < trouble.fails, state.draw(100) < trouble.answer_lost)
+        };
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        if fails {
+            self.lock().history.push(format!("{what}: fails"));
+            return Err(PortError::Passing(format!("{what}: unreachable")));
+        }
+        Ok(lost)
+    }
+
+    async fn answer<T>(&self, what: &str, lost: bool, value: T) -> Result<T, PortError> {
+        let wait = {
+            let mut state = self.lock();
+            state.history.push(format!("{what}: done, answer lost {lost}"));
+            state.draw(60)
+        };
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        if lost { Err(PortError::Passing(format!("{what}: no answer"))) } else { Ok(value) }
+    }
+
+    /// Tells of a cluster's rules, as a watch does, some time later.
+    fn echo(self: &Arc<Self>, cluster: &str) {
+        let (outside, cluster) = (self.clone(), cluster.to_owned());
+        tokio::spawn(async move {
+            let echo = outside.lock().echo;
+            tokio::time::sleep(echo).await;
+            let (listener, facts) = {
+                let state = outside.lock();
+                (state.listener.clone(), state.clusters[&cluster].clone())
+            };
+            if let Some(listener) = listener {
+                let _ = listener.send(Event::ClusterApplied { vcenter: VCENTER, cluster: facts }).await;
+            }
+        });
+    }
+
+    pub async fn tell(&self, event: Event) {
+        let listener = self.lock().listener.clone();
+        if let Some(listener) = listener {
+            let _ = listener.send(event).await;
+        }
+    }
+
+    pub async fn add_pod(&self, pod: PodFacts) {
+        self.lock().pods.insert(pod.name.clone(), pod.clone());
+        self.tell(Event::PodApplied(pod)).await;
+    }
+
+    pub async fn remove_pod(&self, name: &str) {
+        let removed = self.lock().pods.remove(name);
+        if let Some(pod) = removed {
+            self.tell(Event::PodDeleted { namespace: pod.namespace, name: pod.name }).await;
+        }
+    }
+
+    /// An administrator changes rules of his own.
+    pub fn administer(self: &Arc<Self>, cluster: &str, change: impl FnOnce(&mut ClusterFacts, i32)) {
+        {
+            let mut state = self.lock();
+            state.keys += 1;
+            let key = state.keys;
+            change(state.clusters.get_mut(cluster).expect("a cluster"), key);
+        }
+        self.echo(cluster);
+    }
+}
+
+impl State {
+    pub fn draw(&mut self, below: u64) -> u64 {
+        self.random.next_u64() % below.max(1)
+    }
+
+    pub fn add_node(&mut self, cluster: usize, number: usize, host: usize) {
+        let uuid = Some(uuid::Uuid::from_u128((cluster * 1000 + number + 1) as u128));
+        let id = vm_id(cluster, number);
+        let vm = VmFacts {
+            id: id.clone(),
+            name: id.clone(),
+            host: Some(format!("esx-{cluster}-{host}")),
+            bios_uuid: uuid,
+            powered_on: true,
+            ..VmFacts::default()
+        };
+        self.vms.insert(id, vm);
+        let name = node_name(cluster, number);
+        self.nodes.insert(name.clone(), NodeFacts { name, system_uuid: uuid, ready: true, ..NodeFacts::default() });
+    }
+
+    fn recorded(&self, cluster: &str) -> serde_json::Value {
+        let text = self.texts.get(&format!("{INSTANCE}/{cluster}"));
+        text.map(|(text, _)| serde_json::from_str(text).expect("JSON")).unwrap_or_default()
+    }
+
+    pub fn is_recorded(&self, cluster: &str, rule: &str) -> bool {
+        !self.recorded(cluster)["rules"][rule].is_null()
+    }
+
+    pub fn recorded_uuids(&self, cluster: &str) -> BTreeMap<String, Option<String>> {
+        let record = self.recorded(cluster);
+        let rules = record["rules"].as_object().cloned().unwrap_or_default();
+        rules.into_iter().map(|(name, rule)| (name, rule["uuid"].as_str().map(str::to_owned))).collect()
+    }
+
+    /// Bridger's rules of a cluster.
+    pub fn own(&self, cluster: &str) -> Vec<&RuleFacts> {
+        self.clusters[cluster].rules.iter().filter(|rule| rule.name.starts_with(PREFIX)).collect()
+    }
+
+    fn apply(&mut self, cluster: &str, changes: &[RuleChange]) -> Result<(), PortError> {
+        let mut facts = self.clusters[cluster].clone();
+        for change in changes {
+            let spec = match change {
+                RuleChange::AddRule(spec) | RuleChange::EditRule { rule: spec, .. } => Some(spec),
+                _ => None,
+            };
+            if let Some(spec) = spec {
+                let vms = members(&spec.kind);
+                if let Some(vm) = vms.iter().find(|vm| self.cursed.contains(*vm) || !self.vms.contains_key(*vm)) {
+                    return Err(PortError::Faulty(format!("{vm} is no VM")));
+                }
+            }
+            match change {
+                RuleChange::AddRule(spec) => {
+                    assert!(self.is_recorded(cluster, &spec.name), "{} was not recorded before", spec.name);
+                    assert!(facts.rules.iter().all(|rule| rule.name != spec.name), "{} is there twice", spec.name);
+                    self.keys += 1;
+                    facts.rules.push(rule(self.keys, &spec.name, spec.kind.clone()));
+                }
+                RuleChange::EditRule { key, uuid, rule: spec } => {
+                    let Some(found) = facts.rules.iter_mut().find(|rule| rule.key == *key) else {
+                        return Err(PortError::Faulty(format!("no rule {key}")));
+                    };
+                    assert_eq!((&found.name, &found.uuid), (&spec.name, uuid), "another rule is edited");
+                    assert!(self.is_recorded(cluster, &spec.name), "{} is not ours", spec.name);
+                    found.kind = spec.kind.clone();
+                    found.enabled = spec.enabled;
+                }
+                RuleChange::RemoveRule { key } => {
+                    let Some(found) = facts.rules.iter().find(|rule| rule.key == *key) else {
+                        return Err(PortError::Faulty(format!("no rule {key}")));
+                    };
+                    assert!(self.is_recorded(cluster, &found.name), "{} is not ours", found.name);
+                    facts.rules.retain(|rule| rule.key != *key);
+                }
+                RuleChange::AddGroup(group) => facts.groups.push(group.clone()),
+                RuleChange::EditGroup(group) => {
+                    facts.groups.retain(|other| other.name != group.name);
+                    facts.groups.push(group.clone());
+                }
+                RuleChange::RemoveGroup { name } => facts.groups.retain(|group| group.name != *name),
+            }
+        }
+        self.changes += changes.len();
+        self.clusters.insert(cluster.to_owned(), facts);
+        Ok(())
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let sources = [Source::Namespaces, Source::Nodes, Source::Pods, Source::Vcenter(VCENTER)];
+        let mut events: Vec<Event> = sources.into_iter().map(Event::RelistBegan).collect();
+        let system = NamespaceFacts { name: "kube-system".to_owned(), uid: UID.to_owned(), ..Default::default() };
+        events.push(Event::NamespaceApplied(system));
+        events.extend(self.nodes.values().cloned().map(Event::NodeApplied));
+        events.extend(self.pods.values().cloned().map(Event::PodApplied));
+        let vcenter = VCENTER;
+        events.extend(self.clusters.values().cloned().map(|cluster| Event::ClusterApplied { vcenter, cluster }));
+        events.extend(self.hosts.iter().cloned().map(|host| Event::HostApplied { vcenter, host }));
+        events.extend(self.vms.values().cloned().map(|vm| Event::VmApplied { vcenter, vm }));
+        events.extend(sources.into_iter().map(Event::RelistEnded));
+        events
+    }
+}
+
+/// The ports are the outside, seen by one process.
+pub struct Port(pub Arc<Outside>);
+
+impl RuleStore for Port {
+    fn read<'a>(&'a self, _: VcenterId, cluster: &'a str) -> BoxFuture<'a, Result<ClusterRules, PortError>> {
+        Box::pin(async move {
+            let lost = self.0.call("read").await?;
+            let rules = {
+                let state = self.0.lock();
+                let facts = &state.clusters[cluster];
+                ClusterRules { rules: facts.rules.clone(), groups: facts.groups.clone() }
+            };
+            self.0.answer("read", lost, rules).await
+        })
+    }
+
+    fn change<'a>(
+        &'a self,
+        _: VcenterId,
+        cluster: &'a str,
+        changes: &'a [RuleChange],
+    ) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async move {
+            self.0.lock().change_calls += 1;
+            let lost = self.0.call("change").await?;
+            self.0.lock().apply(cluster, changes)?;
+            self.0.echo(cluster);
+            self.0.answer(&format!("change {changes:?}"), lost, ()).await
+        })
+    }
+}
+
+impl Ledger for Port {
+    fn load(&self) -> BoxFuture<'_, Result<BTreeMap<String, KeptRecord>, PortError>> {
+        Box::pin(async move {
+            let lost = self.0.call("load").await?;
+            let texts = self.0.lock().texts.clone().into_iter().map(|(name, (text, version))| {
+                (name, KeptRecord { text, version: RecordVersion(version.to_string()) })
+            });
+            let texts = texts.collect();
+            self.0.answer("load", lost, texts).await
+        })
+    }
+
+    fn save<'a>(
+        &'a self,
+        name: &'a str,
+        text: &'a str,
+        expected: Option<&'a RecordVersion>,
+    ) -> BoxFuture<'a, Result<RecordVersion, PortError>> {
+        Box::pin(async move {
+            self.0.lock().save_calls += 1;
+            let lost = self.0.call("save").await?;
+            let version = {
+                let mut state = self.0.lock();
+                let known = state.texts.get(name).map(|(_, version)| RecordVersion(version.to_string()));
+                match (expected, known) {
+                    (Some(_), None) => return Err(PortError::Gone(name.to_owned())),
+                    (expected, known) if expected != known.as_ref() => {
+                        return Err(PortError::Passing("changed".to_owned()));
+                    }
+                    _ => (),
+                }
+                state.versions += 1;
+                let version = state.versions;
+                state.texts.insert(name.to_owned(), (text.to_owned(), version));
+                RecordVersion(version.to_string())
+            };
+            self.0.answer(&format!("save {text}"), lost, version).await
+        })
+    }
+}
+
+impl LabelStore for Port {
+    fn change_labels<'a>(&'a self, _: &'a str, _: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl NoticeBoard for Port {
+    fn post<'a>(&'a self, notice: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
+        self.0.lock().notices.push(notice.clone());
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// An engine at work; dropping it kills it where it stands.
+pub struct Process {
+    task: JoinHandle<()>,
+    pub counters: Arc<engine::counters::Counters>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Process {
+    pub async fn start(outside: &Arc<Outside>, seed: u64) -> Process {
+        Self::start_with(outside, seed, |_| ()).await
+    }
+
+    pub async fn start_with(outside: &Arc<Outside>, seed: u64, change: impl FnOnce(&mut Settings)) -> Process {
+        let (events, received) = mpsc::channel(4096);
+        let mut settings = Settings { labels: None, rules: Some(rule_settings()), seed, ..Settings::default() };
+        change(&mut settings);
+        let port = || Arc::new(Port(outside.clone()));
+        let ports = Ports { labels: port(), notices: port(), rules: Some(port()), ledger: Some(port()) };
+        let engine = Engine::new(settings, ports);
+        let counters = engine.counters();
+        let task = tokio::spawn(engine.run(received));
+        let told = {
+            let mut state = outside.lock();
+            state.listener = Some(events.clone());
+            state.events()
+        };
+        for event in told {
+            events.send(event).await.expect("the engine runs");
+        }
+        Process { task, counters }
+    }
+}
+
+pub fn rule_settings() -> RuleSettings {
+    let start = tokio::time::Instant::now();
+    // The clock of the outside goes on while processes come and go.
+    let epoch = EPOCH.with(|epoch| *epoch.borrow_mut().get_or_insert(start));
+    let now = move || {
+        UnixMillis(u64::try_from(tokio::time::Instant::now().duration_since(epoch).as_millis()).unwrap_or(u64::MAX))
+    };
+    let uuids = BTreeMap::from([(VCENTER, INSTANCE.to_owned())]);
+    RuleSettings::new(DrsSettings::default(), uuids, WallClock(Arc::new(now)))
+}
+
+thread_local! {
+    static EPOCH: std::cell::RefCell<Option<tokio::time::Instant>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Runs a test body in virtual time, single-threaded.
+pub fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
+    EPOCH.with(|epoch| *epoch.borrow_mut() = None);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().expect("a runtime on a paused clock").block_on(body)
+}
+
+pub fn vm_id(cluster: usize, number: usize) -> String {
+    format!("vm-{cluster}-{number:03}")
+}
+
+pub fn node_name(cluster: usize, number: usize) -> String {
+    format!("node-{cluster}-{number:03}")
+}
+
+pub fn rule(key: i32, name: &str, kind: RuleKind) -> RuleFacts {
+    let uuid = Some(format!("uuid-{key}"));
+    RuleFacts { key, uuid, name: name.to_owned(), enabled: true, mandatory: false, user_created: true, kind }
+}
+
+pub fn members(kind: &RuleKind) -> BTreeSet<String> {
+    match kind {
+        RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms) => vms.iter().cloned().collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// A pod that wants no other of its app on its host.
+pub fn lonely(app: &str, number: usize, cluster: usize, node: usize) -> PodFacts {
+    let labels = Labels::from([("app".to_owned(), app.to_owned())]);
+    let selector = Some(SelectorFacts { labels: labels.clone(), ..SelectorFacts::default() });
+    PodFacts {
+        namespace: "shop".to_owned(),
+        name: format!("{app}-{number}"),
+        uid: format!("uid-{app}-{number}"),
+        labels,
+        node: Some(node_name(cluster, node)),
+        anti_affinity: vec![TermFacts {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            selector,
+            ..Default::default()
+        }],
+        ..PodFacts::default()
+    }
+}

@@ -1,0 +1,343 @@
+//! The engine's rule store on a scripted vCenter: the wire's shape, and what each failure means.
+
+use std::time::Duration;
+
+use crate::vcenter::{Outcome, PASSWORD, Vcenter, at, content, object, page, text};
+use engine::ports::{ClusterRules, PortError, RuleChange, RuleSpec, RuleStore};
+use model::event::{Event, GroupFacts, GroupKind, RuleFacts, RuleKind, VcenterId};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use vsphere::{Rules, VcenterStatus, inventory};
+
+const ID: VcenterId = VcenterId(3);
+const CLUSTER: &str = "domain-c1";
+const RECONFIGURE: &str = "ReconfigureComputeResource_Task";
+
+fn rules(vcenter: &Vcenter) -> Rules {
+    Rules::new([(ID, vcenter.config())])
+}
+
+fn spec(name: &str, kind: RuleKind) -> RuleSpec {
+    RuleSpec { name: name.to_owned(), enabled: true, mandatory: false, kind }
+}
+
+fn ids(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(|&id| id.to_owned()).collect()
+}
+
+fn one_change() -> Vec<RuleChange> {
+    vec![RuleChange::AddRule(spec("r", RuleKind::VmsApart(ids(&["vm-1", "vm-2"]))))]
+}
+
+/// The `objects` of a task's reading.
+fn task(state: &str, error: &str) -> String {
+    content("Task", "task-1", &[("info", &format!("<val><key>task-1</key>{error}<state>{state}</state></val>"))])
+}
+
+fn task_fault(kind: &str, detail: &str) -> String {
+    let fault =
+        format!("<fault xsi:type=\"{kind}\">{detail}</fault><localizedMessage>what happened</localizedMessage>");
+    task("error", &format!("<error>{fault}</error>"))
+}
+
+fn vcenter_with_task(task: String) -> Vcenter {
+    let vcenter = Vcenter::new([]);
+    vcenter.script.lock().unwrap().tasks = task;
+    vcenter
+}
+
+fn vcenter_with_answers(method: &'static str, outcomes: impl IntoIterator<Item = Outcome>) -> Vcenter {
+    let vcenter = vcenter_with_task(task("success", ""));
+    vcenter.script.lock().unwrap().answers.insert(method, outcomes.into_iter().collect());
+    vcenter
+}
+
+/// The variant's name and what it says.
+fn told(error: &PortError) -> (&'static str, String) {
+    let variant = match error {
+        PortError::Passing(_) => "passing",
+        PortError::Gone(_) => "gone",
+        PortError::Refused(_) => "refused",
+        PortError::Faulty(_) => "faulty",
+    };
+    (variant, error.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_one_reconfiguration_in_the_order_of_the_schema() {
+    let vcenter = vcenter_with_task(task("success", ""));
+    let pin = RuleKind::VmsOnHosts {
+        vm_group: "vms".to_owned(),
+        affine_hosts: Some("hosts".to_owned()),
+        anti_affine_hosts: Some("others".to_owned()),
+    };
+    let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
+    let changes = [
+        RuleChange::AddRule(spec("apart & <b>", RuleKind::VmsApart(ids(&["vm-1", "vm-2"])))),
+        RuleChange::AddGroup(group("vms", GroupKind::Vms(ids(&["vm-1"])))),
+        RuleChange::AddRule(RuleSpec { mandatory: true, ..spec("pin", pin) }),
+        RuleChange::EditRule {
+            key: 7,
+            uuid: Some("u-7".to_owned()),
+            rule: RuleSpec { enabled: false, ..spec("together", RuleKind::VmsTogether(ids(&["vm-3"]))) },
+        },
+        RuleChange::RemoveGroup { name: "old".to_owned() },
+        RuleChange::EditGroup(group("hosts", GroupKind::Hosts(ids(&["host-1", "host-2"])))),
+        RuleChange::RemoveRule { key: 4 },
+    ];
+    rules(&vcenter).change(ID, CLUSTER, &changes).await.unwrap();
+    let expected = "<_this type=\"ClusterComputeResource\">domain-c1</_this><spec xsi:type=\"ClusterConfigSpecEx\">\
+        <rulesSpec><operation>remove</operation><removeKey xsi:type=\"xsd:int\">4</removeKey></rulesSpec>\
+        <rulesSpec><operation>edit</operation><info xsi:type=\"ClusterAffinityRuleSpec\"><key>7</key>\
+        <enabled>false</enabled><name>together</name><mandatory>false</mandatory><userCreated>true</userCreated>\
+        <ruleUuid>u-7</ruleUuid><vm type=\"VirtualMachine\">vm-3</vm></info></rulesSpec>\
+        <rulesSpec><operation>add</operation><info xsi:type=\"ClusterAntiAffinityRuleSpec\"><enabled>true</enabled>\
+        <name>apart &amp; &lt;b&gt;</name><mandatory>false</mandatory><userCreated>true</userCreated>\
+        <vm type=\"VirtualMachine\">vm-1</vm><vm type=\"VirtualMachine\">vm-2</vm></info></rulesSpec>\
+        <rulesSpec><operation>add</operation><info xsi:type=\"ClusterVmHostRuleInfo\"><enabled>true</enabled>\
+        <name>pin</name><mandatory>true</mandatory><userCreated>true</userCreated><vmGroupName>vms</vmGroupName>\
+        <affineHostGroupName>hosts</affineHostGroupName><antiAffineHostGroupName>others</antiAffineHostGroupName>\
+        </info></rulesSpec>\
+        <groupSpec><operation>remove</operation><removeKey xsi:type=\"xsd:string\">old</removeKey></groupSpec>\
+        <groupSpec><operation>edit</operation><info xsi:type=\"ClusterHostGroup\"><name>hosts</name>\
+        <userCreated>true</userCreated><host type=\"HostSystem\">host-1</host><host type=\"HostSystem\">host-2</host>\
+        </info></groupSpec>\
+        <groupSpec><operation>add</operation><info xsi:type=\"ClusterVmGroup\"><name>vms</name>\
+        <userCreated>true</userCreated><vm type=\"VirtualMachine\">vm-1</vm></info></groupSpec>\
+        </spec><modify>true</modify>";
+    let [body] = &vcenter.bodies(RECONFIGURE)[..] else { panic!("one reconfiguration") };
+    assert!(body.contains(expected), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_read_equals_what_the_inventory_tells() {
+    let config = "<val xsi:type=\"ClusterConfigInfoEx\"><drsConfig><enabled>true</enabled></drsConfig>\
+        <rule xsi:type=\"ClusterAntiAffinityRuleSpec\"><key>9</key><enabled>true</enabled><name>a%2fb </name>\
+        <userCreated>true</userCreated><ruleUuid>u-9</ruleUuid><vm type=\"VirtualMachine\">vm-2</vm>\
+        <vm type=\"VirtualMachine\">vm-1</vm></rule>\
+        <rule xsi:type=\"ClusterDependencyRuleInfo\"><key>2</key><name>order</name></rule>\
+        <group xsi:type=\"ClusterVmGroup\"><name>z</name><vm type=\"VirtualMachine\">vm-1</vm></group>\
+        <group xsi:type=\"ClusterHostGroup\"><name>a</name></group></val>";
+    let vcenter = Vcenter::new([at(
+        0,
+        page(&[object(
+            "enter",
+            "ClusterComputeResource",
+            CLUSTER,
+            &[("name", &text("C")), ("configurationEx", config)],
+        )]),
+    )]);
+    vcenter.script.lock().unwrap().read_again =
+        content("ClusterComputeResource", CLUSTER, &[("configurationEx", config)]);
+    let read = rules(&vcenter).read(ID, CLUSTER).await.unwrap();
+    let expected_rule = |key, uuid: Option<&str>, name: &str, on, kind| RuleFacts {
+        key,
+        uuid: uuid.map(str::to_owned),
+        name: name.to_owned(),
+        enabled: on,
+        mandatory: false,
+        user_created: on,
+        kind,
+    };
+    let expected = ClusterRules {
+        rules: vec![
+            expected_rule(2, None, "order", false, RuleKind::Other("ClusterDependencyRuleInfo".to_owned())),
+            expected_rule(9, Some("u-9"), "a%2fb ", true, RuleKind::VmsApart(ids(&["vm-2", "vm-1"]))),
+        ],
+        groups: vec![
+            GroupFacts { name: "a".to_owned(), user_created: false, kind: GroupKind::Hosts(Vec::new()) },
+            GroupFacts { name: "z".to_owned(), user_created: false, kind: GroupKind::Vms(ids(&["vm-1"])) },
+        ],
+    };
+    assert_eq!(read, expected);
+
+    let (events, mut heard) = mpsc::channel(16);
+    let (status, _) = watch::channel(VcenterStatus::default());
+    let jitter = ChaCha8Rng::seed_from_u64(1);
+    let task = tokio::spawn(inventory::run(vcenter.config(), ID, events, status, jitter, std::future::pending()));
+    let told = loop {
+        if let Event::ClusterApplied { cluster, .. } = heard.recv().await.unwrap() {
+            break ClusterRules { rules: cluster.rules, groups: cluster.groups };
+        }
+    };
+    task.abort();
+    assert_eq!(read, told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_cannot_be_seen_are_not_none() {
+    let vcenter = Vcenter::new([]);
+    for objects in [String::new(), content("ClusterComputeResource", CLUSTER, &[])] {
+        vcenter.script.lock().unwrap().read_again = objects;
+        let error = rules(&vcenter).read(ID, CLUSTER).await.unwrap_err();
+        assert_eq!(told(&error).0, "passing", "{error}");
+    }
+    vcenter.script.lock().unwrap().read_again = format!(
+        "<objects><obj type=\"ClusterComputeResource\">{CLUSTER}</obj><missingSet><path>configurationEx</path><fault>\
+         <fault xsi:type=\"NoPermission\"><object type=\"ClusterComputeResource\">{CLUSTER}</object>\
+         <privilegeId>System.Read</privilegeId></fault><localizedMessage>no</localizedMessage></fault></missingSet></objects>"
+    );
+    let error = rules(&vcenter).read(ID, CLUSTER).await.unwrap_err();
+    assert!(matches!(&error, PortError::Refused(text) if text.contains("System.Read")), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_fails_says_what_can_be_done() {
+    for (kind, detail, variant, says) in [
+        ("InvalidArgument", "<invalidProperty>spec.rulesSpec.info.vm</invalidProperty>", "faulty", "info.vm"),
+        ("DuplicateName", "<name>r</name><object type=\"Folder\">f</object>", "faulty", "DuplicateName r"),
+        ("NotFound", "", "faulty", "NotFound"),
+        ("InvalidVmConfig", "<property>x</property>", "faulty", "InvalidVmConfig"),
+        ("NeverHeardOf", "", "faulty", "NeverHeardOf"),
+        ("ManagedObjectNotFound", "<obj type=\"VirtualMachine\">vm-1</obj>", "faulty", "VirtualMachine:vm-1"),
+        ("ManagedObjectNotFound", "", "faulty", "ManagedObjectNotFound"),
+        ("ManagedObjectNotFound", "<obj type=\"ClusterComputeResource\">domain-c1</obj>", "gone", "domain-c1 is gone"),
+        (
+            "NoPermission",
+            "<object type=\"ClusterComputeResource\">domain-c1</object><privilegeId>Host.Inventory.EditCluster</privilegeId>",
+            "refused",
+            "Host.Inventory.EditCluster on ClusterComputeResource:domain-c1",
+        ),
+        ("NotSupported", "", "refused", "NotSupported"),
+        ("ConcurrentAccess", "", "passing", "ConcurrentAccess"),
+        ("TaskInProgress", "<task type=\"Task\">t</task>", "passing", "TaskInProgress"),
+        ("RequestCanceled", "", "passing", "RequestCanceled"),
+        ("Timedout", "", "passing", "Timedout"),
+        ("SystemError", "<reason>vpxd</reason>", "passing", "SystemError"),
+    ] {
+        let vcenter = vcenter_with_task(task_fault(kind, detail));
+        let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
+        let (told, text) = told(&error);
+        assert_eq!(told, variant, "{kind}: {text}");
+        assert!(text.contains(says), "{kind}: {text}");
+        assert_eq!(vcenter.calls(RECONFIGURE).len(), 1, "{kind}");
+    }
+    // An error that says nothing of itself.
+    let vcenter = vcenter_with_task(task("error", ""));
+    let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
+    assert_eq!(told(&error).0, "faulty");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_says_what_can_be_done_and_is_not_made_again() {
+    for (outcome, variant, says) in [
+        (Outcome::Fault("ManagedObjectNotFound"), "gone", "ClusterComputeResource:domain-c1 is gone"),
+        (Outcome::Fault("NoPermission"), "refused", "System.Read"),
+        (Outcome::Fault("InvalidArgument"), "faulty", "InvalidArgument"),
+        (Outcome::Fault("ConcurrentAccess"), "passing", "ConcurrentAccess"),
+        (Outcome::Dropped, "passing", "cannot reach"),
+        (Outcome::Hangs, "passing", "no answer"),
+        (Outcome::Reply(String::new()), "passing", "returned no object"),
+    ] {
+        let shown = format!("{outcome:?}");
+        let vcenter = vcenter_with_answers(RECONFIGURE, [outcome]);
+        let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
+        let (told, text) = told(&error);
+        assert_eq!(told, variant, "{shown}: {text}");
+        assert!(text.contains(says) && !text.contains(PASSWORD), "{shown}: {text}");
+        assert_eq!(vcenter.calls(RECONFIGURE).len(), 1, "{shown}");
+    }
+    for (outcome, variant) in [
+        (Outcome::Fault("ManagedObjectNotFound"), "gone"),
+        (Outcome::Fault("NoPermission"), "refused"),
+        (Outcome::Dropped, "passing"),
+        (Outcome::Hangs, "passing"),
+    ] {
+        let vcenter = vcenter_with_answers("RetrievePropertiesEx", [outcome]);
+        let error = rules(&vcenter).read(ID, CLUSTER).await.unwrap_err();
+        assert_eq!(told(&error).0, variant, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_has_ended_is_replaced_once() {
+    let ended = || Outcome::Fault("NotAuthenticated");
+    let vcenter = vcenter_with_answers(RECONFIGURE, [ended()]);
+    let store = rules(&vcenter);
+    store.change(ID, CLUSTER, &one_change()).await.unwrap();
+    assert_eq!((vcenter.calls("Login").len(), vcenter.calls(RECONFIGURE).len()), (2, 2));
+    store.close().await;
+    assert_eq!(vcenter.calls("Logout").len(), 1);
+
+    let vcenter = vcenter_with_answers(RECONFIGURE, [ended(), ended()]);
+    let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
+    assert_eq!(told(&error).0, "passing", "{error}");
+    assert_eq!((vcenter.calls("Login").len(), vcenter.calls(RECONFIGURE).len()), (2, 2));
+
+    // After the change was begun: it is not begun again, only asked after.
+    let vcenter = vcenter_with_answers("RetrievePropertiesEx", [ended()]);
+    rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap();
+    assert_eq!((vcenter.calls("Login").len(), vcenter.calls(RECONFIGURE).len()), (2, 1));
+
+    let vcenter = vcenter_with_answers("RetrievePropertiesEx", [ended()]);
+    vcenter.script.lock().unwrap().read_again =
+        content("ClusterComputeResource", CLUSTER, &[("configurationEx", "<val></val>")]);
+    assert_eq!(rules(&vcenter).read(ID, CLUSTER).await, Ok(ClusterRules::default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_does_not_end_is_given_up_and_not_asked_after_all_the_time() {
+    let vcenter = vcenter_with_task(task("running", ""));
+    let began = Instant::now();
+    let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
+    assert!(matches!(&error, PortError::Passing(text) if text.contains("180 s")), "{error}");
+    assert_eq!(began.elapsed(), Duration::from_secs(180));
+    let asked = vcenter.calls("RetrievePropertiesEx").len();
+    assert!(asked < 200, "{asked}");
+
+    // One that takes its time is waited for.
+    let vcenter = vcenter_with_task(task("running", ""));
+    let store = rules(&vcenter);
+    let changes = one_change();
+    let mut change = store.change(ID, CLUSTER, &changes);
+    assert!(tokio::time::timeout(Duration::from_secs(30), &mut change).await.is_err());
+    vcenter.script.lock().unwrap().tasks = task("success", "");
+    let began = Instant::now();
+    change.await.unwrap();
+    assert!(began.elapsed() <= Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_begun_when_it_is_needed_shared_and_given_back() {
+    let vcenter = vcenter_with_task(task("success", ""));
+    let store = rules(&vcenter);
+    store.change(ID, CLUSTER, &[]).await.unwrap();
+    store.close().await;
+    assert_eq!(vcenter.methods(), Vec::<String>::new(), "nothing to do needs no session");
+
+    let changes = one_change();
+    let all = (0..5).map(|_| store.change(ID, CLUSTER, &changes));
+    assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+    assert_eq!((vcenter.calls("Login").len(), vcenter.calls(RECONFIGURE).len()), (1, 5));
+    store.close().await;
+    assert_eq!(vcenter.calls("Logout").len(), 1);
+
+    vcenter.script.lock().unwrap().hangs = true;
+    let mut hanging = store.change(ID, CLUSTER, &changes);
+    assert!(tokio::time::timeout(Duration::from_secs(5), &mut hanging).await.is_err());
+    let began = Instant::now();
+    store.close().await;
+    assert!(began.elapsed() <= Duration::from_secs(3), "closing does not wait for others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_written_or_reached_is_told_before_anything_is_sent() {
+    let vcenter = Vcenter::new([]);
+    let other = RuleChange::AddRule(spec("order", RuleKind::Other("ClusterDependencyRuleInfo".to_owned())));
+    let error = rules(&vcenter).change(ID, CLUSTER, &[other]).await.unwrap_err();
+    assert!(matches!(&error, PortError::Faulty(text) if text.contains("order")), "{error}");
+    let error = rules(&vcenter).read(VcenterId(9), CLUSTER).await.unwrap_err();
+    assert_eq!(told(&error).0, "refused");
+    assert_eq!(vcenter.methods(), Vec::<String>::new());
+
+    vcenter.script.lock().unwrap().logins.push_back(Outcome::Fault("InvalidLogin"));
+    let error = rules(&vcenter).read(ID, CLUSTER).await.unwrap_err();
+    assert_eq!(told(&error).0, "refused", "{error}");
+    vcenter.script.lock().unwrap().unreachable = true;
+    let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
+    assert_eq!(told(&error).0, "passing", "{error}");
+    let shown = format!("{:?}", rules(&vcenter));
+    assert!(!shown.contains(PASSWORD), "{shown}");
+}

@@ -1,0 +1,302 @@
+//! The rule store on vcsim and on the embedded vCenter, with govc as the administrator and as the witness.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use engine::ports::{ClusterRules, PortError, RuleChange, RuleSpec, RuleStore};
+use model::event::{ClusterFacts, Event, GroupFacts, GroupKind, RuleFacts, RuleKind, VcenterId};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use serde_json::Value;
+use testkit::{Govc, Sandbox, Vcsim, VcsimOptions};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use vsphere::{Rules, Settings, VcenterConfig, VcenterStatus, inventory};
+
+const ID: VcenterId = VcenterId(0);
+const LIMIT: Duration = Duration::from_secs(60);
+/// How often the inventory reads again what a server may not tell.
+const READ_AGAIN: Duration = Duration::from_secs(30);
+/// When it has been told by then it was not found by reading again.
+const SOON: Duration = Duration::from_secs(10);
+
+/// One vCenter, and what its inventory calls things.
+struct Peer {
+    govc: Govc,
+    config: VcenterConfig,
+    cluster: &'static str,
+    vms: [&'static str; 4],
+    /// It refuses rules that make no sense, as a real one does.
+    checks_rules: bool,
+}
+
+fn config(url: &str) -> Result<VcenterConfig> {
+    let mut config = VcenterConfig::from_settings(&Settings::default(), |name| match name {
+        "GOVC_URL" => Some(url.to_owned()),
+        "GOVC_INSECURE" => Some("true".to_owned()),
+        _ => None,
+    })?;
+    config.timing.read_again_every = READ_AGAIN;
+    Ok(config)
+}
+
+/// The inventory as the watch tells it.
+struct Inventory {
+    events: mpsc::Receiver<Event>,
+    task: JoinHandle<()>,
+    cluster: ClusterFacts,
+    /// Ids of VMs and hosts by name.
+    ids: BTreeMap<String, String>,
+}
+
+impl Inventory {
+    async fn start(peer: &Peer) -> Result<Inventory> {
+        let (sender, events) = mpsc::channel(64);
+        let (status, _) = watch::channel(VcenterStatus::default());
+        let jitter = ChaCha8Rng::seed_from_u64(1);
+        let run = inventory::run(peer.config.clone(), ID, sender, status, jitter, std::future::pending());
+        let task = tokio::spawn(run);
+        let mut inventory = Inventory { events, task, cluster: ClusterFacts::default(), ids: BTreeMap::new() };
+        while !matches!(inventory.hear().await?, Event::RelistEnded(_)) {}
+        Ok(inventory)
+    }
+
+    async fn hear(&mut self) -> Result<Event> {
+        let event = tokio::time::timeout(LIMIT, self.events.recv()).await.context("nothing is told")?;
+        let event = event.context("the run has ended")?;
+        match &event {
+            Event::ClusterApplied { cluster, .. } => self.cluster = cluster.clone(),
+            Event::VmApplied { vm, .. } => drop(self.ids.insert(vm.name.clone(), vm.id.clone())),
+            Event::HostApplied { host, .. } => drop(self.ids.insert(host.name.clone(), host.id.clone())),
+            _ => (),
+        }
+        Ok(event)
+    }
+
+    /// The watch tells these rules, and much sooner than reading again now and then would.
+    async fn until_soon(&mut self, rules: &ClusterRules) -> Result<()> {
+        let began = Instant::now();
+        while self.cluster.rules != rules.rules || self.cluster.groups != rules.groups {
+            let event = tokio::time::timeout(LIMIT.saturating_sub(began.elapsed()), self.hear()).await;
+            event.with_context(|| format!("not told: {rules:?}; but {:?}", self.cluster))??;
+        }
+        ensure!(began.elapsed() < SOON, "told after {} ms", began.elapsed().as_millis());
+        Ok(())
+    }
+}
+
+/// The rules and groups as govc sees them, by name.
+async fn witness(peer: &Peer) -> Result<BTreeMap<String, Value>> {
+    let path = peer.govc.run(&["find", "/", "-type", "c", "-name", peer.cluster]).await?;
+    let json = peer.govc.run(&["object.collect", "-o", "-json", path.trim(), "configurationEx"]).await?;
+    let json: Value = serde_json::from_str(&json)?;
+    let config = json.pointer("/configurationEx").context("configurationEx")?;
+    let all = ["rule", "group"].map(|field| config[field].as_array().cloned().unwrap_or_default());
+    all.concat()
+        .into_iter()
+        .map(|mut entry| {
+            // Compliance follows the placement of VMs, not the rule.
+            entry.as_object_mut().map(|entry| entry.remove("inCompliance"));
+            Ok((entry["name"].as_str().context("a name")?.to_owned(), entry))
+        })
+        .collect()
+}
+
+fn spec(name: &str, kind: RuleKind) -> RuleSpec {
+    RuleSpec { name: name.to_owned(), enabled: true, mandatory: false, kind }
+}
+
+fn rule<'a>(rules: &'a ClusterRules, name: &str) -> Result<&'a RuleFacts> {
+    rules.rules.iter().find(|rule| rule.name == name).with_context(|| format!("{name} in {rules:?}"))
+}
+
+fn members(witness: &Value) -> Vec<&str> {
+    witness["vm"].as_array().into_iter().flatten().filter_map(|vm| vm["value"].as_str()).collect()
+}
+
+/// An edit that keeps who the rule is.
+fn edit(facts: &RuleFacts, change: impl FnOnce(&mut RuleSpec)) -> RuleChange {
+    let RuleFacts { key, uuid, name, enabled, mandatory, kind, .. } = facts.clone();
+    let mut rule = RuleSpec { name, enabled, mandatory, kind };
+    change(&mut rule);
+    RuleChange::EditRule { key, uuid, rule }
+}
+
+async fn story(peer: &Peer) -> Result<()> {
+    let mut inventory = Inventory::start(peer).await?;
+    let cluster = inventory.cluster.id.clone();
+    let vms: Vec<String> = peer.vms.iter().map(|vm| inventory.ids[*vm].clone()).collect();
+    let host = inventory.ids.values().find(|id| id.starts_with("host-")).context("a host")?.clone();
+    let vm_list = |indexes: &[usize]| indexes.iter().map(|index| vms[*index].clone()).collect::<Vec<_>>();
+    let store = Rules::new([(ID, peer.config.clone())]);
+    let change = async |changes: &[RuleChange]| store.change(ID, &cluster, changes).await;
+
+    // An administrator's own.
+    let govc = &peer.govc;
+    let common = ["-cluster", peer.cluster, "-name"];
+    let rule_create = [&["cluster.rule.create"], &common[..], &["foreign", "-enable", "-anti-affinity"]].concat();
+    govc.run(&[&rule_create[..], &peer.vms[..2]].concat()).await?;
+    govc.run(&[&["cluster.group.create"], &common[..], &["foreign-vms", "-vm", peer.vms[2]]].concat()).await?;
+    let foreign = witness(peer).await?;
+    ensure!(foreign.len() == 2, "{foreign:?}");
+    let read = store.read(ID, &cluster).await?;
+    inventory.until_soon(&read).await?;
+
+    // Ours, each kind, in one change.
+    let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
+    let pin = RuleKind::VmsOnHosts {
+        vm_group: "ours-vms".to_owned(),
+        affine_hosts: Some("ours-hosts".to_owned()),
+        anti_affine_hosts: None,
+    };
+    change(&[
+        RuleChange::AddRule(spec("ours-apart", RuleKind::VmsApart(vm_list(&[0, 2])))),
+        RuleChange::AddRule(spec("ours-together", RuleKind::VmsTogether(vm_list(&[1, 3])))),
+        RuleChange::AddRule(spec("ours-pin", pin.clone())),
+        RuleChange::AddGroup(group("ours-vms", GroupKind::Vms(vm_list(&[0])))),
+        RuleChange::AddGroup(group("ours-hosts", GroupKind::Hosts(vec![host]))),
+    ])
+    .await?;
+    let read = store.read(ID, &cluster).await?;
+    inventory.until_soon(&read).await?;
+    ensure!(rule(&read, "ours-apart")?.kind == RuleKind::VmsApart(vm_list(&[0, 2])), "{read:?}");
+    ensure!(rule(&read, "ours-together")?.kind == RuleKind::VmsTogether(vm_list(&[1, 3])), "{read:?}");
+    ensure!(rule(&read, "ours-pin")?.kind == pin, "{read:?}");
+    ensure!(read.rules.iter().all(|rule| rule.enabled && rule.uuid.is_some()), "{read:?}");
+    let seen = witness(peer).await?;
+    ensure!(seen.len() == foreign.len() + 5, "{seen:?}");
+    let shown = govc.run(&["cluster.rule.info", "-cluster", peer.cluster, "-name", "ours-apart"]).await?;
+    ensure!(shown.contains("ClusterAntiAffinityRuleSpec"), "{shown}");
+    ensure!(members(&seen["ours-apart"]) == vm_list(&[0, 2]), "{seen:?}");
+
+    // Edited in place: another member, then off, and it is still the same rule.
+    let before = rule(&read, "ours-apart")?.clone();
+    change(&[
+        edit(&before, |rule| rule.kind = RuleKind::VmsApart(vm_list(&[0, 2, 3]))),
+        edit(rule(&read, "ours-together")?, |rule| rule.enabled = false),
+        RuleChange::EditGroup(group("ours-vms", GroupKind::Vms(vm_list(&[0, 1])))),
+    ])
+    .await?;
+    let read = store.read(ID, &cluster).await?;
+    inventory.until_soon(&read).await?;
+    let after = rule(&read, "ours-apart")?;
+    let expected = RuleFacts { kind: RuleKind::VmsApart(vm_list(&[0, 2, 3])), ..before };
+    ensure!(*after == expected, "{after:?}");
+    ensure!(!rule(&read, "ours-together")?.enabled && rule(&read, "ours-pin")?.enabled, "{read:?}");
+    let edited = witness(peer).await?;
+    for field in ["key", "ruleUuid"] {
+        ensure!(edited["ours-apart"][field] == seen["ours-apart"][field], "{field}: {edited:?}");
+    }
+    ensure!(members(&edited["ours-vms"]) == vm_list(&[0, 1]), "{edited:?}");
+
+    // What can not be is told as such, and changes nothing.
+    let twice = RuleChange::AddRule(spec("foreign", RuleKind::VmsApart(vm_list(&[2, 3]))));
+    let mut faulty = vec![twice, RuleChange::RemoveRule { key: 9999 }, RuleChange::RemoveGroup { name: "x".into() }];
+    if peer.checks_rules {
+        let unknown = vec![vms[0].clone(), "vm-9999".to_owned()];
+        faulty.push(RuleChange::AddRule(spec("ours-unknown", RuleKind::VmsApart(unknown))));
+        faulty.push(RuleChange::AddRule(spec("ours-lonely", RuleKind::VmsApart(vm_list(&[1])))));
+        faulty.push(RuleChange::RemoveGroup { name: "ours-vms".to_owned() });
+    }
+    for faulty in faulty {
+        let outcome = change(std::slice::from_ref(&faulty)).await;
+        ensure!(matches!(outcome, Err(PortError::Faulty(_))), "{faulty:?}: {outcome:?}");
+    }
+    ensure!(witness(peer).await? == edited, "a change that fails changes nothing");
+    for outcome in [
+        store.read(ID, "domain-c9999").await.map(|_| ()),
+        store.change(ID, "domain-c9999", &[RuleChange::RemoveRule { key: 1 }]).await,
+    ] {
+        ensure!(matches!(outcome, Err(PortError::Gone(_))), "{outcome:?}");
+    }
+
+    // Somebody ends all sessions: the next call begins a new one.
+    for line in govc.run(&["session.ls"]).await?.lines().skip(1) {
+        // govc's own session is among them and cannot remove itself.
+        let _ = govc.try_run(&["session.rm", line.split_whitespace().next().unwrap_or_default()]).await?;
+    }
+    ensure!(store.read(ID, &cluster).await? == read);
+
+    // Ours go, and only they.
+    let ours = read.rules.iter().filter(|rule| rule.name.starts_with("ours-"));
+    let mut removals: Vec<_> = ours.map(|rule| RuleChange::RemoveRule { key: rule.key }).collect();
+    removals.extend(["ours-vms", "ours-hosts"].map(|name| RuleChange::RemoveGroup { name: name.to_owned() }));
+    change(&removals).await?;
+    ensure!(witness(peer).await? == foreign, "the administrator's are as they were");
+
+    inventory.task.abort();
+    let sessions = async || anyhow::Ok(govc.run(&["session.ls"]).await?.lines().count());
+    let before = sessions().await?;
+    store.close().await;
+    ensure!(sessions().await? == before - 1, "the session was given back");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rules_on_vcsim() -> Result<()> {
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    let vms = ["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1", "DC0_C0_RP0_VM2", "DC0_C0_RP0_VM3"];
+    let config = config(&vcsim.govc_url())?;
+    Box::pin(story(&Peer { govc: vcsim.govc(), config, cluster: "DC0_C0", vms, checks_rules: false })).await
+}
+
+#[tokio::test]
+async fn rules_on_the_embedded_vcenter() -> Result<()> {
+    let flags = ["--hosts", "4", "--nodes", "4", "--drs", "off", "--speed", "5", "--no-placer"];
+    let sandbox = Sandbox::start(&flags).await?;
+    let vms = ["node-1", "node-2", "node-3", "node-4"];
+    let config = config(sandbox.govc_url())?;
+    Box::pin(story(&Peer { govc: sandbox.govc(), config, cluster: "cluster-1", vms, checks_rules: true })).await
+}
+
+/// Whatever goes wrong on the way, an error is one of the moment, and reading tells whether the change was made.
+#[tokio::test]
+async fn what_goes_wrong_on_the_way_shows_when_the_rules_are_read() -> Result<()> {
+    let sandbox =
+        Sandbox::start(&["--hosts", "3", "--nodes", "3", "--drs", "off", "--speed", "20", "--no-placer"]).await?;
+    let govc = sandbox.govc();
+    let reference = async |path: &str| {
+        let found = govc.run(&["find", "-i", "/", "-name", path]).await?;
+        anyhow::Ok(found.trim().rsplit(':').next().unwrap_or_default().to_owned())
+    };
+    let cluster = reference("cluster-1").await?;
+    let vms = vec![reference("node-1").await?, reference("node-2").await?];
+    let store = Rules::new([(ID, config(sandbox.govc_url())?)]);
+    let reconfigure = "ReconfigureComputeResource_Task";
+    let status = serde_json::json!({ "kind": "http-status", "status": 503 });
+    let kind = |kind: &str| serde_json::json!({ "kind": kind });
+    for (number, (methods, fault, succeeds, made)) in [
+        (reconfigure, kind("drop-connection"), false, true),
+        (reconfigure, status, false, false),
+        (reconfigure, kind("session-expired"), true, true),
+        ("RetrievePropertiesEx", kind("session-expired"), true, true),
+        (reconfigure, kind("task-fails-halfway"), false, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let about = format!("{methods} {fault}");
+        let rule = serde_json::json!({
+            "side": "vcenter", "methods": methods, "fault": fault, "frequency": { "times": 1 },
+        });
+        let name = format!("rule-{number}");
+        store.read(ID, &cluster).await?;
+        sandbox.control("POST", "faults", rule).await?;
+        let outcome =
+            store.change(ID, &cluster, &[RuleChange::AddRule(spec(&name, RuleKind::VmsApart(vms.clone())))]).await;
+        ensure!(outcome.is_ok() == succeeds, "{about}: {outcome:?}");
+        ensure!(matches!(outcome, Ok(()) | Err(PortError::Passing(_))), "{about}: {outcome:?}");
+        // A change whose answer was lost may still be under way.
+        let found = testkit::eventually(Duration::from_secs(5), async || {
+            let rules = store.read(ID, &cluster).await?.rules;
+            let found = rules.iter().filter(|rule| rule.name == name).count();
+            ensure!(found == usize::from(made), "{about}: {found} made");
+            Ok(found)
+        });
+        found.await?;
+        sandbox.control("DELETE", "faults", Value::Null).await?;
+    }
+    store.close().await;
+    Ok(())
+}
