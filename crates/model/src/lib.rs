@@ -4,6 +4,7 @@
 //! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
 //! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
 //! - [`affinity`]: what terms mean, which pods carry them and which they match.
+//! - [`scheduling`]: what schedulers ask of pods and nodes.
 //! - [`report`]: counts and explanations for people.
 //! - [`arena`], [`intern`], [`label_set`], [`uid`]: how it is kept small and fast to look up.
 //!
@@ -22,6 +23,7 @@ mod nodes;
 pub mod placement;
 mod pods;
 pub mod report;
+pub mod scheduling;
 mod shared;
 mod sync;
 pub mod uid;

@@ -16,6 +16,7 @@ use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Pod, Pods};
+use crate::scheduling::Selecting;
 use crate::sync::{Generation, SourceState, Sources};
 
 /// The nodes that an event may have changed something for: their own labels or UID, their match, their placement, or
@@ -63,6 +64,7 @@ pub struct World {
     pub(crate) affinity: Affinity,
     pub(crate) inventory: Inventory,
     pub(crate) identity: Identity,
+    pub(crate) selecting: Selecting,
 }
 
 impl World {
@@ -97,6 +99,15 @@ impl World {
             Event::NamespaceDeleted { name } => {
                 if let Some(name) = self.interner.get(&name) {
                     self.remove_namespace(name);
+                }
+            }
+            Event::SelectingApplied(facts) => {
+                let generation = self.sources.generation(Source::Selecting(facts.kind));
+                self.selecting.apply(&facts, generation, &mut self.interner);
+            }
+            Event::SelectingDeleted { kind, namespace, name } => {
+                if let Some(namespace) = self.interner.get(&namespace) {
+                    self.selecting.remove((kind, namespace), &name, &mut self.interner);
                 }
             }
 
@@ -138,6 +149,11 @@ impl World {
             Source::Namespaces => {
                 for name in self.namespaces.not_of(generation) {
                     self.remove_namespace(name);
+                }
+            }
+            Source::Selecting(kind) => {
+                for (namespace, name) in self.selecting.not_of(kind, generation) {
+                    self.selecting.remove((kind, namespace), &name, &mut self.interner);
                 }
             }
             Source::Vcenter(vcenter) => {
