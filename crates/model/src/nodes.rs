@@ -2,12 +2,15 @@
 //!
 //! In: their facts. Out: each by name. What a node is recognised by is kept in `identity`, its pods in `pods`.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::arena::{Arena, NodeId};
 use crate::event::{NamespaceFacts, NodeFacts};
 use crate::intern::{Interner, Symbol};
 use crate::label_set::LabelSet;
+use crate::scheduling::NodeSchedulingFacts;
 use crate::sync::Generation;
 use crate::uid::Uid;
 
@@ -19,6 +22,8 @@ pub struct Node {
     pub labels: LabelSet,
     /// The Ready condition is True.
     pub ready: bool,
+    /// What a scheduler reads of it; `None` where nothing schedules.
+    pub scheduling: Option<Arc<NodeSchedulingFacts>>,
     generation: Generation,
 }
 
@@ -54,9 +59,17 @@ impl Nodes {
             let changed = node.labels != labels || node.uid != uid;
             std::mem::replace(&mut node.labels, labels).release(interner);
             (node.uid, node.ready, node.generation) = (uid, facts.ready, generation);
+            node.scheduling.clone_from(&facts.scheduling);
             (id, changed)
         } else {
-            let id = self.arena.insert(Node { name, uid, labels, ready: facts.ready, generation });
+            let id = self.arena.insert(Node {
+                name,
+                uid,
+                labels,
+                ready: facts.ready,
+                scheduling: facts.scheduling.clone(),
+                generation,
+            });
             self.by_name.insert(name, id);
             (id, true)
         }

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::arena::{Arena, PodId};
 use crate::event::{OwnerFacts, PinningFacts, PodFacts};
 use crate::intern::{Interner, Symbol};
+use crate::scheduling::PodSchedulingFacts;
 use crate::shared::Shared;
 use crate::sync::Generation;
 use crate::uid::Uid;
@@ -26,6 +27,10 @@ pub struct Pod {
     /// Which nodes it accepts; `None` for all.
     pub pinning: Option<Arc<PinningFacts>>,
     pub preferred_terms: u32,
+    /// What a scheduler reads of it, shared by equal pods; `None` where nothing schedules.
+    pub scheduling: Option<Arc<PodSchedulingFacts>>,
+    /// The node that room is being made for it on.
+    pub nominated_node: Option<Box<str>>,
     binding: Option<Binding>,
     generation: Generation,
     pub finished: bool,
@@ -56,6 +61,7 @@ pub(crate) struct Pods {
     by_node: FxHashMap<Symbol, Vec<PodId>>,
     owners: Shared<OwnerFacts>,
     pinnings: Shared<PinningFacts>,
+    schedulings: Shared<PodSchedulingFacts>,
 }
 
 impl Pods {
@@ -89,6 +95,8 @@ impl Pods {
         let owner = facts.owner.as_ref().map(|owner| self.owners.acquire(owner));
         let pinning = Some(&facts.pinning).filter(|pinning| !pinning.is_empty());
         let pinning = pinning.map(|pinning| self.pinnings.acquire(pinning));
+        let scheduling = facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling));
+        let nominated_node = facts.nominated_node.as_deref().map(Box::from);
 
         let existing = self.find(namespace, &facts.name);
         if let Some(id) = existing {
@@ -101,7 +109,9 @@ impl Pods {
                 (pod.lift_off, pod.preferred_terms) = (facts.lift_off, facts.preferred_terms);
                 let owner = std::mem::replace(&mut pod.owner, owner);
                 let pinning = std::mem::replace(&mut pod.pinning, pinning);
-                self.release(owner, pinning);
+                let scheduling = std::mem::replace(&mut pod.scheduling, scheduling);
+                pod.nominated_node = nominated_node;
+                self.release(owner, pinning, scheduling);
             }
             self.bind(id, node);
             id
@@ -114,6 +124,8 @@ impl Pods {
                 owner,
                 pinning,
                 preferred_terms: facts.preferred_terms,
+                scheduling,
+                nominated_node,
                 binding: None,
                 generation,
                 finished: facts.finished,
@@ -127,12 +139,20 @@ impl Pods {
         }
     }
 
-    fn release(&mut self, owner: Option<Arc<OwnerFacts>>, pinning: Option<Arc<PinningFacts>>) {
+    fn release(
+        &mut self,
+        owner: Option<Arc<OwnerFacts>>,
+        pinning: Option<Arc<PinningFacts>>,
+        scheduling: Option<Arc<PodSchedulingFacts>>,
+    ) {
         if let Some(owner) = owner {
             self.owners.release(&owner);
         }
         if let Some(pinning) = pinning {
             self.pinnings.release(&pinning);
+        }
+        if let Some(scheduling) = scheduling {
+            self.schedulings.release(&scheduling);
         }
     }
 
@@ -145,7 +165,7 @@ impl Pods {
                 self.by_name.remove(&pod.namespace);
             }
         }
-        self.release(pod.owner, pod.pinning);
+        self.release(pod.owner, pod.pinning, pod.scheduling);
         interner.release(pod.namespace);
     }
 
