@@ -75,6 +75,13 @@ impl Interner {
         }
     }
 
+    /// One more use of a symbol that is in use.
+    pub fn retain(&mut self, symbol: Symbol) {
+        if let Some(entry) = self.entries.get_mut(symbol.index()) {
+            entry.uses += 1;
+        }
+    }
+
     /// The string's symbol, if anybody uses it.
     pub fn get(&self, text: &str) -> Option<Symbol> {
         self.symbols.get(text).copied()

@@ -16,7 +16,7 @@ use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Pod, Pods};
-use crate::scheduling::Selecting;
+use crate::scheduling::Scheduling;
 use crate::sync::{Generation, SourceState, Sources};
 
 /// The nodes that an event may have changed something for: their own labels or UID, their match, their placement, or
@@ -64,7 +64,7 @@ pub struct World {
     pub(crate) affinity: Affinity,
     pub(crate) inventory: Inventory,
     pub(crate) identity: Identity,
-    pub(crate) selecting: Selecting,
+    pub(crate) scheduling: Scheduling,
 }
 
 impl World {
@@ -87,8 +87,10 @@ impl World {
                 }
             }
             Event::PodApplied(facts) => {
+                let before = self.pod_id(&facts.namespace, &facts.name).and_then(|id| self.standing(id));
                 let id = self.pods.apply(&facts, self.sources.generation(Source::Pods), &mut self.interner);
                 self.affinity.set_pod(id, &facts, &self.namespaces, &mut self.interner);
+                self.pod_changed(id, before.as_ref());
             }
             Event::PodDeleted { namespace, name } => {
                 if let Some(id) = self.pod_id(&namespace, &name) {
@@ -103,11 +105,14 @@ impl World {
             }
             Event::SelectingApplied(facts) => {
                 let generation = self.sources.generation(Source::Selecting(facts.kind));
-                self.selecting.apply(&facts, generation, &mut self.interner);
+                self.scheduling.selecting.apply(&facts, generation, &mut self.interner);
+                if let Some(namespace) = self.interner.get(&facts.namespace) {
+                    self.selecting_changed(namespace);
+                }
             }
             Event::SelectingDeleted { kind, namespace, name } => {
                 if let Some(namespace) = self.interner.get(&namespace) {
-                    self.selecting.remove((kind, namespace), &name, &mut self.interner);
+                    self.remove_selecting(kind, namespace, &name);
                 }
             }
 
@@ -152,8 +157,8 @@ impl World {
                 }
             }
             Source::Selecting(kind) => {
-                for (namespace, name) in self.selecting.not_of(kind, generation) {
-                    self.selecting.remove((kind, namespace), &name, &mut self.interner);
+                for (namespace, name) in self.scheduling.selecting.not_of(kind, generation) {
+                    self.remove_selecting(kind, namespace, &name);
                 }
             }
             Source::Vcenter(vcenter) => {
@@ -172,7 +177,9 @@ impl World {
 
     fn apply_node(&mut self, facts: &NodeFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Nodes);
+        let before = self.node_before(self.node_id(&facts.name));
         let (id, changed) = self.nodes.apply(facts, generation, &mut self.interner);
+        self.node_changed(id, facts, &before);
         if changed {
             touched.nodes.insert(id);
         }
@@ -181,13 +188,16 @@ impl World {
 
     fn remove_node(&mut self, id: NodeId, touched: &mut Touched) {
         self.identity.remove_node(id, &mut touched.nodes);
+        self.node_left(id, &self.node_before(Some(id)));
         self.nodes.remove(id, &mut self.interner);
         touched.removed.insert(id);
     }
 
     fn remove_pod(&mut self, id: PodId) {
+        let before = self.standing(id);
         self.affinity.remove_pod(id, &mut self.interner);
         self.pods.remove(id, &mut self.interner);
+        self.pod_changed(id, before.as_ref());
     }
 
     fn apply_namespace(&mut self, facts: &NamespaceFacts) {

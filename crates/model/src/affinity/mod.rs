@@ -11,6 +11,7 @@
 
 mod profiles;
 pub mod selector;
+mod siblings;
 pub mod term;
 mod terms;
 

@@ -7,4 +7,5 @@ mod policy;
 mod properties;
 mod reference;
 mod scale;
+mod scheduling;
 mod situations;
