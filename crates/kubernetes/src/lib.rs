@@ -3,6 +3,7 @@
 //!
 //! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: what the server allows, asked once.
 //! - [`mod@watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
+//! - [`objects`]: the same for objects from a file.
 //! - [`labels`], [`notices`]: the engine's ports.
 //! - [`mod@bounded`]: limits of time and size around any client.
 //!
@@ -17,6 +18,7 @@ mod facts;
 mod failure;
 pub mod labels;
 pub mod notices;
+pub mod objects;
 pub mod preflight;
 pub mod watch;
 
@@ -27,7 +29,7 @@ pub use connect::{ConnectError, Connection, Credentials, connect};
 pub use labels::NodeLabels;
 pub use notices::EventBoard;
 pub use preflight::{LABEL_NEEDS, NOTICE_NEEDS, Need, ServerFacts, WATCH_NEEDS, preflight};
-pub use watch::watch;
+pub use watch::{watch, watch_for_scheduling};
 
 /// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.
 pub const COMPONENT: &str = "bridger";
