@@ -1,10 +1,14 @@
 //! Tests of the whole world: plain situations, and properties against a reference that keeps facts in maps and matches
 //! by looking at everything.
 
+mod assumed;
 mod description;
 mod generate;
+mod placing;
+mod placing_cases;
 mod policy;
 mod properties;
 mod reference;
 mod scale;
 mod situations;
+mod upstream;
