@@ -348,7 +348,9 @@ fn foreign_rules_constrain() {
 fn a_cluster_that_enforces_nothing_or_too_much_is_told() {
     let mut story = Story::new(Town::new(3, &[0, 1, 2]));
     story.town.pods = replicas("web", &[0, 1]);
-    story.town.pods[0].preferred_terms = 2;
+    let preferred = WeightedTermFacts { weight: 1, term: term(HOSTNAME, "web") };
+    story.town.pods[0].preferred_affinity = vec![preferred.clone()];
+    story.town.pods[0].preferred_anti_affinity = vec![preferred];
     story.town.clusters[0].drs_enabled = false;
     let told = |story: &Story| story.plan().findings.iter().map(ToString::to_string).collect::<Vec<_>>();
     let preferred = "2 preferred terms of 1 pods have no form in rules and are left out";

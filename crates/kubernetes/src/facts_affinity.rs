@@ -1,16 +1,16 @@
 //! A pod's `spec.affinity`: what is read of it.
 //!
-//! In: the JSON. Out: required terms and the number of preferred ones, in the pod's facts.
+//! In: the JSON. Out: required and preferred terms, in the pod's facts.
 //!
 //! Invariant: a selector with an operator that is not understood matches nothing, and so does a node term with one: a
 //! policy is never widened by a guess.
 
 use model::event::{
     Labels, NodeTermFacts, Operator, PinningFacts, PodFacts, RequirementFacts, SelectorFacts, TermFacts,
+    WeightedTermFacts,
 };
 use model::scheduling::WeightedNodeTerm;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -54,10 +54,17 @@ struct PodAffinity {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     required: Option<Vec<Term>>,
     #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
-    preferred: Option<Vec<IgnoredAny>>,
+    preferred: Option<Vec<WeightedTerm>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WeightedTerm {
+    weight: Option<i32>,
+    pod_affinity_term: Option<Term>,
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Term {
     topology_key: Option<String>,
@@ -92,13 +99,24 @@ impl Affinity {
         if let Some(required) = self.node_affinity.and_then(|affinity| affinity.required) {
             required.tell(&mut facts.pinning);
         }
-        let mut take = |affinity: Option<PodAffinity>| {
-            let Some(affinity) = affinity else { return Vec::new() };
-            let preferred = affinity.preferred.map_or(0, |terms| terms.len());
-            facts.preferred_terms = facts.preferred_terms.saturating_add(u32::try_from(preferred).unwrap_or(u32::MAX));
-            affinity.required.unwrap_or_default().into_iter().map(Term::facts).collect()
-        };
-        (facts.affinity, facts.anti_affinity) = (take(self.pod_affinity), take(self.pod_anti_affinity));
+        if let Some(affinity) = self.pod_affinity {
+            (facts.affinity, facts.preferred_affinity) = affinity.facts();
+        }
+        if let Some(affinity) = self.pod_anti_affinity {
+            (facts.anti_affinity, facts.preferred_anti_affinity) = affinity.facts();
+        }
+    }
+}
+
+impl PodAffinity {
+    /// Required and preferred terms.
+    fn facts(self) -> (Vec<TermFacts>, Vec<WeightedTermFacts>) {
+        let required = self.required.unwrap_or_default().into_iter().map(Term::facts).collect();
+        let preferred = self.preferred.unwrap_or_default().into_iter().map(|preferred| WeightedTermFacts {
+            weight: preferred.weight.unwrap_or_default(),
+            term: preferred.pod_affinity_term.unwrap_or_default().facts(),
+        });
+        (required, preferred.collect())
     }
 }
 

@@ -168,7 +168,9 @@ fn pods_are_read() {
 
 #[test]
 fn the_policy_of_a_pod_is_read() {
-    use model::event::{NodeTermFacts, Operator, PinningFacts, RequirementFacts, SelectorFacts, TermFacts};
+    use model::event::{
+        NodeTermFacts, Operator, PinningFacts, RequirementFacts, SelectorFacts, TermFacts, WeightedTermFacts,
+    };
 
     let requirement = |key: &str, operator, values: &[&str]| RequirementFacts {
         key: key.to_owned(),
@@ -197,7 +199,10 @@ fn the_policy_of_a_pod_is_read() {
                 },
                 "podAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone", "labelSelector": {} }],
-                    "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 1, "podAffinityTerm": {} }],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{
+                        "weight": 7,
+                        "podAffinityTerm": { "topologyKey": "rack", "labelSelector": {}, "namespaces": ["a"] },
+                    }],
                 },
                 "podAntiAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -222,7 +227,7 @@ fn the_policy_of_a_pod_is_read() {
     });
     let facts: PodFacts = facts(&object);
     let owner = OwnerFacts { kind: "ReplicaSet".to_owned(), name: "web-1".to_owned(), uid: "u1".to_owned() };
-    assert_eq!((facts.owner, facts.lift_off, facts.preferred_terms), (Some(owner), true, 3));
+    assert_eq!((facts.owner, facts.lift_off), (Some(owner), true));
     assert_eq!(
         facts.pinning,
         PinningFacts {
@@ -240,6 +245,10 @@ fn the_policy_of_a_pod_is_read() {
     let everything = Some(SelectorFacts::default());
     let plain = |key: &str, selector| TermFacts { topology_key: key.to_owned(), selector, ..TermFacts::default() };
     assert_eq!(facts.affinity, [plain("zone", everything.clone())]);
+    let near = TermFacts { namespaces: vec!["a".to_owned()], ..plain("rack", everything.clone()) };
+    assert_eq!(facts.preferred_affinity, [WeightedTermFacts { weight: 7, term: near }]);
+    // Incomplete ones are kept, and match nothing.
+    assert_eq!(facts.preferred_anti_affinity, [WeightedTermFacts::default(), WeightedTermFacts::default()]);
     let selector = SelectorFacts {
         labels: [("app".to_owned(), "web".to_owned())].into(),
         expressions: vec![requirement("old", Operator::DoesNotExist, &[])],

@@ -44,6 +44,8 @@ dense_ids! {
     TermId,
     /// What matters of pods to terms: namespace, labels and terms of their own.
     ProfileId,
+    /// A topology key as it is written, or lifted to hosts.
+    SpaceId,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,11 @@ impl<I: DenseId, T> Arena<I, T> {
     pub fn iter(&self) -> impl Iterator<Item = (I, &T)> {
         // Indexes fit: they came from `insert`.
         self.slots.iter().enumerate().filter_map(|(index, slot)| Some((I::from_index(index as u32), slot.as_ref()?)))
+    }
+
+    /// All objects, to be changed, in the order of their ids.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
     }
 
     pub fn ids(&self) -> impl Iterator<Item = I> {

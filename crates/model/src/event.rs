@@ -47,6 +47,19 @@ pub enum Event {
         namespace: String,
         name: String,
     },
+    /// The pod is being bound to a node: it counts there from now on, before any watch tells so. What is known of the pod
+    /// stays; `pod` serves where it is not known yet. Says nothing of a pod that is bound or finished, or whose name
+    /// another one (by UID) has.
+    PodAssumed {
+        pod: Box<PodFacts>,
+        node: String,
+    },
+    /// It was not bound after all, or nothing was heard of it for too long. Says nothing of a pod that is bound.
+    PodForgotten {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
     NamespaceApplied(NamespaceFacts),
     NamespaceDeleted {
         name: String,
@@ -125,8 +138,8 @@ pub struct PodFacts {
     pub affinity: Vec<TermFacts>,
     /// Required pod anti-affinity: each term holds by itself.
     pub anti_affinity: Vec<TermFacts>,
-    /// How many preferred terms it has, of affinity and anti-affinity together.
-    pub preferred_terms: u32,
+    pub preferred_affinity: Vec<WeightedTermFacts>,
+    pub preferred_anti_affinity: Vec<WeightedTermFacts>,
     pub pinning: PinningFacts,
     /// The annotation `bridger.dev/lift: "off"`: its anti-affinity between nodes is not to hold between hosts.
     pub lift_off: bool,
@@ -157,6 +170,14 @@ pub struct TermFacts {
     pub namespaces: Vec<String>,
     /// `None` selects no namespace, an empty one all; with neither this nor `namespaces` the pod's own is meant.
     pub namespace_selector: Option<SelectorFacts>,
+}
+
+/// A term that is only preferred.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightedTermFacts {
+    /// From 1 to 100, as the API server has it.
+    pub weight: i32,
+    pub term: TermFacts,
 }
 
 /// A label selector: all of it must hold.
@@ -255,6 +276,17 @@ pub struct HostFacts {
     pub connection: HostConnection,
     /// In maintenance mode, or on its way into it.
     pub maintenance: bool,
+    /// `None` while nothing is known of it.
+    pub load: Option<HostLoadFacts>,
+}
+
+/// How busy a host is, by its own quick statistics, and how much it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostLoadFacts {
+    pub cpu_used_mhz: u64,
+    pub cpu_capacity_mhz: u64,
+    pub memory_used_mib: u64,
+    pub memory_capacity_mib: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

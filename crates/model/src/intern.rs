@@ -21,6 +21,16 @@ impl Symbol {
     }
 }
 
+/// Whatever gives strings their symbols: the table itself, or a [`Lookup`] that leaves it as it is.
+pub(crate) trait Symbols {
+    /// The string's symbol, with one more use of it counted.
+    fn acquire(&mut self, text: &str) -> Symbol;
+    /// One more use of a symbol that is in use.
+    fn retain(&mut self, symbol: Symbol);
+    /// Gives one use of the symbol back.
+    fn release(&mut self, symbol: Symbol);
+}
+
 #[derive(Debug)]
 struct Entry {
     text: Arc<str>,
@@ -107,6 +117,51 @@ impl Interner {
     }
 }
 
+impl Symbols for Interner {
+    fn acquire(&mut self, text: &str) -> Symbol {
+        Interner::acquire(self, text)
+    }
+
+    fn retain(&mut self, symbol: Symbol) {
+        Interner::retain(self, symbol);
+    }
+
+    fn release(&mut self, symbol: Symbol) {
+        Interner::release(self, symbol);
+    }
+}
+
+/// Finds symbols without counting uses. A string that nobody uses gets one of its own, from the far end of the numbers,
+/// which stands for nothing else here and is equal to no symbol in use.
+#[derive(Debug)]
+pub(crate) struct Lookup<'a> {
+    interner: &'a Interner,
+    unknown: Vec<String>,
+}
+
+impl<'a> Lookup<'a> {
+    pub(crate) fn new(interner: &'a Interner) -> Self {
+        Self { interner, unknown: Vec::new() }
+    }
+}
+
+impl Symbols for Lookup<'_> {
+    fn acquire(&mut self, text: &str) -> Symbol {
+        self.interner.get(text).unwrap_or_else(|| {
+            let place = self.unknown.iter().position(|known| known == text).unwrap_or_else(|| {
+                self.unknown.push(text.to_owned());
+                self.unknown.len() - 1
+            });
+            // One pod does not bring 2^32 strings.
+            Symbol(u32::MAX - place as u32)
+        })
+    }
+
+    fn retain(&mut self, _: Symbol) {}
+
+    fn release(&mut self, _: Symbol) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +191,17 @@ mod tests {
         assert_eq!(second, first);
         assert_ne!(third, second);
         assert_eq!((interner.text(second), interner.text(third)), ("job-2", "job-3"));
+    }
+
+    #[test]
+    fn a_lookup_finds_what_is_used_and_tells_apart_what_is_not() {
+        let mut interner = Interner::default();
+        let app = interner.acquire("app");
+        let mut lookup = Lookup::new(&interner);
+        let [x, y] = ["x", "y"].map(|text| lookup.acquire(text));
+        assert_eq!((lookup.acquire("app"), lookup.acquire("x")), (app, x));
+        assert!(x != y && x != app && y != app);
+        assert_eq!((interner.len(), interner.text(x)), (1, ""));
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! when the labels are. A set holds one use of each of its symbols, given back with `LabelSet::release`.
 
 use crate::event::Labels;
-use crate::intern::{Interner, Symbol};
+use crate::intern::{Interner, Symbol, Symbols};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct LabelSet(Box<[(Symbol, Symbol)]>);
 
 impl LabelSet {
-    pub(crate) fn acquire(labels: &Labels, interner: &mut Interner) -> Self {
+    pub(crate) fn acquire(labels: &Labels, interner: &mut impl Symbols) -> Self {
         let mut pairs: Box<[_]> =
             labels.iter().map(|(key, value)| (interner.acquire(key), interner.acquire(value))).collect();
         pairs.sort_unstable();

@@ -3,10 +3,10 @@
 //! - [`event`]: what adapters tell, in Bridger's own words.
 //! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
 //! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
-//! - [`affinity`]: what terms mean, which pods carry them and which they match.
+//! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for a pod to be placed.
 //! - [`scheduling`]: what schedulers ask of pods and nodes.
 //! - [`report`]: counts and explanations for people.
-//! - [`arena`], [`intern`], [`label_set`], [`uid`]: how it is kept small and fast to look up.
+//! - [`arena`], [`intern`], [`label_set`], [`node_set`], [`uid`]: how it is kept small and fast to look up.
 //!
 //! Invariants: [`event::Event`] is the only way state changes; the same events give the same world.
 
@@ -30,7 +30,7 @@ mod sync;
 pub mod uid;
 pub mod world;
 
-pub use affinity::Role;
+pub use affinity::{Incoming, LiftMode, LiftSettings, Reading, Role, ScoreSettings, Scores, Verdicts, View};
 pub use arena::{ClusterId, HostId, NodeId, PodId, TermId, VmId};
 pub use identity::{Evidence, Match};
 pub use label_value::label_value;

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use crate::arena::{ClusterId, HostId, NodeId, VmId};
 use crate::event::{ClusterFacts, HostConnection, HostFacts, VcenterId, VmFacts};
 use crate::identity::Match;
+use crate::label_value::label_value;
+use crate::node_set::NodeSet;
 use crate::world::World;
 
 /// Where a node runs.
@@ -80,6 +82,24 @@ impl World {
     pub fn host_of(&self, node: NodeId) -> Option<HostView<'_>> {
         let (_, host) = self.host_of_vm(self.identity.vm_of(node)?)?;
         self.host(host)
+    }
+
+    /// The nodes that take no new pods: their host is in maintenance or on its way into it, or it is out of reach and they
+    /// are not ready either. A host that merely lost its connection still runs its VMs.
+    pub fn nodes_refused(&self) -> &NodeSet {
+        &self.refused
+    }
+
+    pub(crate) fn takes_no_pods(&self, node: NodeId) -> bool {
+        self.host_of(node).is_some_and(|host| {
+            host.maintenance() || (host.connection() != HostConnection::Connected && !self.is_ready(node))
+        })
+    }
+
+    /// The host a node runs on, as a label's value: as vSphere tells it, else as the node's own label says.
+    pub(crate) fn host_label_value(&self, node: NodeId) -> Option<String> {
+        let live = self.host_of(node).and_then(|host| label_value(host.name()));
+        live.or_else(|| self.host_label_of(node, &self.lifting().host_key).map(str::to_owned))
     }
 
     pub fn host(&self, id: HostId) -> Option<HostView<'_>> {

@@ -1,7 +1,11 @@
 //! The pods, small: there may be 150,000 of them.
 //!
-//! In: pods as they come, change and go. Out: a pod by name, and the pods bound to a node. Invariants: a pod is listed
-//! under the node it names, whether or not that node is known; nothing here walks all pods, except the end of a relist.
+//! In: pods as they come, change and go, and pods that are being bound. Out: a pod by name, and the pods on a node.
+//!
+//! Invariants: a pod is listed under the node it names or is assumed on, whether or not that node is known; nothing here
+//! walks all pods, except the end of a relist. A pod is assumed on a node until a watch tells that it is bound (to
+//! whatever node), finished, gone or another one, or until it is forgotten. One that no watch has told of yet lives as long
+//! as it is assumed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +30,7 @@ pub struct Pod {
     pub owner: Option<Arc<OwnerFacts>>,
     /// Which nodes it accepts; `None` for all.
     pub pinning: Option<Arc<PinningFacts>>,
+    /// How many preferred terms it has, of affinity and anti-affinity together.
     pub preferred_terms: u32,
     /// What a scheduler reads of it, shared by equal pods; `None` where nothing schedules.
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
@@ -33,6 +38,8 @@ pub struct Pod {
     pub nominated_node: Option<Box<str>>,
     binding: Option<Binding>,
     generation: Generation,
+    /// No watch has told of it.
+    is_hearsay: bool,
     pub finished: bool,
     pub terminating: bool,
     /// Its anti-affinity between nodes is not to hold between hosts.
@@ -44,13 +51,35 @@ struct Binding {
     node: Symbol,
     /// Where the pod stands in its node's list, so that it leaves without a search.
     place: u32,
+    is_assumed: bool,
 }
 
 impl Pod {
     /// The name of the node it is bound to.
     pub fn node(&self) -> Option<Symbol> {
+        self.binding.filter(|binding| !binding.is_assumed).map(|binding| binding.node)
+    }
+
+    /// The name of the node it is bound to or assumed on.
+    pub fn placed_on(&self) -> Option<Symbol> {
         self.binding.map(|binding| binding.node)
     }
+
+    /// It is being bound, and no watch has told of it yet.
+    pub fn is_assumed(&self) -> bool {
+        self.binding.is_some_and(|binding| binding.is_assumed)
+    }
+}
+
+/// What became of a pod that was to be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// It was not assumed.
+    Nothing,
+    /// It is on no node any more.
+    TakenOff(PodId),
+    /// Nobody else knows of it.
+    ToRemove(PodId),
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +110,7 @@ impl Pods {
         self.by_name.get(&namespace)?.get(name).copied()
     }
 
-    /// The pods bound to a node of this name, in no particular order.
+    /// The pods on a node of this name, in no particular order.
     pub(crate) fn on_node(&self, node: Symbol) -> &[PodId] {
         self.by_node.get(&node).map_or(&[], Vec::as_slice)
     }
@@ -91,52 +120,110 @@ impl Pods {
         // First take, then give back: strings that stay keep their symbols.
         let namespace = interner.acquire(&facts.namespace);
         let node = facts.node.as_deref().map(|node| interner.acquire(node));
+        let Some(id) = self.find(namespace, &facts.name) else {
+            let id = self.insert(facts, namespace, generation);
+            self.bind(id, node, false);
+            return id;
+        };
+        // The pod already holds a use of its namespace.
+        interner.release(namespace);
         let uid = Uid::from(facts.uid.as_str());
-        let owner = facts.owner.as_ref().map(|owner| self.owners.acquire(owner));
-        let pinning = Some(&facts.pinning).filter(|pinning| !pinning.is_empty());
-        let pinning = pinning.map(|pinning| self.pinnings.acquire(pinning));
-        let scheduling = facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling));
-        let nominated_node = facts.nominated_node.as_deref().map(Box::from);
-
-        let existing = self.find(namespace, &facts.name);
-        if let Some(id) = existing {
+        let stays_assumed = node.is_none()
+            && !facts.finished
+            && self.arena.get(id).is_some_and(|pod| pod.is_assumed() && pod.uid == uid);
+        if !stays_assumed {
             self.unbind(id, interner);
-            if let Some(pod) = self.arena.get_mut(id) {
-                // The pod already holds a use of its namespace.
-                interner.release(namespace);
-                (pod.uid, pod.generation) = (uid, generation);
-                (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
-                (pod.lift_off, pod.preferred_terms) = (facts.lift_off, facts.preferred_terms);
-                let owner = std::mem::replace(&mut pod.owner, owner);
-                let pinning = std::mem::replace(&mut pod.pinning, pinning);
-                let scheduling = std::mem::replace(&mut pod.scheduling, scheduling);
-                pod.nominated_node = nominated_node;
-                self.release(owner, pinning, scheduling);
-            }
-            self.bind(id, node);
-            id
-        } else {
-            let name: Arc<str> = facts.name.as_str().into();
-            let pod = Pod {
-                name: Arc::clone(&name),
-                uid,
-                namespace,
-                owner,
-                pinning,
-                preferred_terms: facts.preferred_terms,
-                scheduling,
-                nominated_node,
-                binding: None,
-                generation,
-                finished: facts.finished,
-                terminating: facts.terminating,
-                lift_off: facts.lift_off,
-            };
-            let id = self.arena.insert(pod);
-            self.by_name.entry(namespace).or_default().insert(name, id);
-            self.bind(id, node);
-            id
+            self.bind(id, node, false);
         }
+        let owner = facts.owner.as_ref().map(|owner| self.owners.acquire(owner));
+        let pinning = self.acquire_pinning(facts);
+        let scheduling = facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling));
+        if let Some(pod) = self.arena.get_mut(id) {
+            pod.nominated_node = facts.nominated_node.as_deref().map(Box::from);
+            (pod.uid, pod.generation, pod.is_hearsay) = (uid, generation, false);
+            (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
+            (pod.lift_off, pod.preferred_terms) = (facts.lift_off, preferred_terms(facts));
+            let owner = std::mem::replace(&mut pod.owner, owner);
+            let pinning = std::mem::replace(&mut pod.pinning, pinning);
+            let scheduling = std::mem::replace(&mut pod.scheduling, scheduling);
+            self.release(owner, pinning, scheduling);
+        }
+        id
+    }
+
+    /// Puts a pod on a node before any watch tells so. Returns its id, and whether it was not known before; `None` when the
+    /// pod is bound or finished, or another one has its name.
+    pub(crate) fn assume(
+        &mut self,
+        facts: &PodFacts,
+        node: &str,
+        generation: Generation,
+        interner: &mut Interner,
+    ) -> Option<(PodId, bool)> {
+        let known = interner.get(&facts.namespace).and_then(|namespace| self.find(namespace, &facts.name));
+        if let Some(id) = known {
+            let pod = self.arena.get(id)?;
+            if pod.finished || pod.node().is_some() || pod.uid != Uid::from(facts.uid.as_str()) {
+                return None;
+            }
+            let node = interner.acquire(node);
+            self.unbind(id, interner);
+            self.bind(id, Some(node), true);
+            return Some((id, false));
+        }
+        if facts.finished {
+            return None;
+        }
+        let namespace = interner.acquire(&facts.namespace);
+        let node = interner.acquire(node);
+        let id = self.insert(facts, namespace, generation);
+        if let Some(pod) = self.arena.get_mut(id) {
+            pod.is_hearsay = true;
+        }
+        self.bind(id, Some(node), true);
+        Some((id, true))
+    }
+
+    pub(crate) fn forget(&mut self, id: PodId, uid: &str, interner: &mut Interner) -> Forgotten {
+        match self.arena.get(id) {
+            Some(pod) if pod.is_assumed() && pod.uid == Uid::from(uid) => {
+                if pod.is_hearsay {
+                    return Forgotten::ToRemove(id);
+                }
+                self.unbind(id, interner);
+                Forgotten::TakenOff(id)
+            }
+            _ => Forgotten::Nothing,
+        }
+    }
+
+    /// A new pod, on no node. Takes over a use of the namespace.
+    fn insert(&mut self, facts: &PodFacts, namespace: Symbol, generation: Generation) -> PodId {
+        let name: Arc<str> = facts.name.as_str().into();
+        let pod = Pod {
+            name: Arc::clone(&name),
+            uid: Uid::from(facts.uid.as_str()),
+            namespace,
+            owner: facts.owner.as_ref().map(|owner| self.owners.acquire(owner)),
+            pinning: self.acquire_pinning(facts),
+            preferred_terms: preferred_terms(facts),
+            scheduling: facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling)),
+            nominated_node: facts.nominated_node.as_deref().map(Box::from),
+            binding: None,
+            generation,
+            is_hearsay: false,
+            finished: facts.finished,
+            terminating: facts.terminating,
+            lift_off: facts.lift_off,
+        };
+        let id = self.arena.insert(pod);
+        self.by_name.entry(namespace).or_default().insert(name, id);
+        id
+    }
+
+    fn acquire_pinning(&mut self, facts: &PodFacts) -> Option<Arc<PinningFacts>> {
+        let pinning = Some(&facts.pinning).filter(|pinning| !pinning.is_empty());
+        pinning.map(|pinning| self.pinnings.acquire(pinning))
     }
 
     fn release(
@@ -169,9 +256,10 @@ impl Pods {
         interner.release(pod.namespace);
     }
 
-    /// What the relist of this generation did not bring.
+    /// What the relist of this generation did not bring. A pod known by hearsay may be younger than the list.
     pub(crate) fn not_of(&self, generation: Generation) -> Vec<PodId> {
-        self.arena.iter().filter(|(_, pod)| pod.generation != generation).map(|(id, _)| id).collect()
+        let is_gone = |pod: &Pod| pod.generation != generation && !pod.is_hearsay;
+        self.arena.iter().filter(|(_, pod)| is_gone(pod)).map(|(id, _)| id).collect()
     }
 
     /// How much is kept beside the pods, for tests.
@@ -181,16 +269,18 @@ impl Pods {
     }
 
     /// The binding takes over one use of the symbol.
-    fn bind(&mut self, id: PodId, node: Option<Symbol>) {
+    fn bind(&mut self, id: PodId, node: Option<Symbol>, is_assumed: bool) {
         let (Some(node), Some(pod)) = (node, self.arena.get_mut(id)) else { return };
         let list = self.by_node.entry(node).or_default();
         // A place fits: pods have ids of 32 bits.
-        pod.binding = Some(Binding { node, place: list.len() as u32 });
+        pod.binding = Some(Binding { node, place: list.len() as u32, is_assumed });
         list.push(id);
     }
 
     fn unbind(&mut self, id: PodId, interner: &mut Interner) {
-        let Some(Binding { node, place }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take()) else { return };
+        let Some(Binding { node, place, .. }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take()) else {
+            return;
+        };
         if let Some(list) = self.by_node.get_mut(&node) {
             list.swap_remove(place as usize);
             let moved = list.get(place as usize).and_then(|&moved| self.arena.get_mut(moved));
@@ -203,4 +293,9 @@ impl Pods {
         }
         interner.release(node);
     }
+}
+
+fn preferred_terms(facts: &PodFacts) -> u32 {
+    let terms = facts.preferred_affinity.len() + facts.preferred_anti_affinity.len();
+    u32::try_from(terms).unwrap_or(u32::MAX)
 }

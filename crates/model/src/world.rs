@@ -8,14 +8,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::affinity::Affinity;
+use crate::affinity::{Affinity, Around, LiftSettings};
 use crate::arena::{ClusterId, HostId, NodeId, PodId, VmId};
-use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
+use crate::event::{
+    ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts,
+};
 use crate::identity::{Identity, NodeKeys, vm_keys};
 use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
+use crate::node_set::NodeSet;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
-use crate::pods::{Pod, Pods};
+use crate::pods::{Forgotten, Pod, Pods};
 use crate::scheduling::Scheduling;
 use crate::sync::{Generation, SourceState, Sources};
 
@@ -64,10 +67,16 @@ pub struct World {
     pub(crate) affinity: Affinity,
     pub(crate) inventory: Inventory,
     pub(crate) identity: Identity,
+    pub(crate) refused: NodeSet,
     pub(crate) scheduling: Scheduling,
 }
 
 impl World {
+    /// A world in which topology keys are lifted in another way than by default.
+    pub fn with_lifting(settings: LiftSettings) -> Self {
+        Self { affinity: Affinity::new(settings), ..Self::default() }
+    }
+
     /// Takes in what an adapter tells.
     pub fn apply(&mut self, event: Event) -> Touched {
         let mut touched = Touched::default();
@@ -89,12 +98,18 @@ impl World {
             Event::PodApplied(facts) => {
                 let before = self.pod_id(&facts.namespace, &facts.name).and_then(|id| self.standing(id));
                 let id = self.pods.apply(&facts, self.sources.generation(Source::Pods), &mut self.interner);
-                self.affinity.set_pod(id, &facts, &self.namespaces, &mut self.interner);
+                self.set_policy(id, &facts);
                 self.pod_changed(id, before.as_ref());
             }
             Event::PodDeleted { namespace, name } => {
                 if let Some(id) = self.pod_id(&namespace, &name) {
                     self.remove_pod(id);
+                }
+            }
+            Event::PodAssumed { pod, node } => self.assume_pod(&pod, &node),
+            Event::PodForgotten { namespace, name, uid } => {
+                if let Some(id) = self.pod_id(&namespace, &name) {
+                    self.forget_pod(id, &uid);
                 }
             }
             Event::NamespaceApplied(facts) => self.apply_namespace(&facts),
@@ -134,6 +149,9 @@ impl World {
                     self.remove_cluster(id, &mut touched);
                 }
             }
+        }
+        for &node in &touched.nodes {
+            self.locate(node);
         }
         touched
     }
@@ -184,13 +202,65 @@ impl World {
             touched.nodes.insert(id);
         }
         self.identity.set_node(id, NodeKeys::of(facts), &mut touched.nodes);
+        self.reconsider_refusal(id);
     }
 
     fn remove_node(&mut self, id: NodeId, touched: &mut Touched) {
         self.identity.remove_node(id, &mut touched.nodes);
         self.node_left(id, &self.node_before(Some(id)));
+        let pods = self.node(id).map_or(&[][..], |node| self.pods.on_node(node.name));
+        self.affinity.remove_node(id, pods, &mut self.interner);
+        self.refused.remove(id);
         self.nodes.remove(id, &mut self.interner);
         touched.removed.insert(id);
+    }
+
+    /// Brings the place of a node up to date with its labels and its host.
+    fn locate(&mut self, id: NodeId) {
+        let Some(name) = self.node(id).map(|node| node.name) else { return };
+        let host = self.host_label_value(id).map(|host| self.interner.acquire(&host));
+        let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
+        self.affinity.set_node(id, host, self.pods.on_node(name), around, &mut self.interner);
+        self.reconsider_refusal(id);
+    }
+
+    fn reconsider_refusal(&mut self, id: NodeId) {
+        let is_refused = self.takes_no_pods(id);
+        self.refused.set(id, is_refused);
+    }
+
+    fn set_policy(&mut self, id: PodId, facts: &PodFacts) {
+        let node = self.node_of_pod(id);
+        let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
+        self.affinity.set_pod(id, facts, node, around, &mut self.interner);
+    }
+
+    fn node_of_pod(&self, id: PodId) -> Option<NodeId> {
+        self.nodes.find(self.pod(id)?.placed_on()?)
+    }
+
+    fn assume_pod(&mut self, facts: &PodFacts, node: &str) {
+        let generation = self.sources.generation(Source::Pods);
+        let before = self.pod_id(&facts.namespace, &facts.name).and_then(|id| self.standing(id));
+        let Some((id, is_new)) = self.pods.assume(facts, node, generation, &mut self.interner) else { return };
+        if is_new {
+            self.set_policy(id, facts);
+        } else {
+            self.affinity.place(id, self.node_of_pod(id));
+        }
+        self.pod_changed(id, before.as_ref());
+    }
+
+    fn forget_pod(&mut self, id: PodId, uid: &str) {
+        let before = self.standing(id);
+        match self.pods.forget(id, uid, &mut self.interner) {
+            Forgotten::Nothing => {}
+            Forgotten::TakenOff(id) => {
+                self.affinity.place(id, None);
+                self.pod_changed(id, before.as_ref());
+            }
+            Forgotten::ToRemove(id) => self.remove_pod(id),
+        }
     }
 
     fn remove_pod(&mut self, id: PodId) {
@@ -220,6 +290,10 @@ impl World {
         if labels_before != labels_after {
             self.affinity.namespace_changed(name, labels_before, labels_after);
         }
+        let lift_off = self.namespaces.get(name).is_some_and(|namespace| namespace.lift_off);
+        if before.as_ref().is_some_and(|before| before.lift_off) != lift_off {
+            self.affinity.set_namespace_lift(name, lift_off);
+        }
         if let Some(before) = before {
             before.labels.release(&mut self.interner);
             self.interner.release(name);
@@ -246,7 +320,7 @@ impl World {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
         let (id, before) = self.inventory.hosts.apply(vcenter, host, generation);
         if let Some(kept) = self.inventory.hosts.arena().get(id)
-            && before.as_ref() != Some(&kept.facts)
+            && before.is_none_or(|before| !describes_the_same_host(&before, &kept.facts))
         {
             touched.nodes.extend(self.nodes_on_host(vcenter, &kept.facts.id));
         }
@@ -278,6 +352,12 @@ impl World {
 /// Rules and groups change often, and say nothing of where a node is.
 fn describes_the_same_place(a: &ClusterFacts, b: &ClusterFacts) -> bool {
     (&a.name, &a.datacenter, a.drs_enabled) == (&b.name, &b.datacenter, b.drs_enabled)
+}
+
+/// Its load changes all the time, and says nothing of where a node is.
+fn describes_the_same_host(a: &HostFacts, b: &HostFacts) -> bool {
+    (&a.name, &a.cluster, &a.datacenter, a.connection, a.maintenance)
+        == (&b.name, &b.cluster, &b.datacenter, b.connection, b.maintenance)
 }
 
 /// What Kubernetes says.
@@ -355,12 +435,12 @@ impl World {
         self.pods.len()
     }
 
-    /// The pods bound to the node, finished ones too, in no particular order.
+    /// The pods bound to the node or assumed there, finished ones too, in no particular order.
     pub fn pods_on(&self, id: NodeId) -> &[PodId] {
         self.node(id).map_or(&[], |node| self.pods.on_node(node.name))
     }
 
-    /// The pods bound to a node of this name, whether or not that node is known.
+    /// The pods bound to a node of this name or assumed there, whether or not that node is known.
     pub fn pods_bound_to(&self, node_name: &str) -> &[PodId] {
         self.interner.get(node_name).map_or(&[], |name| self.pods.on_node(name))
     }

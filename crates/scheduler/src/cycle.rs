@@ -1,6 +1,10 @@
 //! What a plugin sees of one attempt to place one pod.
 
-use model::{Pod, PodId, World};
+use std::sync::{Arc, LazyLock};
+
+use model::label_set::LabelSet;
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
+use model::{NodeId, Pod, PodId, World};
 
 /// One scheduling cycle: the pod, and the world as it is now. Placed pods include those that are placed but not yet seen
 /// bound.
@@ -16,4 +20,25 @@ impl<'a> Cycle<'a> {
     pub fn of(world: &'a World, pod_id: PodId) -> Option<Self> {
         Some(Self { world, pod_id, pod: world.pod(pod_id)? })
     }
+
+    /// What schedulers read of the pod; all defaults where that was never told.
+    pub fn facts(&self) -> &'a PodSchedulingFacts {
+        static NONE: LazyLock<PodSchedulingFacts> = LazyLock::new(PodSchedulingFacts::default);
+        self.pod.scheduling.as_deref().unwrap_or(&NONE)
+    }
+
+    /// What schedulers read of a node; all defaults for one that is not known.
+    pub fn node_facts(&self, node: NodeId) -> &'a NodeSchedulingFacts {
+        static NONE: LazyLock<NodeSchedulingFacts> = LazyLock::new(NodeSchedulingFacts::default);
+        self.world.node(node).and_then(|node| node.scheduling.as_deref()).unwrap_or(&NONE)
+    }
+
+    /// One value for all pods with the same namespace, labels and terms.
+    pub(crate) fn profile_labels(&self) -> Option<&'a Arc<LabelSet>> {
+        labels_of(self.world, self.pod_id)
+    }
+}
+
+pub(crate) fn labels_of(world: &World, pod: PodId) -> Option<&Arc<LabelSet>> {
+    world.pod_profile_labels(pod)
 }

@@ -1,43 +1,71 @@
-//! The one meaning of affinity terms, kept up to date: which pods carry a term, and which pods it matches.
+//! The one meaning of affinity terms, kept up to date: which pods carry a term, which pods it matches, and how many of
+//! both there are in each place.
 //!
-//! In: pods and namespaces as they come, change and go. Out: for each term its carriers and the pods it matches; for each
-//! pod the terms that match it. Both directions without a walk over all pods or all terms.
+//! In: pods, namespaces and nodes as they come, change and go. Out: for each term its carriers and the pods it matches; for
+//! each pod the terms that match it; for a pod that is to be placed, every node's verdict and score. All of it without a
+//! walk over all pods or all terms.
 //!
 //! - `selector`, `term`: what a term says. `profiles`: what matters of a pod, once per workload.
 //! - `terms`: the distinct terms, and how a new profile finds those that might match it.
+//! - `keeping`, `matching`: how pods, profiles and terms come, meet and go.
+//! - `topology`, `lift`: which nodes are one place. `tally`, `counting`: how many pods are there.
+//! - [`incoming`], [`verdict`], [`score`], [`view`], [`blockers`]: the questions.
 //!
 //! Invariants: finished pods neither carry nor match; terminating ones do until they are gone; so do pods not yet bound,
-//! and callers that mean placed pods look at the node. What is answered equals a comparison of every term with every pod.
+//! and callers that mean placed pods look at the node. Only pods on known nodes are counted. What is answered equals a
+//! comparison of every term with every pod.
 
+pub mod blockers;
+mod counting;
+pub mod incoming;
+mod keeping;
+pub mod lift;
+mod look;
+mod matching;
 mod profiles;
+pub mod score;
 pub mod selector;
 mod siblings;
+mod tally;
 pub mod term;
 mod terms;
+mod topology;
+pub mod verdict;
+pub mod view;
 
-use std::sync::Arc;
-
-use self::profiles::{Profiles, remove_from};
+pub use self::blockers::{Blocker, Obstacle};
+pub use self::incoming::Incoming;
+pub use self::lift::{LiftMode, LiftSettings, Reading};
+use self::profiles::Profiles;
+pub use self::score::{ScoreSettings, Scores};
 pub use self::selector::{Requirement, Selector};
 pub use self::term::{NamespaceScope, Term};
 pub use self::terms::TermId;
 use self::terms::Terms;
+use self::topology::Topology;
+pub use self::verdict::{Refusal, Refusals, Verdicts};
+pub use self::view::View;
 pub(crate) use crate::arena::ProfileId;
-use crate::arena::{DenseId, PodId};
-use crate::event::PodFacts;
-use crate::intern::{Interner, Symbol};
+use crate::arena::{DenseId, NodeId, PodId};
+use crate::intern::Symbol;
 use crate::label_set::LabelSet;
-use crate::nodes::Namespaces;
+use crate::nodes::{Namespaces, Nodes};
 use crate::world::World;
 
-/// What a pod has a term for.
+/// What a pod has a term for. Preferred ones have their weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Required affinity.
     Affinity,
     /// Required anti-affinity.
     AntiAffinity,
+    PreferredAffinity(i32),
+    PreferredAntiAffinity(i32),
 }
+
+/// When something changed last, by a count of changes. An answer holds as long as its stamp is what it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp(u64);
 
 /// What is kept here of a pod.
 #[derive(Clone, Copy, Debug)]
@@ -45,230 +73,68 @@ struct PodEntry {
     profile: ProfileId,
     /// Where the pod stands in its profile's list; [`NOT_LISTED`] for one that does not count.
     place: u32,
+    /// The node it is counted on.
+    node: Option<NodeId>,
 }
 
 /// No list is as long as this: pods have ids of 32 bits.
 const NOT_LISTED: u32 = u32::MAX;
 
+/// What of the world matters here.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) namespaces: &'a Namespaces,
+    pub(crate) nodes: &'a Nodes,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Affinity {
+    settings: LiftSettings,
     profiles: Profiles,
     terms: Terms,
+    topology: Topology,
     /// By pod id.
     pods: Vec<Option<PodEntry>>,
+    now: Stamp,
+    /// When a node came, went or moved to another domain last.
+    topology_changed: Stamp,
 }
 
 impl Affinity {
-    /// Takes in a pod as it is now.
-    pub(crate) fn set_pod(&mut self, id: PodId, facts: &PodFacts, namespaces: &Namespaces, interner: &mut Interner) {
-        if self.pods.len() <= id.index() {
-            self.pods.resize(id.index() + 1, None);
-        }
-        // First take, then give back: what stays keeps its ids.
-        let profile = self.acquire_profile(facts, namespaces, interner);
-        let counts = !facts.finished;
-        if self.pods[id.index()].is_some_and(|is| is.profile == profile && (is.place != NOT_LISTED) == counts) {
-            self.release_profile(profile, interner);
-            return;
-        }
-        self.remove_pod(id, interner);
-        let place = match self.profiles.get_mut(profile) {
-            Some(kept) if counts => {
-                kept.pods.push(id);
-                (kept.pods.len() - 1) as u32
-            }
-            _ => NOT_LISTED,
-        };
-        self.pods[id.index()] = Some(PodEntry { profile, place });
+    pub(crate) fn new(settings: LiftSettings) -> Self {
+        Self { settings, ..Self::default() }
     }
 
-    pub(crate) fn remove_pod(&mut self, id: PodId, interner: &mut Interner) {
-        let Some(PodEntry { profile, place }) = self.pods.get_mut(id.index()).and_then(Option::take) else { return };
-        if let Some(kept) = self.profiles.get_mut(profile)
-            && (place as usize) < kept.pods.len()
-        {
-            kept.pods.swap_remove(place as usize);
-            let moved = kept.pods.get(place as usize).and_then(|moved| self.pods[moved.index()].as_mut());
-            if let Some(moved) = moved {
-                moved.place = place;
-            }
-        }
-        self.release_profile(profile, interner);
+    pub(crate) fn settings(&self) -> &LiftSettings {
+        &self.settings
     }
 
-    /// The labels of a namespace are other ones now; no labels stand for a namespace that is not known.
-    pub(crate) fn namespace_changed(
-        &mut self,
-        namespace: Symbol,
-        before: &[(Symbol, Symbol)],
-        after: &[(Symbol, Symbol)],
-    ) {
-        let concerned: Vec<(TermId, bool)> = self
-            .terms
-            .with_namespace_selector()
-            .filter_map(|id| {
-                let scope = &self.terms.get(id)?.term.namespaces;
-                let (was, is) = (scope.contains(namespace, before), scope.contains(namespace, after));
-                (was != is).then_some((id, is))
-            })
-            .collect();
-        if concerned.is_empty() {
-            return;
-        }
-        for profile in self.profiles.in_namespace(namespace).to_vec() {
-            for &(term, is) in &concerned {
-                let (Some(kept), Some(seen)) = (self.terms.get(term), self.profiles.get(profile)) else { continue };
-                if kept.term.selector.matches(seen.labels.pairs()) {
-                    if is { self.link(term, profile) } else { self.unlink(term, profile) }
-                }
-            }
-        }
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
     }
 
-    /// The pod's required terms, without repetitions, in the order of roles and ids.
-    fn acquire_terms(
-        &mut self,
-        facts: &PodFacts,
-        namespaces: &Namespaces,
-        interner: &mut Interner,
-    ) -> Vec<(TermId, Role)> {
-        if facts.finished {
-            return Vec::new();
-        }
-        let roles = [(Role::Affinity, &facts.affinity), (Role::AntiAffinity, &facts.anti_affinity)];
-        let mut carried = Vec::new();
-        for (role, terms) in roles {
-            for term in terms {
-                let term = Term::acquire(term, &facts.namespace, interner);
-                let (id, is_new) = self.terms.acquire(term, interner);
-                if is_new {
-                    self.match_term(id, namespaces);
-                }
-                if carried.contains(&(id, role)) {
-                    self.release_term(id, interner);
-                } else {
-                    carried.push((id, role));
-                }
-            }
-        }
-        carried.sort_unstable_by_key(|&(term, role)| (role, term));
-        carried
+    /// The moment of a change.
+    fn tick(&mut self) -> Stamp {
+        self.now.0 += 1;
+        self.now
     }
 
-    fn acquire_profile(&mut self, facts: &PodFacts, namespaces: &Namespaces, interner: &mut Interner) -> ProfileId {
-        let carried = self.acquire_terms(facts, namespaces, interner);
-        let namespace = interner.acquire(&facts.namespace);
-        let labels = LabelSet::acquire(&facts.labels, interner);
-        let (profile, is_new) = self.profiles.acquire(namespace, labels, &carried, interner);
-        if is_new {
-            carried.iter().for_each(|&(term, role)| self.terms.add_carrier(term, role, profile));
-            self.match_profile(profile, namespaces);
-        } else {
-            carried.iter().for_each(|&(term, _)| self.release_term(term, interner));
-        }
-        profile
-    }
-
-    fn release_term(&mut self, id: TermId, interner: &mut Interner) {
-        let Some(kept) = self.terms.release(id, interner) else { return };
-        for profile in kept.profiles {
-            if let Some(profile) = self.profiles.get_mut(profile) {
-                remove_from(&mut profile.terms, id);
-            }
-        }
-    }
-
-    fn release_profile(&mut self, id: ProfileId, interner: &mut Interner) {
-        let Some(profile) = self.profiles.release(id) else { return };
-        for term in profile.terms {
-            if let Some(term) = self.terms.get_mut(term) {
-                remove_from(&mut term.profiles, id);
-            }
-        }
-        for &(term, role) in &*profile.carried {
-            self.terms.remove_carrier(term, role, id);
-            self.release_term(term, interner);
-        }
-        profile.labels.release_uses(interner);
-        interner.release(profile.namespace);
-    }
-
-    /// Finds the terms that a new profile satisfies.
-    fn match_profile(&mut self, id: ProfileId, namespaces: &Namespaces) {
-        let Some(profile) = self.profiles.get(id) else { return };
-        let (namespace, labels) = (profile.namespace, profile.labels.pairs());
-        let namespace_labels = namespaces.labels(namespace);
-        let candidates = self.terms.candidates(namespace, labels);
-        let matching: Vec<TermId> = candidates
-            .filter(|(_, term)| term.matches(namespace, namespace_labels, labels))
-            .map(|(id, _)| id)
-            .collect();
-        for term in matching {
-            self.link(term, id);
-        }
-    }
-
-    /// Finds the profiles that satisfy a new term.
-    fn match_term(&mut self, id: TermId, namespaces: &Namespaces) {
-        let Some(term) = self.terms.get(id).map(|kept| Arc::clone(&kept.term)) else { return };
-        let matching: Vec<ProfileId> = self
-            .profiles_that_may_satisfy(&term)
-            .into_iter()
-            .filter(|&profile| {
-                let Some(profile) = self.profiles.get(profile) else { return false };
-                let namespace_labels = namespaces.labels(profile.namespace);
-                term.matches(profile.namespace, namespace_labels, profile.labels.pairs())
-            })
-            .collect();
-        for profile in matching {
-            self.link(id, profile);
-        }
-    }
-
-    /// The shortest list that holds all profiles which can satisfy the term.
-    fn profiles_that_may_satisfy(&self, term: &Term) -> Vec<ProfileId> {
-        if term.selector == Selector::Nothing {
-            return Vec::new();
-        }
-        let mut lists: Vec<Vec<&[ProfileId]>> = Vec::new();
-        if term.namespaces.selector == Selector::Nothing {
-            lists.push(term.namespaces.names.iter().map(|name| self.profiles.in_namespace(*name)).collect());
-        }
-        for requirement in term.selector.requirements() {
-            if let Requirement::In(key, values) = requirement {
-                lists.push(values.iter().map(|value| self.profiles.with_pair((*key, *value))).collect());
-            }
-        }
-        let shortest = lists.into_iter().min_by_key(|lists| lists.iter().map(|list| list.len()).sum::<usize>());
-        shortest.map_or_else(|| self.profiles.ids().collect(), |lists| lists.concat())
-    }
-
-    fn link(&mut self, term: TermId, profile: ProfileId) {
-        if let (Some(kept), Some(seen)) = (self.terms.get_mut(term), self.profiles.get_mut(profile)) {
-            kept.profiles.push(profile);
-            seen.terms.push(term);
-        }
-    }
-
-    fn unlink(&mut self, term: TermId, profile: ProfileId) {
-        if let (Some(kept), Some(seen)) = (self.terms.get_mut(term), self.profiles.get_mut(profile)) {
-            remove_from(&mut kept.profiles, profile);
-            remove_from(&mut seen.terms, term);
-        }
+    fn entry(&self, pod: PodId) -> Option<PodEntry> {
+        self.pods.get(pod.index()).copied().flatten()
     }
 
     fn profile_of(&self, pod: PodId) -> Option<&profiles::Profile> {
-        self.profiles.get(self.pods.get(pod.index())?.as_ref()?.profile)
+        self.profiles.get(self.entry(pod)?.profile)
     }
 
-    fn pods_of<'a>(&'a self, profiles: &'a [ProfileId]) -> impl Iterator<Item = PodId> + 'a {
-        profiles.iter().filter_map(|&profile| self.profiles.get(profile)).flat_map(|profile| &profile.pods).copied()
+    fn pods_of<'a>(&'a self, profiles: impl Iterator<Item = ProfileId> + 'a) -> impl Iterator<Item = PodId> + 'a {
+        profiles.filter_map(|profile| self.profiles.get(profile)).flat_map(|profile| &profile.pods).copied()
     }
 
     /// How much is kept, for tests.
     #[cfg(test)]
-    pub(crate) fn kept(&self) -> ([usize; 4], [usize; 3]) {
-        (self.profiles.kept(), self.terms.kept())
+    pub(crate) fn kept(&self) -> ([usize; 4], [usize; 3], [usize; 4]) {
+        (self.profiles.kept(), self.terms.kept(), self.topology.kept())
     }
 }
 
@@ -278,7 +144,7 @@ impl World {
         self.affinity.terms.get(id).map(|kept| &*kept.term)
     }
 
-    /// The distinct terms, in the order of their ids.
+    /// The distinct terms, in the order of their ids; also such as no pod has written, but by which some look at others.
     pub fn term_ids(&self) -> impl Iterator<Item = TermId> {
         self.affinity.terms.ids()
     }
@@ -292,7 +158,7 @@ impl World {
         self.affinity.profiles.len()
     }
 
-    /// The required terms of a pod, by role and id.
+    /// The terms of a pod, by role and id.
     pub fn pod_terms(&self, pod: PodId) -> &[(TermId, Role)] {
         self.affinity.profile_of(pod).map_or(&[], |profile| &profile.carried)
     }
@@ -304,17 +170,27 @@ impl World {
 
     /// The terms that match the pod, whoever has them, in no particular order.
     pub fn terms_matching(&self, pod: PodId) -> &[TermId] {
-        let entry = self.affinity.pods.get(pod.index()).copied().flatten();
-        let profile = entry.filter(|entry| entry.place != NOT_LISTED);
+        let profile = self.affinity.entry(pod).filter(|entry| entry.place != NOT_LISTED);
         profile.and_then(|entry| self.affinity.profiles.get(entry.profile)).map_or(&[], |profile| &profile.terms)
     }
 
     /// The pods that the term matches, in no particular order.
     pub fn pods_matching(&self, term: TermId) -> impl Iterator<Item = PodId> {
-        self.affinity.pods_of(self.affinity.terms.get(term).map_or(&[], |kept| &kept.profiles))
+        let profiles = self.affinity.terms.get(term).into_iter().flat_map(|kept| &kept.profiles);
+        self.affinity.pods_of(profiles.copied())
     }
 
     pub fn pod_labels(&self, pod: PodId) -> Option<&LabelSet> {
         self.affinity.profile_of(pod).map(|profile| &*profile.labels)
+    }
+
+    /// How keys are lifted.
+    pub fn lifting(&self) -> &LiftSettings {
+        self.affinity.settings()
+    }
+
+    /// The physical host of a node: as vSphere tells it now, else as the node's label says.
+    pub fn host_name_of(&self, node: NodeId) -> Option<&str> {
+        self.affinity.topology.host(node).map(|host: Symbol| self.interner.text(host))
     }
 }

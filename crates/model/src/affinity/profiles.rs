@@ -1,4 +1,4 @@
-//! What matters of a pod here: its namespace, its labels and its own terms. The pods of one workload mostly have the same,
+//! What matters of a pod here: its namespace, its labels, its own terms and whether these may be lifted. The pods of one workload mostly have the same,
 //! so these are kept once, and terms are matched against them instead of against each pod.
 //!
 //! In: the labels and terms of pods. Out: a profile each, found again by a label pair or by its namespace. Invariants: two
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::terms::TermId;
-use super::{ProfileId, Role};
+use super::{ProfileId, Role, Stamp};
 use crate::arena::{Arena, PodId};
 use crate::intern::{Interner, Symbol};
 use crate::label_set::LabelSet;
@@ -19,8 +19,17 @@ use crate::label_set::LabelSet;
 pub(crate) struct Profile {
     pub(crate) namespace: Symbol,
     pub(crate) labels: Arc<LabelSet>,
-    /// Its own terms, by role and id.
+    /// Its own terms, by role and id. A term that adds to scores stands here as often as it is written.
     pub(crate) carried: Arc<[(TermId, Role)]>,
+    /// What matches all of several required affinity terms, one per topology key; none where there are less than two. A use
+    /// of each is held.
+    pub(crate) joint: Box<[TermId]>,
+    /// The pods opted out of lifting.
+    pub(crate) lift_off: bool,
+    /// Neither the pods nor their namespace opted out.
+    pub(crate) lifts: bool,
+    /// When the terms that match changed last.
+    pub(crate) changed: Stamp,
     /// The pods that count, in no particular order.
     pub(crate) pods: Vec<PodId>,
     /// The terms that match, in no particular order.
@@ -29,11 +38,12 @@ pub(crate) struct Profile {
     users: u32,
 }
 
-type Content = (Symbol, Arc<LabelSet>, Arc<[(TermId, Role)]>);
+/// Namespace, labels, terms, whether opted out of lifting.
+pub(crate) type Content = (Symbol, Arc<LabelSet>, Arc<[(TermId, Role)]>, bool);
 
 impl Profile {
     fn content(&self) -> Content {
-        (self.namespace, Arc::clone(&self.labels), Arc::clone(&self.carried))
+        (self.namespace, Arc::clone(&self.labels), Arc::clone(&self.carried), self.lift_off)
     }
 }
 
@@ -112,16 +122,14 @@ impl Profiles {
         self.by_namespace.get(&namespace).map_or(&[], Vec::as_slice)
     }
 
+    pub(crate) fn find(&self, content: &Content) -> Option<ProfileId> {
+        self.by_content.get(content).copied()
+    }
+
     /// Takes over the labels and a use of the namespace; also the uses of the terms, when the profile is new, which it
     /// tells.
-    pub(crate) fn acquire(
-        &mut self,
-        namespace: Symbol,
-        labels: LabelSet,
-        carried: &[(TermId, Role)],
-        interner: &mut Interner,
-    ) -> (ProfileId, bool) {
-        let content: Content = (namespace, Arc::new(labels), Arc::from(carried));
+    pub(crate) fn acquire(&mut self, content: Content, now: Stamp, interner: &mut Interner) -> (ProfileId, bool) {
+        let namespace = content.0;
         if let Some(&id) = self.by_content.get(&content) {
             content.1.release_uses(interner);
             interner.release(namespace);
@@ -130,9 +138,19 @@ impl Profiles {
             }
             return (id, false);
         }
-        let (_, labels, carried) = content.clone();
-        let profile =
-            Profile { namespace, labels: Arc::clone(&labels), carried, pods: Vec::new(), terms: Vec::new(), users: 1 };
+        let (_, labels, carried, lift_off) = content.clone();
+        let profile = Profile {
+            namespace,
+            labels: Arc::clone(&labels),
+            carried,
+            joint: Box::default(),
+            lift_off,
+            lifts: !lift_off,
+            changed: now,
+            pods: Vec::new(),
+            terms: Vec::new(),
+            users: 1,
+        };
         let id = self.arena.insert(profile);
         self.by_content.insert(content, id);
         for &pair in labels.pairs() {

@@ -7,7 +7,7 @@
 //! its symbols, given back with `release`.
 
 use crate::event::{Operator, RequirementFacts, SelectorFacts};
-use crate::intern::{Interner, Symbol};
+use crate::intern::{Symbol, Symbols};
 
 /// Labels as [`crate::label_set::LabelSet::pairs`] has them: sorted by key.
 pub(crate) type Pairs = [(Symbol, Symbol)];
@@ -23,8 +23,8 @@ pub enum Requirement {
 
 impl Requirement {
     /// `None` for what no label selector may contain.
-    fn acquire(facts: &RequirementFacts, interner: &mut Interner) -> Option<Self> {
-        let values = |interner: &mut Interner| {
+    fn acquire<S: Symbols>(facts: &RequirementFacts, interner: &mut S) -> Option<Self> {
+        let values = |interner: &mut S| {
             let mut values: Vec<Symbol> = facts.values.iter().map(|value| interner.acquire(value)).collect();
             values.sort_unstable();
             release_repeated(&mut values, interner, |value, interner| interner.release(*value));
@@ -40,7 +40,7 @@ impl Requirement {
         Some(requirement)
     }
 
-    fn release(&self, interner: &mut Interner) {
+    fn release<S: Symbols>(&self, interner: &mut S) {
         let (key, values) = self.parts();
         interner.release(key);
         values.iter().for_each(|value| interner.release(*value));
@@ -65,7 +65,7 @@ impl Requirement {
 }
 
 /// Takes repeated neighbours out of a sorted list, and gives back what each of them holds.
-fn release_repeated<T: PartialEq>(list: &mut Vec<T>, interner: &mut Interner, release: impl Fn(&T, &mut Interner)) {
+fn release_repeated<T: PartialEq, S: Symbols>(list: &mut Vec<T>, interner: &mut S, release: impl Fn(&T, &mut S)) {
     list.dedup_by(|later, earlier| {
         let repeated = later == earlier;
         if repeated {
@@ -75,7 +75,7 @@ fn release_repeated<T: PartialEq>(list: &mut Vec<T>, interner: &mut Interner, re
     });
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Selector {
     Nothing,
     /// All of these; everything when there are none.
@@ -83,7 +83,7 @@ pub enum Selector {
 }
 
 impl Selector {
-    pub(crate) fn acquire(facts: Option<&SelectorFacts>, interner: &mut Interner) -> Self {
+    pub(crate) fn acquire<S: Symbols>(facts: Option<&SelectorFacts>, interner: &mut S) -> Self {
         let Some(facts) = facts else { return Self::Nothing };
         let equal = facts.labels.iter().map(|(key, value)| RequirementFacts {
             key: key.clone(),
@@ -103,8 +103,30 @@ impl Selector {
         Self::Requires(requirements.into())
     }
 
-    pub(crate) fn release(&self, interner: &mut Interner) {
+    pub(crate) fn release<S: Symbols>(&self, interner: &mut S) {
         self.requirements().iter().for_each(|requirement| requirement.release(interner));
+    }
+
+    /// The same once more, with uses of its own.
+    pub(crate) fn retained<S: Symbols>(&self, symbols: &mut S) -> Self {
+        for requirement in self.requirements() {
+            let (key, values) = requirement.parts();
+            symbols.retain(key);
+            values.iter().for_each(|value| symbols.retain(*value));
+        }
+        self.clone()
+    }
+
+    /// What satisfies all of these. Takes over their uses.
+    pub(crate) fn all_of<S: Symbols>(selectors: Vec<Self>, symbols: &mut S) -> Self {
+        if selectors.contains(&Self::Nothing) {
+            selectors.iter().for_each(|selector| selector.release(symbols));
+            return Self::Nothing;
+        }
+        let mut requirements: Vec<Requirement> = selectors.iter().flat_map(Self::requirements).cloned().collect();
+        requirements.sort_unstable();
+        release_repeated(&mut requirements, symbols, Requirement::release);
+        Self::Requires(requirements.into())
     }
 
     pub fn requirements(&self) -> &[Requirement] {
@@ -131,6 +153,7 @@ impl Selector {
 mod tests {
     use super::*;
     use crate::event::Labels;
+    use crate::intern::Interner;
     use crate::label_set::LabelSet;
 
     fn requirement(key: &str, operator: Operator, values: &[&str]) -> RequirementFacts {

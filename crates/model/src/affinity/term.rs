@@ -1,16 +1,17 @@
 //! One term of pod affinity or anti-affinity: which pods it is about, and between which places it holds.
 //!
-//! In: a term as Kubernetes writes it, and the namespace of the pod that has it. Out: whether it matches a pod.
+//! In: a term as Kubernetes writes it, and the namespace of the pod that has it. Out: whether it matches a pod; and the
+//! terms by which a pod that is being placed looks at the pods that are there, which are not always its own.
 //!
 //! Invariants: the meaning is that of kube-scheduler. Namespaces are the union of the names and of those the selector
 //! picks; the pod's own when neither is given. A namespace that is not known has no labels.
 
 use super::selector::{Pairs, Selector};
 use crate::event::TermFacts;
-use crate::intern::{Interner, Symbol};
+use crate::intern::{Interner, Symbol, Symbols};
 
 /// In which namespaces a term looks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceScope {
     /// By name, sorted; none when the selector picks all.
     pub names: Box<[Symbol]>,
@@ -18,16 +19,36 @@ pub struct NamespaceScope {
 }
 
 impl NamespaceScope {
-    fn acquire(facts: &TermFacts, own: &str, interner: &mut Interner) -> Self {
-        let selector = Selector::acquire(facts.namespace_selector.as_ref(), interner);
+    fn acquire<S: Symbols>(facts: &TermFacts, own: &str, symbols: &mut S) -> Self {
+        let selector = Selector::acquire(facts.namespace_selector.as_ref(), symbols);
         let own = (facts.namespaces.is_empty() && facts.namespace_selector.is_none()).then_some(own);
         let given = facts.namespaces.iter().map(String::as_str).filter(|_| !selector.is_everything());
         let mut names: Vec<&str> = given.chain(own).collect();
         names.sort_unstable();
         names.dedup();
-        let mut names: Box<[Symbol]> = names.into_iter().map(|name| interner.acquire(name)).collect();
+        let mut names: Box<[Symbol]> = names.into_iter().map(|name| symbols.acquire(name)).collect();
         names.sort_unstable();
         Self { names, selector }
+    }
+
+    fn everywhere() -> Self {
+        Self { names: Box::default(), selector: Selector::Requires(Box::default()) }
+    }
+
+    fn retained<S: Symbols>(&self, symbols: &mut S) -> Self {
+        self.names.iter().for_each(|name| symbols.retain(*name));
+        Self { names: self.names.clone(), selector: self.selector.retained(symbols) }
+    }
+
+    fn release<S: Symbols>(&self, symbols: &mut S) {
+        self.names.iter().for_each(|name| symbols.release(*name));
+        self.selector.release(symbols);
+    }
+
+    /// When a pod that is being placed looks at others with its own terms, kube-scheduler takes a namespace selector that
+    /// empty labels satisfy (`NotIn`, `DoesNotExist`) to pick every namespace.
+    fn is_everywhere_for_incoming(&self) -> bool {
+        self.selector.matches(&[])
     }
 
     pub fn contains(&self, namespace: Symbol, labels: &[(Symbol, Symbol)]) -> bool {
@@ -42,33 +63,66 @@ pub struct Term {
     pub topology_key: Symbol,
     pub selector: Selector,
     pub namespaces: NamespaceScope,
+    /// Further scopes, sorted, that must hold the namespace too: of several terms taken together. No pod's own term has any.
+    pub also_in: Box<[NamespaceScope]>,
 }
 
 impl Term {
-    pub(crate) fn acquire(facts: &TermFacts, own_namespace: &str, interner: &mut Interner) -> Self {
+    pub(crate) fn acquire<S: Symbols>(facts: &TermFacts, own_namespace: &str, symbols: &mut S) -> Self {
         Self {
-            topology_key: interner.acquire(&facts.topology_key),
-            selector: Selector::acquire(facts.selector.as_ref(), interner),
-            namespaces: NamespaceScope::acquire(facts, own_namespace, interner),
+            topology_key: symbols.acquire(&facts.topology_key),
+            selector: Selector::acquire(facts.selector.as_ref(), symbols),
+            namespaces: NamespaceScope::acquire(facts, own_namespace, symbols),
+            also_in: Box::default(),
         }
     }
 
     pub(crate) fn release(&self, interner: &mut Interner) {
         interner.release(self.topology_key);
         self.selector.release(interner);
-        self.namespaces.selector.release(interner);
-        self.namespaces.names.iter().for_each(|name| interner.release(*name));
+        self.scopes().for_each(|scope| scope.release(interner));
+    }
+
+    fn scopes(&self) -> impl Iterator<Item = &NamespaceScope> {
+        std::iter::once(&self.namespaces).chain(&self.also_in)
+    }
+
+    /// Whether it depends on the labels of namespaces.
+    pub(crate) fn has_namespace_selector(&self) -> bool {
+        self.scopes().any(|scope| !scope.selector.requirements().is_empty())
+    }
+
+    /// Whether it looks at pods in a namespace with these labels.
+    pub(crate) fn looks_in(&self, namespace: Symbol, namespace_labels: &Pairs) -> bool {
+        self.scopes().all(|scope| scope.contains(namespace, namespace_labels))
     }
 
     /// Whether it matches a pod with these labels, in a namespace with these.
     pub fn matches(&self, namespace: Symbol, namespace_labels: &Pairs, labels: &Pairs) -> bool {
-        self.namespaces.contains(namespace, namespace_labels) && self.selector.matches(labels)
+        self.looks_in(namespace, namespace_labels) && self.selector.matches(labels)
     }
 
-    /// The same for a pod that is being placed and looks at the pods that are there with its own terms. Here kube-scheduler
-    /// takes a namespace selector that empty labels satisfy (`NotIn`, `DoesNotExist`) to pick every namespace.
-    pub fn matches_for_incoming(&self, namespace: Symbol, namespace_labels: &Pairs, labels: &Pairs) -> bool {
-        let every_namespace = self.namespaces.selector.matches(&[]);
-        (every_namespace || self.namespaces.contains(namespace, namespace_labels)) && self.selector.matches(labels)
+    /// The term by which a pod that is being placed looks at others, where that is not this one.
+    pub(crate) fn for_incoming<S: Symbols>(&self, symbols: &mut S) -> Option<Self> {
+        let differs = !self.namespaces.selector.is_everything() && self.namespaces.is_everywhere_for_incoming();
+        differs.then(|| Self::joint(&[self], self.topology_key, symbols))
+    }
+
+    /// What matches all these terms of a pod that is being placed, under one topology key: kube-scheduler counts a pod
+    /// that is there for required affinity only if all terms match it.
+    pub(crate) fn joint<S: Symbols>(terms: &[&Self], topology_key: Symbol, symbols: &mut S) -> Self {
+        symbols.retain(topology_key);
+        let selectors = terms.iter().map(|term| term.selector.retained(symbols)).collect();
+        let limits = terms.iter().map(|term| &term.namespaces).filter(|scope| !scope.is_everywhere_for_incoming());
+        let mut limits: Vec<&NamespaceScope> = limits.collect();
+        limits.sort_unstable();
+        limits.dedup();
+        let mut scopes = limits.into_iter().map(|scope| scope.retained(symbols)).collect::<Vec<_>>().into_iter();
+        Self {
+            topology_key,
+            selector: Selector::all_of(selectors, symbols),
+            namespaces: scopes.next().unwrap_or_else(NamespaceScope::everywhere),
+            also_in: scopes.collect(),
+        }
     }
 }

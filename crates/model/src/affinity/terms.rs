@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::counting::Counts;
 use super::profiles::remove_from;
 use super::selector::{Requirement, Selector};
 use super::term::Term;
-use super::{ProfileId, Role};
+use super::topology::Spaces;
+use super::{ProfileId, Role, Stamp};
 use crate::arena::Arena;
 pub use crate::arena::TermId;
 use crate::intern::{Interner, Symbol};
@@ -28,12 +30,42 @@ type Place = (Option<Symbol>, Option<(Symbol, Symbol)>);
 #[derive(Debug)]
 pub(crate) struct KeptTerm {
     pub(crate) term: Arc<Term>,
-    /// In no particular order.
+    /// Those it matches, in no particular order.
     pub(crate) profiles: Vec<ProfileId>,
-    /// Per role, in no particular order.
-    carriers: [Vec<ProfileId>; 2],
+    /// The pods it matches.
+    pub(crate) matched: Counts,
+    pub(crate) carriers: Vec<Carriers>,
+    pub(crate) spaces: Spaces,
+    /// The term by which a pod that has this one and is being placed looks at others, where it is another one. A use of
+    /// it is held.
+    pub(crate) for_incoming: Option<TermId>,
+    /// When a count of it changed last.
+    pub(crate) changed: Stamp,
     places: Box<[Place]>,
     uses: u32,
+}
+
+/// Who has a term in one role.
+#[derive(Debug)]
+pub(crate) struct Carriers {
+    pub(crate) role: Role,
+    /// To these the term holds between hosts.
+    pub(crate) lifts: bool,
+    /// In no particular order.
+    pub(crate) profiles: Vec<ProfileId>,
+    pub(crate) counts: Counts,
+}
+
+impl KeptTerm {
+    /// Whether the term is lifted, to a pod that has it in this role and may lift its terms.
+    pub(crate) fn is_lifted(&self, role: Role, may_lift: bool) -> bool {
+        may_lift && role.is_anti_affinity() && self.spaces.host.is_some()
+    }
+
+    pub(crate) fn carriers_mut(&mut self, role: Role, may_lift: bool) -> Option<&mut Carriers> {
+        let lifts = self.is_lifted(role, may_lift);
+        self.carriers.iter_mut().find(|carriers| carriers.role == role && carriers.lifts == lifts)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -67,39 +99,49 @@ impl Terms {
         self.with_namespace_selector.iter().copied()
     }
 
-    pub(crate) fn carriers(&self, id: TermId, role: Role) -> &[ProfileId] {
-        self.arena.get(id).map_or(&[], |kept| &kept.carriers[role as usize])
+    pub(crate) fn carriers(&self, id: TermId, role: Role) -> impl Iterator<Item = ProfileId> {
+        let carriers = self.arena.get(id).into_iter().flat_map(|kept| &kept.carriers);
+        carriers.filter(move |carriers| carriers.role == role).flat_map(|carriers| &carriers.profiles).copied()
     }
 
-    /// Takes over the term and its symbols. Tells whether it is new.
-    pub(crate) fn acquire(&mut self, term: Term, interner: &mut Interner) -> (TermId, bool) {
-        if let Some(&id) = self.by_content.get(&term) {
-            term.release(interner);
-            if let Some(kept) = self.arena.get_mut(id) {
-                kept.uses += 1;
-            }
-            return (id, false);
+    pub(crate) fn find(&self, term: &Term) -> Option<TermId> {
+        self.by_content.get(term).copied()
+    }
+
+    /// Counts one more use of a term that is known.
+    pub(crate) fn retain(&mut self, id: TermId) {
+        if let Some(kept) = self.arena.get_mut(id) {
+            kept.uses += 1;
         }
+    }
+
+    /// Takes over a term that is not known yet, its symbols and the uses of its spaces.
+    pub(crate) fn insert(&mut self, term: Term, spaces: Spaces, now: Stamp) -> TermId {
         let term = Arc::new(term);
         let places = self.places(&term);
         let id = self.arena.insert(KeptTerm {
             term: Arc::clone(&term),
             profiles: Vec::new(),
-            carriers: Default::default(),
+            matched: Counts::default(),
+            carriers: Vec::new(),
+            spaces,
+            for_incoming: None,
+            changed: now,
             places: places.clone(),
             uses: 1,
         });
         for place in places {
             self.filed.entry(place).or_default().push(id);
         }
-        if !term.namespaces.selector.requirements().is_empty() {
+        if term.has_namespace_selector() {
             self.with_namespace_selector.insert(id);
         }
         self.by_content.insert(term, id);
-        (id, true)
+        id
     }
 
-    /// Gives back one use; returns the term when that was the last one.
+    /// Gives back one use; returns the term when that was the last one. Its spaces and the term it looks by are still
+    /// held then.
     pub(crate) fn release(&mut self, id: TermId, interner: &mut Interner) -> Option<KeptTerm> {
         let kept = self.arena.get_mut(id)?;
         kept.uses -= 1;
@@ -121,16 +163,24 @@ impl Terms {
         Some(kept)
     }
 
-    pub(crate) fn add_carrier(&mut self, id: TermId, role: Role, profile: ProfileId) {
-        if let Some(kept) = self.arena.get_mut(id) {
-            kept.carriers[role as usize].push(profile);
+    pub(crate) fn add_carrier(&mut self, id: TermId, role: Role, may_lift: bool, profile: ProfileId) {
+        let Some(kept) = self.arena.get_mut(id) else { return };
+        if let Some(carriers) = kept.carriers_mut(role, may_lift) {
+            carriers.profiles.push(profile);
+            return;
         }
+        let lifts = kept.is_lifted(role, may_lift);
+        // Most terms have one role.
+        kept.carriers.reserve_exact(1);
+        kept.carriers.push(Carriers { role, lifts, profiles: vec![profile], counts: Counts::default() });
     }
 
-    pub(crate) fn remove_carrier(&mut self, id: TermId, role: Role, profile: ProfileId) {
-        if let Some(kept) = self.arena.get_mut(id) {
-            remove_from(&mut kept.carriers[role as usize], profile);
+    pub(crate) fn remove_carrier(&mut self, id: TermId, role: Role, may_lift: bool, profile: ProfileId) {
+        let Some(kept) = self.arena.get_mut(id) else { return };
+        if let Some(carriers) = kept.carriers_mut(role, may_lift) {
+            remove_from(&mut carriers.profiles, profile);
         }
+        kept.carriers.retain(|carriers| !carriers.profiles.is_empty());
     }
 
     /// The terms that a pod with these labels might satisfy: few more than it does. None is named twice.

@@ -85,7 +85,7 @@ impl World {
     /// `None` for a pod that does not count here: unknown, finished, or told of without facts for schedulers.
     pub(crate) fn standing(&self, id: PodId) -> Option<Standing> {
         let pod = self.pods.get(id).filter(|pod| !pod.finished)?;
-        let placed_on = pod.node();
+        let placed_on = pod.placed_on();
         Some(Standing {
             facts: Arc::clone(pod.scheduling.as_ref()?),
             namespace: pod.namespace,
@@ -136,7 +136,7 @@ impl World {
     fn acquire_groups(&mut self, standing: &Standing) -> Waiting {
         if standing.facts.spread.is_empty() {
             let siblings = self.siblings_of(standing);
-            return Waiting { constraints: Box::default(), siblings: siblings.map(|of| self.acquire(standing, of)) };
+            return Waiting { constraints: Box::default(), siblings: siblings.map(|of| self.acquire(standing, &of)) };
         }
         let constraints = standing.facts.spread.iter().map(|constraint| {
             let selector = Selector::acquire(constraint.selector.as_ref(), &mut self.interner);
@@ -152,8 +152,8 @@ impl World {
         self.scheduling.selecting.siblings(standing.namespace, standing.labels.pairs(), controller)
     }
 
-    fn acquire(&mut self, standing: &Standing, selector: Selector) -> GroupId {
-        selector.retain(&mut self.interner);
+    fn acquire(&mut self, standing: &Standing, selector: &Selector) -> GroupId {
+        let selector = selector.retained(&mut self.interner);
         self.acquire_group(standing.namespace, selector)
     }
 
@@ -171,7 +171,7 @@ impl World {
 
     /// The node of each placed pod that a selector counts.
     pub(crate) fn nodes_of_spread(&self, namespace: Symbol, selector: &Selector) -> Vec<NodeId> {
-        let pods = self.affinity.pods_with(namespace, selector);
+        let pods = self.affinity.pods_with(namespace, selector, &self.namespaces);
         let standings = pods.into_iter().filter_map(|pod| self.standing(pod));
         standings.filter(|standing| !standing.is_terminating).filter_map(|standing| standing.node).collect()
     }

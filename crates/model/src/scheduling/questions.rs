@@ -12,8 +12,7 @@ use super::node_labels::LabelColumn;
 use super::resources::ResourceColumns;
 use crate::affinity::Selector;
 use crate::arena::PodId;
-use crate::event::SelectorFacts;
-use crate::intern::Symbol;
+use crate::intern::{Lookup, Symbol};
 use crate::node_set::NodeSet;
 use crate::world::World;
 
@@ -96,9 +95,8 @@ impl World {
         if let Some(group) = self.scheduling.waiting.get(&pod).and_then(|waiting| waiting.constraints.get(place)) {
             return self.kept_group(pod, *group);
         }
-        let selector = constraint.selector.as_ref();
-        let is_empty = selector.is_some_and(|selector| *selector == SelectorFacts::default());
-        self.fresh_group(pod, Selector::as_known(selector, &self.interner), is_empty)
+        let selector = Selector::acquire(constraint.selector.as_ref(), &mut Lookup::new(&self.interner));
+        self.fresh_group(pod, selector)
     }
 
     /// The siblings of a pod, as services and controllers tell them; `None` when nothing tells.
@@ -110,7 +108,7 @@ impl World {
         let kind = kept.scheduling.as_ref().and_then(|facts| facts.controller);
         let controller = kind.zip(kept.owner.as_ref()).map(|(kind, owner)| (kind, owner.name.as_str()));
         let labels = self.pod_labels(pod)?.pairs();
-        self.fresh_group(pod, self.scheduling.selecting.siblings(kept.namespace, labels, controller)?, false)
+        self.fresh_group(pod, self.scheduling.selecting.siblings(kept.namespace, labels, controller)?)
     }
 
     fn kept_group(&self, pod: PodId, group: GroupId) -> Option<SpreadGroup<'_>> {
@@ -124,16 +122,14 @@ impl World {
         })
     }
 
-    /// Counted for this question alone, as for a pod that is already placed. A selector that was written empty counts no pod;
-    /// one of which nothing is left, because nobody has what it excludes, counts all.
-    fn fresh_group(&self, pod: PodId, selector: Selector, is_empty: bool) -> Option<SpreadGroup<'_>> {
+    /// Counted for this question alone, as for a pod that is already placed.
+    fn fresh_group(&self, pod: PodId, selector: Selector) -> Option<SpreadGroup<'_>> {
         let namespace = self.pod(pod)?.namespace;
-        let kept = self.scheduling.groups.find(namespace, &selector);
-        if let Some(id) = kept.filter(|_| selector.is_everything() == is_empty) {
+        if let Some(id) = self.scheduling.groups.find(namespace, &selector) {
             return self.kept_group(pod, id);
         }
         let mut tally = NodeTally::default();
-        if !is_empty {
+        if !selector.is_everything() {
             self.nodes_of_spread(namespace, &selector).into_iter().for_each(|node| tally.change(node, 1));
         }
         Some(SpreadGroup {

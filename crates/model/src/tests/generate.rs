@@ -91,15 +91,20 @@ fn policy() -> impl Strategy<Value = PodFacts> {
         let uid = format!("{kind}-{name}");
         OwnerFacts { kind, name, uid }
     }));
-    (owner, vec(term(), 0..2), vec(term(), 0..3), 0..3u32, pinning(), any::<bool>()).prop_map(
-        |(owner, affinity, anti_affinity, preferred_terms, pinning, lift_off)| PodFacts {
-            owner,
-            affinity,
-            anti_affinity,
-            preferred_terms,
-            pinning,
-            lift_off,
-            ..PodFacts::default()
+    let required = (vec(term(), 0..3), vec(term(), 0..3));
+    let weighted = || vec((1..3i32, term()).prop_map(|(weight, term)| WeightedTermFacts { weight, term }), 0..2);
+    (owner, required, (weighted(), weighted()), pinning(), any::<bool>()).prop_map(
+        |(owner, (affinity, anti_affinity), (preferred_affinity, preferred_anti_affinity), pinning, lift_off)| {
+            PodFacts {
+                owner,
+                affinity,
+                anti_affinity,
+                preferred_affinity,
+                preferred_anti_affinity,
+                pinning,
+                lift_off,
+                ..PodFacts::default()
+            }
         },
     )
 }
@@ -124,12 +129,8 @@ fn pod() -> impl Strategy<Value = PodFacts> {
 }
 
 fn namespace() -> impl Strategy<Value = NamespaceFacts> {
-    (text(&["s1", "kube-system"]), text(&["u1", "u2"]), labels()).prop_map(|(name, uid, labels)| NamespaceFacts {
-        name,
-        uid,
-        labels,
-        ..NamespaceFacts::default()
-    })
+    (text(&["s1", "kube-system"]), text(&["u1", "u2"]), labels(), any::<bool>())
+        .prop_map(|(name, uid, labels, lift_off)| NamespaceFacts { name, uid, labels, lift_off })
 }
 
 fn vcenter() -> impl Strategy<Value = VcenterId> {
@@ -169,6 +170,7 @@ fn host() -> impl Strategy<Value = HostFacts> {
             datacenter,
             connection,
             maintenance,
+            load: None,
         },
     )
 }
@@ -205,6 +207,9 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         4 => pod().prop_map(Event::PodApplied),
         1 => (text(&["s1", "s2"]), text(&["p1", "p2", "p4"]))
             .prop_map(|(namespace, name)| Event::PodDeleted { namespace, name }),
+        1 => (pod(), text(&NODE_NAMES)).prop_map(|(pod, node)| Event::PodAssumed { pod: Box::new(pod), node }),
+        1 => (text(&["s1", "s2"]), text(&["p1", "p2", "p3"]), text(&["u1", "u2"]))
+            .prop_map(|(namespace, name, uid)| Event::PodForgotten { namespace, name, uid }),
         2 => namespace().prop_map(Event::NamespaceApplied),
         1 => text(&["s1", "kube-system", "s3"]).prop_map(|name| Event::NamespaceDeleted { name }),
         12 => (vcenter(), vm()).prop_map(|(vcenter, vm)| Event::VmApplied { vcenter, vm }),
@@ -225,6 +230,9 @@ pub(crate) fn policy_events() -> impl Strategy<Value = Vec<Event>> {
         12 => pod().prop_map(Event::PodApplied),
         3 => (text(&["s1", "s2"]), text(&["p1", "p2", "p3"]))
             .prop_map(|(namespace, name)| Event::PodDeleted { namespace, name }),
+        2 => (pod(), text(&NODE_NAMES)).prop_map(|(pod, node)| Event::PodAssumed { pod: Box::new(pod), node }),
+        1 => (text(&["s1", "s2"]), text(&["p1", "p2", "p3"]), text(&["u1", "u2"]))
+            .prop_map(|(namespace, name, uid)| Event::PodForgotten { namespace, name, uid }),
         6 => (text(&["s1", "s2", "s3"]), labels())
             .prop_map(|(name, labels)| Event::NamespaceApplied(NamespaceFacts { name, labels, ..NamespaceFacts::default() })),
         2 => text(&["s1", "s2", "s3"]).prop_map(|name| Event::NamespaceDeleted { name }),

@@ -1,11 +1,15 @@
 //! Tests of the whole world: plain situations, and properties against a reference that keeps facts in maps and matches
 //! by looking at everything.
 
+mod assumed;
 mod description;
 mod generate;
+mod placing;
+mod placing_cases;
 mod policy;
 mod properties;
 mod reference;
 mod scale;
 mod scheduling;
 mod situations;
+mod upstream;

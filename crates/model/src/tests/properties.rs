@@ -65,7 +65,7 @@ proptest! {
         prop_assert_eq!(&describe_pods(&lived, NODE_NAMES.into_iter()), &pods);
         prop_assert_eq!(&describe_pods(&fresh, NODE_NAMES.into_iter()), &pods);
         for world in [&lived, &fresh] {
-            prop_assert_eq!(world.pod_count(), reference.facts_of(Source::Pods).len());
+            prop_assert_eq!(world.pod_count(), reference.pods().len());
             prop_assert_eq!(world.namespace_count(), reference.facts_of(Source::Namespaces).len());
         }
         prop_assert_eq!(lived.kubernetes_uid(), fresh.kubernetes_uid());
@@ -78,6 +78,11 @@ proptest! {
         prop_assert_eq!(lived.identity.kept(), fresh.identity.kept());
         prop_assert_eq!(lived.affinity.kept(), fresh.affinity.kept());
         prop_assert_eq!(lived.pods.kept(), fresh.pods.kept());
+        for node in lived.node_ids() {
+            let expected = reference.is_refused(lived.node_name(node).expect("known"));
+            prop_assert_eq!(lived.nodes_refused().contains(node), expected);
+        }
+        prop_assert_eq!(lived.nodes_refused().len(), fresh.nodes_refused().len());
 
         let policy = reference.describe_policy();
         prop_assert_eq!(&describe_policy(&lived), &policy);

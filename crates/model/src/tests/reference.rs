@@ -19,6 +19,8 @@ pub(crate) struct Reference {
     objects: BTreeMap<(Source, ObjectName), Event>,
     /// What the relist under way has brought.
     relists: BTreeMap<Source, BTreeSet<ObjectName>>,
+    /// Pods that are being bound, by namespace and name, and where to. Those without an object are known by hearsay.
+    assumed: BTreeMap<(String, String), (PodFacts, String)>,
     was_synced: BTreeSet<Source>,
     in_sync: BTreeSet<Source>,
 }
@@ -32,6 +34,11 @@ impl Reference {
             }
             Event::RelistEnded(source) => {
                 if let Some(brought) = self.relists.remove(source) {
+                    for (_, (_, namespace, pod)) in
+                        self.objects.keys().filter(|(of, name)| of == source && !brought.contains(name))
+                    {
+                        self.assumed.remove(&(namespace.clone(), pod.clone()));
+                    }
                     self.objects.retain(|(of, name), _| of != source || brought.contains(name));
                     self.was_synced.insert(*source);
                     self.in_sync.insert(*source);
@@ -41,7 +48,29 @@ impl Reference {
                 self.in_sync.remove(source);
                 self.relists.remove(source);
             }
+            Event::PodAssumed { pod, node } => self.assume(pod, node),
+            Event::PodForgotten { namespace, name, uid } => {
+                let key = (namespace.clone(), name.clone());
+                if self.assumed.get(&key).is_some_and(|(pod, _)| pod.uid == *uid) {
+                    self.assumed.remove(&key);
+                }
+            }
             _ => {
+                match event {
+                    Event::PodApplied(pod) => {
+                        let key = (pod.namespace.clone(), pod.name.clone());
+                        let ends = |(assumed, _): &(PodFacts, String)| {
+                            assumed.uid != pod.uid || pod.node.is_some() || pod.finished
+                        };
+                        if self.assumed.get(&key).is_some_and(ends) {
+                            self.assumed.remove(&key);
+                        }
+                    }
+                    Event::PodDeleted { namespace, name } => {
+                        self.assumed.remove(&(namespace.clone(), name.clone()));
+                    }
+                    _ => {}
+                }
                 let (source, name, is_there) = subject(event);
                 if is_there {
                     if let Some(brought) = self.relists.get_mut(&source) {
@@ -53,6 +82,41 @@ impl Reference {
                 }
             }
         }
+    }
+
+    fn assume(&mut self, pod: &PodFacts, node: &str) {
+        let key = (pod.namespace.clone(), pod.name.clone());
+        let told = self.objects.get(&(Source::Pods, ("pod", key.0.clone(), key.1.clone())));
+        let known = match told {
+            Some(Event::PodApplied(told)) => Some(told),
+            _ => self.assumed.get(&key).map(|(pod, _)| pod),
+        };
+        let known = known.unwrap_or(pod).clone();
+        if known.uid == pod.uid && known.node.as_ref().filter(|_| told.is_some()).is_none() && !known.finished {
+            self.assumed.insert(key, (known, node.to_owned()));
+        }
+    }
+
+    /// All pods, those that are being bound on their nodes.
+    pub(crate) fn pods(&self) -> Vec<PodFacts> {
+        let told = self.objects.values().filter_map(|event| match event {
+            Event::PodApplied(pod) => Some(pod.clone()),
+            _ => None,
+        });
+        let mut pods: BTreeMap<(String, String), PodFacts> =
+            told.map(|pod| ((pod.namespace.clone(), pod.name.clone()), pod)).collect();
+        for (key, (pod, node)) in &self.assumed {
+            pods.entry(key.clone()).or_insert_with(|| pod.clone()).node = Some(node.clone());
+        }
+        pods.into_values().collect()
+    }
+
+    pub(crate) fn namespaces(&self) -> Vec<NamespaceFacts> {
+        let namespaces = self.objects.values().filter_map(|event| match event {
+            Event::NamespaceApplied(namespace) => Some(namespace.clone()),
+            _ => None,
+        });
+        namespaces.collect()
     }
 
     pub(crate) fn state(&self, source: Source) -> SourceState {
@@ -68,9 +132,13 @@ impl Reference {
         }
     }
 
-    /// The final state as events: one `Applied` per object.
+    /// The final state as events: one `Applied` per object, one `Assumed` per pod that is being bound.
     pub(crate) fn facts(&self) -> Vec<Event> {
-        self.objects.values().cloned().collect()
+        let assumed = self
+            .assumed
+            .values()
+            .map(|(pod, node)| Event::PodAssumed { pod: Box::new(pod.clone()), node: node.clone() });
+        self.objects.values().cloned().chain(assumed).collect()
     }
 
     pub(crate) fn facts_of(&self, source: Source) -> Vec<Event> {
@@ -78,16 +146,11 @@ impl Reference {
     }
 
     pub(crate) fn pods_bound_to(&self, node_name: &str) -> BTreeSet<(String, String)> {
-        let bound = |event: &Event| match event {
-            Event::PodApplied(pod) if pod.node.as_deref() == Some(node_name) => {
-                Some((pod.namespace.clone(), pod.name.clone()))
-            }
-            _ => None,
-        };
-        self.objects.values().filter_map(bound).collect()
+        let bound = self.pods().into_iter().filter(|pod| pod.node.as_deref() == Some(node_name));
+        bound.map(|pod| (pod.namespace, pod.name)).collect()
     }
 
-    fn nodes(&self) -> Vec<&NodeFacts> {
+    pub(crate) fn nodes(&self) -> Vec<&NodeFacts> {
         self.objects
             .values()
             .filter_map(|event| if let Event::NodeApplied(node) = event { Some(node) } else { None })
@@ -163,6 +226,22 @@ impl Reference {
         })
     }
 
+    /// The host the node is on, when that is known.
+    pub(crate) fn host_of(&self, node: &NodeFacts) -> Option<NamedHost> {
+        match self.placement_of(&self.match_of(node)) {
+            NamedPlacement::On(host) => Some(host),
+            NamedPlacement::HostUnknown | NamedPlacement::NotMatched => None,
+        }
+    }
+
+    /// Whether the node takes no pods because of its host.
+    pub(crate) fn is_refused(&self, node_name: &str) -> bool {
+        self.nodes().into_iter().filter(|node| node.name == node_name).any(|node| {
+            self.host_of(node)
+                .is_some_and(|host| host.maintenance || (host.connection != HostConnection::Connected && !node.ready))
+        })
+    }
+
     pub(crate) fn describe_nodes(&self) -> BTreeMap<String, NodeDescription> {
         self.nodes()
             .into_iter()
@@ -218,7 +297,11 @@ fn subject(event: &Event) -> (Source, ObjectName, bool) {
         Event::HostRemoved { vcenter, id } => (Source::Vcenter(*vcenter), name("host", id), false),
         Event::ClusterApplied { vcenter, cluster } => (Source::Vcenter(*vcenter), name("cluster", &cluster.id), true),
         Event::ClusterRemoved { vcenter, id } => (Source::Vcenter(*vcenter), name("cluster", id), false),
-        Event::RelistBegan(_) | Event::RelistEnded(_) | Event::Lost(_) => unreachable!("marks are about no object"),
+        Event::RelistBegan(_)
+        | Event::RelistEnded(_)
+        | Event::Lost(_)
+        | Event::PodAssumed { .. }
+        | Event::PodForgotten { .. } => unreachable!("no source tells these of its objects"),
     }
 }
 

@@ -138,6 +138,10 @@ fn event() -> impl Strategy<Value = Event> {
         8 => node().prop_map(Event::NodeApplied),
         1 => text(&NODES).prop_map(|name| Event::NodeDeleted { name }),
         14 => pod().prop_map(Event::PodApplied),
+        5 => (pod(), text(&NODES)).prop_map(|(pod, node)| {
+            Event::PodAssumed { pod: Box::new(PodFacts { node: None, ..pod }), node }
+        }),
+        2 => pod().prop_map(|pod| Event::PodForgotten { namespace: pod.namespace, name: pod.name, uid: pod.uid }),
         2 => pod().prop_map(|pod| Event::PodDeleted { namespace: pod.namespace, name: pod.name }),
         4 => selecting().prop_map(Event::SelectingApplied),
         1 => selecting().prop_map(|it| Event::SelectingDeleted { kind: it.kind, namespace: it.namespace, name: it.name }),
@@ -151,6 +155,10 @@ fn event() -> impl Strategy<Value = Event> {
 struct Plain {
     nodes: BTreeMap<String, NodeFacts>,
     pods: BTreeMap<(String, String), PodFacts>,
+    /// The nodes that pods are assumed on.
+    assumed: BTreeMap<(String, String), String>,
+    /// Pods that no watch told of.
+    hearsay: BTreeSet<(String, String)>,
     selecting: BTreeMap<(SelectingKind, String, String), SelectingFacts>,
     /// What the relist under way has not brought yet, by source.
     missing: BTreeMap<Source, BTreeSet<(String, String)>>,
@@ -167,9 +175,34 @@ impl Plain {
             Event::NodeDeleted { name } => drop(self.nodes.remove(name)),
             Event::PodApplied(facts) => {
                 self.heard(Source::Pods, &facts.namespace, &facts.name);
-                self.pods.insert((facts.namespace.clone(), facts.name.clone()), facts.clone());
+                let key = (facts.namespace.clone(), facts.name.clone());
+                if facts.finished || facts.node.is_some() {
+                    self.assumed.remove(&key);
+                }
+                self.hearsay.remove(&key);
+                self.pods.insert(key, facts.clone());
             }
-            Event::PodDeleted { namespace, name } => drop(self.pods.remove(&(namespace.clone(), name.clone()))),
+            Event::PodDeleted { namespace, name } => self.remove_pod(&(namespace.clone(), name.clone())),
+            Event::PodAssumed { pod, node } => {
+                let key = (pod.namespace.clone(), pod.name.clone());
+                if self.pods.get(&key).unwrap_or(pod).finished
+                    || self.pods.get(&key).is_some_and(|it| it.node.is_some())
+                {
+                    return;
+                }
+                if !self.pods.contains_key(&key) {
+                    self.hearsay.insert(key.clone());
+                    self.pods.insert(key.clone(), (**pod).clone());
+                }
+                self.assumed.insert(key, node.clone());
+            }
+            Event::PodForgotten { namespace, name, .. } => {
+                let key = (namespace.clone(), name.clone());
+                if self.hearsay.contains(&key) {
+                    self.remove_pod(&key);
+                }
+                self.assumed.remove(&key);
+            }
             Event::SelectingApplied(facts) => {
                 self.heard(Source::Selecting(facts.kind), &facts.namespace, &facts.name);
                 let key = (facts.kind, facts.namespace.clone(), facts.name.clone());
@@ -181,7 +214,7 @@ impl Plain {
             Event::RelistBegan(source) => {
                 let known = match source {
                     Source::Nodes => self.nodes.keys().map(|name| (empty.clone(), name.clone())).collect(),
-                    Source::Pods => self.pods.keys().cloned().collect(),
+                    Source::Pods => self.pods.keys().cloned().filter(|key| !self.hearsay.contains(key)).collect(),
                     _ => self.services().map(|it| (it.namespace.clone(), it.name.clone())).collect(),
                 };
                 self.missing.insert(*source, known);
@@ -190,13 +223,23 @@ impl Plain {
                 for (namespace, name) in self.missing.remove(source).unwrap_or_default() {
                     match source {
                         Source::Nodes => drop(self.nodes.remove(&name)),
-                        Source::Pods => drop(self.pods.remove(&(namespace, name))),
+                        Source::Pods => self.remove_pod(&(namespace, name)),
                         _ => drop(self.selecting.remove(&(SelectingKind::Service, namespace, name))),
                     }
                 }
             }
             other => unreachable!("{other:?} is not made here"),
         }
+    }
+
+    fn remove_pod(&mut self, key: &(String, String)) {
+        self.pods.remove(key);
+        self.assumed.remove(key);
+        self.hearsay.remove(key);
+    }
+
+    fn placed_on<'a>(&'a self, pod: &'a PodFacts) -> Option<&'a String> {
+        self.assumed.get(&(pod.namespace.clone(), pod.name.clone())).or(pod.node.as_ref())
     }
 
     fn heard(&mut self, source: Source, namespace: &str, name: &str) {
@@ -213,7 +256,7 @@ impl Plain {
     fn on(&self, node: &str) -> impl Iterator<Item = (&PodFacts, &PodSchedulingFacts)> {
         self.pods
             .values()
-            .filter(move |pod| pod.node.as_deref() == Some(node) && !pod.finished)
+            .filter(move |pod| self.placed_on(pod).is_some_and(|on| on == node) && !pod.finished)
             .filter_map(|pod| Some((pod, pod.scheduling.as_deref()?)))
     }
 
@@ -398,6 +441,11 @@ proptest! {
         sources.extend([Source::Nodes, Source::Pods]);
         for event in events {
             world.apply(event);
+        }
+        let hearsay: Vec<_> = world.pods().map(|(_, pod)| (pod.namespace, pod.name.to_string(), pod.uid.to_string())).collect();
+        for (namespace, name, uid) in hearsay {
+            let namespace = world.interner().text(namespace).to_owned();
+            world.apply(Event::PodForgotten { namespace, name, uid });
         }
         for source in sources {
             world.apply(Event::RelistBegan(source));

@@ -78,6 +78,7 @@ fn host(maintenance: bool, datacenter: &str) -> Event {
         datacenter: Some(datacenter.to_owned()),
         connection: HostConnection::Connected,
         maintenance,
+        load: None,
     };
     Event::HostApplied { vcenter: ID, host }
 }

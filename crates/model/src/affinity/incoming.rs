@@ -1,0 +1,174 @@
+//! A pod that is to be placed: its terms, and the terms of others that match it.
+//!
+//! In: the pod's facts, or its id where the world knows it. Out: what verdicts, scores and blockers are worked out from.
+//!
+//! Invariants: the world is not changed; a pod that the world knows and one that merely looks the same give the same
+//! answers. What is found holds while [`Incoming::is_current`] says so; answers equal each other while
+//! [`Incoming::stamp`] stays the same, so equal pods can share them.
+
+use std::sync::Arc;
+
+use super::keeping::{keys_of, put_in_order, written_terms};
+use super::look::Look;
+use super::profiles::Content;
+use super::term::Term;
+use super::{ProfileId, Role, Stamp, TermId};
+use crate::arena::PodId;
+use crate::event::PodFacts;
+use crate::intern::{Lookup, Symbol, Symbols};
+use crate::label_set::LabelSet;
+use crate::world::World;
+
+/// A pod that is to be placed.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// Required affinity: what matches all its terms, one per topology key.
+    pub(crate) affinity: Vec<Look>,
+    /// It matches all its own required affinity terms.
+    pub(crate) is_own_match: bool,
+    pub(crate) anti_affinity: Vec<Look>,
+    /// Preferred terms; the weight is negative for anti-affinity.
+    pub(crate) preferred: Vec<(Look, Role)>,
+    /// The terms that match it, whoever has them.
+    pub(crate) matched_by: Vec<TermId>,
+    /// Neither it nor its namespace opted out of lifting.
+    pub(crate) lifts: bool,
+    profile: Option<ProfileId>,
+    made: Stamp,
+}
+
+impl Incoming {
+    /// Any pod, whether or not the world knows it.
+    pub fn of(world: &World, facts: &PodFacts) -> Self {
+        let mut lookup = Lookup::new(&world.interner);
+        let namespace = lookup.acquire(&facts.namespace);
+        let labels = LabelSet::acquire(&facts.labels, &mut lookup);
+        let namespace_labels = world.namespaces.labels(namespace);
+        let terms: Vec<(Role, Term)> = written_terms(facts)
+            .map(|(role, term)| (role, Term::acquire(term, &facts.namespace, &mut lookup)))
+            .collect();
+
+        let namespace_lift_off = world.namespaces.get(namespace).is_some_and(|namespace| namespace.lift_off);
+        let mut incoming = Self {
+            affinity: Vec::new(),
+            is_own_match: false,
+            anti_affinity: Vec::new(),
+            preferred: Vec::new(),
+            matched_by: Vec::new(),
+            lifts: !facts.lift_off && !namespace_lift_off,
+            profile: None,
+            made: world.affinity.now,
+        };
+        let mut affinity: Vec<&Term> = Vec::new();
+        for (role, term) in &terms {
+            if *role == Role::Affinity {
+                if !affinity.contains(&term) {
+                    affinity.push(term);
+                }
+                continue;
+            }
+            let for_incoming = term.for_incoming(&mut lookup).unwrap_or_else(|| term.clone());
+            incoming.add(*role, Look::find(world, for_incoming, &mut lookup));
+        }
+        for key in keys_of(&affinity) {
+            let all = Term::joint(&affinity, key, &mut lookup);
+            incoming.is_own_match = all.matches(namespace, namespace_labels, labels.pairs());
+            incoming.affinity.push(Look::find(world, all, &mut lookup));
+        }
+
+        let labels = Arc::new(labels);
+        incoming.profile = profile(world, namespace, &labels, &terms, facts.lift_off);
+        let known = incoming.profile.and_then(|id| world.affinity.profiles.get(id));
+        match known {
+            Some(profile) => {
+                incoming.matched_by = profile.terms.clone();
+                incoming.made = profile.changed;
+            }
+            None => incoming.matched_by = world.affinity.terms_for(namespace, namespace_labels, labels.pairs()),
+        }
+        incoming
+    }
+
+    /// A pod of the world; where it runs now, if anywhere, is not looked at. `None` for one that is not known.
+    pub fn of_pod(world: &World, pod: PodId) -> Option<Self> {
+        let id = world.affinity.entry(pod)?.profile;
+        let profile = world.affinity.profiles.get(id)?;
+        let mut incoming = Self {
+            affinity: profile.joint.iter().map(|&term| Look::Known(term)).collect(),
+            is_own_match: false,
+            anti_affinity: Vec::new(),
+            preferred: Vec::new(),
+            matched_by: profile.terms.clone(),
+            lifts: profile.lifts,
+            profile: Some(id),
+            made: profile.changed,
+        };
+        for &(term, role) in &*profile.carried {
+            let for_incoming = world.affinity.terms.get(term).and_then(|kept| kept.for_incoming).unwrap_or(term);
+            match role {
+                // Several are looked at together; one that is written repeatedly, once.
+                Role::Affinity if incoming.affinity.is_empty() => incoming.affinity.push(Look::Known(for_incoming)),
+                Role::Affinity => {}
+                _ => incoming.add(role, Look::Known(for_incoming)),
+            }
+        }
+        let all = incoming.affinity.first().and_then(|look| look.term(world));
+        incoming.is_own_match = all.is_some_and(|term| {
+            term.matches(profile.namespace, world.namespaces.labels(profile.namespace), profile.labels.pairs())
+        });
+        Some(incoming)
+    }
+
+    fn add(&mut self, role: Role, look: Look) {
+        match role {
+            Role::Affinity => self.affinity.push(look),
+            Role::AntiAffinity => self.anti_affinity.push(look),
+            Role::PreferredAffinity(_) | Role::PreferredAntiAffinity(_) => self.preferred.push((look, role)),
+        }
+    }
+
+    /// Whether what was found here is still so, though counts may have changed.
+    pub fn is_current(&self, world: &World) -> bool {
+        let profile = self.profile.filter(|_| !self.has_fresh_looks());
+        let now = match profile {
+            Some(profile) => world.affinity.profiles.get(profile).map(|profile| profile.changed),
+            None => Some(world.affinity.now),
+        };
+        now == Some(self.made)
+    }
+
+    /// When anything that its verdicts and scores depend on changed last.
+    pub fn stamp(&self, world: &World) -> Stamp {
+        if self.profile.is_none() || self.has_fresh_looks() {
+            return world.affinity.now;
+        }
+        let known = self.looks().filter_map(|look| if let Look::Known(id) = look { Some(*id) } else { None });
+        let terms = known.chain(self.matched_by.iter().copied());
+        let changed = terms.filter_map(|id| Some(world.affinity.terms.get(id)?.changed));
+        changed.fold(world.affinity.topology_changed().max(self.made), Stamp::max)
+    }
+
+    fn looks(&self) -> impl Iterator<Item = &Look> {
+        let preferred = self.preferred.iter().map(|(look, _)| look);
+        self.affinity.iter().chain(&self.anti_affinity).chain(preferred)
+    }
+
+    fn has_fresh_looks(&self) -> bool {
+        self.looks().any(|look| matches!(look, Look::Fresh(_)))
+    }
+}
+
+/// The profile of a pod with these terms, if any pod has it.
+fn profile(
+    world: &World,
+    namespace: Symbol,
+    labels: &Arc<LabelSet>,
+    terms: &[(Role, Term)],
+    lift_off: bool,
+) -> Option<ProfileId> {
+    let known = terms.iter().map(|(role, term)| Some((world.affinity.terms.find(term)?, *role)));
+    let mut carried: Vec<(TermId, Role)> = known.collect::<Option<_>>()?;
+    put_in_order(&mut carried);
+    let content: Content = (namespace, Arc::clone(labels), Arc::from(carried), lift_off);
+    world.affinity.profiles.find(&content)
+}

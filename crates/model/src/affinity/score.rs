@@ -1,0 +1,125 @@
+//! How much the pods that are there speak for a node.
+//!
+//! In: an incoming pod, the world, a view, the nodes in question. Out: kube-scheduler's raw score of each, and the two
+//! scales it is wanted in. Each pod that is there adds the weight of the pod's own preferred terms that match it, of its
+//! own preferred terms that match the pod, and a fixed weight for each of its required affinity terms that does.
+//!
+//! Invariant: scores are those of kube-scheduler's InterPodAffinity; of lifted terms, the same between hosts.
+
+use super::Role;
+use super::incoming::Incoming;
+use super::lift::Reading;
+use super::tally::Tally;
+use super::topology::Space;
+use super::view::{View, shifted};
+use crate::arena::NodeId;
+use crate::world::World;
+
+/// The arguments of InterPodAffinity that concern scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScoreSettings {
+    /// What a required affinity term of a pod that is there adds, from 0 to 100.
+    pub hard_pod_affinity_weight: i32,
+    /// A pod without preferred terms of its own is not scored.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl Default for ScoreSettings {
+    fn default() -> Self {
+        Self { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
+
+/// The scores of some nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scores {
+    /// In the order of the nodes asked for.
+    pub raw: Vec<i64>,
+    /// No pod that is there says anything: kube-scheduler leaves the plugin out.
+    pub is_silent: bool,
+}
+
+impl Scores {
+    /// From 0 to 100, as the plugin normalises them.
+    pub fn normalised(&self) -> Vec<i64> {
+        self.scaled(100.0)
+    }
+
+    /// From 0 to 10, as an extender answers.
+    pub fn for_extender(&self) -> Vec<i64> {
+        self.scaled(10.0)
+    }
+
+    fn scaled(&self, score_max: f64) -> Vec<i64> {
+        let (Some(min), Some(max)) = (self.raw.iter().min(), self.raw.iter().max()) else { return Vec::new() };
+        let range = max - min;
+        let scale = |raw: &i64| if range > 0 { score_max * ((raw - min) as f64 / range as f64) } else { 0.0 };
+        self.raw.iter().map(|raw| scale(raw) as i64).collect()
+    }
+}
+
+/// Sums of weights, per space and domain.
+#[derive(Default)]
+struct Sums<'a>(Vec<(&'a Space, Vec<i64>)>);
+
+impl<'a> Sums<'a> {
+    fn add(&mut self, space: &'a Space, tally: &Tally, weight: i64) {
+        let place = self.0.iter().position(|(other, _)| std::ptr::eq(*other, space)).unwrap_or_else(|| {
+            self.0.push((space, vec![0; space.width()]));
+            self.0.len() - 1
+        });
+        let sums = &mut self.0[place].1;
+        for (domain, count) in tally.iter() {
+            sums[domain.0 as usize] += weight * i64::from(count);
+        }
+    }
+
+    fn of(&self, node: NodeId) -> i64 {
+        let sums = self.0.iter().filter_map(|(space, sums)| Some(sums[space.domain(node)?.0 as usize]));
+        sums.sum()
+    }
+}
+
+impl Role {
+    /// What a term adds for each pod; `None` where it adds nothing.
+    fn weight(self, settings: &ScoreSettings) -> Option<i64> {
+        match self {
+            Self::Affinity => Some(settings.hard_pod_affinity_weight.into()).filter(|weight| *weight > 0),
+            Self::AntiAffinity => None,
+            Self::PreferredAffinity(weight) => Some(weight.into()),
+            Self::PreferredAntiAffinity(weight) => Some(-i64::from(weight)),
+        }
+    }
+}
+
+impl Incoming {
+    /// The scores of these nodes, in this order; 0 for one that is not known.
+    pub fn scores(
+        &self,
+        world: &World,
+        view: &View,
+        reading: Reading,
+        settings: &ScoreSettings,
+        nodes: &[NodeId],
+    ) -> Scores {
+        if settings.ignore_preferred_terms_of_existing_pods && self.preferred.is_empty() {
+            return Scores { raw: vec![0; nodes.len()], is_silent: true };
+        }
+        let shifts = view.shifts(world);
+        let may_lift = self.lifts && world.affinity.topology().knows_hosts();
+        let own = self.preferred.iter().filter_map(|(look, role)| {
+            let is_lifted = may_lift && role.is_anti_affinity() && look.has_lifted_key(world);
+            let counted = look.counted(world, reading.level(is_lifted)?)?;
+            Some((shifted(counted, &shifts, |profile| look.times(world, profile)), role.weight(settings)?))
+        });
+        let theirs = self.theirs(world, reading).filter_map(|theirs| {
+            let weight = theirs.role.weight(settings)?;
+            Some((shifted(theirs.counted, &shifts, |profile| theirs.times(world, profile)), weight))
+        });
+        let mut sums = Sums::default();
+        for ((space, tally), weight) in own.chain(theirs).filter(|((_, tally), _)| !tally.is_empty()) {
+            sums.add(space, &tally, weight);
+        }
+        Scores { raw: nodes.iter().map(|node| sums.of(*node)).collect(), is_silent: sums.0.is_empty() }
+    }
+}

@@ -1,0 +1,83 @@
+//! The world with a few pods elsewhere: nominated pods that are not there yet, victims that are about to go, what-if.
+//!
+//! In: pods of the world, put on nodes or taken off. Out: the differences to what is counted. Invariant: the world itself
+//! does not change; an empty view is the world as it is.
+
+use super::look::Counted;
+use super::tally::Tally;
+use super::topology::Space;
+use super::{NOT_LISTED, ProfileId};
+use crate::arena::{NodeId, PodId};
+use crate::world::World;
+use std::borrow::Cow;
+
+/// A few changes to where pods are. A pod that shall move is removed and added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    added: Vec<(PodId, NodeId)>,
+    removed: Vec<PodId>,
+}
+
+impl View {
+    /// The pod counts on this node too.
+    #[must_use]
+    pub fn with(mut self, pod: PodId, node: NodeId) -> Self {
+        if !self.added.contains(&(pod, node)) {
+            self.added.push((pod, node));
+        }
+        self
+    }
+
+    /// The pod does not count where it is.
+    #[must_use]
+    pub fn without(mut self, pod: PodId) -> Self {
+        if !self.removed.contains(&pod) {
+            self.removed.push(pod);
+        }
+        self
+    }
+
+    pub fn added(&self) -> &[(PodId, NodeId)] {
+        &self.added
+    }
+
+    pub fn removed(&self) -> &[PodId] {
+        &self.removed
+    }
+
+    pub(crate) fn shifts(&self, world: &World) -> Vec<Shift> {
+        let affinity = &world.affinity;
+        let removed = self.removed.iter().filter_map(|pod| {
+            let entry = affinity.entry(*pod)?;
+            Some(Shift { profile: entry.profile, node: entry.node?, by: -1 })
+        });
+        let added = self.added.iter().filter_map(|&(pod, node)| {
+            let entry = affinity.entry(pod).filter(|entry| entry.place != NOT_LISTED)?;
+            Some(Shift { profile: entry.profile, node, by: 1 })
+        });
+        removed.chain(added).collect()
+    }
+}
+
+/// A pod more or less on a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shift {
+    pub(crate) profile: ProfileId,
+    pub(crate) node: NodeId,
+    pub(crate) by: i32,
+}
+
+/// The counts with the shifts that concern them, each so many times.
+pub(crate) fn shifted<'a>(
+    (space, tally): Counted<'a>,
+    shifts: &[Shift],
+    times: impl Fn(ProfileId) -> i32,
+) -> (&'a Space, Cow<'a, Tally>) {
+    let mut shifted = Cow::Borrowed(tally);
+    for shift in shifts {
+        if let (Some(domain), times @ 1..) = (space.domain(shift.node), times(shift.profile)) {
+            shifted.to_mut().change(domain, shift.by * times);
+        }
+    }
+    (space, shifted)
+}

@@ -1,0 +1,508 @@
+//! Verdicts, scores and blockers for pods to be placed, after every event of random histories, against kube-scheduler's own
+//! algorithm on the plain facts. Lifting is there what it is called: the same algorithm on a world where nodes have the
+//! host as a label and the terms name that label.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use uuid::Uuid;
+
+use super::properties::cases;
+use super::reference::Reference;
+use super::upstream::{Cluster, Filter, NodeInfo, Status, score};
+use crate::affinity::{Obstacle, Refusal, Refusals, Stamp};
+use crate::event::*;
+use crate::{
+    Incoming, LiftMode, LiftSettings, NodeId, NodeSet, PodId, Reading, ScoreSettings, Scores, Verdicts, View, World,
+    label_value,
+};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const HOST_LABEL: &str = "host";
+/// What terms are rewritten to.
+const LIFTED: &str = "lifted";
+const READINGS: [Reading; 3] = [Reading::AsWritten, Reading::Lifting, Reading::LiftedOnly];
+const VCENTER: VcenterId = VcenterId(0);
+const NODES: usize = 4;
+const BLOCKERS_MAX: usize = 3;
+
+fn text(of: &'static [&'static str]) -> impl Strategy<Value = String> {
+    select(of).prop_map(str::to_owned)
+}
+
+fn pairs(pairs: Vec<(&str, Option<String>)>) -> Labels {
+    pairs.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+fn node_uuid(number: usize) -> Uuid {
+    Uuid::from_u128(number as u128 + 1)
+}
+
+fn node() -> impl Strategy<Value = Event> {
+    let labels = (
+        option::weighted(0.9, text(&["a", "b", "c", "d"])),
+        option::weighted(0.8, text(&["z1", "z2"])),
+        option::weighted(0.3, text(&["esx-1", "esx-2", "elsewhere"])),
+    );
+    (0..NODES, labels, prop::bool::weighted(0.8)).prop_map(|(number, (hostname, zone, host), ready)| {
+        Event::NodeApplied(NodeFacts {
+            name: format!("n{number}"),
+            labels: pairs(vec![(HOSTNAME, hostname), ("zone", zone), (HOST_LABEL, host)]),
+            system_uuid: Some(node_uuid(number)),
+            ready,
+            ..NodeFacts::default()
+        })
+    })
+}
+
+fn vm() -> impl Strategy<Value = Event> {
+    (0..NODES, option::weighted(0.9, text(&["h1", "h2", "h3"]))).prop_map(|(number, host)| {
+        let bios_uuid = Some(node_uuid(number));
+        let vm = VmFacts { id: format!("vm-{number}"), host, bios_uuid, powered_on: true, ..VmFacts::default() };
+        Event::VmApplied { vcenter: VCENTER, vm }
+    })
+}
+
+fn host() -> impl Strategy<Value = Event> {
+    (text(&["h1", "h2", "h3"]), text(&["esx-1", "esx-2", "esx 3", ""]), prop::bool::weighted(0.2)).prop_map(
+        |(id, name, maintenance)| Event::HostApplied {
+            vcenter: VCENTER,
+            host: HostFacts { id, name, maintenance, ..HostFacts::default() },
+        },
+    )
+}
+
+fn requirement() -> impl Strategy<Value = RequirementFacts> {
+    let operator = select(vec![Operator::In, Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist]);
+    (text(&["app", "tier"]), operator, vec(text(&["web", "db"]), 1..3))
+        .prop_map(|(key, operator, values)| RequirementFacts { key, operator, values })
+}
+
+fn selector() -> impl Strategy<Value = Option<SelectorFacts>> {
+    let labels = proptest::collection::btree_map(text(&["app", "tier"]), text(&["web", "db"]), 0..2);
+    let selector = (labels, vec(requirement(), 0..2));
+    option::weighted(0.95, selector.prop_map(|(labels, expressions)| SelectorFacts { labels, expressions }))
+}
+
+fn term() -> impl Strategy<Value = TermFacts> {
+    let namespaces = prop_oneof![3 => Just(Vec::new()), 1 => vec(text(&["s1", "s2"]), 1..3)];
+    let namespace_selector = prop_oneof![3 => Just(None), 1 => selector()];
+    let key = prop_oneof![3 => Just(HOSTNAME.to_owned()), 2 => Just("zone".to_owned()), 1 => Just(HOST_LABEL.to_owned()), 1 => Just("never".to_owned())];
+    (key, selector(), namespaces, namespace_selector).prop_map(
+        |(topology_key, selector, namespaces, namespace_selector)| TermFacts {
+            topology_key,
+            selector,
+            namespaces,
+            namespace_selector,
+        },
+    )
+}
+
+/// Mostly few, sometimes one repeated.
+fn terms() -> impl Strategy<Value = Vec<TermFacts>> {
+    prop_oneof![4 => vec(term(), 0..2), 2 => vec(term(), 1..3), 1 => term().prop_map(|term| vec![term.clone(), term])]
+}
+
+fn weighted_terms() -> impl Strategy<Value = Vec<WeightedTermFacts>> {
+    (terms(), vec(1..5i32, 2)).prop_map(|(terms, weights)| {
+        terms.into_iter().zip(weights).map(|(term, weight)| WeightedTermFacts { weight, term }).collect()
+    })
+}
+
+fn labels() -> impl Strategy<Value = Labels> {
+    let value = || option::weighted(0.7, text(&["web", "db"]));
+    (value(), value()).prop_map(|(app, tier)| pairs(vec![("app", app), ("tier", tier)]))
+}
+
+fn pod() -> impl Strategy<Value = PodFacts> {
+    let name = (text(&["s1", "s2"]), text(&["p1", "p2", "p3", "p4"]), text(&["u1", "u1", "u1", "u2"]));
+    let seldom = || prop::bool::weighted(0.1);
+    (
+        name,
+        labels(),
+        option::weighted(0.7, 0..=NODES),
+        (terms(), terms()),
+        (weighted_terms(), weighted_terms()),
+        (seldom(), seldom(), seldom()),
+    )
+        .prop_map(
+            |(
+                (namespace, name, uid),
+                labels,
+                node,
+                (affinity, anti_affinity),
+                (preferred_affinity, preferred_anti_affinity),
+                (finished, terminating, lift_off),
+            )| {
+                PodFacts {
+                    namespace,
+                    name,
+                    uid,
+                    labels,
+                    node: node.map(|number| format!("n{number}")),
+                    finished,
+                    terminating,
+                    affinity,
+                    anti_affinity,
+                    preferred_affinity,
+                    preferred_anti_affinity,
+                    lift_off,
+                    ..PodFacts::default()
+                }
+            },
+        )
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let namespace = || text(&["s1", "s2"]);
+    let pod_name = || text(&["p1", "p2", "p3", "p4"]);
+    prop_oneof![
+        12 => pod().prop_map(Event::PodApplied),
+        2 => (namespace(), pod_name()).prop_map(|(namespace, name)| Event::PodDeleted { namespace, name }),
+        5 => (pod(), 0..=NODES).prop_map(|(pod, node)| Event::PodAssumed { pod: Box::new(pod), node: format!("n{node}") }),
+        2 => (namespace(), pod_name(), text(&["u1", "u2"]))
+            .prop_map(|(namespace, name, uid)| Event::PodForgotten { namespace, name, uid }),
+        6 => node(),
+        1 => (0..NODES).prop_map(|number| Event::NodeDeleted { name: format!("n{number}") }),
+        4 => vm(),
+        1 => (0..NODES).prop_map(|number| Event::VmRemoved { vcenter: VCENTER, id: format!("vm-{number}") }),
+        3 => host(),
+        1 => text(&["h1", "h2", "h3"]).prop_map(|id| Event::HostRemoved { vcenter: VCENTER, id }),
+        3 => (namespace(), labels(), prop::bool::weighted(0.2)).prop_map(|(name, labels, lift_off)| {
+            Event::NamespaceApplied(NamespaceFacts { name, labels, lift_off, ..NamespaceFacts::default() })
+        }),
+        1 => namespace().prop_map(|name| Event::NamespaceDeleted { name }),
+        1 => Just(Event::RelistBegan(Source::Pods)),
+        1 => Just(Event::RelistEnded(Source::Pods)),
+    ]
+}
+
+/// Nodes on their VMs and hosts, so that something can be said from the start; then anything.
+fn history() -> impl Strategy<Value = Vec<Event>> {
+    (vec(node(), 5), vec(vm(), 3), vec(host(), 2), vec(event(), 0..40))
+        .prop_map(|(nodes, vms, hosts, events)| nodes.into_iter().chain(vms).chain(hosts).chain(events).collect())
+}
+
+fn settings(mode: LiftMode) -> LiftSettings {
+    LiftSettings { host_key: HOST_LABEL.to_owned(), lifted_keys: [HOSTNAME.to_owned()].into(), mode }
+}
+
+type PodName = (String, String);
+
+fn name_of(pod: &PodFacts) -> PodName {
+    (pod.namespace.clone(), pod.name.clone())
+}
+
+/// The plain facts as kube-scheduler would see them, the value of the lifted key as one more label.
+struct Plain {
+    cluster: Cluster,
+    opted_out: BTreeSet<String>,
+    lifts: bool,
+}
+
+impl Plain {
+    fn new(reference: &Reference, added: &[(PodFacts, String)], removed: &BTreeSet<PodName>) -> Self {
+        let pods = reference.pods();
+        let namespaces = reference.namespaces();
+        let mut lifts = false;
+        let nodes = reference.nodes().into_iter().map(|node| {
+            let live = reference.host_of(node).and_then(|host| label_value(&host.name));
+            let host = live.or_else(|| node.labels.get(HOST_LABEL).cloned());
+            lifts |= host.is_some();
+            let mut labels = node.labels.clone();
+            if let Some(value) = host.or_else(|| node.labels.get(HOSTNAME).cloned()) {
+                labels.insert(LIFTED.to_owned(), value);
+            }
+            let there = |pod: &&PodFacts| pod.node.as_deref() == Some(&node.name) && !removed.contains(&name_of(pod));
+            let placed = pods.iter().filter(there).cloned();
+            let more = added.iter().filter(|(_, on)| *on == node.name).map(|(pod, _)| pod.clone());
+            let pods = placed.chain(more).filter(|pod| !pod.finished).collect();
+            NodeInfo { name: node.name.clone(), labels, pods }
+        });
+        let nodes = nodes.collect();
+        let opted_out = namespaces.iter().filter(|of| of.lift_off).map(|of| of.name.clone()).collect();
+        let namespaces = namespaces.into_iter().map(|of| (of.name, of.labels)).collect();
+        Self { cluster: Cluster { nodes, namespaces }, opted_out, lifts }
+    }
+
+    /// The pod with the terms of one part: as written, or between hosts and naming the lifted key then.
+    fn part(&self, pod: &PodFacts, reading: Reading, on_hosts: bool) -> PodFacts {
+        let may_lift = self.lifts && !pod.lift_off && !self.opted_out.contains(&pod.namespace);
+        let read = |term: &TermFacts, is_anti: bool| -> Option<TermFacts> {
+            let is_lifted = reading != Reading::AsWritten && may_lift && is_anti && term.topology_key == HOSTNAME;
+            if is_lifted != on_hosts || (reading == Reading::LiftedOnly && !is_lifted) {
+                return None;
+            }
+            let key = if is_lifted { LIFTED } else { &term.topology_key };
+            Some(TermFacts { topology_key: key.to_owned(), ..term.clone() })
+        };
+        let required = |terms: &[TermFacts], is_anti| terms.iter().filter_map(|term| read(term, is_anti)).collect();
+        let weighted = |terms: &[WeightedTermFacts], is_anti| {
+            let read =
+                |of: &WeightedTermFacts| Some(WeightedTermFacts { term: read(&of.term, is_anti)?, ..of.clone() });
+            terms.iter().filter_map(read).collect()
+        };
+        PodFacts {
+            affinity: required(&pod.affinity, false),
+            anti_affinity: required(&pod.anti_affinity, true),
+            preferred_affinity: weighted(&pod.preferred_affinity, false),
+            preferred_anti_affinity: weighted(&pod.preferred_anti_affinity, true),
+            ..pod.clone()
+        }
+    }
+
+    fn cluster(&self, reading: Reading, on_hosts: bool) -> Cluster {
+        let mut cluster = self.cluster.clone();
+        for pod in cluster.nodes.iter_mut().flat_map(|node| &mut node.pods) {
+            *pod = self.part(pod, reading, on_hosts);
+        }
+        cluster
+    }
+
+    /// Every term once, wherever it is read.
+    fn cluster_of_both(&self, reading: Reading) -> Cluster {
+        let mut cluster = self.cluster.clone();
+        for pod in cluster.nodes.iter_mut().flat_map(|node| &mut node.pods) {
+            *pod = self.both(pod, reading);
+        }
+        cluster
+    }
+
+    fn both(&self, pod: &PodFacts, reading: Reading) -> PodFacts {
+        let [mut one, other] = [false, true].map(|on_hosts| self.part(pod, reading, on_hosts));
+        one.anti_affinity.extend(other.anti_affinity);
+        one.preferred_anti_affinity.extend(other.preferred_anti_affinity);
+        one
+    }
+
+    /// Per node, what the two parts say.
+    fn statuses(&self, pod: &PodFacts, reading: Reading) -> BTreeMap<String, [Status; 2]> {
+        let parts = [false, true].map(|on_hosts| {
+            let cluster = self.cluster(reading, on_hosts);
+            let filter = Filter::new(&cluster, &self.part(pod, reading, on_hosts));
+            cluster.nodes.iter().map(|node| filter.status(node)).collect::<Vec<_>>()
+        });
+        let [written, hosts] = parts;
+        let names = self.cluster.nodes.iter().map(|node| node.name.clone());
+        names.zip(written.into_iter().zip(hosts).map(|(one, other)| [one, other])).collect()
+    }
+
+    /// As [`Incoming::verdicts`] has it, with the fallback of relaxed mode.
+    fn verdicts(&self, pod: &PodFacts, reading: Reading, mode: LiftMode) -> (BTreeMap<String, [Status; 2]>, bool) {
+        let strict = self.statuses(pod, reading);
+        let takes_some =
+            |statuses: &BTreeMap<String, [Status; 2]>| statuses.values().any(|of| *of == [Status::Success; 2]);
+        let by_host = strict.values().any(|[_, host]| *host != Status::Success);
+        if mode == LiftMode::Strict || !by_host || takes_some(&strict) {
+            return (strict, false);
+        }
+        let relaxed = match reading {
+            Reading::LiftedOnly => strict.keys().map(|name| (name.clone(), [Status::Success; 2])).collect(),
+            _ => self.statuses(pod, Reading::AsWritten),
+        };
+        if takes_some(&relaxed) { (relaxed, true) } else { (strict, false) }
+    }
+}
+
+fn status(refusals: &Refusals, node: NodeId) -> Status {
+    let sets = [&refusals.affinity, &refusals.anti_affinity, &refusals.existing_anti_affinity];
+    let statuses = [Status::Affinity, Status::AntiAffinity, Status::ExistingAntiAffinity];
+    let found: Vec<Status> =
+        sets.into_iter().zip(statuses).filter(|(set, _)| set.contains(node)).map(|of| of.1).collect();
+    assert!(found.len() <= 1, "one reason each");
+    found.first().copied().unwrap_or(Status::Success)
+}
+
+/// Everything that is asked about one pod.
+fn compare(
+    world: &World,
+    plain: &Plain,
+    view: &View,
+    incoming: &Incoming,
+    pod: &PodFacts,
+) -> Result<(), TestCaseError> {
+    let nodes: Vec<NodeId> =
+        plain.cluster.nodes.iter().map(|node| world.node_id(&node.name).expect("a node that is known")).collect();
+    let mode = world.lifting().mode;
+    for reading in READINGS {
+        let (expected, relaxed) = plain.verdicts(pod, reading, mode);
+        let verdicts = incoming.verdicts(world, view, reading, None);
+        let told: BTreeMap<String, [Status; 2]> = nodes
+            .iter()
+            .map(|&node| {
+                let name = world.node_name(node).expect("known").to_owned();
+                (name, [status(&verdicts.inter_pod, node), status(&verdicts.physical_host, node)])
+            })
+            .collect();
+        prop_assert_eq!(&told, &expected, "{:?} {:?}", reading, pod);
+        prop_assert_eq!(verdicts.relaxed, relaxed);
+        let feasible: NodeSet = nodes.iter().copied().filter(|&node| verdicts.refusal(node).is_none()).collect();
+        prop_assert_eq!(&verdicts.feasible, &feasible);
+        for (node, statuses) in nodes.iter().zip(expected.values()) {
+            prop_assert_eq!(verdicts.refusal(*node).is_none(), *statuses == [Status::Success; 2]);
+        }
+
+        for (hard_pod_affinity_weight, ignore_preferred_terms_of_existing_pods) in [(1, false), (0, true)] {
+            let settings = ScoreSettings { hard_pod_affinity_weight, ignore_preferred_terms_of_existing_pods };
+            let scores = incoming.scores(world, view, reading, &settings, &nodes);
+            let ignored = ignore_preferred_terms_of_existing_pods
+                && pod.preferred_affinity.is_empty()
+                && pod.preferred_anti_affinity.is_empty();
+            let cluster = plain.cluster_of_both(reading);
+            let both = plain.both(pod, reading);
+            let expected = score(&cluster, &both, hard_pod_affinity_weight.into(), false).filter(|_| !ignored);
+            let expected =
+                Scores { is_silent: expected.is_none(), raw: expected.unwrap_or_else(|| vec![0; nodes.len()]) };
+            prop_assert_eq!(scores, expected, "{:?} {:?}", reading, pod);
+        }
+        blockers_are_causes(world, plain, view, incoming, pod, reading, &verdicts)?;
+    }
+    Ok(())
+}
+
+fn blockers_are_causes(
+    world: &World,
+    plain: &Plain,
+    view: &View,
+    incoming: &Incoming,
+    pod: &PodFacts,
+    reading: Reading,
+    verdicts: &Verdicts,
+) -> Result<(), TestCaseError> {
+    let both = plain.both(pod, reading);
+    for node in world.node_ids() {
+        let blockers = incoming.blockers(world, view, reading, node, BLOCKERS_MAX);
+        prop_assert!(blockers.len() <= BLOCKERS_MAX);
+        let is_blocked = verdicts.refusal(node).is_some_and(|refusal| refusal != Refusal::Affinity);
+        prop_assert!(!is_blocked || !blockers.is_empty(), "somebody is in the way on {:?}", node);
+        for blocker in blockers {
+            let kept = world.pod(blocker.pod).expect("known");
+            let name = (world.interner().text(kept.namespace).to_owned(), kept.name.to_string());
+            let mut alone = plain.cluster_of_both(reading);
+            alone.nodes.iter_mut().for_each(|node| node.pods.retain(|pod| name_of(pod) == name));
+            let node = alone.nodes.iter().find(|of| Some(of.name.as_str()) == world.node_name(node)).expect("known");
+            let without_affinity = PodFacts { affinity: Vec::new(), ..both.clone() };
+            let expected = match blocker.obstacle {
+                Obstacle::Avoided => [Status::AntiAffinity, Status::AntiAffinity],
+                Obstacle::Avoiding => [Status::ExistingAntiAffinity, Status::AntiAffinity],
+            };
+            prop_assert!(expected.contains(&Filter::new(&alone, &without_affinity).status(node)));
+        }
+    }
+    Ok(())
+}
+
+/// What was answered, to be compared with what is answered later under the same stamp.
+struct Kept {
+    incoming: Incoming,
+    stamp: Stamp,
+    answers: Vec<(Verdicts, Scores)>,
+}
+
+fn answers(world: &World, incoming: &Incoming) -> Vec<(Verdicts, Scores)> {
+    let nodes: Vec<NodeId> = (0..NODES as u32).map(crate::arena::DenseId::from_index).collect();
+    let answer = |reading| {
+        let scores = incoming.scores(world, &View::default(), reading, &ScoreSettings::default(), &nodes);
+        (incoming.verdicts(world, &View::default(), reading, None), scores)
+    };
+    READINGS.map(answer).into()
+}
+
+/// A pod id for a number, so that any view can be drawn before the world is known.
+fn nth_pod(world: &World, number: usize) -> Option<PodId> {
+    world.pods().nth(number).map(|(id, _)| id)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases() / 2))]
+
+    #[test]
+    fn answers_are_those_of_kube_scheduler_after_every_event(
+        history in history(),
+        strangers in vec(pod(), 1..3),
+        moves in vec((0..6usize, 0..NODES), 0..3),
+        mode in select(vec![LiftMode::Strict, LiftMode::Relaxed]),
+    ) {
+        let mut world = World::with_lifting(settings(mode));
+        let mut reference = Reference::default();
+        let mut kept: Vec<Kept> = Vec::new();
+        for (step, event) in history.into_iter().enumerate() {
+            reference.apply(&event);
+            world.apply(event);
+            let plain = Plain::new(&reference, &[], &BTreeSet::new());
+            for kept in &mut kept {
+                if kept.incoming.is_current(&world) && kept.incoming.stamp(&world) == kept.stamp {
+                    prop_assert_eq!(&answers(&world, &kept.incoming), &kept.answers);
+                }
+            }
+            kept.clear();
+            for stranger in &strangers {
+                let stranger = PodFacts { name: "stranger".to_owned(), finished: false, ..stranger.clone() };
+                let incoming = Incoming::of(&world, &stranger);
+                prop_assert!(incoming.is_current(&world));
+                compare(&world, &plain, &View::default(), &incoming, &stranger)?;
+                let (stamp, answers) = (incoming.stamp(&world), answers(&world, &incoming));
+                kept.push(Kept { incoming, stamp, answers });
+            }
+            // One of the pods that are there, each time another one.
+            let pods: Vec<PodFacts> = reference.pods().into_iter().filter(|pod| !pod.finished).collect();
+            if let Some(pod) = (!pods.is_empty()).then(|| &pods[step % pods.len()]) {
+                let id = world.pod_id(&pod.namespace, &pod.name).expect("known");
+                let known = Incoming::of_pod(&world, id).expect("known");
+                let by_facts = Incoming::of(&world, pod);
+                prop_assert!(known.is_current(&world) && by_facts.is_current(&world));
+                prop_assert_eq!(known.stamp(&world), by_facts.stamp(&world));
+                compare(&world, &plain, &View::default(), &by_facts, pod)?;
+                compare(&world, &plain, &View::default(), &known, pod)?;
+                prop_assert_eq!(known.is_indifferent(&world), Filter::new(&plain.cluster, pod).skipped);
+
+                // The same with pods elsewhere.
+                let mut view = View::default().without(id);
+                let mut removed = BTreeSet::from([name_of(pod)]);
+                let mut added = Vec::new();
+                for &(number, node) in &moves {
+                    let on = format!("n{node}");
+                    let (Some(other), Some(node)) = (nth_pod(&world, number), world.node_id(&on)) else { continue };
+                    let of = world.pod(other).expect("known");
+                    let name = (world.interner().text(of.namespace).to_owned(), of.name.to_string());
+                    let facts = reference.pods().into_iter().find(|pod| name_of(pod) == name).expect("known");
+                    if removed.insert(name) {
+                        view = view.without(other).with(other, node);
+                        added.push((facts, on));
+                    }
+                }
+                let plain = Plain::new(&reference, &added, &removed);
+                compare(&world, &plain, &view, &known, pod)?;
+                compare(&world, &plain, &view, &by_facts, pod)?;
+
+                let (stamp, answers) = (known.stamp(&world), answers(&world, &known));
+                kept.push(Kept { incoming: known, stamp, answers });
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_when_everything_is_gone(history in history(), order in any::<bool>()) {
+        let mut world = World::with_lifting(settings(LiftMode::Strict));
+        let mut reference = Reference::default();
+        for event in history {
+            reference.apply(&event);
+            world.apply(event);
+        }
+        let mut last: Vec<Event> = Vec::new();
+        last.extend(reference.pods().into_iter().map(|pod| Event::PodDeleted { namespace: pod.namespace, name: pod.name }));
+        last.extend(reference.nodes().into_iter().map(|node| Event::NodeDeleted { name: node.name.clone() }));
+        last.extend(reference.namespaces().into_iter().map(|of| Event::NamespaceDeleted { name: of.name }));
+        last.extend((0..NODES).map(|number| Event::VmRemoved { vcenter: VCENTER, id: format!("vm-{number}") }));
+        last.extend(["h1", "h2", "h3"].map(|id| Event::HostRemoved { vcenter: VCENTER, id: id.to_owned() }));
+        if order {
+            last.reverse();
+        }
+        last.into_iter().for_each(|event| { world.apply(event); });
+        prop_assert_eq!(world.affinity.kept(), ([0; 4], [0; 3], [0; 4]));
+        prop_assert_eq!((world.interner().len(), world.pods.kept(), world.nodes_refused().len()), (0, [0, 0], 0));
+    }
+}
