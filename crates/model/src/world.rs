@@ -16,8 +16,8 @@ use crate::event::{
 use crate::identity::{Identity, NodeKeys, vm_keys};
 use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
-use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::node_set::NodeSet;
+use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Forgotten, Pod, Pods};
 use crate::scheduling::Selecting;
 use crate::sync::{Generation, SourceState, Sources};
@@ -408,6 +408,11 @@ impl World {
 
     pub fn pod(&self, id: PodId) -> Option<&Pod> {
         self.pods.get(id)
+    }
+
+    /// The node that room is being made on for the pod: `status.nominatedNodeName`.
+    pub fn nominated_node(&self, id: PodId) -> Option<&str> {
+        self.pods.nominated_node(id)
     }
 
     pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {

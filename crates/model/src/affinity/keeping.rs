@@ -18,10 +18,8 @@ use crate::label_set::LabelSet;
 pub(super) fn written_terms(facts: &PodFacts) -> impl Iterator<Item = (Role, &TermFacts)> {
     let affinity = facts.affinity.iter().map(|term| (Role::Affinity, term));
     let anti_affinity = facts.anti_affinity.iter().map(|term| (Role::AntiAffinity, term));
-    let preferred =
-        facts.preferred_affinity.iter().map(|of| (Role::PreferredAffinity(of.weight), &of.term));
-    let avoided =
-        facts.preferred_anti_affinity.iter().map(|of| (Role::PreferredAntiAffinity(of.weight), &of.term));
+    let preferred = facts.preferred_affinity.iter().map(|of| (Role::PreferredAffinity(of.weight), &of.term));
+    let avoided = facts.preferred_anti_affinity.iter().map(|of| (Role::PreferredAntiAffinity(of.weight), &of.term));
     affinity.chain(anti_affinity).chain(preferred).chain(avoided).filter(|_| !facts.finished)
 }
 

@@ -280,13 +280,7 @@ impl Topology {
     }
 
     /// The node as it is now. Takes over the use of the host.
-    pub(crate) fn set_node(
-        &mut self,
-        node: NodeId,
-        labels: &LabelSet,
-        host: Option<Symbol>,
-        interner: &mut Interner,
-    ) {
+    pub(crate) fn set_node(&mut self, node: NodeId, labels: &LabelSet, host: Option<Symbol>, interner: &mut Interner) {
         self.known.insert(node);
         self.set_host(node, host, interner);
         for space in self.spaces.iter_mut() {

@@ -148,9 +148,9 @@ impl Incoming {
     pub fn is_indifferent(&self, world: &World) -> bool {
         let avoided = |term: &TermId| {
             let kept = world.affinity.terms.get(*term);
-            kept.into_iter().flat_map(|kept| &kept.carriers).any(|carriers| {
-                carriers.role == Role::AntiAffinity && !carriers.counts.at(Level::Written).is_empty()
-            })
+            kept.into_iter()
+                .flat_map(|kept| &kept.carriers)
+                .any(|carriers| carriers.role == Role::AntiAffinity && !carriers.counts.at(Level::Written).is_empty())
         };
         self.affinity.is_empty() && self.anti_affinity.is_empty() && !self.matched_by.iter().any(avoided)
     }

@@ -94,15 +94,17 @@ fn policy() -> impl Strategy<Value = PodFacts> {
     let required = (vec(term(), 0..3), vec(term(), 0..3));
     let weighted = || vec((1..3i32, term()).prop_map(|(weight, term)| WeightedTermFacts { weight, term }), 0..2);
     (owner, required, (weighted(), weighted()), pinning(), any::<bool>()).prop_map(
-        |(owner, (affinity, anti_affinity), (preferred_affinity, preferred_anti_affinity), pinning, lift_off)| PodFacts {
-            owner,
-            affinity,
-            anti_affinity,
-            preferred_affinity,
-            preferred_anti_affinity,
-            pinning,
-            lift_off,
-            ..PodFacts::default()
+        |(owner, (affinity, anti_affinity), (preferred_affinity, preferred_anti_affinity), pinning, lift_off)| {
+            PodFacts {
+                owner,
+                affinity,
+                anti_affinity,
+                preferred_affinity,
+                preferred_anti_affinity,
+                pinning,
+                lift_off,
+                ..PodFacts::default()
+            }
         },
     )
 }

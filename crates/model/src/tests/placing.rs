@@ -120,24 +120,40 @@ fn labels() -> impl Strategy<Value = Labels> {
 fn pod() -> impl Strategy<Value = PodFacts> {
     let name = (text(&["s1", "s2"]), text(&["p1", "p2", "p3", "p4"]), text(&["u1", "u1", "u1", "u2"]));
     let seldom = || prop::bool::weighted(0.1);
-    (name, labels(), option::weighted(0.7, 0..=NODES), (terms(), terms()), (weighted_terms(), weighted_terms()), (seldom(), seldom(), seldom()))
-        .prop_map(|((namespace, name, uid), labels, node, (affinity, anti_affinity), (preferred_affinity, preferred_anti_affinity), (finished, terminating, lift_off))| {
-            PodFacts {
-                namespace,
-                name,
-                uid,
+    (
+        name,
+        labels(),
+        option::weighted(0.7, 0..=NODES),
+        (terms(), terms()),
+        (weighted_terms(), weighted_terms()),
+        (seldom(), seldom(), seldom()),
+    )
+        .prop_map(
+            |(
+                (namespace, name, uid),
                 labels,
-                node: node.map(|number| format!("n{number}")),
-                finished,
-                terminating,
-                affinity,
-                anti_affinity,
-                preferred_affinity,
-                preferred_anti_affinity,
-                lift_off,
-                ..PodFacts::default()
-            }
-        })
+                node,
+                (affinity, anti_affinity),
+                (preferred_affinity, preferred_anti_affinity),
+                (finished, terminating, lift_off),
+            )| {
+                PodFacts {
+                    namespace,
+                    name,
+                    uid,
+                    labels,
+                    node: node.map(|number| format!("n{number}")),
+                    finished,
+                    terminating,
+                    affinity,
+                    anti_affinity,
+                    preferred_affinity,
+                    preferred_anti_affinity,
+                    lift_off,
+                    ..PodFacts::default()
+                }
+            },
+        )
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -166,9 +182,8 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// Nodes on their VMs and hosts, so that something can be said from the start; then anything.
 fn history() -> impl Strategy<Value = Vec<Event>> {
-    (vec(node(), 5), vec(vm(), 3), vec(host(), 2), vec(event(), 0..40)).prop_map(|(nodes, vms, hosts, events)| {
-        nodes.into_iter().chain(vms).chain(hosts).chain(events).collect()
-    })
+    (vec(node(), 5), vec(vm(), 3), vec(host(), 2), vec(event(), 0..40))
+        .prop_map(|(nodes, vms, hosts, events)| nodes.into_iter().chain(vms).chain(hosts).chain(events).collect())
 }
 
 fn settings(mode: LiftMode) -> LiftSettings {
@@ -226,7 +241,8 @@ impl Plain {
         };
         let required = |terms: &[TermFacts], is_anti| terms.iter().filter_map(|term| read(term, is_anti)).collect();
         let weighted = |terms: &[WeightedTermFacts], is_anti| {
-            let read = |of: &WeightedTermFacts| Some(WeightedTermFacts { term: read(&of.term, is_anti)?, ..of.clone() });
+            let read =
+                |of: &WeightedTermFacts| Some(WeightedTermFacts { term: read(&of.term, is_anti)?, ..of.clone() });
             terms.iter().filter_map(read).collect()
         };
         PodFacts {
@@ -277,7 +293,8 @@ impl Plain {
     /// As [`Incoming::verdicts`] has it, with the fallback of relaxed mode.
     fn verdicts(&self, pod: &PodFacts, reading: Reading, mode: LiftMode) -> (BTreeMap<String, [Status; 2]>, bool) {
         let strict = self.statuses(pod, reading);
-        let takes_some = |statuses: &BTreeMap<String, [Status; 2]>| statuses.values().any(|of| *of == [Status::Success; 2]);
+        let takes_some =
+            |statuses: &BTreeMap<String, [Status; 2]>| statuses.values().any(|of| *of == [Status::Success; 2]);
         let by_host = strict.values().any(|[_, host]| *host != Status::Success);
         if mode == LiftMode::Strict || !by_host || takes_some(&strict) {
             return (strict, false);
@@ -293,13 +310,20 @@ impl Plain {
 fn status(refusals: &Refusals, node: NodeId) -> Status {
     let sets = [&refusals.affinity, &refusals.anti_affinity, &refusals.existing_anti_affinity];
     let statuses = [Status::Affinity, Status::AntiAffinity, Status::ExistingAntiAffinity];
-    let found: Vec<Status> = sets.into_iter().zip(statuses).filter(|(set, _)| set.contains(node)).map(|of| of.1).collect();
+    let found: Vec<Status> =
+        sets.into_iter().zip(statuses).filter(|(set, _)| set.contains(node)).map(|of| of.1).collect();
     assert!(found.len() <= 1, "one reason each");
     found.first().copied().unwrap_or(Status::Success)
 }
 
 /// Everything that is asked about one pod.
-fn compare(world: &World, plain: &Plain, view: &View, incoming: &Incoming, pod: &PodFacts) -> Result<(), TestCaseError> {
+fn compare(
+    world: &World,
+    plain: &Plain,
+    view: &View,
+    incoming: &Incoming,
+    pod: &PodFacts,
+) -> Result<(), TestCaseError> {
     let nodes: Vec<NodeId> =
         plain.cluster.nodes.iter().map(|node| world.node_id(&node.name).expect("a node that is known")).collect();
     let mode = world.lifting().mode;
@@ -330,10 +354,8 @@ fn compare(world: &World, plain: &Plain, view: &View, incoming: &Incoming, pod: 
             let cluster = plain.cluster_of_both(reading);
             let both = plain.both(pod, reading);
             let expected = score(&cluster, &both, hard_pod_affinity_weight.into(), false).filter(|_| !ignored);
-            let expected = Scores {
-                is_silent: expected.is_none(),
-                raw: expected.unwrap_or_else(|| vec![0; nodes.len()]),
-            };
+            let expected =
+                Scores { is_silent: expected.is_none(), raw: expected.unwrap_or_else(|| vec![0; nodes.len()]) };
             prop_assert_eq!(scores, expected, "{:?} {:?}", reading, pod);
         }
         blockers_are_causes(world, plain, view, incoming, pod, reading, &verdicts)?;

@@ -111,7 +111,11 @@ impl Reference {
             let preferred = preferred.map(|of| (Role::PreferredAffinity(of.weight), of.term.clone()));
             let avoided = pod.preferred_anti_affinity.iter();
             let avoided = avoided.map(|of| (Role::PreferredAntiAffinity(of.weight), of.term.clone()));
-            if pod.finished { Vec::new() } else { affinity.chain(anti_affinity).chain(preferred).chain(avoided).collect() }
+            if pod.finished {
+                Vec::new()
+            } else {
+                affinity.chain(anti_affinity).chain(preferred).chain(avoided).collect()
+            }
         };
         let describe = |pod: &PodFacts| {
             let mut policy = PodPolicy {
@@ -217,11 +221,7 @@ fn a_selector_that_no_labels_satisfy_picks_every_namespace_for_an_incoming_pod()
         let for_incoming = for_incoming.as_ref().unwrap_or(term);
         let one = world.interner().get("one").expect("in use");
         let labels = world.namespace("one").expect("known").labels.pairs();
-        assert_eq!(
-            [term.matches(one, labels, &[]), for_incoming.matches(one, labels, &[])],
-            expected,
-            "{operator:?}"
-        );
+        assert_eq!([term.matches(one, labels, &[]), for_incoming.matches(one, labels, &[])], expected, "{operator:?}");
     }
 }
 

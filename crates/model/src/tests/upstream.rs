@@ -134,7 +134,8 @@ impl Filter {
                 }
             }
         }
-        state.skipped = state.existing_anti_affinity.is_empty() && pod.affinity.is_empty() && pod.anti_affinity.is_empty();
+        state.skipped =
+            state.existing_anti_affinity.is_empty() && pod.affinity.is_empty() && pod.anti_affinity.is_empty();
         state
     }
 

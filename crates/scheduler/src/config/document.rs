@@ -48,7 +48,7 @@ pub(super) struct Document {
 pub(super) struct ProfileDocument {
     pub(super) scheduler_name: Option<String>,
     /// Accepted: all nodes are scored.
-    percentage_of_nodes_to_score: Option<i32>,
+    pub(super) percentage_of_nodes_to_score: Option<i32>,
     pub(super) plugins: PluginsDocument,
     pub(super) plugin_config: Vec<PluginConfigDocument>,
 }

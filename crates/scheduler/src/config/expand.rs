@@ -56,11 +56,7 @@ const PLUGINS_MAX: usize = 64;
 /// The plugins of one point, in order, as places in the profile's list.
 pub type PointSet = Vec<usize>;
 
-pub(super) fn profile(
-    described: &ProfileDocument,
-    name: &str,
-    registry: &Registry,
-) -> Result<Profile, ConfigError> {
+pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Registry) -> Result<Profile, ConfigError> {
     let wrong = |problem: String| ConfigError::Profile { profile: name.to_owned(), problem };
     let plugins = &described.plugins;
     let own_points: [(&'static str, &PluginSet); 12] = [
@@ -247,10 +243,7 @@ fn check_name(name: &str, registry: &Registry) -> Result<(), String> {
     }
 }
 
-fn arguments<'a>(
-    described: &'a ProfileDocument,
-    registry: &Registry,
-) -> Result<BTreeMap<&'a str, &'a Value>, String> {
+fn arguments<'a>(described: &'a ProfileDocument, registry: &Registry) -> Result<BTreeMap<&'a str, &'a Value>, String> {
     let mut arguments = BTreeMap::new();
     for entry in &described.plugin_config {
         check_name(&entry.name, registry)?;
