@@ -26,6 +26,8 @@ mod queue;
 pub mod registry;
 mod scheduler;
 pub mod status;
+#[cfg(test)]
+mod testing;
 
 pub use change::{Change, ChangeKinds, ChangedPod};
 pub use config::{ConfigError, Configuration, DEFAULT_SCHEDULER_NAME};

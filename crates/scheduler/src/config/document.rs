@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{ConfigError, field};
 
-const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
 
 /// Fields of kube-scheduler's that are not supported, and what to do instead.
