@@ -34,8 +34,6 @@ pub struct Pod {
     pub preferred_terms: u32,
     /// What a scheduler reads of it, shared by equal pods; `None` where nothing schedules.
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
-    /// The node that room is being made for it on.
-    pub nominated_node: Option<Box<str>>,
     binding: Option<Binding>,
     generation: Generation,
     /// No watch has told of it.
@@ -91,6 +89,8 @@ pub(crate) struct Pods {
     owners: Shared<OwnerFacts>,
     pinnings: Shared<PinningFacts>,
     schedulings: Shared<PodSchedulingFacts>,
+    /// The nodes that room is being made on, for the few pods that have one.
+    nominated: FxHashMap<PodId, Box<str>>,
 }
 
 impl Pods {
@@ -123,8 +123,10 @@ impl Pods {
         let Some(id) = self.find(namespace, &facts.name) else {
             let id = self.insert(facts, namespace, generation);
             self.bind(id, node, false);
+            self.nominate(id, facts);
             return id;
         };
+        self.nominate(id, facts);
         // The pod already holds a use of its namespace.
         interner.release(namespace);
         let uid = Uid::from(facts.uid.as_str());
@@ -139,7 +141,6 @@ impl Pods {
         let pinning = self.acquire_pinning(facts);
         let scheduling = facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling));
         if let Some(pod) = self.arena.get_mut(id) {
-            pod.nominated_node = facts.nominated_node.as_deref().map(Box::from);
             (pod.uid, pod.generation, pod.is_hearsay) = (uid, generation, false);
             (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
             (pod.lift_off, pod.preferred_terms) = (facts.lift_off, preferred_terms(facts));
@@ -149,6 +150,18 @@ impl Pods {
             self.release(owner, pinning, scheduling);
         }
         id
+    }
+
+    fn nominate(&mut self, id: PodId, facts: &PodFacts) {
+        match &facts.nominated_node {
+            Some(node) => self.nominated.insert(id, node.as_str().into()),
+            None => self.nominated.remove(&id),
+        };
+    }
+
+    /// The node that room is being made on for the pod.
+    pub(crate) fn nominated_node(&self, id: PodId) -> Option<&str> {
+        self.nominated.get(&id).map(|node| &**node)
     }
 
     /// Puts a pod on a node before any watch tells so. Returns its id, and whether it was not known before; `None` when the
@@ -208,7 +221,6 @@ impl Pods {
             pinning: self.acquire_pinning(facts),
             preferred_terms: preferred_terms(facts),
             scheduling: facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling)),
-            nominated_node: facts.nominated_node.as_deref().map(Box::from),
             binding: None,
             generation,
             is_hearsay: false,
@@ -246,6 +258,7 @@ impl Pods {
     pub(crate) fn remove(&mut self, id: PodId, interner: &mut Interner) {
         self.unbind(id, interner);
         let Some(pod) = self.arena.remove(id) else { return };
+        self.nominated.remove(&id);
         if let Some(names) = self.by_name.get_mut(&pod.namespace) {
             names.remove(&pod.name);
             if names.is_empty() {

@@ -427,6 +427,11 @@ impl World {
         self.pods.get(id)
     }
 
+    /// The node that room is being made on for the pod: `status.nominatedNodeName`.
+    pub fn nominated_node(&self, id: PodId) -> Option<&str> {
+        self.pods.nominated_node(id)
+    }
+
     pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.pods.iter()
     }

@@ -4,21 +4,23 @@ use std::sync::{Arc, LazyLock};
 
 use model::label_set::LabelSet;
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
-use model::{NodeId, Pod, PodId, World};
+use model::{NodeId, Pod, PodId, View, World};
 
 /// One scheduling cycle: the pod, and the world as it is now. Placed pods include those that are placed but not yet seen
-/// bound.
+/// bound. In a trial, the view says which pods are to be thought of as placed or gone besides.
 #[derive(Clone, Copy, Debug)]
 pub struct Cycle<'a> {
     pub world: &'a World,
     pub pod_id: PodId,
     pub pod: &'a Pod,
+    pub view: &'a View,
 }
 
 impl<'a> Cycle<'a> {
     /// `None` for a pod that is not known.
     pub fn of(world: &'a World, pod_id: PodId) -> Option<Self> {
-        Some(Self { world, pod_id, pod: world.pod(pod_id)? })
+        static AS_IT_IS: LazyLock<View> = LazyLock::new(View::default);
+        Some(Self { world, pod_id, pod: world.pod(pod_id)?, view: &AS_IT_IS })
     }
 
     /// What schedulers read of the pod; all defaults where that was never told.

@@ -10,13 +10,13 @@ use model::{NodeId, PodId};
 
 use crate::change::{Change, ChangeKinds};
 use crate::cycle::Cycle;
-use crate::node_set::NodeSet;
 use crate::plugin::{Plugin, Reads};
 use crate::points::{
     Bind, Filter, Normalized, Permit, PermitAnswer, PostBind, PostFilter, PostFilterAnswer, PreBind, PreEnqueue,
     PreFilter, PreScore, QueueSort, QueuedPod, Reserve, Score, Trials,
 };
 use crate::status::{Rejections, Status};
+use model::NodeSet;
 
 /// What one plugin keeps during one cycle.
 pub(crate) struct Slot(Box<dyn Any + Send>);
@@ -139,7 +139,7 @@ any!(AnyScore for Score {
 });
 any!(AnyReserve for Reserve {
     fn reserve(cycle: &Cycle<'_>; slot mut; node: NodeId) -> Status;
-    fn unreserve(cycle: &Cycle<'_>; slot mut; node: NodeId) -> ();
+    fn unreserve(; slot mut; pod: PodId, node: NodeId) -> ();
 });
 any!(AnyPermit for Permit {
     fn permit(cycle: &Cycle<'_>; slot mut; node: NodeId) -> PermitAnswer;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use model::arena::DenseId;
 use model::{NodeId, World};
 
-use crate::node_set::NodeSet;
+use model::NodeSet;
 
 /// Beyond this many changes everything is worked out again, which is cheaper by then.
 const ENTRIES_MAX: usize = 4096;
@@ -81,8 +81,8 @@ impl Journal {
 
     /// Fills in what changed since `position`.
     pub(crate) fn since(&self, position: Position, since: &mut Since) {
-        since.described.reset(self.width);
-        since.either.reset(self.width);
+        since.described.clear();
+        since.either.clear();
         since.everything = position.0 < self.start;
         if since.everything {
             return;

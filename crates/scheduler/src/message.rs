@@ -5,25 +5,33 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use model::World;
+use model::{NodeId, World};
 
-use crate::evaluate::{Filters, Outcome};
+use crate::evaluate::{Filters, Outcome, Refused};
 use crate::profile::Profile;
 
 /// Kubernetes takes no longer note on an event.
 const EVENT_BYTES_MAX: usize = 1024;
 
-/// Why no node can run the pod. `afterwards` is what PostFilter says, empty for nothing.
-pub(crate) fn fit_error(world: &World, profile: &Profile, filters: &Filters, afterwards: &str) -> String {
+/// Why no node can run the pod. `kept_free` are nodes that would do, were room not being made there for others; `afterwards` is
+/// what PostFilter says, empty for nothing.
+pub(crate) fn fit_error(
+    world: &World,
+    profile: &Profile,
+    filters: &Filters,
+    kept_free: &[(NodeId, Refused)],
+    afterwards: &str,
+) -> String {
     let mut message = format!("0/{} nodes are available:", world.node_count());
     if let Outcome::Rejected { rejection, .. } = filters.outcome() {
         // Writing to a string does not fail.
         let _ = write!(message, " {}.", rejection.reasons.message());
     } else {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for node in world.node_ids() {
-            let verdict = filters.verdict(profile, node);
-            for reason in verdict.iter().flat_map(|verdict| verdict.rejection.reasons.iter()) {
+        let verdicts: Vec<_> = world.node_ids().filter_map(|node| filters.verdict(profile, node)).collect();
+        let rejections = verdicts.iter().map(|verdict| verdict.rejection);
+        for rejection in rejections.chain(kept_free.iter().map(|(_, refused)| &refused.rejection)) {
+            for reason in rejection.reasons.iter() {
                 *counts.entry(reason).or_default() += 1;
             }
         }

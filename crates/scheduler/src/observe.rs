@@ -53,11 +53,27 @@ pub fn apply(world: &mut World, event: Event) -> (Touched, Changes) {
 
 /// What was known before the event.
 enum Before {
-    Pod { namespace: String, name: String, pod: Option<PodLook> },
-    Node { name: String, node: Option<NodeLook> },
+    Pod {
+        namespace: String,
+        name: String,
+        pod: Option<PodLook>,
+    },
+    Node {
+        name: String,
+        node: Option<NodeLook>,
+    },
     /// How many objects there were, before those that a relist did not bring are removed.
-    Relist { source: Source, was_in_sync: bool, pods: usize, nodes: usize, namespaces: usize },
-    Namespace { name: String, labels: Option<model::event::Labels> },
+    Relist {
+        source: Source,
+        was_in_sync: bool,
+        pods: usize,
+        nodes: usize,
+        namespaces: usize,
+    },
+    Namespace {
+        name: String,
+        labels: Option<model::event::Labels>,
+    },
     Workload,
     /// Told by [`Touched`] alone.
     Infrastructure,
@@ -73,7 +89,8 @@ struct PodLook {
     scheduling: Option<Arc<PodSchedulingFacts>>,
     labels: Option<*const model::label_set::LabelSet>,
     pinning: Option<*const model::event::PinningFacts>,
-    nominated_node: Option<Box<str>>,
+    nominated_node: Option<String>,
+    is_assumed: bool,
     terminating: bool,
     lift_off: bool,
     seen: ChangedPod,
@@ -85,12 +102,13 @@ impl PodLook {
         Some(Self {
             id,
             uid: pod.uid.to_string(),
-            node: pod.node().and_then(|name| world.node_id(world.interner().text(name))),
+            node: pod.placed_on().and_then(|name| world.node_id(world.interner().text(name))),
             counts: !pod.finished,
             scheduling: pod.scheduling.clone(),
             labels: labels_of(world, id).map(Arc::as_ptr),
             pinning: pod.pinning.as_ref().map(Arc::as_ptr),
-            nominated_node: pod.nominated_node.clone(),
+            nominated_node: world.nominated_node(id).map(str::to_owned),
+            is_assumed: pod.is_assumed(),
             terminating: pod.terminating,
             lift_off: pod.lift_off,
             seen: ChangedPod {
@@ -205,7 +223,8 @@ impl Before {
             }
             Self::Node { name, node: before } => compare_nodes(world, &name, before.as_ref(), &mut changes),
             Self::Relist { source, was_in_sync, pods, nodes, namespaces } => {
-                let same = (pods, nodes, namespaces) == (world.pod_count(), world.node_count(), world.namespace_count());
+                let same =
+                    (pods, nodes, namespaces) == (world.pod_count(), world.node_count(), world.namespace_count());
                 // What a relist removes is not told one by one, except that something was.
                 let may_remove_unseen = matches!(source, Source::Selecting(_) | Source::Vcenter(_));
                 changes.everything = !same || (!was_in_sync && may_remove_unseen);
@@ -247,7 +266,8 @@ fn compare_pods(before: Option<&PodLook>, after: Option<&PodLook>, changes: &mut
         (Some(before), Some(after)) => {
             let is_read_alike = before.is_read_alike(after);
             let (was, is) = (before.placed(), after.placed());
-            if was != is || !is_read_alike || before.nominated_node != after.nominated_node || before.counts != after.counts {
+            let stays_in_queue = was == is && is_read_alike && before.is_assumed == after.is_assumed;
+            if !stays_in_queue || before.nominated_node != after.nominated_node || before.counts != after.counts {
                 changes.pods.push(after.id);
             }
             if was != is {

@@ -4,7 +4,9 @@
 //! 64-bit number over these places.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::erased::AnyQueueSort;
 use crate::registry::Built;
 
 /// The plugins of each point, in order, as places in the profile's list.
@@ -48,6 +50,10 @@ impl Profile {
 
     pub(crate) fn queue_sort_name(&self) -> &'static str {
         self.points.queue_sort.first().map_or("", |&place| self.plugin_name(place))
+    }
+
+    pub(crate) fn queue_sort(&self) -> Option<Arc<dyn AnyQueueSort>> {
+        self.plugins[*self.points.queue_sort.first()?].queue_sort.clone()
     }
 
     /// The names of the plugins at one point, in order; for people and tests.

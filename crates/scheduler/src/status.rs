@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use model::NodeId;
 use model::arena::DenseId;
 
-use crate::node_set::NodeSet;
+use model::NodeSet;
 
 /// A plugin's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,8 +127,7 @@ impl Rejections {
     /// Forgets everything, and makes room for nodes whose index is below `width`.
     pub fn reset(&mut self, width: usize) {
         self.distinct.clear();
-        self.rejected.reset(width);
-        self.of_node.clear();
+        self.rejected.clear();
         self.of_node.resize(width, RejectionId(0));
     }
 

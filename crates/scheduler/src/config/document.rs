@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{ConfigError, field};
 
-const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
 
 /// Fields of kube-scheduler's that are not supported, and what to do instead.
@@ -48,7 +48,7 @@ pub(super) struct Document {
 pub(super) struct ProfileDocument {
     pub(super) scheduler_name: Option<String>,
     /// Accepted: all nodes are scored.
-    percentage_of_nodes_to_score: Option<i32>,
+    pub(super) percentage_of_nodes_to_score: Option<i32>,
     pub(super) plugins: PluginsDocument,
     pub(super) plugin_config: Vec<PluginConfigDocument>,
 }

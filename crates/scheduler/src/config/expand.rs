@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::ConfigError;
-use super::document::{PluginEntry, PluginSet, ProfileDocument};
+use super::document::{API_VERSION, PluginEntry, PluginSet, ProfileDocument};
 use crate::profile::{Profile, ProfilePoints};
 use crate::registry::{Built, Registry};
 
@@ -56,11 +56,7 @@ const PLUGINS_MAX: usize = 64;
 /// The plugins of one point, in order, as places in the profile's list.
 pub type PointSet = Vec<usize>;
 
-pub(super) fn profile(
-    described: &ProfileDocument,
-    name: &str,
-    registry: &Registry,
-) -> Result<Profile, ConfigError> {
+pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Registry) -> Result<Profile, ConfigError> {
     let wrong = |problem: String| ConfigError::Profile { profile: name.to_owned(), problem };
     let plugins = &described.plugins;
     let own_points: [(&'static str, &PluginSet); 12] = [
@@ -102,7 +98,7 @@ pub(super) fn profile(
     }
     let mut built = Vec::with_capacity(names.len());
     for plugin in &names {
-        let outcome = registry.build(plugin, arguments.get(plugin).copied());
+        let outcome = registry.build(plugin, arguments.get(plugin));
         let outcome = outcome.ok_or_else(|| wrong(format!("plugin {plugin} does not exist")))?;
         built.push(outcome.map_err(|problem| ConfigError::Arguments {
             profile: name.to_owned(),
@@ -247,15 +243,26 @@ fn check_name(name: &str, registry: &Registry) -> Result<(), String> {
     }
 }
 
-fn arguments<'a>(
-    described: &'a ProfileDocument,
-    registry: &Registry,
-) -> Result<BTreeMap<&'a str, &'a Value>, String> {
+/// By plugin, without `apiVersion` and `kind`, which must be what they are upstream.
+fn arguments<'a>(described: &'a ProfileDocument, registry: &Registry) -> Result<BTreeMap<&'a str, Value>, String> {
     let mut arguments = BTreeMap::new();
     for entry in &described.plugin_config {
-        check_name(&entry.name, registry)?;
-        if arguments.insert(entry.name.as_str(), &entry.args).is_some() {
-            return Err(format!("the arguments of plugin {} are given twice", entry.name));
+        let name = entry.name.as_str();
+        check_name(name, registry)?;
+        let mut args = entry.args.clone();
+        if let Value::Object(fields) = &mut args {
+            let expected = [("apiVersion", API_VERSION.to_owned()), ("kind", format!("{name}Args"))];
+            for (field, expected) in expected {
+                match fields.remove(field) {
+                    Some(given) if given != expected => {
+                        return Err(format!("arguments of plugin {name}: {field} is {given}, not {expected}"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if arguments.insert(name, args).is_some() {
+            return Err(format!("the arguments of plugin {name} are given twice"));
         }
     }
     Ok(arguments)

@@ -10,12 +10,14 @@ mod document;
 mod expand;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use self::document::{Document, ProfileDocument};
 pub use self::expand::{DEFAULT_PLUGINS, PointSet};
+use crate::erased::AnyQueueSort;
 use crate::profile::Profile;
 use crate::registry::Registry;
 
@@ -36,10 +38,11 @@ pub enum ConfigError {
 }
 
 /// A scheduler's settings.
-#[derive(Debug)]
 pub struct Configuration {
-    pub profiles: Vec<Profile>,
-    pub backoff: Backoff,
+    pub(crate) profiles: Vec<Profile>,
+    pub(crate) backoff: Backoff,
+    /// The order of the queue, which all profiles share.
+    pub(crate) order: Arc<dyn AnyQueueSort>,
 }
 
 /// How long a pod that failed stays out of the way.
@@ -61,7 +64,8 @@ impl Configuration {
     pub fn with_name(name: &str, registry: &Registry) -> Result<Self, ConfigError> {
         let profile = ProfileDocument { scheduler_name: Some(name.to_owned()), ..ProfileDocument::default() };
         let profiles = vec![expand::profile(&profile, name, registry)?];
-        Ok(Self { profiles, backoff: Backoff::default() })
+        let order = one_order_for_all(&profiles)?;
+        Ok(Self { profiles, backoff: Backoff::default(), order })
     }
 
     /// Reads a document.
@@ -75,15 +79,28 @@ impl Configuration {
             let name = match &profile.scheduler_name {
                 Some(name) if !name.is_empty() => name.as_str(),
                 _ if described.len() == 1 => DEFAULT_SCHEDULER_NAME,
-                _ => return Err(field(format!("profiles[{place}].schedulerName"), "is needed when there are several profiles")),
+                _ => {
+                    return Err(field(
+                        format!("profiles[{place}].schedulerName"),
+                        "is needed when there are several profiles",
+                    ));
+                }
             };
             if profiles.iter().any(|other| other.name() == name) {
                 return Err(field(format!("profiles[{place}].schedulerName"), format!("{name} is used twice")));
             }
             profiles.push(expand::profile(profile, name, registry)?);
         }
-        one_order_for_all(&profiles)?;
-        Ok(Self { profiles, backoff })
+        let order = one_order_for_all(&profiles)?;
+        Ok(Self { profiles, backoff, order })
+    }
+
+    pub fn profiles(&self) -> &[Profile] {
+        &self.profiles
+    }
+
+    pub fn backoff(&self) -> Backoff {
+        self.backoff
     }
 }
 
@@ -108,7 +125,7 @@ fn backoff(document: &Document) -> Result<Backoff, ConfigError> {
 }
 
 /// All profiles share one queue, so they must agree on its order.
-fn one_order_for_all(profiles: &[Profile]) -> Result<(), ConfigError> {
+fn one_order_for_all(profiles: &[Profile]) -> Result<Arc<dyn AnyQueueSort>, ConfigError> {
     let mut orders = BTreeMap::new();
     for profile in profiles {
         orders.entry(profile.queue_sort_name()).or_insert_with(|| profile.name());
@@ -117,7 +134,8 @@ fn one_order_for_all(profiles: &[Profile]) -> Result<(), ConfigError> {
         let named: Vec<String> = orders.iter().map(|(order, profile)| format!("{order} in {profile}")).collect();
         return Err(field("profiles", format!("all must use the same queueSort plugin, not {}", named.join(" and "))));
     }
-    Ok(())
+    let order = profiles.first().and_then(Profile::queue_sort);
+    order.ok_or_else(|| field("profiles", "none has a queueSort plugin"))
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use super::Stale;
 use crate::cycle::Cycle;
 use crate::erased::Slot;
 use crate::journal::Journal;
-use crate::node_set::NodeSet;
 use crate::profile::{PluginBits, Profile};
 use crate::status::{Reasons, Rejection, Rejections, Status};
+use model::NodeSet;
 
 /// What a PreFilter plugin answered.
 #[derive(Clone, Debug)]
@@ -192,7 +192,7 @@ impl Filters {
                 self.feasible.copy_from(journal.all());
                 self.feasible.intersect_with(to);
             }
-            Outcome::Rejected { .. } => self.feasible.reset(journal.width()),
+            Outcome::Rejected { .. } => self.feasible.clear(),
         }
         for (rejections, &place) in self.rejections.iter().zip(&profile.points.filter) {
             if !self.skipped.contains(place) {
@@ -215,6 +215,16 @@ impl Filters {
             let rejection = rejections.of(node)?;
             Some(Verdict { by: [place].into_iter().collect(), rejection })
         })
+    }
+
+    pub(super) fn skips(&self, place: usize) -> bool {
+        self.skipped.contains(place)
+    }
+
+    /// The refused nodes for which taking pods off may help.
+    pub(crate) fn resolvable(&self, profile: &Profile, all: &NodeSet) -> NodeSet {
+        let may_help = |node: &NodeId| self.verdict(profile, *node).is_some_and(|verdict| verdict.rejection.resolvable);
+        all.iter().filter(may_help).collect()
     }
 
     /// The plugins a change may have to please before the pod fits anywhere.

@@ -2,7 +2,7 @@
 //!
 //! In: a cycle and the journal. Out: which nodes are feasible, why the others are not, and what each feasible one is worth.
 //!
-//! - `filters`: PreFilter and Filter. `scores`: PreScore, Score and the totals.
+//! - `filters`: PreFilter and Filter. `scores`: PreScore, Score and the totals. `trial`: one node, with other pods on it.
 //!
 //! Pods of one class are told apart by no plugin, so an answer serves the next one too; only what changed since is asked again:
 //! a plugin that reads the node alone is asked about the nodes that changed, one that reads the whole world is asked again unless
@@ -10,24 +10,27 @@
 
 mod filters;
 mod scores;
+mod trial;
 
 use model::NodeId;
 use model::arena::DenseId;
 
-pub(crate) use self::filters::{Filters, Outcome, Verdict};
+pub(crate) use self::filters::{Filters, Outcome, names};
 pub(crate) use self::scores::Scores;
+pub(crate) use self::trial::{Refused, Trial};
 use crate::cycle::Cycle;
 use crate::erased::Slot;
 use crate::journal::{Journal, Position, Since};
-use crate::node_set::NodeSet;
 use crate::plugin::Reads;
 use crate::profile::{PluginBits, Profile};
+use model::NodeSet;
 
 /// The answers for one class of pods.
 pub(crate) struct Answers {
     /// By plugin.
     slots: Vec<Slot>,
     seen: Option<Position>,
+    width: usize,
     pub(crate) filters: Filters,
     pub(crate) scores: Scores,
 }
@@ -63,6 +66,7 @@ impl Answers {
         Self {
             slots: profile.plugins.iter().map(|built| built.plugin.slot()).collect(),
             seen: None,
+            width: 0,
             filters: Filters::new(profile),
             scores: Scores::new(profile),
         }
@@ -71,6 +75,11 @@ impl Answers {
     /// Makes the answers for another class, in the room they have.
     pub(crate) fn reset(&mut self) {
         self.seen = None;
+    }
+
+    /// One more than the greatest index of a node, when this was last brought up to date.
+    pub(crate) fn width(&self) -> usize {
+        self.width
     }
 
     pub(crate) fn slots(&self) -> &[Slot] {
@@ -117,15 +126,16 @@ impl Answers {
             self.scores.forget();
         }
         self.seen = Some(journal.position());
+        self.width = journal.width();
         Ok(())
     }
 
-    /// The best nodes, each as good as the others, in the order of ids.
-    pub(crate) fn best(&self, best: &mut Vec<NodeId>) {
+    /// The best nodes but for those left out, each as good as the others, in the order of ids.
+    pub(crate) fn best(&self, left_out: &NodeSet, best: &mut Vec<NodeId>) {
         best.clear();
         let totals = self.scores.totals();
         let mut highest = i64::MIN;
-        for node in self.filters.feasible().iter() {
+        for node in self.filters.feasible().iter().filter(|node| !left_out.contains(*node)) {
             let total = totals[node.index()];
             if total > highest {
                 highest = total;

@@ -12,11 +12,11 @@ use super::Stale;
 use crate::cycle::Cycle;
 use crate::erased::Slot;
 use crate::journal::Journal;
-use crate::node_set::NodeSet;
 use crate::plugin::Reads;
 use crate::points::{NODE_SCORE_MAX, Normalized};
 use crate::profile::Profile;
 use crate::status::Status;
+use model::NodeSet;
 
 /// What one Score plugin says. The slices are indexed by node.
 #[derive(Default)]
@@ -113,8 +113,7 @@ impl Scores {
                 continue;
             }
             scored.normalized.resize(journal.width(), 0);
-            let normalized =
-                score.normalize(cycle, &slots[place], feasible, &scored.raw, &mut scored.normalized);
+            let normalized = score.normalize(cycle, &slots[place], feasible, &scored.raw, &mut scored.normalized);
             scored.as_given = normalized == Normalized::AsGiven;
             if !scored.as_given {
                 extent = Extent::All;

@@ -3,9 +3,9 @@
 use model::{NodeId, PodId};
 
 use crate::cycle::Cycle;
-use crate::node_set::NodeSet;
 use crate::plugin::Plugin;
 use crate::status::{Rejection, Rejections, Status};
+use model::NodeSet;
 
 /// Called once per cycle, before any Filter, in the configured order.
 pub trait PreFilter: Plugin {
@@ -15,18 +15,21 @@ pub trait PreFilter: Plugin {
     /// - `Ok(Some(nodes))`: only these can run the pod. Each other node is UnschedulableAndUnresolvable by the plugins that
     ///   narrowed, and no Filter sees it. An empty set rejects the pod everywhere.
     /// - `Err(Status::Skip)`: the plugin's Filter has nothing to say of this pod, and is not called.
-    /// - `Err(rejection)`: no node can run the pod; the verdict is every node's. Later plugins are not called.
+    /// - `Err(rejection)`: no node can run the pod; the verdict is every node's.
     /// - `Err(Status::Error)`: the cycle is given up.
     fn pre_filter(&self, cycle: &Cycle<'_>, state: &mut Self::State) -> Result<Option<NodeSet>, Status>;
 
-    /// Updates `state` as if `added` were placed on `node` too; called on a copy, for trials.
-    fn add_pod(&self, _cycle: &Cycle<'_>, _state: &mut Self::State, _added: PodId, _node: NodeId) -> Status {
-        Status::Success
+    /// Updates `state` for a trial in which `added` is on `node` too; the cycle's view says so already. Called on a copy. A
+    /// plugin that can do it with less than a new PreFilter says how.
+    fn add_pod(&self, cycle: &Cycle<'_>, state: &mut Self::State, _added: PodId, _node: NodeId) -> Status {
+        *state = Self::State::default();
+        self.pre_filter(cycle, state).err().unwrap_or_default()
     }
 
-    /// Updates `state` as if `removed` were no longer on `node`; called on a copy, for trials.
-    fn remove_pod(&self, _cycle: &Cycle<'_>, _state: &mut Self::State, _removed: PodId, _node: NodeId) -> Status {
-        Status::Success
+    /// Updates `state` for a trial in which `removed` is no longer on `node`; the cycle's view says so already.
+    fn remove_pod(&self, cycle: &Cycle<'_>, state: &mut Self::State, _removed: PodId, _node: NodeId) -> Status {
+        *state = Self::State::default();
+        self.pre_filter(cycle, state).err().unwrap_or_default()
     }
 }
 

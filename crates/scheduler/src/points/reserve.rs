@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::NodeId;
+use model::{NodeId, PodId};
 
 use crate::cycle::Cycle;
 use crate::plugin::Plugin;
@@ -14,8 +14,9 @@ pub trait Reserve: Plugin {
     /// called to undo, in reverse order.
     fn reserve(&self, cycle: &Cycle<'_>, state: &mut Self::State, node: NodeId) -> Status;
 
-    /// Undoes [`Reserve::reserve`], after any later failure. May be called without it, and must not fail.
-    fn unreserve(&self, cycle: &Cycle<'_>, state: &mut Self::State, node: NodeId);
+    /// Undoes [`Reserve::reserve`], after any later failure. May be called without it, and must not fail. The pod may be gone
+    /// from the world.
+    fn unreserve(&self, state: &mut Self::State, pod: PodId, node: NodeId);
 }
 
 /// A Permit plugin's answer.

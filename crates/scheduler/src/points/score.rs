@@ -4,9 +4,9 @@ use model::NodeId;
 use model::arena::DenseId;
 
 use crate::cycle::Cycle;
-use crate::node_set::NodeSet;
 use crate::plugin::Plugin;
 use crate::status::Status;
+use model::NodeSet;
 
 /// The best score a plugin may give, after normalisation; the least is 0.
 pub const NODE_SCORE_MAX: i64 = 100;

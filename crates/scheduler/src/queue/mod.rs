@@ -139,11 +139,6 @@ impl Queue {
         }
     }
 
-    /// The UID under which the pod is known here.
-    pub(crate) fn uid(&self, pod: PodId) -> Option<&Uid> {
-        self.entries.get(&pod).map(|entry| &entry.uid)
-    }
-
     pub(crate) fn profile(&self, pod: PodId) -> Option<usize> {
         self.entries.get(&pod).map(|entry| entry.profile)
     }
@@ -184,7 +179,7 @@ impl Queue {
             }
             Place::Active | Place::Backoff { .. } | Place::Binding => {}
             Place::InFlight { .. } => self.in_flight.note(change, Some(pod)),
-            Place::Gated { .. } => {
+            Place::Gated => {
                 self.take_out(pod);
                 self.activate(now, pod, advice);
             }
@@ -253,6 +248,16 @@ impl Queue {
             self.take_out(pod);
             self.put_by(now, pod, Place::Unschedulable);
         }
+    }
+
+    /// Whether this was not the last thing said of the pod; it is from now on.
+    pub(crate) fn tells_anew(&mut self, pod: PodId, message: &str) -> bool {
+        let Some(entry) = self.entries.get_mut(&pod) else { return false };
+        let is_new = entry.told.as_deref() != Some(message);
+        if is_new {
+            entry.told = Some(message.into());
+        }
+        is_new
     }
 
     /// Something changed: pods that it can help move on.
@@ -327,7 +332,7 @@ impl Queue {
     fn wake(&mut self, now: Duration, pod: PodId, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get(&pod) else { return };
         let due = entry.backs_off_until(&self.backoff);
-        if due > now && !matches!(entry.place, Place::Gated { .. }) {
+        if due > now && !matches!(entry.place, Place::Gated) {
             self.take_out(pod);
             let ticket = self.ticket();
             if let Some(entry) = self.entries.get_mut(&pod) {
@@ -347,7 +352,7 @@ impl Queue {
             if let Some(entry) = self.entries.get_mut(&pod) {
                 entry.rejectors = [plugin].into_iter().collect();
             }
-            self.put_by(now, pod, Place::Gated { plugin });
+            self.put_by(now, pod, Place::Gated);
             return;
         }
         let ticket = self.ticket();
@@ -375,7 +380,7 @@ impl Queue {
         for plugin in entry.rejectors.iter() {
             self.by_rejector.entry((entry.profile, plugin)).or_default().insert(pod);
         }
-        if matches!(place, Place::Gated { .. }) {
+        if matches!(place, Place::Gated) {
             self.gated_len += 1;
         }
     }
@@ -388,8 +393,8 @@ impl Queue {
             Place::Backoff { due } => {
                 self.backing_off.remove(&(due, entry.ticket, pod));
             }
-            place @ (Place::Gated { .. } | Place::Unschedulable) => {
-                self.gated_len -= usize::from(matches!(place, Place::Gated { .. }));
+            place @ (Place::Gated | Place::Unschedulable) => {
+                self.gated_len -= usize::from(matches!(place, Place::Gated));
                 self.flush.remove(&(entry.flush_at, pod));
                 for plugin in entry.rejectors.iter() {
                     let listed = (entry.profile, plugin);

@@ -16,9 +16,7 @@ pub(super) enum Place {
     },
     Unschedulable,
     /// A PreEnqueue plugin keeps it out.
-    Gated {
-        plugin: usize,
-    },
+    Gated,
     /// Being placed, or waiting for permission; changes since this one may matter to it.
     InFlight {
         from: u64,
@@ -45,6 +43,8 @@ pub(super) struct Entry {
     pub(super) errors: u32,
     /// The plugins that rejected it last.
     pub(super) rejectors: PluginBits,
+    /// What was last said of it.
+    pub(super) told: Option<Box<str>>,
 }
 
 impl Entry {
@@ -62,6 +62,7 @@ impl Entry {
             rejections: 0,
             errors: 0,
             rejectors: PluginBits::default(),
+            told: None,
         }
     }
 
