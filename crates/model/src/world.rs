@@ -19,7 +19,7 @@ use crate::inventory::Inventory;
 use crate::node_set::NodeSet;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Forgotten, Pod, Pods};
-use crate::scheduling::Selecting;
+use crate::scheduling::Scheduling;
 use crate::sync::{Generation, SourceState, Sources};
 
 /// The nodes that an event may have changed something for: their own labels or UID, their match, their placement, or
@@ -67,8 +67,8 @@ pub struct World {
     pub(crate) affinity: Affinity,
     pub(crate) inventory: Inventory,
     pub(crate) identity: Identity,
-    pub(crate) selecting: Selecting,
     pub(crate) refused: NodeSet,
+    pub(crate) scheduling: Scheduling,
 }
 
 impl World {
@@ -96,8 +96,10 @@ impl World {
                 }
             }
             Event::PodApplied(facts) => {
+                let before = self.pod_id(&facts.namespace, &facts.name).and_then(|id| self.standing(id));
                 let id = self.pods.apply(&facts, self.sources.generation(Source::Pods), &mut self.interner);
                 self.set_policy(id, &facts);
+                self.pod_changed(id, before.as_ref());
             }
             Event::PodDeleted { namespace, name } => {
                 if let Some(id) = self.pod_id(&namespace, &name) {
@@ -118,11 +120,14 @@ impl World {
             }
             Event::SelectingApplied(facts) => {
                 let generation = self.sources.generation(Source::Selecting(facts.kind));
-                self.selecting.apply(&facts, generation, &mut self.interner);
+                self.scheduling.selecting.apply(&facts, generation, &mut self.interner);
+                if let Some(namespace) = self.interner.get(&facts.namespace) {
+                    self.selecting_changed(namespace);
+                }
             }
             Event::SelectingDeleted { kind, namespace, name } => {
                 if let Some(namespace) = self.interner.get(&namespace) {
-                    self.selecting.remove((kind, namespace), &name, &mut self.interner);
+                    self.remove_selecting(kind, namespace, &name);
                 }
             }
 
@@ -170,8 +175,8 @@ impl World {
                 }
             }
             Source::Selecting(kind) => {
-                for (namespace, name) in self.selecting.not_of(kind, generation) {
-                    self.selecting.remove((kind, namespace), &name, &mut self.interner);
+                for (namespace, name) in self.scheduling.selecting.not_of(kind, generation) {
+                    self.remove_selecting(kind, namespace, &name);
                 }
             }
             Source::Vcenter(vcenter) => {
@@ -190,7 +195,9 @@ impl World {
 
     fn apply_node(&mut self, facts: &NodeFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Nodes);
+        let before = self.node_before(self.node_id(&facts.name));
         let (id, changed) = self.nodes.apply(facts, generation, &mut self.interner);
+        self.node_changed(id, facts, &before);
         if changed {
             touched.nodes.insert(id);
         }
@@ -200,6 +207,7 @@ impl World {
 
     fn remove_node(&mut self, id: NodeId, touched: &mut Touched) {
         self.identity.remove_node(id, &mut touched.nodes);
+        self.node_left(id, &self.node_before(Some(id)));
         let pods = self.node(id).map_or(&[][..], |node| self.pods.on_node(node.name));
         self.affinity.remove_node(id, pods, &mut self.interner);
         self.refused.remove(id);
@@ -233,24 +241,33 @@ impl World {
 
     fn assume_pod(&mut self, facts: &PodFacts, node: &str) {
         let generation = self.sources.generation(Source::Pods);
-        match self.pods.assume(facts, node, generation, &mut self.interner) {
-            Some((id, true)) => self.set_policy(id, facts),
-            Some((id, false)) => self.affinity.place(id, self.node_of_pod(id)),
-            None => {}
+        let before = self.pod_id(&facts.namespace, &facts.name).and_then(|id| self.standing(id));
+        let Some((id, is_new)) = self.pods.assume(facts, node, generation, &mut self.interner) else { return };
+        if is_new {
+            self.set_policy(id, facts);
+        } else {
+            self.affinity.place(id, self.node_of_pod(id));
         }
+        self.pod_changed(id, before.as_ref());
     }
 
     fn forget_pod(&mut self, id: PodId, uid: &str) {
+        let before = self.standing(id);
         match self.pods.forget(id, uid, &mut self.interner) {
             Forgotten::Nothing => {}
-            Forgotten::TakenOff(id) => self.affinity.place(id, None),
+            Forgotten::TakenOff(id) => {
+                self.affinity.place(id, None);
+                self.pod_changed(id, before.as_ref());
+            }
             Forgotten::ToRemove(id) => self.remove_pod(id),
         }
     }
 
     fn remove_pod(&mut self, id: PodId) {
+        let before = self.standing(id);
         self.affinity.remove_pod(id, &mut self.interner);
         self.pods.remove(id, &mut self.interner);
+        self.pod_changed(id, before.as_ref());
     }
 
     fn apply_namespace(&mut self, facts: &NamespaceFacts) {

@@ -25,6 +25,7 @@ mod matching;
 mod profiles;
 pub mod score;
 pub mod selector;
+mod siblings;
 mod tally;
 pub mod term;
 mod terms;

@@ -10,5 +10,6 @@ mod policy;
 mod properties;
 mod reference;
 mod scale;
+mod scheduling;
 mod situations;
 mod upstream;
