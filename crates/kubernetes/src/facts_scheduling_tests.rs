@@ -134,11 +134,21 @@ fn requests_are_summed_as_kube_scheduler_does() {
             (1100, 2 * DEFAULT),
         ),
         (
-            "limits alone for the pod are no requests",
-            json!({ "containers": [small], "resources": { "limits": { "cpu": "9" } } }),
-            both(sums(500, 500)),
-            non_zero(500, 500 * MB),
-            (500, 500 * MB),
+            "where a container says nothing, its limits do",
+            json!({ "containers": [{ "resources": { "limits": { "cpu": "2", "memory": "1M" }, "requests": { "cpu": "1" } } }] }),
+            both(sums(1000, 1)),
+            non_zero(1000, MB),
+            (1000, MB),
+        ),
+        (
+            "where the pod says nothing, its containers do, then its limits",
+            json!({
+                "containers": [container(&json!({ "cpu": "500m" }))],
+                "resources": { "limits": { "cpu": "9", "memory": "7M" } },
+            }),
+            both(sums(500, 7)),
+            non_zero(500, 7 * MB),
+            (500, DEFAULT),
         ),
         (
             "parts are added before they are rounded",
