@@ -66,7 +66,7 @@ impl Peers {
         Cache::from_environment()?.peers()
     }
 
-    /// The path of `etcd`, `kube-apiserver`, `kube-scheduler`, `kubectl`, `vcsim` or `govc`.
+    /// The path of `etcd`, `kube-apiserver`, `kube-scheduler`, `kubectl`, `scheduler-judge`, `vcsim` or `govc`.
     ///
     /// # Panics
     /// When no recipe makes such a program: a mistake in the caller.

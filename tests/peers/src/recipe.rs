@@ -40,6 +40,7 @@ pub const RECIPES: &[Recipe] = &[
             Program { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
             Program { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler" },
             Program { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
+            Program { name: "scheduler-judge", package: "./scheduler-judge" },
         ],
         stamped_module: Some("k8s.io/kubernetes"),
     },

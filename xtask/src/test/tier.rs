@@ -21,7 +21,7 @@ pub enum Tier {
     Unit,
     /// The simulator's own tests, and the engine in simulated worlds.
     Simulated,
-    /// etcd, kube-apiserver, kube-scheduler, kubectl, vcsim and govc.
+    /// etcd, kube-apiserver, kube-scheduler, its plugins as a judge, kubectl, vcsim and govc.
     Peers,
     /// rustdoc without a warning, and every relative link in the Markdown pages.
     Docs,
@@ -64,7 +64,7 @@ impl Settings {
 
 /// Packages whose tests run in simulated worlds, and those that need the real peers; all others are the unit tier.
 const SIMULATED: &[&str] = &["simulator", "simulated"];
-const PEERS: &[&str] = &["real-peers"];
+const PEERS: &[&str] = &["real-peers", "judge"];
 
 impl Tier {
     pub fn run(self, settings: &Settings) -> Result<Tally> {

@@ -66,6 +66,7 @@ impl Default for LabelColumn {
 impl LabelColumn {
     pub fn value_of(&self, node: NodeId) -> Option<ValueId> {
         match &self.of_node {
+            Values::Listed(_) if !self.nodes.contains(node) => None,
             Values::Listed(list) => list.iter().find(|(other, _)| *other == node).map(|(_, value)| *value),
             Values::Array(array) => array.get(node.index()).copied().filter(|value| *value != ValueId::NONE),
         }
@@ -90,20 +91,6 @@ impl LabelColumn {
     /// One more than the greatest number of a value.
     pub fn width(&self) -> usize {
         self.values.len()
-    }
-
-    /// The nodes whose value is accepted; `accepted` has an entry for each number.
-    pub fn nodes_with(&self, accepted: &[bool]) -> NodeSet {
-        let is_accepted = |value: ValueId| accepted.get(value.index()).copied().unwrap_or(false);
-        match &self.of_node {
-            Values::Listed(list) => {
-                list.iter().filter(|(_, value)| is_accepted(*value)).map(|(node, _)| *node).collect()
-            }
-            Values::Array(array) => {
-                let numbered = (0u32..).map(NodeId::from_index).zip(array);
-                numbered.filter(|(_, value)| is_accepted(**value)).map(|(node, _)| node).collect()
-            }
-        }
     }
 
     fn set(&mut self, node: NodeId, symbol: Symbol, interner: &mut Interner) {

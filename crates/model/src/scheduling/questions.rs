@@ -11,7 +11,7 @@ use super::images::Image;
 use super::node_labels::LabelColumn;
 use super::resources::ResourceColumns;
 use crate::affinity::Selector;
-use crate::arena::PodId;
+use crate::arena::{NodeId, PodId};
 use crate::intern::{Lookup, Symbol};
 use crate::node_set::NodeSet;
 use crate::world::World;
@@ -41,6 +41,11 @@ impl World {
     /// The nodes that a scheduler knows enough of.
     pub fn schedulable_nodes(&self) -> &NodeSet {
         &self.scheduling.nodes
+    }
+
+    /// The node that a pod is bound to or assumed on, if that is known.
+    pub fn pod_node(&self, pod: PodId) -> Option<NodeId> {
+        self.nodes.find(self.pod(pod)?.placed_on()?)
     }
 
     /// What nodes have and what is taken of it.

@@ -1,0 +1,152 @@
+//! What the judge says about a world: the JSON of `bridger explain`, and details beside it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a node takes the pod, and if not, whether preemption might help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Verdict {
+    Feasible,
+    Unschedulable,
+    UnschedulableAndUnresolvable,
+    Error,
+}
+
+/// Nodes are by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// `namespace/name`.
+    pub pod: String,
+    pub nodes: Vec<NodeAnswer>,
+    pub feasible: usize,
+    /// All nodes with the highest total, by name.
+    pub best: Vec<String>,
+
+    /// The scheduler profile that judged.
+    #[serde(default)]
+    pub profile: String,
+    /// Set when the pod would not even be tried (scheduling gates); the rest is judged regardless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_enqueue: Option<Rejection>,
+    /// Set when PreFilter rejected the pod for all nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_filter: Option<Rejection>,
+    /// The plugins whose PreFilter narrowed the nodes.
+    #[serde(default)]
+    pub narrowed_by: Vec<String>,
+    /// Plugins that had nothing to say when filtering.
+    #[serde(default)]
+    pub skipped_filter: Vec<String>,
+    /// Plugins that had nothing to say when scoring.
+    #[serde(default)]
+    pub skipped_score: Vec<String>,
+    /// The weights of the profile's score plugins.
+    #[serde(default)]
+    pub weights: BTreeMap<String, i64>,
+    /// What the API server's validation says against the world, if it was asked for.
+    #[serde(default)]
+    pub invalid: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAnswer {
+    pub name: String,
+    pub verdict: Verdict,
+    /// Who refused; several, comma-joined, when PreFilter narrowed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub plugin: String,
+    /// The reasons, comma-joined. Sorted, because upstream's own order is that of a Go map.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// Weighted sum over the plugins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<i64>,
+    /// By plugin, normalised, before weight; a plugin that skipped is absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scores: BTreeMap<String, i64>,
+    /// By plugin, before normalisation, if it was asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub raw: BTreeMap<String, i64>,
+}
+
+/// A verdict on all nodes at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejection {
+    pub verdict: Verdict,
+    pub plugin: String,
+    pub reasons: Vec<String>,
+}
+
+impl Answer {
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&NodeAnswer> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// Without a plugin's scores, for a comparison with a scheduler that does not have it. Totals are reduced by
+    /// what the plugin contributed.
+    pub fn forget_scores_of(&mut self, plugin: &str) {
+        let weight = self.weights.remove(plugin).unwrap_or(0);
+        for node in &mut self.nodes {
+            node.raw.remove(plugin);
+            if let Some(score) = node.scores.remove(plugin) {
+                node.total = node.total.map(|total| total - score * weight);
+            }
+        }
+        let top =
+            self.nodes.iter().filter(|node| node.verdict == Verdict::Feasible).filter_map(|node| node.total).max();
+        self.best = self
+            .nodes
+            .iter()
+            .filter(|node| node.verdict == Verdict::Feasible && top.is_some() && node.total == top)
+            .map(|node| node.name.clone())
+            .collect();
+    }
+
+    /// What another answer to the same question (say, parsed from `bridger explain -o json`) says otherwise, a line
+    /// each. Reasons are words and may differ; verdict, plugin, scores, totals and the best nodes may not.
+    #[must_use]
+    pub fn differences_from(&self, other: &Answer) -> Vec<String> {
+        let mut differences = Vec::new();
+        let mut compare = |what: String, here: &dyn Debug, there: &dyn Debug| {
+            let (here, there) = (format!("{here:?}"), format!("{there:?}"));
+            if here != there {
+                differences.push(format!("{what}: {here}, the other says {there}"));
+            }
+        };
+        compare("pod".to_owned(), &self.pod, &other.pod);
+        let names = |answer: &Answer| answer.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+        compare("nodes".to_owned(), &names(self), &names(other));
+        compare("feasible".to_owned(), &self.feasible, &other.feasible);
+        compare("best".to_owned(), &self.best, &other.best);
+        for node in &self.nodes {
+            let Some(there) = other.node(&node.name) else { continue };
+            compare(format!("{} verdict", node.name), &node.verdict, &there.verdict);
+            compare(format!("{} plugin", node.name), &node.plugin, &there.plugin);
+            compare(format!("{} scores", node.name), &node.scores, &there.scores);
+            compare(format!("{} total", node.name), &node.total, &there.total);
+        }
+        differences
+    }
+
+    /// The answer as `bridger explain -o json` prints it, without the details.
+    #[must_use]
+    pub fn explained(&self) -> serde_json::Value {
+        let nodes: Vec<serde_json::Value> = self
+            .nodes
+            .iter()
+            .map(|node| match node.verdict {
+                Verdict::Feasible => serde_json::json!({ "name": node.name, "verdict": node.verdict,
+                    "total": node.total, "scores": node.scores }),
+                _ => serde_json::json!({ "name": node.name, "verdict": node.verdict, "plugin": node.plugin,
+                    "reason": node.reason }),
+            })
+            .collect();
+        serde_json::json!({ "pod": self.pod, "nodes": nodes, "feasible": self.feasible, "best": self.best })
+    }
+}

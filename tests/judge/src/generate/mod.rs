@@ -1,0 +1,150 @@
+//! Random worlds: small, from few words, so that objects collide and every branch of the plugins is reached.
+//!
+//! Each world has a focus: the features that its objects use. Without it, nearly every node of every world would be
+//! refused by the first filter, and the last one would hardly ever be asked.
+
+mod affinity;
+mod config;
+mod containers;
+mod dice;
+mod node;
+mod owners;
+mod pod;
+mod words;
+
+use serde_json::{Map, Value, json};
+
+use crate::World;
+use dice::Dice;
+use words::{NAMESPACE_LABELS, NAMESPACES, labels};
+
+/// Which plugins a world is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// InterPodAffinity alone, with raw scores.
+    InterPodAffinity,
+    /// All default plugins, under the default configuration or a random one.
+    All,
+    /// The same, with pending pods that were promised a node.
+    Nominated,
+}
+
+/// What a world's objects use.
+#[derive(Clone, Copy, Debug)]
+struct Focus {
+    taints: bool,
+    cordons: bool,
+    node_name: bool,
+    node_affinity: bool,
+    ports: bool,
+    /// Nodes are nearly full.
+    tight: bool,
+    extended_resources: bool,
+    resizes: bool,
+    images: bool,
+    spread: bool,
+    owners: bool,
+    pod_affinity: bool,
+    declared_features: bool,
+    nominated: bool,
+}
+
+impl Focus {
+    fn random(dice: &mut Dice, profile: Profile) -> Focus {
+        let nothing = Focus::nothing(profile == Profile::Nominated);
+        if profile == Profile::InterPodAffinity {
+            return Focus { pod_affinity: true, ..nothing };
+        }
+        match dice.below(100) {
+            // The last filters, whose verdicts hang together with those of the first, on nodes that others hardly refuse.
+            0..30 => Focus {
+                spread: true,
+                taints: dice.chance(65),
+                node_affinity: dice.chance(65),
+                images: dice.chance(30),
+                ..nothing
+            },
+            30..55 => Focus { pod_affinity: true, images: dice.chance(30), owners: dice.chance(50), ..nothing },
+            // A bit of everything.
+            _ => Focus {
+                taints: dice.chance(40),
+                cordons: dice.chance(45),
+                node_name: dice.chance(18),
+                node_affinity: dice.chance(40),
+                ports: dice.chance(68),
+                tight: dice.chance(38),
+                extended_resources: dice.chance(28),
+                resizes: dice.chance(45),
+                images: dice.chance(60),
+                spread: dice.chance(25),
+                owners: dice.chance(60),
+                pod_affinity: dice.chance(25),
+                declared_features: dice.chance(45),
+                ..nothing
+            },
+        }
+    }
+
+    fn nothing(nominated: bool) -> Focus {
+        Focus {
+            taints: false,
+            cordons: false,
+            node_name: false,
+            node_affinity: false,
+            ports: false,
+            tight: false,
+            extended_resources: false,
+            resizes: false,
+            images: false,
+            spread: false,
+            owners: false,
+            pod_affinity: false,
+            declared_features: false,
+            nominated,
+        }
+    }
+}
+
+impl World {
+    /// The world of a seed: the same on every machine.
+    #[must_use]
+    pub fn random(seed: u64, profile: Profile) -> World {
+        let dice = &mut Dice::new(seed);
+        let focus = Focus::random(dice, profile);
+        let node_count = dice.between(3, 15);
+        // A domain without a matching pod hides what counting does wrong, so worlds of spreading are fuller.
+        let pod_count = dice.between(if focus.spread { 15 } else { 0 }, 40);
+        let mut world = World {
+            nodes: (0..node_count).map(|index| node::node(dice, &focus, index, node_count)).collect(),
+            namespaces: namespaces(dice),
+            pods: (0..pod_count).map(|index| pod::existing(dice, &focus, index, node_count)).collect(),
+            pod: pod::incoming(dice, &focus, node_count),
+            ..World::default()
+        };
+        if focus.owners {
+            owners::add(dice, &mut world);
+        }
+        if profile == Profile::InterPodAffinity {
+            world.plugins = vec!["InterPodAffinity".to_owned()];
+            world.raw = true;
+        } else if dice.chance(45) {
+            world.config = Some(config::config(dice, node_count));
+        }
+        world
+    }
+}
+
+/// Nearly always all of them: one whose object is not there yet has no labels.
+fn namespaces(dice: &mut Dice) -> Vec<Value> {
+    let mut namespaces = Vec::new();
+    for name in NAMESPACES {
+        if dice.chance(2) {
+            continue;
+        }
+        let mut labels: Map<String, Value> = labels(dice, NAMESPACE_LABELS, 70);
+        labels.insert("kubernetes.io/metadata.name".to_owned(), (*name).into());
+        namespaces
+            .push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels } }));
+    }
+    namespaces
+}

@@ -1,0 +1,85 @@
+//! The world in which anti-affinity by node holds between physical hosts, written out for a scheduler that knows none.
+//!
+//! Bridger lifts a topology key without touching an object. kube-scheduler comes to the same verdicts when the domains
+//! are a label of their own and the anti-affinity terms name it; affinity and topology spread stay as they are.
+
+use serde_json::Value;
+
+use crate::World;
+
+/// Stands on the nodes of lifted worlds only.
+const LIFTED_KEY: &str = "lifted.bridger.dev/domain";
+
+impl World {
+    /// The same world with `key` lifted to the physical host that `host_key` names. A node without a host keeps its own
+    /// value of the key, or none if it has none.
+    #[must_use]
+    pub fn lifted(&self, key: &str, host_key: &str) -> World {
+        let mut lifted = self.clone();
+        for node in &mut lifted.nodes {
+            let Some(labels) = node["metadata"]["labels"].as_object_mut() else { continue };
+            let domain = match (labels.get(host_key), labels.get(key)) {
+                // Different prefixes: a host and a node of one name are two domains.
+                (Some(host), _) => Some(format!("host.{}", host.as_str().unwrap_or_default())),
+                (None, Some(own)) => Some(format!("own.{}", own.as_str().unwrap_or_default())),
+                (None, None) => None,
+            };
+            if let Some(domain) = domain {
+                labels.insert(LIFTED_KEY.to_owned(), domain.into());
+            }
+        }
+        for pod in lifted.pods.iter_mut().chain([&mut lifted.pod]) {
+            for term in anti_affinity_terms(pod).filter(|term| term["topologyKey"] == key) {
+                term["topologyKey"] = LIFTED_KEY.into();
+            }
+        }
+        lifted
+    }
+}
+
+fn anti_affinity_terms(pod: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let kinds = pod.pointer_mut("/spec/affinity/podAntiAffinity").and_then(Value::as_object_mut);
+    kinds.into_iter().flat_map(|kinds| kinds.values_mut()).filter_map(Value::as_array_mut).flatten().map(|term| {
+        // Preferred terms are wrapped together with their weight.
+        if term.get("podAffinityTerm").is_some() { &mut term["podAffinityTerm"] } else { term }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_anti_affinity_terms_on_the_key_are_lifted() {
+        let node = |labels: Value| json!({ "metadata": { "name": "n", "labels": labels } });
+        let term = |key: &str| json!({ "topologyKey": key });
+        let pod = json!({ "spec": { "affinity": {
+            "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term("name")] },
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [term("name"), term("zone")],
+                "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 1, "podAffinityTerm": term("name") }] } } } });
+        let world = World {
+            nodes: vec![
+                node(json!({ "name": "a", "host": "esx" })),
+                node(json!({ "name": "esx" })),
+                node(json!({ "host": "esx" })),
+                node(json!({})),
+            ],
+            pods: vec![pod.clone()],
+            pod,
+            ..World::default()
+        };
+        let lifted = world.lifted("name", "host");
+        let domains: Vec<&Value> = lifted.nodes.iter().map(|node| &node["metadata"]["labels"][LIFTED_KEY]).collect();
+        assert_eq!(domains, [&json!("host.esx"), &json!("own.esx"), &json!("host.esx"), &Value::Null]);
+        for pod in [&lifted.pods[0], &lifted.pod] {
+            let key = |pointer: &str| pod["spec"]["affinity"].pointer(&format!("{pointer}/topologyKey")).unwrap();
+            assert_eq!(key("/podAffinity/requiredDuringSchedulingIgnoredDuringExecution/0"), "name");
+            assert_eq!(key("/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0"), LIFTED_KEY);
+            assert_eq!(key("/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/1"), "zone");
+            let preferred = "/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution/0/podAffinityTerm";
+            assert_eq!(key(preferred), LIFTED_KEY);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A world to judge: Kubernetes objects as the API shows them, a pod to place among them, and how to schedule.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Every object carries its apiVersion and kind. Written down, it is the request that the judge reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct World {
+    pub nodes: Vec<Value>,
+    pub namespaces: Vec<Value>,
+    /// All pods but the one to place.
+    pub pods: Vec<Value>,
+    pub services: Vec<Value>,
+    pub replica_sets: Vec<Value>,
+    pub stateful_sets: Vec<Value>,
+    pub replication_controllers: Vec<Value>,
+    /// The pod to place.
+    pub pod: Value,
+    /// A KubeSchedulerConfiguration (v1); without it, the default profile. An object here, text on the wire.
+    #[serde(with = "config_as_text", skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+    /// Only these plugins; all of the profile when empty.
+    pub plugins: Vec<String>,
+    /// Score the refused nodes too.
+    pub score_all: bool,
+    /// Answer scores before normalisation, too.
+    pub raw: bool,
+}
+
+/// kube-scheduler reads its configuration from a file, so on the wire it is a file's text.
+mod config_as_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use serde_json::Value;
+
+    #[allow(clippy::ref_option)] // The signature is serde's.
+    pub fn serialize<S: Serializer>(config: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+        config.as_ref().map(Value::to_string).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+        let text: Option<String> = Option::deserialize(deserializer)?;
+        text.map(|text| serde_json::from_str(&text).map_err(D::Error::custom)).transpose()
+    }
+}
+
+impl World {
+    /// `namespace/name` of the pod to place.
+    #[must_use]
+    pub fn pod_key(&self) -> String {
+        let metadata = &self.pod["metadata"];
+        format!(
+            "{}/{}",
+            metadata["namespace"].as_str().unwrap_or("default"),
+            metadata["name"].as_str().unwrap_or_default()
+        )
+    }
+
+    /// How many objects it holds, the pod to place included.
+    #[must_use]
+    pub fn object_count(&self) -> usize {
+        self.objects().count()
+    }
+
+    /// All objects, the pod to place last.
+    fn objects(&self) -> impl Iterator<Item = &Value> {
+        let lists = [
+            &self.nodes,
+            &self.namespaces,
+            &self.services,
+            &self.replica_sets,
+            &self.stateful_sets,
+            &self.replication_controllers,
+            &self.pods,
+        ];
+        lists.into_iter().flatten().chain([&self.pod])
+    }
+
+    /// All lists, in the order in which their objects are worth removing.
+    pub(crate) fn lists_mut(&mut self) -> [&mut Vec<Value>; 7] {
+        [
+            &mut self.pods,
+            &mut self.nodes,
+            &mut self.services,
+            &mut self.replica_sets,
+            &mut self.stateful_sets,
+            &mut self.replication_controllers,
+            &mut self.namespaces,
+        ]
+    }
+
+    /// All objects, the pod to place last, as `kubectl get ... -o json` prints them.
+    #[must_use]
+    pub fn to_list_json(&self) -> Value {
+        json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": "" },
+            "items": self.objects().collect::<Vec<_>>() })
+    }
+
+    /// The configuration as a file's text (JSON, hence YAML).
+    #[must_use]
+    pub fn config_text(&self) -> Option<String> {
+        self.config.as_ref().map(Value::to_string)
+    }
+}

@@ -1,0 +1,115 @@
+//! Random worlds: valid, the same for the same seed, and demanding of every plugin.
+
+use judge::{Judge, Profile, Statistics, World};
+use testkit::count;
+
+/// Plugins that can refuse a node.
+const FILTERS: &[&str] = &[
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "NodeDeclaredFeatures",
+];
+
+/// Plugins that can prefer one node to another.
+const SCORERS: &[&str] = &[
+    "TaintToleration",
+    "NodeAffinity",
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "PodTopologySpread",
+    "InterPodAffinity",
+];
+
+const SHARE_PERCENT_MIN: f64 = 5.0;
+
+#[allow(clippy::print_stdout)]
+fn judge_many(profile: Profile, filters: &[&str], scorers: &[&str]) {
+    let mut judge = Judge::start().unwrap();
+    let mut statistics = Statistics::default();
+    let worlds = count(400, 4000);
+    let started = std::time::Instant::now();
+    for seed in 0..worlds as u64 {
+        let answer = judge.ask(&World::random(seed, profile)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        statistics.note(&answer);
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{profile:?}: {worlds} worlds in {seconds:.1} s\n{statistics}");
+    for plugin in filters {
+        assert!(statistics.rejected_percent(plugin) >= SHARE_PERCENT_MIN, "{plugin} hardly ever refuses\n{statistics}");
+    }
+    for plugin in scorers {
+        assert!(statistics.differed_percent(plugin) >= SHARE_PERCENT_MIN, "{plugin} hardly ever prefers\n{statistics}");
+    }
+}
+
+#[test]
+fn every_plugin_refuses_and_prefers_in_a_fair_share_of_worlds() {
+    judge_many(Profile::All, FILTERS, SCORERS);
+}
+
+#[test]
+fn nominated_pods_leave_every_plugin_its_share() {
+    judge_many(Profile::Nominated, FILTERS, SCORERS);
+}
+
+#[test]
+fn inter_pod_affinity_alone_refuses_and_prefers() {
+    judge_many(Profile::InterPodAffinity, &["InterPodAffinity"], &["InterPodAffinity"]);
+}
+
+/// Lifted worlds are what the extender and the scheduler are held against with physical hosts in view.
+#[test]
+#[allow(clippy::print_stdout)]
+fn lifting_changes_verdicts_and_scores_in_a_fair_share_of_worlds() {
+    let mut judge = Judge::start().unwrap();
+    let worlds = count(200, 2000);
+    let (mut verdicts, mut scores) = (0, 0);
+    for seed in 0..worlds as u64 {
+        let world = World::random(seed, Profile::InterPodAffinity);
+        let plain = judge.ask(&world).unwrap();
+        let lifted =
+            judge.ask_and_validate(&world.lifted("kubernetes.io/hostname", "alpha.cna.vmware.com/host")).unwrap();
+        assert!(lifted.invalid.is_empty(), "{seed}: {:#?}", lifted.invalid);
+        let pairs = || plain.nodes.iter().zip(&lifted.nodes);
+        verdicts += usize::from(pairs().any(|(plain, lifted)| plain.verdict != lifted.verdict));
+        scores += usize::from(pairs().any(|(plain, lifted)| plain.scores != lifted.scores));
+    }
+    println!("lifting: of {worlds} worlds {verdicts} have other verdicts, {scores} other scores");
+    assert!(verdicts * 20 >= worlds && scores * 20 >= worlds);
+}
+
+#[test]
+fn the_api_server_would_accept_every_world() {
+    let mut judge = Judge::start().unwrap();
+    for profile in [Profile::All, Profile::Nominated, Profile::InterPodAffinity] {
+        for seed in 0..count(150, 1500) as u64 {
+            let world = World::random(seed, profile);
+            let answer = judge.ask_and_validate(&world).unwrap_or_else(|error| panic!("{profile:?} {seed}: {error}"));
+            assert!(answer.invalid.is_empty(), "{profile:?} {seed}: {:#?}", answer.invalid);
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_world_and_the_same_answer() {
+    let (mut first, mut second) = (Judge::start().unwrap(), Judge::start().unwrap());
+    // The second judge has seen other worlds before: nothing of them may stay behind.
+    for seed in 1000..1020 {
+        second.ask(&World::random(seed, Profile::All)).unwrap();
+    }
+    for seed in 0..40 {
+        for profile in [Profile::All, Profile::Nominated, Profile::InterPodAffinity] {
+            let world = World::random(seed, profile);
+            assert_eq!(world, World::random(seed, profile));
+            assert_ne!(world, World::random(seed + 1, profile));
+            assert_eq!(first.ask(&world).unwrap(), second.ask(&world).unwrap(), "{profile:?} {seed}");
+        }
+    }
+}
