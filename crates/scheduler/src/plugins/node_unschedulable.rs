@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use model::NodeId;
+use model::NodeSet;
 use model::scheduling::{Taint, TaintEffect, Toleration};
 
 use crate::change::{Change, ChangeKinds};
@@ -10,7 +10,7 @@ use crate::cycle::Cycle;
 use crate::plugin::{Plugin, Reads};
 use crate::points::Filter;
 use crate::registry::{NoArgs, Points, Register};
-use crate::status::Rejection;
+use crate::status::{Rejection, Rejections};
 
 const CORDONED: Rejection = Rejection::unresolvable(&[Cow::Borrowed("node(s) were unschedulable")]);
 
@@ -46,11 +46,13 @@ impl Plugin for NodeUnschedulable {
 }
 
 impl Filter for NodeUnschedulable {
-    fn filter(&self, cycle: &Cycle<'_>, (): &(), node: NodeId) -> Result<(), Rejection> {
-        if cycle.node_facts(node).unschedulable && !self.is_tolerated(&cycle.facts().tolerations) {
-            return Err(CORDONED);
+    fn filter_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, rejections: &mut Rejections) {
+        let cordoned = cycle.world.unschedulable_nodes();
+        if cordoned.is_disjoint(nodes) || self.is_tolerated(&cycle.facts().tolerations) {
+            return;
         }
-        Ok(())
+        let id = rejections.id(CORDONED);
+        cordoned.iter().filter(|node| nodes.contains(*node)).for_each(|node| rejections.reject(node, id));
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 
+use model::NodeSet;
+use model::arena::DenseId;
 use model::scheduling::{Taint, TaintEffect, Toleration};
-use model::{NodeId, NodeSet};
 
 use crate::change::{Change, ChangeKinds};
 use crate::cycle::Cycle;
 use crate::plugin::{Plugin, Reads};
 use crate::points::{Filter, Normalized, Score, normalize_by_highest};
 use crate::registry::{NoArgs, Points, Register};
-use crate::status::Rejection;
+use crate::status::{Rejection, Rejections};
 
 const UNTOLERATED: Rejection = Rejection::unresolvable(&[Cow::Borrowed("node(s) had untolerated taint(s)")]);
 
@@ -42,19 +43,30 @@ impl Plugin for TaintToleration {
 }
 
 impl Filter for TaintToleration {
-    fn filter(&self, cycle: &Cycle<'_>, (): &(), node: NodeId) -> Result<(), Rejection> {
-        if keeps_away(&cycle.node_facts(node).taints, &cycle.facts().tolerations) { Err(UNTOLERATED) } else { Ok(()) }
+    /// Once for each list of taints that nodes have, not once for each node.
+    fn filter_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, rejections: &mut Rejections) {
+        let tolerations = &cycle.facts().tolerations;
+        for (_, tainted) in cycle.world.taints().iter().filter(|(taints, _)| keeps_away(taints, tolerations)) {
+            let id = rejections.id(UNTOLERATED);
+            tainted.iter().filter(|node| nodes.contains(*node)).for_each(|node| rejections.reject(node, id));
+        }
     }
 }
 
 impl Score for TaintToleration {
     /// How many taints there are that would rather keep the pod away.
-    fn score(&self, cycle: &Cycle<'_>, (): &(), node: NodeId) -> i64 {
+    fn score_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, scores: &mut [i64]) {
         let tolerations = &cycle.facts().tolerations;
         let rather_not =
             |taint: &&Taint| taint.effect == TaintEffect::PreferNoSchedule && !is_tolerated(taint, tolerations);
-        // A node has few taints.
-        cycle.node_facts(node).taints.iter().filter(rather_not).count() as i64
+        nodes.iter().for_each(|node| scores[node.index()] = 0);
+        for (taints, tainted) in cycle.world.taints().iter() {
+            // A node has few taints.
+            let count = taints.iter().filter(rather_not).count() as i64;
+            if count > 0 {
+                tainted.iter().filter(|node| nodes.contains(*node)).for_each(|node| scores[node.index()] = count);
+            }
+        }
     }
 
     fn normalize(

@@ -10,8 +10,9 @@ use model::{NodeId, NodeSet, PodId, View, World};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use super::Scheduler;
 use super::advice::PluginAdvice;
-use super::{Scheduler, cycle_of};
+use crate::cycle::Cycle;
 use crate::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
 use crate::evaluate::{Answers, Refused, Trial};
 use crate::message;
@@ -44,7 +45,7 @@ impl Scheduler {
 
     /// The node that suits the pod best; `None` for a pod that is gone.
     fn choose(&mut self, world: &World, pod: PodId, index: usize) -> Result<Option<NodeId>, Failure> {
-        let Some(cycle) = cycle_of(world, pod) else { return Ok(None) };
+        let Some(cycle) = Cycle::of(world, pod) else { return Ok(None) };
         if self.journal.all().is_empty() {
             let message = "no nodes available to schedule pods".to_owned();
             // Any node that comes may help, so nobody in particular is named; the queue tries again after a pause.
@@ -109,11 +110,9 @@ impl Scheduler {
 
     /// Takes in what assuming or forgetting a pod changed. The pod itself is in the scheduler's own hands.
     pub(super) fn noted(&mut self, now: Duration, world: &World, changes: &observe::Changes) {
+        super::note(&mut self.journal, world, changes);
         let mut advice = PluginAdvice { profiles: &self.profiles, world };
         for change in &changes.changes {
-            if let Some(node) = change.node {
-                self.journal.changed(node, crate::journal::Aspect::Pods);
-            }
             self.queue.changed(now, change, &mut advice);
         }
     }

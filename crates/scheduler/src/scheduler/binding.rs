@@ -11,8 +11,9 @@ use model::uid::Uid;
 use model::{NodeId, PodId, World};
 use rustc_hash::FxHashMap;
 
+use super::Scheduler;
 use super::attempt::Failure;
-use super::{Scheduler, cycle_of};
+use crate::cycle::Cycle;
 use crate::effect::{AttemptResult, Effect, PodEvent, PodRef};
 use crate::erased::Slot;
 use crate::message;
@@ -98,7 +99,7 @@ impl Scheduler {
         node_name: String,
     ) {
         let id = pod.id;
-        let Some(cycle) = cycle_of(world, id) else { return self.drop_pod(world, id) };
+        let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(world, id) };
         let profile = &self.profiles[index];
         let points = &profile.points;
         let takes_part = |place: &usize| {
@@ -147,7 +148,7 @@ impl Scheduler {
     fn go_on(&mut self, now: Duration, world: &mut World, mut binding: InBinding, from: usize) {
         let id = binding.pod.id;
         self.queue.binding(id);
-        let Some(cycle) = cycle_of(world, id) else { return self.drop_pod(world, id) };
+        let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(world, id) };
         let profile = &self.profiles[binding.profile];
         for (number, &place) in profile.points.pre_bind.iter().enumerate().skip(from) {
             let node = binding.node;
@@ -206,7 +207,7 @@ impl Scheduler {
         }
         let Some(binding) = self.bindings.remove(pod.id) else { return };
         let profile = &self.profiles[binding.profile];
-        if let Some(cycle) = cycle_of(world, pod.id) {
+        if let Some(cycle) = Cycle::of(world, pod.id) {
             for &place in &profile.points.post_bind {
                 if let Some(plugin) = &profile.plugins[place].post_bind {
                     plugin.post_bind(&cycle, binding.node);

@@ -23,7 +23,6 @@ use self::binding::Bindings;
 use crate::change::ChangeKinds;
 use crate::classes::Classes;
 use crate::config::Configuration;
-use crate::cycle::Cycle;
 use crate::effect::{Effect, Input, PodRef};
 use crate::evaluate::Scratch;
 use crate::journal::{Aspect, Journal};
@@ -136,18 +135,9 @@ impl Scheduler {
     }
 
     fn changed(&mut self, now: Duration, world: &mut World, changes: &Changes) {
-        if changes.everything || changes.nodes_came_or_went {
-            self.journal.everything_changed(world);
-        }
+        note(&mut self.journal, world, changes);
         for &node in &changes.removed_nodes {
             self.nominations.remove_node(node);
-        }
-        for change in &changes.changes {
-            if let Some(node) = change.node {
-                let described = ChangeKinds::NODE | ChangeKinds::NODE_REMOVED;
-                let aspect = if change.kinds.intersects(described) { Aspect::Description } else { Aspect::Pods };
-                self.journal.changed(node, aspect);
-            }
         }
         if changes.everything {
             self.look_at_everything(now, world);
@@ -221,9 +211,17 @@ impl Scheduler {
     }
 }
 
-/// The profile and cycle of a pod, if both are known.
-fn cycle_of(world: &World, pod: PodId) -> Option<Cycle<'_>> {
-    Cycle::of(world, pod)
+/// Notes which nodes changed.
+pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
+    if changes.everything || changes.nodes_came_or_went {
+        journal.everything_changed(world);
+    }
+    for change in &changes.changes {
+        if let Some(node) = change.node {
+            let is_described_anew = change.kinds.intersects(ChangeKinds::NODE | ChangeKinds::NODE_REMOVED);
+            journal.changed(node, if is_described_anew { Aspect::Description } else { Aspect::Pods });
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Configuration;
+use crate::cycle::Cycle;
 use crate::effect::{AttemptResult, ConditionReason, PodEvent};
 use crate::plugin::Plugin;
 use crate::plugins;
