@@ -7,7 +7,7 @@ use model::scheduling::{NonZeroSums, PodRequests, ResourceSums};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::facts::{Facts, Schedulable, Watched};
+use crate::facts::{Schedulable, Watched};
 
 fn pod(metadata: Value, spec: &Value, status: &Value) -> PodFacts {
     let mut metadata = metadata;

@@ -214,7 +214,7 @@ impl Plain {
             Event::RelistBegan(source) => {
                 let known = match source {
                     Source::Nodes => self.nodes.keys().map(|name| (empty.clone(), name.clone())).collect(),
-                    Source::Pods => self.pods.keys().cloned().filter(|key| !self.hearsay.contains(key)).collect(),
+                    Source::Pods => self.pods.keys().filter(|key| !self.hearsay.contains(*key)).cloned().collect(),
                     _ => self.services().map(|it| (it.namespace.clone(), it.name.clone())).collect(),
                 };
                 self.missing.insert(*source, known);
