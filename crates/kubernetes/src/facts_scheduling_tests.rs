@@ -309,7 +309,13 @@ fn a_whole_pod_is_read_for_a_scheduler() {
         preemption: PreemptionPolicy::Never,
         gates: vec!["wait".to_owned()],
         requests: facts.requests.clone(),
-        host_ports: vec![port("0.0.0.0", "TCP", 2), port("0.0.0.0", "TCP", 8080), port("10.0.0.1", "UDP", 82)],
+        host_ports: vec![
+            port("0.0.0.0", "TCP", 2),
+            port("0.0.0.0", "TCP", 8080),
+            // With the host's network, a container's port is the host's.
+            port("0.0.0.0", "TCP", 81),
+            port("10.0.0.1", "UDP", 82),
+        ],
         tolerations: vec![
             Toleration::default(),
             Toleration { key: "a".to_owned(), value: Some("1".to_owned()), effect: Some(TaintEffect::NoSchedule) },
