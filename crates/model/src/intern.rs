@@ -4,11 +4,11 @@
 //! as anybody uses it. Uses are counted, because a cluster that runs jobs makes up new label values every minute: what
 //! nobody uses any more is forgotten, and its number is given to another string.
 //!
-//! Invariants: two symbols in use are equal exactly when their strings are. Tenants choose these strings, so the table
-//! is hashed with std's keyed hash; it is never iterated, so that key changes no result.
+//! Invariant: two symbols in use are equal exactly when their strings are.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use crate::finder::Finder;
 
 /// An interned string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +40,7 @@ struct Entry {
 /// The table of interned strings.
 #[derive(Debug, Default)]
 pub struct Interner {
-    symbols: HashMap<Arc<str>, Symbol>,
+    symbols: Finder<Symbol>,
     entries: Vec<Entry>,
     free: Vec<Symbol>,
 }
@@ -48,12 +48,11 @@ pub struct Interner {
 impl Interner {
     /// The string's symbol, with one more use of it counted.
     pub fn acquire(&mut self, text: &str) -> Symbol {
-        if let Some(&symbol) = self.symbols.get(text) {
+        if let Some(symbol) = self.get(text) {
             self.entries[symbol.index()].uses += 1;
             return symbol;
         }
-        let text: Arc<str> = text.into();
-        let entry = Entry { text: Arc::clone(&text), uses: 1 };
+        let entry = Entry { text: text.into(), uses: 1 };
         let symbol = match self.free.pop() {
             Some(symbol) => {
                 self.entries[symbol.index()] = entry;
@@ -65,7 +64,7 @@ impl Interner {
                 symbol
             }
         };
-        self.symbols.insert(text, symbol);
+        self.symbols.insert(symbol, |symbol| &*self.entries[symbol.index()].text);
         symbol
     }
 
@@ -78,7 +77,7 @@ impl Interner {
             1 => {
                 entry.uses = 0;
                 let text = std::mem::take(&mut entry.text);
-                self.symbols.remove(&text);
+                self.symbols.remove(symbol, &&*text);
                 self.free.push(symbol);
             }
             _ => entry.uses -= 1,
@@ -94,7 +93,7 @@ impl Interner {
 
     /// The string's symbol, if anybody uses it.
     pub fn get(&self, text: &str) -> Option<Symbol> {
-        self.symbols.get(text).copied()
+        self.symbols.find(&text, |symbol| *self.entries[symbol.index()].text == *text)
     }
 
     /// The string; empty for a symbol that nobody uses any more.
@@ -113,7 +112,7 @@ impl Interner {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.symbols.is_empty()
+        self.symbols.len() == 0
     }
 }
 

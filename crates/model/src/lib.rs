@@ -13,6 +13,7 @@
 pub mod affinity;
 pub mod arena;
 pub mod event;
+mod finder;
 pub mod identity;
 pub mod intern;
 mod inventory;
@@ -22,6 +23,7 @@ pub mod labels;
 pub mod node_set;
 mod nodes;
 pub mod placement;
+mod placing;
 mod pods;
 pub mod report;
 pub mod scheduling;

@@ -7,13 +7,13 @@
 //! whatever node), finished, gone or another one, or until it is forgotten. One that no watch has told of yet lives as long
 //! as it is assumed.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::arena::{Arena, PodId};
 use crate::event::{OwnerFacts, PinningFacts, PodFacts};
+use crate::finder::Finder;
 use crate::intern::{Interner, Symbol};
 use crate::scheduling::PodSchedulingFacts;
 use crate::shared::Shared;
@@ -83,8 +83,8 @@ pub(crate) enum Forgotten {
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     arena: Arena<PodId, Pod>,
-    /// Per namespace; tenants choose the names, hence std's keyed hash within. Never iterated.
-    by_name: FxHashMap<Symbol, HashMap<Arc<str>, PodId>>,
+    /// By namespace and name.
+    by_name: Finder<PodId>,
     by_node: FxHashMap<Symbol, Vec<PodId>>,
     owners: Shared<OwnerFacts>,
     pinnings: Shared<PinningFacts>,
@@ -107,7 +107,8 @@ impl Pods {
     }
 
     pub(crate) fn find(&self, namespace: Symbol, name: &str) -> Option<PodId> {
-        self.by_name.get(&namespace)?.get(name).copied()
+        let has_it = |id| self.arena.get(id).is_some_and(|pod| pod.namespace == namespace && *pod.name == *name);
+        self.by_name.find(&(namespace, name), has_it)
     }
 
     /// The pods on a node of this name, in no particular order.
@@ -212,9 +213,8 @@ impl Pods {
 
     /// A new pod, on no node. Takes over a use of the namespace.
     fn insert(&mut self, facts: &PodFacts, namespace: Symbol, generation: Generation) -> PodId {
-        let name: Arc<str> = facts.name.as_str().into();
         let pod = Pod {
-            name: Arc::clone(&name),
+            name: facts.name.as_str().into(),
             uid: Uid::from(facts.uid.as_str()),
             namespace,
             owner: facts.owner.as_ref().map(|owner| self.owners.acquire(owner)),
@@ -229,7 +229,8 @@ impl Pods {
             lift_off: facts.lift_off,
         };
         let id = self.arena.insert(pod);
-        self.by_name.entry(namespace).or_default().insert(name, id);
+        let name = |id| self.arena.get(id).map(|pod| (pod.namespace, &*pod.name)).unwrap_or((namespace, ""));
+        self.by_name.insert(id, name);
         id
     }
 
@@ -259,12 +260,7 @@ impl Pods {
         self.unbind(id, interner);
         let Some(pod) = self.arena.remove(id) else { return };
         self.nominated.remove(&id);
-        if let Some(names) = self.by_name.get_mut(&pod.namespace) {
-            names.remove(&pod.name);
-            if names.is_empty() {
-                self.by_name.remove(&pod.namespace);
-            }
-        }
+        self.by_name.remove(id, &(pod.namespace, &*pod.name));
         self.release(pod.owner, pod.pinning, pod.scheduling);
         interner.release(pod.namespace);
     }

@@ -8,17 +8,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::affinity::{Affinity, Around, LiftSettings};
+use crate::affinity::{Affinity, LiftSettings};
 use crate::arena::{ClusterId, HostId, NodeId, PodId, VmId};
-use crate::event::{
-    ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts,
-};
+use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
 use crate::identity::{Identity, NodeKeys, vm_keys};
 use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
 use crate::node_set::NodeSet;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
-use crate::pods::{Forgotten, Pod, Pods};
+use crate::pods::{Pod, Pods};
 use crate::scheduling::Scheduling;
 use crate::sync::{Generation, SourceState, Sources};
 
@@ -95,12 +93,7 @@ impl World {
                     self.remove_node(id, &mut touched);
                 }
             }
-            Event::PodApplied(facts) => {
-                let before = self.pod_id(&facts.namespace, &facts.name).and_then(|id| self.standing(id));
-                let id = self.pods.apply(&facts, self.sources.generation(Source::Pods), &mut self.interner);
-                self.set_policy(id, &facts);
-                self.pod_changed(id, before.as_ref());
-            }
+            Event::PodApplied(facts) => self.apply_pod(&facts),
             Event::PodDeleted { namespace, name } => {
                 if let Some(id) = self.pod_id(&namespace, &name) {
                     self.remove_pod(id);
@@ -213,61 +206,6 @@ impl World {
         self.refused.remove(id);
         self.nodes.remove(id, &mut self.interner);
         touched.removed.insert(id);
-    }
-
-    /// Brings the place of a node up to date with its labels and its host.
-    fn locate(&mut self, id: NodeId) {
-        let Some(name) = self.node(id).map(|node| node.name) else { return };
-        let host = self.host_label_value(id).map(|host| self.interner.acquire(&host));
-        let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
-        self.affinity.set_node(id, host, self.pods.on_node(name), around, &mut self.interner);
-        self.reconsider_refusal(id);
-    }
-
-    fn reconsider_refusal(&mut self, id: NodeId) {
-        let is_refused = self.takes_no_pods(id);
-        self.refused.set(id, is_refused);
-    }
-
-    fn set_policy(&mut self, id: PodId, facts: &PodFacts) {
-        let node = self.node_of_pod(id);
-        let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
-        self.affinity.set_pod(id, facts, node, around, &mut self.interner);
-    }
-
-    fn node_of_pod(&self, id: PodId) -> Option<NodeId> {
-        self.nodes.find(self.pod(id)?.placed_on()?)
-    }
-
-    fn assume_pod(&mut self, facts: &PodFacts, node: &str) {
-        let generation = self.sources.generation(Source::Pods);
-        let before = self.pod_id(&facts.namespace, &facts.name).and_then(|id| self.standing(id));
-        let Some((id, is_new)) = self.pods.assume(facts, node, generation, &mut self.interner) else { return };
-        if is_new {
-            self.set_policy(id, facts);
-        } else {
-            self.affinity.place(id, self.node_of_pod(id));
-        }
-        self.pod_changed(id, before.as_ref());
-    }
-
-    fn forget_pod(&mut self, id: PodId, uid: &str) {
-        let before = self.standing(id);
-        match self.pods.forget(id, uid, &mut self.interner) {
-            Forgotten::Nothing => {}
-            Forgotten::TakenOff(id) => {
-                self.affinity.place(id, None);
-                self.pod_changed(id, before.as_ref());
-            }
-            Forgotten::ToRemove(id) => self.remove_pod(id),
-        }
-    }
-
-    fn remove_pod(&mut self, id: PodId) {
-        let before = self.standing(id);
-        self.affinity.remove_pod(id, &mut self.interner);
-        self.pods.remove(id, &mut self.interner);
-        self.pod_changed(id, before.as_ref());
     }
 
     fn apply_namespace(&mut self, facts: &NamespaceFacts) {

@@ -6,8 +6,6 @@
 //! answers. What is found holds while [`Incoming::is_current`] says so; answers equal each other while
 //! [`Incoming::stamp`] stays the same, so equal pods can share them.
 
-use std::sync::Arc;
-
 use super::keeping::{keys_of, put_in_order, written_terms};
 use super::look::Look;
 use super::profiles::Content;
@@ -27,7 +25,7 @@ pub struct Incoming {
     /// It matches all its own required affinity terms.
     pub(crate) is_own_match: bool,
     pub(crate) anti_affinity: Vec<Look>,
-    /// Preferred terms; the weight is negative for anti-affinity.
+    /// Preferred terms, of affinity and anti-affinity.
     pub(crate) preferred: Vec<(Look, Role)>,
     /// The terms that match it, whoever has them.
     pub(crate) matched_by: Vec<TermId>,
@@ -76,7 +74,6 @@ impl Incoming {
             incoming.affinity.push(Look::find(world, all, &mut lookup));
         }
 
-        let labels = Arc::new(labels);
         incoming.profile = profile(world, namespace, &labels, &terms, facts.lift_off);
         let known = incoming.profile.and_then(|id| world.affinity.profiles.get(id));
         match known {
@@ -162,13 +159,12 @@ impl Incoming {
 fn profile(
     world: &World,
     namespace: Symbol,
-    labels: &Arc<LabelSet>,
+    labels: &LabelSet,
     terms: &[(Role, Term)],
     lift_off: bool,
 ) -> Option<ProfileId> {
     let known = terms.iter().map(|(role, term)| Some((world.affinity.terms.find(term)?, *role)));
     let mut carried: Vec<(TermId, Role)> = known.collect::<Option<_>>()?;
     put_in_order(&mut carried);
-    let content: Content = (namespace, Arc::clone(labels), Arc::from(carried), lift_off);
-    world.affinity.profiles.find(&content)
+    world.affinity.profiles.find(Content { namespace, labels, carried: &carried, lift_off })
 }

@@ -106,13 +106,16 @@ impl Affinity {
         }
         let namespace = interner.acquire(&facts.namespace);
         let labels = LabelSet::acquire(&facts.labels, interner);
-        let content: Content = (namespace, Arc::new(labels), Arc::from(carried.as_slice()), facts.lift_off);
-        let now = self.tick();
-        let (profile, is_new) = self.profiles.acquire(content, now, interner);
-        if !is_new {
+        let content = Content { namespace, labels: &labels, carried: &carried, lift_off: facts.lift_off };
+        if let Some(profile) = self.profiles.find(content) {
+            self.profiles.retain(profile);
+            labels.release(interner);
+            interner.release(namespace);
             carried.iter().for_each(|&(term, _)| self.release_term(term, interner));
             return profile;
         }
+        let now = self.tick();
+        let profile = self.profiles.insert(namespace, labels, &carried, facts.lift_off, now);
         // Before more terms come: these find the profile by themselves.
         self.match_profile(profile, around.namespaces);
         let joint = self.acquire_joint(&carried, around, interner);

@@ -40,8 +40,8 @@ impl Affinity {
     /// Finds the terms that a new profile satisfies.
     pub(super) fn match_profile(&mut self, id: ProfileId, namespaces: &Namespaces) {
         let Some(profile) = self.profiles.get(id) else { return };
-        let (namespace, labels) = (profile.namespace, Arc::clone(&profile.labels));
-        for term in self.terms_for(namespace, namespaces.labels(namespace), labels.pairs()) {
+        let namespace = profile.namespace;
+        for term in self.terms_for(namespace, namespaces.labels(namespace), profile.labels.pairs()) {
             self.link(term, id);
         }
     }

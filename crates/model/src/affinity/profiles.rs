@@ -4,7 +4,6 @@
 //! In: the labels and terms of pods. Out: a profile each, found again by a label pair or by its namespace. Invariants: two
 //! profiles differ; one lives as long as a pod has it. A profile holds one use of each of its symbols and terms.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -12,15 +11,17 @@ use rustc_hash::FxHashMap;
 use super::terms::TermId;
 use super::{ProfileId, Role, Stamp};
 use crate::arena::{Arena, PodId};
-use crate::intern::{Interner, Symbol};
+use crate::finder::Finder;
+use crate::intern::Symbol;
 use crate::label_set::LabelSet;
 
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) namespace: Symbol,
+    /// Shared with those who tell profiles apart by its address.
     pub(crate) labels: Arc<LabelSet>,
     /// Its own terms, by role and id. A term that adds to scores stands here as often as it is written.
-    pub(crate) carried: Arc<[(TermId, Role)]>,
+    pub(crate) carried: Box<[(TermId, Role)]>,
     /// What matches all of several required affinity terms, one per topology key; none where there are less than two. A use
     /// of each is held.
     pub(crate) joint: Box<[TermId]>,
@@ -38,20 +39,26 @@ pub(crate) struct Profile {
     users: u32,
 }
 
-/// Namespace, labels, terms, whether opted out of lifting.
-pub(crate) type Content = (Symbol, Arc<LabelSet>, Arc<[(TermId, Role)]>, bool);
+/// What tells profiles apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Content<'a> {
+    pub(crate) namespace: Symbol,
+    pub(crate) labels: &'a LabelSet,
+    pub(crate) carried: &'a [(TermId, Role)],
+    pub(crate) lift_off: bool,
+}
 
 impl Profile {
-    fn content(&self) -> Content {
-        (self.namespace, Arc::clone(&self.labels), Arc::clone(&self.carried), self.lift_off)
+    fn content(&self) -> Content<'_> {
+        let Self { namespace, labels, carried, lift_off, .. } = self;
+        Content { namespace: *namespace, labels, carried, lift_off: *lift_off }
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Profiles {
     arena: Arena<ProfileId, Profile>,
-    /// Tenants choose labels, hence std's keyed hash. Never iterated.
-    by_content: HashMap<Content, ProfileId>,
+    by_content: Finder<ProfileId>,
     by_pair: FxHashMap<(Symbol, Symbol), Few>,
     by_namespace: FxHashMap<Symbol, Vec<ProfileId>>,
 }
@@ -122,27 +129,32 @@ impl Profiles {
         self.by_namespace.get(&namespace).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn find(&self, content: &Content) -> Option<ProfileId> {
-        self.by_content.get(content).copied()
+    pub(crate) fn find(&self, content: Content<'_>) -> Option<ProfileId> {
+        self.by_content
+            .find(&Some(content), |id| self.arena.get(id).is_some_and(|profile| profile.content() == content))
     }
 
-    /// Takes over the labels and a use of the namespace; also the uses of the terms, when the profile is new, which it
-    /// tells.
-    pub(crate) fn acquire(&mut self, content: Content, now: Stamp, interner: &mut Interner) -> (ProfileId, bool) {
-        let namespace = content.0;
-        if let Some(&id) = self.by_content.get(&content) {
-            content.1.release_uses(interner);
-            interner.release(namespace);
-            if let Some(profile) = self.arena.get_mut(id) {
-                profile.users += 1;
-            }
-            return (id, false);
+    /// Counts one more use of a profile that is known.
+    pub(crate) fn retain(&mut self, id: ProfileId) {
+        if let Some(profile) = self.arena.get_mut(id) {
+            profile.users += 1;
         }
-        let (_, labels, carried, lift_off) = content.clone();
-        let profile = Profile {
+    }
+
+    /// Takes over a profile that is not known yet: its labels, a use of the namespace and of each term.
+    pub(crate) fn insert(
+        &mut self,
+        namespace: Symbol,
+        labels: LabelSet,
+        carried: &[(TermId, Role)],
+        lift_off: bool,
+        now: Stamp,
+    ) -> ProfileId {
+        let pairs = labels.pairs().to_vec();
+        let id = self.arena.insert(Profile {
             namespace,
-            labels: Arc::clone(&labels),
-            carried,
+            labels: Arc::new(labels),
+            carried: carried.into(),
             joint: Box::default(),
             lift_off,
             lifts: !lift_off,
@@ -150,14 +162,13 @@ impl Profiles {
             pods: Vec::new(),
             terms: Vec::new(),
             users: 1,
-        };
-        let id = self.arena.insert(profile);
-        self.by_content.insert(content, id);
-        for &pair in labels.pairs() {
+        });
+        self.by_content.insert(id, |id| self.arena.get(id).map(Profile::content));
+        for pair in pairs {
             self.by_pair.entry(pair).and_modify(|few| few.push(id)).or_insert(Few::One(id));
         }
         self.by_namespace.entry(namespace).or_default().push(id);
-        (id, true)
+        id
     }
 
     /// Gives back one use; returns the profile when that was the last one. Its symbols and terms are still held then.
@@ -168,7 +179,7 @@ impl Profiles {
             return None;
         }
         let profile = self.arena.remove(id)?;
-        self.by_content.remove(&profile.content());
+        self.by_content.remove(id, &Some(profile.content()));
         for pair in profile.labels.pairs() {
             if self.by_pair.get_mut(pair).is_some_and(|few| !few.remove(id)) {
                 self.by_pair.remove(pair);

@@ -118,7 +118,7 @@ impl Selector {
     }
 
     /// What satisfies all of these. Takes over their uses.
-    pub(crate) fn all_of<S: Symbols>(selectors: Vec<Self>, symbols: &mut S) -> Self {
+    pub(crate) fn all_of<S: Symbols>(selectors: &[Self], symbols: &mut S) -> Self {
         if selectors.contains(&Self::Nothing) {
             selectors.iter().for_each(|selector| selector.release(symbols));
             return Self::Nothing;

@@ -112,7 +112,7 @@ impl Term {
     /// that is there for required affinity only if all terms match it.
     pub(crate) fn joint<S: Symbols>(terms: &[&Self], topology_key: Symbol, symbols: &mut S) -> Self {
         symbols.retain(topology_key);
-        let selectors = terms.iter().map(|term| term.selector.retained(symbols)).collect();
+        let selectors: Vec<Selector> = terms.iter().map(|term| term.selector.retained(symbols)).collect();
         let limits = terms.iter().map(|term| &term.namespaces).filter(|scope| !scope.is_everywhere_for_incoming());
         let mut limits: Vec<&NamespaceScope> = limits.collect();
         limits.sort_unstable();
@@ -120,7 +120,7 @@ impl Term {
         let mut scopes = limits.into_iter().map(|scope| scope.retained(symbols)).collect::<Vec<_>>().into_iter();
         Self {
             topology_key,
-            selector: Selector::all_of(selectors, symbols),
+            selector: Selector::all_of(&selectors, symbols),
             namespaces: scopes.next().unwrap_or_else(NamespaceScope::everywhere),
             also_in: scopes.collect(),
         }

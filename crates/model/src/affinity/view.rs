@@ -3,13 +3,14 @@
 //! In: pods of the world, put on nodes or taken off. Out: the differences to what is counted. Invariant: the world itself
 //! does not change; an empty view is the world as it is.
 
+use std::borrow::Cow;
+
 use super::look::Counted;
 use super::tally::Tally;
 use super::topology::Space;
 use super::{NOT_LISTED, ProfileId};
 use crate::arena::{NodeId, PodId};
 use crate::world::World;
-use std::borrow::Cow;
 
 /// A few changes to where pods are. A pod that shall move is removed and added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod description;
 mod generate;
 mod placing;
 mod placing_cases;
+mod placing_worlds;
 mod policy;
 mod properties;
 mod reference;
