@@ -11,7 +11,6 @@ use model::arena::DenseId;
 use super::Stale;
 use crate::cycle::Cycle;
 use crate::erased::Slot;
-use crate::journal::Journal;
 use crate::plugin::Reads;
 use crate::points::{NODE_SCORE_MAX, Normalized};
 use crate::profile::Profile;
@@ -66,17 +65,14 @@ impl Scores {
         &self.totals
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn refresh(
         &mut self,
-        profile: &Profile,
-        cycle: &Cycle<'_>,
-        journal: &Journal,
         stale: &Stale<'_>,
         feasible: &NodeSet,
         feasible_changed: bool,
         slots: &mut [Slot],
     ) -> Result<(), String> {
+        let &Stale { profile, cycle, journal, .. } = stale;
         let all_anew = !self.known;
         self.known = false;
         let mut extent = if all_anew { Extent::All } else { Extent::None };
