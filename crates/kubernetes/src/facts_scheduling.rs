@@ -21,6 +21,8 @@ use self::requests::{Amounts, Asking, ContainerStatus, PodResources, Resources};
 use super::affinity::{Affinity, Selector};
 use super::{NodeAddress, NodeCondition, NodeInfo};
 
+#[path = "facts_scheduling_defaults.rs"]
+mod defaults;
 #[path = "facts_scheduling_quantity.rs"]
 mod quantity;
 #[path = "facts_scheduling_requests.rs"]
@@ -134,6 +136,7 @@ struct RestartRule {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ContainerPort {
+    container_port: Option<i32>,
     host_port: Option<i32>,
     #[serde(rename = "hostIP")]
     host_ip: Option<String>,
@@ -206,6 +209,12 @@ impl Container {
     fn asking(&self) -> Asking<'_> {
         let requests = self.resources.as_ref().and_then(|resources| resources.requests.as_ref());
         Asking { name: &self.name, requests, is_sidecar: self.is_sidecar() }
+    }
+
+    /// The same with what it is limited to.
+    fn limited(&self) -> Asking<'_> {
+        let limits = self.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+        Asking { requests: limits, ..self.asking() }
     }
 
     fn host_ports(&self) -> impl Iterator<Item = HostPort> {
@@ -310,9 +319,10 @@ pub(super) fn pod_facts(
     labels: &Labels,
     controller: Option<SelectingKind>,
     preferred_nodes: Vec<WeightedNodeTerm>,
-    spec: PodSpec<Scheduling>,
+    mut spec: PodSpec<Scheduling>,
     status: &PodStatus<Scheduling>,
 ) -> Arc<PodSchedulingFacts> {
+    defaults::fill_in(&mut spec);
     let containers = spec.containers.0.unwrap_or_default();
     let init_containers = spec.init_containers.0.unwrap_or_default();
     let volumes = spec.volumes.0.unwrap_or_default();

@@ -29,6 +29,7 @@ const DEFAULT_MEMORY: Quantity = Quantity::units(200 << 20);
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Resources {
     pub(crate) requests: Option<Amounts>,
+    pub(crate) limits: Option<Amounts>,
 }
 
 /// What the kubelet reports of a container.
@@ -91,6 +92,11 @@ impl PodResources<'_> {
             taken_non_zero: NonZeroSums { cpu_milli: amount(CPU).as_milli(), memory_bytes: amount(MEMORY).as_units() },
             scored: sums(&scored),
         }
+    }
+
+    /// What the containers ask for together, by their specs.
+    pub(crate) fn of_containers(&self) -> Amounts {
+        self.count(&Counting { with_status: false, with_pod_level: false, defaults: &[] })
     }
 
     /// Pod-level requests, if they name anything that may be said there.
@@ -174,8 +180,12 @@ fn raise(largest: &mut Amounts, other: &Amounts) {
 }
 
 /// The resources that a pod as a whole may ask for.
-fn is_pod_level(name: &str) -> bool {
-    matches!(name, CPU | MEMORY) || name.starts_with("hugepages-")
+pub(crate) fn is_pod_level(name: &str) -> bool {
+    matches!(name, CPU | MEMORY) || is_huge_page(name)
+}
+
+pub(crate) fn is_huge_page(name: &str) -> bool {
+    name.starts_with("hugepages-")
 }
 
 /// Rounded, and without what a scheduler does not count.
@@ -202,7 +212,7 @@ pub(crate) fn pods(allocatable: &Amounts) -> i64 {
 
 /// Extended resources, huge pages, attachable volumes, and native ones that are written with their prefix.
 fn is_scalar(name: &str) -> bool {
-    name.starts_with("hugepages-")
+    is_huge_page(name)
         || name.contains("kubernetes.io/")
         || name.starts_with("attachable-volumes-")
         || is_extended(name)

@@ -7,7 +7,7 @@ use model::scheduling::{NonZeroSums, PodRequests, ResourceSums};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::facts::{Facts, Schedulable, Watched};
+use crate::facts::{Schedulable, Watched};
 
 fn pod(metadata: Value, spec: &Value, status: &Value) -> PodFacts {
     let mut metadata = metadata;
@@ -134,11 +134,21 @@ fn requests_are_summed_as_kube_scheduler_does() {
             (1100, 2 * DEFAULT),
         ),
         (
-            "limits alone for the pod are no requests",
-            json!({ "containers": [small], "resources": { "limits": { "cpu": "9" } } }),
-            both(sums(500, 500)),
-            non_zero(500, 500 * MB),
-            (500, 500 * MB),
+            "where a container says nothing, its limits do",
+            json!({ "containers": [{ "resources": { "limits": { "cpu": "2", "memory": "1M" }, "requests": { "cpu": "1" } } }] }),
+            both(sums(1000, 1)),
+            non_zero(1000, MB),
+            (1000, MB),
+        ),
+        (
+            "where the pod says nothing, its containers do, then its limits",
+            json!({
+                "containers": [container(&json!({ "cpu": "500m" }))],
+                "resources": { "limits": { "cpu": "9", "memory": "7M" } },
+            }),
+            both(sums(500, 7)),
+            non_zero(500, 7 * MB),
+            (500, DEFAULT),
         ),
         (
             "parts are added before they are rounded",
@@ -299,7 +309,13 @@ fn a_whole_pod_is_read_for_a_scheduler() {
         preemption: PreemptionPolicy::Never,
         gates: vec!["wait".to_owned()],
         requests: facts.requests.clone(),
-        host_ports: vec![port("0.0.0.0", "TCP", 2), port("0.0.0.0", "TCP", 8080), port("10.0.0.1", "UDP", 82)],
+        host_ports: vec![
+            port("0.0.0.0", "TCP", 2),
+            port("0.0.0.0", "TCP", 8080),
+            // With the host's network, a container's port is the host's.
+            port("0.0.0.0", "TCP", 81),
+            port("10.0.0.1", "UDP", 82),
+        ],
         tolerations: vec![
             Toleration::default(),
             Toleration { key: "a".to_owned(), value: Some("1".to_owned()), effect: Some(TaintEffect::NoSchedule) },

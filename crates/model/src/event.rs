@@ -30,6 +30,7 @@ pub enum Source {
     Vcenter(VcenterId),
 }
 
+#[expect(clippy::large_enum_variant, reason = "most events are of the largest kind")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     RelistBegan(Source),

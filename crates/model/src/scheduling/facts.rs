@@ -202,6 +202,20 @@ pub struct NodeSchedulingFacts {
     pub declared_features: Vec<String>,
 }
 
+impl NodeSchedulingFacts {
+    #[must_use]
+    pub fn without_images(&self) -> Self {
+        Self {
+            allocatable: self.allocatable.clone(),
+            allowed_pods: self.allowed_pods,
+            taints: self.taints.clone(),
+            unschedulable: self.unschedulable,
+            images: Vec::new(),
+            declared_features: self.declared_features.clone(),
+        }
+    }
+}
+
 /// An image that a node has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

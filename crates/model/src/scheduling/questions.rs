@@ -30,9 +30,9 @@ pub struct SpreadGroup<'a> {
 }
 
 impl SpreadGroup<'_> {
-    /// Whether another pod is one of them, where it counts at all: an empty selector is satisfied by any pod.
-    pub fn matches(&self, world: &World, pod: PodId) -> bool {
-        let Some(labels) = world.pod_labels(pod) else { return false };
+    /// Whether another pod is one of them, wherever it is.
+    pub fn counts(&self, world: &World, pod: PodId) -> bool {
+        let Some(labels) = world.pod_labels(pod).filter(|_| !self.selector.is_everything()) else { return false };
         world.pod(pod).is_some_and(|pod| pod.namespace == self.namespace) && self.selector.matches(labels.pairs())
     }
 }

@@ -20,6 +20,7 @@ const NOT_ACCEPTED: Rejection =
     Rejection::unresolvable(&[Cow::Borrowed("node(s) didn't match Pod's node affinity/selector")]);
 const NOT_ENFORCED: Rejection =
     Rejection::unresolvable(&[Cow::Borrowed("node(s) didn't match scheduler-enforced node affinity")]);
+const NAMED_NOBODY: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
 const CONFLICT: &str = "pod affinity terms conflict";
 
 pub struct NodeAffinity {
@@ -124,7 +125,9 @@ impl PreFilter for NodeAffinity {
         if names.is_empty() {
             return Err(Status::unresolvable(CONFLICT));
         }
-        Ok(Some(names.into_iter().filter_map(|name| cycle.world.node_id(name)).collect()))
+        let nodes: NodeSet = names.into_iter().filter_map(|name| cycle.world.node_id(name)).collect();
+        // Names that no node has: upstream still says that others were left out, not that nothing was named.
+        if nodes.is_empty() { Err(Status::unresolvable(NAMED_NOBODY)) } else { Ok(Some(nodes)) }
     }
 }
 

@@ -1,7 +1,11 @@
 //! What the two plugins that look at resources share: which resources they weigh, and how an amount is found.
 
-use model::scheduling::{Resource, ResourceColumns, ResourceSums};
+use model::NodeId;
+use model::arena::DenseId;
+use model::scheduling::{PodRequests, Resource, ResourceSums};
 use serde::Deserialize;
+
+use crate::cycle::Cycle;
 
 /// A resource that counts in a score.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -39,12 +43,32 @@ pub(super) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 
+/// A pod that a trial thinks of as placed on a node (1) or gone from it (-1).
+#[derive(Clone, Copy)]
+pub(super) struct Shift<'a> {
+    pub(super) node: NodeId,
+    pub(super) requests: &'a PodRequests,
+    pub(super) sign: i64,
+}
+
+pub(super) fn shifts<'a>(cycle: &Cycle<'a>) -> Vec<Shift<'a>> {
+    let shift = |node, pod, sign| {
+        let requests = &cycle.world.pod(pod)?.scheduling.as_deref()?.requests;
+        Some(Shift { node, requests, sign })
+    };
+    let added = cycle.view.added().iter().filter_map(|&(pod, node)| shift(node, pod, 1));
+    let removed = cycle.view.removed().iter().filter_map(|&pod| shift(cycle.world.pod_node(pod)?, pod, -1));
+    added.chain(removed).collect()
+}
+
 /// One resource over all nodes, and how much of it a pod adds.
 pub(super) struct Weighed<'a> {
     pub(super) allocatable: &'a [i64],
-    pub(super) requested: &'a [i64],
+    requested: &'a [i64],
     pub(super) adds: i64,
     pub(super) weight: i64,
+    /// By the index of a node: what a trial takes besides. Mostly empty.
+    shifts: Vec<(usize, i64)>,
 }
 
 impl<'a> Weighed<'a> {
@@ -52,10 +76,12 @@ impl<'a> Weighed<'a> {
     /// no node has, counts nowhere.
     pub(super) fn resolve(
         resources: &[ResourceSpec],
-        columns: &'a ResourceColumns,
+        cycle: &Cycle<'a>,
         adds: &ResourceSums,
         non_zero: bool,
     ) -> Vec<Self> {
+        let columns = cycle.world.resources();
+        let shifts = shifts(cycle);
         let weighed = resources.iter().filter_map(|spec| {
             let (resource, adds) = (columns.resource(&spec.name), amount(adds, &spec.name));
             let requested = match resource {
@@ -65,8 +91,26 @@ impl<'a> Weighed<'a> {
                 Resource::Unknown => return None,
                 _ => columns.requested(resource),
             };
-            Some(Self { allocatable: columns.allocatable(resource), requested, adds, weight: spec.weight })
+            let taken = |requests: &PodRequests| match resource {
+                Resource::Cpu if non_zero => requests.taken_non_zero.cpu_milli,
+                Resource::Memory if non_zero => requests.taken_non_zero.memory_bytes,
+                _ => amount(&requests.taken, &spec.name),
+            };
+            let shifts = shifts.iter().map(|shift| (shift.node.index(), shift.sign * taken(shift.requests)));
+            Some(Self {
+                allocatable: columns.allocatable(resource),
+                requested,
+                adds,
+                weight: spec.weight,
+                shifts: shifts.collect(),
+            })
         });
         weighed.collect()
+    }
+
+    /// What is taken on the node with this index.
+    pub(super) fn requested(&self, at: usize) -> i64 {
+        let shift: i64 = self.shifts.iter().filter(|(node, _)| *node == at).map(|(_, amount)| amount).sum();
+        self.requested[at] + shift
     }
 }

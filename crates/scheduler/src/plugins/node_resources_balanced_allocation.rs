@@ -59,7 +59,7 @@ impl Score for NodeResourcesBalancedAllocation {
             nodes.iter().for_each(|node| scores[node.index()] = 0);
             return;
         }
-        let resources = Weighed::resolve(&self.resources, cycle.world.resources(), adds, false);
+        let resources = Weighed::resolve(&self.resources, cycle, adds, false);
         for node in nodes.iter() {
             let with = balance(node.index(), &resources, true);
             let without = balance(node.index(), &resources, false);
@@ -73,7 +73,7 @@ impl Score for NodeResourcesBalancedAllocation {
 /// in upstream's order, because that decides the last digit.
 fn balance(at: usize, resources: &[Weighed<'_>], with_pod: bool) -> i64 {
     let used = resources.iter().filter(|resource| resource.allocatable[at] != 0).map(|resource| {
-        let requested = resource.requested[at] + if with_pod { resource.adds } else { 0 };
+        let requested = resource.requested(at) + if with_pod { resource.adds } else { 0 };
         (requested as f64 / resource.allocatable[at] as f64).min(1.0)
     });
     let (mut few, mut count) = ([0.0; FEW], 0);

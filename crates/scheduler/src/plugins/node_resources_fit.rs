@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use model::arena::DenseId;
-use model::scheduling::{PodRequests, ResourceColumns};
 use model::{NodeId, NodeSet};
 use serde::Deserialize;
 
-use super::node_resources::{ResourceSpec, Weighed, amount, is_extended, or_default};
+use super::node_resources::{ResourceSpec, Shift, Weighed, amount, is_extended, or_default, shifts};
 use crate::change::{Change, ChangeKinds};
 use crate::cycle::Cycle;
 use crate::plugin::{Plugin, Reads};
@@ -118,7 +117,7 @@ impl Strategy {
             if capacity == 0 {
                 continue;
             }
-            let score = self.score(resource.requested[at] + resource.adds, capacity);
+            let score = self.score(resource.requested(at) + resource.adds, capacity);
             if matches!(self, Self::Shape(_)) && score <= 0 {
                 continue;
             }
@@ -156,8 +155,7 @@ struct Demand<'a> {
     pods: &'a [i64],
     allowed_pods: &'a [i64],
     wanted: Vec<Wanted<'a>>,
-    /// Pods that a trial thinks of as placed (1) or gone (-1), and where.
-    shifts: Vec<(NodeId, &'a PodRequests, i64)>,
+    shifts: Vec<Shift<'a>>,
 }
 
 /// Why a node has no room: a bit for its number of pods, then one per resource that is wanted.
@@ -192,15 +190,15 @@ impl<'a> Demand<'a> {
 
     fn shortage(&self, node: NodeId) -> Option<Shortage> {
         let of = |column: &[i64]| column.get(node.index()).copied().unwrap_or(0);
-        let shifts = self.shifts.iter().filter(|(at, ..)| *at == node);
-        let pods = of(self.pods) + shifts.clone().map(|(.., sign)| sign).sum::<i64>();
+        let shifts = self.shifts.iter().filter(|shift| shift.node == node);
+        let pods = of(self.pods) + shifts.clone().map(|shift| shift.sign).sum::<i64>();
         let mut shortage = Shortage { bits: 0, unresolvable: false };
         if pods + 1 > of(self.allowed_pods) {
             shortage.bits |= TOO_MANY_PODS;
         }
         for (place, wanted) in self.wanted.iter().enumerate() {
-            let shift: i64 =
-                shifts.clone().map(|(_, requests, sign)| sign * amount(&requests.taken, wanted.name)).sum();
+            let taken = |shift: &Shift<'_>| shift.sign * amount(&shift.requests.taken, wanted.name);
+            let shift: i64 = shifts.clone().map(taken).sum();
             let allocatable = of(wanted.allocatable);
             if wanted.amount > allocatable - (of(wanted.requested) + shift) {
                 shortage.bits |= TOO_MANY_PODS << (place + 1);
@@ -217,16 +215,6 @@ impl<'a> Demand<'a> {
         let reasons = Reasons::many(too_many.into_iter().chain(insufficient).collect());
         Rejection { resolvable: !shortage.unresolvable, reasons }
     }
-}
-
-fn shifts<'a>(cycle: &Cycle<'a>) -> Vec<(NodeId, &'a PodRequests, i64)> {
-    let requests = |pod| cycle.world.pod(pod)?.scheduling.as_deref().map(|facts| &facts.requests);
-    let added = cycle.view.added().iter().filter_map(|&(pod, node)| Some((node, requests(pod)?, 1)));
-    let removed = cycle.view.removed().iter().filter_map(|&pod| {
-        let node = cycle.world.pod_node(pod)?;
-        Some((node, requests(pod)?, -1))
-    });
-    added.chain(removed).collect()
 }
 
 impl NodeResourcesFit {
@@ -290,8 +278,7 @@ impl PreScore for NodeResourcesFit {
 
 impl Score for NodeResourcesFit {
     fn score_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, scores: &mut [i64]) {
-        let columns: &ResourceColumns = cycle.world.resources();
-        let resources = Weighed::resolve(&self.resources, columns, &cycle.facts().requests.scored, true);
+        let resources = Weighed::resolve(&self.resources, cycle, &cycle.facts().requests.scored, true);
         for node in nodes.iter() {
             scores[node.index()] = self.strategy.mean(node.index(), &resources);
         }

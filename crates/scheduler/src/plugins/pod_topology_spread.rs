@@ -68,7 +68,7 @@ impl Plugin for PodTopologySpread {
             return true;
         }
         let hard = constraints(waiting, &self.defaults, true);
-        hard.iter().any(|constraint| constraint.group.matches(waiting.world, changed))
+        hard.iter().any(|constraint| constraint.group.counts(waiting.world, changed))
     }
 }
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use model::arena::DenseId;
-use model::scheduling::{LabelColumn, NodeTally, SpreadFacts, SpreadGroup, TaintEffect, ValueId};
+use model::scheduling::{LabelColumn, SpreadFacts, SpreadGroup, TaintEffect, ValueId};
 use model::{NodeId, NodeSet};
 
 use super::node_selection::Selection;
@@ -119,7 +119,8 @@ fn nodes_with_all_keys(cycle: &Cycle<'_>, constraints: &[Constraint<'_>]) -> Nod
 
 /// What a trial adds to and takes from the pods that are counted.
 fn shifts(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<(NodeId, i64)> {
-    let is_counted = |pod| group.matches(cycle.world, pod);
+    let stays = |pod| cycle.world.pod(pod).is_some_and(|pod| !pod.terminating);
+    let is_counted = |pod| stays(pod) && group.counts(cycle.world, pod);
     let added = cycle.view.added().iter().filter(|(pod, _)| is_counted(*pod)).map(|&(_, node)| (node, 1));
     let removed = cycle.view.removed().iter().filter(|pod| is_counted(**pod));
     let removed = removed.filter_map(|pod| cycle.world.pod_node(*pod)).map(|node| (node, -1));
@@ -157,12 +158,11 @@ impl Hard {
         };
         let mut included = with_keys.clone();
         inclusion.restrict(facts, &mut included);
-        let (present, mut counts) = counted(column, &included, &group.tally);
-        for (node, by) in shifts(cycle, group) {
-            if let Some(value) = column.value_of(node).filter(|_| included.contains(node)) {
-                counts[value.index()] += by;
-            }
+        let mut present = vec![false; column.width()];
+        for value in included.iter().filter_map(|node| column.value_of(node)) {
+            present[value.index()] = true;
         }
+        let counts = counted(cycle, column, &included, group);
         let domains = present.iter().filter(|is_present| **is_present).count();
         let of_present = counts.iter().zip(&present).filter(|(_, is_present)| **is_present).map(|(count, _)| *count);
         // With fewer domains than wanted, an empty one is thought of besides.
@@ -177,22 +177,16 @@ impl Hard {
     }
 }
 
-/// The domains that these nodes make up, and the pods that are on them, both by the number of the value.
-fn counted(column: &LabelColumn, nodes: &NodeSet, tally: &NodeTally) -> (Vec<bool>, Vec<i64>) {
-    let (mut present, mut counts) = (vec![false; column.width()], vec![0; column.width()]);
-    for value in nodes.iter().filter_map(|node| column.value_of(node)) {
-        present[value.index()] = true;
-    }
-    add(column, nodes, tally, &mut counts);
-    (present, counts)
-}
-
-fn add(column: &LabelColumn, nodes: &NodeSet, tally: &NodeTally, counts: &mut [i64]) {
-    for (node, count) in tally.iter().filter(|(node, _)| nodes.contains(*node)) {
+/// The pods on these nodes, by the number of the value.
+fn counted(cycle: &Cycle<'_>, column: &LabelColumn, nodes: &NodeSet, group: &SpreadGroup<'_>) -> Vec<i64> {
+    let mut counts = vec![0; column.width()];
+    let kept = group.tally.iter().map(|(node, count)| (node, i64::from(count)));
+    for (node, count) in kept.chain(shifts(cycle, group)).filter(|(node, _)| nodes.contains(*node)) {
         if let Some(value) = column.value_of(node) {
-            counts[value.index()] += i64::from(count);
+            counts[value.index()] += count;
         }
     }
+    counts
 }
 
 /// All soft constraints, counted.
@@ -240,7 +234,7 @@ impl Soft {
         let count = |constraint: &Constraint<'_>| {
             let facts = &constraint.facts;
             let (size, counts) = if facts.topology_key == HOSTNAME_KEY {
-                (scored.len(), SoftCounts::OwnPods(by_node(&constraint.group.tally)))
+                (scored.len(), SoftCounts::OwnPods(by_node(cycle, &constraint.group)))
             } else {
                 let mut included = counted_nodes.clone().into_owned();
                 inclusion.restrict(facts, &mut included);
@@ -276,12 +270,18 @@ impl Soft {
     }
 }
 
-fn by_node(tally: &NodeTally) -> Vec<i64> {
+fn by_node(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<i64> {
     let mut counts = Vec::new();
     // By node id, so that the last one tells the length.
-    for (node, count) in tally.iter() {
+    for (node, count) in group.tally.iter() {
         counts.resize(node.index(), 0);
         counts.push(i64::from(count));
+    }
+    for (node, by) in shifts(cycle, group) {
+        if counts.len() <= node.index() {
+            counts.resize(node.index() + 1, 0);
+        }
+        counts[node.index()] += by;
     }
     counts
 }
@@ -305,7 +305,5 @@ fn domains(
         }
     }
     let size = present.iter().filter(|is_present| **is_present).count() + usize::from(without_key);
-    let mut counts = vec![0; column.width()];
-    add(column, included, &constraint.group.tally, &mut counts);
-    (size, SoftCounts::Domains(counts))
+    (size, SoftCounts::Domains(counted(cycle, column, included, &constraint.group)))
 }
