@@ -227,4 +227,6 @@ pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
 }
 
 #[cfg(test)]
+mod room_tests;
+#[cfg(test)]
 mod tests;
