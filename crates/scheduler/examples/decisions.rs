@@ -166,7 +166,7 @@ fn measure(nodes: usize, pods: usize) {
         }
         let elapsed = core_time() - start;
         let rate = MEASURED as f64 / elapsed.as_secs_f64();
-        let shared = scheduler.figures().shared_answers * 100 / (2 * MEASURED as u64);
+        let shared = scheduler.figures().shared_answers * 100 / MEASURED as u64;
         println!(
             "{nodes:>6} nodes {pods:>7} pods  {name:<28} {rate:>9.0} decisions/s  {placed:>5} placed  {shared:>3}% shared"
         );

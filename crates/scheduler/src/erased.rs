@@ -42,6 +42,7 @@ pub(crate) trait AnyPlugin: Send + Sync {
     fn reset(&self, slot: &mut Slot);
     fn reads(&self) -> Reads;
     fn still_holds(&self, cycle: &Cycle<'_>, slot: &Slot) -> bool;
+    fn scores_by_feasible(&self) -> bool;
     fn woken_by(&self) -> ChangeKinds;
     fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool;
 }
@@ -69,6 +70,10 @@ impl<P: Plugin> AnyPlugin for P {
 
     fn still_holds(&self, cycle: &Cycle<'_>, slot: &Slot) -> bool {
         Plugin::still_holds(self, cycle, slot.get::<P>())
+    }
+
+    fn scores_by_feasible(&self) -> bool {
+        Plugin::scores_by_feasible(self)
     }
 
     fn woken_by(&self) -> ChangeKinds {

@@ -101,3 +101,74 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
         nodes,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::event::{Event, NodeFacts, SelectorFacts, TermFacts};
+    use model::scheduling::NodeSchedulingFacts;
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::Configuration;
+    use crate::plugins;
+    use crate::testing::{id, node, pod_with, world};
+
+    fn default_profile() -> Configuration {
+        Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works")
+    }
+
+    #[test]
+    fn every_node_says_what_it_thinks_of_the_pod() {
+        let configuration = default_profile();
+        let mut world = world(&["n3", "n1"]);
+        let cordoned = NodeSchedulingFacts { unschedulable: true, ..NodeSchedulingFacts::default() };
+        world.apply(Event::NodeApplied(NodeFacts { scheduling: Some(Arc::new(cordoned)), ..node("n2") }));
+        let labels = [("app".to_owned(), "web".to_owned())];
+        let term = TermFacts {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            selector: Some(SelectorFacts { labels: labels.clone().into(), ..SelectorFacts::default() }),
+            ..TermFacts::default()
+        };
+        let web = |name: &str, on: Option<&str>| {
+            let mut facts = pod_with(name, |facts| facts.container_count = 1);
+            facts.labels = labels.clone().into();
+            facts.anti_affinity = vec![term.clone()];
+            facts.node = on.map(str::to_owned);
+            Event::PodApplied(facts)
+        };
+        world.apply(web("web-1", Some("n3")));
+        world.apply(web("web-2", None));
+        let explained = explain(&world, id(&world, "web-2"), &configuration.profiles()[0]).expect("no plugin fails");
+        let value = serde_json::to_value(&explained).expect("it is plain data");
+        assert_eq!(value["pod"], "default/web-2");
+        assert_eq!((&value["feasible"], &value["best"]), (&json!(1), &json!(["n1"])));
+        assert_eq!(value["nodes"][0]["name"], "n1");
+        assert_eq!(value["nodes"][0]["verdict"], "Feasible");
+        assert_eq!(value["nodes"][0]["scores"]["TaintToleration"], 100);
+        assert!(value["nodes"][0].get("plugin").is_none());
+        let (n2, n3) = (&value["nodes"][1], &value["nodes"][2]);
+        assert_eq!(
+            (&n2["verdict"], &n2["plugin"]),
+            (&json!("UnschedulableAndUnresolvable"), &json!("NodeUnschedulable"))
+        );
+        let expected = json!({"name": "n3", "verdict": "Unschedulable", "plugin": "InterPodAffinity",
+            "reason": "node(s) didn't match pod anti-affinity rules"});
+        assert_eq!(*n3, expected);
+        // The total is the weighted sum.
+        let profile = &configuration.profiles()[0];
+        let scores = explained.nodes[0].scores.as_ref().expect("it is feasible");
+        let total: i64 = scores.iter().map(|(name, score)| profile.weight(name).unwrap_or(0) * score).sum();
+        assert_eq!(explained.nodes[0].total, Some(total));
+    }
+
+    #[test]
+    fn a_pod_that_is_not_known_is_an_error() {
+        let mut world = world(&["n1"]);
+        world.apply(Event::PodApplied(pod_with("web", |_| {})));
+        let pod = id(&world, "web");
+        world.apply(Event::PodDeleted { namespace: "default".to_owned(), name: "web".to_owned() });
+        assert!(explain(&world, pod, &default_profile().profiles()[0]).is_err());
+    }
+}

@@ -26,6 +26,12 @@ pub trait Plugin: Send + Sync + 'static {
         false
     }
 
+    /// Whether its raw scores depend on which nodes are feasible. If not, PreScore and Score are asked about all nodes, and not
+    /// again when others become feasible. Plugins that read no more than a node are always asked that way.
+    fn scores_by_feasible(&self) -> bool {
+        true
+    }
+
     /// Which kinds of change can help a pod that this plugin rejected. Others do not wake it.
     fn woken_by(&self) -> ChangeKinds {
         ChangeKinds::ALL

@@ -10,7 +10,6 @@
 use model::NodeId;
 
 use super::Stale;
-use crate::cycle::Cycle;
 use crate::erased::Slot;
 use crate::journal::Journal;
 use crate::profile::{PluginBits, Profile};
@@ -79,14 +78,8 @@ impl Filters {
     }
 
     /// Tells whether the feasible nodes are other ones now.
-    pub(super) fn refresh(
-        &mut self,
-        profile: &Profile,
-        cycle: &Cycle<'_>,
-        journal: &Journal,
-        stale: &Stale<'_>,
-        slots: &mut [Slot],
-    ) -> Result<bool, String> {
+    pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<bool, String> {
+        let &Stale { profile, cycle, journal, .. } = stale;
         let mut asked = false;
         for (answer, &place) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
             let Some(plugin) = profile.plugins[place].pre_filter.as_ref().filter(|_| stale.anew.contains(place)) else {
@@ -103,7 +96,7 @@ impl Filters {
         if asked {
             self.put_together(profile);
         }
-        self.ask_filters(profile, cycle, journal, stale, slots);
+        self.ask_filters(stale, slots);
         std::mem::swap(&mut self.feasible, &mut self.previous);
         self.find_feasible(profile, journal);
         Ok(self.feasible != self.previous)
@@ -160,14 +153,8 @@ impl Filters {
         };
     }
 
-    fn ask_filters(
-        &mut self,
-        profile: &Profile,
-        cycle: &Cycle<'_>,
-        journal: &Journal,
-        stale: &Stale<'_>,
-        slots: &[Slot],
-    ) {
+    fn ask_filters(&mut self, stale: &Stale<'_>, slots: &[Slot]) {
+        let &Stale { profile, cycle, journal, .. } = stale;
         for (rejections, &place) in self.rejections.iter_mut().zip(&profile.points.filter) {
             let Some(plugin) = &profile.plugins[place].filter else { continue };
             if stale.anew.contains(place) {

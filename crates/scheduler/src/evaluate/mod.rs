@@ -37,6 +37,9 @@ pub(crate) struct Answers {
 
 /// What must be asked again, and of whom.
 pub(crate) struct Stale<'a> {
+    profile: &'a Profile,
+    cycle: &'a Cycle<'a>,
+    journal: &'a Journal,
     pub(crate) since: &'a Since,
     /// Plugins whose state is to be made anew, and all nodes with it.
     pub(crate) anew: PluginBits,
@@ -116,11 +119,11 @@ impl Answers {
         for place in anew.iter() {
             profile.plugins[place].plugin.reset(&mut self.slots[place]);
         }
-        let stale = Stale { since, anew, none: NodeSet::default() };
-        let feasible_changed = self.filters.refresh(profile, cycle, journal, &stale, &mut self.slots)?;
+        let stale = Stale { profile, cycle, journal, since, anew, none: NodeSet::default() };
+        let feasible_changed = self.filters.refresh(&stale, &mut self.slots)?;
         if score && !self.filters.feasible().is_empty() {
             let feasible = self.filters.feasible();
-            self.scores.refresh(profile, cycle, journal, &stale, feasible, feasible_changed, &mut self.slots)?;
+            self.scores.refresh(&stale, feasible, feasible_changed, &mut self.slots)?;
         } else {
             // What was not asked now is out of date at the next pod.
             self.scores.forget();

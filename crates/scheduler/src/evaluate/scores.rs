@@ -2,8 +2,8 @@
 //!
 //! In: the feasible nodes, and which plugins are to be asked again about which nodes. Out: a total by node.
 //!
-//! Plugins that read no more than the node score all nodes, feasible or not, so that a node that becomes feasible has its score.
-//! The others score the feasible ones, anew each time these are other ones.
+//! Plugins whose scores do not depend on which nodes are feasible score all nodes, so that a node that becomes feasible has its
+//! score. The others score the feasible ones, anew each time these are other ones.
 
 use model::NodeId;
 use model::arena::DenseId;
@@ -11,7 +11,6 @@ use model::arena::DenseId;
 use super::Stale;
 use crate::cycle::Cycle;
 use crate::erased::Slot;
-use crate::journal::Journal;
 use crate::plugin::Reads;
 use crate::points::{NODE_SCORE_MAX, Normalized};
 use crate::profile::Profile;
@@ -66,17 +65,14 @@ impl Scores {
         &self.totals
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn refresh(
         &mut self,
-        profile: &Profile,
-        cycle: &Cycle<'_>,
-        journal: &Journal,
         stale: &Stale<'_>,
         feasible: &NodeSet,
         feasible_changed: bool,
         slots: &mut [Slot],
     ) -> Result<(), String> {
+        let &Stale { profile, cycle, journal, .. } = stale;
         let all_anew = !self.known;
         self.known = false;
         let mut extent = if all_anew { Extent::All } else { Extent::None };
@@ -84,17 +80,18 @@ impl Scores {
             let built = &profile.plugins[place];
             let Some(score) = &built.score else { continue };
             let reads = built.plugin.reads();
-            let is_local = matches!(reads, Reads::Node | Reads::NodeAndItsPods);
-            let anew = all_anew || !scored.known || stale.anew.contains(place) || (!is_local && feasible_changed);
+            let reads_node_alone = matches!(reads, Reads::Node | Reads::NodeAndItsPods);
+            let by_feasible = !reads_node_alone && built.plugin.scores_by_feasible();
+            let nodes = if by_feasible { feasible } else { journal.all() };
+            let anew = all_anew || !scored.known || stale.anew.contains(place) || (by_feasible && feasible_changed);
             if anew {
                 let was_skipped = scored.known && scored.skipped;
                 scored.known = true;
-                scored.skipped = pre_score(profile, place, cycle, feasible, &mut slots[place])?;
+                scored.skipped = pre_score(profile, place, cycle, nodes, &mut slots[place])?;
                 if scored.skipped {
                     extent = if was_skipped { extent } else { Extent::All };
                     continue;
                 }
-                let nodes = if is_local { journal.all() } else { feasible };
                 scored.raw.resize(journal.width(), 0);
                 score.score_all(cycle, &slots[place], nodes, &mut scored.raw);
                 extent = Extent::All;
@@ -141,10 +138,15 @@ impl Scores {
             }
             let weight = profile.weights[place];
             let last = scored.last();
+            // Negative as soon as one score is below 0 or above the highest.
+            let mut range = 0;
             for (total, score) in self.totals.iter_mut().zip(last) {
                 *total = total.wrapping_add(weight.wrapping_mul(*score));
+                range |= *score | NODE_SCORE_MAX.wrapping_sub(*score);
             }
-            check_range(profile, place, last, feasible)?;
+            if range < 0 {
+                check_range(profile, place, last, feasible)?;
+            }
         }
         Ok(())
     }
@@ -187,9 +189,6 @@ fn pre_score(
 /// A score beyond the range is an error of the plugin, as upstream has it.
 fn check_range(profile: &Profile, place: usize, scores: &[i64], feasible: &NodeSet) -> Result<(), String> {
     let beyond = |score: &i64| !(0..=NODE_SCORE_MAX).contains(score);
-    if !scores.iter().any(beyond) {
-        return Ok(());
-    }
     // Nodes that are not feasible may hold anything.
     match feasible.iter().find(|node| beyond(&scores[node.index()])) {
         None => Ok(()),

@@ -38,6 +38,10 @@ impl Plugin for ImageLocality {
         *state == moment(cycle)
     }
 
+    fn scores_by_feasible(&self) -> bool {
+        false
+    }
+
     fn woken_by(&self) -> ChangeKinds {
         ChangeKinds::NONE
     }

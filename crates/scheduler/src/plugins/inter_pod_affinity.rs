@@ -76,6 +76,10 @@ impl Plugin for InterPodAffinity {
         state.still_holds(cycle)
     }
 
+    fn scores_by_feasible(&self) -> bool {
+        false
+    }
+
     fn woken_by(&self) -> ChangeKinds {
         WOKEN_BY
     }

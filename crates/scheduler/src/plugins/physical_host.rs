@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use model::affinity::Refusal;
 use model::arena::DenseId;
-use model::{NodeId, NodeSet, Reading, ScoreSettings, Verdicts};
+use model::{NodeId, NodeSet, Reading, ScoreSettings, Verdicts, World};
 
 use super::inter_pod_affinity::{State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
 use crate::change::{Change, ChangeKinds};
@@ -44,6 +44,10 @@ impl Plugin for PhysicalHost {
     fn still_holds(&self, cycle: &Cycle<'_>, state: &State) -> bool {
         // Loads change by the second; placement goes by the last that was looked at while nothing else changes.
         state.index.still_holds(cycle) && state.refused == *cycle.world.nodes_refused()
+    }
+
+    fn scores_by_feasible(&self) -> bool {
+        false
     }
 
     fn woken_by(&self) -> ChangeKinds {
@@ -92,9 +96,15 @@ impl PreScore for PhysicalHost {
             state.preferred.extend(nodes.iter().copied().zip(scores.raw));
         }
         state.free.clear();
-        state.free.extend(nodes.iter().filter_map(|node| Some((*node, free_share(cycle, *node)?))));
+        if is_load_known(cycle.world) {
+            state.free.extend(nodes.iter().filter_map(|node| Some((*node, free_share(cycle, *node)?))));
+        }
         if state.preferred.is_empty() && state.free.is_empty() { Status::Skip } else { Status::Success }
     }
+}
+
+fn is_load_known(world: &World) -> bool {
+    world.host_ids().any(|host| world.host(host).is_some_and(|host| host.load().is_some()))
 }
 
 /// How much of the scarcer of cpu and memory the node's host has left, from 0 to 100.

@@ -14,8 +14,9 @@ pub const NODE_SCORE_MAX: i64 = 100;
 /// Called once per cycle, after the feasible nodes are known and before any Score.
 pub trait PreScore: Plugin {
     /// Computes what Score needs into `state`, which holds what PreFilter left there. `Skip`: Score is not called; the
-    /// plugin adds nothing to any node. `Error`: the cycle is given up.
-    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut Self::State, feasible: &NodeSet) -> Status;
+    /// plugin adds nothing to any node. `Error`: the cycle is given up. `nodes` are the feasible ones, or all of them: see
+    /// [`Plugin::scores_by_feasible`].
+    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut Self::State, nodes: &NodeSet) -> Status;
 }
 
 /// What [`Score::normalize`] did.

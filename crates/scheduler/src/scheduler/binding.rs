@@ -105,11 +105,12 @@ impl Scheduler {
         let takes_part = |place: &usize| {
             points.reserve.contains(place) || points.permit.contains(place) || points.pre_bind.contains(place)
         };
-        let answers = self.classes.answers(index, profile, &cycle);
-        let slots = (0..profile.plugins.len())
-            .filter(takes_part)
-            .map(|place| (place, profile.plugins[place].plugin.copy(&answers.slots()[place])))
-            .collect();
+        let mut slots = Vec::new();
+        if (0..profile.plugins.len()).any(|place| takes_part(&place)) {
+            let kept = self.classes.answers(index, profile, &cycle).slots();
+            let taking_part = (0..profile.plugins.len()).filter(takes_part);
+            slots.extend(taking_part.map(|place| (place, profile.plugins[place].plugin.copy(&kept[place]))));
+        }
         let attempts = self.queue.attempts(id);
         let uid = cycle.pod.uid.clone();
         let stage = Stage::Binding;

@@ -174,7 +174,9 @@ impl Scheduler {
         let Some(pod) = world.pod(id) else { return self.drop_pod(world, id) };
         let name = pod.scheduling.as_ref().map_or("", |facts| facts.scheduler_name.as_str());
         let profile = self.profiles.iter().position(|profile| profile.name() == name);
-        let is_to_be_placed = pod.node().is_none() && !pod.finished && !pod.terminating;
+        // One that is bound, as far as we know, only waits for the watch to tell so.
+        let is_on_its_way = pod.is_assumed() && self.bindings.uid(id).is_none();
+        let is_to_be_placed = pod.node().is_none() && !is_on_its_way && !pod.finished && !pod.terminating;
         let Some(profile) = profile.filter(|_| is_to_be_placed) else { return self.drop_pod(world, id) };
         if self.bindings.uid(id).is_some_and(|uid| *uid != pod.uid) {
             // Another pod of the same name.
@@ -224,5 +226,7 @@ pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
     }
 }
 
+#[cfg(test)]
+mod room_tests;
 #[cfg(test)]
 mod tests;

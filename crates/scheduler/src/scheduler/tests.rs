@@ -230,6 +230,9 @@ fn a_pod_is_assumed_bound_and_told_of() {
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Concluded { result: AttemptResult::Scheduled, attempts, .. } if attempts.count == 1)));
     assert_eq!(logged(), ["reserve First", "reserve Second", "post-bind First", "post-bind Second"]);
     assert_eq!(stage.scheduler.figures().binding, 0);
+    // It changes before the watch tells of its node: it is not placed again.
+    stage.event(Event::PodApplied(pod_with("web", |facts| facts.priority = 3)));
+    assert_eq!((stage.scheduler.has_work(), stage.assumed_on("web")), (false, Some(node.as_str())));
     // The watch tells of it, then that it is gone.
     let bound = model::event::PodFacts { node: Some(node), ..pod("web") };
     assert_eq!(stage.event(Event::PodApplied(bound)), []);
