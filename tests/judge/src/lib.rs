@@ -4,7 +4,7 @@
 //! [`World::random`]. Output: an [`Answer`] from `scheduler-judge`, a program of the test peers that links the scheduling
 //! framework of the Kubernetes release they pin: per node a verdict, per feasible node every plugin's score.
 //!
-//! Whoever claims to decide like kube-scheduler decides the same world and compares; where the two differ, [`shrink`]
+//! Whoever claims to decide like kube-scheduler decides the same world and compares; where the two differ, [`shrink()`]
 //! finds a small world in which they still do, and [`Statistics`] says whether the worlds asked anything of each plugin.
 //!
 //! Invariants:
