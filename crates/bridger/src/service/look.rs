@@ -73,6 +73,7 @@ pub async fn look(settings: &RunSettings, found: &Found, ledger: &dyn Ledger) ->
             Source::Nodes => "nodes".to_owned(),
             Source::Pods => "pods".to_owned(),
             Source::Namespaces => "namespaces".to_owned(),
+            Source::Selecting(_) => "services and controllers".to_owned(),
             Source::Vcenter(id) => match statuses.get(usize::from(id.0)) {
                 Some((host, status)) => match &*status.borrow() {
                     VcenterStatus::Lost { error, .. } => format!("vCenter {host} ({error})"),
