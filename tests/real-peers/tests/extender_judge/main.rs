@@ -8,7 +8,7 @@ mod extender;
 mod misreadings;
 mod opinion;
 
-use judge::{Judge, Profile, Statistics, World, shrink};
+use judge::{Answer, Judge, Profile, Statistics, World, shrink};
 use model::affinity::LiftSettings;
 use testkit::count;
 
@@ -52,16 +52,27 @@ impl Comparison {
         }
     }
 
-    /// Where the two differ; empty where they agree.
-    fn differences(&mut self, world: &World) -> Result<(judge::Answer, Vec<String>), String> {
+    /// The judge's answer, and what it comes to.
+    fn plugin(&mut self, world: &World) -> Result<(Answer, Opinion), String> {
         let answer = self.judge.ask(&(self.for_plugin)(world)).map_err(|error| error.to_string())?;
-        let expected = (self.wording)(Opinion::of_plugin(&answer));
+        let opinion = (self.wording)(Opinion::of_plugin(&answer));
+        Ok((answer, opinion))
+    }
+
+    /// Where the two differ; empty where they agree.
+    fn differences(&mut self, world: &World) -> Result<(Answer, Vec<String>), String> {
+        let (answer, expected) = self.plugin(world)?;
         let mut differences = Vec::new();
         for seen in [Seen::Already, Seen::NotYet] {
             let found = (self.wording)(self.asking.about(world, seen)?);
             differences.extend(found.differences_from(&expected).into_iter().map(|line| format!("{seen:?}: {line}")));
         }
         Ok((answer, differences))
+    }
+
+    /// A small world in which the two still differ.
+    fn smallest_with_differences(&mut self, world: &World) -> World {
+        shrink(world, |world| self.differences(world).is_ok_and(|(_, found)| !found.is_empty()))
     }
 
     #[allow(clippy::print_stdout)]
@@ -72,7 +83,7 @@ impl Comparison {
             let world = World::random(seed, Profile::InterPodAffinity);
             let (answer, differences) = self.differences(&world).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             if !differences.is_empty() {
-                let small = shrink(&world, |world| self.differences(world).is_ok_and(|(_, found)| !found.is_empty()));
+                let small = self.smallest_with_differences(&world);
                 let of_small = self.differences(&small).map(|(_, found)| found);
                 let small = serde_json::to_string_pretty(&small).unwrap_or_default();
                 panic!("{what}, seed {seed}: {differences:#?}\nin a small world: {of_small:#?}\n{small}");
@@ -98,4 +109,18 @@ fn the_extender_agrees_with_the_plugin_on_terms_as_they_are_written() {
 #[test]
 fn the_extender_agrees_with_the_plugin_on_the_same_world_lifted_to_hosts() {
     asks_enough(&Comparison::lifting().agree_on("lifted", count(200, 2000)));
+}
+
+/// A difference that is there for sure: the extender lifts, and the plugin sees the world as it is written.
+#[test]
+fn a_difference_is_found_and_made_small() {
+    let mut comparison = Comparison { for_plugin: World::clone, ..Comparison::lifting() };
+    let differs = |comparison: &mut Comparison, world: &World| !comparison.differences(world).unwrap().1.is_empty();
+    let worlds = (0..count(200, 2000) as u64).map(|seed| World::random(seed, Profile::InterPodAffinity));
+    let differing: Vec<World> = worlds.filter(|world| differs(&mut comparison, world)).collect();
+    assert!(differing.len() * 20 >= count(200, 2000), "lifting matters in {} worlds only", differing.len());
+    let small = comparison.smallest_with_differences(&differing[0]);
+    assert!(differs(&mut comparison, &small));
+    // Two nodes on a host, or one host among nodes; a pod that is there, the pod to place, and whatever they need.
+    assert!(small.object_count() <= 5 && small.object_count() < differing[0].object_count(), "{small:#?}");
 }
