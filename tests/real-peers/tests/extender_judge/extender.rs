@@ -4,7 +4,6 @@
 //! it tells; then the extender's routes get the requests that kube-scheduler sends. Only sockets are left out.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -86,7 +85,7 @@ impl Asking {
 /// All that the adapter's watch tells of the world until it is in sync.
 async fn listed(world: &World, seen: Seen) -> Result<Vec<Event>, String> {
     let (sender, mut events) = mpsc::channel(64);
-    let mut watch = pin!(kubernetes::watch(serving(world, seen), sender, 1));
+    let mut watch = Box::pin(kubernetes::watch(serving(world, seen), sender, 1));
     let collect = async {
         let (mut told, mut ended) = (Vec::new(), 0);
         while ended < SOURCES {
