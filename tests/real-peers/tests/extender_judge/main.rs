@@ -1,8 +1,8 @@
 //! The extender against kube-scheduler's own InterPodAffinity, on random worlds.
 //!
 //! In: worlds as Kubernetes objects. Both sides say of every node whether the pod may go there and whether evictions would
-//! help, and how good the nodes that are left are: `extender` asks Bridger as kube-scheduler does, `plugin` the judge.
-//! `misreadings` shows that these worlds would give a wrong reading of the semantics away.
+//! help, and how good the nodes that are left are. `extender` asks Bridger as kube-scheduler does; `opinion` is what either
+//! side says; `misreadings` shows that these worlds would give a wrong reading of the semantics away.
 
 mod extender;
 mod misreadings;
