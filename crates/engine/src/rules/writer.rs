@@ -474,8 +474,9 @@ impl Cluster {
     }
 }
 
-/// What forbids to write rules of this cluster, whatever is planned.
-fn stands_in_the_way(books: &Books, world: &World, name: &ClusterName, prefix: &str) -> Option<RuleProblem> {
+/// What forbids to write rules of this cluster, whatever is planned. `prefix` is that of this Kubernetes cluster's rules.
+#[must_use]
+pub fn stands_in_the_way(books: &Books, world: &World, name: &ClusterName, prefix: &str) -> Option<RuleProblem> {
     if books.text_name(name).is_none() {
         let message = "the vCenter's instance UUID is not known, so its rules can't be recorded".to_owned();
         return Some(RuleProblem { reason: "NoInstanceUuid", message });

@@ -110,6 +110,9 @@ async fn record_lost(respect: &Respect, name: &str) -> Result<()> {
     respect.found("notRecorded", 2).await?;
     let shown = respect.cluster.command(&["plan", "-o", "json"]).await?;
     ensure!(shown.stdout.contains("notRecorded") && shown.stdout.contains(name), "{shown:?}");
+    ensure!(shown.stdout.contains("\"reason\": \"RecordGone\""), "{shown:?}");
+    let shown = respect.cluster.command(&["plan"]).await?;
+    ensure!(shown.stdout.starts_with("Nothing is written in DC0_C0: the record of its 2 rules"), "{shown:?}");
     let shown = respect.cluster.command(&["adopt"]).await?;
     ensure!(
         shown.code == Some(2) && shown.stdout.contains(name),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -111,7 +112,7 @@ impl Cluster {
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": nodes });
         control_plane.kubectl().run_with(&["create", "-f", "-"], &list.to_string()).await?;
         let environment = vec![
-            ("KUBECONFIG", control_plane.kubeconfig().display().to_string()),
+            ("KUBECONFIG", documented_user(&control_plane).await?.display().to_string()),
             ("GOVC_URL", site.vcsim.govc_url()),
             ("GOVC_INSECURE", "true".to_owned()),
             ("NO_COLOR", "1".to_owned()),
@@ -154,6 +155,19 @@ impl Cluster {
         let told = listed.into_iter().filter(|event| event.involved_object.kind.as_deref() == Some("Pod"));
         Ok(told.map(|it| (it.involved_object.name.unwrap_or_default(), it.message.unwrap_or_default())).collect())
     }
+}
+
+/// A user who may do exactly what the documentation says Bridger needs.
+async fn documented_user(control_plane: &ControlPlane) -> Result<PathBuf> {
+    const PAGE: &str = include_str!("../../../../docs/run.md");
+    let kubectl = control_plane.kubectl();
+    let blocks = PAGE.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let roles: Vec<&str> = blocks.filter(|block| block.contains("rbac.authorization.k8s.io")).collect();
+    kubectl.run_with(&["create", "-f", "-"], &roles.join("---\n")).await?;
+    kubectl.run(&["create", "clusterrolebinding", "bridger", "--clusterrole", "bridger", "--user", "bridger"]).await?;
+    let own = ["rolebinding", "bridger", "-n", "kube-system", "--role", "bridger-record", "--user", "bridger"];
+    kubectl.run(&[&["create"], &own[..]].concat()).await?;
+    control_plane.kubeconfig_for("bridger", &[])
 }
 
 fn node(machine: &Machine) -> Value {
