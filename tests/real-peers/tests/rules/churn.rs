@@ -24,6 +24,8 @@ const MACHINES: usize = 5;
 const HOSTS: usize = 7;
 const FLAGS: [&str; 3] = ["--removal-grace", "1s", "--allow-mass-deletion"];
 const MOMENT_MILLIS_MAX: usize = 2000;
+/// When what changed first has been gathered and is being written: half of the sudden ends fall here.
+const BUSY_MILLIS: std::ops::Range<usize> = 950..1250;
 
 type Pair = BTreeSet<String>;
 
@@ -51,6 +53,8 @@ struct Churn {
     random: ChaCha8Rng,
     /// The administrator's, as last left.
     foreign: Witness,
+    /// How many sudden ends left rules and record that do not say the same.
+    ended_midway: usize,
 }
 
 impl Churn {
@@ -188,10 +192,16 @@ impl Churn {
                 self.pod_goes(side).await?;
             }
         }
-        let moment = Duration::from_millis(self.below(MOMENT_MILLIS_MAX) as u64);
-        tokio::time::sleep(moment).await;
+        let moment_millis = match self.below(2) {
+            0 => self.below(MOMENT_MILLIS_MAX),
+            _ => BUSY_MILLIS.start + self.below(BUSY_MILLIS.len()),
+        };
+        tokio::time::sleep(Duration::from_millis(moment_millis as u64)).await;
+        self.sides[side].bridger.kill_hard();
+        let witness = self.nothing_foreign_was_touched().await?;
+        let is_midway = !self.is_recorded(&self.sides[side], &witness).await?;
+        self.ended_midway += usize::from(is_midway);
         let side = &mut self.sides[side];
-        side.bridger.kill_hard();
         side.bridger = side.cluster.run(&FLAGS).await?;
         Ok(())
     }
@@ -230,11 +240,16 @@ impl Churn {
         let bound: BTreeSet<String> = own.groups.values().flat_map(|group| ids(group, "vm")).collect();
         ensure!(bound == pinned && own.groups.len() == 2 * pins.len(), "bound: {bound:?}, pinned: {pinned:?}");
 
-        let record = side.cluster.record().await?;
-        ensure!(record.keys().eq(own.rules.keys()), "recorded: {:?}", record.keys());
-        let uuid = |name: &str| own.rules.get(name).map(|rule: &Value| &rule["ruleUuid"]);
-        ensure!(record.iter().all(|(name, kept)| Some(&kept["uuid"]) == uuid(name)), "{record:?}");
+        ensure!(self.is_recorded(side, witness).await?, "recorded: {:?}", side.cluster.record().await?);
         Ok(())
+    }
+
+    /// Whether exactly the rules that exist are recorded, each with its UUID.
+    async fn is_recorded(&self, side: &Side, witness: &Witness) -> Result<bool> {
+        let own = witness.own(&side.cluster.prefix).without(&self.foreign);
+        let record = side.cluster.record().await?;
+        let uuid = |name: &str| own.rules.get(name).map(|rule: &Value| &rule["ruleUuid"]);
+        Ok(record.keys().eq(own.rules.keys()) && record.iter().all(|(name, kept)| Some(&kept["uuid"]) == uuid(name)))
     }
 
     fn wanted_apart(&self, side: &Side) -> BTreeSet<Pair> {
@@ -274,7 +289,7 @@ async fn churn(seed: u64, steps: usize, kills: usize) -> Result<()> {
         sides.push(Side { cluster, bridger, first, pods: BTreeMap::new(), next_pod: 0 });
     }
     let random = ChaCha8Rng::seed_from_u64(seed);
-    let mut churn = Churn { site, sides, random, foreign: Witness::default() };
+    let mut churn = Churn { site, sides, random, foreign: Witness::default(), ended_midway: 0 };
     churn.administrator_begins().await?;
     // One rule each, so that there is a record.
     for side in 0..2 {
@@ -301,6 +316,7 @@ async fn churn(seed: u64, steps: usize, kills: usize) -> Result<()> {
         }
     }
     churn.everything_converges().await?;
+    println!("{} of {kills} sudden ends fell between record and rule", churn.ended_midway);
     counts(&churn.sides[0].bridger, "bridger_rules_findings{name=\"notRecorded\"}", 1).await?;
     for side in &churn.sides {
         let shown = side.cluster.command(&["plan"]).await?;
