@@ -93,7 +93,7 @@ impl Churn {
         let side = &mut self.sides[side];
         let name = format!("{app}-{}", side.next_pod);
         side.next_pod += 1;
-        pods::create(&side.cluster.client, pod(&name, app, node, affinity)).await?;
+        pods::create(&side.cluster.client, pod(&name, app, node, &affinity)).await?;
         side.pods.insert(name, (app, machine));
         Ok(())
     }
@@ -272,11 +272,16 @@ fn seed() -> u64 {
     given.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond().unsigned_abs())
 }
 
+#[allow(clippy::print_stdout)]
+fn say(text: &str) {
+    println!("{text}");
+}
+
 #[tokio::test]
 async fn two_bridgers_an_administrator_and_sudden_ends_leave_each_to_his_own() -> Result<()> {
     let seed = seed();
     let (steps, kills) = (count(60, 1000), count(8, 200));
-    println!("BRIDGER_SEED={seed}: {steps} steps, {kills} sudden ends");
+    say(&format!("BRIDGER_SEED={seed}: {steps} steps, {kills} sudden ends"));
     Box::pin(churn(seed, steps, kills)).await.with_context(|| format!("BRIDGER_SEED={seed}"))
 }
 
@@ -296,7 +301,7 @@ async fn churn(seed: u64, steps: usize, kills: usize) -> Result<()> {
         let [a, b] = [0, 1].map(|machine| churn.sides[side].first + machine);
         for machine in [a, b] {
             let (name, node) = (format!("web-first-{machine}"), &churn.site.machines[machine].node);
-            let pod = pod(&name, "web", node, away_from("web"));
+            let pod = pod(&name, "web", node, &away_from("web"));
             pods::create(&churn.sides[side].cluster.client, pod).await?;
             churn.sides[side].pods.insert(name, ("web", machine));
         }
@@ -316,7 +321,7 @@ async fn churn(seed: u64, steps: usize, kills: usize) -> Result<()> {
         }
     }
     churn.everything_converges().await?;
-    println!("{} of {kills} sudden ends fell between record and rule", churn.ended_midway);
+    say(&format!("{} of {kills} sudden ends fell between record and rule", churn.ended_midway));
     counts(&churn.sides[0].bridger, "bridger_rules_findings{name=\"notRecorded\"}", 1).await?;
     for side in &churn.sides {
         let shown = side.cluster.command(&["plan"]).await?;

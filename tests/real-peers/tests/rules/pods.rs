@@ -12,7 +12,7 @@ pub const HOSTNAME_KEY: &str = "kubernetes.io/hostname";
 pub const SECRETS: [&str; 2] = ["annotated-secret", "secret-in-the-environment"];
 
 /// A pod on a node, with an affinity as the API has it.
-pub fn pod(name: &str, app: &str, node: &str, affinity: Value) -> Value {
+pub fn pod(name: &str, app: &str, node: &str, affinity: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": name, "labels": { "app": app }, "annotations": { "note": SECRETS[0] } },

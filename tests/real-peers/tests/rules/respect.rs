@@ -19,7 +19,7 @@ struct Respect {
 impl Respect {
     async fn place(&self, app: &str, machine: usize) -> Result<()> {
         let node = &self.site.machines[machine].node;
-        pods::create(&self.cluster.client, pod(&format!("{app}-{machine}"), app, node, away_from(app))).await
+        pods::create(&self.cluster.client, pod(&format!("{app}-{machine}"), app, node, &away_from(app))).await
     }
 
     /// Waits until the rule of this name is as expected; answers it.

@@ -22,7 +22,7 @@ struct Story {
 }
 
 impl Story {
-    async fn place(&self, name: &str, app: &str, machine: usize, affinity: Value) -> Result<()> {
+    async fn place(&self, name: &str, app: &str, machine: usize, affinity: &Value) -> Result<()> {
         pods::create(&self.cluster.client, pod(name, app, &self.site.machines[machine].node, affinity)).await
     }
 
@@ -69,7 +69,7 @@ async fn pods_become_rules_that_follow_them() -> Result<()> {
     let cluster = Cluster::start(&site, 0..6).await?;
     let story = Story { site, cluster };
     for machine in 0..3 {
-        story.place(&format!("web-{machine}"), "web", machine, away_from("web")).await?;
+        story.place(&format!("web-{machine}"), "web", machine, &away_from("web")).await?;
     }
     before_it_runs(&story).await?;
     let mut bridger = story.cluster.run(&POLICY).await?;
@@ -118,7 +118,7 @@ async fn follows(story: &Story, bridger: &Bridger) -> Result<()> {
     let rule = story.one_rule(APART, &[0, 1, 2], bridger).await?;
     ensure!(began.elapsed() < GRACE * 5, "additions go out within seconds, not {} ms", began.elapsed().as_millis());
     story.delete(&["web-2"]).await?;
-    story.place("web-2", "web", 3, away_from("web")).await?;
+    story.place("web-2", "web", 3, &away_from("web")).await?;
     let edited = story.one_rule(APART, &[0, 1, 3], bridger).await?;
     ensure!(identity(&edited) == identity(&rule) && edited["name"] == rule["name"], "{rule} became {edited}");
     counts(bridger, "bridger_rules_owned", 1).await?;
@@ -143,12 +143,12 @@ async fn after_it_ran(story: &Story) -> Result<()> {
 
 /// Required affinity keeps two VMs together; node affinity to hosts binds one with groups and a VM-Host rule.
 async fn company_and_pinning(story: &Story, bridger: &Bridger) -> Result<()> {
-    story.place("cache", "cache", 4, Value::Null).await?;
-    story.place("front", "front", 5, with("cache")).await?;
+    story.place("cache", "cache", 4, &Value::Null).await?;
+    story.place("front", "front", 5, &with("cache")).await?;
     story.one_rule(TOGETHER, &[4, 5], bridger).await?;
 
     let hosts: Vec<&str> = story.site.hosts.iter().take(2).map(String::as_str).collect();
-    story.place("db", "db", 3, only_on(&hosts)).await?;
+    story.place("db", "db", 3, &only_on(&hosts)).await?;
     let mut host_ids = BTreeSet::new();
     for host in &hosts {
         let found = story.site.govc.run(&["find", "-i", "/", "-type", "h", "-name", host]).await?;
@@ -193,7 +193,7 @@ async fn gone_after_the_grace(story: &Story, bridger: &Bridger) -> Result<()> {
 /// More replicas than hosts: the rule keeps to the guard, and the pods' events tell the sum.
 async fn too_many_replicas(story: &Story, bridger: &Bridger) -> Result<()> {
     for machine in 0..6 {
-        story.place(&format!("wide-{machine}"), "wide", machine, away_from("wide")).await?;
+        story.place(&format!("wide-{machine}"), "wide", machine, &away_from("wide")).await?;
     }
     let expected = "6 replicas want different hosts: 5 usable hosts, reserve 1";
     eventually(SOON, || async {
