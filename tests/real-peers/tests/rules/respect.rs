@@ -96,7 +96,7 @@ async fn record_lost(respect: &Respect, name: &str) -> Result<()> {
     let before = respect.site.witness().await?;
     let kubectl = respect.cluster.control_plane.kubectl();
     kubectl.run(&["delete", "configmap", "-n", "kube-system", "-l", "bridger.dev/kind=rules"]).await?;
-    // What is new must be recorded first: so it shows at once that the record is gone, and else within a minute.
+    // It shows before the next change that the record is gone; without one, within a minute.
     respect.place("queue", 2).await?;
     respect.place("queue", 5).await?;
     respect.place("web", 4).await?;
