@@ -81,6 +81,7 @@ mod tests {
     use super::*;
     use axum::body::Body;
     use axum::http::Request;
+    use engine::counters::RuleProblem;
     use http_body_util::BodyExt;
     use model::event::{Event, NodeFacts, Source};
     use tower::ServiceExt;
@@ -143,5 +144,40 @@ mod tests {
         ] {
             assert!(body.contains(expected), "{expected:?} is missing:\n{body}");
         }
+    }
+
+    #[tokio::test]
+    async fn rules_are_counted_and_what_keeps_them_from_being_written_only_degrades() {
+        let shown = shown(None);
+        sync(&shown);
+        let rules = &shown.counters.rules;
+        rules.passes.add(4);
+        rules.created.add(3);
+        rules.failures_faulty.add(1);
+        rules.found(["unsatisfiable", "drsOff", "unsatisfiable"].into_iter());
+        rules.found(["unsatisfiable"].into_iter());
+        let (_, body) = get(&shown, "/metrics").await;
+        for expected in [
+            "bridger_rules_owned 0",
+            "bridger_rules_passes_total 4",
+            "bridger_rules_changes_total{kind=\"create\"} 3",
+            "bridger_rules_changes_total{kind=\"delete\"} 0",
+            "bridger_rules_failures_total{reason=\"faulty\"} 1",
+            "bridger_rules_findings{name=\"unsatisfiable\"} 1",
+            "bridger_rules_findings{name=\"drsOff\"} 0",
+            "bridger_rules_behind_seconds 0",
+        ] {
+            assert!(body.contains(expected), "{expected:?} is missing:\n{body}");
+        }
+        assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
+
+        let cluster = (VcenterId(0), "domain-c8".to_owned());
+        let message = "the record is gone: bridger adopt mends it".to_owned();
+        rules.trouble(&cluster, Some(RuleProblem { reason: "RecordGone", message }));
+        let (status, body) = get(&shown, "/readyz").await;
+        assert_eq!(status, 200);
+        assert_eq!(body, "ready, degraded\nrules: domain-c8: RecordGone: the record is gone: bridger adopt mends it\n");
+        rules.trouble(&cluster, None);
+        assert_eq!(get(&shown, "/readyz").await.1, "ready\n");
     }
 }
