@@ -4,6 +4,7 @@ mod adopt;
 mod cleanup;
 mod completions;
 mod demo;
+mod explain;
 mod manifests;
 mod plan;
 mod run;
@@ -40,6 +41,7 @@ pub enum Command {
     Run(Box<run::Arguments>),
     Plan(Box<plan::Arguments>),
     Snapshot(Box<snapshot::Arguments>),
+    Explain(Box<explain::Arguments>),
     Adopt(Box<adopt::Arguments>),
     Cleanup(Box<cleanup::Arguments>),
     Completions(completions::Arguments),
@@ -54,6 +56,7 @@ impl Command {
             Command::Run(arguments) => run::run(&arguments),
             Command::Plan(arguments) => plan::run(&arguments),
             Command::Snapshot(arguments) => snapshot::run(&arguments),
+            Command::Explain(arguments) => explain::run(&arguments),
             Command::Adopt(arguments) => adopt::run(&arguments),
             Command::Cleanup(arguments) => cleanup::run(&arguments),
             Command::Completions(arguments) => completions::run(&arguments),

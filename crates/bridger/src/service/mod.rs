@@ -4,5 +4,7 @@ pub mod extender;
 pub mod look;
 pub mod policy;
 pub mod running;
+pub mod scheduler;
+pub mod scheduler_world;
 pub mod settings;
 pub mod startup;
