@@ -38,13 +38,13 @@ async fn explained(folder: &std::path::Path, seed: u64, world: &World) -> Result
     // Every third as YAML: both forms are what kubectl prints.
     let objects = world.to_list_json();
     let text = if seed.is_multiple_of(3) { serde_saphyr::to_string(&objects)? } else { objects.to_string() };
-    tokio::fs::write(&list, text).await?;
+    std::fs::write(&list, text)?;
     let (pod, list) = (world.pod_key(), list.display().to_string());
     // Lifting adds to what upstream says.
     let mut arguments = vec!["explain", &pod, "--snapshot", &list, "-o", "json", "--lift", "none"];
     let config = folder.join(format!("{seed}.config")).display().to_string();
     if let Some(text) = world.config_text() {
-        tokio::fs::write(&config, text).await?;
+        std::fs::write(&config, text)?;
         arguments.extend(["--config", &config]);
     }
     let finished = run_to_end(&arguments, &[]).await?;

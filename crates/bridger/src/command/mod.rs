@@ -9,6 +9,7 @@ mod manifests;
 mod plan;
 mod run;
 mod sandbox;
+mod scheduler;
 mod snapshot;
 
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ pub enum Command {
     Run(Box<run::Arguments>),
     Plan(Box<plan::Arguments>),
     Snapshot(Box<snapshot::Arguments>),
+    Scheduler(Box<scheduler::Arguments>),
     Explain(Box<explain::Arguments>),
     Adopt(Box<adopt::Arguments>),
     Cleanup(Box<cleanup::Arguments>),
@@ -56,6 +58,7 @@ impl Command {
             Command::Run(arguments) => run::run(&arguments),
             Command::Plan(arguments) => plan::run(&arguments),
             Command::Snapshot(arguments) => snapshot::run(&arguments),
+            Command::Scheduler(arguments) => scheduler::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Adopt(arguments) => adopt::run(&arguments),
             Command::Cleanup(arguments) => cleanup::run(&arguments),

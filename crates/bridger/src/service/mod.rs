@@ -5,6 +5,8 @@ pub mod look;
 pub mod policy;
 pub mod running;
 pub mod scheduler;
+pub mod scheduler_metrics;
+pub mod scheduler_run;
 pub mod scheduler_world;
 pub mod settings;
 pub mod startup;
