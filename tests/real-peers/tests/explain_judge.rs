@@ -10,7 +10,9 @@ use testkit::{bridger::run_to_end, count};
 
 /// Plugins that can refuse nodes: each must do so in at least this share of the worlds.
 const REFUSING: &[&str] = &[
+    "NodeName",
     "NodeUnschedulable",
+    "NodeDeclaredFeatures",
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",

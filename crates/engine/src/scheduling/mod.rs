@@ -14,6 +14,8 @@ mod bind;
 mod carry_out;
 mod driver;
 mod lane;
+#[cfg(test)]
+mod tests;
 mod told;
 
 use std::sync::Arc;
