@@ -119,8 +119,7 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
     let stage = Stage::start().await?;
     let bridger = stage.bridger().await?;
     let _other = Scheduler::start(&stage.control_plane, None).await?;
-    let total = count(150, 1000);
-    let (own, others) = policy::pods(total);
+    let (own, others) = policy::pods(count(190, 1250));
     let all = own.len() + others.len();
     let began = Instant::now();
     // Interleaved, so that both schedulers work at the same time.
@@ -189,19 +188,23 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
 async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     let stage = Stage::start().await?;
     let kills = count(2, 10);
-    let (own, _) = policy::pods(count(150, 1000));
+    let (own, _) = policy::pods(count(190, 1250));
     let batch = own.len().div_ceil(kills + 1);
     let mut bridger = stage.bridger().await?;
     let mut created = 0;
     for (number, pods) in own.chunks(batch).enumerate() {
-        stage.create(pods.iter().cloned()).await?;
+        // In the middle of its work: pods of this batch are still being created while it is killed.
+        let half_bound = created + pods.len() / 2;
+        let kill = async {
+            if number < kills {
+                stage.bound(half_bound, ALL_WITHIN).await?;
+                bridger.kill_hard();
+                bridger = stage.bridger().await?;
+            }
+            anyhow::Ok(())
+        };
+        tokio::try_join!(stage.create(pods.iter().cloned()), kill)?;
         created += pods.len();
-        if number < kills {
-            // In the middle of its work: some pods of this batch are bound, others are not.
-            stage.bound(created - pods.len() / 2, ALL_WITHIN).await?;
-            bridger.kill_hard();
-            bridger = stage.bridger().await?;
-        }
     }
     stage.bound(own.len(), ALL_WITHIN).await?;
     stage.check_policy().await?;

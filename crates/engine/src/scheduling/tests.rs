@@ -51,6 +51,18 @@ impl Api {
         self.state.lock().expect("nobody panics")
     }
 
+    fn take_effect(&self, binding: &Binding, what: Bind) {
+        let mut state = self.state();
+        state.in_flight -= 1;
+        let name = binding.pod.clone();
+        match what {
+            Bind::Takes | Bind::TakesInSilence => drop(state.nodes.insert(name, Some(binding.node.clone()))),
+            Bind::BoundElsewhere => drop(state.nodes.insert(name, Some("elsewhere".to_owned()))),
+            Bind::Gone => drop(state.nodes.remove(&name)),
+            Bind::Fails => {}
+        }
+    }
+
     async fn tell(&self, pod: PodFacts) {
         self.events.send(Event::PodApplied(pod)).await.expect("the driver runs");
     }
@@ -68,21 +80,7 @@ impl Binder for Api {
                 if script.is_empty() { Bind::Takes } else { script.remove(0) }
             };
             tokio::time::sleep(Duration::from_millis(20)).await;
-            let mut state = self.state();
-            state.in_flight -= 1;
-            match what {
-                Bind::Takes | Bind::TakesInSilence => {
-                    state.nodes.insert(binding.pod.clone(), Some(binding.node.clone()));
-                }
-                Bind::BoundElsewhere => {
-                    state.nodes.insert(binding.pod.clone(), Some("elsewhere".to_owned()));
-                }
-                Bind::Gone => {
-                    state.nodes.remove(&binding.pod);
-                }
-                Bind::Fails => {}
-            }
-            drop(state);
+            self.take_effect(binding, what);
             match what {
                 Bind::Takes => {
                     self.tell(pod(&binding.pod, Some(&binding.node))).await;
