@@ -64,11 +64,11 @@ const MISREADINGS: &[Misreading] = &[
     }),
     ("services do not spread", |world| world.services.clear()),
     ("namespaces have no labels", |world| {
-        world.namespaces.iter_mut().for_each(|it| drop_field(it, "/metadata", "labels"))
+        world.namespaces.iter_mut().for_each(|it| drop_field(it, "/metadata", "labels"));
     }),
     ("taints keep nobody away", |world| world.nodes.iter_mut().for_each(|it| drop_field(it, "/spec", "taints"))),
     ("cordoned nodes take pods", |world| {
-        world.nodes.iter_mut().for_each(|it| drop_field(it, "/spec", "unschedulable"))
+        world.nodes.iter_mut().for_each(|it| drop_field(it, "/spec", "unschedulable"));
     }),
     ("images do not matter", |world| world.nodes.iter_mut().for_each(|it| drop_field(it, "/status", "images"))),
     ("overhead is ignored", |world| {

@@ -94,8 +94,7 @@ async fn bind(client: kube::Client, pod: Waiting) -> Result<Done> {
     let pods: Api<Pod> = Api::namespaced(client, &pod.namespace);
     let body = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": pod.name, "uid": pod.uid },
         "target": { "apiVersion": "v1", "kind": "Node", "name": pod.node } });
-    let _: serde_json::Value =
-        pods.create_subresource("binding", &pod.name, &PostParams::default(), body.to_string().into_bytes()).await?;
+    let _: serde_json::Value = pods.create_subresource("binding", &pod.name, &PostParams::default(), &body).await?;
     Ok(Done::Bound(pod))
 }
 
