@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::command::PortArguments;
 use crate::failure::Failure;
-use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
+use crate::service::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings};
 use crate::signals;
 
 pub struct Embedded {
@@ -95,8 +95,11 @@ impl Embedded {
     pub fn run_settings(&self) -> Result<RunSettings, Failure> {
         let arguments = RunArguments {
             connection: ConnectionArguments {
-                ca_file: Some(self.folder.0.join("ca.pem")),
-                kubeconfig: Some(self.folder.0.join("kubeconfig")),
+                reach: ReachArguments {
+                    ca_file: Some(self.folder.0.join("ca.pem")),
+                    kubeconfig: Some(self.folder.0.join("kubeconfig")),
+                    ..ReachArguments::default()
+                },
                 ..ConnectionArguments::default()
             },
             port: Some(0),

@@ -24,6 +24,7 @@ use axum::routing::get;
 use engine::SharedWorld;
 use engine::counters::Counters;
 use model::event::VcenterId;
+use prometheus_client::registry::Registry;
 
 pub use connection::ClientCertificate;
 pub use extender::ExtenderRoutes;
@@ -39,6 +40,9 @@ pub struct VcenterHealth {
     pub trouble: Option<String>,
 }
 
+/// Registers families of metrics.
+pub type MoreMetrics = Arc<dyn Fn(&mut Registry) + Send + Sync>;
+
 /// What the server shows. `vcenters` answers how each of them is right now.
 #[derive(Clone)]
 pub struct Shown {
@@ -47,6 +51,8 @@ pub struct Shown {
     pub vcenters: Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync>,
     /// `None` turns the extender off.
     pub extender: Option<ExtenderRoutes>,
+    /// Registers what others count, each time the metrics are shown.
+    pub more_metrics: Option<MoreMetrics>,
     pub connections: Arc<ConnectionCounts>,
 }
 
@@ -93,6 +99,7 @@ mod tests {
             counters: Arc::default(),
             vcenters: Arc::new(move || vec![(VcenterId(0), health.clone())]),
             extender: None,
+            more_metrics: None,
             connections: Arc::default(),
         }
     }

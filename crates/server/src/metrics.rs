@@ -67,6 +67,9 @@ pub fn text(shown: &Shown) -> Result<String, fmt::Error> {
     if let Some(extender) = &shown.extender {
         extender.stats().register(&mut registry);
     }
+    if let Some(register) = &shown.more_metrics {
+        register(&mut registry);
+    }
     let mut document = String::new();
     text::encode(&mut document, &registry)?;
     Ok(document)

@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         None => embedded::runtime()?.block_on(async {
             let found = startup::check(&settings, startup::Purpose::Read).await?;
             let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
-            Ok::<_, Failure>(look::look(&settings, &found, &ledger).await?.snapshot)
+            Ok::<_, Failure>(look::look(&settings, &found, &ledger, look::Closeness::Rules).await?.snapshot)
         })?,
     };
     let plan = plan(&settings, snapshot)?;
