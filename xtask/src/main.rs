@@ -2,6 +2,7 @@
 
 mod bench;
 mod peers;
+mod picture;
 mod test;
 mod workspace;
 
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Builds the test peers, runs every test, measures.
+/// Builds the test peers, runs every test, measures, takes the demo's picture.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -22,6 +23,7 @@ enum Command {
     Peers(peers::Arguments),
     Test(test::Arguments),
     Bench(bench::Arguments),
+    Picture(picture::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Command::Peers(arguments) => peers::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Picture(arguments) => picture::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,24 +8,38 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use simulator::certificate::Loopback;
 use simulator::chronicle::Entry;
 use simulator::kubernetes::placer::{self, PlacerConfig};
 use simulator::seed::Seed;
 use simulator::{Clock, SimTime, World, certificate, control, kubernetes, serve, vcenter, world};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::command::PortArguments;
 use crate::failure::Failure;
-use crate::service::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings};
 use crate::signals;
 
 pub struct Embedded {
     world: Arc<World>,
+    open: Open,
+    // Dropping it ends the servers and the passing of time.
+    _tasks: JoinSet<()>,
+}
+
+/// Ports that are taken, but not served yet.
+pub struct Doorway {
+    kubernetes: (TcpListener, SocketAddr),
+    vcenter: (TcpListener, SocketAddr),
+    tls: Loopback,
+    folder: Folder,
+}
+
+/// A world that clients can reach, for as long as its servers run; the files that clients need are gone with it.
+pub struct Open {
     vcenter: SocketAddr,
     credentials: String,
     folder: Folder,
-    // Dropping it ends the servers and the passing of time.
-    _tasks: JoinSet<()>,
 }
 
 /// A folder of our own for the kubeconfig and the certificate, gone when we are.
@@ -44,41 +58,34 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::run(format!("cannot start the runtime: {error}")))
 }
 
-impl Embedded {
-    pub async fn start(
-        config: &world::Config,
-        speed: f64,
-        ports: &PortArguments,
-        placer: Option<PlacerConfig>,
-    ) -> Result<Embedded, Failure> {
-        // Bound first: a port in use is told before a large world is built.
-        let (kubernetes_listener, kubernetes) = bind(ports.kubernetes_port, "--kubernetes-port").await?;
-        let (vcenter_listener, vcenter) = bind(ports.vcenter_port, "--vcenter-port").await?;
+impl Doorway {
+    pub async fn bind(ports: &PortArguments) -> Result<Doorway, Failure> {
+        let kubernetes = bind(ports.kubernetes_port, "--kubernetes-port").await?;
+        let vcenter = bind(ports.vcenter_port, "--vcenter-port").await?;
         let tls = certificate::for_loopback().context("preparing TLS")?;
-        let world = World::new(config, Clock::starting_at(wall_clock(), speed));
-
         let folder = Folder::create()?;
-        folder.write("kubeconfig", &kubeconfig(kubernetes))?;
+        folder.write("kubeconfig", &kubeconfig(kubernetes.1))?;
         folder.write("ca.pem", &tls.authority_pem)?;
-
-        let mut tasks = JoinSet::new();
-        let with_control = |router: axum::Router| router.nest("/simulator", control::router(world.clone()));
-        tasks.spawn(world.clone().run());
-        tasks.spawn(serve::serve(kubernetes_listener, with_control(kubernetes::api::router(world.clone())), None));
-        tasks.spawn(serve::serve(
-            vcenter_listener,
-            with_control(vcenter::wire::router(world.clone())),
-            Some(tls.server),
-        ));
-        if let Some(placer) = placer {
-            tasks.spawn(placer::run(world.clone(), placer));
-        }
-        let credentials = format!("{}:{}", config.vcenter.username.replace('@', "%40"), config.vcenter.password);
-        Ok(Embedded { world, vcenter, credentials, folder, _tasks: tasks })
+        Ok(Doorway { kubernetes, vcenter, tls, folder })
     }
 
-    pub fn world(&self) -> &Arc<World> {
-        &self.world
+    /// Serves the world on these ports, in these tasks.
+    pub fn open(self, world: &Arc<World>, config: &world::Config, tasks: &mut JoinSet<()>) -> Open {
+        let with_control = |router: axum::Router| router.nest("/simulator", control::router(world.clone()));
+        let kubernetes = with_control(kubernetes::api::router(world.clone()));
+        tasks.spawn(serve::serve(self.kubernetes.0, kubernetes, None));
+        let vcenter = with_control(vcenter::wire::router(world.clone()));
+        tasks.spawn(serve::serve(self.vcenter.0, vcenter, Some(self.tls.server)));
+        let credentials = format!("{}:{}", config.vcenter.username.replace('@', "%40"), config.vcenter.password);
+        Open { vcenter: self.vcenter.1, credentials, folder: self.folder }
+    }
+}
+
+impl Open {
+    /// The same lines in a file, for `. FILE`.
+    pub fn exports_file(&self) -> Result<PathBuf, Failure> {
+        self.folder.write("env", &format!("{}\n", self.exports()))?;
+        Ok(self.folder.0.join("env"))
     }
 
     /// The lines to paste into another terminal.
@@ -90,23 +97,29 @@ impl Embedded {
             self.credentials, self.vcenter
         )
     }
+}
 
-    /// How Bridger itself is told to run on this world: by the same settings as on a real one.
-    pub fn run_settings(&self) -> Result<RunSettings, Failure> {
-        let arguments = RunArguments {
-            connection: ConnectionArguments {
-                reach: ReachArguments {
-                    ca_file: Some(self.folder.0.join("ca.pem")),
-                    kubeconfig: Some(self.folder.0.join("kubeconfig")),
-                    ..ReachArguments::default()
-                },
-                ..ConnectionArguments::default()
-            },
-            port: Some(0),
-            ..RunArguments::default()
-        };
-        let url = format!("https://{}@{}/sdk", self.credentials, self.vcenter);
-        RunSettings::resolve(&arguments, |name| (name == "GOVC_URL").then(|| url.clone()))
+impl Embedded {
+    pub async fn start(
+        config: &world::Config,
+        speed: f64,
+        ports: &PortArguments,
+        placer: Option<PlacerConfig>,
+    ) -> Result<Embedded, Failure> {
+        // Bound first: a port in use is told before a large world is built.
+        let doorway = Doorway::bind(ports).await?;
+        let world = World::new(config, Clock::starting_at(wall_clock(), speed));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(world.clone().run());
+        let open = doorway.open(&world, config, &mut tasks);
+        if let Some(placer) = placer {
+            tasks.spawn(placer::run(world.clone(), placer));
+        }
+        Ok(Embedded { world, open, _tasks: tasks })
+    }
+
+    pub fn exports(&self) -> String {
+        self.open.exports()
     }
 
     /// Hands over each thing that happens from now on, until Ctrl-C or SIGTERM.
@@ -145,7 +158,7 @@ pub fn placer(seed: Seed, extender: Option<&str>) -> Result<PlacerConfig, Failur
     Ok(config)
 }
 
-async fn bind(port: u16, flag: &str) -> Result<(tokio::net::TcpListener, SocketAddr), Failure> {
+pub async fn bind(port: u16, flag: &str) -> Result<(TcpListener, SocketAddr), Failure> {
     serve::bind(port).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Failure::configuration(
             format!("port {port} is in use"),

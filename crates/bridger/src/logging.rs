@@ -31,8 +31,10 @@ fn ours(level: &str) -> String {
     OURS.iter().map(|name| format!("{name}={level}")).collect::<Vec<_>>().join(",")
 }
 
-pub fn start(arguments: &LogArguments) -> Result<(), Failure> {
+/// `is_quiet`: unless more is asked for, only errors are told, because the command has its own way of telling.
+pub fn start(arguments: &LogArguments, is_quiet: bool) -> Result<(), Failure> {
     let level = match arguments.verbose {
+        0 if is_quiet => "error".to_owned(),
         0 => format!("warn,{},{QUIET}", ours("info")),
         1 => format!("info,{},{QUIET}", ours("debug")),
         // Still without kube's own warnings, which may hold whole answers.

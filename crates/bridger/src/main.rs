@@ -2,10 +2,10 @@
 
 mod command;
 mod confirm;
+mod demo;
 mod embedded;
 mod failure;
 mod logging;
-mod observer;
 mod plan_view;
 mod service;
 mod signals;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
     };
-    if let Err(failure) = logging::start(&arguments.logging) {
+    if let Err(failure) = logging::start(&arguments.logging, arguments.command.tells_by_itself()) {
         return failure.report();
     }
     match arguments.command.run() {

@@ -32,6 +32,7 @@ mod scripted;
 pub use binder::PodBinder;
 pub use conditions::PodConditions;
 pub use connect::{ConnectError, Connection, Credentials, connect};
+pub use kube::Client;
 pub use labels::NodeLabels;
 pub use ledger::ConfigMapLedger;
 pub use notices::EventBoard;

@@ -51,6 +51,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// What happens is shown by the command itself, and log lines would only disturb.
+    pub fn tells_by_itself(&self) -> bool {
+        matches!(self, Command::Demo(_))
+    }
+
     pub fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Command::Demo(arguments) => demo::run(&arguments),

@@ -1,0 +1,67 @@
+//! Where the story is shown: on the screen, as plain lines, or not at all.
+
+use std::io::Write;
+use std::time::Duration;
+
+use super::screen::{Picture, Screen};
+use super::viewer::{Line, Tone};
+
+pub enum Show {
+    /// Only the verdict is wanted.
+    Nothing,
+    Lines,
+    Screen(Box<Screen>),
+}
+
+impl Show {
+    pub fn tell(&mut self, line: &Line) {
+        if let Show::Lines = self {
+            let mark = match line.tone {
+                Tone::Deed => '>',
+                Tone::Quiet => ' ',
+                Tone::Good => '+',
+                Tone::Bad => '!',
+            };
+            say(&format!("{} {mark} {}", clock(line.at), line.text));
+        }
+    }
+
+    pub fn heading(&mut self, text: &str) {
+        if let Show::Lines = self {
+            say(&format!("\n{text}"));
+        }
+    }
+
+    pub fn draw(&mut self, picture: &Picture<'_>) {
+        if let Show::Screen(screen) = self {
+            screen.draw(picture);
+        }
+    }
+
+    /// What waits in real time, and answers whether somebody wants to leave.
+    pub fn waiter(&self, wait: Duration) -> Box<dyn FnOnce() -> bool + Send> {
+        match self {
+            Show::Screen(_) => Box::new(move || Screen::wait(wait)),
+            Show::Nothing | Show::Lines => Box::new(move || {
+                std::thread::sleep(wait);
+                false
+            }),
+        }
+    }
+
+    /// Somebody wants to leave; asked without waiting.
+    pub fn is_left(&self) -> bool {
+        matches!(self, Show::Screen(_)) && Screen::wait(Duration::ZERO)
+    }
+}
+
+/// `00:12:31`.
+pub fn clock(passed: Duration) -> String {
+    let seconds = passed.as_secs();
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// A line for people. When nobody reads any more there is nothing left to say.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}

@@ -1,0 +1,232 @@
+//! Where the story is played: the embedded world, its placer, and in the second act Bridger, all in this process.
+//!
+//! Input: a seed and whether Bridger takes part; deeds of the story. Output: a running world. Clients and servers speak
+//! their wire protocols over tower services instead of sockets, so that time may be virtual.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use simulator::kubernetes::defaults;
+use simulator::kubernetes::kinds::KindId;
+use simulator::kubernetes::placer::{self, ExtenderConfig, PlacerConfig, Transport};
+use simulator::seed::Seed;
+use simulator::vcenter::HostId;
+use simulator::vcenter::inventory::ROLE_KEY;
+use simulator::vcenter::physics::{Actor, VmSpec};
+use simulator::world::Core;
+use simulator::{Clock, SimTime, World, vcenter, world};
+use tokio::task::JoinSet;
+
+use super::sight::{Sight, short};
+use super::story::{BATCH, Deed, HOSTS, NODES_AT_FIRST, SERVICES, Which};
+use super::wiring;
+use crate::failure::Failure;
+
+pub struct Stage {
+    world: Arc<World>,
+    /// The host that fails: chosen when it does, unless it is known from the first act.
+    casualty: Option<String>,
+    /// Bridger's own routes, where it takes part.
+    bridger: Option<axum::Router>,
+    // Dropping it ends everything.
+    tasks: JoinSet<()>,
+}
+
+pub fn world_config(seed: Seed) -> world::Config {
+    world::Config {
+        seed,
+        vcenter: vcenter::Config { hosts: HOSTS, nodes: NODES_AT_FIRST, ..vcenter::Config::default() },
+        ..world::Config::default()
+    }
+}
+
+impl Stage {
+    /// The clock of the runtime must be paused.
+    pub async fn set(seed: Seed, with_bridger: bool, casualty: Option<String>) -> Result<Stage, Failure> {
+        let config = world_config(seed);
+        let world = World::new(&config, Clock::virtual_time());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(world.clone().run());
+        let mut placer = PlacerConfig { seed, ..PlacerConfig::default() };
+        let mut bridger = None;
+        if with_bridger {
+            let router = wiring::start(&world, &config, &mut tasks).await?;
+            let mut extender = ExtenderConfig::new("http://bridger", Transport::in_process(router.clone()));
+            extender.bind_verb = Some("bind".to_owned());
+            placer.extenders.push(extender);
+            bridger = Some(router);
+        }
+        tasks.spawn(placer::run(world.clone(), placer));
+        Ok(Stage { world, casualty, bridger, tasks })
+    }
+
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    pub fn bridger(&self) -> Option<&axum::Router> {
+        self.bridger.as_ref()
+    }
+
+    /// For what serves the stage to the outside, and ends with it.
+    pub fn tasks(&mut self) -> &mut JoinSet<()> {
+        &mut self.tasks
+    }
+
+    pub fn casualty(&self) -> Option<&str> {
+        self.casualty.as_deref()
+    }
+
+    pub fn sight(&self) -> Sight {
+        self.world.with(|core, _| Sight::of(core))
+    }
+
+    /// Carries out a deed; answers what to tell of it.
+    pub fn perform(&mut self, deed: &Deed) -> Result<String, Failure> {
+        if *deed == Deed::FailHost && self.casualty.is_none() {
+            self.casualty = self.sight().worst_to_lose().map(str::to_owned);
+        }
+        let casualty = self.casualty.clone().unwrap_or_default();
+        self.world.with(|core, now| perform(core, deed, &casualty, now))
+    }
+}
+
+fn perform(core: &mut Core, deed: &Deed, casualty: &str, now: SimTime) -> Result<String, Failure> {
+    let actor = Actor { user: core.vcenter.config().username.clone() };
+    let told = match deed {
+        Deed::StartBatch { pods } => {
+            create(core, &batch(*pods), now)?;
+            format!("{pods} large batch pods are started, one for each node")
+        }
+        Deed::EnterMaintenance(which) => {
+            let (host, name) = choose(core, which, casualty)?;
+            core.vcenter.enter_maintenance(host, 0, &actor, now).map_err(refused)?;
+            format!("{name} goes into maintenance: DRS moves its VMs away")
+        }
+        Deed::ExitMaintenance(which) => {
+            let (host, name) = choose(core, which, casualty)?;
+            core.vcenter.exit_maintenance(host, &actor, now).map_err(refused)?;
+            format!("{name} leaves maintenance")
+        }
+        Deed::AddNodes { count, host } => {
+            let id = host_named(core, host)?;
+            for number in 1..=*count {
+                add_node(core, NODES_AT_FIRST + number, id, &actor, now)?;
+            }
+            format!("{count} small nodes are added on {host}")
+        }
+        Deed::Deploy => {
+            for (name, replicas) in SERVICES {
+                create(core, &service(name, *replicas), now)?;
+            }
+            let names: Vec<&str> = SERVICES.iter().map(|(name, _)| *name).collect();
+            format!("services {} are deployed: replicas must be on different nodes", names.join(", "))
+        }
+        Deed::FailHost => {
+            let host = host_named(core, casualty)?;
+            core.vcenter.fail_host(host, now).map_err(refused)?;
+            format!("host {casualty} loses power")
+        }
+        Deed::RecoverHost => {
+            let host = host_named(core, casualty)?;
+            core.vcenter.recover_host(host, now).map_err(refused)?;
+            format!("host {casualty} has power again and boots")
+        }
+        Deed::Update => {
+            for (name, _) in SERVICES {
+                update(core, name)?;
+            }
+            "every service is updated: rolling, replica by replica".to_owned()
+        }
+        Deed::End => "the story ends".to_owned(),
+    };
+    Ok(told)
+}
+
+fn refused(fault: impl std::fmt::Display) -> Failure {
+    Failure::run(format!("the embedded vCenter refuses the story: {fault}"))
+}
+
+fn host_named(core: &Core, name: &str) -> Result<HostId, Failure> {
+    let host = core.vcenter.inventory().hosts().find(|(_, host)| short(&host.name) == name);
+    host.map(|(id, _)| id).ok_or_else(|| Failure::run(format!("there is no host {name:?}")))
+}
+
+fn choose(core: &Core, which: &Which, casualty: &str) -> Result<(HostId, String), Failure> {
+    let name = match which {
+        Which::Named(name) => (*name).to_owned(),
+        Which::Spared(number) => {
+            let hosts = core.vcenter.inventory().hosts().map(|(_, host)| short(&host.name));
+            let spared: Vec<&str> = hosts.filter(|name| *name != casualty).collect();
+            let index = usize::try_from(*number).unwrap_or(0) % spared.len().max(1);
+            spared.get(index).map_or(String::new(), |name| (*name).to_owned())
+        }
+    };
+    Ok((host_named(core, &name)?, name))
+}
+
+fn add_node(core: &mut Core, number: u32, host: HostId, actor: &Actor, now: SimTime) -> Result<(), Failure> {
+    let inventory = core.vcenter.inventory();
+    let like = inventory.vms().next().map(|(_, vm)| (vm.parent, vm.pool, vm.cpu_count, vm.memory_mib));
+    let (folder, pool, cpu_count, memory_mib) = like.ok_or_else(|| Failure::run("there is no VM to copy"))?;
+    let spec = VmSpec {
+        name: format!("node-{number}"),
+        folder,
+        pool,
+        host: Some(host),
+        // New nodes are small, and idle at first: DRS has no reason to take them elsewhere.
+        cpu_count: cpu_count.div_ceil(2),
+        memory_mib: memory_mib / 2,
+        annotation: String::new(),
+        extra_config: [(ROLE_KEY.to_owned(), "node".to_owned())].into_iter().collect(),
+        power_on: true,
+    };
+    core.vcenter.create_vm(spec, actor, now).map(drop).map_err(refused)
+}
+
+fn create(core: &mut Core, deployment: &Value, now: SimTime) -> Result<(), Failure> {
+    let mut object = deployment.clone();
+    defaults::apply(KindId::DEPLOYMENT, &mut object, core.kubernetes.store());
+    let created = core.kubernetes.store_mut().create(KindId::DEPLOYMENT, object, now);
+    created.map(drop).map_err(|error| Failure::run(format!("the embedded Kubernetes refuses the story: {error}")))
+}
+
+fn update(core: &mut Core, name: &str) -> Result<(), Failure> {
+    let edited = core.kubernetes.store_mut().edit(KindId::DEPLOYMENT, "default", name, |object| {
+        object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{name}:2"));
+        let generation = object["metadata"]["generation"].as_u64().unwrap_or(1) + 1;
+        object["metadata"]["generation"] = json!(generation);
+    });
+    edited.map(drop).map_err(|error| Failure::run(format!("cannot update {name}: {error}")))
+}
+
+fn deployment(name: &str, replicas: u32, cpu: &str, memory: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [{ "name": "main", "image": format!("{name}:1"),
+                    "resources": { "requests": { "cpu": cpu, "memory": memory } } }] },
+            },
+        },
+    })
+}
+
+fn batch(pods: u32) -> Value {
+    deployment(BATCH, pods, "3", "8Gi")
+}
+
+/// As users write it: by node, for they know of nothing else.
+fn service(name: &str, replicas: u32) -> Value {
+    let mut object = deployment(name, replicas, "500m", "1Gi");
+    object["spec"]["template"]["spec"]["affinity"] = json!({
+        "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
+            "labelSelector": { "matchLabels": { "app": name } },
+            "topologyKey": "kubernetes.io/hostname",
+        }] }
+    });
+    object
+}

@@ -1,0 +1,87 @@
+//! After the story: the second act's world goes on at the pace of the wall clock, open to kubectl and govc.
+//!
+//! Input: the stage as the story left it, and bound ports. Output: the two servers and Bridger's own routes on loopback,
+//! until somebody leaves or the time is up. The very same world, Bridger and placer run on: only the clock is let go.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use model::labels::LabelSettings;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::Theatre;
+use super::stage::{Stage, world_config};
+use super::story::NEW_HOST;
+use super::viewer::Viewer;
+use super::{Act, show};
+use crate::command::PortArguments;
+use crate::embedded::{self, Doorway};
+use crate::failure::Failure;
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Debug)]
+pub struct Stay {
+    pub ports: PortArguments,
+    /// Of Bridger itself.
+    pub port: u16,
+    /// `None` stays until somebody leaves.
+    pub at_most: Option<Duration>,
+}
+
+/// Ports that are taken, but not served yet.
+pub struct Doors {
+    servers: Doorway,
+    bridger: tokio::net::TcpListener,
+}
+
+impl Doors {
+    pub async fn bind(stay: &Stay) -> Result<Doors, Failure> {
+        let servers = Doorway::bind(&stay.ports).await?;
+        let (bridger, _) = embedded::bind(stay.port, "--port").await?;
+        Ok(Doors { servers, bridger })
+    }
+}
+
+impl Theatre {
+    pub(super) async fn stay(&mut self, mut stage: Stage, doors: Doors, stay: &Stay) -> Result<(), Failure> {
+        let address = doors.bridger.local_addr().map_err(|error| Failure::run(error.to_string()))?;
+        let config = world_config(simulator::seed::Seed(self.seed));
+        let world = stage.world().clone();
+        let open = doors.servers.open(&world, &config, stage.tasks());
+        if let Some(router) = stage.bridger().cloned() {
+            stage.tasks().spawn(simulator::serve::serve(doors.bridger, router, None));
+        }
+        // From here on the wall clock counts: sockets and people are on the other side.
+        tokio::time::resume();
+        self.show.heading("The world of act 2 goes on, in real time. In another terminal:");
+        if let show::Show::Lines = self.show {
+            show::say(&open.exports());
+            show::say(&format!("Listening   http://{address} (/readyz, /metrics)"));
+        }
+        // Lines as long as those can't be copied off a panel; a file can be named in one short line.
+        let invitation = format!(
+            ". {}\n\nkubectl scale deployment cart --replicas=4\nkubectl get nodes -L {}\n\
+             govc vm.migrate -host {}.lab node-13",
+            open.exports_file()?.display(),
+            LabelSettings::default().host_key,
+            NEW_HOST,
+        );
+        let began = Instant::now();
+        let mut viewer = Viewer::skipping(&world);
+        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while stay.at_most.is_none_or(|limit| began.elapsed() < limit) {
+            ticks.tick().await;
+            let passed = began.elapsed();
+            for line in viewer.look(&world, passed) {
+                self.tell(line);
+            }
+            self.draw(Act::With, passed, &viewer, Some(&invitation));
+            if self.show.is_left() || self.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The story as data: what happens when. The same list for both acts; nothing but these events is scripted.
+//!
+//! A cluster of twelve busy nodes on four hosts grows by a host with three nodes on it. Three services are deployed, and
+//! Kubernetes likes the empty nodes best: different nodes, one physical host. Then demand shifts and DRS balances; a host
+//! fails and comes back; another goes into maintenance; all services are updated.
+//!
+//! Input: a seed, which moves the moments about and picks hosts. Output: moments in order of time.
+
+use std::time::Duration;
+
+use simulator::seed::Seed;
+
+/// Replicas must be on different hosts; the name's first letter stands for it on the screen.
+pub const SERVICES: &[(&str, u32)] = &[("shop", 4), ("cart", 3), ("mail", 3)];
+pub const BATCH: &str = "batch";
+
+pub const HOSTS: u32 = 5;
+/// At the start; the rest joins later.
+pub const NODES_AT_FIRST: u32 = 12;
+pub const NODES_ADDED: u32 = 3;
+/// The host that comes into service with the added nodes.
+pub const NEW_HOST: &str = "esx-5";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// A batch load with one large pod for each of the first nodes.
+    StartBatch {
+        pods: u32,
+    },
+    EnterMaintenance(Which),
+    ExitMaintenance(Which),
+    AddNodes {
+        count: u32,
+        host: &'static str,
+    },
+    /// All services.
+    Deploy,
+    /// A physical host loses power.
+    FailHost,
+    RecoverHost,
+    /// New pods for every service, one after another.
+    Update,
+    End,
+}
+
+/// Which host a deed is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    Named(&'static str),
+    /// The n-th of those that do not fail in this story.
+    Spared(u64),
+}
+
+#[derive(Clone, Debug)]
+pub struct Moment {
+    pub at: Duration,
+    pub deed: Deed,
+}
+
+/// The moments, in order of time.
+pub fn story(seed: Seed) -> Vec<Moment> {
+    let mut random = seed.stream("demo story");
+    // Up to half a minute later than told, so that no two seeds meet DRS at the same point of its period.
+    let mut at = |minute: u64, second: u64| Duration::from_secs(minute * 60 + second + random.below(30));
+    let patched = Which::Spared(seed.stream("demo maintenance").below(u64::from(HOSTS) - 1));
+    let grown = at(4, 0);
+    let moments = [
+        (at(0, 0), Deed::EnterMaintenance(Which::Named(NEW_HOST))),
+        (at(0, 30), Deed::StartBatch { pods: NODES_AT_FIRST }),
+        (grown, Deed::ExitMaintenance(Which::Named(NEW_HOST))),
+        (grown + Duration::from_secs(10), Deed::AddNodes { count: NODES_ADDED, host: NEW_HOST }),
+        (at(6, 0), Deed::Deploy),
+        (at(15, 0), Deed::FailHost),
+        (at(24, 0), Deed::RecoverHost),
+        (at(29, 0), Deed::EnterMaintenance(patched.clone())),
+        (at(38, 0), Deed::ExitMaintenance(patched)),
+        (at(42, 0), Deed::Update),
+        (Duration::from_secs(50 * 60), Deed::End),
+    ];
+    moments.into_iter().map(|(at, deed)| Moment { at, deed }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_story_is_in_order_of_time_and_the_same_for_a_seed() {
+        for seed in 0..200 {
+            let moments = story(Seed(seed));
+            assert!(moments.is_sorted_by_key(|moment| moment.at), "seed {seed}");
+            assert_eq!(moments.last().map(|moment| &moment.deed), Some(&Deed::End));
+            let again = story(Seed(seed));
+            assert!(moments.iter().zip(&again).all(|(a, b)| a.at == b.at && a.deed == b.deed));
+        }
+    }
+}

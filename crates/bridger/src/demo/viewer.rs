@@ -1,0 +1,188 @@
+//! One act's audience: looks at the world after each step and puts into words what happened and why.
+//!
+//! Input: the world's state and its chronicle. Output: lines for people, and the act's figures.
+
+use std::time::Duration;
+
+use simulator::World;
+use simulator::chronicle::Happening;
+use simulator::kubernetes::Happening as KubernetesHappening;
+use simulator::vcenter::{Happening as VcenterHappening, MoveReason};
+
+use super::observer::{Measured, News, Observer};
+use super::sight::{Sight, short};
+use super::story::BATCH;
+use super::verdict::Figures;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// What the story does.
+    Deed,
+    /// What the two servers, DRS, HA and Bridger make of it.
+    Quiet,
+    Good,
+    Bad,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Since the act began.
+    pub at: Duration,
+    pub tone: Tone,
+    pub text: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Viewer {
+    observer: Observer,
+    sight: Sight,
+    /// Versions of both sides when `sight` was taken.
+    versions: Option<(u64, u64)>,
+    next_entry: u64,
+    migrations: u64,
+}
+
+impl Viewer {
+    /// A viewer to whom nothing is told of what happened before.
+    pub fn skipping(world: &World) -> Viewer {
+        Viewer { next_entry: world.with(|core, _| core.chronicle.next_number()), ..Viewer::default() }
+    }
+
+    /// What is new since the last look.
+    pub fn look(&mut self, world: &World, passed: Duration) -> Vec<Line> {
+        let (happenings, changed) = world.with(|core, _| {
+            let happenings: Vec<Happening> =
+                core.chronicle.since(self.next_entry).map(|entry| entry.happening.clone()).collect();
+            self.next_entry = core.chronicle.next_number();
+            let versions = (core.kubernetes.version(), core.vcenter.version());
+            let changed = self.versions.replace(versions) != Some(versions);
+            (happenings, changed.then(|| Sight::of(core)))
+        });
+        let before = changed.map(|sight| std::mem::replace(&mut self.sight, sight)).unwrap_or_default();
+        let line = |tone: Tone, text: String| Line { at: passed, tone, text };
+        let mut lines = Vec::new();
+        for happening in &happenings {
+            self.migrations += u64::from(is_migration(happening));
+            lines.extend(describe(happening, &self.sight, &before).map(|(tone, text)| line(tone, text)));
+        }
+        lines.extend(self.observer.look(&self.sight, passed).into_iter().map(|news| match news {
+            News::Good(text) => line(Tone::Good, text),
+            News::Bad(text) => line(Tone::Bad, text),
+        }));
+        lines
+    }
+
+    pub fn sight(&self) -> &Sight {
+        &self.sight
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.figures_of(self.observer.measured())
+    }
+
+    /// The figures when nothing more will be seen.
+    pub fn end(&mut self) -> Figures {
+        let measured = self.observer.end();
+        self.figures_of(measured)
+    }
+
+    fn figures_of(&self, measured: Measured) -> Figures {
+        let Measured { colocated, downtime, observed } = measured;
+        let rules = self.sight.rules.len() as u64;
+        Figures { colocated, downtime, observed, migrations: self.migrations, rules }
+    }
+}
+
+fn is_migration(happening: &Happening) -> bool {
+    match happening {
+        Happening::Vcenter(VcenterHappening::VmMoved { reason, .. }) => *reason != MoveReason::HaRestart,
+        _ => false,
+    }
+}
+
+fn describe(happening: &Happening, sight: &Sight, before: &Sight) -> Option<(Tone, String)> {
+    match happening {
+        Happening::Vcenter(happening) => describe_vcenter(happening, sight, before),
+        Happening::Kubernetes(happening) => describe_kubernetes(happening, sight),
+    }
+}
+
+fn describe_vcenter(happening: &VcenterHappening, sight: &Sight, before: &Sight) -> Option<(Tone, String)> {
+    let quiet = |text: String| Some((Tone::Quiet, text));
+    match happening {
+        VcenterHappening::VmMoved { name, from, to, reason, .. } => {
+            let (from, to) = (short(from), short(to));
+            quiet(match reason {
+                MoveReason::Requested => format!("{name} is moved from {from} to {to}, as asked"),
+                MoveReason::DrsMend => format!("DRS moves {name} from {from} to {to}: a rule keeps it apart"),
+                MoveReason::DrsBalance => format!("DRS moves {name} from {from} to {to} to balance load"),
+                MoveReason::Maintenance => format!("DRS moves {name} from {from} to {to}: maintenance"),
+                MoveReason::HaRestart => format!("HA restarts {name} on {to}: {from} is lost"),
+            })
+        }
+        VcenterHappening::RuleAdded { rule, .. } => quiet(format!("Bridger adds a rule{}", why(rule, sight))),
+        VcenterHappening::RuleEdited { rule, .. } => quiet(format!("Bridger edits a rule{}", why(rule, sight))),
+        VcenterHappening::RuleRemoved { rule, .. } => {
+            let vms = before.rules.iter().find(|known| known.name == *rule).map(|known| known.vms.join(", "));
+            quiet(format!("Bridger removes the rule of {}: no pod needs it", vms.unwrap_or_default()))
+        }
+        VcenterHappening::HostRecovered { host } => quiet(format!("{} is back", short(host))),
+        VcenterHappening::HostEnteredMaintenance { host } => quiet(format!("{} is empty", short(host))),
+        VcenterHappening::HostMaintenanceStalled { host, reason } => {
+            quiet(format!("{} cannot be emptied yet: {}", short(host), without_rule_name(reason)))
+        }
+        VcenterHappening::HaCannotRestart { name, reason } => {
+            quiet(format!("HA cannot restart {name} yet: {}", without_rule_name(reason)))
+        }
+        _ => None,
+    }
+}
+
+/// A rule's name means nothing to people; on the screen it is long besides.
+fn without_rule_name(reason: &str) -> String {
+    let words = reason.split(' ');
+    words.filter(|word| !word.starts_with("bridger-")).collect::<Vec<_>>().join(" ").replacen("rule ", "a rule ", 1)
+}
+
+/// What a rule is for: the VMs, and the services whose replicas are on them.
+fn why(rule: &str, sight: &Sight) -> String {
+    let Some(rule) = sight.rules.iter().find(|known| known.name == rule) else { return String::new() };
+    let services = if rule.services.is_empty() { "pods".to_owned() } else { rule.services.join(", ") };
+    format!(": {} apart, for {services}", rule.vms.join(", "))
+}
+
+fn describe_kubernetes(happening: &KubernetesHappening, sight: &Sight) -> Option<(Tone, String)> {
+    let quiet = |text: String| Some((Tone::Quiet, text));
+    match happening {
+        KubernetesHappening::PodBound { pod, node } if service_of(pod) != BATCH => {
+            let host = sight.host_of(node).map_or(String::new(), |host| format!(" on {host}"));
+            quiet(format!("a replica of {} is placed on {node}{host}", service_of(pod)))
+        }
+        KubernetesHappening::NodeRegistered { node, .. } => {
+            let host = sight.host_of(node).map_or(String::new(), |host| format!(", on {host}"));
+            quiet(format!("{node} joins the cluster{host}"))
+        }
+        KubernetesHappening::NodeNotReady { node, .. } => quiet(format!("{node} is no longer Ready")),
+        KubernetesHappening::NodeReady { node } => quiet(format!("{node} is Ready")),
+        KubernetesHappening::PodEvicted { pod, node, why } if service_of(pod) != BATCH => {
+            quiet(format!("a replica of {} is evicted from {node}: {why}", service_of(pod)))
+        }
+        KubernetesHappening::DeploymentScaled { deployment, from, to } => {
+            quiet(format!("{} is scaled from {from} to {to}", own_name(deployment)))
+        }
+        KubernetesHappening::DeploymentRolledOut { deployment, revision } if own_name(deployment) != BATCH => {
+            quiet(format!("{} is rolled out, revision {revision}", own_name(deployment)))
+        }
+        _ => None,
+    }
+}
+
+/// `web` of `default/web`.
+fn own_name(full: &str) -> &str {
+    full.rsplit('/').next().unwrap_or(full)
+}
+
+/// `web` of the pod `default/web-5d8f9c7b6-x2x4z`.
+fn service_of(pod: &str) -> &str {
+    own_name(pod).rsplitn(3, '-').last().unwrap_or(pod)
+}

@@ -1,0 +1,115 @@
+//! Bridger itself on the embedded world: the same adapters, engine and HTTP routes as `bridger run`, wired in process.
+//!
+//! Input: the world. Output: tasks that run for as long as the world does, and Bridger's routes, which the placer asks.
+//! Everything it knows comes over the wire protocols of the two servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drs::{DrsSettings, UnixMillis};
+use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
+use engine::{Engine, Ports, RuleSettings, Settings, WallClock};
+use kubernetes::binder::PodBinder;
+use kubernetes::labels::NodeLabels;
+use kubernetes::ledger::ConfigMapLedger;
+use kubernetes::notices::EventBoard;
+use model::event::VcenterId;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use server::{ExtenderRoutes, Shown, VcenterHealth};
+use simulator::{World, world};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use vsphere::config::VcenterConfig;
+use vsphere::inventory::VcenterStatus;
+use vsphere::transport::Transport;
+use vsphere::{Endpoint, Trust};
+
+use crate::failure::Failure;
+
+const EVENTS_QUEUED_MAX: usize = 1024;
+const RECORD_NAMESPACE: &str = "kube-system";
+const VCENTER: VcenterId = VcenterId(0);
+
+/// Starts Bridger with all its parts: labels, rules, extender.
+pub async fn start(
+    world: &Arc<World>,
+    config: &world::Config,
+    tasks: &mut JoinSet<()>,
+) -> Result<axum::Router, Failure> {
+    let seed = config.seed.0;
+    let vcenter = vcenter_config(world, config)?;
+    let (about, _) = vsphere::probe::connect_once(&vcenter)
+        .await
+        .map_err(|error| Failure::run(format!("the embedded vCenter does not answer: {error}")))?;
+    let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
+
+    let (events, received) = mpsc::channel(EVENTS_QUEUED_MAX);
+    let (status, shown_status) = watch::channel(VcenterStatus::default());
+    let jitter = ChaCha8Rng::seed_from_u64(seed);
+    let rule_store = vsphere::Rules::new([(VCENTER, vcenter.clone())]);
+    let inventory =
+        vsphere::inventory::run(vcenter, VCENTER, events.clone(), status, jitter, std::future::pending::<()>());
+    tasks.spawn(async move {
+        inventory.await;
+    });
+    let watching = kubernetes::watch::watch(client.clone(), events, seed);
+    tasks.spawn(async move {
+        watching.await;
+    });
+
+    let clock = world.clock().clone();
+    let time_of_day = move || {
+        let unix_ms = i64::try_from(clock.now().unix_ms).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(unix_ms).unwrap_or(jiff::Timestamp::MAX)
+    };
+    let clock = world.clock().clone();
+    let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(time_of_day)));
+    let ports = Ports {
+        labels: Arc::new(NodeLabels::new(client.clone())),
+        notices: notices.clone(),
+        rules: Some(Arc::new(rule_store)),
+        ledger: Some(Arc::new(ConfigMapLedger::new(client.clone(), RECORD_NAMESPACE.to_owned()))),
+    };
+    let rules = RuleSettings::new(
+        DrsSettings::default(),
+        BTreeMap::from([(VCENTER, about.instance_uuid)]),
+        WallClock(Arc::new(move || UnixMillis(clock.now().unix_ms))),
+    );
+    let engine = Engine::new(Settings { seed, rules: Some(rules), ..Settings::default() }, ports);
+    let ports = ExtenderPorts { binder: Arc::new(PodBinder::new(client)), notices };
+    let extender = Extender::new(engine.world(), ports, ExtenderSettings::default());
+    let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
+    let shown = Shown {
+        world: engine.world(),
+        counters: engine.counters(),
+        vcenters: health(shown_status),
+        extender: Some(ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod))),
+        connections: Arc::default(),
+        more_metrics: None,
+    };
+    tasks.spawn(engine.run(received));
+    Ok(server::router(shown))
+}
+
+fn vcenter_config(world: &Arc<World>, config: &world::Config) -> Result<VcenterConfig, Failure> {
+    let user = config.vcenter.username.replace('@', "%40");
+    let url = format!("http://{user}:{}@embedded/sdk", config.vcenter.password);
+    let (endpoint, credentials) =
+        Endpoint::parse(&url).map_err(|error| Failure::run(format!("the embedded vCenter's address: {error}")))?;
+    let credentials = credentials.ok_or_else(|| Failure::run("the embedded vCenter has no credentials"))?;
+    let mut vcenter = VcenterConfig::new(endpoint, credentials.into(), Trust::System);
+    vcenter.transport = Some(Transport::service(simulator::vcenter::wire::router(world.clone())));
+    Ok(vcenter)
+}
+
+fn health(status: watch::Receiver<VcenterStatus>) -> Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync> {
+    Arc::new(move || {
+        let trouble = match &*status.borrow() {
+            VcenterStatus::InSync { .. } => None,
+            VcenterStatus::Connecting => Some("connecting".to_owned()),
+            VcenterStatus::Lost { error, attempts } => Some(format!("{error} (attempt {attempts})")),
+        };
+        vec![(VCENTER, VcenterHealth { host: "embedded".to_owned(), trouble })]
+    })
+}
