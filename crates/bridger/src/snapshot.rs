@@ -12,6 +12,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use model::World;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
+use model::scheduling::{SelectingFacts, SelectingKind};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -31,6 +32,9 @@ pub struct Snapshot {
     pub namespaces: Vec<NamespaceFacts>,
     pub nodes: Vec<NodeFacts>,
     pub pods: Vec<PodFacts>,
+    /// Services and controllers, as far as they select pods.
+    #[serde(default)]
+    pub selecting: Vec<SelectingFacts>,
     /// The record's texts by name.
     pub record: BTreeMap<String, String>,
 }
@@ -58,6 +62,7 @@ pub struct Gathered {
     namespaces: BTreeMap<String, NamespaceFacts>,
     nodes: BTreeMap<String, NodeFacts>,
     pods: BTreeMap<(String, String), PodFacts>,
+    selecting: BTreeMap<(SelectingKind, String, String), SelectingFacts>,
     vms: BTreeMap<(VcenterId, String), VmFacts>,
     hosts: BTreeMap<(VcenterId, String), HostFacts>,
     clusters: BTreeMap<(VcenterId, String), ClusterFacts>,
@@ -90,6 +95,12 @@ impl Gathered {
             Event::NamespaceDeleted { name } => {
                 self.namespaces.remove(&name);
             }
+            Event::SelectingApplied(facts) => {
+                self.selecting.insert((facts.kind, facts.namespace.clone(), facts.name.clone()), facts);
+            }
+            Event::SelectingDeleted { kind, namespace, name } => {
+                self.selecting.remove(&(kind, namespace, name));
+            }
             Event::VmApplied { vcenter, vm } => {
                 self.vms.insert((vcenter, vm.id.clone()), vm);
             }
@@ -109,7 +120,7 @@ impl Gathered {
                 self.clusters.remove(&(vcenter, id));
             }
             // What is known stays until the next list; what this process assumes is not of the world.
-            _ => (),
+            Event::Lost(_) | Event::PodAssumed { .. } | Event::PodForgotten { .. } => (),
         }
     }
 
@@ -119,6 +130,7 @@ impl Gathered {
             Source::Nodes => self.nodes.clear(),
             Source::Pods => self.pods.clear(),
             Source::Namespaces => self.namespaces.clear(),
+            Source::Selecting(gone) => self.selecting.retain(|(kind, ..), _| *kind != gone),
             Source::Vcenter(gone) => {
                 self.vms.retain(|(vcenter, _), _| *vcenter != gone);
                 self.hosts.retain(|(vcenter, _), _| *vcenter != gone);
@@ -166,6 +178,7 @@ impl Gathered {
             namespaces: self.namespaces.into_values().collect(),
             nodes: self.nodes.into_values().collect(),
             pods: self.pods.into_values().collect(),
+            selecting: self.selecting.into_values().collect(),
             record,
         }
     }
@@ -183,6 +196,10 @@ impl Snapshot {
         source(Source::Namespaces, &mut self.namespaces.into_iter().map(Event::NamespaceApplied));
         source(Source::Nodes, &mut self.nodes.into_iter().map(Event::NodeApplied));
         source(Source::Pods, &mut self.pods.into_iter().map(Event::PodApplied));
+        for kind in SelectingKind::ALL {
+            let of_kind = self.selecting.iter().filter(|facts| facts.kind == kind).cloned();
+            source(Source::Selecting(kind), &mut of_kind.map(Event::SelectingApplied));
+        }
         for (number, part) in (0u16..).zip(self.vcenters) {
             let vcenter = VcenterId(number);
             let clusters = part.clusters.into_iter().map(|cluster| Event::ClusterApplied { vcenter, cluster });
@@ -313,7 +330,7 @@ mod tests {
         snapshot.write(&path).unwrap();
         assert_eq!(Snapshot::read(&path).unwrap(), snapshot);
         let events = snapshot.into_events();
-        assert_eq!(events.iter().filter(|event| matches!(event, Event::RelistEnded(_))).count(), 4);
+        assert_eq!(events.iter().filter(|event| matches!(event, Event::RelistEnded(_))).count(), 8);
     }
 
     #[test]

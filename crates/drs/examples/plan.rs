@@ -12,6 +12,10 @@ use model::World;
 use model::event::*;
 use serde_json::{Value, json};
 
+/// The allocator of the program itself.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const VCENTER: VcenterId = VcenterId(0);
 const NODES: usize = 5_000;
 const NODES_PER_HOST: usize = 10;

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cell::{Cell, CellRules};
 use crate::classify::Bounds;
@@ -196,25 +196,39 @@ impl Cells {
         let mut order: Vec<_> = self.by_digest.values().map(Cell::rank).collect();
         order.sort_unstable();
         let before = self.take_refused();
-        let mut refused = BTreeSet::new();
+        // Pairs that are there, or were found to fit, come before all others.
+        let mut settled: FxHashSet<(usize, usize)> = FxHashSet::default();
+        for (name, members) in self.by_digest.values().flat_map(|cell| &cell.alone.kept) {
+            let Some(now) = current(name) else { continue };
+            let stay: Vec<usize> = members.iter().copied().filter(|vm| now.contains(vm)).collect();
+            settled.extend(pairs(&stay));
+        }
+        let (mut refused, mut tried_again) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..ROUNDS_MAX {
             let mut joint = Joint::new(self.of_vm.len(), guard, bounds);
-            let cells = || order.iter().filter_map(|(_, _, digest)| self.by_digest.get(digest));
-            for (name, members) in cells().flat_map(|cell| &cell.rules().kept) {
-                let Some(now) = current(name) else { continue };
-                let stay: Vec<usize> = members.iter().copied().filter(|vm| now.contains(vm)).collect();
-                pairs(&stay).for_each(|(a, b)| joint.add(a, b));
-            }
-            let mut refused_now = BTreeSet::new();
-            for clique in cells().flat_map(|cell| cell.rules().cliques()) {
-                refused_now.extend(pairs(clique).filter(|(a, b)| !joint.try_add(*a, *b)));
-            }
-            if refused_now.is_empty() {
+            let cells = order.iter().filter_map(|(_, _, digest)| self.by_digest.get(digest));
+            let proposed: Vec<(usize, usize)> =
+                cells.flat_map(|cell| cell.rules().cliques()).flat_map(|clique| pairs(clique)).collect();
+            let is_settled = |pair: &&(usize, usize)| settled.contains(*pair);
+            proposed.iter().filter(is_settled).for_each(|(a, b)| joint.add(*a, *b));
+            let mut changed: BTreeSet<(usize, usize)> =
+                proposed.iter().copied().filter(|(a, b)| !joint.try_add(*a, *b)).collect();
+            refused.extend(changed.iter().copied());
+            if changed.is_empty() && refused.is_empty() {
                 break;
             }
-            refused.extend(refused_now.iter().copied());
+            if changed.is_empty() {
+                // What stood in the way of a pair may have been refused itself.
+                settled.extend(proposed);
+                let fits = |pair: &&(usize, usize)| !tried_again.contains(*pair) && joint.try_add(pair.0, pair.1);
+                let Some(pair) = refused.iter().find(fits).copied() else { break };
+                refused.remove(&pair);
+                tried_again.insert(pair);
+                settled.insert(pair);
+                changed.insert(pair);
+            }
             let concerned: BTreeSet<u64> =
-                refused_now.iter().flat_map(|(a, b)| self.wanting(*a, *b)).map(|cell| cell.digest).collect();
+                changed.iter().flat_map(|(a, b)| self.wanting(*a, *b)).map(|cell| cell.digest).collect();
             for digest in concerned {
                 let Some(rules) = self.get(digest).map(|cell| cover(cell, &refused)) else { continue };
                 if let Some(cell) = self.by_digest.get_mut(&digest) {

@@ -31,12 +31,13 @@ pub(crate) struct Seen {
     pub(crate) hosts: Vec<String>,
 }
 
-pub(crate) type SeenRules = BTreeMap<String, Seen>;
+/// By name; never iterated where the order matters.
+pub(crate) type SeenRules = FxHashMap<String, Seen>;
 
 pub(crate) fn see(facts: &ClusterFacts, places: &ClusterPlaces) -> SeenRules {
     let groups: FxHashMap<&str, &GroupKind> =
         facts.groups.iter().map(|group| (group.name.as_str(), &group.kind)).collect();
-    let mut seen = SeenRules::new();
+    let mut seen = SeenRules::with_capacity_and_hasher(facts.rules.len(), Default::default());
     for rule in &facts.rules {
         let (sort, vms, groups, hosts): (_, &[String], _, &[String]) = match &rule.kind {
             RuleKind::VmsApart(vms) => (Some(RuleSort::Apart), vms, None, &[]),
@@ -107,7 +108,11 @@ pub(crate) struct Bounds {
 impl Bounds {
     pub(crate) fn of(seen: &SeenRules, is_own: impl Fn(&str) -> bool) -> Self {
         let mut bounds = Self::default();
-        for (name, rule) in seen.iter().filter(|(_, rule)| rule.enabled) {
+        let means_something =
+            |(name, rule): &(&String, &Seen)| rule.enabled && (rule.sort == Some(RuleSort::OnHosts) || !is_own(name));
+        let mut rules: Vec<(&String, &Seen)> = seen.iter().filter(means_something).collect();
+        rules.sort_unstable_by_key(|(name, _)| *name);
+        for (name, rule) in rules {
             match rule.sort {
                 Some(RuleSort::OnHosts) if rule.mandatory => {
                     let (vms, hosts) = (rule.members.clone(), rule.hosts.clone());

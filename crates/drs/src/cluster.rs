@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::event::ClusterFacts;
-use model::{HostId, World, label_value};
-use rustc_hash::FxHashSet;
+use model::{HostId, World};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cell::{Cell, CellContext, CellRules};
 use crate::cells::{Cells, ExistingRules, NO_KEY};
-use crate::classify::{Bounds, Seen, SeenRules, is_recorded, see};
+use crate::classify::{Bounds, Seen, SeenRules};
 use crate::cover::Existing;
-use crate::digest::{digest_text, parse_digest};
+use crate::digest::digest_text;
 use crate::finding::{Finding, PodRef};
 use crate::gather::Part;
 use crate::graph::pairs;
@@ -79,7 +79,8 @@ pub(crate) struct Slot {
 pub(crate) struct Cluster {
     pub(crate) seen: SeenRules,
     pub(crate) recorded: Arc<Rules>,
-    pub(crate) slots: BTreeMap<String, Slot>,
+    /// By name; never iterated where the order matters.
+    pub(crate) slots: FxHashMap<String, Slot>,
     pub(crate) cells: Cells,
     pub(crate) bounds: Bounds,
     limits: Vec<(Vec<usize>, usize)>,
@@ -88,15 +89,15 @@ pub(crate) struct Cluster {
     /// Rules that are there and not Bridger's.
     pub(crate) outsiders: BTreeSet<String>,
     /// Slots without a term of their own; maybe with one that took them in.
-    orphans: BTreeSet<String>,
+    pub(crate) orphans: BTreeSet<String>,
     /// Slots of other sorts than those that keep VMs apart.
-    not_apart: BTreeSet<String>,
+    pub(crate) not_apart: BTreeSet<String>,
     /// Own rules that keep VMs apart and are turned off.
-    off: BTreeSet<String>,
+    pub(crate) off: BTreeSet<String>,
     /// Their members, as far as they are wanted apart.
     off_members: Vec<Vec<usize>>,
     /// Slots that wait for something.
-    timed: BTreeSet<String>,
+    pub(crate) timed: BTreeSet<String>,
     /// Slots that anything is to be said or done about.
     pub(crate) busy: BTreeSet<String>,
     /// Cells that anything is to be said or done about.
@@ -111,9 +112,9 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(width: usize) -> Self {
         Self {
-            seen: SeenRules::new(),
+            seen: SeenRules::default(),
             recorded: Arc::default(),
-            slots: BTreeMap::new(),
+            slots: FxHashMap::default(),
             cells: Cells::new(width),
             bounds: Bounds::default(),
             limits: Vec::new(),
@@ -151,8 +152,8 @@ impl Cluster {
         let mut disturbed: BTreeSet<u64> = BTreeSet::new();
         let is_first = !std::mem::replace(&mut self.started, true);
         let mut all_stale = is_first;
-        let mut names = BTreeSet::new();
-        let mut seen_before = SeenRules::new();
+        let mut names = FxHashSet::default();
+        let mut seen_before = SeenRules::default();
         if changes.is_touched || is_first {
             all_stale |= self.look_at_hosts(context);
             seen_before = self.look_at_rules(facts, context.places, &mut names);
@@ -209,7 +210,7 @@ impl Cluster {
         let of_cells =
             resettled.iter().filter_map(|digest| self.cells.get(*digest)).flat_map(|cell| cell.slots.clone());
         let off = self.off.iter().cloned();
-        let again: BTreeSet<String> = of_cells.chain(apart_orphans).chain(off).chain(timed).chain(names).collect();
+        let again: FxHashSet<String> = of_cells.chain(apart_orphans).chain(off).chain(timed).chain(names).collect();
         for name in again {
             self.settle_apart(context, &name);
         }
@@ -223,133 +224,6 @@ impl Cluster {
         }
         self.telling.retain(|digest| self.cells.contains(*digest));
         self.guard.hosts > 0
-    }
-
-    /// Slots for which the moment itself makes a difference: a wait ends, or is longer or shorter than it was, or is not
-    /// recorded yet and so begins now.
-    fn timed_now(&self, context: Context<'_>) -> Vec<String> {
-        let is_timed = |name: &&String| {
-            self.slots.get(*name).is_none_or(|slot| {
-                let settled = &slot.settled;
-                let is_recorded = settled.record.as_ref() == Some(&slot.recorded);
-                let has_turned =
-                    parse_digest(&slot.recorded.source).is_some_and(|digest| context.turned.contains(&digest));
-                !is_recorded || has_turned || settled.next_due.is_some_and(|due| due <= context.now)
-            })
-        };
-        self.timed.iter().filter(is_timed).cloned().collect()
-    }
-
-    /// Tells whether the guard is another one.
-    fn look_at_hosts(&mut self, context: Context<'_>) -> bool {
-        let hosts = context.world.hosts_in(context.places.id).filter_map(|id| context.world.host(id));
-        self.hosts = hosts
-            .map(|host| Host { id: host.id, name: host.facts.id.clone(), label: label_value(host.name()) })
-            .collect();
-        self.hosts.sort_by(|a, b| a.name.cmp(&b.name));
-        let guard = Guard::of(context.world, context.places.id, context.settings);
-        std::mem::replace(&mut self.guard, guard) != guard
-    }
-
-    /// Notes the rules that are other ones now; returns how they all were.
-    fn look_at_rules(
-        &mut self,
-        facts: &ClusterFacts,
-        places: &ClusterPlaces,
-        names: &mut BTreeSet<String>,
-    ) -> SeenRules {
-        let seen = see(facts, places);
-        names.extend(self.seen.keys().filter(|name| !seen.contains_key(*name)).cloned());
-        names.extend(
-            seen.iter().filter(|(name, rule)| self.seen.get(*name) != Some(rule)).map(|(name, _)| name.clone()),
-        );
-        std::mem::replace(&mut self.seen, seen)
-    }
-
-    fn compare_records(&mut self, record: &Arc<Rules>, names: &mut BTreeSet<String>) {
-        if Arc::ptr_eq(&self.recorded, record) {
-            return;
-        }
-        let before = std::mem::replace(&mut self.recorded, Arc::clone(record));
-        let mut old = before.iter().peekable();
-        for (name, rule) in record.iter() {
-            while let Some((gone, _)) = old.next_if(|(old, _)| *old < name) {
-                names.insert(gone.clone());
-            }
-            let same =
-                old.next_if(|(old, _)| *old == name).is_some_and(|(_, old)| Arc::ptr_eq(old, rule) || old == rule);
-            if !same {
-                names.insert(name.clone());
-            }
-        }
-        names.extend(old.map(|(gone, _)| gone.clone()));
-    }
-
-    /// Sorts rules of these names into Bridger's own and others. Tells whether the others may mean something else now.
-    fn classify(&mut self, names: &BTreeSet<String>, seen_before: &SeenRules, stale: &mut BTreeSet<u64>) -> bool {
-        let mut bounds_stale = false;
-        for name in names {
-            let recorded = self.recorded.get(name).cloned();
-            let seen = self.seen.get(name);
-            let is_own = |seen: &Seen| recorded.as_ref().is_some_and(|recorded| is_recorded(seen, recorded));
-            let is_outsider = seen.is_some_and(|seen| !is_own(seen));
-            let was_outsider =
-                if is_outsider { !self.outsiders.insert(name.clone()) } else { self.outsiders.remove(name) };
-            let binds = |seen: Option<&Seen>| seen.is_some_and(|seen| seen.sort == Some(RuleSort::OnHosts));
-            bounds_stale |= is_outsider || was_outsider || binds(seen) || binds(seen_before.get(name));
-            let is_off = !is_outsider && seen.is_some_and(|seen| !seen.enabled && seen.sort == Some(RuleSort::Apart));
-            if is_off {
-                self.off.insert(name.clone())
-            } else {
-                self.off.remove(name)
-            };
-            if let Some(slot) = self.slots.remove(name) {
-                stale.extend(slot.cell);
-                if let Some(cell) = slot.cell.and_then(|cell| self.cells.get_mut(cell)) {
-                    cell.slots.retain(|other| other != name);
-                }
-            }
-            for set in [&mut self.orphans, &mut self.not_apart, &mut self.timed, &mut self.busy] {
-                set.remove(name);
-            }
-            let Some(recorded) = recorded.filter(|_| !is_outsider) else { continue };
-            let is_apart = recorded.sort == RuleSort::Apart;
-            if is_apart {
-                self.orphans.insert(name.clone())
-            } else {
-                self.not_apart.insert(name.clone())
-            };
-            let prepared = OwnedRule::clone(&recorded);
-            let slot = Slot { recorded, cell: None, prepared, may_shrink: false, settled: Settled::default() };
-            self.slots.insert(name.clone(), slot);
-        }
-        bounds_stale
-    }
-
-    /// Brings rules to their terms; where the term is gone, maybe only worded differently, the one about most of the
-    /// rule's members takes its place.
-    fn find_homes(&mut self, stale: &mut BTreeSet<u64>) {
-        for name in std::mem::take(&mut self.orphans) {
-            let Some(slot) = self.slots.get_mut(&name) else { continue };
-            let own = parse_digest(&slot.recorded.source).filter(|digest| self.cells.contains(*digest));
-            let members = self.seen.get(&name).map_or(&[][..], |seen| &seen.members);
-            let home = own.or_else(|| self.cells.nearest(members));
-            if home != slot.cell {
-                stale.extend(slot.cell);
-                stale.extend(home);
-                if let Some(before) = slot.cell.and_then(|cell| self.cells.get_mut(cell)) {
-                    before.slots.retain(|other| *other != name);
-                }
-                if let Some(cell) = home.and_then(|home| self.cells.get_mut(home)) {
-                    let place = cell.slots.partition_point(|other| *other < name);
-                    cell.slots.insert(place, name.clone());
-                }
-                slot.cell = home;
-            }
-            if own.is_none() {
-                self.orphans.insert(name);
-            }
-        }
     }
 
     /// What somebody turned off is not worked around. Tells whether that is about other VMs now.
@@ -517,6 +391,11 @@ impl Cluster {
 }
 
 impl Slot {
+    pub(crate) fn new(recorded: Arc<OwnedRule>) -> Self {
+        let prepared = OwnedRule::clone(&recorded);
+        Self { recorded, cell: None, prepared, may_shrink: false, settled: Settled::default() }
+    }
+
     /// Came back once, and was deleted again.
     pub(crate) fn is_given_up(&self) -> bool {
         self.recorded.restored && self.recorded.uuid.is_some()

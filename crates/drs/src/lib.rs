@@ -5,7 +5,7 @@
 //!   `pins`: which hosts pods accept. [`mod@wanted`]: the pairs behind it.
 //! - `cell`, `cover`, `graph`: the edges of one term into as few rules as possible, keeping the rules that exist. `cells`,
 //!   `joint`: what terms have in common, and whether their rules can hold together.
-//! - `cluster`, `classify`, `settle`, `together`, `ties`, `plan_cluster`: the plan for one cluster. `explain`: the pods
+//! - `cluster`, `following`, `classify`, `settle`, `together`, `ties`, `plan_cluster`, `telling`: the plan for one cluster. `explain`: the pods
 //!   behind a rule. [`guard`]: how many members a rule may have.
 //! - [`record`]: what Bridger owns. [`ownership`]: taking rules in, taking all away. [`finding`]: what people should know.
 //!   [`settings`]. `digest`: short names.
@@ -21,6 +21,7 @@ mod cover;
 mod digest;
 mod explain;
 pub mod finding;
+mod following;
 mod gather;
 mod graph;
 pub mod guard;
@@ -37,6 +38,7 @@ pub mod record;
 mod record_text;
 pub mod settings;
 mod settle;
+mod telling;
 mod ties;
 mod together;
 pub mod wanted;

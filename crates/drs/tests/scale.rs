@@ -28,17 +28,25 @@ fn measure(nodes: usize, workloads: usize) -> Measured {
     }
     let mut world = town.world();
     let settings = DrsSettings { rules_max: usize::MAX, ..DrsSettings::default() };
-    let started = Instant::now();
     let planned = plan(&world, &Owned::default(), UnixMillis(0), &settings);
-    let first = started.elapsed();
+    let first = best_of_three(|| drop(plan(&world, &Owned::default(), UnixMillis(0), &settings)));
     let rules = planned.actions().count();
     assert_eq!(planned.clusters[0].uncovered.len(), 0);
     let owned = town.carry_out(&planned);
     world.apply(Event::ClusterApplied { vcenter: VCENTER, cluster: town.clusters[0].clone() });
-    let started = Instant::now();
-    let again = plan(&world, &owned, UnixMillis(0), &settings);
-    assert!(again.is_empty());
-    Measured { first, again: started.elapsed(), rules }
+    assert!(plan(&world, &owned, UnixMillis(0), &settings).is_empty());
+    let again = best_of_three(|| drop(plan(&world, &owned, UnixMillis(0), &settings)));
+    Measured { first, again, rules }
+}
+
+/// Others use the machine too.
+fn best_of_three(work: impl Fn()) -> Duration {
+    let measured = (0..3).map(|_| {
+        let started = Instant::now();
+        work();
+        started.elapsed()
+    });
+    measured.min().unwrap_or_default()
 }
 
 #[test]

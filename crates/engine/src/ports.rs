@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
-use model::event::{GroupFacts, RuleFacts, RuleKind, VcenterId};
+use model::event::{GroupFacts, PodFacts, RuleFacts, RuleKind, VcenterId};
 
 /// Why a call to the outside failed. The variant is the metric's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -154,4 +154,32 @@ pub struct Binding {
 /// Binds pods to nodes.
 pub trait Binder: Send + Sync {
     fn bind<'a>(&'a self, binding: &'a Binding) -> BoxFuture<'a, Result<(), PortError>>;
+}
+
+/// One pod, never another of its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodName {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// What a scheduler reads and writes of pods, besides binding them. A write to a pod of another UID is [`PortError::Faulty`].
+pub trait PodDesk: Send + Sync {
+    /// The pod of this name as it is at this moment, whatever its UID; `None` when there is none.
+    fn read<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>>;
+
+    /// Sets the condition PodScheduled to false.
+    fn not_scheduled<'a>(
+        &'a self,
+        pod: &'a PodName,
+        reason: &'a str,
+        message: &'a str,
+    ) -> BoxFuture<'a, Result<(), PortError>>;
+
+    /// Writes `status.nominatedNodeName`; `None` clears it.
+    fn nominate<'a>(&'a self, pod: &'a PodName, node: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>>;
+
+    /// Deletes the pod, to make room for another.
+    fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>>;
 }

@@ -109,14 +109,15 @@ impl RuleCounters {
         }
     }
 
-    pub(crate) fn found(&self, names: impl Iterator<Item = &'static str>) {
+    /// Takes note of what a plan found.
+    pub fn found(&self, names: impl Iterator<Item = &'static str>) {
         let mut findings = lock(&self.findings);
         findings.values_mut().for_each(|count| *count = 0);
         names.for_each(|name| *findings.entry(name).or_default() += 1);
     }
 
     /// Takes note of a cluster's problem, or that it has none; a new one is logged.
-    pub(crate) fn trouble(&self, cluster: &ClusterName, problem: Option<RuleProblem>) {
+    pub fn trouble(&self, cluster: &ClusterName, problem: Option<RuleProblem>) {
         let mut troubles = lock(&self.troubles);
         let Some(problem) = problem else {
             if troubles.clusters.remove(cluster).is_some() {

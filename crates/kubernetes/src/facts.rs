@@ -13,17 +13,22 @@ use std::net::IpAddr;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use model::event::{Event, Labels, NamespaceFacts, NodeFacts, OwnerFacts, PodFacts, Source};
+use model::scheduling::SelectingKind;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
 use self::affinity::Affinity;
+use self::scheduling::{NoScheduling, NodeSpec, NodeStatus, PodSpec, PodStatus, Reading, Scheduling};
+pub(crate) use self::selecting::{ReplicaSet, ReplicationController, Selecting, Service, StatefulSet};
 
 /// A kind of object that is watched.
 pub(crate) trait Facts: Clone + Debug + Send + Sync + Sized + 'static {
     const SOURCE: Source;
     const KIND: &'static str;
     const PLURAL: &'static str;
+    /// The API group; the version is always `v1`.
+    const GROUP: &'static str = "";
     /// What the server is asked for; everything when empty.
     const FIELD_SELECTOR: &'static str = "";
     type Scope;
@@ -55,6 +60,7 @@ pub(crate) struct Meta {
     annotations: Option<Annotations>,
     owner_references: Option<Vec<OwnerReference>>,
     resource_version: Option<String>,
+    creation_timestamp: Option<String>,
     deletion_timestamp: Option<IgnoredAny>,
 }
 
@@ -66,7 +72,10 @@ struct Annotations {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct OwnerReference {
+    #[serde(default)]
+    api_version: String,
     kind: String,
     name: String,
     uid: String,
@@ -77,6 +86,18 @@ impl Meta {
     fn lift_off(&self) -> bool {
         let lift = self.annotations.as_ref().and_then(|annotations| annotations.lift.as_deref());
         lift.is_some_and(|value| value.trim().eq_ignore_ascii_case("off"))
+    }
+
+    /// In seconds since 1970.
+    fn created_s(&self) -> Option<i64> {
+        let timestamp: jiff::Timestamp = self.creation_timestamp.as_deref()?.parse().ok()?;
+        Some(timestamp.as_second())
+    }
+
+    fn selecting_controller(&self) -> Option<SelectingKind> {
+        let mut owners = self.owner_references.iter().flatten();
+        let controller = owners.find(|owner| owner.controller == Some(true))?;
+        scheduling::selecting_controller(&controller.api_version, &controller.kind)
     }
 
     fn take_controller(&mut self) -> Option<OwnerFacts> {
@@ -111,7 +132,7 @@ impl<F: Facts> kube::Resource for Watched<F> {
     }
 
     fn group((): &()) -> Cow<'_, str> {
-        "".into()
+        F::GROUP.into()
     }
 
     fn version((): &()) -> Cow<'_, str> {
@@ -132,38 +153,50 @@ impl<F: Facts> kube::Resource for Watched<F> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct NodeSpec {
-    #[serde(rename = "providerID")]
-    provider_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct NodeStatus {
-    node_info: Option<NodeInfo>,
-    addresses: Option<Vec<NodeAddress>>,
-    conditions: Option<Vec<NodeCondition>>,
-}
-
-#[derive(Deserialize)]
-struct NodeInfo {
+pub(crate) struct NodeInfo {
     #[serde(rename = "systemUUID")]
     system_uuid: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct NodeAddress {
+pub(crate) struct NodeAddress {
     #[serde(rename = "type")]
     kind: String,
     address: String,
 }
 
 #[derive(Deserialize)]
-struct NodeCondition {
+pub(crate) struct NodeCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
+}
+
+/// What a node says of itself, whoever asks.
+fn node_facts<R: Reading>(meta: Meta, provider_id: Option<&str>, status: NodeStatus<R>) -> NodeFacts {
+    let mut facts = NodeFacts {
+        name: meta.name,
+        uid: meta.uid.unwrap_or_default(),
+        labels: meta.labels.unwrap_or_default(),
+        system_uuid: status.node_info.and_then(|info| info.system_uuid).and_then(|text| uuid_of(&text)),
+        provider_uuid: provider_id.and_then(uuid_of_provider_id),
+        ready: status.conditions.iter().flatten().any(|is| is.kind == "Ready" && is.status == "True"),
+        ..NodeFacts::default()
+    };
+    for NodeAddress { kind, address } in status.addresses.unwrap_or_default() {
+        match kind.as_str() {
+            "InternalIP" | "ExternalIP" => {
+                push_new(&mut facts.ip_addresses, address.trim().parse::<IpAddr>().ok());
+            }
+            "Hostname" | "InternalDNS" | "ExternalDNS" => {
+                // A name written with its final dot is the same name.
+                let name = address.trim().trim_end_matches('.').to_lowercase();
+                push_new(&mut facts.dns_names, Some(name).filter(|name| !name.is_empty()));
+            }
+            _ => (),
+        }
+    }
+    facts
 }
 
 impl Facts for NodeFacts {
@@ -171,37 +204,11 @@ impl Facts for NodeFacts {
     const KIND: &'static str = "Node";
     const PLURAL: &'static str = "nodes";
     type Scope = ClusterResourceScope;
-    type Spec = NodeSpec;
-    type Status = NodeStatus;
+    type Spec = NodeSpec<NoScheduling>;
+    type Status = NodeStatus<NoScheduling>;
 
-    fn new(meta: Meta, spec: Option<NodeSpec>, status: Option<NodeStatus>) -> NodeFacts {
-        let (node_info, addresses, conditions) = match status {
-            Some(status) => (status.node_info, status.addresses, status.conditions),
-            None => (None, None, None),
-        };
-        let mut facts = NodeFacts {
-            name: meta.name,
-            uid: meta.uid.unwrap_or_default(),
-            labels: meta.labels.unwrap_or_default(),
-            system_uuid: node_info.and_then(|info| info.system_uuid).and_then(|text| uuid_of(&text)),
-            provider_uuid: spec.and_then(|spec| spec.provider_id).and_then(|id| uuid_of_provider_id(&id)),
-            ready: conditions.unwrap_or_default().iter().any(|is| is.kind == "Ready" && is.status == "True"),
-            ..NodeFacts::default()
-        };
-        for NodeAddress { kind, address } in addresses.unwrap_or_default() {
-            match kind.as_str() {
-                "InternalIP" | "ExternalIP" => {
-                    push_new(&mut facts.ip_addresses, address.trim().parse::<IpAddr>().ok());
-                }
-                "Hostname" | "InternalDNS" | "ExternalDNS" => {
-                    // A name written with its final dot is the same name.
-                    let name = address.trim().trim_end_matches('.').to_lowercase();
-                    push_new(&mut facts.dns_names, Some(name).filter(|name| !name.is_empty()));
-                }
-                _ => (),
-            }
-        }
-        facts
+    fn new(meta: Meta, spec: Option<Self::Spec>, status: Option<Self::Status>) -> NodeFacts {
+        node_facts(meta, spec.and_then(|spec| spec.provider_id).as_deref(), status.unwrap_or_default())
     }
 
     fn applied(self) -> Event {
@@ -210,6 +217,34 @@ impl Facts for NodeFacts {
 
     fn deleted(self) -> Event {
         Event::NodeDeleted { name: self.name }
+    }
+}
+
+/// The same object, with what a scheduler must know of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedulable<F>(F);
+
+impl Facts for Schedulable<NodeFacts> {
+    const SOURCE: Source = NodeFacts::SOURCE;
+    const KIND: &'static str = NodeFacts::KIND;
+    const PLURAL: &'static str = NodeFacts::PLURAL;
+    type Scope = ClusterResourceScope;
+    type Spec = NodeSpec<Scheduling>;
+    type Status = NodeStatus<Scheduling>;
+
+    fn new(meta: Meta, spec: Option<Self::Spec>, status: Option<Self::Status>) -> Self {
+        let (mut spec, mut status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+        let provider_id = spec.provider_id.take();
+        let scheduling = scheduling::node_facts(spec, &mut status);
+        Self(NodeFacts { scheduling: Some(scheduling), ..node_facts(meta, provider_id.as_deref(), status) })
+    }
+
+    fn applied(self) -> Event {
+        self.0.applied()
+    }
+
+    fn deleted(self) -> Event {
+        self.0.deleted()
     }
 }
 
@@ -229,53 +264,42 @@ fn uuid_of_provider_id(provider_id: &str) -> Option<Uuid> {
     uuid_of(provider_id.strip_prefix("vsphere://")?.trim_matches('/'))
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PodSpec {
-    node_name: Option<String>,
-    node_selector: Option<Labels>,
-    affinity: Option<Affinity>,
+/// What a pod says of itself, whoever asks, and what the spec has left for a scheduler.
+fn pod_facts<R: Reading>(meta: &mut Meta, spec: &mut PodSpec<R>, status: &PodStatus<R>) -> PodFacts {
+    let mut facts = PodFacts {
+        owner: meta.take_controller(),
+        lift_off: meta.lift_off(),
+        namespace: meta.namespace.take().unwrap_or_default(),
+        name: std::mem::take(&mut meta.name),
+        uid: meta.uid.take().unwrap_or_default(),
+        labels: meta.labels.take().unwrap_or_default(),
+        node: spec.node_name.take().filter(|node| !node.is_empty()),
+        finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        terminating: meta.deletion_timestamp.is_some(),
+        ..PodFacts::default()
+    };
+    facts.pinning.node_selector = spec.node_selector.take().unwrap_or_default();
+    if let Some(affinity) = spec.affinity.take() {
+        affinity.tell(&mut facts);
+    }
+    facts
 }
 
-#[derive(Deserialize)]
-pub(crate) struct PodStatus {
-    phase: Option<String>,
-}
+/// A finished pod counts for nothing, and a cluster may keep thousands of them. The server leaves them out of the list,
+/// and tells a pod that finishes as deleted, which to the world is the same.
+const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 impl Facts for PodFacts {
     const SOURCE: Source = Source::Pods;
     const KIND: &'static str = "Pod";
     const PLURAL: &'static str = "pods";
-    /// A finished pod counts for nothing, and a cluster may keep thousands of them. The server leaves them out of the list,
-    /// and tells a pod that finishes as deleted, which to the world is the same.
-    const FIELD_SELECTOR: &'static str = "status.phase!=Succeeded,status.phase!=Failed";
+    const FIELD_SELECTOR: &'static str = UNFINISHED;
     type Scope = NamespaceResourceScope;
-    type Spec = PodSpec;
-    type Status = PodStatus;
+    type Spec = PodSpec<NoScheduling>;
+    type Status = PodStatus<NoScheduling>;
 
-    fn new(mut meta: Meta, spec: Option<PodSpec>, status: Option<PodStatus>) -> PodFacts {
-        let phase = status.and_then(|status| status.phase);
-        let (node_name, node_selector, affinity) = match spec {
-            Some(spec) => (spec.node_name, spec.node_selector, spec.affinity),
-            None => (None, None, None),
-        };
-        let mut facts = PodFacts {
-            owner: meta.take_controller(),
-            lift_off: meta.lift_off(),
-            namespace: meta.namespace.unwrap_or_default(),
-            name: meta.name,
-            uid: meta.uid.unwrap_or_default(),
-            labels: meta.labels.unwrap_or_default(),
-            node: node_name.filter(|node| !node.is_empty()),
-            finished: matches!(phase.as_deref(), Some("Succeeded" | "Failed")),
-            terminating: meta.deletion_timestamp.is_some(),
-            ..PodFacts::default()
-        };
-        facts.pinning.node_selector = node_selector.unwrap_or_default();
-        if let Some(affinity) = affinity {
-            affinity.tell(&mut facts);
-        }
-        facts
+    fn new(mut meta: Meta, spec: Option<Self::Spec>, status: Option<Self::Status>) -> PodFacts {
+        pod_facts(&mut meta, &mut spec.unwrap_or_default(), &status.unwrap_or_default())
     }
 
     fn applied(self) -> Event {
@@ -284,6 +308,36 @@ impl Facts for PodFacts {
 
     fn deleted(self) -> Event {
         Event::PodDeleted { namespace: self.namespace, name: self.name }
+    }
+}
+
+impl Facts for Schedulable<PodFacts> {
+    const SOURCE: Source = PodFacts::SOURCE;
+    const KIND: &'static str = PodFacts::KIND;
+    const PLURAL: &'static str = PodFacts::PLURAL;
+    const FIELD_SELECTOR: &'static str = UNFINISHED;
+    type Scope = NamespaceResourceScope;
+    type Spec = PodSpec<Scheduling>;
+    type Status = PodStatus<Scheduling>;
+
+    fn new(mut meta: Meta, spec: Option<Self::Spec>, status: Option<Self::Status>) -> Self {
+        let (mut spec, mut status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+        let controller = meta.selecting_controller();
+        let preferred_nodes = spec.affinity.as_mut().map(Affinity::take_preferred_nodes).unwrap_or_default();
+        let mut facts = pod_facts(&mut meta, &mut spec, &status);
+        facts.created_s = meta.created_s();
+        facts.nominated_node = status.nominated_node();
+        let scheduling = scheduling::pod_facts(&facts.labels, controller, preferred_nodes, spec, &status);
+        facts.scheduling = Some(scheduling);
+        Self(facts)
+    }
+
+    fn applied(self) -> Event {
+        self.0.applied()
+    }
+
+    fn deleted(self) -> Event {
+        self.0.deleted()
     }
 }
 
@@ -315,6 +369,10 @@ impl Facts for NamespaceFacts {
 
 #[path = "facts_affinity.rs"]
 mod affinity;
+#[path = "facts_scheduling.rs"]
+mod scheduling;
+#[path = "facts_selecting.rs"]
+mod selecting;
 
 #[cfg(test)]
 #[path = "facts_tests.rs"]

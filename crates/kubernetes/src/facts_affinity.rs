@@ -9,6 +9,7 @@ use model::event::{
     Labels, NodeTermFacts, Operator, PinningFacts, PodFacts, RequirementFacts, SelectorFacts, TermFacts,
     WeightedTermFacts,
 };
+use model::scheduling::WeightedNodeTerm;
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -23,6 +24,16 @@ pub(crate) struct Affinity {
 struct NodeAffinity {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     required: Option<NodeSelector>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+    preferred: Option<Vec<PreferredNodeTerm>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PreferredNodeTerm {
+    #[serde(default)]
+    weight: i32,
+    #[serde(default)]
+    preference: NodeTerm,
 }
 
 #[derive(Debug, Deserialize)]
@@ -31,7 +42,7 @@ struct NodeSelector {
     node_selector_terms: Option<Vec<NodeTerm>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeTerm {
     match_expressions: Option<Vec<Requirement>>,
@@ -64,7 +75,7 @@ struct Term {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Selector {
+pub(crate) struct Selector {
     match_labels: Option<Labels>,
     match_expressions: Option<Vec<Requirement>>,
 }
@@ -77,6 +88,13 @@ struct Requirement {
 }
 
 impl Affinity {
+    /// Preferred node affinity.
+    pub(crate) fn take_preferred_nodes(&mut self) -> Vec<WeightedNodeTerm> {
+        let preferred = self.node_affinity.as_mut().and_then(|affinity| affinity.preferred.take());
+        let facts = |wire: PreferredNodeTerm| WeightedNodeTerm { weight: wire.weight, term: wire.preference.facts() };
+        preferred.into_iter().flatten().map(facts).collect()
+    }
+
     pub(crate) fn tell(self, facts: &mut PodFacts) {
         if let Some(required) = self.node_affinity.and_then(|affinity| affinity.required) {
             required.tell(&mut facts.pinning);
@@ -104,15 +122,20 @@ impl PodAffinity {
 
 impl NodeSelector {
     fn tell(self, pinning: &mut PinningFacts) {
-        for term in self.node_selector_terms.unwrap_or_default() {
-            let requirements = |wire: Option<Vec<Requirement>>| -> Option<Vec<RequirementFacts>> {
-                wire.unwrap_or_default().into_iter().map(Requirement::of_nodes).collect()
-            };
-            let both = requirements(term.match_expressions).zip(requirements(term.match_fields));
-            // An empty term accepts no node.
-            let (expressions, fields) = both.unwrap_or_default();
-            pinning.node_terms.push(NodeTermFacts { expressions, fields });
-        }
+        let terms = self.node_selector_terms.unwrap_or_default();
+        pinning.node_terms.extend(terms.into_iter().map(NodeTerm::facts));
+    }
+}
+
+impl NodeTerm {
+    fn facts(self) -> NodeTermFacts {
+        let requirements = |wire: Option<Vec<Requirement>>| -> Option<Vec<RequirementFacts>> {
+            wire.unwrap_or_default().into_iter().map(Requirement::of_nodes).collect()
+        };
+        let both = requirements(self.match_expressions).zip(requirements(self.match_fields));
+        // An empty term accepts no node.
+        let (expressions, fields) = both.unwrap_or_default();
+        NodeTermFacts { expressions, fields }
     }
 }
 
@@ -137,7 +160,7 @@ fn nothing() -> SelectorFacts {
 }
 
 impl Selector {
-    fn facts(self) -> Option<SelectorFacts> {
+    pub(crate) fn facts(self) -> Option<SelectorFacts> {
         let expressions = self.match_expressions.unwrap_or_default().into_iter().map(Requirement::of_labels);
         Some(SelectorFacts {
             labels: self.match_labels.unwrap_or_default(),

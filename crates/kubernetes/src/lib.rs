@@ -3,7 +3,8 @@
 //!
 //! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: what the server allows, asked once.
 //! - [`mod@watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
-//! - [`labels`], [`notices`], [`ledger`], [`binder`]: the engine's ports. [`pod_json`]: a pod that somebody else hands over.
+//! - [`objects`]: the same for objects from a file. [`pod_json`]: a pod that somebody else hands over.
+//! - [`labels`], [`notices`], [`ledger`], [`binder`], [`conditions`]: the engine's ports.
 //! - [`mod@bounded`]: limits of time and size around any client.
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
@@ -13,12 +14,14 @@
 
 pub mod binder;
 pub mod bounded;
+pub mod conditions;
 pub mod connect;
 mod facts;
 mod failure;
 pub mod labels;
 pub mod ledger;
 pub mod notices;
+pub mod objects;
 pub mod pod_json;
 pub mod preflight;
 pub mod watch;
@@ -27,15 +30,17 @@ pub mod watch;
 mod scripted;
 
 pub use binder::PodBinder;
+pub use conditions::PodConditions;
 pub use connect::{ConnectError, Connection, Credentials, connect};
 pub use kube::Client;
 pub use labels::NodeLabels;
 pub use ledger::ConfigMapLedger;
 pub use notices::EventBoard;
 pub use preflight::{
-    BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, RULE_NEEDS, Scope, ServerFacts, WATCH_NEEDS, preflight, preflight_in,
+    BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, POD_NEEDS, RULE_NEEDS, SELECTING_NEEDS, Scope, ServerFacts,
+    WATCH_NEEDS, preflight, preflight_in,
 };
-pub use watch::watch;
+pub use watch::{watch, watch_for_scheduling};
 
 /// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.
 pub const COMPONENT: &str = "bridger";

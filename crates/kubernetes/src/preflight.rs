@@ -18,10 +18,12 @@ use crate::connect::{ConnectError, Connection, classify};
 /// One question takes no longer.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// Something Bridger must be allowed to do. All of it is in the core API group.
+/// Something Bridger must be allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub verb: &'static str,
+    /// The API group; empty for the core one.
+    pub group: &'static str,
     /// `nodes`, or with a subresource `pods/binding`.
     pub resource: &'static str,
     pub scope: Scope,
@@ -36,11 +38,15 @@ pub enum Scope {
 }
 
 const fn need(verb: &'static str, resource: &'static str) -> Need {
-    Need { verb, resource, scope: Scope::AllNamespaces }
+    Need { verb, group: "", resource, scope: Scope::AllNamespaces }
+}
+
+const fn apps(verb: &'static str, resource: &'static str) -> Need {
+    Need { verb, group: "apps", resource, scope: Scope::AllNamespaces }
 }
 
 const fn own(verb: &'static str, resource: &'static str) -> Need {
-    Need { verb, resource, scope: Scope::OwnNamespace }
+    Need { verb, group: "", resource, scope: Scope::OwnNamespace }
 }
 
 /// To see the cluster.
@@ -67,6 +73,21 @@ pub const RULE_NEEDS: [Need; 3] = [own("list", "configmaps"), own("create", "con
 
 /// To bind pods.
 pub const BIND_NEEDS: [Need; 1] = [need("create", "pods/binding")];
+
+/// To see, beyond nodes, pods and namespaces, what selects pods: a scheduler spreads by it.
+pub const SELECTING_NEEDS: [Need; 8] = [
+    need("list", "services"),
+    need("watch", "services"),
+    need("list", "replicationcontrollers"),
+    need("watch", "replicationcontrollers"),
+    apps("list", "replicasets"),
+    apps("watch", "replicasets"),
+    apps("list", "statefulsets"),
+    apps("watch", "statefulsets"),
+];
+
+/// To read a pod again, write its conditions, and make room for it.
+pub const POD_NEEDS: [Need; 3] = [need("get", "pods"), need("patch", "pods/status"), need("delete", "pods")];
 
 /// What the server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +128,7 @@ async fn check(client: &Client, server: &str, own_namespace: &str, need: Need) -
         Some((resource, subresource)) => (resource, Some(subresource)),
         None => (need.resource, None),
     };
-    let mut attributes = json!({ "verb": need.verb, "group": "", "resource": resource });
+    let mut attributes = json!({ "verb": need.verb, "group": need.group, "resource": resource });
     if let Some(subresource) = subresource {
         attributes["subresource"] = json!(subresource);
     }

@@ -1,6 +1,6 @@
-//! Nodes, pods and namespaces as events.
+//! Nodes, pods and namespaces as events; for a scheduler, with more of each, services and controllers too.
 //!
-//! In: a client, a bounded channel, a seed. Out: for each of the three sources `RelistBegan`, an `Applied` per object,
+//! In: a client, a bounded channel, a seed. Out: for each of these sources `RelistBegan`, an `Applied` per object,
 //! `RelistEnded`, then each change; `Lost` when nothing can be heard, and a new list as soon as the server is back.
 //!
 //! - `RelistBegan` is told with the first page in hand, not when it is asked for: while a server is away, a source is
@@ -28,7 +28,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use crate::bounded::bounded;
-use crate::facts::{Facts, Watched};
+use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Selecting, Service, StatefulSet, Watched};
 use crate::failure::describe_watch;
 
 /// The server ends a watch after this time, and it is resumed: a dead connection lasts no longer.
@@ -46,6 +46,21 @@ pub async fn watch(client: Client, events: Sender<Event>, seed: u64) {
     let pods = follow::<PodFacts>(client.clone(), events.clone(), Backoff::new(seed, 1));
     let namespaces = follow::<NamespaceFacts>(client, events, Backoff::new(seed, 2));
     futures::join!(nodes, pods, namespaces);
+}
+
+/// The same with all that a scheduler must know of nodes and pods, and with services, replication controllers, replica sets
+/// and stateful sets.
+pub async fn watch_for_scheduling(client: Client, events: Sender<Event>, seed: u64) {
+    let (client, events) = (&client, &events);
+    futures::join!(
+        follow::<Schedulable<NodeFacts>>(client.clone(), events.clone(), Backoff::new(seed, 0)),
+        follow::<Schedulable<PodFacts>>(client.clone(), events.clone(), Backoff::new(seed, 1)),
+        follow::<NamespaceFacts>(client.clone(), events.clone(), Backoff::new(seed, 2)),
+        follow::<Selecting<Service>>(client.clone(), events.clone(), Backoff::new(seed, 3)),
+        follow::<Selecting<ReplicationController>>(client.clone(), events.clone(), Backoff::new(seed, 4)),
+        follow::<Selecting<ReplicaSet>>(client.clone(), events.clone(), Backoff::new(seed, 5)),
+        follow::<Selecting<StatefulSet>>(client.clone(), events.clone(), Backoff::new(seed, 6)),
+    );
 }
 
 /// The receiver is gone: nobody wants to know any more.

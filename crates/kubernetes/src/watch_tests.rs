@@ -2,6 +2,7 @@
 
 use futures::FutureExt;
 use model::event::Source;
+use model::scheduling::SelectingKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -278,6 +279,42 @@ async fn the_three_sources_are_followed_side_by_side() {
     assert!(pods_asked.is_some_and(|request| {
         request.path_and_query.contains("fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed")
     }));
+    drop(receiver);
+    watching.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_hears_more_of_pods_and_of_services_and_controllers() {
+    let metadata = json!({ "name": "p", "namespace": "ns", "resourceVersion": "4" });
+    let pod = json!({ "metadata": metadata, "spec": { "priority": 7, "containers": [] } });
+    let selecting = |selector: Value| {
+        let object = json!({ "metadata": metadata, "spec": { "selector": selector } });
+        Answer::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [object] }))
+    };
+    let (plain, whole) = (json!({ "app": "web" }), json!({ "matchLabels": { "app": "web" } }));
+    let (client, _) = scripted([
+        (NODES, list(&["n1"], 5)),
+        ("/api/v1/pods", Answer::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [pod] }))),
+        ("/api/v1/namespaces", list(&[], 5)),
+        ("/api/v1/services", selecting(plain.clone())),
+        ("/api/v1/replicationcontrollers", selecting(plain)),
+        ("/apis/apps/v1/replicasets", selecting(whole.clone())),
+        ("/apis/apps/v1/statefulsets", selecting(whole)),
+    ]);
+    let (sender, mut receiver) = mpsc::channel(64);
+    let mut watching = Box::pin(watch_for_scheduling(client, sender, 1));
+    tokio::time::timeout(Duration::from_secs(5), &mut watching).await.expect_err("it goes on");
+    let seen: Vec<Event> = std::iter::from_fn(|| receiver.recv().now_or_never().flatten()).collect();
+    let pod = seen.iter().find_map(|event| if let Event::PodApplied(pod) = event { Some(pod) } else { None });
+    assert_eq!(pod.and_then(|pod| pod.scheduling.as_ref()).map(|facts| facts.priority), Some(7));
+    let node = seen.iter().find_map(|event| if let Event::NodeApplied(node) = event { Some(node) } else { None });
+    assert!(node.is_some_and(|node| node.scheduling.is_some()));
+    for kind in SelectingKind::ALL {
+        let in_sync = Event::RelistEnded(Source::Selecting(kind));
+        assert!(seen.contains(&in_sync), "{kind:?}");
+        let applied = |event: &Event| matches!(event, Event::SelectingApplied(facts) if facts.kind == kind && facts.selector.is_some());
+        assert!(seen.iter().any(applied), "{kind:?}");
+    }
     drop(receiver);
     watching.await;
 }

@@ -8,9 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, SelectingFacts, SelectingKind};
 
 /// One of the vCenters Bridger is connected to: its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -22,9 +25,12 @@ pub enum Source {
     Nodes,
     Pods,
     Namespaces,
+    /// Watched only for a scheduler.
+    Selecting(SelectingKind),
     Vcenter(VcenterId),
 }
 
+#[expect(clippy::large_enum_variant, reason = "most events are of the largest kind")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     RelistBegan(Source),
@@ -57,6 +63,12 @@ pub enum Event {
     },
     NamespaceApplied(NamespaceFacts),
     NamespaceDeleted {
+        name: String,
+    },
+    SelectingApplied(SelectingFacts),
+    SelectingDeleted {
+        kind: SelectingKind,
+        namespace: String,
         name: String,
     },
 
@@ -105,6 +117,8 @@ pub struct NodeFacts {
     pub dns_names: Vec<String>,
     /// The Ready condition is True.
     pub ready: bool,
+    /// `None` where nothing schedules.
+    pub scheduling: Option<Arc<NodeSchedulingFacts>>,
 }
 
 /// A pod, trimmed to what is used.
@@ -132,6 +146,12 @@ pub struct PodFacts {
     pub pinning: PinningFacts,
     /// The annotation `bridger.dev/lift: "off"`: its anti-affinity between nodes is not to hold between hosts.
     pub lift_off: bool,
+    /// `status.nominatedNodeName`.
+    pub nominated_node: Option<String>,
+    /// When it was created, in seconds since 1970.
+    pub created_s: Option<i64>,
+    /// `None` where nothing schedules.
+    pub scheduling: Option<Arc<PodSchedulingFacts>>,
 }
 
 /// The controller of a pod.
@@ -166,7 +186,7 @@ pub struct WeightedTermFacts {
 }
 
 /// A label selector: all of it must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelectorFacts {
     pub labels: Labels,

@@ -5,6 +5,7 @@
 //! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
 //! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for a pod to be placed.
 //! - [`Touched`]: what an event may have changed.
+//! - [`scheduling`]: what schedulers ask of pods and nodes.
 //! - [`report`]: counts and explanations for people.
 //! - [`arena`], [`intern`], [`label_set`], [`node_set`], [`uid`]: how it is kept small and fast to look up.
 //!
@@ -26,6 +27,7 @@ pub mod placement;
 mod placing;
 mod pods;
 pub mod report;
+pub mod scheduling;
 mod shared;
 mod sync;
 mod touched;

@@ -75,6 +75,16 @@ impl NodeSet {
         self.words.iter().all(|word| *word == 0)
     }
 
+    /// Empties the set, and keeps its room.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Makes it equal to the other one, in the room it has.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.words.clone_from(&other.words);
+    }
+
     /// The members, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> {
         self.words.iter().enumerate().flat_map(|(place, &word)| {

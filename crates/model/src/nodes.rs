@@ -2,12 +2,15 @@
 //!
 //! In: their facts. Out: each by name. What a node is recognised by is kept in `identity`, its pods in `pods`.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use crate::arena::{Arena, NodeId};
 use crate::event::{NamespaceFacts, NodeFacts};
 use crate::intern::{Interner, Symbol};
 use crate::label_set::LabelSet;
+use crate::scheduling::NodeSchedulingFacts;
 use crate::sync::Generation;
 use crate::uid::Uid;
 
@@ -19,6 +22,8 @@ pub struct Node {
     pub labels: LabelSet,
     /// The Ready condition is True.
     pub ready: bool,
+    /// What a scheduler reads of it, its images left out; `None` where nothing schedules.
+    pub scheduling: Option<Arc<NodeSchedulingFacts>>,
     generation: Generation,
 }
 
@@ -47,6 +52,8 @@ impl Nodes {
         let name = interner.acquire(&facts.name);
         let labels = LabelSet::acquire(&facts.labels, interner);
         let uid = Uid::from(facts.uid.as_str());
+        // Images are kept by name, for all nodes together: 50 names at each of 5000 nodes are a lot of text.
+        let scheduling = facts.scheduling.as_ref().map(|facts| Arc::new(facts.without_images()));
         let known = self.find(name).and_then(|id| Some((id, self.arena.get_mut(id)?)));
         if let Some((id, node)) = known {
             // The node already holds a use of its name.
@@ -54,9 +61,10 @@ impl Nodes {
             let changed = node.labels != labels || node.uid != uid;
             std::mem::replace(&mut node.labels, labels).release(interner);
             (node.uid, node.ready, node.generation) = (uid, facts.ready, generation);
+            node.scheduling = scheduling;
             (id, changed)
         } else {
-            let id = self.arena.insert(Node { name, uid, labels, ready: facts.ready, generation });
+            let id = self.arena.insert(Node { name, uid, labels, ready: facts.ready, scheduling, generation });
             self.by_name.insert(name, id);
             (id, true)
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::arena::{ClusterId, HostId, NodeId, VmId};
-use crate::event::{ClusterFacts, HostConnection, HostFacts, VcenterId, VmFacts};
+use crate::event::{ClusterFacts, HostConnection, HostFacts, HostLoadFacts, VcenterId, VmFacts};
 use crate::identity::Match;
 use crate::label_value::label_value;
 use crate::node_set::NodeSet;
@@ -59,6 +59,11 @@ impl<'a> HostView<'a> {
     /// In maintenance mode, or on its way into it.
     pub fn maintenance(&self) -> bool {
         self.facts.maintenance
+    }
+
+    /// How busy it is; `None` while that is not known.
+    pub fn load(&self) -> Option<HostLoadFacts> {
+        self.facts.load
     }
 }
 

@@ -28,48 +28,54 @@ impl World {
     pub(crate) fn apply_pod(&mut self, facts: &PodFacts, touched: &mut Touched) {
         let known = self.pod_id(&facts.namespace, &facts.name);
         self.trace(known, touched, |world| {
+            let before = known.and_then(|id| world.standing(id));
             let id = world.pods.apply(facts, world.sources.generation(Source::Pods), &mut world.interner);
             world.set_policy(id, facts);
+            world.pod_changed(id, before.as_ref());
             Some(id)
         });
     }
 
     fn set_policy(&mut self, id: PodId, facts: &PodFacts) {
-        let node = self.node_of_pod(id);
+        let node = self.pod_node(id);
         let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
         self.affinity.set_pod(id, facts, node, around, &mut self.interner);
-    }
-
-    fn node_of_pod(&self, id: PodId) -> Option<NodeId> {
-        self.nodes.find(self.pod(id)?.placed_on()?)
     }
 
     pub(crate) fn assume_pod(&mut self, facts: &PodFacts, node: &str, touched: &mut Touched) {
         let known = self.pod_id(&facts.namespace, &facts.name);
         self.trace(known, touched, |world| {
             let generation = world.sources.generation(Source::Pods);
+            let before = known.and_then(|id| world.standing(id));
             let (id, is_new) = world.pods.assume(facts, node, generation, &mut world.interner)?;
             if is_new {
                 world.set_policy(id, facts);
             } else {
-                world.affinity.place(id, world.node_of_pod(id));
+                world.affinity.place(id, world.pod_node(id));
             }
+            world.pod_changed(id, before.as_ref());
             Some(id)
         });
     }
 
     pub(crate) fn forget_pod(&mut self, id: PodId, uid: &str, touched: &mut Touched) {
+        let before = self.standing(id);
         match self.pods.forget(id, uid, &mut self.interner) {
             Forgotten::Nothing => {}
-            Forgotten::TakenOff(id) => self.affinity.place(id, None),
+            Forgotten::TakenOff(id) => {
+                self.affinity.place(id, None);
+                self.pod_changed(id, before.as_ref());
+            }
             Forgotten::ToRemove(id) => self.remove_pod(id, touched),
         }
     }
 
     pub(crate) fn remove_pod(&mut self, id: PodId, touched: &mut Touched) {
         touched.merge(self.traces_of(id));
+        let before = self.standing(id);
         self.affinity.remove_pod(id, &mut self.interner);
         self.pods.remove(id, &mut self.interner);
+        self.pod_changed(id, before.as_ref());
     }
 
     /// Names what a change of a pod touches: what it left traces in before, and what it does after.

@@ -15,6 +15,7 @@ use crate::arena::{Arena, PodId};
 use crate::event::{OwnerFacts, PinningFacts, PodFacts};
 use crate::finder::Finder;
 use crate::intern::{Interner, Symbol};
+use crate::scheduling::PodSchedulingFacts;
 use crate::shared::Shared;
 use crate::sync::Generation;
 use crate::uid::Uid;
@@ -31,6 +32,8 @@ pub struct Pod {
     pub pinning: Option<Arc<PinningFacts>>,
     /// How many preferred terms it has, of affinity and anti-affinity together.
     pub preferred_terms: u32,
+    /// What a scheduler reads of it, shared by equal pods; `None` where nothing schedules.
+    pub scheduling: Option<Arc<PodSchedulingFacts>>,
     binding: Option<Binding>,
     generation: Generation,
     /// No watch has told of it.
@@ -85,6 +88,9 @@ pub(crate) struct Pods {
     by_node: FxHashMap<Symbol, Vec<PodId>>,
     owners: Shared<OwnerFacts>,
     pinnings: Shared<PinningFacts>,
+    schedulings: Shared<PodSchedulingFacts>,
+    /// The nodes that room is being made on, for the few pods that have one.
+    nominated: FxHashMap<PodId, Box<str>>,
 }
 
 impl Pods {
@@ -118,8 +124,10 @@ impl Pods {
         let Some(id) = self.find(namespace, &facts.name) else {
             let id = self.insert(facts, namespace, generation);
             self.bind(id, node, false);
+            self.nominate(id, facts);
             return id;
         };
+        self.nominate(id, facts);
         // The pod already holds a use of its namespace.
         interner.release(namespace);
         let uid = Uid::from(facts.uid.as_str());
@@ -132,15 +140,29 @@ impl Pods {
         }
         let owner = facts.owner.as_ref().map(|owner| self.owners.acquire(owner));
         let pinning = self.acquire_pinning(facts);
+        let scheduling = facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling));
         if let Some(pod) = self.arena.get_mut(id) {
             (pod.uid, pod.generation, pod.is_hearsay) = (uid, generation, false);
             (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
             (pod.lift_off, pod.preferred_terms) = (facts.lift_off, preferred_terms(facts));
             let owner = std::mem::replace(&mut pod.owner, owner);
             let pinning = std::mem::replace(&mut pod.pinning, pinning);
-            self.release(owner, pinning);
+            let scheduling = std::mem::replace(&mut pod.scheduling, scheduling);
+            self.release(owner, pinning, scheduling);
         }
         id
+    }
+
+    fn nominate(&mut self, id: PodId, facts: &PodFacts) {
+        match &facts.nominated_node {
+            Some(node) => self.nominated.insert(id, node.as_str().into()),
+            None => self.nominated.remove(&id),
+        };
+    }
+
+    /// The node that room is being made on for the pod.
+    pub(crate) fn nominated_node(&self, id: PodId) -> Option<&str> {
+        self.nominated.get(&id).map(|node| &**node)
     }
 
     /// Puts a pod on a node before any watch tells so. Returns its id, and whether it was not known before; `None` when the
@@ -198,6 +220,7 @@ impl Pods {
             owner: facts.owner.as_ref().map(|owner| self.owners.acquire(owner)),
             pinning: self.acquire_pinning(facts),
             preferred_terms: preferred_terms(facts),
+            scheduling: facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling)),
             binding: None,
             generation,
             is_hearsay: false,
@@ -216,20 +239,29 @@ impl Pods {
         pinning.map(|pinning| self.pinnings.acquire(pinning))
     }
 
-    fn release(&mut self, owner: Option<Arc<OwnerFacts>>, pinning: Option<Arc<PinningFacts>>) {
+    fn release(
+        &mut self,
+        owner: Option<Arc<OwnerFacts>>,
+        pinning: Option<Arc<PinningFacts>>,
+        scheduling: Option<Arc<PodSchedulingFacts>>,
+    ) {
         if let Some(owner) = owner {
             self.owners.release(&owner);
         }
         if let Some(pinning) = pinning {
             self.pinnings.release(&pinning);
         }
+        if let Some(scheduling) = scheduling {
+            self.schedulings.release(&scheduling);
+        }
     }
 
     pub(crate) fn remove(&mut self, id: PodId, interner: &mut Interner) {
         self.unbind(id, interner);
         let Some(pod) = self.arena.remove(id) else { return };
+        self.nominated.remove(&id);
         self.by_name.remove(id, &(pod.namespace, &*pod.name));
-        self.release(pod.owner, pod.pinning);
+        self.release(pod.owner, pod.pinning, pod.scheduling);
         interner.release(pod.namespace);
     }
 

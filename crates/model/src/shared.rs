@@ -1,35 +1,40 @@
 //! Values that many objects have alike, kept once.
 //!
-//! In: a value. Out: a shared one that equals it. Invariant: a value is forgotten with the last object that gives it back.
+//! In: a value. Out: a shared one that equals it. Invariant: a value is forgotten with the last object that gives it back,
+//! whoever else still looks at it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Tenants choose the values, hence std's keyed hash. Never iterated.
+/// Values, and how many objects have each. Tenants choose the values, hence std's keyed hash. Never iterated.
 #[derive(Debug)]
-pub(crate) struct Shared<T>(HashSet<Arc<T>>);
+pub(crate) struct Shared<T>(HashMap<Arc<T>, u32>);
 
 impl<T> Default for Shared<T> {
     fn default() -> Self {
-        Self(HashSet::new())
+        Self(HashMap::new())
     }
 }
 
 impl<T: Hash + Eq + Clone> Shared<T> {
     pub(crate) fn acquire(&mut self, value: &T) -> Arc<T> {
-        if let Some(known) = self.0.get(value) {
-            return Arc::clone(known);
+        if let Some((known, _)) = self.0.get_key_value(value) {
+            let shared = Arc::clone(known);
+            *self.0.entry(Arc::clone(&shared)).or_default() += 1;
+            return shared;
         }
         let shared = Arc::new(value.clone());
-        self.0.insert(Arc::clone(&shared));
+        self.0.insert(Arc::clone(&shared), 1);
         shared
     }
 
     pub(crate) fn release(&mut self, value: &Arc<T>) {
-        // This one and the table's own.
-        if Arc::strong_count(value) == 2 {
-            self.0.remove(value);
+        if let Some(users) = self.0.get_mut(value) {
+            *users -= 1;
+            if *users == 0 {
+                self.0.remove(value);
+            }
         }
     }
 

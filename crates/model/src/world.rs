@@ -15,6 +15,7 @@ use crate::inventory::Inventory;
 use crate::node_set::NodeSet;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Pod, Pods};
+use crate::scheduling::Scheduling;
 use crate::sync::{Generation, SourceState, Sources};
 use crate::touched::Touched;
 
@@ -29,6 +30,7 @@ pub struct World {
     pub(crate) inventory: Inventory,
     pub(crate) identity: Identity,
     pub(crate) refused: NodeSet,
+    pub(crate) scheduling: Scheduling,
 }
 
 impl World {
@@ -71,6 +73,18 @@ impl World {
             Event::NamespaceDeleted { name } => {
                 if let Some(name) = self.interner.get(&name) {
                     self.remove_namespace(name, &mut touched);
+                }
+            }
+            Event::SelectingApplied(facts) => {
+                let generation = self.sources.generation(Source::Selecting(facts.kind));
+                self.scheduling.selecting.apply(&facts, generation, &mut self.interner);
+                if let Some(namespace) = self.interner.get(&facts.namespace) {
+                    self.selecting_changed(namespace);
+                }
+            }
+            Event::SelectingDeleted { kind, namespace, name } => {
+                if let Some(namespace) = self.interner.get(&namespace) {
+                    self.remove_selecting(kind, namespace, &name);
                 }
             }
 
@@ -117,6 +131,11 @@ impl World {
                     self.remove_namespace(name, touched);
                 }
             }
+            Source::Selecting(kind) => {
+                for (namespace, name) in self.scheduling.selecting.not_of(kind, generation) {
+                    self.remove_selecting(kind, namespace, &name);
+                }
+            }
             Source::Vcenter(vcenter) => {
                 for id in self.inventory.vms.not_of(vcenter, generation) {
                     self.remove_vm(id, touched);
@@ -133,7 +152,9 @@ impl World {
 
     fn apply_node(&mut self, facts: &NodeFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Nodes);
+        let before = self.node_before(self.node_id(&facts.name));
         let (id, changed) = self.nodes.apply(facts, generation, &mut self.interner);
+        self.node_changed(id, facts, &before);
         if changed {
             touched.nodes.insert(id);
         }
@@ -143,6 +164,7 @@ impl World {
 
     fn remove_node(&mut self, id: NodeId, touched: &mut Touched) {
         self.identity.remove_node(id, &mut touched.nodes);
+        self.node_left(id, &self.node_before(Some(id)));
         let pods = self.node(id).map_or(&[][..], |node| self.pods.on_node(node.name));
         self.affinity.remove_node(id, pods, &mut self.interner);
         self.refused.remove(id);
@@ -314,6 +336,11 @@ impl World {
 
     pub fn pod(&self, id: PodId) -> Option<&Pod> {
         self.pods.get(id)
+    }
+
+    /// The node that room is being made on for the pod: `status.nominatedNodeName`.
+    pub fn nominated_node(&self, id: PodId) -> Option<&str> {
+        self.pods.nominated_node(id)
     }
 
     pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {

@@ -24,6 +24,7 @@ use axum::routing::get;
 use engine::SharedWorld;
 use engine::counters::Counters;
 use model::event::VcenterId;
+use prometheus_client::registry::Registry;
 
 pub use connection::ClientCertificate;
 pub use extender::ExtenderRoutes;
@@ -39,6 +40,9 @@ pub struct VcenterHealth {
     pub trouble: Option<String>,
 }
 
+/// Registers families of metrics.
+pub type MoreMetrics = Arc<dyn Fn(&mut Registry) + Send + Sync>;
+
 /// What the server shows. `vcenters` answers how each of them is right now.
 #[derive(Clone)]
 pub struct Shown {
@@ -47,6 +51,8 @@ pub struct Shown {
     pub vcenters: Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync>,
     /// `None` turns the extender off.
     pub extender: Option<ExtenderRoutes>,
+    /// Registers what others count, each time the metrics are shown.
+    pub more_metrics: Option<MoreMetrics>,
     pub connections: Arc<ConnectionCounts>,
 }
 
@@ -81,6 +87,7 @@ mod tests {
     use super::*;
     use axum::body::Body;
     use axum::http::Request;
+    use engine::counters::RuleProblem;
     use http_body_util::BodyExt;
     use model::event::{Event, NodeFacts, Source};
     use tower::ServiceExt;
@@ -92,6 +99,7 @@ mod tests {
             counters: Arc::default(),
             vcenters: Arc::new(move || vec![(VcenterId(0), health.clone())]),
             extender: None,
+            more_metrics: None,
             connections: Arc::default(),
         }
     }
@@ -143,5 +151,40 @@ mod tests {
         ] {
             assert!(body.contains(expected), "{expected:?} is missing:\n{body}");
         }
+    }
+
+    #[tokio::test]
+    async fn rules_are_counted_and_what_keeps_them_from_being_written_only_degrades() {
+        let shown = shown(None);
+        sync(&shown);
+        let rules = &shown.counters.rules;
+        rules.passes.add(4);
+        rules.created.add(3);
+        rules.failures_faulty.add(1);
+        rules.found(["unsatisfiable", "drsOff", "unsatisfiable"].into_iter());
+        rules.found(["unsatisfiable"].into_iter());
+        let (_, body) = get(&shown, "/metrics").await;
+        for expected in [
+            "bridger_rules_owned 0",
+            "bridger_rules_passes_total 4",
+            "bridger_rules_changes_total{kind=\"create\"} 3",
+            "bridger_rules_changes_total{kind=\"delete\"} 0",
+            "bridger_rules_failures_total{reason=\"faulty\"} 1",
+            "bridger_rules_findings{name=\"unsatisfiable\"} 1",
+            "bridger_rules_findings{name=\"drsOff\"} 0",
+            "bridger_rules_behind_seconds 0",
+        ] {
+            assert!(body.contains(expected), "{expected:?} is missing:\n{body}");
+        }
+        assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
+
+        let cluster = (VcenterId(0), "domain-c8".to_owned());
+        let message = "the record is gone: bridger adopt mends it".to_owned();
+        rules.trouble(&cluster, Some(RuleProblem { reason: "RecordGone", message }));
+        let (status, body) = get(&shown, "/readyz").await;
+        assert_eq!(status, 200);
+        assert_eq!(body, "ready, degraded\nrules: domain-c8: RecordGone: the record is gone: bridger adopt mends it\n");
+        rules.trouble(&cluster, None);
+        assert_eq!(get(&shown, "/readyz").await.1, "ready\n");
     }
 }

@@ -6,8 +6,9 @@
 use std::fmt;
 use std::sync::PoisonError;
 
+use engine::counters::RuleCounters;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -37,16 +38,25 @@ impl Collector for Reader {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for family in families(&self.0) {
             let mut metric = encoder.encode_descriptor(family.name, family.help, None, family.kind)?;
-            for (value, number) in &family.values {
-                let labels: Vec<(&str, &str)> = family.label.map(|label| (label, value.as_str())).into_iter().collect();
-                let encoder = metric.encode_family(&labels)?;
-                match family.kind {
-                    MetricType::Counter => ConstCounter::new(*number).encode(encoder)?,
-                    _ => ConstGauge::new(i64::try_from(*number).unwrap_or(i64::MAX)).encode(encoder)?,
+            let Some(label) = family.label else {
+                // A family with no labels at all would read `name{}`.
+                if let Some((_, number)) = family.values.first() {
+                    encode_number(family.kind, *number, metric)?;
                 }
+                continue;
+            };
+            for (value, number) in &family.values {
+                encode_number(family.kind, *number, metric.encode_family(&[(label, value.as_str())])?)?;
             }
         }
         Ok(())
+    }
+}
+
+fn encode_number(kind: MetricType, number: u64, encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+    match kind {
+        MetricType::Counter => ConstCounter::new(number).encode(encoder),
+        _ => ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX)).encode(encoder),
     }
 }
 
@@ -56,6 +66,9 @@ pub fn text(shown: &Shown) -> Result<String, fmt::Error> {
     registry.register_collector(Box::new(Reader(shown.clone())));
     if let Some(extender) = &shown.extender {
         extender.stats().register(&mut registry);
+    }
+    if let Some(register) = &shown.more_metrics {
+        register(&mut registry);
     }
     let mut document = String::new();
     text::encode(&mut document, &registry)?;
@@ -73,6 +86,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let vcenters = (shown.vcenters)();
     let mut families = extender_families(shown);
+    families.extend(rule_families(&counters.rules));
     families.extend([
         Family {
             name: "bridger_events_applied",
@@ -145,6 +159,55 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
         },
     ]);
     families
+}
+
+fn rule_families(rules: &RuleCounters) -> Vec<Family<'static>> {
+    let labelled = |pairs: &[(&str, u64)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    let family = |name, help, kind, label, values| Family { name, help, kind, label, values };
+    let one = |value: u64| vec![(String::new(), value)];
+    let (counter, gauge) = (MetricType::Counter, MetricType::Gauge);
+    let changes =
+        labelled(&[("create", rules.created.get()), ("edit", rules.edited.get()), ("delete", rules.deleted.get())]);
+    let failures = labelled(&[
+        ("passing", rules.failures_passing.get()),
+        ("gone", rules.failures_gone.get()),
+        ("refused", rules.failures_refused.get()),
+        ("faulty", rules.failures_faulty.get()),
+    ]);
+    let findings = rules.findings().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    vec![
+        family("bridger_rules_owned", "DRS rules that are Bridger's.", gauge, None, one(rules.owned())),
+        family(
+            "bridger_rules_passes",
+            "Passes begun: one plan for one cluster, carried out.",
+            counter,
+            None,
+            one(rules.passes.get()),
+        ),
+        family("bridger_rules_changes", "Changes made and seen to be made.", counter, Some("kind"), changes),
+        family("bridger_rules_failures", "Calls that failed, by what may help.", counter, Some("reason"), failures),
+        family(
+            "bridger_rules_findings",
+            "What the last plan found that people should know.",
+            gauge,
+            Some("name"),
+            findings,
+        ),
+        family(
+            "bridger_rules_behind_seconds",
+            "For how long something has been planned and not done.",
+            gauge,
+            None,
+            one(rules.behind_seconds()),
+        ),
+        family(
+            "bridger_rules_watch_lags",
+            "How often the watch was behind what was read.",
+            counter,
+            None,
+            one(rules.lags.get()),
+        ),
+    ]
 }
 
 fn extender_families(shown: &Shown) -> Vec<Family<'static>> {

@@ -32,6 +32,7 @@ pub fn readiness(shown: &Shown) -> Readiness {
             troubles.push(format!("vCenter {}: {trouble}", vcenter.host));
         }
     }
+    troubles.extend(shown.counters.rules.problem_text().map(|trouble| format!("rules: {trouble}")));
     Readiness { ready, troubles }
 }
 

@@ -53,7 +53,8 @@ pub struct VcenterConfig {
 pub struct Timing {
     /// The longest single wait for changes. Waiting keeps the session alive.
     pub wait_max: Duration,
-    /// How often the state of hosts and clusters is read again, for servers that do not tell of each change.
+    /// How often the state of hosts and clusters is read again, for servers that do not tell of each change, and with it
+    /// how busy hosts are, which is not watched.
     pub read_again_every: Duration,
 }
 

@@ -57,7 +57,7 @@ impl Picture {
                     Source::Nodes => self.nodes.retain(|key, _| listed.contains(key)),
                     Source::Pods => self.pods.retain(|key, _| listed.contains(key)),
                     Source::Namespaces => self.namespaces.retain(|key, _| listed.contains(key)),
-                    Source::Vcenter(_) => (),
+                    Source::Selecting(_) | Source::Vcenter(_) => (),
                 }
             }
             Event::Lost(source) => self.turns.entry(source).or_default().push("lost"),
@@ -167,6 +167,7 @@ async fn nodes_are_seen_as_they_come_change_and_go() -> Result<()> {
     assert_eq!(
         watching.picture.nodes["seen-1"],
         NodeFacts {
+            scheduling: None,
             name: "seen-1".to_owned(),
             uid: created.metadata.uid.context("a uid")?,
             labels: [("zone".to_owned(), "a".to_owned())].into(),

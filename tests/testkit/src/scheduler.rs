@@ -57,6 +57,11 @@ impl Scheduler {
     }
 
     #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    #[must_use]
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
     }

@@ -12,15 +12,18 @@ where
     F: Future<Output = Result<T>>,
 {
     let deadline = Instant::now() + limit;
+    let mut last = None;
     loop {
         let error = match tokio::time::timeout_at(deadline, attempt()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => error,
-            Err(_) => return Err(anyhow!("no answer within {} s", limit.as_secs_f64())),
+            // What the attempt before said tells more than that this one was cut off.
+            Err(_) => last.unwrap_or_else(|| anyhow!("no answer")),
         };
         if Instant::now() >= deadline {
             return Err(error.context(format!("still not so after {} s", limit.as_secs_f64())));
         }
+        last = Some(error);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -5,6 +5,7 @@ mod label;
 mod plan;
 mod report;
 mod sandbox;
+mod scheduler;
 
 use std::path::PathBuf;
 
@@ -28,14 +29,19 @@ enum Bench {
     Label(label::Arguments),
     Plan(plan::Arguments),
     Extender(extender::Arguments),
+    Scheduler(scheduler::Arguments),
 }
 
 /// Builds everything that benchmarks run, at once: one selection of packages is one set of features, compiled once.
 fn build_release() -> Result<PathBuf> {
     println!("bench: building the release binaries");
-    let programs =
-        ["--bin", "bridger", "--example", "day", "--example", "label", "--example", "plan", "--example", "extender"];
-    succeed(workspace::cargo().args(["build", "--release", "--workspace"]).args(programs))?;
+    let examples = ["day", "label", "plan", "extender", "scheduler"];
+    let mut command = workspace::cargo();
+    command.args(["build", "--release", "--workspace", "--bin", "bridger"]);
+    for example in examples {
+        command.args(["--example", example]);
+    }
+    succeed(&mut command)?;
     Ok(workspace::target().join("release"))
 }
 
@@ -45,6 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Bench::Label(arguments) => label::run(arguments)?,
         Bench::Plan(arguments) => plan::run(arguments)?,
         Bench::Extender(arguments) => extender::run(arguments)?,
+        Bench::Scheduler(arguments) => scheduler::run(arguments)?,
     };
     report.publish()
 }

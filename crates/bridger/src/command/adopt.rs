@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     embedded::runtime()?.block_on(async {
         let found = startup::check(&settings, startup::Purpose::Record).await?;
         let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
-        let seen = look::look(&settings, &found, &ledger).await?;
+        let seen = look::look(&settings, &found, &ledger, look::Closeness::Rules).await?;
         let mut books = look::books(&seen.snapshot.instance_uuids(), seen.texts)?;
         let mut world = World::with_lifting(settings.lifting.clone());
         seen.snapshot.fill(&mut world);

@@ -4,10 +4,12 @@ mod adopt;
 mod cleanup;
 mod completions;
 mod demo;
+mod explain;
 mod manifests;
 mod plan;
 mod run;
 mod sandbox;
+mod scheduler;
 mod snapshot;
 
 use std::process::ExitCode;
@@ -40,6 +42,8 @@ pub enum Command {
     Run(Box<run::Arguments>),
     Plan(Box<plan::Arguments>),
     Snapshot(Box<snapshot::Arguments>),
+    Scheduler(Box<scheduler::Arguments>),
+    Explain(Box<explain::Arguments>),
     Adopt(Box<adopt::Arguments>),
     Cleanup(Box<cleanup::Arguments>),
     Completions(completions::Arguments),
@@ -59,6 +63,8 @@ impl Command {
             Command::Run(arguments) => run::run(&arguments),
             Command::Plan(arguments) => plan::run(&arguments),
             Command::Snapshot(arguments) => snapshot::run(&arguments),
+            Command::Scheduler(arguments) => scheduler::run(&arguments),
+            Command::Explain(arguments) => explain::run(&arguments),
             Command::Adopt(arguments) => adopt::run(&arguments),
             Command::Cleanup(arguments) => cleanup::run(&arguments),
             Command::Completions(arguments) => completions::run(&arguments),

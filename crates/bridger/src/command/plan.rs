@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use drs::UnixMillis;
 use engine::ports::{KeptRecord, RecordVersion};
+use engine::rules::writer::stands_in_the_way;
 use kubernetes::ledger::ConfigMapLedger;
 use model::World;
 use serde::Serialize;
@@ -57,6 +58,8 @@ struct Document<'a> {
     create: usize,
     edit: usize,
     delete: usize,
+    /// What keeps `run` from writing any of it, per cluster.
+    in_the_way: &'a [InTheWay],
     #[serde(flatten)]
     plan: &'a drs::Plan,
 }
@@ -74,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         None => embedded::runtime()?.block_on(async {
             let found = startup::check(&settings, startup::Purpose::Read).await?;
             let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
-            Ok::<_, Failure>(look::look(&settings, &found, &ledger).await?.snapshot)
+            Ok::<_, Failure>(look::look(&settings, &found, &ledger, look::Closeness::Rules).await?.snapshot)
         })?,
     };
     let plan = plan(&settings, snapshot)?;
@@ -84,7 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let _ = match arguments.output {
         Format::Table => {
             let width = std::io::stdout().is_terminal().then(plan_view::terminal_width).flatten();
-            write!(out, "{}", plan_view::text(&plan.plan, width))
+            write!(out, "{}{}", in_words(&plan.in_the_way), plan_view::text(&plan.plan, width))
         }
         Format::Json => {
             let document = Document {
@@ -93,6 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 create: sums.create,
                 edit: sums.edit,
                 delete: sums.delete,
+                in_the_way: &plan.in_the_way,
                 plan: &plan.plan,
             };
             let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::run(error.to_string()))?;
@@ -104,7 +108,21 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 struct Made {
     plan: drs::Plan,
+    in_the_way: Vec<InTheWay>,
     taken: jiff::Timestamp,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InTheWay {
+    cluster_name: String,
+    reason: &'static str,
+    message: String,
+}
+
+fn in_words(in_the_way: &[InTheWay]) -> String {
+    let lines = in_the_way.iter().map(|it| format!("Nothing is written in {}: {}\n\n", it.cluster_name, it.message));
+    lines.collect()
 }
 
 fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<Made, Failure> {
@@ -119,5 +137,13 @@ fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<Made, Failure> {
     let mut world = World::with_lifting(settings.lifting.clone());
     snapshot.fill(&mut world);
     let now = UnixMillis(u64::try_from(taken.as_millisecond()).unwrap_or(0));
-    Ok(Made { plan: drs::plan(&world, books.owned(), now, &settings.policy), taken })
+    let plan = drs::plan(&world, books.owned(), now, &settings.policy);
+    let prefix = engine::rules::planner::prefix(&world).unwrap_or_default();
+    let in_the_way = plan.clusters.iter().filter_map(|cluster| {
+        let problem = stands_in_the_way(&books, &world, &cluster.cluster, &prefix)?;
+        let (reason, message) = (problem.reason, problem.message);
+        Some(InTheWay { cluster_name: cluster.cluster_name.clone(), reason, message })
+    });
+    let in_the_way = in_the_way.collect();
+    Ok(Made { plan, in_the_way, taken })
 }

@@ -13,8 +13,9 @@ use crate::service::{look, startup};
 
 /// Write all that Bridger sees of Kubernetes and vSphere to one file
 ///
-/// `bridger plan --snapshot FILE` reads it: to look at a plan elsewhere, later, or with other settings. The file holds
-/// names, labels, affinity terms and inventory; no annotations, no secrets, no credentials.
+/// `bridger plan --snapshot FILE` and `bridger explain --snapshot FILE` read it: to look at a plan or a placement
+/// elsewhere, later, or with other settings. The file holds names, labels, affinity terms, requests and inventory; no
+/// annotations, no secrets, no credentials.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// File to write
@@ -28,9 +29,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let run = RunArguments { connection: arguments.connection.clone(), ..RunArguments::default() };
     let settings = RunSettings::resolve(&run, |name| std::env::var(name).ok())?;
     embedded::runtime()?.block_on(async {
-        let found = startup::check(&settings, startup::Purpose::Read).await?;
+        let found = startup::check(&settings, startup::Purpose::Snapshot).await?;
         let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
-        let snapshot = look::look(&settings, &found, &ledger).await?.snapshot;
+        let snapshot = look::look(&settings, &found, &ledger, look::Closeness::Scheduling).await?.snapshot;
         let size_bytes = snapshot.write(&arguments.file)?;
         let _ = writeln!(
             std::io::stdout().lock(),

@@ -80,6 +80,7 @@ pub async fn start(
         vcenters: health(shown_status),
         extender: Some(ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod))),
         connections: Arc::default(),
+        more_metrics: None,
     };
     tasks.spawn(engine.run(received));
     Ok(server::router(shown))

@@ -9,6 +9,7 @@ use std::time::Duration;
 use engine::ports::{KeptRecord, Ledger};
 use engine::rules::books::Books;
 use model::event::{Event, Source, VcenterId};
+use model::scheduling::SelectingKind;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -32,7 +33,30 @@ pub struct Seen {
     pub texts: BTreeMap<String, KeptRecord>,
 }
 
-pub async fn look(settings: &RunSettings, found: &Found, ledger: &dyn Ledger) -> Result<Seen, Failure> {
+/// How closely Kubernetes is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closeness {
+    /// As closely as rules need.
+    Rules,
+    /// As closely as a scheduler does.
+    Scheduling,
+}
+
+pub async fn look(
+    settings: &RunSettings,
+    found: &Found,
+    ledger: &dyn Ledger,
+    closeness: Closeness,
+) -> Result<Seen, Failure> {
+    let gathered = gather(settings, found, closeness).await?;
+    let texts = ledger.load().await.map_err(|error| Failure::run(format!("the record can't be read: {error}")))?;
+    let record: BTreeMap<String, String> = texts.iter().map(|(name, kept)| (name.clone(), kept.text.clone())).collect();
+    let uuids: Vec<String> = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect();
+    Ok(Seen { snapshot: gathered.into_snapshot(jiff::Timestamp::now(), &uuids, record), texts })
+}
+
+/// All there is, without the record.
+pub async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> Result<Gathered, Failure> {
     let (events, mut received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
     let mut vcenters = JoinSet::new();
     let mut stops = Vec::new();
@@ -53,7 +77,14 @@ pub async fn look(settings: &RunSettings, found: &Found, ledger: &dyn Ledger) ->
         vcenters.spawn(inventory::run(config, id, events.clone(), status, jitter, stopped));
     }
     let mut watches = JoinSet::new();
-    watches.spawn(kubernetes::watch::watch(found.connection.client.clone(), events, 0));
+    let client = found.connection.client.clone();
+    match closeness {
+        Closeness::Rules => watches.spawn(kubernetes::watch::watch(client, events, 0)),
+        Closeness::Scheduling => {
+            wanted.extend(SelectingKind::ALL.map(Source::Selecting));
+            watches.spawn(kubernetes::watch::watch_for_scheduling(client, events, 0))
+        }
+    };
 
     let mut gathered = Gathered::default();
     let gathering = async {
@@ -73,6 +104,7 @@ pub async fn look(settings: &RunSettings, found: &Found, ledger: &dyn Ledger) ->
             Source::Nodes => "nodes".to_owned(),
             Source::Pods => "pods".to_owned(),
             Source::Namespaces => "namespaces".to_owned(),
+            Source::Selecting(_) => "services and controllers".to_owned(),
             Source::Vcenter(id) => match statuses.get(usize::from(id.0)) {
                 Some((host, status)) => match &*status.borrow() {
                     VcenterStatus::Lost { error, .. } => format!("vCenter {host} ({error})"),
@@ -85,10 +117,7 @@ pub async fn look(settings: &RunSettings, found: &Found, ledger: &dyn Ledger) ->
         let seconds = WITHIN.as_secs();
         return Err(Failure::run(format!("not everything was seen within {seconds} s: {}", missing.join(", "))));
     }
-    let texts = ledger.load().await.map_err(|error| Failure::run(format!("the record can't be read: {error}")))?;
-    let record: BTreeMap<String, String> = texts.iter().map(|(name, kept)| (name.clone(), kept.text.clone())).collect();
-    let uuids: Vec<String> = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect();
-    Ok(Seen { snapshot: gathered.into_snapshot(jiff::Timestamp::now(), &uuids, record), texts })
+    Ok(gathered)
 }
 
 /// The record of these vCenters, which are in the order of their ids. A text that makes no sense is an error here: a plan

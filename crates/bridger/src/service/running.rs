@@ -95,6 +95,7 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
         counters: engine.counters(),
         vcenters: health(&statuses),
         extender,
+        more_metrics: None,
         connections: connections.clone(),
     };
     let mut background = JoinSet::new();
@@ -160,9 +161,9 @@ fn unix_now() -> UnixMillis {
     UnixMillis(u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0))
 }
 
-type Statuses = [(VcenterId, String, watch::Receiver<VcenterStatus>)];
+pub(super) type Statuses = [(VcenterId, String, watch::Receiver<VcenterStatus>)];
 
-fn health(statuses: &Statuses) -> Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync> {
+pub(super) fn health(statuses: &Statuses) -> Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync> {
     let statuses = statuses.to_vec();
     Arc::new(move || {
         let health = statuses.iter().map(|(id, host, status)| {
@@ -210,17 +211,17 @@ async fn tell_first_picture(world: SharedWorld, vcenters: usize) {
     say(&text);
 }
 
-async fn is_true(mut flag: watch::Receiver<bool>) {
+pub(super) async fn is_true(mut flag: watch::Receiver<bool>) {
     // The sender going away means the same.
     let _ = flag.wait_for(|value| *value).await;
 }
 
 /// Different from start to start, so that many Bridgers do not retry in step.
-fn entropy() -> u64 {
+pub(super) fn entropy() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

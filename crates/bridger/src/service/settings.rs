@@ -17,13 +17,10 @@ use crate::failure::Failure;
 
 /// The flags by which a vCenter and a Kubernetes cluster are reached.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct ConnectionArguments {
+pub struct ReachArguments {
     /// Address of the vCenter, without a password; may be given several times. Default: GOVC_URL
     #[arg(long, value_name = "URL")]
     pub url: Vec<String>,
-    /// Only write rules in these vSphere clusters; may be given several times. Default: all that run nodes
-    #[arg(long, value_name = "NAME")]
-    pub cluster: Vec<String>,
     /// File that holds the vCenter user name. Default: GOVC_USERNAME
     #[arg(long, value_name = "FILE")]
     pub username_file: Option<PathBuf>,
@@ -45,6 +42,16 @@ pub struct ConnectionArguments {
     /// Context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+}
+
+/// The same, with Bridger's own configuration file and what it keeps.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ConnectionArguments {
+    #[command(flatten)]
+    pub reach: ReachArguments,
+    /// Only write rules in these vSphere clusters; may be given several times. Default: all that run nodes
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Vec<String>,
     /// Configuration file (YAML); see docs/run.md
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -194,8 +201,8 @@ impl RunSettings {
         let rules = arguments.rules.or(file.rules).unwrap_or(Switch::On) == Switch::On;
         let clusters = if connection.cluster.is_empty() { file.clusters } else { connection.cluster.clone() };
         let policy = policy::resolve(&arguments.policy, &file.policy, &lifting, &clusters)?;
-        let kubeconfig = connection.kubeconfig.clone().or(file.kubeconfig);
-        let context = connection.context.clone().or(file.context);
+        let kubeconfig = connection.reach.kubeconfig.clone().or(file.kubeconfig);
+        let context = connection.reach.context.clone().or(file.context);
         let variable = lookup("KUBECONFIG").filter(|value| !value.is_empty());
         let kubernetes = kubernetes::connect::Credentials::choose(
             kubeconfig.as_deref(),
@@ -209,7 +216,7 @@ impl RunSettings {
             .or_else(|| kubernetes.own_namespace())
             .unwrap_or_else(|| RECORD_NAMESPACE_DEFAULT.to_owned());
         Ok(RunSettings {
-            vcenters: vcenters(connection, &file.vcenters, &lookup)?,
+            vcenters: vcenters(&connection.reach, &file.vcenters, &lookup)?,
             clusters,
             policy,
             rules,
@@ -228,7 +235,7 @@ impl RunSettings {
 
 /// The vCenters of the flags, else those of the file, else the one of the environment, else none.
 fn vcenters(
-    flags: &ConnectionArguments,
+    flags: &ReachArguments,
     entries: &[VcenterEntry],
     lookup: &impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<VcenterConfig>, Failure> {
@@ -321,7 +328,7 @@ mod tests {
         assert_eq!((settings.port, settings.clusters.as_slice()), (9000, &["a".to_owned()][..]));
         assert_eq!(settings.labels.unwrap().host_key, "example.org/host");
 
-        arguments.connection.url = vec!["https://three.example".to_owned()];
+        arguments.connection.reach.url = vec!["https://three.example".to_owned()];
         arguments.port = Some(1);
         arguments.labels = Some(Switch::Off);
         let settings = resolve(&arguments, GOVC).unwrap();
@@ -341,7 +348,10 @@ mod tests {
             }
         };
         let url = |url: &str| RunArguments {
-            connection: ConnectionArguments { url: vec![url.to_owned()], ..ConnectionArguments::default() },
+            connection: ConnectionArguments {
+                reach: ReachArguments { url: vec![url.to_owned()], ..ReachArguments::default() },
+                ..ConnectionArguments::default()
+            },
             ..RunArguments::default()
         };
         let policy = PolicyArguments { host_label: Some("not a key".to_owned()), ..PolicyArguments::default() };

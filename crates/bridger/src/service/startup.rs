@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use kubernetes::connect::{ConnectError, Connection};
 use kubernetes::preflight::{
-    BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, RECORD_READ_NEEDS, RULE_NEEDS, ServerFacts, WATCH_NEEDS, preflight_in,
+    BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, POD_NEEDS, RECORD_READ_NEEDS, RULE_NEEDS, SELECTING_NEEDS,
+    ServerFacts, WATCH_NEEDS, preflight_in,
 };
 use vsphere::probe::{InventoryCounts, connect_once};
 use vsphere::{About, VsphereError};
@@ -27,6 +28,12 @@ pub enum Purpose {
     Run,
     /// To look, at the record too.
     Read,
+    /// To look at all that a scheduler looks at, and at nothing else.
+    Explain,
+    /// The same, and at the record.
+    Snapshot,
+    /// To schedule pods.
+    Schedule,
     /// To look, and to write the record.
     Record,
 }
@@ -45,6 +52,17 @@ pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Fa
     let mut needs: Vec<Need> = WATCH_NEEDS.to_vec();
     match purpose {
         Purpose::Read => needs.extend(RECORD_READ_NEEDS),
+        Purpose::Explain => needs.extend(SELECTING_NEEDS),
+        Purpose::Snapshot => {
+            needs.extend(SELECTING_NEEDS);
+            needs.extend(RECORD_READ_NEEDS);
+        }
+        Purpose::Schedule => {
+            needs.extend(SELECTING_NEEDS);
+            needs.extend(BIND_NEEDS);
+            needs.extend(POD_NEEDS);
+            needs.extend(NOTICE_NEEDS);
+        }
         Purpose::Record => needs.extend(RULE_NEEDS),
         Purpose::Run => needs.extend(needs_of_run(settings)),
     }

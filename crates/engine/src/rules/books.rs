@@ -111,6 +111,16 @@ impl Books {
         };
         is_needed.then(|| (text, kept.map(|kept| kept.version.clone())))
     }
+
+    /// The text to be written before rules are changed: also where it says so already, so that a record which somebody
+    /// deleted or changed meanwhile is noticed first.
+    #[must_use]
+    pub fn text_to_hold(&self, cluster: &ClusterName, record: &Owned) -> Option<(String, Option<RecordVersion>)> {
+        match self.kept.get(cluster) {
+            Some(kept) => Some((planner::to_text(record, cluster), Some(kept.version.clone()))),
+            None => self.text_to_save(cluster, record),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! One pass for one cluster: the order of I/O, step by step, without doing any.
 //!
 //! Read and compare, record the intent, change, read back, record the outcome. Never otherwise: whoever ends between any
-//! two of these leaves a record that names everything that exists, so the next process finds its way.
+//! two of these leaves a record that names everything that exists, so the next process finds its way. The intent is
+//! written before every change, also when it says nothing new: a record that was deleted meanwhile stops the pass.
 //!
 //! In: the answer to what was last asked. Out: what to ask next, or how the pass ended.
 
@@ -112,7 +113,15 @@ impl Pass {
                 if found != self.work.planned_from {
                     return Next::End(End::Lagging { found });
                 }
-                self.save(Stage::SavingIntent, books).unwrap_or_else(|| self.intent_saved(is_current))
+                let (cluster, record) = (&self.work.cluster, &self.work.record);
+                let text = match self.work.units.is_empty() {
+                    true => books.text_to_save(cluster, record),
+                    false => books.text_to_hold(cluster, record),
+                };
+                match text {
+                    Some(text) => self.save(Stage::SavingIntent, text),
+                    None => self.intent_saved(is_current),
+                }
             }
             (Stage::SavingIntent, Told::Saved(Ok(version))) => {
                 self.saved(version, books);
@@ -127,7 +136,10 @@ impl Pass {
             }
             (Stage::ReadingBack, Told::Read(Ok(found))) => {
                 self.look_at(in_order(found));
-                self.save(Stage::SavingOutcome, books).unwrap_or_else(|| self.end())
+                match books.text_to_save(&self.work.cluster, &self.work.record) {
+                    Some(text) => self.save(Stage::SavingOutcome, text),
+                    None => self.end(),
+                }
             }
             (Stage::SavingOutcome, Told::Saved(Ok(version))) => {
                 self.saved(version, books);
@@ -139,12 +151,10 @@ impl Pass {
         }
     }
 
-    /// `None` when the record says so already.
-    fn save(&mut self, stage: Stage, books: &Books) -> Option<Next> {
-        let (text, expected) = books.text_to_save(&self.work.cluster, &self.work.record)?;
+    fn save(&mut self, stage: Stage, (text, expected): (String, Option<RecordVersion>)) -> Next {
         self.stage = stage;
         self.saving.clone_from(&text);
-        Some(Next::Ask(Ask::Save { text, expected }))
+        Next::Ask(Ask::Save { text, expected })
     }
 
     fn saved(&mut self, version: RecordVersion, books: &mut Books) {

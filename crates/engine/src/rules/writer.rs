@@ -35,6 +35,8 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: D
 const LAG_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(5) };
 /// A rule that was rejected is tried at once when its plan changes; unchanged, there is little hope.
 const ASIDE_BACKOFF: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
+/// How often the record is looked at while somebody has to mend it: what was mended shall show soon.
+const MENDING_RELOAD: Duration = Duration::from_secs(5);
 /// The seed of the writer's waits is its own.
 const SEED_TAG: u64 = 0x7275_6c65;
 
@@ -89,6 +91,8 @@ struct Cluster {
     /// The last load that may have missed what this cluster's passes wrote.
     moved_at_load: u64,
     shown_in_dry_run: Vec<Unit>,
+    /// Nothing is written until somebody has mended the record.
+    awaits_mending: bool,
 }
 
 #[derive(Debug)]
@@ -231,8 +235,11 @@ impl Writer {
             } else {
                 cluster.behind_since.get_or_insert(context.now);
             }
-            if let Some(problem) = stands_in_the_way(&self.books, context.world, &name, &prefix) {
-                self.counters.trouble(&name, Some(problem));
+            let problem = stands_in_the_way(&self.books, context.world, &name, &prefix);
+            cluster.awaits_mending = problem.is_some();
+            if problem.is_some() {
+                self.counters.trouble(&name, problem);
+                self.loads.next = self.loads.next.min(context.now + MENDING_RELOAD);
                 continue;
             }
             if self.dry_run {
@@ -299,7 +306,9 @@ impl Writer {
             Ok(texts) => {
                 let is_first = !std::mem::replace(&mut self.loads.was_loaded, true);
                 self.loads.failures = 0;
-                self.loads.next = now + self.settings.reload_every;
+                let awaits_mending = self.clusters.values().any(|cluster| cluster.awaits_mending);
+                let wait = self.settings.reload_every;
+                self.loads.next = now + if awaits_mending { wait.min(MENDING_RELOAD) } else { wait };
                 self.counters.ledger_trouble(None);
                 let clusters = &self.clusters;
                 // A load that began before a pass wrote may show what was before it.
@@ -465,8 +474,9 @@ impl Cluster {
     }
 }
 
-/// What forbids to write rules of this cluster, whatever is planned.
-fn stands_in_the_way(books: &Books, world: &World, name: &ClusterName, prefix: &str) -> Option<RuleProblem> {
+/// What forbids to write rules of this cluster, whatever is planned. `prefix` is that of this Kubernetes cluster's rules.
+#[must_use]
+pub fn stands_in_the_way(books: &Books, world: &World, name: &ClusterName, prefix: &str) -> Option<RuleProblem> {
     if books.text_name(name).is_none() {
         let message = "the vCenter's instance UUID is not known, so its rules can't be recorded".to_owned();
         return Some(RuleProblem { reason: "NoInstanceUuid", message });

@@ -175,13 +175,33 @@ fn a_record_deleted_by_hand_stops_the_writer_until_there_is_one_again() {
             let problem = process.counters.rules.problem_text().expect("it is reported");
             assert!(problem.contains("RecordGone") && problem.contains("bridger adopt"), "{problem}");
         }
-        // Somebody puts a record there.
+        // Somebody puts a record there, and that shows within seconds.
         outside.lock().texts = texts;
-        seconds(70).await;
+        seconds(10).await;
         let state = outside.lock();
         assert_eq!(state.recorded_uuids(C).len(), state.own(C).len());
         assert!(state.change_calls >= 2);
         assert_eq!(process.counters.rules.problem_text(), None);
+    });
+}
+
+#[test]
+fn a_rule_is_not_even_edited_once_its_record_is_gone() {
+    in_virtual_time(async {
+        let outside = Outside::new(9, 1, 6, 6);
+        let process = Process::start(&outside, 1).await;
+        for number in 0..2 {
+            outside.add_pod(lonely("web", number, 0, number)).await;
+        }
+        seconds(10).await;
+        outside.lock().texts.clear();
+        // An edit leaves the record as it is, so only looking at it tells that it is gone.
+        outside.add_pod(lonely("web", 2, 0, 2)).await;
+        seconds(5).await;
+        let state = outside.lock();
+        assert_eq!((state.own(C).len(), state.change_calls), (1, 1));
+        assert_eq!(members(&state.own(C)[0].kind).len(), 2);
+        assert!(process.counters.rules.problem_text().is_some_and(|text| text.contains("RecordGone")));
     });
 }
 
@@ -200,7 +220,7 @@ fn records_of_other_vcenters_are_left_alone_and_unreadable_ones_stop_the_writer(
         assert_eq!(outside.lock().save_calls, 0);
         assert!(process.counters.rules.problem_text().is_some_and(|text| text.contains("RecordUnreadable")));
         outside.lock().texts.remove(&format!("{INSTANCE}/{C}"));
-        seconds(70).await;
+        seconds(10).await;
         assert_eq!(outside.lock().own(C).len(), 1);
         assert_eq!(outside.lock().texts["another/domain-c0"], stranger);
     });

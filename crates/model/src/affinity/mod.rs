@@ -25,6 +25,7 @@ mod matching;
 mod profiles;
 pub mod score;
 pub mod selector;
+mod siblings;
 mod tally;
 pub mod term;
 mod terms;
@@ -35,6 +36,8 @@ pub mod view;
 pub use self::blockers::{Blocker, Obstacle};
 pub use self::incoming::Incoming;
 pub use self::lift::{LiftMode, LiftSettings, Reading};
+use std::sync::Arc;
+
 use self::profiles::Profiles;
 pub use self::score::{ScoreSettings, Scores};
 pub use self::selector::{Requirement, Selector};
@@ -192,6 +195,12 @@ impl World {
     }
 
     pub fn pod_labels(&self, pod: PodId) -> Option<&LabelSet> {
+        self.affinity.profile_of(pod).map(|profile| &*profile.labels)
+    }
+
+    /// The labels as one value for all pods with the same namespace, labels and terms, and for no others: pods can be
+    /// compared by its address.
+    pub fn pod_profile_labels(&self, pod: PodId) -> Option<&Arc<LabelSet>> {
         self.affinity.profile_of(pod).map(|profile| &profile.labels)
     }
 

@@ -4,6 +4,8 @@
 //! In: the labels and terms of pods. Out: a profile each, found again by a label pair or by its namespace. Invariants: two
 //! profiles differ; one lives as long as a pod has it. A profile holds one use of each of its symbols and terms.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::terms::TermId;
@@ -16,7 +18,8 @@ use crate::label_set::LabelSet;
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) namespace: Symbol,
-    pub(crate) labels: LabelSet,
+    /// Shared with those who tell profiles apart by its address.
+    pub(crate) labels: Arc<LabelSet>,
     /// Its own terms, by role and id. A term that adds to scores stands here as often as it is written.
     pub(crate) carried: Box<[(TermId, Role)]>,
     /// What matches all of several required affinity terms, one per topology key; none where there are less than two. A use
@@ -150,7 +153,7 @@ impl Profiles {
         let pairs = labels.pairs().to_vec();
         let id = self.arena.insert(Profile {
             namespace,
-            labels,
+            labels: Arc::new(labels),
             carried: carried.into(),
             joint: Box::default(),
             lift_off,

@@ -120,6 +120,9 @@ impl Incoming {
         for ((space, tally), weight) in own.chain(theirs).filter(|((_, tally), _)| !tally.is_empty()) {
             sums.add(space, &tally, weight);
         }
-        Scores { raw: nodes.iter().map(|node| sums.of(*node)).collect(), is_silent: sums.0.is_empty() }
+        if sums.0.is_empty() {
+            return Scores { raw: vec![0; nodes.len()], is_silent: true };
+        }
+        Scores { raw: nodes.iter().map(|node| sums.of(*node)).collect(), is_silent: false }
     }
 }

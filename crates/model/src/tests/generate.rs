@@ -47,6 +47,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
             ip_addresses,
             dns_names,
             ready,
+            scheduling: None,
         },
     )
 }

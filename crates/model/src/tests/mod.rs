@@ -11,5 +11,6 @@ mod policy;
 mod properties;
 mod reference;
 mod scale;
+mod scheduling;
 mod situations;
 mod upstream;

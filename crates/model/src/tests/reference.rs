@@ -285,6 +285,12 @@ fn subject(event: &Event) -> (Source, ObjectName, bool) {
         Event::PodDeleted { namespace, name } => (Source::Pods, ("pod", namespace.clone(), name.clone()), false),
         Event::NamespaceApplied(facts) => (Source::Namespaces, name("namespace", &facts.name), true),
         Event::NamespaceDeleted { name: facts } => (Source::Namespaces, name("namespace", facts), false),
+        Event::SelectingApplied(facts) => {
+            (Source::Selecting(facts.kind), ("selecting", facts.namespace.clone(), facts.name.clone()), true)
+        }
+        Event::SelectingDeleted { kind, namespace, name } => {
+            (Source::Selecting(*kind), ("selecting", namespace.clone(), name.clone()), false)
+        }
         Event::VmApplied { vcenter, vm } => (Source::Vcenter(*vcenter), name("vm", &vm.id), true),
         Event::VmRemoved { vcenter, id } => (Source::Vcenter(*vcenter), name("vm", id), false),
         Event::HostApplied { vcenter, host } => (Source::Vcenter(*vcenter), name("host", &host.id), true),

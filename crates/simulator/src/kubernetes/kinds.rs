@@ -82,6 +82,9 @@ kinds! {
         short_names: &["pc"], categories: NONE, namespaced: false, subresources: NONE, counts_generation: true }
     POD_DISRUPTION_BUDGET = 12 { group: "policy", version: "v1", kind: "PodDisruptionBudget", plural: "poddisruptionbudgets", singular: "poddisruptionbudget",
         short_names: &["pdb"], categories: NONE, namespaced: true, subresources: &["status"], counts_generation: true }
+    // Kept for those who list it, as schedulers do; no controller acts on it.
+    REPLICATION_CONTROLLER = 13 { group: "", version: "v1", kind: "ReplicationController", plural: "replicationcontrollers", singular: "replicationcontroller",
+        short_names: &["rc"], categories: ALL, namespaced: true, subresources: &["status"], counts_generation: true }
 }
 
 impl KindId {

@@ -209,7 +209,7 @@ fn host_facts(
         datacenter: datacenter(places, above),
         connection: host.connection,
         maintenance: host.in_maintenance || host.entering_maintenance,
-        load: None,
+        load: host.load(),
     })
 }
 

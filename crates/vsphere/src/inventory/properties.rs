@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use model::event::HostConnection;
+use model::event::{HostConnection, HostLoadFacts};
 use uuid::Uuid;
 
 use super::cluster_settings::ClusterSettings;
@@ -54,11 +54,36 @@ pub(crate) const WATCHED: &[Selection<'_>] = &[
 /// a move shall not wait for that. In one watch only, because two that speak of one property are in no order.
 pub(crate) const PLACEMENTS: &[Selection<'_>] = &[Selection { kind: VM, paths: &["runtime.host"] }];
 
-/// What is read again now and then, because not every server tells of each change.
+/// What is read again now and then: what not every server tells of by itself, and what changes all the time, so that a
+/// watch of it would never rest.
 pub(crate) const READ_AGAIN: &[Selection<'_>] = &[
-    Selection { kind: HOST, paths: &["runtime.connectionState", "runtime.inMaintenanceMode"] },
+    Selection {
+        kind: HOST,
+        paths: &[
+            "runtime.connectionState",
+            "runtime.inMaintenanceMode",
+            USED_CPU,
+            USED_MEMORY,
+            CORE_SPEED,
+            CORES,
+            MEMORY,
+        ],
+    },
     Selection { kind: CLUSTER, paths: &["configurationEx"] },
 ];
+
+/// How busy hosts are, read once with the list: the first answers shall know it.
+pub(crate) const LOADS: &[Selection<'_>] =
+    &[Selection { kind: HOST, paths: &[USED_CPU, USED_MEMORY, CORE_SPEED, CORES, MEMORY] }];
+
+/// In MHz and MiB.
+const USED_CPU: &str = "summary.quickStats.overallCpuUsage";
+const USED_MEMORY: &str = "summary.quickStats.overallMemoryUsage";
+/// In MHz, each core.
+const CORE_SPEED: &str = "summary.hardware.cpuMhz";
+const CORES: &str = "summary.hardware.numCpuCores";
+/// In bytes.
+const MEMORY: &str = "summary.hardware.memorySize";
 
 /// What is known of one object, and how a change alters it.
 pub(crate) trait State: Default {
@@ -124,6 +149,31 @@ pub(crate) struct HostState {
     pub(crate) tasks_unseen: bool,
     /// One of its recent tasks is taking it into maintenance mode.
     pub(crate) entering_maintenance: bool,
+    load: LoadState,
+}
+
+/// How busy a host is, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LoadState {
+    used_mhz: Option<u64>,
+    used_mib: Option<u64>,
+    core_mhz: Option<u64>,
+    cores: Option<u64>,
+    memory_bytes: Option<u64>,
+}
+
+impl HostState {
+    /// `None` until all of it is known, and for a host that vCenter does not hear from: its figures are of another time.
+    pub(crate) fn load(&self) -> Option<HostLoadFacts> {
+        let load = self.load;
+        let facts = HostLoadFacts {
+            cpu_used_mhz: load.used_mhz?,
+            cpu_capacity_mhz: load.core_mhz?.checked_mul(load.cores?)?,
+            memory_used_mib: load.used_mib?,
+            memory_capacity_mib: load.memory_bytes? / (1024 * 1024),
+        };
+        (self.connection == HostConnection::Connected).then_some(facts)
+    }
 }
 
 impl State for HostState {
@@ -148,6 +198,11 @@ impl State for HostState {
                 self.tasks_unseen = !self.recent_tasks.is_empty();
                 self.entering_maintenance &= self.tasks_unseen;
             }
+            USED_CPU => self.load.used_mhz = value.and_then(number),
+            USED_MEMORY => self.load.used_mib = value.and_then(number),
+            CORE_SPEED => self.load.core_mhz = value.and_then(number),
+            CORES => self.load.cores = value.and_then(number),
+            MEMORY => self.load.memory_bytes = value.and_then(number),
             _ => (),
         }
     }
@@ -207,6 +262,10 @@ fn name(value: &Element) -> Option<String> {
     }
     name.push_str(rest);
     Some(name)
+}
+
+fn number(value: &Element) -> Option<u64> {
+    text(value)?.parse().ok()
 }
 
 pub(super) fn is_true(value: &Element) -> bool {

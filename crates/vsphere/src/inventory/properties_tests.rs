@@ -147,3 +147,42 @@ fn a_host_keeps_its_connection_when_the_new_one_is_not_understood() {
     assert_eq!(host.parent, Some(ManagedObject::new(CLUSTER, "domain-c8")));
     assert_eq!(host.recent_tasks, [ManagedObject::new("Task", "task-1")]);
 }
+
+#[test]
+fn the_load_of_a_host_is_known_once_all_of_it_is() {
+    let mut host = HostState::default();
+    for (path, value, known) in [
+        ("summary.quickStats.overallCpuUsage", "1200", false),
+        ("summary.quickStats.overallMemoryUsage", "2048", false),
+        ("summary.hardware.cpuMhz", "2000", false),
+        ("summary.hardware.numCpuCores", "8", false),
+        ("summary.hardware.memorySize", "17179869184", true),
+        // Values that make no sense are unknown.
+        ("summary.hardware.memorySize", "-1", false),
+        ("summary.hardware.memorySize", "17179869184", true),
+        ("summary.hardware.cpuMhz", "18446744073709551615", false),
+        ("summary.hardware.cpuMhz", "2000", true),
+        ("summary.quickStats.overallCpuUsage", "", false),
+        ("summary.quickStats.overallCpuUsage", "1200", true),
+        ("runtime.connectionState", "disconnected", false),
+        ("runtime.connectionState", "connected", true),
+    ] {
+        host.take(path, Some(&element(value)));
+        assert_eq!(host.load().is_some(), known, "{path} {value}");
+    }
+    let expected = HostLoadFacts {
+        cpu_used_mhz: 1200,
+        cpu_capacity_mhz: 16_000,
+        memory_used_mib: 2048,
+        memory_capacity_mib: 16_384,
+    };
+    assert_eq!(host.load(), Some(expected));
+}
+
+#[test]
+fn what_changes_all_the_time_is_read_and_not_watched() {
+    let watched = WATCHED.iter().chain(PLACEMENTS).flat_map(|selection| selection.paths);
+    assert_eq!(watched.filter(|path| path.starts_with("summary")).count(), 0);
+    let read: Vec<_> = READ_AGAIN.iter().flat_map(|selection| selection.paths).collect();
+    assert!(LOADS.iter().flat_map(|selection| selection.paths).all(|path| read.contains(&path)));
+}

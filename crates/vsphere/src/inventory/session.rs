@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::VcenterStatus;
 use super::look::{Answers, Questions};
 use super::picture::{HostTasks, Picture};
-use super::properties::{PLACEMENTS, READ_AGAIN, WATCHED};
+use super::properties::{LOADS, PLACEMENTS, READ_AGAIN, WATCHED};
 use crate::client::Client;
 use crate::config::{Timing, VcenterConfig};
 use crate::error::VsphereError;
@@ -140,6 +140,7 @@ impl Session {
         teller.relist_began().await?;
         inventory.list(|update| picture.apply(update)).await?;
         placements.list(|update| picture.place(update)).await?;
+        inventory.read_again(LOADS).await?.iter().for_each(|update| picture.refresh(update));
         Questions::of(&mut picture, HostTasks::Unseen).ask(&client).await?.note(&mut picture);
         // Told as a whole, so that a host is told once and with its datacenter, whatever page that was on.
         teller.tell_all(picture.changes()).await?;

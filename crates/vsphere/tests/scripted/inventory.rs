@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::vcenter::{Outcome, PASSWORD, Step, Vcenter, at, content, cookie, object, page, reference, text};
-use model::event::{ClusterFacts, Event, HostConnection, HostFacts, Source, VcenterId, VmFacts};
+use model::event::{ClusterFacts, Event, HostConnection, HostFacts, HostLoadFacts, Source, VcenterId, VmFacts};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -314,6 +314,54 @@ async fn what_the_server_does_not_tell_is_read_again_and_told_if_it_changed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_load_of_hosts_comes_with_the_list_and_is_read_again_but_not_watched() {
+    let used = |mhz: &str| {
+        let figures = [
+            ("summary.quickStats.overallCpuUsage", mhz),
+            ("summary.quickStats.overallMemoryUsage", "4096"),
+            ("summary.hardware.cpuMhz", "2400"),
+            ("summary.hardware.numCpuCores", "16"),
+            ("summary.hardware.memorySize", "137438953472"),
+        ];
+        let values = figures.map(|(path, value)| (path, text(value)));
+        let values: Vec<(&str, &str)> = values.iter().map(|(path, value)| (*path, value.as_str())).collect();
+        content("HostSystem", "host-1", &values)
+    };
+    let loaded = |cpu_used_mhz| {
+        let load = HostLoadFacts {
+            cpu_used_mhz,
+            cpu_capacity_mhz: 38_400,
+            memory_used_mib: 4096,
+            memory_capacity_mib: 131_072,
+        };
+        let Event::HostApplied { vcenter, host } = host(false, "Paris") else { unreachable!() };
+        Event::HostApplied { vcenter, host: HostFacts { load: Some(load), ..host } }
+    };
+    let vcenter = Vcenter::new(three_pages());
+    {
+        let mut script = vcenter.script.lock().unwrap();
+        (script.loads, script.read_again) = (used("1000"), used("1000"));
+    }
+    let mut following = follow(vcenter.config(), 64);
+    let mut expected = listed();
+    expected[2] = loaded(1000);
+    // Read again twice, and the same.
+    assert_eq!(following.events_for(130).await, expected);
+    vcenter.script.lock().unwrap().read_again = used("9000");
+    assert_eq!(following.events_for(600).await, [loaded(9000)]);
+    let watched = vcenter.bodies("CreateFilter");
+    assert!(watched.len() == 2 && watched.iter().all(|body| !body.contains("quickStats")), "{watched:#?}");
+    // Of a host that vCenter does not hear from, the last figures say nothing.
+    vcenter.script.lock().unwrap().read_again =
+        content("HostSystem", "host-1", &[("runtime.connectionState", &text("notResponding"))]);
+    let mut lost = host(false, "Paris");
+    if let Event::HostApplied { host, .. } = &mut lost {
+        host.connection = HostConnection::NotResponding;
+    }
+    assert_eq!(following.events_for(600).await, [lost]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_host_is_in_maintenance_while_a_task_takes_it_there() {
     let task = |state: &str| {
         let description = text("HostSystem.enterMaintenanceMode");
@@ -349,8 +397,8 @@ async fn a_task_on_a_cluster_has_its_settings_read_at_once() {
     let mut expected = listed();
     expected.push(cluster("Paris", true));
     assert_eq!(following.events_for(50).await, expected);
-    // Once: the second time the server said by itself what has changed.
-    assert_eq!(vcenter.calls("RetrievePropertiesEx"), [Duration::from_secs(5)]);
+    // Once after the load of hosts: the second time the server said by itself what has changed.
+    assert_eq!(vcenter.calls("RetrievePropertiesEx"), [Duration::ZERO, Duration::from_secs(5)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,10 +99,10 @@ async fn a_move_waits_for_nothing_else() {
         at(10, page(&[placed("modify", "vm-1", "host-3")])),
     ];
     let vcenter = with_placements(waits, placements);
-    // The look at the host's task takes up to a minute; meanwhile the VM moves.
-    vcenter.script.lock().unwrap().answers.insert("RetrievePropertiesEx", [Outcome::Hangs].into());
     let mut following = follow(vcenter.config(), 64);
     assert_eq!(following.events_for(1).await, listed());
+    // The look at the host's task takes up to a minute; meanwhile the VM moves.
+    vcenter.script.lock().unwrap().answers.insert("RetrievePropertiesEx", [Outcome::Hangs].into());
     assert_eq!(following.events_for(10).await, [vm("vm-1", "host-2")]);
     assert_eq!(following.events_for(10).await, [vm("vm-1", "host-3")]);
     // And the look is not for ever.

@@ -53,6 +53,8 @@ pub struct Script {
     pub logins: VecDeque<Outcome>,
     /// `objects` elements that reading properties of hosts and clusters finds.
     pub read_again: String,
+    /// The same when nothing but the load of hosts is read.
+    pub loads: String,
     /// The same for tasks.
     pub tasks: String,
     pub session_ends_at_reading: bool,
@@ -359,6 +361,9 @@ impl Script {
                 reply(method, "<returnval type=\"PropertyFilter\">f</returnval>")
             }
             "RetrievePropertiesEx" if body.contains("<type>Task</type>") => returned(method, &self.tasks),
+            "RetrievePropertiesEx" if body.contains("quickStats") && !body.contains("connectionState") => {
+                returned(method, &self.loads)
+            }
             "RetrievePropertiesEx" if self.session_ends_at_reading => return Err(Outcome::Fault("NotAuthenticated")),
             "RetrievePropertiesEx" => returned(method, &self.read_again),
             "Logout" => {

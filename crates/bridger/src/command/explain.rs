@@ -1,0 +1,177 @@
+//! `bridger explain`.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{ContentArrangement, Table};
+use model::{PodId, World};
+use scheduler::{Configuration, Explanation, NodeExplanation, Profile};
+
+use crate::embedded;
+use crate::failure::Failure;
+use crate::plan_view::terminal_width;
+use crate::service::scheduler::ProfileArguments;
+use crate::service::settings::{ReachArguments, RunSettings};
+use crate::service::{look, scheduler_world, startup};
+
+/// How many of the best nodes are named before the rest is counted.
+const BEST_SHOWN: usize = 5;
+
+/// Show for one pod what every node says: verdict, reason, scores
+///
+/// The answer is the scheduler's own: the same plugins, filters and sums as in `bridger scheduler`. A pod that runs already is
+/// explained as if it did not. Exit code 0: some node can run the pod. 3: none can. 1: it could not be told. 2: wrong usage.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The pod, as NAMESPACE/NAME
+    #[arg(value_name = "NS/POD")]
+    pod: String,
+    /// Explain it in the world of this file: what `kubectl get nodes,namespaces,pods -A -o json` prints, or `bridger
+    /// snapshot` writes
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
+    output: Format,
+    #[command(flatten)]
+    profiles: ProfileArguments,
+    #[command(flatten)]
+    reach: ReachArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+/// No node can run the pod: not to be taken for a failure.
+const NOWHERE: u8 = 3;
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Some((namespace, name)) =
+        arguments.pod.split_once('/').filter(|(space, name)| !space.is_empty() && !name.is_empty())
+    else {
+        return Err(Failure::configuration(
+            format!("{:?} is not NAMESPACE/NAME", arguments.pod),
+            "give both, as in default/web-0",
+        ));
+    };
+    let configuration = arguments.profiles.configuration()?;
+    let settings = arguments.profiles.settings(&arguments.reach, None, None, |name| std::env::var(name).ok())?;
+    let mut world = World::with_lifting(settings.lifting.clone());
+    let events = match &arguments.snapshot {
+        Some(path) => scheduler_world::read(path)?,
+        None => embedded::runtime()?.block_on(looked_at(&settings))?,
+    };
+    for event in events {
+        world.apply(event);
+    }
+    let Some(pod) = world.pod_id(namespace, name) else {
+        let place = if arguments.snapshot.is_some() { "the snapshot" } else { "the cluster" };
+        return Err(Failure::configuration(format!("there is no pod {} in {place}", arguments.pod), "check its name"));
+    };
+    let explanation =
+        scheduler::explain(&world, pod, profile_of(&world, pod, &configuration)?).map_err(Failure::run)?;
+    let mut out = std::io::stdout().lock();
+    // Whoever closes the pipe early has seen enough.
+    let _ = match arguments.output {
+        Format::Table => {
+            let width = std::io::stdout().is_terminal().then(terminal_width).flatten();
+            write!(out, "{}", text(&explanation, width))
+        }
+        Format::Json => {
+            let json = serde_json::to_string(&explanation).map_err(|error| Failure::run(error.to_string()))?;
+            writeln!(out, "{json}")
+        }
+    };
+    Ok(if explanation.feasible > 0 { ExitCode::SUCCESS } else { ExitCode::from(NOWHERE) })
+}
+
+async fn looked_at(settings: &RunSettings) -> Result<Vec<model::event::Event>, Failure> {
+    let found = startup::check(settings, startup::Purpose::Explain).await?;
+    let gathered = look::gather(settings, &found, look::Closeness::Scheduling).await?;
+    let uuids: Vec<String> = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect();
+    Ok(gathered.into_snapshot(jiff::Timestamp::now(), &uuids, std::collections::BTreeMap::new()).into_events())
+}
+
+/// The profile that the pod names; the first for a pod of another scheduler's.
+fn profile_of<'a>(world: &World, pod: PodId, configuration: &'a Configuration) -> Result<&'a Profile, Failure> {
+    let facts = world.pod(pod).and_then(|pod| pod.scheduling.as_ref());
+    let name = facts.map_or("", |facts| facts.scheduler_name.as_str());
+    let profiles = configuration.profiles();
+    let own = profiles.iter().find(|profile| profile.name() == name);
+    own.or(profiles.first()).ok_or_else(|| Failure::run("there is no profile"))
+}
+
+/// For people: the sum first, nodes that can run the pod from the best on, then the others by name.
+fn text(explanation: &Explanation, width: Option<u16>) -> String {
+    let Explanation { pod, nodes, feasible, best } = explanation;
+    let mut text = format!("{feasible} of {} nodes can run {pod}", nodes.len());
+    if !best.is_empty() {
+        let shown = best.iter().take(BEST_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let _ = write!(text, "; best: {shown}");
+        if best.len() > BEST_SHOWN {
+            let _ = write!(text, " and {} more", best.len() - BEST_SHOWN);
+        }
+    }
+    text.push('\n');
+    let mut rows: Vec<&NodeExplanation> = nodes.iter().collect();
+    rows.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    match width {
+        Some(width) => table.set_width(width),
+        None => table.set_content_arrangement(ContentArrangement::Disabled),
+    };
+    table.set_header(["node", "verdict", "total", "why"]);
+    for node in rows {
+        let why = match (&node.scores, &node.plugin) {
+            (Some(scores), _) => {
+                scores.iter().map(|(plugin, score)| format!("{plugin} {score}")).collect::<Vec<_>>().join(", ")
+            }
+            (None, Some(plugin)) => format!("{plugin}: {}", node.reason.as_deref().unwrap_or_default()),
+            (None, None) => String::new(),
+        };
+        let total = node.total.map(|total| total.to_string()).unwrap_or_default();
+        table.add_row([node.name.clone(), format!("{:?}", node.verdict), total, why]);
+    }
+    let _ = writeln!(text, "{table}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scheduler::VerdictKind;
+
+    #[test]
+    fn the_best_come_first_and_the_others_say_why() {
+        let feasible = |name: &str, total: i64| NodeExplanation {
+            name: name.to_owned(),
+            verdict: VerdictKind::Feasible,
+            plugin: None,
+            reason: None,
+            total: Some(total),
+            scores: Some([("NodeResourcesFit", total)].into()),
+        };
+        let refused = NodeExplanation {
+            name: "a".to_owned(),
+            verdict: VerdictKind::Unschedulable,
+            plugin: Some("NodePorts".to_owned()),
+            reason: Some("no ports".to_owned()),
+            total: None,
+            scores: None,
+        };
+        let nodes = vec![refused, feasible("b", 1), feasible("c", 2)];
+        let best = vec!["c".to_owned()];
+        let text = text(&Explanation { pod: "n/p".to_owned(), nodes, feasible: 2, best }, None);
+        assert!(text.starts_with("2 of 3 nodes can run n/p; best: c\n"), "{text}");
+        let at = |needle: &str| text.find(needle).expect(needle);
+        assert!(at("NodeResourcesFit 2") < at("NodeResourcesFit 1"), "{text}");
+        assert!(at("NodeResourcesFit 1") < at("NodePorts: no ports"), "{text}");
+    }
+}

@@ -1,0 +1,170 @@
+//! What `bridger scheduler` and `bridger explain` are told: how to reach both sides, which profiles, what is lifted.
+//!
+//! In: flags, and a KubeSchedulerConfiguration file as people have it for kube-scheduler. Out: checked settings. A field that is
+//! not supported is an error that names it.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use scheduler::{Configuration, DEFAULT_SCHEDULER_NAME, plugins};
+use serde_json::Value;
+
+use super::extender::LiftArguments;
+use super::policy::PolicyArguments;
+use super::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings};
+use crate::failure::Failure;
+
+/// A kube-scheduler configuration of several MiB is not one.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Beside `bridger run` on one machine.
+pub const PORT_DEFAULT: u16 = 12_347;
+
+/// The flags about profiles and physical hosts.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ProfileArguments {
+    /// KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1); see docs/scheduler.md. Default: all default plugins
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The schedulerName of the pods to place, without --config; with it, one of its profiles alone [default: bridger]
+    #[arg(long, value_name = "NAME")]
+    pub scheduler_name: Option<String>,
+    /// Label key for the physical host [default: alpha.cna.vmware.com/host]
+    #[arg(long, value_name = "KEY")]
+    pub host_label: Option<String>,
+    #[command(flatten)]
+    pub lifting: LiftArguments,
+}
+
+impl ProfileArguments {
+    /// The profiles.
+    pub fn configuration(&self) -> Result<Configuration, Failure> {
+        let registry = plugins::standard();
+        let wrong = |error: scheduler::ConfigError| match &self.config {
+            Some(path) => Failure::configuration(
+                format!("configuration file {}: {error}", path.display()),
+                "docs/scheduler.md lists what is supported",
+            ),
+            None => Failure::configuration(error.to_string(), "check --scheduler-name"),
+        };
+        let Some(path) = &self.config else {
+            let name = self.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER_NAME);
+            return Configuration::with_name(name, &registry).map_err(wrong);
+        };
+        let mut document = read(path)?;
+        if let Some(name) = &self.scheduler_name {
+            keep_profile(&mut document, name)
+                .map_err(|known| Failure::configuration(format!("there is no profile {name}"), known))?;
+        }
+        Configuration::from_value(&document, &registry).map_err(wrong)
+    }
+
+    /// How both sides are reached, and what is lifted. `lookup` answers a variable of the environment.
+    pub fn settings(
+        &self,
+        reach: &ReachArguments,
+        listen: Option<IpAddr>,
+        port: Option<u16>,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<RunSettings, Failure> {
+        let arguments = RunArguments {
+            connection: ConnectionArguments { reach: reach.clone(), ..ConnectionArguments::default() },
+            policy: PolicyArguments { host_label: self.host_label.clone(), ..PolicyArguments::default() },
+            lifting: self.lifting.clone(),
+            listen,
+            port: Some(port.unwrap_or(PORT_DEFAULT)),
+            ..RunArguments::default()
+        };
+        RunSettings::resolve(&arguments, lookup)
+    }
+}
+
+/// Leaves one profile of a document; fails with the names there are. The document's only profile may have no name: it then
+/// takes this one.
+fn keep_profile(document: &mut Value, name: &str) -> Result<(), String> {
+    let Some(profiles) = document.get_mut("profiles").and_then(Value::as_array_mut) else {
+        document["profiles"] = serde_json::json!([{ "schedulerName": name }]);
+        return Ok(());
+    };
+    if let [profile] = profiles.as_mut_slice()
+        && profile.get("schedulerName").is_none()
+        && profile.is_object()
+    {
+        profile["schedulerName"] = name.into();
+        return Ok(());
+    }
+    let names: Vec<String> =
+        profiles.iter().filter_map(|profile| profile["schedulerName"].as_str().map(str::to_owned)).collect();
+    if !names.iter().any(|known| known == name) {
+        return Err(format!("there are: {}", names.join(", ")));
+    }
+    profiles.retain(|profile| profile["schedulerName"] == name);
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Value, Failure> {
+    let shown = path.display();
+    let unreadable = |error: std::io::Error| {
+        Failure::configuration(format!("configuration file {shown} can't be read: {error}"), "check --config")
+    };
+    if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
+        return Err(Failure::configuration(format!("configuration file {shown} is too large"), "check --config"));
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let value: Value = serde_saphyr::from_str(&text).map_err(|error| {
+        // Its first line says what and where.
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Failure::configuration(format!("configuration file {shown} is not understood: {first}"), "it is YAML or JSON")
+    })?;
+    if !value.is_object() {
+        return Err(Failure::configuration(
+            format!("configuration file {shown} is no KubeSchedulerConfiguration"),
+            "docs/scheduler.md shows one",
+        ));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configured(text: &str, name: Option<&str>) -> Result<Vec<String>, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config.yaml");
+        std::fs::write(&path, text).expect("it is written");
+        let arguments = ProfileArguments {
+            config: Some(path),
+            scheduler_name: name.map(str::to_owned),
+            ..ProfileArguments::default()
+        };
+        let configuration = arguments.configuration().map_err(|failure| failure.to_string())?;
+        Ok(configuration.profiles().iter().map(|profile| profile.name().to_owned()).collect())
+    }
+
+    const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+    #[test]
+    fn profiles_come_from_the_file_or_by_default() {
+        let default = ProfileArguments::default().configuration().map_err(|failure| failure.to_string());
+        assert_eq!(default.expect("defaults").profiles()[0].name(), "bridger");
+        let two = format!("{HEAD}profiles:\n- schedulerName: a\n- schedulerName: b\n");
+        assert_eq!(configured(&two, None).expect("two"), ["a", "b"]);
+        assert_eq!(configured(&two, Some("b")).expect("one"), ["b"]);
+        assert_eq!(configured(HEAD, Some("c")).expect("renamed"), ["c"]);
+        assert!(configured(&two, Some("c")).expect_err("none of it").contains("there are: a, b"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, expected) in [
+            ("a: [", "is not understood"),
+            ("- a", "no KubeSchedulerConfiguration"),
+            (&format!("{HEAD}extenders:\n- urlPrefix: http://x\n"), "extenders"),
+            (&format!("{HEAD}profiles:\n- schedulerName: a\n- schedulerName: a\n"), "used twice"),
+        ] {
+            let message = configured(text, None).expect_err(expected);
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A world from a file, for `bridger explain`.
+//!
+//! In: a Kubernetes `List` (JSON or YAML), as `kubectl get nodes,namespaces,pods -A -o json` prints it, or what `bridger snapshot`
+//! wrote. Out: the events that build it, and how many objects were of no use. Nothing of the file is kept but facts.
+
+use std::path::Path;
+
+use model::event::{Event, Source};
+use model::scheduling::SelectingKind;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::snapshot::Snapshot;
+
+/// Larger files are not read.
+const FILE_BYTES_MAX: u64 = 4 << 30;
+const HINT: &str =
+    "a snapshot is what `kubectl get nodes,namespaces,pods -A -o json` prints, or `bridger snapshot` writes";
+
+/// Reads the file.
+pub fn read(path: &Path) -> Result<Vec<Event>, Failure> {
+    let shown = path.display();
+    let unreadable = |error: std::io::Error| {
+        Failure::configuration(format!("snapshot {shown} can't be read: {error}"), "check --snapshot")
+    };
+    if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
+        return Err(Failure::configuration(format!("snapshot {shown} is too large"), HINT));
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let bad = |why: String| Failure::configuration(format!("snapshot {shown} is not understood: {why}"), HINT);
+    let mut document = parse(&text).map_err(bad)?;
+    drop(text);
+    match document.get("kind").and_then(Value::as_str) {
+        Some("BridgerSnapshot") => {
+            drop(document);
+            let snapshot = Snapshot::read(path)?;
+            if snapshot.pods.iter().any(|pod| pod.scheduling.is_none()) {
+                return Err(Failure::configuration(
+                    format!("snapshot {shown} does not hold what a scheduler must know of pods"),
+                    "take it again with this bridger",
+                ));
+            }
+            Ok(snapshot.into_events())
+        }
+        Some("List") => match document.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => list(&items).map_err(bad),
+            _ => Err(bad("the list has no items".to_owned())),
+        },
+        Some(kind) => Err(bad(format!("it is of kind {kind}"))),
+        None => Err(bad("it has no kind".to_owned())),
+    }
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map_err(|error| error.to_string());
+    }
+    // The size of the file is the only budget: a cluster has more nodes than any configuration.
+    let mut options = serde_saphyr::Options::default();
+    options.budget = None;
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let text = error.to_string();
+        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    })
+}
+
+/// The list as if it were listed from a server.
+fn list(items: &[Value]) -> Result<Vec<Event>, String> {
+    let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
+    let sources: Vec<Source> = sources.chain(SelectingKind::ALL.map(Source::Selecting)).collect();
+    let mut events: Vec<Event> = sources.iter().copied().map(Event::RelistBegan).collect();
+    for (place, item) in items.iter().enumerate() {
+        let event = kubernetes::objects::applied(item).map_err(|error| {
+            let name = item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
+            format!("item {place}, {name}: {error}")
+        })?;
+        events.extend(event);
+    }
+    events.extend(sources.into_iter().map(Event::RelistEnded));
+    Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Vec<Event>, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("world");
+        std::fs::write(&path, text).expect("it is written");
+        read(&path).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_list_is_read_as_json_and_as_yaml() {
+        let json = r#"{"apiVersion":"v1","kind":"List","items":[
+            {"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"spec":{},"status":{}},
+            {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"of-no-use"}},
+            {"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","uid":"u"},
+             "spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}]}"#;
+        let yaml = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {}, \
+            status: {}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: of-no-use}}\n- apiVersion: v1\n  kind: Pod\n  \
+            metadata: {name: p, namespace: a, uid: u}\n  spec:\n    containers:\n    - {name: c, resources: {requests: \
+            {cpu: \"1\"}}}\n";
+        let events = read_text(json).expect("a list");
+        assert_eq!(events.len(), 16, "{events:?}");
+        assert_eq!(events, read_text(yaml).expect("the same list"));
+    }
+
+    #[test]
+    fn what_is_no_world_is_told_so() {
+        for (text, expected) in [
+            ("{", "not understood"),
+            ("{}", "no kind"),
+            (r#"{"kind":"Pod"}"#, "of kind Pod"),
+            (r#"{"kind":"List"}"#, "no items"),
+            (r#"{"kind":"List","items":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":7}}]}"#, "item 0"),
+            (r#"{"kind":"BridgerSnapshot","version":99}"#, "version 99"),
+            (": : :", "not understood"),
+        ] {
+            let message = read_text(text).expect_err(expected);
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

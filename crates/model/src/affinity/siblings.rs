@@ -1,0 +1,28 @@
+//! Pods by namespace and selector, for those who count pods without a topology key.
+//!
+//! In: a selector, in symbols. Out: the pods that satisfy it, found through the label pairs it requires.
+
+use std::sync::Arc;
+
+use super::Affinity;
+use super::selector::Selector;
+use super::term::{NamespaceScope, Term};
+use crate::arena::PodId;
+use crate::intern::Symbol;
+use crate::label_set::LabelSet;
+use crate::nodes::Namespaces;
+
+impl Affinity {
+    pub(crate) fn labels_of(&self, pod: PodId) -> Option<&Arc<LabelSet>> {
+        self.profile_of(pod).map(|profile| &profile.labels)
+    }
+
+    /// The pods of a namespace that satisfy the selector, finished ones not.
+    pub(crate) fn pods_with(&self, namespace: Symbol, selector: &Selector, namespaces: &Namespaces) -> Vec<PodId> {
+        let scope = NamespaceScope { names: Box::new([namespace]), selector: Selector::Nothing };
+        // The key says between which places a term holds; here nobody asks.
+        let term =
+            Term { topology_key: namespace, selector: selector.clone(), namespaces: scope, also_in: Box::default() };
+        self.pods_of(self.profiles_for(&term, namespaces).into_iter()).collect()
+    }
+}

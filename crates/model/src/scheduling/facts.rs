@@ -1,0 +1,305 @@
+//! What a scheduler must know of pods and nodes beyond where they are: requests, ports, tolerations, images, taints.
+//!
+//! In: nothing; adapters fill these in. Out: plain data, part of [`crate::event::PodFacts`] and [`crate::event::NodeFacts`].
+//!
+//! Invariants: sums are computed where the API object is read, exactly as kube-scheduler 1.36 computes them, so that
+//! nothing here knows of containers. What pods of one template have alike is one value: it compares and hashes as a whole.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Labels, NodeTermFacts, SelectorFacts};
+
+/// What a scheduler reads of a pod. All of it comes from the pod's template, except for a resize under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSchedulingFacts {
+    pub scheduler_name: String,
+    pub priority: i32,
+    pub preemption: PreemptionPolicy,
+    /// The names of its scheduling gates.
+    pub gates: Vec<String>,
+    pub requests: PodRequests,
+    /// Ports of the node that it takes, in the order of its containers.
+    pub host_ports: Vec<HostPort>,
+    pub tolerations: Vec<Toleration>,
+    /// The images of its init containers, containers and image volumes, each with a tag; repeated ones count repeatedly.
+    pub images: Vec<String>,
+    /// Init containers and containers together.
+    pub container_count: u32,
+    pub spread: Vec<SpreadFacts>,
+    /// Preferred node affinity.
+    pub preferred_nodes: Vec<WeightedNodeTerm>,
+    /// Features that its node must declare, by name.
+    pub required_features: Vec<String>,
+    /// What its controller is, when that is one whose selector tells its siblings. The name is in `PodFacts::owner`.
+    pub controller: Option<SelectingKind>,
+    /// What it needs that this scheduler does not provide.
+    pub unsupported: Vec<Unsupported>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PreemptionPolicy {
+    #[default]
+    PreemptLowerPriority,
+    Never,
+}
+
+/// Amounts of resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceSums {
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+    pub ephemeral_storage_bytes: i64,
+    /// Extended resources, huge pages and attachable volumes by name; none of them is 0.
+    pub scalar: BTreeMap<String, i64>,
+}
+
+/// What a pod asks for, in the four ways kube-scheduler counts it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodRequests {
+    /// What a node must have free: by its spec alone, with pod-level requests.
+    pub asked: ResourceSums,
+    /// What it takes of its node once it is there, and what balancing counts: at least what is allocated and actuated.
+    pub taken: ResourceSums,
+    /// What it takes for scores: `taken`, with defaults for containers that name no cpu or memory.
+    pub taken_non_zero: NonZeroSums,
+    /// What the score of NodeResourcesFit counts for it on the way in: with those defaults, without pod-level requests.
+    pub scored: ResourceSums,
+}
+
+/// Cpu and memory, where a container that asks for none counts as 100m and 200 MiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NonZeroSums {
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+}
+
+/// A port of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HostPort {
+    /// As written; `0.0.0.0` where none is given, which stands for every address.
+    pub ip: String,
+    pub protocol: String,
+    pub port: i32,
+}
+
+impl HostPort {
+    pub const EVERY_ADDRESS: &'static str = "0.0.0.0";
+
+    /// Whether the two can not be had on one node.
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        let same_address = self.ip == other.ip || self.ip == Self::EVERY_ADDRESS || other.ip == Self::EVERY_ADDRESS;
+        self.port == other.port && self.protocol == other.protocol && same_address
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TaintEffect {
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Taint {
+    pub key: String,
+    #[serde(default)]
+    pub value: String,
+    pub effect: TaintEffect,
+}
+
+impl fmt::Display for Taint {
+    /// As kube-scheduler names it in a reason: `{key: value}`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{}: {}}}", self.key, self.value)
+    }
+}
+
+/// What a pod puts up with. Those that compare numbers are left out: kube-scheduler ignores them by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Toleration {
+    /// Empty for all keys.
+    pub key: String,
+    /// `None` for all values.
+    pub value: Option<String>,
+    /// `None` for all effects.
+    pub effect: Option<TaintEffect>,
+}
+
+impl Toleration {
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        self.effect.is_none_or(|effect| effect == taint.effect)
+            && (self.key.is_empty() || self.key == taint.key)
+            && self.value.as_ref().is_none_or(|value| *value == taint.value)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WeightedNodeTerm {
+    pub weight: i32,
+    pub term: NodeTermFacts,
+}
+
+/// One topology spread constraint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SpreadFacts {
+    pub topology_key: String,
+    pub max_skew: i32,
+    /// Hard: a pod that would exceed the skew waits. Soft otherwise.
+    pub hard: bool,
+    /// `None` counts no pod. The keys of `matchLabelKeys` that the pod has are part of it.
+    pub selector: Option<SelectorFacts>,
+    /// 1 when it is not given.
+    pub min_domains: i32,
+    /// Nodes that the pod's node affinity refuses are no part of any domain.
+    pub honor_node_affinity: bool,
+    /// Nodes whose taints the pod does not tolerate are no part of any domain.
+    pub honor_taints: bool,
+}
+
+/// Something a pod needs that this scheduler does not provide: it is never placed blindly.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Unsupported {
+    PersistentVolumeClaim(String),
+    EphemeralVolume(String),
+    ResourceClaim(String),
+    SchedulingGroup(String),
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PersistentVolumeClaim(name) => write!(f, "persistent volume claim {name:?}"),
+            Self::EphemeralVolume(name) => write!(f, "ephemeral volume {name:?}"),
+            Self::ResourceClaim(name) => write!(f, "resource claim {name:?}"),
+            Self::SchedulingGroup(name) => write!(f, "scheduling group {name:?}"),
+        }
+    }
+}
+
+/// What a scheduler reads of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSchedulingFacts {
+    pub allocatable: ResourceSums,
+    /// How many pods it takes.
+    pub allowed_pods: i64,
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    pub images: Vec<NodeImage>,
+    /// `status.declaredFeatures`.
+    pub declared_features: Vec<String>,
+}
+
+impl NodeSchedulingFacts {
+    #[must_use]
+    pub fn without_images(&self) -> Self {
+        Self {
+            allocatable: self.allocatable.clone(),
+            allowed_pods: self.allowed_pods,
+            taints: self.taints.clone(),
+            unschedulable: self.unschedulable,
+            images: Vec::new(),
+            declared_features: self.declared_features.clone(),
+        }
+    }
+}
+
+/// An image that a node has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeImage {
+    pub names: Vec<String>,
+    pub size_bytes: i64,
+}
+
+/// The kinds of objects that select pods and so tell which pods belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum SelectingKind {
+    Service,
+    ReplicationController,
+    ReplicaSet,
+    StatefulSet,
+}
+
+impl SelectingKind {
+    pub const ALL: [Self; 4] = [Self::Service, Self::ReplicationController, Self::ReplicaSet, Self::StatefulSet];
+}
+
+/// An object that selects pods, trimmed to its selector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SelectingFacts {
+    pub kind: SelectingKind,
+    pub namespace: String,
+    pub name: String,
+    /// `None` selects nothing.
+    pub selector: Option<SelectorFacts>,
+}
+
+impl SelectingFacts {
+    /// A selector that is a set of labels, as services and replication controllers have it.
+    pub fn by_labels(labels: Option<Labels>) -> Option<SelectorFacts> {
+        labels.map(|labels| SelectorFacts { labels, ..SelectorFacts::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: &str, value: &str, effect: TaintEffect) -> Taint {
+        Taint { key: key.to_owned(), value: value.to_owned(), effect }
+    }
+
+    #[test]
+    fn tolerations_hold_as_in_kubernetes() {
+        use TaintEffect::{NoExecute, NoSchedule};
+        let toleration = |key: &str, value: Option<&str>, effect| Toleration {
+            key: key.to_owned(),
+            value: value.map(str::to_owned),
+            effect,
+        };
+        // Toleration; does it tolerate a=1:NoSchedule, a=2:NoExecute, b=:NoSchedule?
+        let cases = [
+            (toleration("", None, None), [true, true, true]),
+            (toleration("", None, Some(NoExecute)), [false, true, false]),
+            (toleration("a", None, None), [true, true, false]),
+            (toleration("a", Some("1"), None), [true, false, false]),
+            (toleration("a", Some(""), None), [false, false, false]),
+            (toleration("b", Some(""), Some(NoSchedule)), [false, false, true]),
+        ];
+        for (toleration, expected) in cases {
+            let taints = [taint("a", "1", NoSchedule), taint("a", "2", NoExecute), taint("b", "", NoSchedule)];
+            assert_eq!(taints.map(|taint| toleration.tolerates(&taint)), expected, "{toleration:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_ipv4_wildcard_is_every_address() {
+        let port = |ip: &str, protocol: &str, port| HostPort { ip: ip.to_owned(), protocol: protocol.to_owned(), port };
+        let cases = [
+            (port("0.0.0.0", "TCP", 80), port("10.0.0.1", "TCP", 80), true),
+            (port("10.0.0.1", "TCP", 80), port("10.0.0.1", "TCP", 80), true),
+            (port("10.0.0.1", "TCP", 80), port("10.0.0.2", "TCP", 80), false),
+            (port("::", "TCP", 80), port("10.0.0.1", "TCP", 80), false),
+            (port("::", "TCP", 80), port("0.0.0.0", "TCP", 80), true),
+            (port("0.0.0.0", "UDP", 80), port("0.0.0.0", "TCP", 80), false),
+            (port("0.0.0.0", "TCP", 81), port("0.0.0.0", "TCP", 80), false),
+        ];
+        for (a, b, expected) in cases {
+            assert_eq!((a.conflicts_with(&b), b.conflicts_with(&a)), (expected, expected), "{a:?} {b:?}");
+        }
+    }
+}

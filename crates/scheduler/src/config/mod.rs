@@ -1,0 +1,142 @@
+//! Configuration: a `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1`, as people have it for kube-scheduler.
+//!
+//! In: the document as a JSON value. Out: profiles ready to run, or an error that names the field.
+//!
+//! - `document`: the fields, strictly. `expand`: which plugins run at which point, with upstream's precedence.
+//!
+//! Invariant: nothing that was asked for is passed over in silence. What is not supported is refused by name.
+
+mod document;
+mod expand;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use self::document::{Document, ProfileDocument};
+pub use self::expand::{DEFAULT_PLUGINS, PointSet};
+use crate::erased::AnyQueueSort;
+use crate::profile::Profile;
+use crate::registry::Registry;
+
+/// The name pods give as `schedulerName` for the default profile.
+pub const DEFAULT_SCHEDULER_NAME: &str = "bridger";
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{place}: {problem}")]
+    Field { place: String, problem: String },
+    #[error("{field} is not supported{advice}")]
+    Unsupported { field: String, advice: &'static str },
+    #[error("profile {profile}: {problem}")]
+    Profile { profile: String, problem: String },
+    #[error("profile {profile}: arguments of plugin {plugin}: {problem}")]
+    Arguments { profile: String, plugin: String, problem: String },
+}
+
+/// A scheduler's settings.
+pub struct Configuration {
+    pub(crate) profiles: Vec<Profile>,
+    pub(crate) backoff: Backoff,
+    /// The order of the queue, which all profiles share.
+    pub(crate) order: Arc<dyn AnyQueueSort>,
+}
+
+/// How long a pod that failed stays out of the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure; twice as long after each further one.
+    pub initial: Duration,
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { initial: Duration::from_secs(1), max: Duration::from_secs(10) }
+    }
+}
+
+impl Configuration {
+    /// The default profile alone, under the given name.
+    pub fn with_name(name: &str, registry: &Registry) -> Result<Self, ConfigError> {
+        let profile = ProfileDocument { scheduler_name: Some(name.to_owned()), ..ProfileDocument::default() };
+        let profiles = vec![expand::profile(&profile, name, registry)?];
+        let order = one_order_for_all(&profiles)?;
+        Ok(Self { profiles, backoff: Backoff::default(), order })
+    }
+
+    /// Reads a document.
+    pub fn from_value(value: &Value, registry: &Registry) -> Result<Self, ConfigError> {
+        let document = Document::read(value)?;
+        let backoff = backoff(&document)?;
+        let mut profiles: Vec<Profile> = Vec::new();
+        let defaults = [ProfileDocument::default()];
+        let described: &[ProfileDocument] = if document.profiles.is_empty() { &defaults } else { &document.profiles };
+        for (place, profile) in described.iter().enumerate() {
+            let name = match &profile.scheduler_name {
+                Some(name) if !name.is_empty() => name.as_str(),
+                _ if described.len() == 1 => DEFAULT_SCHEDULER_NAME,
+                _ => {
+                    return Err(field(
+                        format!("profiles[{place}].schedulerName"),
+                        "is needed when there are several profiles",
+                    ));
+                }
+            };
+            if profiles.iter().any(|other| other.name() == name) {
+                return Err(field(format!("profiles[{place}].schedulerName"), format!("{name} is used twice")));
+            }
+            profiles.push(expand::profile(profile, name, registry)?);
+        }
+        let order = one_order_for_all(&profiles)?;
+        Ok(Self { profiles, backoff, order })
+    }
+
+    pub fn profiles(&self) -> &[Profile] {
+        &self.profiles
+    }
+
+    pub fn backoff(&self) -> Backoff {
+        self.backoff
+    }
+}
+
+fn field(place: impl Into<String>, problem: impl Into<String>) -> ConfigError {
+    ConfigError::Field { place: place.into(), problem: problem.into() }
+}
+
+fn backoff(document: &Document) -> Result<Backoff, ConfigError> {
+    let default = Backoff::default();
+    let seconds = |name: &str, given: Option<i64>, default: Duration, least: i64| match given {
+        None => Ok(default),
+        // A day is more than anybody waits, and keeps sums of times small.
+        Some(given) if (least..=86_400).contains(&given) => Ok(Duration::from_secs(given.unsigned_abs())),
+        Some(given) => Err(field(name, format!("{given} is not between {least} and 86400"))),
+    };
+    let initial = seconds("podInitialBackoffSeconds", document.pod_initial_backoff_seconds, default.initial, 1)?;
+    let max = seconds("podMaxBackoffSeconds", document.pod_max_backoff_seconds, default.max, 1)?;
+    if max < initial {
+        return Err(field("podMaxBackoffSeconds", "must not be less than podInitialBackoffSeconds"));
+    }
+    Ok(Backoff { initial, max })
+}
+
+/// All profiles share one queue, so they must agree on its order.
+fn one_order_for_all(profiles: &[Profile]) -> Result<Arc<dyn AnyQueueSort>, ConfigError> {
+    let mut orders = BTreeMap::new();
+    for profile in profiles {
+        orders.entry(profile.queue_sort_name()).or_insert_with(|| profile.name());
+    }
+    if orders.len() > 1 {
+        let named: Vec<String> = orders.iter().map(|(order, profile)| format!("{order} in {profile}")).collect();
+        return Err(field("profiles", format!("all must use the same queueSort plugin, not {}", named.join(" and "))));
+    }
+    let order = profiles.first().and_then(Profile::queue_sort);
+    order.ok_or_else(|| field("profiles", "none has a queueSort plugin"))
+}
+
+#[cfg(test)]
+mod tests;

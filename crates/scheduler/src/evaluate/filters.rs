@@ -1,0 +1,261 @@
+//! Which nodes can run the pod: PreFilter and Filter.
+//!
+//! In: the plugins of a profile, and which of them are to be asked again. Out: the feasible nodes, and for each other node the
+//! plugin that refuses it and why.
+//!
+//! PreFilter plugins are all asked, in order; their answers are put together as upstream does: the first
+//! UnschedulableAndUnresolvable ends it, otherwise the last Unschedulable counts, otherwise the sets of nodes are intersected.
+//! Each Filter plugin is asked about all nodes that are left; a node's verdict is that of the first one in order that refuses it.
+
+use model::NodeId;
+
+use super::Stale;
+use crate::erased::Slot;
+use crate::journal::Journal;
+use crate::profile::{PluginBits, Profile};
+use crate::status::{Reasons, Rejection, Rejections, Status};
+use model::NodeSet;
+
+/// What a PreFilter plugin answered.
+#[derive(Clone, Debug)]
+enum PreFiltered {
+    All,
+    Narrowed(NodeSet),
+    Skipped,
+    Rejected(Rejection),
+}
+
+/// What all PreFilter plugins answered together.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Outcome {
+    /// All nodes are left to Filter.
+    #[default]
+    All,
+    /// These are, said by these plugins.
+    Narrowed { to: NodeSet, by: PluginBits },
+    /// No node can run the pod.
+    Rejected { by: PluginBits, rejection: Rejection },
+}
+
+/// Why a node is refused.
+pub(crate) struct Verdict<'a> {
+    pub(crate) by: PluginBits,
+    pub(crate) rejection: &'a Rejection,
+}
+
+pub(crate) struct Filters {
+    /// By place in the profile's PreFilter list.
+    pre_filtered: Vec<PreFiltered>,
+    outcome: Outcome,
+    /// The rejection of nodes that PreFilter left out.
+    outside: Option<Rejection>,
+    skipped: PluginBits,
+    /// By place in the profile's Filter list.
+    rejections: Vec<Rejections>,
+    feasible: NodeSet,
+    previous: NodeSet,
+}
+
+impl Filters {
+    pub(super) fn new(profile: &Profile) -> Self {
+        Self {
+            pre_filtered: vec![PreFiltered::All; profile.points.pre_filter.len()],
+            outcome: Outcome::All,
+            outside: None,
+            skipped: PluginBits::default(),
+            rejections: vec![Rejections::default(); profile.points.filter.len()],
+            feasible: NodeSet::default(),
+            previous: NodeSet::default(),
+        }
+    }
+
+    pub(crate) fn feasible(&self) -> &NodeSet {
+        &self.feasible
+    }
+
+    pub(crate) fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Tells whether the feasible nodes are other ones now.
+    pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<bool, String> {
+        let &Stale { profile, cycle, journal, .. } = stale;
+        let mut asked = false;
+        for (answer, &place) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
+            let Some(plugin) = profile.plugins[place].pre_filter.as_ref().filter(|_| stale.anew.contains(place)) else {
+                continue;
+            };
+            asked = true;
+            *answer = match plugin.pre_filter(cycle, &mut slots[place]) {
+                Ok(None) => PreFiltered::All,
+                Ok(Some(nodes)) => PreFiltered::Narrowed(nodes),
+                Err(Status::Skip) => PreFiltered::Skipped,
+                Err(status) => PreFiltered::Rejected(rejection_of(status, profile.plugin_name(place), "PreFilter")?),
+            };
+        }
+        if asked {
+            self.put_together(profile);
+        }
+        self.ask_filters(stale, slots);
+        std::mem::swap(&mut self.feasible, &mut self.previous);
+        self.find_feasible(profile, journal);
+        Ok(self.feasible != self.previous)
+    }
+
+    fn put_together(&mut self, profile: &Profile) {
+        self.skipped = PluginBits::default();
+        self.outside = None;
+        let mut narrowed: Option<NodeSet> = None;
+        let mut narrowing = PluginBits::default();
+        let mut rejected: Option<(usize, &Rejection)> = None;
+        let mut nothing_left = false;
+        for (answer, &place) in self.pre_filtered.iter().zip(&profile.points.pre_filter) {
+            match answer {
+                PreFiltered::All => {}
+                PreFiltered::Skipped => self.skipped.insert(place),
+                PreFiltered::Narrowed(nodes) => {
+                    narrowing.insert(place);
+                    match &mut narrowed {
+                        Some(left) => left.intersect_with(nodes),
+                        None => narrowed = Some(nodes.clone()),
+                    }
+                    if narrowed.as_ref().is_some_and(NodeSet::is_empty) {
+                        nothing_left = true;
+                        break;
+                    }
+                }
+                PreFiltered::Rejected(rejection) => {
+                    rejected = Some((place, rejection));
+                    if !rejection.resolvable {
+                        break;
+                    }
+                }
+            }
+        }
+        self.outcome = match (rejected, narrowed) {
+            _ if nothing_left => {
+                let names = names(profile, narrowing);
+                let reason = match names.as_slice() {
+                    [name] => format!("node(s) didn't satisfy plugin {name}"),
+                    names => format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", names.join(" ")),
+                };
+                Outcome::Rejected { by: narrowing, rejection: unresolvable(reason) }
+            }
+            (Some((place, rejection)), _) => {
+                Outcome::Rejected { by: [place].into_iter().collect(), rejection: rejection.clone() }
+            }
+            (None, Some(to)) => {
+                let names = names(profile, narrowing).join(" ");
+                self.outside = Some(unresolvable(format!("node(s) didn't satisfy plugin(s) [{names}]")));
+                Outcome::Narrowed { to, by: narrowing }
+            }
+            (None, None) => Outcome::All,
+        };
+    }
+
+    fn ask_filters(&mut self, stale: &Stale<'_>, slots: &[Slot]) {
+        let &Stale { profile, cycle, journal, .. } = stale;
+        for (rejections, &place) in self.rejections.iter_mut().zip(&profile.points.filter) {
+            let Some(plugin) = &profile.plugins[place].filter else { continue };
+            if stale.anew.contains(place) {
+                rejections.reset(journal.width());
+                if !self.skipped.contains(place) {
+                    plugin.filter_all(cycle, &slots[place], journal.all(), rejections);
+                }
+            } else if !self.skipped.contains(place) {
+                let nodes = stale.nodes(profile.plugins[place].plugin.reads());
+                if !nodes.is_empty() {
+                    rejections.forget(nodes);
+                    plugin.filter_all(cycle, &slots[place], nodes, rejections);
+                }
+            }
+        }
+    }
+
+    fn find_feasible(&mut self, profile: &Profile, journal: &Journal) {
+        match &self.outcome {
+            Outcome::All => self.feasible.copy_from(journal.all()),
+            Outcome::Narrowed { to, .. } => {
+                self.feasible.copy_from(journal.all());
+                self.feasible.intersect_with(to);
+            }
+            Outcome::Rejected { .. } => self.feasible.clear(),
+        }
+        for (rejections, &place) in self.rejections.iter().zip(&profile.points.filter) {
+            if !self.skipped.contains(place) {
+                self.feasible.subtract(rejections.nodes());
+            }
+        }
+    }
+
+    /// Why the node is refused; `None` for a feasible one.
+    pub(crate) fn verdict(&self, profile: &Profile, node: NodeId) -> Option<Verdict<'_>> {
+        match &self.outcome {
+            Outcome::Rejected { by, rejection } => return Some(Verdict { by: *by, rejection }),
+            Outcome::Narrowed { to, by } if !to.contains(node) => {
+                return self.outside.as_ref().map(|rejection| Verdict { by: *by, rejection });
+            }
+            _ => {}
+        }
+        let mut filters = self.rejections.iter().zip(&profile.points.filter);
+        filters.find_map(|(rejections, &place)| {
+            let rejection = rejections.of(node)?;
+            Some(Verdict { by: [place].into_iter().collect(), rejection })
+        })
+    }
+
+    pub(super) fn skips(&self, place: usize) -> bool {
+        self.skipped.contains(place)
+    }
+
+    /// The refused nodes for which taking pods off may help.
+    pub(crate) fn resolvable(&self, profile: &Profile, all: &NodeSet) -> NodeSet {
+        let may_help = |node: &NodeId| self.verdict(profile, *node).is_some_and(|verdict| verdict.rejection.resolvable);
+        all.iter().filter(may_help).collect()
+    }
+
+    /// The plugins a change may have to please before the pod fits anywhere.
+    pub(crate) fn rejectors(&self, profile: &Profile, all: &NodeSet) -> PluginBits {
+        let mut left = match &self.outcome {
+            Outcome::Rejected { by, .. } => return *by,
+            Outcome::Narrowed { to, .. } => {
+                let mut left = all.clone();
+                left.intersect_with(to);
+                left
+            }
+            Outcome::All => all.clone(),
+        };
+        let mut rejectors = match &self.outcome {
+            Outcome::Narrowed { by, .. } => *by,
+            _ => PluginBits::default(),
+        };
+        for (rejections, &place) in self.rejections.iter().zip(&profile.points.filter) {
+            let before = left.len();
+            left.subtract(rejections.nodes());
+            if left.len() < before {
+                rejectors.insert(place);
+            }
+        }
+        rejectors
+    }
+}
+
+/// The names, sorted.
+pub(crate) fn names(profile: &Profile, plugins: PluginBits) -> Vec<&'static str> {
+    let mut names: Vec<_> = plugins.iter().map(|place| profile.plugin_name(place)).collect();
+    names.sort_unstable();
+    names
+}
+
+fn unresolvable(reason: String) -> Rejection {
+    Rejection { resolvable: false, reasons: Reasons::one(reason) }
+}
+
+/// The rejection that a status must be; anything else is an error of the plugin.
+fn rejection_of(status: Status, plugin: &str, point: &str) -> Result<Rejection, String> {
+    let told = match &status {
+        Status::Error(error) => error.clone(),
+        other => format!("unexpected status {other:?}"),
+    };
+    status.into_rejection().ok_or_else(|| format!("running {point} plugin {plugin:?}: {told}"))
+}

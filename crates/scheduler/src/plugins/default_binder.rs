@@ -1,0 +1,43 @@
+//! DefaultBinder: takes every pod; the engine binds it through the API.
+
+use model::NodeId;
+
+use crate::change::ChangeKinds;
+use crate::cycle::Cycle;
+use crate::plugin::{Plugin, Reads};
+use crate::points::Bind;
+use crate::registry::{NoArgs, Points, Register};
+use crate::status::Status;
+
+pub struct DefaultBinder;
+
+impl Plugin for DefaultBinder {
+    const NAME: &'static str = "DefaultBinder";
+    type State = ();
+
+    fn reads(&self) -> Reads {
+        Reads::Node
+    }
+
+    fn woken_by(&self) -> ChangeKinds {
+        ChangeKinds::NONE
+    }
+}
+
+impl Bind for DefaultBinder {
+    fn bind(&self, _: &Cycle<'_>, _: NodeId) -> Status {
+        Status::Success
+    }
+}
+
+impl Register for DefaultBinder {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs) -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.bind()
+    }
+}

@@ -1,0 +1,217 @@
+//! InterPodAffinity: pods that want to be near others, or away from them; exactly upstream's meaning, terms as they are written.
+//!
+//! The work is done by the model's index: here its sets of nodes become verdicts, and its sums become scores.
+
+use std::borrow::Cow;
+
+use model::affinity::{Refusal, Stamp, Term};
+use model::arena::DenseId;
+use model::{Incoming, NodeId, NodeSet, Reading, ScoreSettings, Verdicts};
+use serde::Deserialize;
+
+use crate::change::{Change, ChangeKinds};
+use crate::cycle::Cycle;
+use crate::plugin::{Plugin, Reads};
+use crate::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score};
+use crate::registry::{Points, Register};
+use crate::status::{Reasons, Rejection, Rejections, Status};
+
+pub struct InterPodAffinity {
+    settings: ScoreSettings,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Args {
+    hard_pod_affinity_weight: i32,
+    ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        let settings = ScoreSettings::default();
+        Self {
+            hard_pod_affinity_weight: settings.hard_pod_affinity_weight,
+            ignore_preferred_terms_of_existing_pods: settings.ignore_preferred_terms_of_existing_pods,
+        }
+    }
+}
+
+/// What was found for a pod, and when.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    found: Option<(Incoming, Stamp)>,
+    verdicts: Verdicts,
+    nodes: Vec<NodeId>,
+    raw: Vec<i64>,
+}
+
+impl State {
+    /// Looks the pod up in the index, unless that was done.
+    pub(super) fn look_up(&mut self, cycle: &Cycle<'_>) -> Option<&Incoming> {
+        if self.found.is_none() {
+            let incoming = Incoming::of_pod(cycle.world, cycle.pod_id)?;
+            let stamp = incoming.stamp(cycle.world);
+            self.found = Some((incoming, stamp));
+        }
+        self.found.as_ref().map(|(incoming, _)| incoming)
+    }
+
+    /// Nothing that the answers rest on has changed.
+    pub(super) fn still_holds(&self, cycle: &Cycle<'_>) -> bool {
+        let found = self.found.as_ref();
+        found.is_some_and(|(incoming, stamp)| incoming.is_current(cycle.world) && incoming.stamp(cycle.world) == *stamp)
+    }
+}
+
+impl Plugin for InterPodAffinity {
+    const NAME: &'static str = "InterPodAffinity";
+    type State = State;
+
+    fn reads(&self) -> Reads {
+        Reads::World
+    }
+
+    fn still_holds(&self, cycle: &Cycle<'_>, state: &State) -> bool {
+        state.still_holds(cycle)
+    }
+
+    fn scores_by_feasible(&self) -> bool {
+        false
+    }
+
+    fn woken_by(&self) -> ChangeKinds {
+        WOKEN_BY
+    }
+
+    fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {
+        helped_by(waiting, change)
+    }
+}
+
+pub(super) const WOKEN_BY: ChangeKinds = ChangeKinds::NODE_ADDED
+    .with(ChangeKinds::NODE_LABELS)
+    .with(ChangeKinds::NODE_PLACEMENT)
+    .with(ChangeKinds::POD_PLACED)
+    .with(ChangeKinds::POD_LEFT)
+    .with(ChangeKinds::POD_LABELS)
+    .with(ChangeKinds::SELF_UPDATED)
+    .with(ChangeKinds::NAMESPACE_LABELS);
+
+/// A pod that came may be one it wants to be near; one that left may have kept it away.
+pub(super) fn helped_by(waiting: &Cycle<'_>, change: &Change) -> bool {
+    let Some(changed) = &change.pod else { return true };
+    let own = waiting.world.pod_terms(waiting.pod_id);
+    let is_matched = own.iter().any(|(term, _)| {
+        // A selector of namespaces may mean more namespaces for a pod that comes than for one that is there.
+        let selects = |term: &Term| !term.namespaces.selector.requirements().is_empty();
+        changed.matched_by.contains(term) || waiting.world.term(*term).is_some_and(selects)
+    });
+    if change.kinds.intersects(ChangeKinds::POD_PLACED) {
+        return is_matched;
+    }
+    is_matched || changed.has_anti_affinity
+}
+
+/// Refuses the nodes of `nodes` that are among `refused`.
+pub(super) fn refuse(rejections: &mut Rejections, nodes: &NodeSet, refused: &NodeSet, refusal: Refusal) {
+    if refused.is_disjoint(nodes) {
+        return;
+    }
+    let reasons = Reasons::one(Cow::Borrowed(refusal.reason()));
+    let id = rejections.id(Rejection { resolvable: refusal.is_resolvable(), reasons });
+    for node in refused.iter().filter(|node| nodes.contains(*node)) {
+        rejections.reject(node, id);
+    }
+}
+
+impl PreFilter for InterPodAffinity {
+    fn pre_filter(&self, cycle: &Cycle<'_>, state: &mut State) -> Result<Option<NodeSet>, Status> {
+        let Some(incoming) = state.look_up(cycle) else { return Err(Status::Skip) };
+        if incoming.is_indifferent(cycle.world) {
+            return Err(Status::Skip);
+        }
+        state.verdicts = incoming.verdicts(cycle.world, cycle.view, Reading::AsWritten, None);
+        Ok(None)
+    }
+}
+
+impl Filter for InterPodAffinity {
+    fn filter_all(&self, _: &Cycle<'_>, state: &State, nodes: &NodeSet, rejections: &mut Rejections) {
+        let refusals = &state.verdicts.inter_pod;
+        refuse(rejections, nodes, &refusals.affinity, Refusal::Affinity);
+        refuse(rejections, nodes, &refusals.anti_affinity, Refusal::AntiAffinity);
+        refuse(rejections, nodes, &refusals.existing_anti_affinity, Refusal::ExistingAntiAffinity);
+    }
+}
+
+impl PreScore for InterPodAffinity {
+    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut State, feasible: &NodeSet) -> Status {
+        let nodes: Vec<NodeId> = feasible.iter().collect();
+        let Some(incoming) = state.look_up(cycle) else { return Status::Skip };
+        let scores = incoming.scores(cycle.world, cycle.view, Reading::AsWritten, &self.settings, &nodes);
+        if scores.is_silent {
+            return Status::Skip;
+        }
+        (state.nodes, state.raw) = (nodes, scores.raw);
+        Status::Success
+    }
+}
+
+impl Score for InterPodAffinity {
+    fn score_all(&self, _: &Cycle<'_>, state: &State, _: &NodeSet, scores: &mut [i64]) {
+        for (node, raw) in state.nodes.iter().zip(&state.raw) {
+            scores[node.index()] = *raw;
+        }
+    }
+
+    fn normalize(
+        &self,
+        _: &Cycle<'_>,
+        _: &State,
+        feasible: &NodeSet,
+        raw: &[i64],
+        normalized: &mut [i64],
+    ) -> Normalized {
+        normalize_by_range(feasible, raw, normalized);
+        Normalized::Written
+    }
+}
+
+/// From the lowest, which gets 0, to the highest; all 0 where they are equal.
+pub(super) fn normalize_by_range(feasible: &NodeSet, raw: &[i64], normalized: &mut [i64]) {
+    let (mut lowest, mut highest) = (i64::MAX, i64::MIN);
+    for node in feasible.iter() {
+        lowest = lowest.min(raw[node.index()]);
+        highest = highest.max(raw[node.index()]);
+    }
+    let range = highest.saturating_sub(lowest);
+    for node in feasible.iter() {
+        normalized[node.index()] = if range > 0 {
+            // As upstream computes it, in floating point, cut off.
+            (NODE_SCORE_MAX as f64 * ((raw[node.index()] - lowest) as f64 / range as f64)) as i64
+        } else {
+            0
+        };
+    }
+}
+
+impl Register for InterPodAffinity {
+    type Args = Args;
+
+    fn build(args: Args) -> Result<Self, String> {
+        if !(0..=100).contains(&args.hard_pod_affinity_weight) {
+            return Err(format!("hardPodAffinityWeight: {} is not between 0 and 100", args.hard_pod_affinity_weight));
+        }
+        Ok(Self {
+            settings: ScoreSettings {
+                hard_pod_affinity_weight: args.hard_pod_affinity_weight,
+                ignore_preferred_terms_of_existing_pods: args.ignore_preferred_terms_of_existing_pods,
+            },
+        })
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.pre_filter().filter().pre_score().score()
+    }
+}

@@ -1,0 +1,199 @@
+//! NodeAffinity: nodes that the pod's node selector and required affinity accept; preferred terms add to the score.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use model::arena::DenseId;
+use model::event::{NodeTermFacts, Operator, RequirementFacts};
+use model::{NodeId, NodeSet};
+use serde::Deserialize;
+
+use super::node_selection::{NAME_FIELD, Selection, TermTest};
+use crate::change::{Change, ChangeKinds};
+use crate::cycle::Cycle;
+use crate::plugin::{Plugin, Reads};
+use crate::points::{Filter, Normalized, PreFilter, PreScore, Score, normalize_by_highest};
+use crate::registry::{Points, Register};
+use crate::status::{Rejection, Rejections, Status};
+
+const NOT_ACCEPTED: Rejection =
+    Rejection::unresolvable(&[Cow::Borrowed("node(s) didn't match Pod's node affinity/selector")]);
+const NOT_ENFORCED: Rejection =
+    Rejection::unresolvable(&[Cow::Borrowed("node(s) didn't match scheduler-enforced node affinity")]);
+const NAMED_NOBODY: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+const CONFLICT: &str = "pod affinity terms conflict";
+
+pub struct NodeAffinity {
+    /// Of the scheduler's configuration, for all its pods. `None` where nothing is required.
+    added_terms: Option<Vec<NodeTermFacts>>,
+    added_preferred: Vec<(i64, NodeTermFacts)>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Args {
+    added_affinity: Option<AddedAffinity>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AddedAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<RequiredTerms>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+    preferred: Vec<PreferredTerm>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RequiredTerms {
+    node_selector_terms: Vec<Term>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PreferredTerm {
+    weight: i64,
+    preference: Term,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Term {
+    match_expressions: Vec<Requirement>,
+    match_fields: Vec<Requirement>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+impl From<Term> for NodeTermFacts {
+    fn from(term: Term) -> Self {
+        let facts = |it: Requirement| RequirementFacts { key: it.key, operator: it.operator, values: it.values };
+        Self {
+            expressions: term.match_expressions.into_iter().map(facts).collect(),
+            fields: term.match_fields.into_iter().map(facts).collect(),
+        }
+    }
+}
+
+/// The names that the terms allow, where every one of them names nodes.
+fn named_nodes(terms: &[NodeTermFacts]) -> Option<BTreeSet<&str>> {
+    let mut names = BTreeSet::new();
+    for term in terms {
+        let by_name = |it: &&RequirementFacts| it.key == NAME_FIELD && it.operator == Operator::In;
+        let sets = term.fields.iter().filter(by_name).map(|it| it.values.iter().map(String::as_str).collect());
+        let of_term = sets.reduce(|a: BTreeSet<&str>, b| a.intersection(&b).copied().collect());
+        names.extend(of_term?);
+    }
+    Some(names).filter(|_| !terms.is_empty())
+}
+
+impl Plugin for NodeAffinity {
+    const NAME: &'static str = "NodeAffinity";
+    type State = ();
+
+    fn reads(&self) -> Reads {
+        Reads::Node
+    }
+
+    fn woken_by(&self) -> ChangeKinds {
+        ChangeKinds::NODE_ADDED | ChangeKinds::NODE_LABELS | ChangeKinds::SELF_UPDATED
+    }
+
+    fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {
+        let Some(node) = change.node else { return true };
+        let added = self.added_terms.as_ref().map(|terms| Selection::of_terms(terms, waiting.world));
+        let own = waiting.pod.pinning.as_ref().map(|pinning| Selection::of(pinning, waiting.world));
+        [added, own].iter().flatten().all(|selection| selection.holds(node))
+    }
+}
+
+impl PreFilter for NodeAffinity {
+    /// A pod whose every term names nodes goes to one of these, whatever else is the matter with the others.
+    fn pre_filter(&self, cycle: &Cycle<'_>, (): &mut ()) -> Result<Option<NodeSet>, Status> {
+        let Some(pinning) = &cycle.pod.pinning else {
+            return if self.added_terms.is_none() { Err(Status::Skip) } else { Ok(None) };
+        };
+        let Some(names) = named_nodes(&pinning.node_terms) else { return Ok(None) };
+        if names.is_empty() {
+            return Err(Status::unresolvable(CONFLICT));
+        }
+        let nodes: NodeSet = names.into_iter().filter_map(|name| cycle.world.node_id(name)).collect();
+        // Names that no node has: upstream still says that others were left out, not that nothing was named.
+        if nodes.is_empty() { Err(Status::unresolvable(NAMED_NOBODY)) } else { Ok(Some(nodes)) }
+    }
+}
+
+impl Filter for NodeAffinity {
+    fn filter_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, rejections: &mut Rejections) {
+        let added = self.added_terms.as_ref().map(|terms| Selection::of_terms(terms, cycle.world));
+        let own = cycle.pod.pinning.as_ref().map(|pinning| Selection::of(pinning, cycle.world));
+        let mut left = Cow::Borrowed(nodes);
+        for (selection, rejection) in [(added, NOT_ENFORCED), (own, NOT_ACCEPTED)] {
+            let Some(selection) = selection else { continue };
+            let accepted = selection.among(&left);
+            left.to_mut().subtract(&accepted);
+            if !left.is_empty() {
+                let id = rejections.id(rejection);
+                rejections.reject_all(&left, id);
+            }
+            left = Cow::Owned(accepted);
+        }
+    }
+}
+
+impl PreScore for NodeAffinity {
+    fn pre_score(&self, cycle: &Cycle<'_>, (): &mut (), _: &NodeSet) -> Status {
+        let nothing = cycle.facts().preferred_nodes.is_empty() && self.added_preferred.is_empty();
+        if nothing { Status::Skip } else { Status::Success }
+    }
+}
+
+impl Score for NodeAffinity {
+    /// The weights of the preferred terms that accept a node.
+    fn score_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, scores: &mut [i64]) {
+        let own = cycle.facts().preferred_nodes.iter().map(|it| (i64::from(it.weight), &it.term));
+        let added = self.added_preferred.iter().map(|(weight, term)| (*weight, term));
+        let tests: Vec<(i64, TermTest<'_>)> =
+            added.chain(own).map(|(weight, term)| (weight, TermTest::of(term, cycle.world))).collect();
+        let score = |node: NodeId| -> i64 {
+            tests.iter().filter(|(_, test)| test.holds(node)).map(|(weight, _)| *weight).sum()
+        };
+        nodes.iter().for_each(|node| scores[node.index()] = score(node));
+    }
+
+    fn normalize(
+        &self,
+        _: &Cycle<'_>,
+        (): &(),
+        feasible: &NodeSet,
+        scores: &[i64],
+        normalized: &mut [i64],
+    ) -> Normalized {
+        normalize_by_highest(feasible, scores, normalized, false);
+        Normalized::Written
+    }
+}
+
+impl Register for NodeAffinity {
+    type Args = Args;
+
+    fn build(args: Args) -> Result<Self, String> {
+        let AddedAffinity { required, preferred } = args.added_affinity.unwrap_or_default();
+        Ok(Self {
+            added_terms: required.map(|terms| terms.node_selector_terms.into_iter().map(Into::into).collect()),
+            added_preferred: preferred.into_iter().map(|term| (term.weight, term.preference.into())).collect(),
+        })
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.pre_filter().filter().pre_score().score()
+    }
+}

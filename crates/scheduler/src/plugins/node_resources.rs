@@ -1,0 +1,116 @@
+//! What the two plugins that look at resources share: which resources they weigh, and how an amount is found.
+
+use model::NodeId;
+use model::arena::DenseId;
+use model::scheduling::{PodRequests, Resource, ResourceSums};
+use serde::Deserialize;
+
+use crate::cycle::Cycle;
+
+/// A resource that counts in a score.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResourceSpec {
+    pub name: String,
+    /// 0 stands for 1, as when it is not given.
+    #[serde(default)]
+    pub weight: i64,
+}
+
+/// Cpu and memory, equally, where nothing is given.
+pub(super) fn or_default(mut resources: Vec<ResourceSpec>) -> Vec<ResourceSpec> {
+    if resources.is_empty() {
+        resources = ["cpu", "memory"].map(|name| ResourceSpec { name: name.to_owned(), weight: 1 }).into();
+    }
+    for resource in &mut resources {
+        resource.weight = if resource.weight == 0 { 1 } else { resource.weight };
+    }
+    resources
+}
+
+/// How much of a resource there is in sums.
+pub(super) fn amount(sums: &ResourceSums, name: &str) -> i64 {
+    match name {
+        "cpu" => sums.cpu_milli,
+        "memory" => sums.memory_bytes,
+        "ephemeral-storage" => sums.ephemeral_storage_bytes,
+        _ => sums.scalar.get(name).copied().unwrap_or(0),
+    }
+}
+
+/// Extended resources can be told to be ignored; what has the Kubernetes prefix or none at all is native.
+pub(super) fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
+}
+
+/// A pod that a trial thinks of as placed on a node (1) or gone from it (-1).
+#[derive(Clone, Copy)]
+pub(super) struct Shift<'a> {
+    pub(super) node: NodeId,
+    pub(super) requests: &'a PodRequests,
+    pub(super) sign: i64,
+}
+
+pub(super) fn shifts<'a>(cycle: &Cycle<'a>) -> Vec<Shift<'a>> {
+    let shift = |node, pod, sign| {
+        let requests = &cycle.world.pod(pod)?.scheduling.as_deref()?.requests;
+        Some(Shift { node, requests, sign })
+    };
+    let added = cycle.view.added().iter().filter_map(|&(pod, node)| shift(node, pod, 1));
+    let removed = cycle.view.removed().iter().filter_map(|&pod| shift(cycle.world.pod_node(pod)?, pod, -1));
+    added.chain(removed).collect()
+}
+
+/// One resource over all nodes, and how much of it a pod adds.
+pub(super) struct Weighed<'a> {
+    pub(super) allocatable: &'a [i64],
+    requested: &'a [i64],
+    pub(super) adds: i64,
+    pub(super) weight: i64,
+    /// By the index of a node: what a trial takes besides. Mostly empty.
+    shifts: Vec<(usize, i64)>,
+}
+
+impl<'a> Weighed<'a> {
+    /// Resolves the resources that count for a pod that adds these amounts. One by name that the pod does not ask for, or that
+    /// no node has, counts nowhere.
+    pub(super) fn resolve(
+        resources: &[ResourceSpec],
+        cycle: &Cycle<'a>,
+        adds: &ResourceSums,
+        non_zero: bool,
+    ) -> Vec<Self> {
+        let columns = cycle.world.resources();
+        let shifts = shifts(cycle);
+        let weighed = resources.iter().filter_map(|spec| {
+            let (resource, adds) = (columns.resource(&spec.name), amount(adds, &spec.name));
+            let requested = match resource {
+                Resource::Cpu if non_zero => columns.non_zero_cpu_milli(),
+                Resource::Memory if non_zero => columns.non_zero_memory_bytes(),
+                Resource::Scalar(_) if adds == 0 => return None,
+                Resource::Unknown => return None,
+                _ => columns.requested(resource),
+            };
+            let taken = |requests: &PodRequests| match resource {
+                Resource::Cpu if non_zero => requests.taken_non_zero.cpu_milli,
+                Resource::Memory if non_zero => requests.taken_non_zero.memory_bytes,
+                _ => amount(&requests.taken, &spec.name),
+            };
+            let shifts = shifts.iter().map(|shift| (shift.node.index(), shift.sign * taken(shift.requests)));
+            Some(Self {
+                allocatable: columns.allocatable(resource),
+                requested,
+                adds,
+                weight: spec.weight,
+                shifts: shifts.collect(),
+            })
+        });
+        weighed.collect()
+    }
+
+    /// What is taken on the node with this index.
+    pub(super) fn requested(&self, at: usize) -> i64 {
+        let shift: i64 = self.shifts.iter().filter(|(node, _)| *node == at).map(|(_, amount)| amount).sum();
+        self.requested[at] + shift
+    }
+}

@@ -1,0 +1,118 @@
+//! NodeResourcesBalancedAllocation: a node is the better, the more the pod evens out how far its resources are used.
+
+use model::NodeSet;
+use model::arena::DenseId;
+use model::scheduling::ResourceSums;
+use serde::Deserialize;
+
+use super::node_resources::{ResourceSpec, Weighed, amount, or_default};
+use crate::change::ChangeKinds;
+use crate::cycle::Cycle;
+use crate::plugin::{Plugin, Reads};
+use crate::points::{NODE_SCORE_MAX, PreScore, Score};
+use crate::registry::{Points, Register};
+use crate::status::Status;
+
+/// Fractions of more resources than this are kept on the heap.
+const FEW: usize = 4;
+
+pub struct NodeResourcesBalancedAllocation {
+    resources: Vec<ResourceSpec>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Args {
+    resources: Vec<ResourceSpec>,
+}
+
+impl NodeResourcesBalancedAllocation {
+    /// A pod that asks for nothing would pile up where the balance is best.
+    fn is_best_effort(&self, adds: &ResourceSums) -> bool {
+        self.resources.iter().all(|spec| amount(adds, &spec.name) == 0)
+    }
+}
+
+impl Plugin for NodeResourcesBalancedAllocation {
+    const NAME: &'static str = "NodeResourcesBalancedAllocation";
+    type State = ();
+
+    fn reads(&self) -> Reads {
+        Reads::NodeAndItsPods
+    }
+
+    fn woken_by(&self) -> ChangeKinds {
+        ChangeKinds::NONE
+    }
+}
+
+impl PreScore for NodeResourcesBalancedAllocation {
+    fn pre_score(&self, cycle: &Cycle<'_>, (): &mut (), _: &NodeSet) -> Status {
+        if self.is_best_effort(&cycle.facts().requests.taken) { Status::Skip } else { Status::Success }
+    }
+}
+
+impl Score for NodeResourcesBalancedAllocation {
+    fn score_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, scores: &mut [i64]) {
+        let adds = &cycle.facts().requests.taken;
+        if self.is_best_effort(adds) {
+            nodes.iter().for_each(|node| scores[node.index()] = 0);
+            return;
+        }
+        let resources = Weighed::resolve(&self.resources, cycle, adds, false);
+        for node in nodes.iter() {
+            let with = balance(node.index(), &resources, true);
+            let without = balance(node.index(), &resources, false);
+            let half = NODE_SCORE_MAX / 2;
+            scores[node.index()] = half + (half + with - without) / 2;
+        }
+    }
+}
+
+/// How evenly the resources of a node are used, with the pod or without it: 100 less the standard deviation in percent. Computed
+/// in upstream's order, because that decides the last digit.
+fn balance(at: usize, resources: &[Weighed<'_>], with_pod: bool) -> i64 {
+    let used = resources.iter().filter(|resource| resource.allocatable[at] != 0).map(|resource| {
+        let requested = resource.requested(at) + if with_pod { resource.adds } else { 0 };
+        (requested as f64 / resource.allocatable[at] as f64).min(1.0)
+    });
+    let (mut few, mut count) = ([0.0; FEW], 0);
+    for fraction in used.clone() {
+        if count < FEW {
+            few[count] = fraction;
+        }
+        count += 1;
+    }
+    let deviation = match count {
+        0 | 1 => 0.0,
+        2 => ((few[0] - few[1]) / 2.0).abs(),
+        _ => {
+            let total = used.clone().fold(0.0, |sum, fraction| sum + fraction);
+            let mean: f64 = total / count as f64;
+            let squares = used.fold(0.0, |sum: f64, fraction| sum + (fraction - mean) * (fraction - mean));
+            (squares / count as f64).sqrt()
+        }
+    };
+    ((1.0 - deviation) * NODE_SCORE_MAX as f64) as i64
+}
+
+impl Register for NodeResourcesBalancedAllocation {
+    type Args = Args;
+
+    fn build(args: Args) -> Result<Self, String> {
+        let resources = or_default(args.resources);
+        for (place, spec) in resources.iter().enumerate() {
+            if spec.weight != 1 {
+                return Err(format!("resources: the weight of {} must be 1", spec.name));
+            }
+            if resources[..place].iter().any(|other| other.name == spec.name) {
+                return Err(format!("resources: {} is named twice", spec.name));
+            }
+        }
+        Ok(Self { resources })
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.pre_score().score()
+    }
+}

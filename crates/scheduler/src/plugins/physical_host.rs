@@ -1,0 +1,160 @@
+//! PhysicalHost: what is true of the physical host a node runs on.
+//!
+//! Anti-affinity between nodes holds between their hosts, where the key is lifted; nodes on hosts that take no pods (in maintenance, or
+//! out of reach) get none; and nodes on less loaded hosts suit better. Silent where nothing is known of hosts.
+
+use std::borrow::Cow;
+
+use model::affinity::Refusal;
+use model::arena::DenseId;
+use model::{NodeId, NodeSet, Reading, ScoreSettings, Verdicts, World};
+
+use super::inter_pod_affinity::{State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
+use crate::change::{Change, ChangeKinds};
+use crate::cycle::Cycle;
+use crate::plugin::{Plugin, Reads};
+use crate::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score};
+use crate::registry::{NoArgs, Points, Register};
+use crate::status::{Rejection, Rejections, Status};
+
+const TAKES_NO_PODS: Rejection =
+    Rejection::unresolvable(&[Cow::Borrowed("node(s) run on a physical host that takes no pods")]);
+
+pub struct PhysicalHost;
+
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    index: Index,
+    verdicts: Verdicts,
+    refused: NodeSet,
+    /// Of lifted preferred terms; empty when there are none.
+    preferred: Vec<(NodeId, i64)>,
+    /// How free the hosts are, from 0 to 100; empty when nothing is known of it.
+    free: Vec<(NodeId, i64)>,
+}
+
+impl Plugin for PhysicalHost {
+    const NAME: &'static str = "PhysicalHost";
+    type State = State;
+
+    fn reads(&self) -> Reads {
+        Reads::World
+    }
+
+    fn still_holds(&self, cycle: &Cycle<'_>, state: &State) -> bool {
+        // Loads change by the second; placement goes by the last that was looked at while nothing else changes.
+        state.index.still_holds(cycle) && state.refused == *cycle.world.nodes_refused()
+    }
+
+    fn scores_by_feasible(&self) -> bool {
+        false
+    }
+
+    fn woken_by(&self) -> ChangeKinds {
+        WOKEN_BY
+    }
+
+    fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {
+        helped_by(waiting, change)
+    }
+}
+
+impl PreFilter for PhysicalHost {
+    fn pre_filter(&self, cycle: &Cycle<'_>, state: &mut State) -> Result<Option<NodeSet>, Status> {
+        state.refused.copy_from(cycle.world.nodes_refused());
+        let Some(incoming) = state.index.look_up(cycle) else { return Err(Status::Skip) };
+        state.verdicts = incoming.verdicts(cycle.world, cycle.view, Reading::LiftedOnly, None);
+        if state.refused.is_empty() && state.verdicts.physical_host.is_empty() {
+            return Err(Status::Skip);
+        }
+        Ok(None)
+    }
+}
+
+impl Filter for PhysicalHost {
+    fn filter_all(&self, _: &Cycle<'_>, state: &State, nodes: &NodeSet, rejections: &mut Rejections) {
+        let refusals = &state.verdicts.physical_host;
+        refuse(rejections, nodes, &refusals.anti_affinity, Refusal::HostAntiAffinity);
+        refuse(rejections, nodes, &refusals.existing_anti_affinity, Refusal::HostExistingAntiAffinity);
+        if !state.refused.is_disjoint(nodes) {
+            let id = rejections.id(TAKES_NO_PODS);
+            for node in state.refused.iter().filter(|node| nodes.contains(*node)) {
+                rejections.reject(node, id);
+            }
+        }
+    }
+}
+
+impl PreScore for PhysicalHost {
+    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut State, feasible: &NodeSet) -> Status {
+        let nodes: Vec<NodeId> = feasible.iter().collect();
+        let Some(incoming) = state.index.look_up(cycle) else { return Status::Skip };
+        let settings = ScoreSettings::default();
+        let scores = incoming.scores(cycle.world, cycle.view, Reading::LiftedOnly, &settings, &nodes);
+        state.preferred.clear();
+        if !scores.is_silent {
+            state.preferred.extend(nodes.iter().copied().zip(scores.raw));
+        }
+        state.free.clear();
+        if is_load_known(cycle.world) {
+            state.free.extend(nodes.iter().filter_map(|node| Some((*node, free_share(cycle, *node)?))));
+        }
+        if state.preferred.is_empty() && state.free.is_empty() { Status::Skip } else { Status::Success }
+    }
+}
+
+fn is_load_known(world: &World) -> bool {
+    world.host_ids().any(|host| world.host(host).is_some_and(|host| host.load().is_some()))
+}
+
+/// How much of the scarcer of cpu and memory the node's host has left, from 0 to 100.
+fn free_share(cycle: &Cycle<'_>, node: NodeId) -> Option<i64> {
+    let load = cycle.world.host_of(node)?.load()?;
+    let used = |used: u64, capacity: u64| (capacity > 0).then(|| (used.min(capacity) * 100 / capacity) as i64);
+    let cpu = used(load.cpu_used_mhz, load.cpu_capacity_mhz);
+    let memory = used(load.memory_used_mib, load.memory_capacity_mib);
+    Some(NODE_SCORE_MAX - cpu.max(memory)?)
+}
+
+impl Score for PhysicalHost {
+    fn score_all(&self, _: &Cycle<'_>, state: &State, nodes: &NodeSet, scores: &mut [i64]) {
+        nodes.iter().for_each(|node| scores[node.index()] = 0);
+        for (node, raw) in &state.preferred {
+            scores[node.index()] = *raw;
+        }
+    }
+
+    /// Preferred terms and the hosts' load count half each where both are known.
+    fn normalize(
+        &self,
+        _: &Cycle<'_>,
+        state: &State,
+        feasible: &NodeSet,
+        raw: &[i64],
+        normalized: &mut [i64],
+    ) -> Normalized {
+        normalize_by_range(feasible, raw, normalized);
+        if state.preferred.is_empty() {
+            for (node, free) in &state.free {
+                normalized[node.index()] = *free;
+            }
+        } else {
+            for (node, free) in &state.free {
+                normalized[node.index()] = (normalized[node.index()] + free) / 2;
+            }
+        }
+        Normalized::Written
+    }
+}
+
+impl Register for PhysicalHost {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs) -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.pre_filter().filter().pre_score().score()
+    }
+}

@@ -1,0 +1,36 @@
+//! PrioritySort: pods of higher priority first, among equals the one that came, or last failed, earlier.
+
+use std::cmp::Ordering;
+
+use crate::plugin::{Plugin, Reads};
+use crate::points::{QueueSort, QueuedPod};
+use crate::registry::{NoArgs, Points, Register};
+
+pub struct PrioritySort;
+
+impl Plugin for PrioritySort {
+    const NAME: &'static str = "PrioritySort";
+    type State = ();
+
+    fn reads(&self) -> Reads {
+        Reads::Node
+    }
+}
+
+impl QueueSort for PrioritySort {
+    fn order(&self, a: &QueuedPod, b: &QueuedPod) -> Ordering {
+        b.priority.cmp(&a.priority).then(a.queued_at.cmp(&b.queued_at))
+    }
+}
+
+impl Register for PrioritySort {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs) -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.queue_sort()
+    }
+}

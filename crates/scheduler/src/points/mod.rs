@@ -1,0 +1,20 @@
+//! The extension points, in the order a pod passes them.
+//!
+//! ```text
+//! queue      PreEnqueue, QueueSort
+//! scheduling PreFilter  Filter  (PostFilter)  PreScore  Score  Reserve  Permit      one pod at a time
+//! binding    (wait)  PreBind  Bind  PostBind                                        many pods at a time
+//! ```
+//! A plugin implements the traits of the points it extends, and says which in its registration.
+
+mod bind;
+mod filter;
+mod queue;
+mod reserve;
+mod score;
+
+pub use bind::{Bind, PostBind, PreBind};
+pub use filter::{Filter, PostFilter, PostFilterAnswer, PreFilter, Trials};
+pub use queue::{PreEnqueue, QueueSort, QueuedPod};
+pub use reserve::{Permit, PermitAnswer, Reserve};
+pub use score::{NODE_SCORE_MAX, Normalized, PreScore, Score, normalize_by_highest};

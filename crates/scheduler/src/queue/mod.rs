@@ -1,0 +1,421 @@
+//! The pods that wait to be placed, and when each is tried next.
+//!
+//! In: pods as they come, change and go, changes in the world, and what became of each attempt. Out: the next pod to try, and the
+//! moment at which something falls due.
+//!
+//! ```text
+//!           add ──> gated <──┐ (PreEnqueue, each time)
+//!                     │      │
+//!                     └──> active ──pop──> in flight ──> binding ──> gone
+//!                            ▲  ▲              │            │
+//!                  time is up│  └──── backoff <┴──(error)───┘
+//!                            │           ▲     │ rejected
+//!                            └───────────┴── unschedulable     moved by changes that can help
+//! ```
+//! Invariants: a pod is in one place. A rejected pod is tried again after a change that one of the plugins that rejected it says
+//! can help, or after five minutes, and never before its backoff is over. A change while a pod is in flight counts as well.
+
+mod heap;
+mod in_flight;
+mod nominations;
+mod places;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::PodId;
+use model::uid::Uid;
+use rustc_hash::FxHashMap;
+
+use self::heap::{Heap, Item};
+use self::in_flight::InFlight;
+pub(crate) use self::nominations::Nominations;
+use self::places::{Entry, Place};
+use crate::change::{Change, ChangeKinds};
+use crate::config::Backoff;
+use crate::erased::AnyQueueSort;
+use crate::points::QueuedPod;
+use crate::profile::PluginBits;
+
+/// A pod that no change helped is tried again after this long: a hint may be wrong.
+const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(300);
+
+/// A plugin of a profile.
+pub(crate) type PluginPlace = (usize, usize);
+
+/// What the queue asks of the plugins.
+pub(crate) trait Advice {
+    /// The PreEnqueue plugin that keeps the pod out, if one does.
+    fn gate(&mut self, profile: usize, pod: PodId) -> Option<usize>;
+
+    /// Whether the change can help the pod, which this plugin rejected.
+    fn helps(&mut self, plugin: PluginPlace, pod: PodId, change: &Change) -> bool;
+}
+
+/// What the queue must know of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Newcomer {
+    pub(crate) pod: PodId,
+    pub(crate) uid: Uid,
+    pub(crate) profile: usize,
+    pub(crate) priority: i32,
+}
+
+/// What is known of a pod's attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempts {
+    pub count: u32,
+    /// When it was first seen here.
+    pub since: Duration,
+}
+
+/// How many pods wait, by place; the names are those of kube-scheduler's metric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    pub active: usize,
+    pub backoff: usize,
+    pub unschedulable: usize,
+    pub gated: usize,
+}
+
+/// How much was asked and moved, for metrics and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// Questions to plugins whether a change helps a pod.
+    pub hints_asked: u64,
+    /// Pods that a change moved on.
+    pub woken: u64,
+    /// Pods that were tried again only because they had waited so long.
+    pub flushed: u64,
+}
+
+pub(crate) struct Queue {
+    backoff: Backoff,
+    /// By profile and plugin.
+    woken_by: Vec<Vec<ChangeKinds>>,
+    entries: FxHashMap<PodId, Entry>,
+    active: Heap,
+    active_len: usize,
+    backing_off: BTreeSet<(Duration, u64, PodId)>,
+    /// Gated and unschedulable pods, by the moment they are tried again in any case.
+    flush: BTreeSet<(Duration, PodId)>,
+    /// Gated and unschedulable pods, by a plugin that rejected them.
+    by_rejector: BTreeMap<PluginPlace, BTreeSet<PodId>>,
+    gated_len: usize,
+    in_flight: InFlight,
+    next_ticket: u64,
+    counts: QueueCounts,
+}
+
+impl Queue {
+    pub(crate) fn new(order: Arc<dyn AnyQueueSort>, backoff: Backoff, woken_by: Vec<Vec<ChangeKinds>>) -> Self {
+        Self {
+            backoff,
+            woken_by,
+            entries: FxHashMap::default(),
+            active: Heap::new(order),
+            active_len: 0,
+            backing_off: BTreeSet::new(),
+            flush: BTreeSet::new(),
+            by_rejector: BTreeMap::new(),
+            gated_len: 0,
+            in_flight: InFlight::default(),
+            next_ticket: 0,
+            counts: QueueCounts::default(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> QueueCounts {
+        self.counts
+    }
+
+    pub(crate) fn pending(&self) -> Pending {
+        Pending {
+            active: self.active_len,
+            backoff: self.backing_off.len(),
+            unschedulable: self.flush.len() - self.gated_len,
+            gated: self.gated_len,
+        }
+    }
+
+    pub(crate) fn profile(&self, pod: PodId) -> Option<usize> {
+        self.entries.get(&pod).map(|entry| entry.profile)
+    }
+
+    pub(crate) fn attempts(&self, pod: PodId) -> Option<Attempts> {
+        self.entries.get(&pod).map(|entry| Attempts { count: entry.attempts, since: entry.since })
+    }
+
+    /// All pods known here, in no particular order.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = PodId> {
+        self.entries.keys().copied()
+    }
+
+    /// A pod to place, or one that changed.
+    pub(crate) fn apply(&mut self, now: Duration, newcomer: Newcomer, advice: &mut dyn Advice) {
+        let pod = newcomer.pod;
+        match self.entries.get_mut(&pod) {
+            Some(entry) if entry.uid == newcomer.uid && entry.profile == newcomer.profile => {
+                let reordered = entry.priority != newcomer.priority;
+                entry.priority = newcomer.priority;
+                self.updated(now, pod, reordered, advice);
+            }
+            _ => {
+                self.remove(pod);
+                self.entries.insert(pod, Entry::new(newcomer, now));
+                self.activate(now, pod, advice);
+            }
+        }
+    }
+
+    fn updated(&mut self, now: Duration, pod: PodId, reordered: bool, advice: &mut dyn Advice) {
+        let Some(entry) = self.entries.get(&pod) else { return };
+        let change = Change { kinds: ChangeKinds::SELF_UPDATED, ..Change::default() };
+        match entry.place {
+            Place::Active if reordered => {
+                self.take_out(pod);
+                self.activate(now, pod, advice);
+            }
+            Place::Active | Place::Backoff { .. } | Place::Binding => {}
+            Place::InFlight { .. } => self.in_flight.note(change, Some(pod)),
+            Place::Gated => {
+                self.take_out(pod);
+                self.activate(now, pod, advice);
+            }
+            Place::Unschedulable => {
+                if self.is_helped(pod, &change, advice) {
+                    self.counts.woken += 1;
+                    self.wake(now, pod, advice);
+                }
+            }
+        }
+    }
+
+    /// It is bound, deleted, or somebody else's.
+    pub(crate) fn remove(&mut self, pod: PodId) {
+        self.take_out(pod);
+        self.entries.remove(&pod);
+    }
+
+    /// The next pod to try; it is in flight from now on.
+    pub(crate) fn pop(&mut self) -> Option<PodId> {
+        while let Some(item) = self.active.pop() {
+            let Some(entry) = self.entries.get_mut(&item.pod) else { continue };
+            if entry.place != Place::Active || entry.ticket != item.ticket {
+                continue;
+            }
+            self.active_len -= 1;
+            entry.attempts += 1;
+            entry.place = Place::InFlight { from: self.in_flight.began() };
+            return Some(item.pod);
+        }
+        None
+    }
+
+    /// It has its node: nothing but an error can bring it back.
+    pub(crate) fn binding(&mut self, pod: PodId) {
+        self.take_out(pod);
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            entry.place = Place::Binding;
+        }
+    }
+
+    /// The attempt failed: `rejectors` are the plugins that rejected the pod, none for an error.
+    pub(crate) fn failed(&mut self, now: Duration, pod: PodId, rejectors: PluginBits, advice: &mut dyn Advice) {
+        let Some(entry) = self.entries.get_mut(&pod) else { return };
+        entry.queued_at = now;
+        entry.rejectors = rejectors;
+        if rejectors.is_empty() {
+            entry.errors = entry.errors.saturating_add(1);
+        } else {
+            entry.errors = 0;
+            entry.rejections = entry.rejections.saturating_add(1);
+        }
+        let missed = match entry.place {
+            Place::InFlight { from } => self.in_flight.since(from, pod),
+            _ => Some(Vec::new()),
+        };
+        let is_helped = match missed {
+            _ if rejectors.is_empty() => true,
+            // More happened than could be kept: some of it may have helped.
+            None => true,
+            Some(changes) => changes.iter().any(|change| self.is_helped(pod, change, advice)),
+        };
+        if is_helped {
+            self.wake(now, pod, advice);
+        } else {
+            self.take_out(pod);
+            self.put_by(now, pod, Place::Unschedulable);
+        }
+    }
+
+    /// Whether this was not the last thing said of the pod; it is from now on.
+    pub(crate) fn tells_anew(&mut self, pod: PodId, message: &str) -> bool {
+        let Some(entry) = self.entries.get_mut(&pod) else { return false };
+        let is_new = entry.told.as_deref() != Some(message);
+        if is_new {
+            entry.told = Some(message.into());
+        }
+        is_new
+    }
+
+    /// Something changed: pods that it can help move on.
+    pub(crate) fn changed(&mut self, now: Duration, change: &Change, advice: &mut dyn Advice) {
+        self.in_flight.note(change.clone(), None);
+        if self.by_rejector.is_empty() {
+            return;
+        }
+        let mut helped = BTreeSet::new();
+        for (&plugin, pods) in &self.by_rejector {
+            if !self.woken_by[plugin.0][plugin.1].intersects(change.kinds) {
+                continue;
+            }
+            for &pod in pods {
+                if !helped.contains(&pod) {
+                    self.counts.hints_asked += 1;
+                    if advice.helps(plugin, pod, change) {
+                        helped.insert(pod);
+                    }
+                }
+            }
+        }
+        self.counts.woken += helped.len() as u64;
+        for pod in helped {
+            self.wake(now, pod, advice);
+        }
+    }
+
+    /// Nobody knows what changed: all pods that wait for a change move on.
+    pub(crate) fn everything_changed(&mut self, now: Duration, advice: &mut dyn Advice) {
+        self.in_flight.overflow();
+        let waiting: Vec<PodId> = self.flush.iter().map(|(_, pod)| *pod).collect();
+        for pod in waiting {
+            self.wake(now, pod, advice);
+        }
+    }
+
+    /// Moves on what is due.
+    pub(crate) fn tick(&mut self, now: Duration, advice: &mut dyn Advice) {
+        while let Some(&(due, _, pod)) = self.backing_off.first()
+            && due <= now
+        {
+            self.take_out(pod);
+            self.activate(now, pod, advice);
+        }
+        while let Some(&(due, pod)) = self.flush.first()
+            && due <= now
+        {
+            self.counts.flushed += 1;
+            self.wake(now, pod, advice);
+        }
+    }
+
+    /// When [`Queue::tick`] has something to do next.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let backoff = self.backing_off.first().map(|(due, ..)| *due);
+        let flush = self.flush.first().map(|(due, _)| *due);
+        [backoff, flush].into_iter().flatten().min()
+    }
+
+    fn is_helped(&mut self, pod: PodId, change: &Change, advice: &mut dyn Advice) -> bool {
+        let Some(entry) = self.entries.get(&pod) else { return false };
+        let (profile, rejectors) = (entry.profile, entry.rejectors);
+        let mut asked = rejectors.iter().filter(|&place| self.woken_by[profile][place].intersects(change.kinds));
+        asked.any(|place| {
+            self.counts.hints_asked += 1;
+            advice.helps((profile, place), pod, change)
+        })
+    }
+
+    /// The pod is to be tried again, once its backoff is over.
+    fn wake(&mut self, now: Duration, pod: PodId, advice: &mut dyn Advice) {
+        let Some(entry) = self.entries.get(&pod) else { return };
+        let due = entry.backs_off_until(&self.backoff);
+        if due > now && !matches!(entry.place, Place::Gated) {
+            self.take_out(pod);
+            let ticket = self.ticket();
+            if let Some(entry) = self.entries.get_mut(&pod) {
+                (entry.place, entry.ticket) = (Place::Backoff { due }, ticket);
+                self.backing_off.insert((due, ticket, pod));
+            }
+        } else {
+            self.take_out(pod);
+            self.activate(now, pod, advice);
+        }
+    }
+
+    /// Into the active queue, unless a plugin keeps it out.
+    fn activate(&mut self, now: Duration, pod: PodId, advice: &mut dyn Advice) {
+        let Some(profile) = self.profile(pod) else { return };
+        if let Some(plugin) = advice.gate(profile, pod) {
+            if let Some(entry) = self.entries.get_mut(&pod) {
+                entry.rejectors = [plugin].into_iter().collect();
+            }
+            self.put_by(now, pod, Place::Gated);
+            return;
+        }
+        let ticket = self.ticket();
+        let Some(entry) = self.entries.get_mut(&pod) else { return };
+        (entry.place, entry.ticket) = (Place::Active, ticket);
+        let key = QueuedPod { priority: entry.priority, queued_at: entry.queued_at };
+        self.active.push(Item { key, ticket, pod });
+        self.active_len += 1;
+        // What left early stays behind in the heap; it must not outgrow what is really there.
+        if self.active.len() > 64 && self.active.len() / 2 > self.active_len {
+            let entries = &self.entries;
+            self.active.retain(|item| {
+                let entry = entries.get(&item.pod);
+                entry.is_some_and(|entry| entry.place == Place::Active && entry.ticket == item.ticket)
+            });
+        }
+    }
+
+    /// Where it waits for a change.
+    fn put_by(&mut self, now: Duration, pod: PodId, place: Place) {
+        let Some(entry) = self.entries.get_mut(&pod) else { return };
+        entry.place = place;
+        entry.flush_at = now + UNSCHEDULABLE_MAX;
+        self.flush.insert((entry.flush_at, pod));
+        for plugin in entry.rejectors.iter() {
+            self.by_rejector.entry((entry.profile, plugin)).or_default().insert(pod);
+        }
+        if matches!(place, Place::Gated) {
+            self.gated_len += 1;
+        }
+    }
+
+    /// Out of the place it is in; the caller puts it elsewhere.
+    fn take_out(&mut self, pod: PodId) {
+        let Some(entry) = self.entries.get_mut(&pod) else { return };
+        match std::mem::replace(&mut entry.place, Place::Binding) {
+            Place::Active => self.active_len -= 1,
+            Place::Backoff { due } => {
+                self.backing_off.remove(&(due, entry.ticket, pod));
+            }
+            place @ (Place::Gated | Place::Unschedulable) => {
+                self.gated_len -= usize::from(matches!(place, Place::Gated));
+                self.flush.remove(&(entry.flush_at, pod));
+                for plugin in entry.rejectors.iter() {
+                    let listed = (entry.profile, plugin);
+                    if let Some(pods) = self.by_rejector.get_mut(&listed) {
+                        pods.remove(&pod);
+                        if pods.is_empty() {
+                            self.by_rejector.remove(&listed);
+                        }
+                    }
+                }
+            }
+            Place::InFlight { .. } => self.in_flight.ended(),
+            Place::Binding => {}
+        }
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,502 @@
+//! The queue against a model that looks at every pod every time, and single rules of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::arena::DenseId;
+use proptest::prelude::*;
+
+use super::*;
+use crate::plugins::PrioritySort;
+
+const PODS: u32 = 8;
+/// Kinds of change in the tests: plugin 0 is woken by the first two, plugin 1 by the second and third; 3 wakes nobody.
+const KINDS: [ChangeKinds; 4] =
+    [ChangeKinds::NODE_ADDED, ChangeKinds::POD_LEFT, ChangeKinds::NODE_LABELS, ChangeKinds::NODE_IMAGES];
+/// The plugin that gates.
+const GATE: usize = 2;
+
+fn woken_by() -> Vec<ChangeKinds> {
+    vec![KINDS[0] | KINDS[1] | ChangeKinds::SELF_UPDATED, KINDS[1] | KINDS[2], ChangeKinds::SELF_UPDATED]
+}
+
+fn pod_id(index: u32) -> PodId {
+    PodId::from_index(index)
+}
+
+fn newcomer(pod: u32, uid: u32, priority: i32) -> Newcomer {
+    Newcomer { pod: pod_id(pod), uid: Uid::from(format!("uid-{uid}").as_str()), profile: 0, priority }
+}
+
+fn queue() -> Queue {
+    Queue::new(Arc::new(PrioritySort), Backoff::default(), vec![woken_by()])
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Plugins that say yes to some pods, and keep some out.
+#[derive(Default)]
+struct Told {
+    gated: BTreeSet<u32>,
+    asked: u64,
+}
+
+/// Whether a plugin finds that a change helps.
+fn says_yes(plugin: usize, pod: u32, change: &Change) -> bool {
+    let salt = KINDS.iter().position(|kind| *kind == change.kinds).unwrap_or(0);
+    (pod as usize + plugin + salt).is_multiple_of(2)
+}
+
+impl Advice for Told {
+    fn gate(&mut self, _: usize, pod: PodId) -> Option<usize> {
+        self.gated.contains(&(pod.index() as u32)).then_some(GATE)
+    }
+
+    fn helps(&mut self, (_, plugin): PluginPlace, pod: PodId, change: &Change) -> bool {
+        self.asked += 1;
+        plugin == GATE || says_yes(plugin, pod.index() as u32, change)
+    }
+}
+
+fn change(kind: usize) -> Change {
+    Change { kinds: KINDS[kind], ..Change::default() }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Apply {
+        pod: u32,
+        uid: u32,
+        priority: i32,
+    },
+    SetGate {
+        pod: u32,
+        gated: bool,
+    },
+    Remove {
+        pod: u32,
+    },
+    /// Pops, and keeps the pod in flight.
+    Pop,
+    /// What becomes of the pod that is in flight longest: rejectors (0 an error, 4 bound).
+    Conclude {
+        how: u8,
+    },
+    BindingFails,
+    Change {
+        kind: usize,
+    },
+    Everything,
+    Pass {
+        millis: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..PODS, 0..2u32, 0..3i32).prop_map(|(pod, uid, priority)| Step::Apply { pod, uid, priority }),
+        2 => (0..PODS, any::<bool>()).prop_map(|(pod, gated)| Step::SetGate { pod, gated }),
+        1 => (0..PODS).prop_map(|pod| Step::Remove { pod }),
+        6 => Just(Step::Pop),
+        6 => (0..5u8).prop_map(|how| Step::Conclude { how }),
+        1 => Just(Step::BindingFails),
+        4 => (0..4usize).prop_map(|kind| Step::Change { kind }),
+        1 => Just(Step::Everything),
+        4 => prop_oneof![Just(100u64), Just(1_000), Just(4_000), Just(300_000)].prop_map(|millis| Step::Pass { millis }),
+    ]
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum At {
+    Active { order: u64 },
+    Backoff { due: Duration, order: u64 },
+    Unschedulable { flush: Duration },
+    Gated { flush: Duration },
+    InFlight { missed: Vec<Missed> },
+    Binding,
+}
+
+/// A change as the model remembers it: its kind, or the pod's own update.
+#[derive(Clone, Debug, PartialEq)]
+enum Missed {
+    Kind(usize),
+    Own,
+    Everything,
+}
+
+#[derive(Clone, Debug)]
+struct Modelled {
+    uid: u32,
+    priority: i32,
+    queued_at: Duration,
+    rejections: u32,
+    errors: u32,
+    rejectors: Vec<usize>,
+    at: At,
+}
+
+/// The simplest queue that follows the rules: every question walks all pods.
+#[derive(Default)]
+struct Model {
+    pods: BTreeMap<u32, Modelled>,
+    gated: BTreeSet<u32>,
+    order: u64,
+}
+
+impl Model {
+    fn order(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    fn activate(&mut self, now: Duration, pod: u32) {
+        let order = self.order();
+        let is_gated = self.gated.contains(&pod);
+        let entry = self.pods.get_mut(&pod).unwrap();
+        if is_gated {
+            entry.rejectors = vec![GATE];
+            entry.at = At::Gated { flush: now + UNSCHEDULABLE_MAX };
+        } else {
+            entry.at = At::Active { order };
+        }
+    }
+
+    fn wake(&mut self, now: Duration, pod: u32) {
+        let entry = &self.pods[&pod];
+        let count = if entry.errors > 0 { entry.errors } else { entry.rejections };
+        let pause = if count == 0 { 0 } else { (1u64 << (count - 1).min(20)).min(10) };
+        let due = entry.queued_at + seconds(pause);
+        if due > now && !matches!(entry.at, At::Gated { .. }) {
+            let order = self.order();
+            self.pods.get_mut(&pod).unwrap().at = At::Backoff { due, order };
+        } else {
+            self.activate(now, pod);
+        }
+    }
+
+    fn helps(&self, pod: u32, change: &Missed) -> bool {
+        let kinds = match change {
+            Missed::Kind(kind) => KINDS[*kind],
+            Missed::Own => ChangeKinds::SELF_UPDATED,
+            Missed::Everything => return true,
+        };
+        let change = Change { kinds, ..Change::default() };
+        self.pods[&pod]
+            .rejectors
+            .iter()
+            .any(|&plugin| woken_by()[plugin].intersects(kinds) && (plugin == GATE || says_yes(plugin, pod, &change)))
+    }
+
+    fn note(&mut self, change: &Missed, only: Option<u32>) {
+        for (pod, entry) in &mut self.pods {
+            if let At::InFlight { missed } = &mut entry.at
+                && only.is_none_or(|only| only == *pod)
+            {
+                missed.push(change.clone());
+            }
+        }
+    }
+
+    fn waiting(&self) -> Vec<u32> {
+        let waits = |entry: &Modelled| matches!(entry.at, At::Unschedulable { .. } | At::Gated { .. });
+        self.pods.iter().filter(|(_, entry)| waits(entry)).map(|(pod, _)| *pod).collect()
+    }
+
+    fn pending(&self) -> Pending {
+        let count = |is: fn(&At) -> bool| self.pods.values().filter(|entry| is(&entry.at)).count();
+        Pending {
+            active: count(|at| matches!(at, At::Active { .. })),
+            backoff: count(|at| matches!(at, At::Backoff { .. })),
+            unschedulable: count(|at| matches!(at, At::Unschedulable { .. })),
+            gated: count(|at| matches!(at, At::Gated { .. })),
+        }
+    }
+}
+
+struct Both {
+    queue: Queue,
+    told: Told,
+    model: Model,
+    now: Duration,
+    /// Pods in flight and in binding, the first first.
+    in_flight: Vec<u32>,
+    binding: Vec<u32>,
+}
+
+impl Both {
+    fn leave(&mut self, pod: u32) {
+        self.in_flight.retain(|other| *other != pod);
+        self.binding.retain(|other| *other != pod);
+    }
+
+    fn run(&mut self, step: &Step) {
+        let now = self.now;
+        match *step {
+            Step::Apply { pod, uid, priority } => {
+                self.queue.apply(now, newcomer(pod, uid, priority), &mut self.told);
+                self.model_apply(pod, uid, priority);
+            }
+            Step::SetGate { pod, gated } => {
+                for set in [&mut self.told.gated, &mut self.model.gated] {
+                    if gated {
+                        set.insert(pod)
+                    } else {
+                        set.remove(&pod)
+                    };
+                }
+            }
+            Step::Remove { pod } => {
+                self.queue.remove(pod_id(pod));
+                self.model.pods.remove(&pod);
+                self.leave(pod);
+            }
+            Step::Pop => self.pop(),
+            Step::Conclude { how } => {
+                if self.in_flight.is_empty() {
+                    return;
+                }
+                let pod = self.in_flight.remove(0);
+                if how == 4 {
+                    self.queue.binding(pod_id(pod));
+                    self.model.pods.get_mut(&pod).unwrap().at = At::Binding;
+                    self.binding.push(pod);
+                } else {
+                    self.fail(pod, how);
+                }
+            }
+            Step::BindingFails => {
+                if !self.binding.is_empty() {
+                    let pod = self.binding.remove(0);
+                    self.fail(pod, 0);
+                }
+            }
+            Step::Change { kind } => {
+                self.queue.changed(now, &change(kind), &mut self.told);
+                self.model.note(&Missed::Kind(kind), None);
+                for pod in self.model.waiting() {
+                    if self.model.helps(pod, &Missed::Kind(kind)) {
+                        self.model.wake(now, pod);
+                    }
+                }
+            }
+            Step::Everything => {
+                self.queue.everything_changed(now, &mut self.told);
+                self.model.note(&Missed::Everything, None);
+                for (_, pod) in self.by_flush() {
+                    self.model.wake(now, pod);
+                }
+            }
+            Step::Pass { millis } => {
+                self.now += Duration::from_millis(millis);
+                self.tick();
+            }
+        }
+    }
+
+    fn by_flush(&self) -> Vec<(Duration, u32)> {
+        let mut all: Vec<(Duration, u32)> = Vec::new();
+        for (pod, entry) in &self.model.pods {
+            if let At::Unschedulable { flush } | At::Gated { flush } = entry.at {
+                all.push((flush, *pod));
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+
+    fn model_apply(&mut self, pod: u32, uid: u32, priority: i32) {
+        let now = self.now;
+        match self.model.pods.get_mut(&pod) {
+            Some(entry) if entry.uid == uid => {
+                let reordered = entry.priority != priority;
+                entry.priority = priority;
+                match entry.at.clone() {
+                    At::Active { .. } if reordered => self.model.activate(now, pod),
+                    At::Active { .. } | At::Backoff { .. } | At::Binding => {}
+                    At::InFlight { .. } => self.model.note(&Missed::Own, Some(pod)),
+                    At::Gated { .. } => self.model.activate(now, pod),
+                    At::Unschedulable { .. } => {
+                        if self.model.helps(pod, &Missed::Own) {
+                            self.model.wake(now, pod);
+                        }
+                    }
+                }
+            }
+            _ => {
+                self.leave(pod);
+                let fresh = Modelled {
+                    uid,
+                    priority,
+                    queued_at: now,
+                    rejections: 0,
+                    errors: 0,
+                    rejectors: Vec::new(),
+                    at: At::Binding,
+                };
+                self.model.pods.insert(pod, fresh);
+                self.model.activate(now, pod);
+            }
+        }
+    }
+
+    fn pop(&mut self) {
+        let first = self.model.pods.iter().filter_map(|(pod, entry)| match entry.at {
+            At::Active { order } => Some(((-entry.priority, entry.queued_at, order), *pod)),
+            _ => None,
+        });
+        let expected = first.min().map(|(_, pod)| pod);
+        let popped = self.queue.pop().map(|pod| pod.index() as u32);
+        assert_eq!(popped, expected, "the next pod");
+        if let Some(pod) = popped {
+            self.model.pods.get_mut(&pod).unwrap().at = At::InFlight { missed: Vec::new() };
+            self.in_flight.push(pod);
+        }
+    }
+
+    fn fail(&mut self, pod: u32, how: u8) {
+        let now = self.now;
+        let rejectors: Vec<usize> = (0..2).filter(|plugin| how & (1 << plugin) != 0).collect();
+        self.queue.failed(now, pod_id(pod), rejectors.iter().copied().collect(), &mut self.told);
+        let entry = self.model.pods.get_mut(&pod).unwrap();
+        entry.queued_at = now;
+        entry.rejectors.clone_from(&rejectors);
+        if rejectors.is_empty() {
+            entry.errors += 1;
+        } else {
+            entry.errors = 0;
+            entry.rejections += 1;
+        }
+        let missed = match &entry.at {
+            At::InFlight { missed } => missed.clone(),
+            _ => Vec::new(),
+        };
+        if rejectors.is_empty() || missed.iter().any(|change| self.model.helps(pod, change)) {
+            self.model.wake(now, pod);
+        } else {
+            self.model.pods.get_mut(&pod).unwrap().at = At::Unschedulable { flush: now + UNSCHEDULABLE_MAX };
+        }
+    }
+
+    fn tick(&mut self) {
+        self.queue.tick(self.now, &mut self.told);
+        let mut due: Vec<(Duration, u64, u32)> = Vec::new();
+        for (pod, entry) in &self.model.pods {
+            if let At::Backoff { due: at, order } = entry.at
+                && at <= self.now
+            {
+                due.push((at, order, *pod));
+            }
+        }
+        due.sort_unstable();
+        for (_, _, pod) in due {
+            self.model.activate(self.now, pod);
+        }
+        for (flush, pod) in self.by_flush() {
+            if flush <= self.now {
+                self.model.wake(self.now, pod);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("BRIDGER_FULL").is_some() { 20_000 } else { 600 }))]
+
+    #[test]
+    fn it_does_what_the_simple_model_does(steps in proptest::collection::vec(step(), 1..120)) {
+        let mut both = Both {
+            queue: queue(),
+            told: Told::default(),
+            model: Model::default(),
+            now: seconds(1),
+            in_flight: Vec::new(),
+            binding: Vec::new(),
+        };
+        for step in &steps {
+            both.run(step);
+            prop_assert_eq!(both.queue.pending(), both.model.pending(), "after {:?}", step);
+        }
+        // Nothing starves: with time enough, whatever is not gated, in flight or bound comes up.
+        both.now += UNSCHEDULABLE_MAX + seconds(11);
+        both.tick();
+        both.now += seconds(11);
+        both.tick();
+        prop_assert_eq!(both.queue.pending(), both.model.pending());
+        let left = both.queue.pending();
+        prop_assert_eq!((left.backoff, left.unschedulable), (0, 0));
+        for _ in 0..left.active {
+            both.pop();
+        }
+        prop_assert_eq!(both.queue.pending().active, 0);
+    }
+}
+
+fn rejected(queue: &mut Queue, told: &mut Told, now: Duration, plugins: &[usize]) -> PodId {
+    let pod = queue.pop().expect("a pod is active");
+    queue.failed(now, pod, plugins.iter().copied().collect(), told);
+    pod
+}
+
+#[test]
+fn a_change_that_cannot_help_neither_asks_nor_wakes() {
+    let (mut queue, mut told) = (queue(), Told::default());
+    for pod in 0..100 {
+        queue.apply(seconds(0), newcomer(pod, pod, 0), &mut told);
+        rejected(&mut queue, &mut told, seconds(0), &[0]);
+    }
+    for kind in [2, 3] {
+        queue.changed(seconds(20), &change(kind), &mut told);
+    }
+    assert_eq!((told.asked, queue.counts().woken, queue.pending().unschedulable), (0, 0, 100));
+    // Of a kind that the plugin named: it is asked about each pod, and wakes those that it says yes to.
+    queue.changed(seconds(20), &change(0), &mut told);
+    assert_eq!((told.asked, queue.counts().hints_asked, queue.counts().woken), (100, 100, 50));
+    assert_eq!((queue.pending().active, queue.pending().unschedulable), (50, 50));
+}
+
+#[test]
+fn backoff_doubles_up_to_its_limit_and_errors_are_counted_apart() {
+    let (mut queue, mut told) = (queue(), Told::default());
+    let mut now = seconds(0);
+    queue.apply(now, newcomer(1, 1, 0), &mut told);
+    let mut pauses = Vec::new();
+    // Plugin 0 says yes to pod 1 for the change of kind 1. Errors in between start again at one second.
+    for plugins in [&[0][..], &[0], &[], &[], &[0], &[0], &[0], &[0]] {
+        let pod = rejected(&mut queue, &mut told, now, plugins);
+        queue.changed(now, &change(1), &mut told);
+        assert_eq!(queue.pending().backoff, 1);
+        let due = queue.due().expect("it backs off");
+        pauses.push((due - now).as_secs());
+        queue.tick(due - Duration::from_millis(1), &mut told);
+        assert_eq!(queue.pending().active, 0, "not before its time");
+        now = due;
+        queue.tick(now, &mut told);
+        assert_eq!((queue.pending().active, pod), (1, pod_id(1)));
+    }
+    assert_eq!(pauses, [1, 2, 1, 2, 4, 8, 10, 10]);
+}
+
+#[test]
+fn a_pod_that_left_early_is_passed_over_and_the_heap_stays_small() {
+    let (mut queue, mut told) = (queue(), Told::default());
+    for round in 0..1000 {
+        queue.apply(seconds(0), newcomer(1, round, 0), &mut told);
+    }
+    assert!(queue.active.len() < 130, "{}", queue.active.len());
+    queue.apply(seconds(0), newcomer(2, 2, 5), &mut told);
+    queue.apply(seconds(0), newcomer(1, 999, 7), &mut told);
+    assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(pod_id(1)), Some(pod_id(2)), None));
+}
+
+#[test]
+fn more_changes_than_can_be_kept_count_as_help() {
+    let (mut queue, mut told) = (queue(), Told::default());
+    queue.apply(seconds(0), newcomer(1, 1, 0), &mut told);
+    let pod = queue.pop().expect("it is active");
+    for _ in 0..2000 {
+        queue.changed(seconds(0), &change(3), &mut told);
+    }
+    queue.failed(seconds(0), pod, [0].into_iter().collect(), &mut told);
+    assert_eq!(queue.pending().backoff, 1);
+}

@@ -1,0 +1,202 @@
+//! The scheduling cycle: one pod, from the queue to a node, or back.
+//!
+//! In: the next pod of the queue. Out: it is assumed on the node that suits it best and goes on to be bound; or it goes back to the
+//! queue with the plugins that rejected it, a condition and an event.
+
+use std::time::Duration;
+
+use model::event::{Event, PodFacts};
+use model::{NodeId, NodeSet, PodId, View, World};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::Scheduler;
+use super::advice::PluginAdvice;
+use crate::cycle::Cycle;
+use crate::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
+use crate::evaluate::{Answers, Refused, Trial};
+use crate::message;
+use crate::observe;
+use crate::points::PostFilterAnswer;
+use crate::profile::PluginBits;
+use crate::queue::{Attempts, Nominations};
+use crate::status::Status;
+
+/// Why an attempt failed.
+pub(super) enum Failure {
+    /// These plugins reject it.
+    Rejected { by: PluginBits, message: String },
+    /// Something went wrong; it is tried again after a pause.
+    Error(String),
+}
+
+impl Scheduler {
+    /// Tries the next pod; `false` when there is none.
+    pub(super) fn try_next(&mut self, now: Duration, world: &mut World) -> bool {
+        let Some(pod) = self.queue.pop() else { return false };
+        let Some(index) = self.queue.profile(pod) else { return true };
+        match self.choose(world, pod, index) {
+            Ok(Some(node)) => self.place(now, world, pod, index, node),
+            Ok(None) => self.drop_pod(world, pod),
+            Err(failure) => self.failed(now, world, pod, failure),
+        }
+        true
+    }
+
+    /// The node that suits the pod best; `None` for a pod that is gone.
+    fn choose(&mut self, world: &World, pod: PodId, index: usize) -> Result<Option<NodeId>, Failure> {
+        let Some(cycle) = Cycle::of(world, pod) else { return Ok(None) };
+        if self.journal.all().is_empty() {
+            let message = "no nodes available to schedule pods".to_owned();
+            // Any node that comes may help, so nobody in particular is named; the queue tries again after a pause.
+            return Err(Failure::Rejected { by: every_filter(&self.profiles[index].points.filter), message });
+        }
+        let profile = &self.profiles[index];
+        let answers = self.classes.answers(index, profile, &cycle);
+        answers.refresh(profile, &cycle, &self.journal, true, &mut self.scratch).map_err(Failure::Error)?;
+        let feasible = answers.filters.feasible();
+        let kept_free = if self.nominations.len() == 0 {
+            Vec::new()
+        } else {
+            kept_free(&self.nominations, &Trial { profile, cycle: &cycle, answers })
+        };
+        let left_out: NodeSet = kept_free.iter().map(|(node, _)| *node).collect();
+        // Room was made for it there, so that is where it goes, if it can.
+        let nominated = self.nominations.node_of(pod);
+        if let Some(node) = nominated.filter(|node| feasible.contains(*node) && !left_out.contains(*node)) {
+            return Ok(Some(node));
+        }
+        if let Some(node) = best_of(answers, &left_out, &mut self.best, &mut self.random) {
+            return Ok(Some(node));
+        }
+        let mut by = answers.filters.rejectors(profile, self.journal.all());
+        kept_free.iter().for_each(|(_, refused)| by.insert(refused.by));
+        let mut afterwards = String::new();
+        let resolvable = answers.filters.resolvable(profile, self.journal.all());
+        for &place in &profile.points.post_filter {
+            let Some(plugin) = &profile.plugins[place].post_filter else { continue };
+            let mut trial = Trial { profile, cycle: &cycle, answers };
+            match plugin.post_filter(&cycle, &resolvable, &mut trial) {
+                PostFilterAnswer::Nothing(Status::Error(error)) => return Err(Failure::Error(error)),
+                PostFilterAnswer::Nothing(status) => {
+                    afterwards = status.into_rejection().map(|it| it.reasons.message()).unwrap_or_default();
+                }
+                PostFilterAnswer::Preempt { node, victims } => {
+                    self.nominations.set(pod, Some(node));
+                    let pods = (Self::pod_ref(world, pod), world.node_name(node));
+                    if let (Some(pod), Some(node)) = pods {
+                        let victims = victims.into_iter().filter_map(|victim| Self::pod_ref(world, victim)).collect();
+                        let node = node.to_owned();
+                        self.effects.push(Effect::Nominate { pod: pod.clone(), node: Some(node.clone()) });
+                        self.effects.push(Effect::Preempt { pod, node, victims });
+                    }
+                    afterwards.clear();
+                    break;
+                }
+            }
+        }
+        let message = message::fit_error(world, profile, &answers.filters, &kept_free, &afterwards);
+        Err(Failure::Rejected { by, message })
+    }
+
+    fn place(&mut self, now: Duration, world: &mut World, pod: PodId, index: usize, node: NodeId) {
+        let Some(reference) = Self::pod_ref(world, pod) else { return self.drop_pod(world, pod) };
+        let Some(node_name) = world.node_name(node).map(str::to_owned) else { return self.drop_pod(world, pod) };
+        let event = Event::PodAssumed { pod: Box::new(key(&reference)), node: node_name.clone() };
+        let (_, changes) = observe::apply(world, event);
+        self.noted(now, world, &changes);
+        self.begin_binding(now, world, reference, index, node, node_name);
+    }
+
+    /// Takes in what assuming or forgetting a pod changed. The pod itself is in the scheduler's own hands.
+    pub(super) fn noted(&mut self, now: Duration, world: &World, changes: &observe::Changes) {
+        super::note(&mut self.journal, world, changes);
+        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        for change in &changes.changes {
+            self.queue.changed(now, change, &mut advice);
+        }
+    }
+
+    /// Takes the pod off the node it was assumed on.
+    pub(super) fn forget(&mut self, now: Duration, world: &mut World, pod: &PodRef) {
+        let PodRef { namespace, name, uid, .. } = pod.clone();
+        let (_, changes) = observe::apply(world, Event::PodForgotten { namespace, name, uid });
+        self.noted(now, world, &changes);
+    }
+
+    /// The attempt failed: back to the queue, and everybody is told why.
+    pub(super) fn failed(&mut self, now: Duration, world: &mut World, pod: PodId, failure: Failure) {
+        let attempts = self.queue.attempts(pod);
+        let index = self.queue.profile(pod);
+        let (rejectors, reason, result, message) = match failure {
+            Failure::Rejected { by, message } => {
+                (by, ConditionReason::Unschedulable, AttemptResult::Unschedulable, message)
+            }
+            Failure::Error(message) => {
+                (PluginBits::default(), ConditionReason::SchedulerError, AttemptResult::Error, message)
+            }
+        };
+        // A pod that somebody bound or deleted meanwhile is not put back.
+        let is_waiting = world.pod(pod).is_some_and(|pod| pod.node().is_none() && !pod.terminating && !pod.finished);
+        if !is_waiting {
+            return self.drop_pod(world, pod);
+        }
+        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        self.queue.failed(now, pod, rejectors, &mut advice);
+        let Some(reference) = Self::pod_ref(world, pod) else { return };
+        let event = PodEvent::FailedScheduling { message: message::for_event(&message) };
+        self.effects.push(Effect::PostEvent { pod: reference.clone(), event });
+        if self.queue.tells_anew(pod, &message) {
+            self.effects.push(Effect::SetCondition { pod: reference, reason, message });
+        }
+        self.concluded(index, result, attempts);
+    }
+
+    pub(super) fn concluded(&mut self, profile: Option<usize>, result: AttemptResult, attempts: Option<Attempts>) {
+        if let (Some(index), Some(attempts)) = (profile, attempts) {
+            let profile = self.profiles[index].name().to_owned();
+            self.effects.push(Effect::Concluded { profile, result, attempts });
+        }
+    }
+}
+
+/// Nodes that would do, but not with the pods beside it for which room is being made there, unless these matter less.
+fn kept_free(nominations: &Nominations, trial: &Trial<'_>) -> Vec<(NodeId, Refused)> {
+    let cycle = trial.cycle;
+    let priority = |pod: PodId| cycle.world.pod(pod).and_then(|pod| Some(pod.scheduling.as_ref()?.priority));
+    let own = cycle.facts().priority;
+    let mut refused: Vec<(NodeId, Refused)> = nominations
+        .nodes()
+        .filter(|(node, _)| trial.answers.filters.feasible().contains(*node))
+        .filter_map(|(node, pods)| {
+            let ahead = pods.iter().filter(|pod| **pod != cycle.pod_id && priority(**pod).unwrap_or(0) >= own);
+            let view = ahead.fold(View::default(), |view, pod| view.with(*pod, node));
+            if view.added().is_empty() {
+                return None;
+            }
+            Some((node, trial.refuses(node, &view)?))
+        })
+        .collect();
+    refused.sort_unstable_by_key(|(node, _)| *node);
+    refused
+}
+
+/// One of the best nodes, each as likely as the others.
+fn best_of(answers: &Answers, left_out: &NodeSet, best: &mut Vec<NodeId>, random: &mut ChaCha8Rng) -> Option<NodeId> {
+    answers.best(left_out, best);
+    match best.len() {
+        0 => None,
+        1 => best.first().copied(),
+        many => best.get(random.random_range(0..many)).copied(),
+    }
+}
+
+fn every_filter(filters: &[usize]) -> PluginBits {
+    filters.iter().copied().collect()
+}
+
+/// As much as names a pod that the world knows.
+fn key(pod: &PodRef) -> PodFacts {
+    let PodRef { namespace, name, uid, .. } = pod.clone();
+    PodFacts { namespace, name, uid, ..PodFacts::default() }
+}

@@ -1,0 +1,232 @@
+//! The scheduler: a state machine that places pods.
+//!
+//! In: inputs, each with the moment it comes at. Out: effects. `Scheduler::step` does nothing but compute: it reads no clock, waits for
+//! nobody, and draws its randomness from the seed it was given.
+//!
+//! - `attempt`: the scheduling cycle, one pod at a time. `binding`: binding cycles, many at a time. `advice`: what the queue asks.
+//!
+//! Invariants: a pod is assumed on its node (an event of the world) before anybody binds it, and forgotten when that fails; what
+//! was reserved is then undone in reverse. A pod that somebody else bound is accepted, a deleted one dropped.
+
+mod advice;
+mod attempt;
+mod binding;
+
+use std::time::Duration;
+
+use model::{NodeId, PodId, World};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use self::advice::PluginAdvice;
+use self::binding::Bindings;
+use crate::change::ChangeKinds;
+use crate::classes::Classes;
+use crate::config::Configuration;
+use crate::effect::{Effect, Input, PodRef};
+use crate::evaluate::Scratch;
+use crate::journal::{Aspect, Journal};
+use crate::observe::Changes;
+use crate::profile::Profile;
+use crate::queue::{Newcomer, Nominations, Pending, Queue, QueueCounts};
+
+pub struct Scheduler {
+    profiles: Vec<Profile>,
+    queue: Queue,
+    nominations: Nominations,
+    journal: Journal,
+    classes: Classes,
+    bindings: Bindings,
+    random: ChaCha8Rng,
+    scratch: Scratch,
+    best: Vec<NodeId>,
+    wake_at: Option<Duration>,
+    /// Effects of the step under way.
+    effects: Vec<Effect>,
+}
+
+/// Figures for metrics and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub pending: Pending,
+    pub queue: QueueCounts,
+    /// Pods that are being bound, or wait for permission.
+    pub binding: usize,
+    pub nominated: usize,
+    /// How often a pod shared the answers of an equal one.
+    pub shared_answers: u64,
+}
+
+impl Scheduler {
+    /// `seed` decides between nodes that are equally good.
+    pub fn new(configuration: Configuration, seed: u64) -> Self {
+        let profiles = configuration.profiles;
+        let woken_by = profiles
+            .iter()
+            .map(|profile| profile.plugins.iter().map(|built| built.plugin.woken_by()).collect())
+            .collect();
+        Self {
+            queue: Queue::new(configuration.order, configuration.backoff, woken_by),
+            profiles,
+            nominations: Nominations::default(),
+            journal: Journal::default(),
+            classes: Classes::default(),
+            bindings: Bindings::default(),
+            random: ChaCha8Rng::seed_from_u64(seed),
+            scratch: Scratch::default(),
+            best: Vec::new(),
+            wake_at: None,
+            effects: Vec::new(),
+        }
+    }
+
+    pub fn profiles(&self) -> &[Profile] {
+        &self.profiles
+    }
+
+    pub fn figures(&self) -> Figures {
+        Figures {
+            pending: self.queue.pending(),
+            queue: self.queue.counts(),
+            binding: self.bindings.len(),
+            nominated: self.nominations.len(),
+            shared_answers: self.classes.hits(),
+        }
+    }
+
+    /// Whether [`Input::Schedule`] has a pod to try.
+    pub fn has_work(&self) -> bool {
+        self.queue.pending().active > 0
+    }
+
+    /// Takes one input in. The world is changed by assuming and forgetting pods alone; everything else about it comes with
+    /// [`Input::Changed`].
+    pub fn step(&mut self, now: Duration, world: &mut World, input: Input) -> Vec<Effect> {
+        match input {
+            Input::Changed(changes) => self.changed(now, world, &changes),
+            Input::Schedule { at_most } => {
+                for _ in 0..at_most {
+                    if !self.try_next(now, world) {
+                        break;
+                    }
+                }
+            }
+            Input::Time => {
+                self.permits_ran_out(now, world);
+                let mut advice = PluginAdvice { profiles: &self.profiles, world };
+                self.queue.tick(now, &mut advice);
+            }
+            Input::Bound { pod } => self.bound(world, &pod),
+            Input::Failed { pod, error } => self.binding_failed(now, world, &pod, error),
+            Input::PreBound { pod, plugin } => self.pre_bound(now, world, &pod, plugin),
+            Input::Allowed { pod, plugin } => self.allowed(now, world, &pod, plugin),
+            Input::Denied { pod, plugin, reason } => self.denied(now, world, &pod, plugin, &reason),
+        }
+        self.ask_to_be_woken();
+        std::mem::take(&mut self.effects)
+    }
+
+    fn ask_to_be_woken(&mut self) {
+        let due = [self.queue.due(), self.bindings.due()].into_iter().flatten().min();
+        if due != self.wake_at {
+            self.wake_at = due;
+            self.effects.extend(due.map(Effect::WakeAt));
+        }
+    }
+
+    fn changed(&mut self, now: Duration, world: &mut World, changes: &Changes) {
+        note(&mut self.journal, world, changes);
+        for &node in &changes.removed_nodes {
+            self.nominations.remove_node(node);
+        }
+        if changes.everything {
+            self.look_at_everything(now, world);
+        }
+        for &pod in &changes.removed_pods {
+            self.drop_pod(world, pod);
+        }
+        for &pod in &changes.pods {
+            self.look_at_pod(now, world, pod);
+        }
+        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        for change in &changes.changes {
+            self.queue.changed(now, change, &mut advice);
+        }
+    }
+
+    /// After a relist: what is to be placed is found anew, and whatever waits for a change is tried again.
+    fn look_at_everything(&mut self, now: Duration, world: &mut World) {
+        let mut known: Vec<PodId> = self.queue.pods().filter(|pod| world.pod(*pod).is_none()).collect();
+        known.sort_unstable();
+        for pod in known {
+            self.drop_pod(world, pod);
+        }
+        let all: Vec<PodId> = world.pods().map(|(id, _)| id).collect();
+        for pod in all {
+            self.look_at_pod(now, world, pod);
+        }
+        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        self.queue.everything_changed(now, &mut advice);
+    }
+
+    /// A pod is new, or changed: it is to be placed, or it is not.
+    fn look_at_pod(&mut self, now: Duration, world: &mut World, id: PodId) {
+        let Some(pod) = world.pod(id) else { return self.drop_pod(world, id) };
+        let name = pod.scheduling.as_ref().map_or("", |facts| facts.scheduler_name.as_str());
+        let profile = self.profiles.iter().position(|profile| profile.name() == name);
+        // One that is bound, as far as we know, only waits for the watch to tell so.
+        let is_on_its_way = pod.is_assumed() && self.bindings.uid(id).is_none();
+        let is_to_be_placed = pod.node().is_none() && !is_on_its_way && !pod.finished && !pod.terminating;
+        let Some(profile) = profile.filter(|_| is_to_be_placed) else { return self.drop_pod(world, id) };
+        if self.bindings.uid(id).is_some_and(|uid| *uid != pod.uid) {
+            // Another pod of the same name.
+            self.drop_pod(world, id);
+        }
+        let Some(pod) = world.pod(id) else { return };
+        let priority = pod.scheduling.as_ref().map_or(0, |facts| facts.priority);
+        let newcomer = Newcomer { pod: id, uid: pod.uid.clone(), profile, priority };
+        let nominated = world.nominated_node(id).and_then(|name| world.node_id(name));
+        self.nominations.set(id, nominated);
+        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        self.queue.apply(now, newcomer, &mut advice);
+    }
+
+    /// Nothing more is to be done for the pod.
+    fn drop_pod(&mut self, world: &mut World, pod: PodId) {
+        self.queue.remove(pod);
+        self.nominations.set(pod, None);
+        // One that is seen on its node while its binding is under way is let finish: the answer is still to come.
+        let is_bound = world.pod(pod).is_some_and(|pod| pod.node().is_some());
+        if !is_bound {
+            self.give_up_binding(pod);
+        }
+    }
+
+    fn pod_ref(world: &World, id: PodId) -> Option<PodRef> {
+        let pod = world.pod(id)?;
+        Some(PodRef {
+            id,
+            namespace: world.interner().text(pod.namespace).to_owned(),
+            name: pod.name.to_string(),
+            uid: pod.uid.to_string(),
+        })
+    }
+}
+
+/// Notes which nodes changed.
+pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
+    if changes.everything || changes.nodes_came_or_went {
+        journal.everything_changed(world);
+    }
+    for change in &changes.changes {
+        if let Some(node) = change.node {
+            let is_described_anew = change.kinds.intersects(ChangeKinds::NODE | ChangeKinds::NODE_REMOVED);
+            journal.changed(node, if is_described_anew { Aspect::Description } else { Aspect::Pods });
+        }
+    }
+}
+
+#[cfg(test)]
+mod room_tests;
+#[cfg(test)]
+mod tests;

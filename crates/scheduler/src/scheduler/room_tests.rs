@@ -1,0 +1,137 @@
+//! Room that is made for pods: nominated ones keep others away, and PostFilter plugins may try what would be.
+
+use std::time::Duration;
+
+use model::event::{Event, PodFacts};
+use model::scheduling::ResourceSums;
+use model::{NodeSet, World};
+
+use super::*;
+use crate::config::Configuration;
+use crate::cycle::Cycle;
+use crate::plugin::Plugin;
+use crate::plugins;
+use crate::points::{PostFilter, PostFilterAnswer, Trials};
+use crate::registry::{NoArgs, Points, Register};
+use crate::status::Status;
+use crate::testing::{apply, everything, id, pod_with, world};
+
+/// Takes the first pod off the first node where that helps.
+struct Evict;
+
+impl Plugin for Evict {
+    const NAME: &'static str = "Evict";
+    type State = ();
+}
+
+impl PostFilter for Evict {
+    fn post_filter(&self, cycle: &Cycle<'_>, resolvable: &NodeSet, trials: &mut dyn Trials) -> PostFilterAnswer {
+        for node in resolvable.iter() {
+            for &victim in cycle.world.pods_on(node) {
+                if trials.fits_without(node, &[victim]) {
+                    return PostFilterAnswer::Preempt { node, victims: vec![victim] };
+                }
+            }
+        }
+        PostFilterAnswer::Nothing(Status::unschedulable("preemption: nothing helps"))
+    }
+}
+
+impl Register for Evict {
+    type Args = NoArgs;
+
+    fn build(_: NoArgs) -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.post_filter()
+    }
+}
+
+fn sized(name: &str, cpu_milli: i64, priority: i32) -> PodFacts {
+    pod_with(name, |facts| {
+        let sums = ResourceSums { cpu_milli, ..ResourceSums::default() };
+        facts.priority = priority;
+        (facts.requests.asked, facts.requests.taken, facts.requests.scored) = (sums.clone(), sums.clone(), sums);
+    })
+}
+
+fn ready(world: &mut World, evicts: bool) -> Scheduler {
+    let point = if evicts { "enabled" } else { "disabled" };
+    let document = serde_json::json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"postFilter": {point: [{"name": "Evict"}]}}}],
+    });
+    let configuration = Configuration::from_value(&document, &plugins::standard().with::<Evict>());
+    let mut scheduler = Scheduler::new(configuration.expect("it is right"), 1);
+    scheduler.step(Duration::ZERO, world, Input::Changed(everything()));
+    scheduler
+}
+
+fn place(scheduler: &mut Scheduler, world: &mut World, facts: PodFacts) -> Vec<Effect> {
+    let changes = apply(world, Event::PodApplied(facts));
+    scheduler.step(Duration::from_secs(1), world, Input::Changed(changes));
+    scheduler.step(Duration::from_secs(1), world, Input::Schedule { at_most: 1 })
+}
+
+fn bound_to(effects: &[Effect]) -> Option<&str> {
+    effects.iter().find_map(|effect| if let Effect::Bind { node, .. } = effect { Some(node.as_str()) } else { None })
+}
+
+#[test]
+fn a_nominated_pod_keeps_its_room_from_those_that_matter_less() {
+    let mut world = world(&["n1"]);
+    let mut scheduler = ready(&mut world, false);
+    // Too big for now, and nominated for the only node, which has 4000.
+    let waits = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("waits", 3000, 10) };
+    let blocked = PodFacts { node: Some("n1".to_owned()), ..sized("runs", 2000, 0) };
+    apply(&mut world, Event::PodApplied(blocked));
+    scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+    assert_eq!(bound_to(&place(&mut scheduler, &mut world, waits)), None);
+    assert_eq!(scheduler.figures().nominated, 1);
+    // There are 2000 left, but not beside the nominated pod.
+    let effects = place(&mut scheduler, &mut world, sized("small", 1500, 5));
+    let message = effects.iter().find_map(|effect| match effect {
+        Effect::SetCondition { message, .. } => Some(message.as_str()),
+        _ => None,
+    });
+    assert_eq!(message, Some("0/1 nodes are available: 1 Insufficient cpu."));
+    // One that matters more is not kept away.
+    assert_eq!(bound_to(&place(&mut scheduler, &mut world, sized("urgent", 1500, 11))), Some("n1"));
+}
+
+#[test]
+fn post_filter_finds_what_to_take_away_and_the_pod_is_nominated() {
+    let mut world = world(&["n1", "n2"]);
+    for (name, node, cpu) in [("a", "n1", 1500), ("b", "n1", 2500), ("c", "n2", 4000)] {
+        let facts = PodFacts { node: Some(node.to_owned()), ..sized(name, cpu, 0) };
+        apply(&mut world, Event::PodApplied(facts));
+    }
+    let mut scheduler = ready(&mut world, true);
+    let effects = place(&mut scheduler, &mut world, sized("big", 2000, 10));
+    let preempted = effects.iter().find_map(|effect| match effect {
+        Effect::Preempt { node, victims, .. } => {
+            Some((node.as_str(), victims.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>()))
+        }
+        _ => None,
+    });
+    assert_eq!(preempted, Some(("n1", vec!["b"])));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Nominate { node: Some(node), .. } if node == "n1")));
+    assert_eq!(scheduler.nominations.node_of(id(&world, "big")), world.node_id("n1"));
+    // The victim goes: the pod goes where it was nominated.
+    let gone = Event::PodDeleted { namespace: "default".to_owned(), name: "b".to_owned() };
+    let changes = apply(&mut world, gone);
+    let later = Duration::from_secs(10);
+    scheduler.step(later, &mut world, Input::Changed(changes));
+    let effects = scheduler.step(later, &mut world, Input::Schedule { at_most: 1 });
+    assert_eq!(bound_to(&effects), Some("n1"));
+    // Where nothing helps, the plugin says so.
+    let effects = place(&mut scheduler, &mut world, sized("huge", 9000, 10));
+    let message = effects.iter().find_map(|effect| match effect {
+        Effect::SetCondition { message, .. } => Some(message.as_str()),
+        _ => None,
+    });
+    assert_eq!(message, Some("0/2 nodes are available: 2 Insufficient cpu. preemption: nothing helps"));
+}

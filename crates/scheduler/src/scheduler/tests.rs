@@ -1,0 +1,491 @@
+//! What plugins may rely on, and what becomes of pods on their way.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use model::event::{Event, Source};
+use model::{NodeId, NodeSet};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::Configuration;
+use crate::cycle::Cycle;
+use crate::effect::{AttemptResult, ConditionReason, PodEvent};
+use crate::plugin::Plugin;
+use crate::plugins;
+use crate::points::{Filter, Permit, PermitAnswer, PostBind, PreBind, PreFilter, Reserve, Score};
+use crate::registry::{Points, Register, Registry};
+use crate::status::Status;
+use crate::testing::{NAMESPACE, apply, everything, id, node, pod, pod_with, world};
+
+thread_local! {
+    /// What the plugins were told, in order.
+    static LOG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+fn log(line: impl Into<String>) {
+    LOG.with_borrow_mut(|lines| lines.push(line.into()));
+}
+
+fn logged() -> Vec<String> {
+    LOG.with_borrow_mut(std::mem::take)
+}
+
+/// A plugin that extends many points, and does at each what its arguments say.
+struct Actor<const N: usize> {
+    args: ActorArgs,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ActorArgs {
+    reserve_fails: bool,
+    permit: String,
+    pre_bind: bool,
+    skip: bool,
+    narrow_to: Option<Vec<String>>,
+    reject: Option<String>,
+    score: i64,
+}
+
+const NAMES: [&str; 2] = ["First", "Second"];
+
+impl<const N: usize> Plugin for Actor<N> {
+    const NAME: &'static str = NAMES[N];
+    type State = u32;
+}
+
+impl<const N: usize> PreFilter for Actor<N> {
+    fn pre_filter(&self, cycle: &Cycle<'_>, state: &mut u32) -> Result<Option<NodeSet>, Status> {
+        *state += 1;
+        if self.args.skip {
+            return Err(Status::Skip);
+        }
+        match self.args.reject.as_deref() {
+            Some("now") => return Err(Status::unschedulable(format!("{} refuses", NAMES[N]))),
+            Some("ever") => return Err(Status::unresolvable(format!("{} never accepts", NAMES[N]))),
+            Some("error") => return Err(Status::Error("out of order".to_owned())),
+            _ => {}
+        }
+        let names = self.args.narrow_to.as_ref();
+        Ok(names.map(|names| names.iter().filter_map(|name| cycle.world.node_id(name)).collect()))
+    }
+}
+
+impl<const N: usize> Filter for Actor<N> {
+    fn filter(&self, _: &Cycle<'_>, state: &u32, _: NodeId) -> Result<(), crate::status::Rejection> {
+        assert_eq!(*state, 1, "PreFilter wrote the state, once");
+        assert!(!self.args.skip, "a skipped plugin is not asked");
+        Ok(())
+    }
+}
+
+impl<const N: usize> Score for Actor<N> {
+    fn score(&self, cycle: &Cycle<'_>, _: &u32, node: NodeId) -> i64 {
+        let name = cycle.world.node_name(node).unwrap_or_default();
+        if name.ends_with('2') { self.args.score } else { 0 }
+    }
+}
+
+impl<const N: usize> Reserve for Actor<N> {
+    fn reserve(&self, _: &Cycle<'_>, state: &mut u32, _: NodeId) -> Status {
+        *state += 10;
+        log(format!("reserve {}", NAMES[N]));
+        if self.args.reserve_fails { Status::unschedulable("nothing left") } else { Status::Success }
+    }
+
+    fn unreserve(&self, state: &mut u32, _: PodId, _: NodeId) {
+        log(format!("unreserve {} {state}", NAMES[N]));
+    }
+}
+
+impl<const N: usize> Permit for Actor<N> {
+    fn permit(&self, _: &Cycle<'_>, _: &mut u32, _: NodeId) -> PermitAnswer {
+        match self.args.permit.as_str() {
+            "deny" => PermitAnswer::Deny(Status::unschedulable("not welcome")),
+            "wait" => PermitAnswer::Wait(Duration::from_secs(10)),
+            "long" => PermitAnswer::Wait(Duration::from_secs(20)),
+            _ => PermitAnswer::Approve,
+        }
+    }
+}
+
+impl<const N: usize> PreBind for Actor<N> {
+    fn pre_bind(&self, _: &Cycle<'_>, _: &u32, _: NodeId) -> Result<bool, Status> {
+        Ok(self.args.pre_bind)
+    }
+}
+
+impl<const N: usize> PostBind for Actor<N> {
+    fn post_bind(&self, _: &Cycle<'_>, _: NodeId) {
+        log(format!("post-bind {}", NAMES[N]));
+    }
+}
+
+impl<const N: usize> Register for Actor<N> {
+    type Args = ActorArgs;
+
+    fn build(args: ActorArgs) -> Result<Self, String> {
+        Ok(Self { args })
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.pre_filter().filter().score().reserve().permit().pre_bind().post_bind()
+    }
+}
+
+fn registry() -> Registry {
+    plugins::standard().with::<Actor<0>>().with::<Actor<1>>()
+}
+
+/// A scheduler with the default plugins and the two actors.
+fn scheduler(first: &Value, second: &Value) -> Scheduler {
+    let document = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{
+            "plugins": {"multiPoint": {"enabled": [{"name": "First"}, {"name": "Second"}]}},
+            "pluginConfig": [{"name": "First", "args": first}, {"name": "Second", "args": second}],
+        }],
+    });
+    Scheduler::new(Configuration::from_value(&document, &registry()).expect("it is right"), 1)
+}
+
+struct Stage {
+    world: World,
+    scheduler: Scheduler,
+    now: Duration,
+}
+
+impl Stage {
+    fn new(nodes: &[&str], first: &Value, second: &Value) -> Self {
+        logged();
+        let mut world = world(nodes);
+        let mut scheduler = scheduler(first, second);
+        let effects = scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+        assert!(effects.is_empty());
+        Self { world, scheduler, now: Duration::from_secs(1) }
+    }
+
+    fn plain(nodes: &[&str]) -> Self {
+        Self::new(nodes, &json!({}), &json!({}))
+    }
+
+    fn event(&mut self, event: Event) -> Vec<Effect> {
+        let changes = apply(&mut self.world, event);
+        self.input(Input::Changed(changes))
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Effect> {
+        let effects = self.scheduler.step(self.now, &mut self.world, input);
+        effects.into_iter().filter(|effect| !matches!(effect, Effect::WakeAt(_))).collect()
+    }
+
+    fn schedule(&mut self) -> Vec<Effect> {
+        self.input(Input::Schedule { at_most: 100 })
+    }
+
+    /// Applies a pod and tries it.
+    fn place(&mut self, facts: model::event::PodFacts) -> Vec<Effect> {
+        let effects = self.event(Event::PodApplied(facts));
+        assert_eq!(effects, []);
+        self.schedule()
+    }
+
+    fn reference(&self, name: &str) -> PodRef {
+        Scheduler::pod_ref(&self.world, id(&self.world, name)).expect("the pod is known")
+    }
+
+    fn assumed_on(&self, name: &str) -> Option<&str> {
+        let pod = self.world.pod(id(&self.world, name))?;
+        pod.placed_on().map(|node| self.world.interner().text(node))
+    }
+}
+
+fn bind_to(effects: &[Effect]) -> Option<&str> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Bind { node, .. } => Some(node.as_str()),
+        _ => None,
+    })
+}
+
+fn condition(effects: &[Effect]) -> Option<(ConditionReason, &str)> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::SetCondition { reason, message, .. } => Some((*reason, message.as_str())),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_pod_is_assumed_bound_and_told_of() {
+    let mut stage = Stage::plain(&["n1", "n2"]);
+    let effects = stage.place(pod("web"));
+    let node = bind_to(&effects).expect("it is bound").to_owned();
+    assert_eq!(stage.assumed_on("web"), Some(node.as_str()));
+    assert_eq!(stage.scheduler.figures().binding, 1);
+    let effects = stage.input(Input::Bound { pod: stage.reference("web") });
+    let message = format!("Successfully assigned default/web to {node}");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::PostEvent { event: PodEvent::Scheduled { message: told }, .. } if *told == message)));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Concluded { result: AttemptResult::Scheduled, attempts, .. } if attempts.count == 1)));
+    assert_eq!(logged(), ["reserve First", "reserve Second", "post-bind First", "post-bind Second"]);
+    assert_eq!(stage.scheduler.figures().binding, 0);
+    // It changes before the watch tells of its node: it is not placed again.
+    stage.event(Event::PodApplied(pod_with("web", |facts| facts.priority = 3)));
+    assert_eq!((stage.scheduler.has_work(), stage.assumed_on("web")), (false, Some(node.as_str())));
+    // The watch tells of it, then that it is gone.
+    let bound = model::event::PodFacts { node: Some(node), ..pod("web") };
+    assert_eq!(stage.event(Event::PodApplied(bound)), []);
+    assert_eq!(stage.event(Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: "web".to_owned() }), []);
+    assert_eq!(stage.scheduler.figures().pending, Pending::default());
+}
+
+#[test]
+fn what_was_reserved_is_undone_in_reverse() {
+    // The second plugin fails to reserve: both undo, and each finds its own state.
+    let mut stage = Stage::new(&["n1"], &json!({}), &json!({"reserveFails": true}));
+    let effects = stage.place(pod("web"));
+    assert_eq!(logged(), ["reserve First", "reserve Second", "unreserve Second 11", "unreserve First 11"]);
+    let expected = "0/1 nodes are available: 1 nothing left.";
+    assert_eq!(condition(&effects), Some((ConditionReason::Unschedulable, expected)));
+    assert_eq!((stage.assumed_on("web"), stage.scheduler.figures().pending.unschedulable), (None, 1));
+
+    // Binding fails: the same, and the pod is tried again after a pause.
+    let mut stage = Stage::plain(&["n1"]);
+    stage.place(pod("web"));
+    logged();
+    let effects = stage.input(Input::Failed { pod: stage.reference("web"), error: "conflict".to_owned() });
+    assert_eq!(logged(), ["unreserve Second 11", "unreserve First 11"]);
+    assert_eq!(condition(&effects), Some((ConditionReason::SchedulerError, "conflict")));
+    assert_eq!((stage.assumed_on("web"), stage.scheduler.figures().pending.backoff), (None, 1));
+    stage.now += Duration::from_secs(1);
+    stage.input(Input::Time);
+    assert!(bind_to(&stage.schedule()).is_some(), "it is tried again");
+}
+
+#[test]
+fn permission_is_given_refused_and_waited_for() {
+    let mut stage = Stage::new(&["n1"], &json!({"permit": "deny"}), &json!({}));
+    let effects = stage.place(pod("web"));
+    assert_eq!(condition(&effects).map(|(_, message)| message), Some("0/1 nodes are available: 1 not welcome."));
+    assert_eq!(logged(), ["reserve First", "reserve Second", "unreserve Second 11", "unreserve First 11"]);
+
+    // Both must allow it.
+    let waiting = || Stage::new(&["n1"], &json!({"permit": "wait"}), &json!({"permit": "long"}));
+    let mut stage = waiting();
+    assert_eq!(stage.place(pod("web")), []);
+    assert_eq!(stage.assumed_on("web"), Some("n1"), "it holds its place meanwhile");
+    assert_eq!(stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "First" }), []);
+    assert_eq!(stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "First" }), []);
+    let effects = stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "Second" });
+    assert_eq!(bind_to(&effects), Some("n1"));
+
+    // One refuses.
+    let mut stage = waiting();
+    stage.place(pod("web"));
+    let denied = Input::Denied { pod: stage.reference("web"), plugin: "Second", reason: "no".to_owned() };
+    let effects = stage.input(denied);
+    assert_eq!(condition(&effects).map(|(_, message)| message), Some("0/1 nodes are available: 1 no."));
+    assert_eq!(stage.assumed_on("web"), None);
+
+    // Nobody says anything: the shorter time counts.
+    let mut stage = waiting();
+    stage.place(pod("web"));
+    stage.now += Duration::from_millis(9_999);
+    assert_eq!(stage.input(Input::Time), []);
+    stage.now += Duration::from_millis(1);
+    let effects = stage.input(Input::Time);
+    let (_, message) = condition(&effects).expect("it is refused");
+    assert!(message.contains("timeout") && message.contains("First"), "{message}");
+    assert_eq!((stage.scheduler.figures().binding, stage.assumed_on("web")), (0, None));
+}
+
+#[test]
+fn pre_bind_work_comes_before_binding_one_after_the_other() {
+    let mut stage = Stage::new(&["n1"], &json!({"preBind": true}), &json!({"preBind": true}));
+    let effects = stage.place(pod("web"));
+    assert!(matches!(effects.as_slice(), [Effect::PreBind { plugin: "First", .. }]), "{effects:?}");
+    // An answer of somebody else does nothing.
+    assert_eq!(stage.input(Input::PreBound { pod: stage.reference("web"), plugin: "Second" }), []);
+    let effects = stage.input(Input::PreBound { pod: stage.reference("web"), plugin: "First" });
+    assert!(matches!(effects.as_slice(), [Effect::PreBind { plugin: "Second", .. }]), "{effects:?}");
+    let effects = stage.input(Input::PreBound { pod: stage.reference("web"), plugin: "Second" });
+    assert_eq!(bind_to(&effects), Some("n1"));
+}
+
+#[test]
+fn what_pre_filter_says_is_put_together_as_upstream_does() {
+    let narrow = |names: &[&str]| json!({"narrowTo": names});
+    // First, second; the message.
+    let cases = [
+        (
+            narrow(&["n1"]),
+            narrow(&["n2"]),
+            "0/3 nodes are available: node(s) didn't satisfy plugin(s) [First Second] simultaneously.",
+        ),
+        (narrow(&[]), json!({}), "0/3 nodes are available: node(s) didn't satisfy plugin First."),
+        (json!({"reject": "now"}), json!({"reject": "now"}), "0/3 nodes are available: Second refuses."),
+        (json!({"reject": "now"}), json!({"reject": "ever"}), "0/3 nodes are available: Second never accepts."),
+        (json!({"reject": "ever"}), json!({"reject": "now"}), "0/3 nodes are available: First never accepts."),
+        (json!({"reject": "now"}), narrow(&["n2"]), "0/3 nodes are available: First refuses."),
+    ];
+    for (first, second, expected) in cases {
+        let mut stage = Stage::new(&["n1", "n2", "n3"], &first, &second);
+        let effects = stage.place(pod("web"));
+        assert_eq!(condition(&effects), Some((ConditionReason::Unschedulable, expected)), "{first} {second}");
+    }
+    let mut stage = Stage::new(&["n1", "n2", "n3"], &narrow(&["n1", "n3"]), &narrow(&["n2", "n3"]));
+    assert_eq!(bind_to(&stage.place(pod("web"))), Some("n3"));
+    let mut stage = Stage::new(&["n1"], &json!({"reject": "error"}), &json!({}));
+    let effects = stage.place(pod("web"));
+    let (reason, message) = condition(&effects).expect("it failed");
+    assert_eq!(
+        (reason, message),
+        (ConditionReason::SchedulerError, "running PreFilter plugin \"First\": out of order")
+    );
+}
+
+#[test]
+fn a_node_outside_what_was_narrowed_to_says_by_whom() {
+    let mut stage = Stage::new(&["n1", "n2"], &json!({"narrowTo": ["n1"]}), &json!({"narrowTo": ["n1"]}));
+    let cordoned = model::scheduling::NodeSchedulingFacts { unschedulable: true, ..Default::default() };
+    stage.event(Event::NodeApplied(model::event::NodeFacts { scheduling: Some(Arc::new(cordoned)), ..node("n1") }));
+    let effects = stage.place(pod("web"));
+    let expected =
+        "0/2 nodes are available: 1 node(s) didn't satisfy plugin(s) [First Second], 1 node(s) were unschedulable.";
+    assert_eq!(condition(&effects).map(|(_, message)| message), Some(expected));
+    let explained = crate::explain(&stage.world, id(&stage.world, "web"), &stage.scheduler.profiles()[0]).unwrap();
+    let by: Vec<_> = explained.nodes.iter().map(|node| node.plugin.as_deref()).collect();
+    assert_eq!(by, [Some("NodeUnschedulable"), Some("First,Second")]);
+}
+
+#[test]
+fn skip_leaves_a_plugin_out_and_scores_decide() {
+    let mut stage = Stage::new(&["n1", "n2", "n3"], &json!({"skip": true, "score": 100}), &json!({}));
+    assert_eq!(bind_to(&stage.place(pod("web"))), Some("n2"));
+    let mut stage = Stage::new(&["n2"], &json!({"score": 101}), &json!({}));
+    let effects = stage.place(pod("web"));
+    let (reason, message) = condition(&effects).expect("it failed");
+    assert_eq!(reason, ConditionReason::SchedulerError);
+    assert!(message.contains("plugin \"First\" returns an invalid score 101"), "{message}");
+}
+
+#[test]
+fn a_pod_bound_by_someone_else_is_accepted_and_a_deleted_one_dropped() {
+    let mut stage = Stage::plain(&["n1", "n2"]);
+    // While it waits.
+    stage.event(Event::PodApplied(pod("web")));
+    stage.event(Event::PodApplied(model::event::PodFacts { node: Some("n2".to_owned()), ..pod("web") }));
+    assert_eq!((stage.schedule(), stage.scheduler.figures().pending), (vec![], Pending::default()));
+
+    // While it is being bound, elsewhere: our binding fails, and that is that.
+    let effects = stage.place(pod("db"));
+    let ours = bind_to(&effects).expect("it is bound").to_owned();
+    let theirs = if ours == "n1" { "n2" } else { "n1" };
+    stage.event(Event::PodApplied(model::event::PodFacts { node: Some(theirs.to_owned()), ..pod("db") }));
+    let effects = stage.input(Input::Failed { pod: stage.reference("db"), error: "conflict".to_owned() });
+    assert_eq!((effects, stage.assumed_on("db")), (vec![], Some(theirs)));
+    assert_eq!((stage.scheduler.figures().pending, stage.scheduler.figures().binding), (Pending::default(), 0));
+
+    // Deleted while it is being bound: what was reserved is undone, and a late answer does nothing.
+    stage.place(pod("job"));
+    logged();
+    let reference = stage.reference("job");
+    stage.event(Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: "job".to_owned() });
+    assert_eq!(logged(), ["unreserve Second 11", "unreserve First 11"]);
+    assert_eq!(stage.input(Input::Bound { pod: reference.clone() }), []);
+    assert_eq!(stage.input(Input::Failed { pod: reference, error: "gone".to_owned() }), []);
+    assert_eq!(stage.scheduler.figures().binding, 0);
+}
+
+#[test]
+fn a_pod_updated_on_its_way_is_not_lost_and_another_of_its_name_is_another() {
+    let mut stage = Stage::new(&["n1"], &json!({"permit": "wait"}), &json!({}));
+    stage.place(pod("web"));
+    // It changes while it waits for permission, then is refused: the change may help, so it goes on to back off.
+    stage.event(Event::PodApplied(pod_with("web", |facts| facts.priority = 3)));
+    stage.input(Input::Denied { pod: stage.reference("web"), plugin: "First", reason: "no".to_owned() });
+    assert_eq!(stage.scheduler.figures().pending.backoff, 1);
+
+    // Another pod takes its name while it is being bound.
+    let mut stage = Stage::plain(&["n1"]);
+    stage.place(pod("web"));
+    let old = stage.reference("web");
+    let other = model::event::PodFacts { uid: "another".to_owned(), ..pod("web") };
+    stage.event(Event::PodApplied(other));
+    assert_eq!(stage.scheduler.figures().pending.active, 1);
+    assert_eq!(stage.input(Input::Bound { pod: old }), [], "the answer is not about this one");
+    assert_eq!(bind_to(&stage.schedule()), Some("n1"));
+}
+
+#[test]
+fn gates_and_unsupported_needs_keep_a_pod_waiting() {
+    let mut stage = Stage::plain(&["n1"]);
+    assert_eq!(stage.place(pod_with("web", |facts| facts.gates = vec!["quota".to_owned()])), []);
+    assert_eq!(stage.scheduler.figures().pending.gated, 1);
+    stage.event(Event::PodApplied(pod("web")));
+    assert_eq!(bind_to(&stage.schedule()), Some("n1"));
+
+    let needs = model::scheduling::Unsupported::PersistentVolumeClaim("data".to_owned());
+    let effects = stage.place(pod_with("db", |facts| facts.unsupported = vec![needs]));
+    let (_, message) = condition(&effects).expect("it is refused");
+    assert!(message.contains("persistent volume claim \"data\""), "{message}");
+    // A new node does not help it.
+    stage.event(Event::NodeApplied(node("n2")));
+    stage.now += Duration::from_secs(60);
+    stage.input(Input::Time);
+    assert_eq!((stage.schedule(), stage.scheduler.figures().pending.unschedulable), (vec![], 1));
+}
+
+#[test]
+fn a_change_wakes_the_pods_that_it_can_help() {
+    let mut stage = Stage::plain(&["n1"]);
+    let cordoned = |name: &str, unschedulable| {
+        let mut facts = node(name);
+        let scheduling = facts.scheduling.as_deref().cloned().unwrap_or_default();
+        facts.scheduling = Some(Arc::new(model::scheduling::NodeSchedulingFacts { unschedulable, ..scheduling }));
+        Event::NodeApplied(facts)
+    };
+    stage.event(cordoned("n1", true));
+    stage.place(pod("web"));
+    assert_eq!(stage.scheduler.figures().pending.unschedulable, 1);
+    stage.now += Duration::from_secs(60);
+    let woken = |stage: &Stage| stage.scheduler.figures().queue.woken;
+    // A heartbeat, its own condition, a cordoned node, a pod that leaves: no.
+    stage.event(cordoned("n1", true));
+    stage.event(Event::PodApplied(pod("web")));
+    stage.event(cordoned("n2", true));
+    stage.event(Event::PodApplied(model::event::PodFacts { node: Some("n1".to_owned()), ..pod("other") }));
+    stage.event(Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: "other".to_owned() });
+    assert_eq!((woken(&stage), stage.scheduler.has_work()), (0, false));
+    stage.event(cordoned("n2", false));
+    assert_eq!((woken(&stage), bind_to(&stage.schedule())), (1, Some("n2")));
+}
+
+#[test]
+fn a_relist_finds_what_is_to_be_placed() {
+    let mut stage = Stage::plain(&["n1"]);
+    stage.world.apply(Event::PodApplied(pod("web")));
+    stage.world.apply(Event::PodApplied(pod("old")));
+    stage.input(Input::Changed(everything()));
+    assert_eq!(stage.scheduler.figures().pending.active, 2);
+    // A relist that brings one of them: the other is gone.
+    stage.event(Event::RelistBegan(Source::Pods));
+    stage.event(Event::PodApplied(pod("web")));
+    stage.event(Event::RelistEnded(Source::Pods));
+    assert_eq!(stage.scheduler.figures().pending.active, 1);
+    assert_eq!(bind_to(&stage.schedule()), Some("n1"));
+}
+
+#[test]
+fn equally_good_nodes_are_drawn_by_the_seed() {
+    let run = |seed: u64| -> Vec<String> {
+        let mut stage = Stage::plain(&["n1", "n2", "n3", "n4"]);
+        stage.scheduler.random = ChaCha8Rng::seed_from_u64(seed);
+        let pods = (0..12).map(|number| format!("pod-{number}"));
+        pods.filter_map(|name| bind_to(&stage.place(pod(&name))).map(str::to_owned)).collect()
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+    assert_eq!(run(7).iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "all get some");
+}

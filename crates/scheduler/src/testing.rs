@@ -1,0 +1,68 @@
+//! Small worlds for tests.
+
+use std::sync::Arc;
+
+use model::event::{Event, NodeFacts, PodFacts, Source};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, ResourceSums};
+use model::{PodId, World};
+
+use crate::config::DEFAULT_SCHEDULER_NAME;
+use crate::observe::{self, Changes};
+
+pub(crate) const NAMESPACE: &str = "default";
+
+/// A node with 4 cpus, 8 GiB and room for 10 pods.
+pub(crate) fn node(name: &str) -> NodeFacts {
+    let allocatable = ResourceSums { cpu_milli: 4000, memory_bytes: 8 << 30, ..ResourceSums::default() };
+    NodeFacts {
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        labels: [("kubernetes.io/hostname".to_owned(), name.to_owned())].into(),
+        ready: true,
+        scheduling: Some(Arc::new(NodeSchedulingFacts { allocatable, allowed_pods: 10, ..Default::default() })),
+        ..NodeFacts::default()
+    }
+}
+
+/// A pod to be placed by the default profile.
+pub(crate) fn pod(name: &str) -> PodFacts {
+    pod_with(name, |_| {})
+}
+
+pub(crate) fn pod_with(name: &str, change: impl FnOnce(&mut PodSchedulingFacts)) -> PodFacts {
+    let mut scheduling =
+        PodSchedulingFacts { scheduler_name: DEFAULT_SCHEDULER_NAME.to_owned(), ..PodSchedulingFacts::default() };
+    change(&mut scheduling);
+    PodFacts {
+        namespace: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        scheduling: Some(Arc::new(scheduling)),
+        ..PodFacts::default()
+    }
+}
+
+pub(crate) fn world(nodes: &[&str]) -> World {
+    let mut world = World::default();
+    for source in [Source::Nodes, Source::Pods, Source::Namespaces] {
+        world.apply(Event::RelistBegan(source));
+        world.apply(Event::RelistEnded(source));
+    }
+    for name in nodes {
+        world.apply(Event::NodeApplied(node(name)));
+    }
+    world
+}
+
+pub(crate) fn apply(world: &mut World, event: Event) -> Changes {
+    observe::apply(world, event).1
+}
+
+pub(crate) fn id(world: &World, name: &str) -> PodId {
+    world.pod_id(NAMESPACE, name).expect("the pod was applied")
+}
+
+/// Everything is to be looked at.
+pub(crate) fn everything() -> Changes {
+    Changes { everything: true, ..Changes::default() }
+}

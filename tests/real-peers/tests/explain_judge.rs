@@ -1,0 +1,155 @@
+//! `bridger explain` beside kube-scheduler's own plugins, on random worlds: what the command prints for a file equals what
+//! upstream's code says of the same objects: every verdict, plugin, normalised score and total, and the best nodes.
+//!
+//! That the worlds ask something of every plugin is checked too, and that misreadings would show: `tests/judge` has both for
+//! the plugins themselves; here the same worlds go through files, the command line and its JSON.
+
+use anyhow::{Context, Result, ensure};
+use judge::{Answer, Judge, Profile, Statistics, World};
+use testkit::{bridger::run_to_end, count};
+
+/// Plugins that can refuse nodes: each must do so in at least this share of the worlds.
+const REFUSING: &[&str] = &[
+    "NodeName",
+    "NodeUnschedulable",
+    "NodeDeclaredFeatures",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+];
+/// Plugins that score: their scores must differ in at least this share of the worlds with a choice.
+const SCORING: &[&str] = &[
+    "TaintToleration",
+    "NodeAffinity",
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "PodTopologySpread",
+    "InterPodAffinity",
+];
+const SHARE_PERCENT_MIN: f64 = 5.0;
+/// Commands running at once.
+const AT_ONCE: usize = 4;
+
+/// What the command prints for a world, from a file.
+async fn explained(folder: &std::path::Path, seed: u64, world: &World) -> Result<Answer> {
+    let list = folder.join(format!("{seed}.world"));
+    // Every third as YAML: both forms are what kubectl prints.
+    let objects = world.to_list_json();
+    let text = if seed.is_multiple_of(3) { serde_saphyr::to_string(&objects)? } else { objects.to_string() };
+    std::fs::write(&list, text)?;
+    let (pod, list) = (world.pod_key(), list.display().to_string());
+    // Lifting adds to what upstream says.
+    let mut arguments = vec!["explain", &pod, "--snapshot", &list, "-o", "json", "--lift", "none"];
+    let config = folder.join(format!("{seed}.config")).display().to_string();
+    if let Some(text) = world.config_text() {
+        std::fs::write(&config, text)?;
+        arguments.extend(["--config", &config]);
+    }
+    let finished = run_to_end(&arguments, &[]).await?;
+    ensure!(matches!(finished.code, Some(0 | 3)), "seed {seed}: {finished:?}");
+    let answer: Answer = serde_json::from_str(&finished.stdout).with_context(|| finished.stdout.clone())?;
+    ensure!((finished.code == Some(0)) == (answer.feasible > 0), "seed {seed}: {finished:?}");
+    Ok(answer)
+}
+
+/// Ten ways to misread the semantics, as changes of the world: the command answers as if it misread, and must be caught.
+type Misreading = (&'static str, fn(&mut World));
+const MISREADINGS: &[Misreading] = &[
+    ("terminating pods do not count", |world| {
+        world.pods.retain(|pod| pod["metadata"].get("deletionTimestamp").is_none());
+    }),
+    ("services do not spread", |world| world.services.clear()),
+    ("namespaces have no labels", |world| {
+        world.namespaces.iter_mut().for_each(|it| drop_field(it, "/metadata", "labels"));
+    }),
+    ("taints keep nobody away", |world| world.nodes.iter_mut().for_each(|it| drop_field(it, "/spec", "taints"))),
+    ("cordoned nodes take pods", |world| {
+        world.nodes.iter_mut().for_each(|it| drop_field(it, "/spec", "unschedulable"));
+    }),
+    ("images do not matter", |world| world.nodes.iter_mut().for_each(|it| drop_field(it, "/status", "images"))),
+    ("overhead is ignored", |world| {
+        world.pods.iter_mut().chain([&mut world.pod]).for_each(|it| drop_field(it, "/spec", "overhead"));
+    }),
+    ("tolerations are ignored", |world| drop_field(&mut world.pod, "/spec", "tolerations")),
+    ("existing pods' terms are ignored", |world| {
+        world.pods.iter_mut().for_each(|it| drop_field(it, "/spec", "affinity"));
+    }),
+    ("spread constraints are ignored", |world| drop_field(&mut world.pod, "/spec", "topologySpreadConstraints")),
+];
+
+fn drop_field(object: &mut serde_json::Value, parent: &str, field: &str) {
+    if let Some(fields) = object.pointer_mut(parent).and_then(serde_json::Value::as_object_mut) {
+        fields.remove(field);
+    }
+}
+
+/// The judge's answer without what is not compared: device claims are not supported here, so such pods wait.
+fn ask(judge: &mut Judge, world: &World) -> Result<Answer> {
+    let mut answer = judge.ask(world)?;
+    answer.forget_scores_of("DynamicResources");
+    Ok(answer)
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)]
+async fn the_command_says_what_upstream_says() -> Result<()> {
+    use futures::{StreamExt, TryStreamExt};
+    let workdir = testkit::workdir::Workdir::create("explain")?;
+    let worlds = count(500, 5000) as u64;
+    let mut answers: Vec<(u64, Answer)> = futures::stream::iter(0..worlds)
+        .map(|seed| {
+            let folder = workdir.path().to_owned();
+            async move { anyhow::Ok((seed, explained(&folder, seed, &World::random(seed, Profile::All)).await?)) }
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    answers.sort_by_key(|(seed, _)| *seed);
+    let mut judge = Judge::start()?;
+    let (mut statistics, mut wrong) = (Statistics::default(), Vec::new());
+    for (seed, answer) in &answers {
+        let right = ask(&mut judge, &World::random(*seed, Profile::All))?;
+        statistics.note(&right);
+        wrong.extend(right.differences_from(answer).into_iter().map(|line| format!("seed {seed}: {line}")));
+    }
+    println!("{statistics}");
+    ensure!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(10)]);
+    let idle_filters = REFUSING.iter().filter(|plugin| statistics.rejected_percent(plugin) < SHARE_PERCENT_MIN);
+    let idle_scores = SCORING.iter().filter(|plugin| statistics.differed_percent(plugin) < SHARE_PERCENT_MIN);
+    let idle: Vec<_> = idle_filters.chain(idle_scores).collect();
+    ensure!(idle.is_empty(), "the worlds ask too little of {idle:?}");
+    Ok(())
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)]
+async fn misreadings_are_caught() -> Result<()> {
+    let workdir = testkit::workdir::Workdir::create("explain-misread")?;
+    let mut judge = Judge::start()?;
+    let worlds = count(60, 400) as u64;
+    for (name, misread) in MISREADINGS {
+        let (mut changed, mut caught) = (0, 0);
+        for seed in 0..worlds {
+            let world = World::random(seed, Profile::All);
+            let mut other = world.clone();
+            misread(&mut other);
+            if other == world {
+                continue;
+            }
+            changed += 1;
+            let answer = explained(workdir.path(), seed, &other).await?;
+            if !ask(&mut judge, &world)?.differences_from(&answer).is_empty() {
+                caught += 1;
+                // Once is enough to fail the comparison.
+                break;
+            }
+        }
+        println!("{name:<36} caught in world {changed} of those it changes");
+        ensure!(caught > 0, "{name}: {changed} worlds were read wrongly, and it did not show");
+    }
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! Planted misreadings of the semantics: an extender that read it so would be caught by the same worlds.
+//!
+//! A misreading is an answer given by the real extender to a world that was changed ("terminating pods do not count"
+//! removes them), or its answer to the world itself, changed. Each must differ from the plugin's in several worlds.
+
+use judge::{Profile, Verdict, World};
+use model::affinity::LiftSettings;
+use serde_json::{Value, json};
+use testkit::count;
+
+use crate::extender::{Asking, Seen};
+use crate::opinion::Opinion;
+use crate::{Comparison, HOSTNAME};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const OWN_AFFINITY: &str = "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+
+/// What required affinity says where no partner is.
+const HOPELESS: Verdict = Verdict::UnschedulableAndUnresolvable;
+
+type Misreading = (&'static str, fn(&Asking, &World) -> Opinion);
+
+const MISREADINGS: &[Misreading] = &[
+    ("a nil selector matches every pod", |asking, world| {
+        changed(asking, world, |world| {
+            terms(world, |term| {
+                if term.get("labelSelector").is_none() {
+                    term["labelSelector"] = json!({});
+                }
+            });
+        })
+    }),
+    ("an empty selector matches no pod", |asking, world| {
+        changed(asking, world, |world| terms(world, |term| remove_if(term, "labelSelector", &json!({}))))
+    }),
+    ("a term sees its own namespace only", |asking, world| {
+        changed(asking, world, |world| {
+            terms(world, |term| {
+                remove(term, "namespaces");
+                remove(term, "namespaceSelector");
+            });
+        })
+    }),
+    ("an empty namespaceSelector selects none", |asking, world| {
+        changed(asking, world, |world| terms(world, |term| remove_if(term, "namespaceSelector", &json!({}))))
+    }),
+    ("a term sees all namespaces", |asking, world| {
+        changed(asking, world, |world| terms(world, |term| term["namespaceSelector"] = json!({})))
+    }),
+    ("terminating pods do not count", |asking, world| {
+        changed(asking, world, |world| {
+            world.pods.retain(|pod| pod["metadata"].get("deletionTimestamp").is_none());
+        })
+    }),
+    ("finished pods count", |asking, world| {
+        changed(asking, world, |world| world.pods.iter_mut().for_each(|pod| pod["status"]["phase"] = "Running".into()))
+    }),
+    ("a pod is never its own match", |asking, world| {
+        changed(asking, world, |world| {
+            // All but the pod itself carry a label that its terms ask for.
+            world.pods.iter_mut().for_each(|pod| pod["metadata"]["labels"]["others"] = "yes".into());
+            own_affinity(world, |term| require(term, "others", "Exists"));
+        })
+    }),
+    ("a pod is always a match for itself", |asking, world| {
+        changed(asking, world, |world| {
+            // It is everywhere already, as far as its own required affinity sees.
+            terms(world, |term| require(term, "itself", "DoesNotExist"));
+            own_affinity(world, |term| {
+                if let Some(list) = term.pointer_mut("/labelSelector/matchExpressions").and_then(Value::as_array_mut) {
+                    list.pop();
+                }
+            });
+            for (number, node) in world.nodes.iter().enumerate() {
+                let mut itself = world.pod.clone();
+                itself["metadata"]["name"] = format!("itself-{number}").into();
+                itself["metadata"]["uid"] = format!("itself-{number}").into();
+                itself["metadata"]["labels"]["itself"] = "yes".into();
+                itself["spec"] = json!({ "nodeName": node["metadata"]["name"] });
+                world.pods.push(itself);
+            }
+        })
+    }),
+    ("the anti-affinity of pods that are there is ignored", |asking, world| {
+        changed(asking, world, |world| drop_terms(world, "podAntiAffinity", REQUIRED))
+    }),
+    ("the preferred affinity of pods that are there is ignored", |asking, world| {
+        changed(asking, world, |world| drop_terms(world, "podAffinity", PREFERRED))
+    }),
+    ("the preferred anti-affinity of pods that are there is ignored", |asking, world| {
+        changed(asking, world, |world| drop_terms(world, "podAntiAffinity", PREFERRED))
+    }),
+    ("the required affinity of pods that are there weighs nothing", |asking, world| {
+        changed(asking, world, |world| drop_terms(world, "podAffinity", REQUIRED))
+    }),
+    ("weights do not matter", |asking, world| {
+        changed(asking, world, |world| {
+            pods(world, |pod| {
+                visit(pod, &mut |value| {
+                    if value.get("weight").is_some() {
+                        value["weight"] = 1.into();
+                    }
+                });
+            });
+        })
+    }),
+    ("a node without the topology key is a domain of its own", |asking, world| {
+        changed(asking, world, |world| {
+            for node in &mut world.nodes {
+                let name = node["metadata"]["name"].clone();
+                for key in [HOSTNAME, "topology.kubernetes.io/zone", "rack", "nowhere"] {
+                    if node["metadata"]["labels"].get(key).is_none() {
+                        node["metadata"]["labels"][key] = name.clone();
+                    }
+                }
+            }
+        })
+    }),
+    ("two nodes of one hostname are two domains", |asking, world| {
+        changed(asking, world, |world| {
+            for node in &mut world.nodes {
+                let name = node["metadata"]["name"].clone();
+                if let Some(hostname) = node["metadata"]["labels"].get_mut(HOSTNAME) {
+                    *hostname = name;
+                }
+            }
+        })
+    }),
+    ("one of several affinity terms is enough", |asking, world| {
+        by_each_affinity_term(asking, world, |near| near.contains(&true))
+    }),
+    ("each affinity term may be met by another pod", |asking, world| {
+        by_each_affinity_term(asking, world, |near| !near.contains(&false))
+    }),
+    ("evictions mend a missing partner", |asking, world| {
+        let mut opinion = changed(asking, world, |_| ());
+        for (verdict, _) in opinion.verdicts.values_mut() {
+            if *verdict == HOPELESS {
+                *verdict = Verdict::Unschedulable;
+            }
+        }
+        opinion
+    }),
+];
+
+/// Misreadings of what is lifted, where terms between nodes hold between physical hosts.
+const MISREADINGS_OF_LIFTING: &[Misreading] = &[
+    ("nothing is lifted", |asking, world| {
+        changed(asking, world, |world| {
+            unlift(world, |pods, pod| pods.iter_mut().chain([pod]).collect(), |_| true);
+        })
+    }),
+    ("the terms of pods that are there are not lifted", |asking, world| {
+        changed(asking, world, |world| unlift(world, |pods, _| pods.iter_mut().collect(), |_| true))
+    }),
+    ("preferred anti-affinity is not lifted", |asking, world| {
+        changed(asking, world, |world| {
+            unlift(world, |pods, pod| pods.iter_mut().chain([pod]).collect(), |kind| kind == PREFERRED);
+        })
+    }),
+    ("affinity is lifted too", |asking, world| {
+        changed(asking, world, |world| {
+            for node in &mut world.nodes {
+                let host = node["metadata"]["labels"].get(&LiftSettings::default().host_key).cloned();
+                if let Some(host) = host {
+                    node["metadata"]["labels"][HOSTNAME] = host;
+                }
+            }
+        })
+    }),
+];
+
+/// In how many worlds a misreading must show.
+const CAUGHT_MIN: usize = 3;
+
+#[test]
+fn every_misreading_is_caught() {
+    all_are_caught(Comparison::as_written(), MISREADINGS);
+}
+
+#[test]
+fn every_misreading_of_lifting_is_caught() {
+    all_are_caught(Comparison::lifting(), MISREADINGS_OF_LIFTING);
+}
+
+#[allow(clippy::print_stdout)]
+fn all_are_caught(mut comparison: Comparison, misreadings: &[Misreading]) {
+    let mut caught = vec![Vec::new(); misreadings.len()];
+    for seed in 0..count(200, 2000) as u64 {
+        let world = World::random(seed, Profile::InterPodAffinity);
+        let (_, right) = comparison.plugin(&world).unwrap();
+        for ((_, read), seeds) in misreadings.iter().zip(&mut caught) {
+            let is_enough = seeds.len() == CAUGHT_MIN;
+            let differs = |found: Opinion| !(comparison.wording)(found).differences_from(&right).is_empty();
+            if !is_enough && differs(read(&comparison.asking, &world)) {
+                seeds.push(seed);
+            }
+        }
+        if caught.iter().all(|seeds| seeds.len() == CAUGHT_MIN) {
+            break;
+        }
+    }
+    println!("{:<62} caught in the worlds", "misreading");
+    for ((name, _), seeds) in misreadings.iter().zip(&caught) {
+        println!("{name:<62} {seeds:?}");
+    }
+    let rows = misreadings.iter().zip(&caught).filter(|(_, seeds)| seeds.len() < CAUGHT_MIN);
+    let missed: Vec<&str> = rows.map(|((name, _), _)| *name).collect();
+    assert_eq!(missed, Vec::<&str>::new());
+}
+
+/// The extender's answer to a world that was changed.
+fn changed(asking: &Asking, world: &World, change: impl FnOnce(&mut World)) -> Opinion {
+    let mut other = world.clone();
+    change(&mut other);
+    asking.about(&other, Seen::Already).unwrap()
+}
+
+/// The extender's answer, had the pod's required affinity terms been looked at one at a time.
+fn by_each_affinity_term(asking: &Asking, world: &World, put_together: fn(&[bool]) -> bool) -> Opinion {
+    let terms = world.pod.pointer(OWN_AFFINITY).and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut opinion = changed(asking, world, |_| ());
+    if terms.len() < 2 {
+        return opinion;
+    }
+    let of_each: Vec<Opinion> = terms
+        .into_iter()
+        .map(|term| {
+            changed(asking, world, |world| {
+                if let Some(terms) = world.pod.pointer_mut(OWN_AFFINITY) {
+                    *terms = json!([term]);
+                }
+            })
+        })
+        .collect();
+    let is_near_enough = |(verdict, _): &(Verdict, String)| *verdict != HOPELESS;
+    for (name, (verdict, _)) in &mut opinion.verdicts {
+        let near: Vec<bool> = of_each.iter().map(|of| of.verdicts.get(name).is_some_and(is_near_enough)).collect();
+        let is_near = put_together(&near);
+        if is_near != (*verdict != HOPELESS) {
+            *verdict = if is_near { Verdict::Feasible } else { HOPELESS };
+        }
+    }
+    opinion
+}
+
+fn remove(object: &mut Value, field: &str) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove(field);
+    }
+}
+
+fn remove_if(object: &mut Value, field: &str, value: &Value) {
+    if object.get(field) == Some(value) {
+        remove(object, field);
+    }
+}
+
+/// One more requirement of a term's selector; a nil one stays nil.
+fn require(term: &mut Value, key: &str, operator: &str) {
+    let requirement = json!({ "key": key, "operator": operator });
+    let Some(selector) = term.get_mut("labelSelector").and_then(Value::as_object_mut) else { return };
+    let expressions = selector.entry("matchExpressions").or_insert_with(|| json!([]));
+    if let Some(list) = expressions.as_array_mut() {
+        list.push(requirement);
+    }
+}
+
+/// Every value inside a value, itself first.
+fn visit(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
+    change(value);
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(|inner| visit(inner, change)),
+        Value::Array(entries) => entries.iter_mut().for_each(|inner| visit(inner, change)),
+        _ => {}
+    }
+}
+
+fn pods(world: &mut World, change: impl FnMut(&mut Value)) {
+    world.pods.iter_mut().chain([&mut world.pod]).for_each(change);
+}
+
+/// Every affinity and anti-affinity term of every pod.
+fn terms(world: &mut World, mut change: impl FnMut(&mut Value)) {
+    pods(world, |pod| {
+        visit(pod, &mut |value| {
+            if value.get("topologyKey").is_some() {
+                change(value);
+            }
+        });
+    });
+}
+
+/// The required affinity terms of the pod to place.
+fn own_affinity(world: &mut World, change: impl FnMut(&mut Value)) {
+    world.pod.pointer_mut(OWN_AFFINITY).and_then(Value::as_array_mut).into_iter().flatten().for_each(change);
+}
+
+/// Some pods' anti-affinity terms of some kinds hold between nodes, under a key that is nobody else's.
+fn unlift(
+    world: &mut World,
+    whose: for<'a> fn(&'a mut [Value], &'a mut Value) -> Vec<&'a mut Value>,
+    of_kind: fn(&str) -> bool,
+) {
+    for node in &mut world.nodes {
+        let hostname = node["metadata"]["labels"].get(HOSTNAME).cloned();
+        if let Some(hostname) = hostname {
+            node["metadata"]["labels"]["hostname-as-written"] = hostname;
+        }
+    }
+    for pod in whose(&mut world.pods, &mut world.pod) {
+        let kinds = pod.pointer_mut("/spec/affinity/podAntiAffinity").and_then(Value::as_object_mut);
+        for (_, terms) in kinds.into_iter().flatten().filter(|(kind, _)| of_kind(kind)) {
+            visit(terms, &mut |value| {
+                if value.get("topologyKey").is_some_and(|key| key == HOSTNAME) {
+                    value["topologyKey"] = "hostname-as-written".into();
+                }
+            });
+        }
+    }
+}
+
+/// Takes terms from the pods that are there.
+fn drop_terms(world: &mut World, direction: &str, kind: &str) {
+    for pod in &mut world.pods {
+        if let Some(terms) = pod.pointer_mut(&format!("/spec/affinity/{direction}")) {
+            remove(terms, kind);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Pods as they are posted: already bound, because no scheduler runs here.
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+pub const HOST_KEY: &str = "alpha.cna.vmware.com/host";
+pub const HOSTNAME_KEY: &str = "kubernetes.io/hostname";
+/// Each is in the pods, and in no file or output of Bridger's.
+pub const SECRETS: [&str; 2] = ["annotated-secret", "secret-in-the-environment"];
+
+/// A pod on a node, with an affinity as the API has it.
+pub fn pod(name: &str, app: &str, node: &str, affinity: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "labels": { "app": app }, "annotations": { "note": SECRETS[0] } },
+        "spec": {
+            "nodeName": node,
+            "affinity": affinity,
+            "containers": [{ "name": "main", "image": "none", "env": [{ "name": "PASSWORD", "value": SECRETS[1] }] }],
+        },
+    })
+}
+
+fn term(key: &str, app: &str) -> Value {
+    json!([{ "topologyKey": key, "labelSelector": { "matchLabels": { "app": app } } }])
+}
+
+/// Away from pods of this app, between nodes: Bridger makes that hold between hosts.
+pub fn away_from(app: &str) -> Value {
+    json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": term(HOSTNAME_KEY, app) } })
+}
+
+/// On the host of a pod of this app.
+pub fn with(app: &str) -> Value {
+    json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": term(HOST_KEY, app) } })
+}
+
+/// Only on these hosts.
+pub fn only_on(hosts: &[&str]) -> Value {
+    let expression = json!({ "key": HOST_KEY, "operator": "In", "values": hosts });
+    let terms = json!({ "nodeSelectorTerms": [{ "matchExpressions": [expression] }] });
+    json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } })
+}
+
+pub async fn create(client: &kube::Client, pod: Value) -> Result<()> {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    Ok(())
+}
+
+/// At once: no kubelet runs here that would end it.
+pub async fn delete(client: &kube::Client, name: &str) -> Result<()> {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.delete(name, &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await?;
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! What administrators and a lost record meet with: rules they turned off or deleted, rules that are theirs.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use testkit::{Bridger, eventually};
+
+use crate::pods::{self, away_from, pod};
+use crate::stage::{Cluster, SOON, Site, counts, metric};
+use crate::witness::{Witness, identity, ids};
+
+struct Respect {
+    site: Site,
+    cluster: Cluster,
+    bridger: Bridger,
+    /// An administrator's own, as it was made.
+    foreign: Witness,
+}
+
+impl Respect {
+    async fn place(&self, app: &str, machine: usize) -> Result<()> {
+        let node = &self.site.machines[machine].node;
+        pods::create(&self.cluster.client, pod(&format!("{app}-{machine}"), app, node, &away_from(app))).await
+    }
+
+    /// Waits until the rule of this name is as expected; answers it.
+    async fn rule(&self, name: &str, machines: &[usize], enabled: bool) -> Result<Value> {
+        let expected = self.site.ids(machines);
+        eventually(SOON, || async {
+            let own = self.own().await?;
+            let rule = own.rules.get(name).with_context(|| format!("{own:?}\n{}", self.bridger.output()))?;
+            ensure!(ids(rule, "vm") == expected, "not {expected:?}: {rule}\n{}", self.bridger.output());
+            ensure!(rule["enabled"] == enabled, "{rule}");
+            Ok(rule.clone())
+        })
+        .await
+    }
+
+    async fn own(&self) -> Result<Witness> {
+        Ok(self.site.witness().await?.own(&self.cluster.prefix))
+    }
+
+    async fn found(&self, finding: &str, times: u64) -> Result<()> {
+        counts(&self.bridger, &format!("bridger_rules_findings{{name=\"{finding}\"}}"), times).await
+    }
+}
+
+#[tokio::test]
+async fn what_administrators_do_is_respected_and_a_lost_record_is_mended() -> Result<()> {
+    let site = Site::start(6, 6).await?;
+    let vms: Vec<&str> = site.machines.iter().map(|machine| machine.vm.as_str()).collect();
+    let similar = "bridger-apart-0123456789abcdef";
+    site.administer("cluster.rule.create", &["-name", similar, "-enable", "-anti-affinity", vms[0], vms[5]]).await?;
+    let foreign = site.witness().await?;
+    let cluster = Cluster::start(&site, 0..6).await?;
+    let bridger = cluster.run(&["--removal-grace", "3s"]).await?;
+    let mut respect = Respect { site, cluster, bridger, foreign };
+    for machine in 0..3 {
+        respect.place("web", machine).await?;
+    }
+    let name = eventually(SOON, || async {
+        let own = respect.own().await?;
+        own.rules.keys().next().cloned().with_context(|| format!("no rule\n{}", respect.bridger.output()))
+    })
+    .await?;
+    respect.rule(&name, &[0, 1, 2], true).await?;
+
+    disabled(&respect, &name).await?;
+    record_lost(&respect, &name).await?;
+    deleted(&respect, &name).await?;
+    cleaned_up(&mut respect, &name).await?;
+    Ok(())
+}
+
+/// A rule that was turned off stays off, whatever pods do, and is followed again once it is on.
+async fn disabled(respect: &Respect, name: &str) -> Result<()> {
+    respect.site.administer("cluster.rule.change", &["-name", name, "-enable=false"]).await?;
+    respect.found("disabledByAdministrator", 1).await?;
+    respect.place("web", 3).await?;
+    // Another workload's rule comes meanwhile: the service is not merely slow.
+    respect.place("api", 4).await?;
+    respect.place("api", 5).await?;
+    eventually(SOON, || async {
+        let own = respect.own().await?;
+        ensure!(own.rules.len() == 2, "{own:?}\n{}", respect.bridger.output());
+        Ok(())
+    })
+    .await?;
+    respect.rule(name, &[0, 1, 2], false).await?;
+    respect.site.administer("cluster.rule.change", &["-name", name, "-enable=true"]).await?;
+    respect.rule(name, &[0, 1, 2, 3], true).await?;
+    respect.found("disabledByAdministrator", 0).await
+}
+
+/// Without its record Bridger touches nothing and says so; `bridger adopt` mends it, and the service goes on.
+async fn record_lost(respect: &Respect, name: &str) -> Result<()> {
+    let before = respect.site.witness().await?;
+    let kubectl = respect.cluster.control_plane.kubectl();
+    kubectl.run(&["delete", "configmap", "-n", "kube-system", "-l", "bridger.dev/kind=rules"]).await?;
+    // It shows before the next change that the record is gone; without one, within a minute.
+    respect.place("queue", 2).await?;
+    respect.place("queue", 5).await?;
+    respect.place("web", 4).await?;
+    eventually(SOON, || async {
+        let ready = respect.bridger.get("/readyz").await?;
+        ensure!(ready.contains("degraded") && ready.contains("bridger adopt"), "{ready}\n{}", respect.bridger.output());
+        Ok(())
+    })
+    .await?;
+    ensure!(respect.bridger.output().contains("RecordGone"), "{}", respect.bridger.output());
+    respect.found("notRecorded", 2).await?;
+    let shown = respect.cluster.command(&["plan", "-o", "json"]).await?;
+    ensure!(shown.stdout.contains("notRecorded") && shown.stdout.contains(name), "{shown:?}");
+    ensure!(shown.stdout.contains("\"reason\": \"RecordGone\""), "{shown:?}");
+    let shown = respect.cluster.command(&["plan"]).await?;
+    ensure!(shown.stdout.starts_with("Nothing is written in DC0_C0: the record of its 2 rules"), "{shown:?}");
+    let shown = respect.cluster.command(&["adopt"]).await?;
+    ensure!(
+        shown.code == Some(2) && shown.stdout.contains(name),
+        "without a terminal it must be told --yes: {shown:?}"
+    );
+    ensure!(respect.site.witness().await? == before, "rules are left as they are");
+    ensure!(respect.cluster.record().await?.is_empty());
+
+    let adopted = respect.cluster.command(&["adopt", "--yes"]).await?;
+    ensure!(adopted.code == Some(0) && adopted.stdout.contains("2 rules are recorded"), "{adopted:?}");
+    let edited = respect.rule(name, &[0, 1, 2, 3, 4], true).await?;
+    ensure!(identity(&edited) == identity(&before.rules[name]), "the same rule: {edited}");
+    respect.found("notRecorded", 0).await?;
+    let again = respect.cluster.command(&["adopt", "--yes"]).await?;
+    ensure!(again.stdout.contains("Nothing to adopt"), "{again:?}");
+    eventually(SOON, || async {
+        let ready = respect.bridger.get("/readyz").await?;
+        ensure!(ready.ends_with("\r\n\r\nready\n"), "{ready}");
+        Ok(())
+    })
+    .await
+}
+
+/// A rule deleted by hand comes back once; deleted again it is left alone.
+async fn deleted(respect: &Respect, name: &str) -> Result<()> {
+    let before = identity(&respect.rule(name, &[0, 1, 2, 3, 4], true).await?);
+    respect.site.administer("cluster.rule.remove", &["-name", name]).await?;
+    let restored = identity(&respect.rule(name, &[0, 1, 2, 3, 4], true).await?);
+    ensure!(restored != before, "it is another one: {restored:?}");
+    // Only once it is recorded that it came back can a second deletion be told from a failed creation.
+    eventually(SOON, || async {
+        let record = respect.cluster.record().await?;
+        ensure!(record[name]["uuid"].as_str().map(str::to_owned) == restored.1, "{record:?}");
+        Ok(())
+    })
+    .await?;
+    respect.site.administer("cluster.rule.remove", &["-name", name]).await?;
+    respect.found("deletedByHand", 1).await?;
+    let passes = metric(&respect.bridger, "bridger_rules_passes_total").await?;
+    // The other workload grows, so a pass is made; this one stays away.
+    respect.place("api", 3).await?;
+    eventually(SOON, || async {
+        let own = respect.own().await?;
+        ensure!(own.rules.values().any(|rule| ids(rule, "vm") == respect.site.ids(&[3, 4, 5])), "{own:?}");
+        ensure!(!own.rules.contains_key(name), "{own:?}");
+        Ok(())
+    })
+    .await?;
+    ensure!(metric(&respect.bridger, "bridger_rules_passes_total").await? > passes, "a pass was made");
+    Ok(())
+}
+
+/// Everything of Bridger's goes, and nothing else.
+async fn cleaned_up(respect: &mut Respect, name: &str) -> Result<()> {
+    respect.bridger.stop();
+    let shown = respect.cluster.command(&["cleanup", "--dry-run"]).await?;
+    ensure!(shown.code == Some(0) && shown.stdout.contains("0 to edit, 2 to delete"), "{shown:?}");
+    ensure!(respect.own().await?.rules.len() == 2, "shown, not deleted");
+    let deleted = respect.cluster.command(&["cleanup", "--yes"]).await?;
+    ensure!(deleted.code == Some(0) && deleted.stdout.contains("2 rules are deleted"), "{deleted:?}");
+    ensure!(respect.site.witness().await? == respect.foreign, "exactly the administrator's are left");
+    let record = respect.cluster.record().await?;
+    ensure!(record.is_empty(), "{name} is not there and needs no record: {record:?}");
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! The peers: a vCenter with machines, and Kubernetes clusters whose nodes some of them are.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use testkit::command::Finished;
+use testkit::{Bridger, ControlPlane, Govc, Vcsim, VcsimOptions};
+
+use crate::witness::Witness;
+
+pub const CLUSTER: &str = "DC0_C0";
+const CLUSTER_PATH: &str = "/DC0/host/DC0_C0";
+/// On a machine with much else to do.
+pub const SOON: Duration = Duration::from_secs(40);
+
+/// A VM that may be a node.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The node's name.
+    pub node: String,
+    pub vm: String,
+    /// `vm-42`.
+    pub id: String,
+    uuid: String,
+}
+
+/// The vCenter, as everybody but Bridger uses it.
+pub struct Site {
+    vcsim: Vcsim,
+    pub govc: Govc,
+    pub machines: Vec<Machine>,
+    /// Names.
+    pub hosts: Vec<String>,
+}
+
+impl Site {
+    pub async fn start(hosts: u32, vms: u32) -> Result<Site> {
+        let extra = vec!["-standalone-host=0".to_owned()];
+        let options = VcsimOptions { hosts_per_cluster: hosts, vms_per_cluster: vms, extra, ..VcsimOptions::default() };
+        let vcsim = Vcsim::start(&options).await?;
+        let govc = vcsim.govc();
+        let info: Value = serde_json::from_str(&govc.run(&["vm.info", "-json", "/DC0/vm/*"]).await?)?;
+        let listed = info["virtualMachines"].as_array().context("VMs")?;
+        let text = |value: &Value| value.as_str().map(str::to_owned).context("a text");
+        let mut machines = Vec::new();
+        for machine in listed {
+            let vm = text(&machine["name"])?;
+            machines.push(Machine {
+                node: vm.to_lowercase().replace('_', "-"),
+                id: text(&machine["self"]["value"])?,
+                uuid: text(&machine["config"]["uuid"])?,
+                vm,
+            });
+        }
+        machines.sort_by(|a, b| a.vm.cmp(&b.vm));
+        ensure!(machines.len() == vms as usize, "{machines:?}");
+        let hosts = govc.run(&["find", CLUSTER_PATH, "-type", "h"]).await?;
+        let hosts = hosts.lines().filter_map(|path| path.rsplit('/').next()).map(str::to_owned).collect();
+        Ok(Site { vcsim, govc, machines, hosts })
+    }
+
+    /// The ids of the VMs of these numbers.
+    pub fn ids(&self, machines: &[usize]) -> BTreeSet<String> {
+        machines.iter().map(|machine| self.machines[*machine].id.clone()).collect()
+    }
+
+    pub async fn witness(&self) -> Result<Witness> {
+        Witness::of(&self.govc, CLUSTER, CLUSTER_PATH).await
+    }
+
+    /// What an administrator types, with the cluster's name added.
+    pub async fn administer(&self, command: &str, arguments: &[&str]) -> Result<()> {
+        self.govc.run(&[&[command, "-cluster", CLUSTER], arguments].concat()).await?;
+        Ok(())
+    }
+
+    pub async fn migrate(&self, machine: usize, host: usize) -> Result<()> {
+        let host = format!("{CLUSTER_PATH}/{}", self.hosts[host]);
+        self.govc.run(&["vm.migrate", "-host", &host, &self.machines[machine].vm]).await?;
+        Ok(())
+    }
+}
+
+/// A Kubernetes cluster on that vCenter.
+pub struct Cluster {
+    pub control_plane: ControlPlane,
+    pub client: kube::Client,
+    /// What the names of its rules begin with.
+    pub prefix: String,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Cluster {
+    /// A node for each of the machines of these numbers.
+    pub async fn start(site: &Site, machines: Range<usize>) -> Result<Cluster> {
+        let control_plane = ControlPlane::start().await?;
+        let client = control_plane.client().await?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let uid = testkit::eventually(SOON, || async {
+            let system = namespaces.get("kube-system").await?;
+            system.metadata.uid.context("a UID")
+        });
+        let prefix = format!("bridger-{}-", uid.await?);
+        let nodes = site.machines[machines].iter().map(node).collect::<Vec<_>>();
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": nodes });
+        control_plane.kubectl().run_with(&["create", "-f", "-"], &list.to_string()).await?;
+        let environment = vec![
+            ("KUBECONFIG", documented_user(&control_plane).await?.display().to_string()),
+            ("GOVC_URL", site.vcsim.govc_url()),
+            ("GOVC_INSECURE", "true".to_owned()),
+            ("NO_COLOR", "1".to_owned()),
+        ];
+        Ok(Cluster { control_plane, client, prefix, environment })
+    }
+
+    /// `bridger run`, once it listens.
+    pub async fn run(&self, flags: &[&str]) -> Result<Bridger> {
+        let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1", "--extender", "off"], flags].concat();
+        let mut bridger = Bridger::start(&arguments, &self.environment)?;
+        bridger.prints("Listening", SOON).await?;
+        Ok(bridger)
+    }
+
+    /// Another command of Bridger's, to its end.
+    pub async fn command(&self, arguments: &[&str]) -> Result<Finished> {
+        testkit::bridger::run_to_end(arguments, &self.environment).await
+    }
+
+    /// The recorded rules of all its texts: name to record.
+    pub async fn record(&self) -> Result<serde_json::Map<String, Value>> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
+        let maps = maps.list(&ListParams::default().labels("bridger.dev/kind=rules")).await?;
+        let mut record = serde_json::Map::new();
+        for map in maps {
+            let data = map.data.context("a record")?;
+            let mut text: Value = serde_json::from_str(data.get("record").context("a text")?)?;
+            if let Value::Object(rules) = text["rules"].take() {
+                record.extend(rules);
+            }
+        }
+        Ok(record)
+    }
+
+    /// Events on pods, with this reason: name of the pod and message.
+    pub async fn events(&self, reason: &str) -> Result<Vec<(String, String)>> {
+        let events: Api<k8s_openapi::api::core::v1::Event> = Api::default_namespaced(self.client.clone());
+        let listed = events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?;
+        let told = listed.into_iter().filter(|event| event.involved_object.kind.as_deref() == Some("Pod"));
+        Ok(told.map(|it| (it.involved_object.name.unwrap_or_default(), it.message.unwrap_or_default())).collect())
+    }
+}
+
+/// A user who may do exactly what the documentation says Bridger needs.
+async fn documented_user(control_plane: &ControlPlane) -> Result<PathBuf> {
+    const PAGE: &str = include_str!("../../../../docs/run.md");
+    let kubectl = control_plane.kubectl();
+    let blocks = PAGE.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let roles: Vec<&str> = blocks.filter(|block| block.contains("rbac.authorization.k8s.io")).collect();
+    kubectl.run_with(&["create", "-f", "-"], &roles.join("---\n")).await?;
+    kubectl.run(&["create", "clusterrolebinding", "bridger", "--clusterrole", "bridger", "--user", "bridger"]).await?;
+    let own = ["rolebinding", "bridger", "-n", "kube-system", "--role", "bridger-record", "--user", "bridger"];
+    kubectl.run(&[&["create"], &own[..]].concat()).await?;
+    control_plane.kubeconfig_for("bridger", &[])
+}
+
+fn node(machine: &Machine) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": machine.node },
+        "status": { "nodeInfo": {
+            "systemUUID": machine.uuid, "machineID": "", "bootID": "", "kernelVersion": "", "osImage": "",
+            "containerRuntimeVersion": "", "kubeletVersion": "", "kubeProxyVersion": "", "operatingSystem": "",
+            "architecture": "" } },
+    })
+}
+
+/// The value of a metric, which is given with its labels; `None` while it is not told.
+pub async fn metric(bridger: &Bridger, name: &str) -> Result<Option<u64>> {
+    let text = bridger.get("/metrics").await?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    Ok(value.and_then(|value| value.parse().ok()))
+}
+
+/// Waits until a metric has this value.
+pub async fn counts(bridger: &Bridger, name: &str, expected: u64) -> Result<()> {
+    testkit::eventually(SOON, || async {
+        let found = metric(bridger, name).await?;
+        ensure!(found == Some(expected), "{name} is {found:?}, not {expected}:\n{}", bridger.output());
+        Ok(())
+    })
+    .await
+}

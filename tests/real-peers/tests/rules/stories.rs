@@ -1,0 +1,213 @@
+//! What becomes of pods, step by step: planned, written, edited in place, gone after the grace.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use testkit::command::Finished;
+use testkit::workdir::Workdir;
+use testkit::{Bridger, eventually};
+
+use crate::pods::{self, SECRETS, away_from, only_on, pod, with};
+use crate::stage::{Cluster, SOON, Site, counts, metric};
+use crate::witness::{APART, ON_HOSTS, TOGETHER, Witness, identity, ids};
+
+const GRACE: Duration = Duration::from_secs(3);
+const POLICY: [&str; 2] = ["--removal-grace", "3s"];
+
+struct Story {
+    site: Site,
+    cluster: Cluster,
+}
+
+impl Story {
+    async fn place(&self, name: &str, app: &str, machine: usize, affinity: &Value) -> Result<()> {
+        pods::create(&self.cluster.client, pod(name, app, &self.site.machines[machine].node, affinity)).await
+    }
+
+    async fn delete(&self, names: &[&str]) -> Result<()> {
+        for name in names {
+            pods::delete(&self.cluster.client, name).await?;
+        }
+        Ok(())
+    }
+
+    async fn own(&self) -> Result<Witness> {
+        Ok(self.site.witness().await?.own(&self.cluster.prefix))
+    }
+
+    /// Waits until Bridger's rules of a kind are exactly one, with exactly these VMs; answers it.
+    async fn one_rule(&self, kind: &str, machines: &[usize], bridger: &Bridger) -> Result<Value> {
+        let expected = self.site.ids(machines);
+        eventually(SOON, || async {
+            let own = self.own().await?;
+            let rules = own.of_kind(kind);
+            ensure!(rules.len() == 1, "{kind}: {own:?}\n{}", bridger.output());
+            ensure!(ids(rules[0], "vm") == expected, "not {expected:?}: {own:?}\n{}", bridger.output());
+            ensure!(rules[0]["enabled"] == true && rules[0]["userCreated"] == true, "{own:?}");
+            Ok(rules[0].clone())
+        })
+        .await
+    }
+
+    async fn plan(&self, flags: &[&str]) -> Result<Finished> {
+        self.cluster.command(&[&["plan"], &POLICY[..], flags].concat()).await
+    }
+}
+
+/// The plan as machines read it, without the moment it was made.
+fn document(finished: &Finished) -> Result<Value> {
+    let mut document: Value = serde_json::from_str(&finished.stdout).with_context(|| format!("{finished:?}"))?;
+    document.as_object_mut().context("an object")?.remove("taken");
+    Ok(document)
+}
+
+#[tokio::test]
+async fn pods_become_rules_that_follow_them() -> Result<()> {
+    let site = Site::start(5, 6).await?;
+    let cluster = Cluster::start(&site, 0..6).await?;
+    let story = Story { site, cluster };
+    for machine in 0..3 {
+        story.place(&format!("web-{machine}"), "web", machine, &away_from("web")).await?;
+    }
+    before_it_runs(&story).await?;
+    let mut bridger = story.cluster.run(&POLICY).await?;
+    follows(&story, &bridger).await?;
+    after_it_ran(&story).await?;
+    company_and_pinning(&story, &bridger).await?;
+    gone_after_the_grace(&story, &bridger).await?;
+    too_many_replicas(&story, &bridger).await?;
+    let output = bridger.output();
+    for secret in SECRETS.into_iter().chain([testkit::vcsim::PASSWORD]) {
+        ensure!(!output.contains(secret), "{secret} in the output:\n{output}");
+    }
+    bridger.stop();
+    Ok(())
+}
+
+/// A plan is shown, for people and machines, live and from a file; nothing is written.
+async fn before_it_runs(story: &Story) -> Result<()> {
+    let shown = story.plan(&[]).await?;
+    ensure!(shown.code == Some(3), "{shown:?}");
+    for expected in ["create apart", "default/web-0", "DC0_C0_RP0_VM1", "1 to create, 0 to edit, 0 to delete"] {
+        ensure!(shown.stdout.contains(expected), "{expected:?} is missing:\n{}", shown.stdout);
+    }
+    let live = story.plan(&["-o", "json"]).await?;
+    let (code, live) = (live.code, document(&live)?);
+    ensure!(code == Some(3) && live["create"] == 1, "{live:#}");
+    ensure!(live["clusters"][0]["actions"][0]["vms"].as_array().is_some_and(|vms| vms.len() == 3), "{live:#}");
+
+    let workdir = Workdir::create("snapshot")?;
+    let file = workdir.join("world.json").display().to_string();
+    let taken = story.cluster.command(&["snapshot", &file]).await?;
+    ensure!(taken.code == Some(0) && taken.stdout.contains("6 nodes, 3 pods, 1 vCenters"), "{taken:?}");
+    let again = story.cluster.command(&["plan", "--snapshot", &file, "-o", "json"]).await?;
+    ensure!(again.code == Some(3) && document(&again)? == live, "{again:?}\n{live:#}");
+    let text = std::fs::read_to_string(&file)?.to_lowercase();
+    for secret in SECRETS.into_iter().chain([testkit::vcsim::PASSWORD, "password", "token", "annotation", "env"]) {
+        ensure!(!text.contains(secret), "{secret:?} is in the snapshot");
+    }
+    ensure!(story.own().await? == Witness::default() && story.cluster.record().await?.is_empty());
+    Ok(())
+}
+
+/// A rule with exactly the VMs of the pods, and the same rule after a pod moved.
+async fn follows(story: &Story, bridger: &Bridger) -> Result<()> {
+    let began = Instant::now();
+    let rule = story.one_rule(APART, &[0, 1, 2], bridger).await?;
+    ensure!(began.elapsed() < GRACE * 5, "additions go out within seconds, not {} ms", began.elapsed().as_millis());
+    story.delete(&["web-2"]).await?;
+    story.place("web-2", "web", 3, &away_from("web")).await?;
+    let edited = story.one_rule(APART, &[0, 1, 3], bridger).await?;
+    ensure!(identity(&edited) == identity(&rule) && edited["name"] == rule["name"], "{rule} became {edited}");
+    counts(bridger, "bridger_rules_owned", 1).await?;
+    ensure!(metric(bridger, "bridger_rules_changes_total{kind=\"create\"}").await? == Some(1), "made once");
+    Ok(())
+}
+
+/// What was planned is done: there is nothing left to do, and the record says what exists.
+async fn after_it_ran(story: &Story) -> Result<()> {
+    let own = story.own().await?;
+    let record = story.cluster.record().await?;
+    ensure!(record.keys().eq(own.rules.keys()), "{record:?}\n{own:?}");
+    for (name, rule) in &own.rules {
+        ensure!(record[name]["uuid"] == rule["ruleUuid"], "{record:?}\n{rule}");
+    }
+    let shown = story.plan(&[]).await?;
+    ensure!(shown.code == Some(0) && shown.stdout.contains("Nothing to do."), "{shown:?}");
+    let document = document(&story.plan(&["-o", "json"]).await?)?;
+    ensure!((&document["create"], &document["edit"], &document["delete"]) == (&0.into(), &0.into(), &0.into()));
+    Ok(())
+}
+
+/// Required affinity keeps two VMs together; node affinity to hosts binds one with groups and a VM-Host rule.
+async fn company_and_pinning(story: &Story, bridger: &Bridger) -> Result<()> {
+    story.place("cache", "cache", 4, &Value::Null).await?;
+    story.place("front", "front", 5, &with("cache")).await?;
+    story.one_rule(TOGETHER, &[4, 5], bridger).await?;
+
+    let hosts: Vec<&str> = story.site.hosts.iter().take(2).map(String::as_str).collect();
+    story.place("db", "db", 3, &only_on(&hosts)).await?;
+    let mut host_ids = BTreeSet::new();
+    for host in &hosts {
+        let found = story.site.govc.run(&["find", "-i", "/", "-type", "h", "-name", host]).await?;
+        host_ids.insert(found.trim().strip_prefix("HostSystem:").context("a host")?.to_owned());
+    }
+    eventually(SOON, || async {
+        let own = story.own().await?;
+        let rules = own.of_kind(ON_HOSTS);
+        ensure!(rules.len() == 1, "{own:?}\n{}", bridger.output());
+        let group = |field: &str| {
+            let name = rules[0][field].as_str().context("a group's name")?;
+            own.groups.get(name).with_context(|| format!("{name} in {own:?}"))
+        };
+        ensure!(ids(group("vmGroupName")?, "vm") == story.site.ids(&[3]), "{own:?}");
+        ensure!(ids(group("affineHostGroupName")?, "host") == host_ids, "{own:?}");
+        ensure!(rules[0]["mandatory"] == false && rules[0]["enabled"] == true, "{own:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// With the last pod the rules go, groups and all, but not before the grace is over.
+async fn gone_after_the_grace(story: &Story, bridger: &Bridger) -> Result<()> {
+    let before = story.own().await?;
+    ensure!((before.rules.len(), before.groups.len()) == (3, 2), "{before:?}");
+    let began = Instant::now();
+    story.delete(&["web-0", "web-1", "web-2", "cache", "front", "db"]).await?;
+    while story.own().await?.rules.len() == before.rules.len() {
+        ensure!(began.elapsed() < SOON, "they stay:\n{}", bridger.output());
+    }
+    ensure!(began.elapsed() >= GRACE, "gone after {} ms", began.elapsed().as_millis());
+    eventually(SOON, || async {
+        let own = story.own().await?;
+        ensure!(own == Witness::default(), "{own:?}\n{}", bridger.output());
+        ensure!(story.cluster.record().await?.is_empty(), "what is gone is not recorded");
+        Ok(())
+    })
+    .await?;
+    counts(bridger, "bridger_rules_owned", 0).await
+}
+
+/// More replicas than hosts: the rule keeps to the guard, and the pods' events tell the sum.
+async fn too_many_replicas(story: &Story, bridger: &Bridger) -> Result<()> {
+    for machine in 0..6 {
+        story.place(&format!("wide-{machine}"), "wide", machine, &away_from("wide")).await?;
+    }
+    let expected = "6 replicas want different hosts: 5 usable hosts, reserve 1";
+    eventually(SOON, || async {
+        let told = story.cluster.events("Unsatisfiable").await?;
+        let pods: BTreeSet<&str> =
+            told.iter().filter(|(_, message)| message == expected).map(|(pod, _)| pod.as_str()).collect();
+        ensure!(pods.len() == 6, "{told:?}\n{}", bridger.output());
+        let own = story.own().await?;
+        ensure!(!own.rules.is_empty() && own.rules.values().all(|rule| ids(rule, "vm").len() <= 4), "{own:?}");
+        Ok(())
+    })
+    .await?;
+    counts(bridger, "bridger_rules_findings{name=\"unsatisfiable\"}", 1).await?;
+    let shown = story.plan(&[]).await?;
+    ensure!(shown.stdout.contains("unsatisfiable: 6 VMs want to be apart, 5 hosts, reserve 1"), "{}", shown.stdout);
+    Ok(())
+}

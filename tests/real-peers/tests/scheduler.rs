@@ -1,0 +1,216 @@
+//! `bridger scheduler` on a real kube-apiserver, beside a running kube-scheduler: pods of mixed policy are all placed, none
+//! against its policy, each once; also when the scheduler is killed on the way. Whether a policy holds is worked out anew from
+//! the objects, by code that shares nothing with the scheduler.
+
+#[path = "scheduler/policy.rs"]
+mod policy;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use testkit::{Bridger, ControlPlane, Scheduler, count, eventually};
+use tokio::time::Instant;
+
+const SOON: Duration = Duration::from_secs(30);
+const ALL_WITHIN: Duration = Duration::from_secs(240);
+const EVENTS_WITHIN: Duration = Duration::from_secs(5);
+const AT_ONCE: usize = 16;
+
+struct Stage {
+    control_plane: ControlPlane,
+    pods: Api<Pod>,
+    nodes: Api<Node>,
+    client: kube::Client,
+}
+
+impl Stage {
+    async fn start() -> Result<Stage> {
+        let control_plane = ControlPlane::start_with(&["--disable-admission-plugins=TaintNodesByCondition"]).await?;
+        let client = control_plane.client().await?;
+        let nodes: Api<Node> = Api::all(client.clone());
+        for node in policy::nodes() {
+            nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+        }
+        Ok(Stage { control_plane, pods: Api::default_namespaced(client.clone()), nodes, client })
+    }
+
+    /// With kube-scheduler's own role: what that one may do is enough.
+    async fn bridger(&self) -> Result<Bridger> {
+        let kubeconfig = self.control_plane.kubeconfig_for("system:kube-scheduler", &[])?;
+        let environment = [("KUBECONFIG", kubeconfig.display().to_string()), ("NO_COLOR", "1".to_owned())];
+        let mut bridger = Bridger::start(&["scheduler", "--port", "0"], &environment)?;
+        bridger.prints("Listening", SOON).await?;
+        Ok(bridger)
+    }
+
+    async fn create(&self, pods: impl IntoIterator<Item = Value>) -> Result<()> {
+        stream::iter(pods)
+            .map(|pod| async move {
+                self.pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+                anyhow::Ok(())
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// Waits until so many pods are bound.
+    async fn bound(&self, wanted: usize, within: Duration) -> Result<()> {
+        eventually(within, || async {
+            let pods = self.pods.list(&ListParams::default()).await?.items;
+            let waiting: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).collect();
+            let first = waiting.first().map(|pod| (&pod.metadata.name, &pod.status));
+            ensure!(pods.len() - waiting.len() >= wanted, "{} of {wanted} wait; one is {first:?}", waiting.len());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn check_policy(&self) -> Result<()> {
+        let pods = self.pods.list(&ListParams::default()).await?.items;
+        let nodes = self.nodes.list(&ListParams::default()).await?.items;
+        let pods = pods.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+        let nodes = nodes.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+        let violations = policy::violations(&nodes, &pods);
+        ensure!(violations.is_empty(), "{} violations: {violations:#?}", violations.len());
+        Ok(())
+    }
+
+    /// How many events of this reason each pod has.
+    async fn events(&self, reason: &str) -> Result<BTreeMap<String, usize>> {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let listed = events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?;
+        let mut counts = BTreeMap::new();
+        for event in listed.items {
+            *counts.entry(event.involved_object.name.unwrap_or_default()).or_default() += 1;
+        }
+        Ok(counts)
+    }
+
+    /// The condition PodScheduled of a pod, once it is false: reason and message.
+    async fn refusal(&self, name: &str) -> Result<(String, String)> {
+        eventually(SOON, || async {
+            let pod = self.pods.get(name).await?;
+            let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+            let condition = conditions.into_iter().find(|it| it.type_ == "PodScheduled").context("no condition yet")?;
+            ensure!(condition.status == "False", "{condition:?}");
+            Ok((condition.reason.unwrap_or_default(), condition.message.unwrap_or_default()))
+        })
+        .await
+    }
+}
+
+fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+fn names(pods: &[Value]) -> BTreeSet<String> {
+    pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)]
+async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
+    let stage = Stage::start().await?;
+    let bridger = stage.bridger().await?;
+    let _other = Scheduler::start(&stage.control_plane, None).await?;
+    let (own, others) = policy::pods(count(190, 1250));
+    let all = own.len() + others.len();
+    let began = Instant::now();
+    // Interleaved, so that both schedulers work at the same time.
+    stage.create(own.iter().chain(&others).cloned()).await?;
+    stage.bound(all, ALL_WITHIN).await?;
+    println!("{all} pods bound {:.1} s after the first was created", began.elapsed().as_secs_f64());
+    stage.check_policy().await?;
+
+    // Everybody has heard of it, once.
+    let wanted = names(&own);
+    eventually(EVENTS_WITHIN, || async {
+        let told = stage.events("Scheduled").await?;
+        let missing: Vec<_> = wanted.iter().filter(|name| !told.contains_key(*name)).collect();
+        ensure!(missing.is_empty(), "{} pods without an event: {missing:?}", missing.len());
+        Ok(())
+    })
+    .await?;
+    let twice: Vec<_> = stage
+        .events("Scheduled")
+        .await?
+        .into_iter()
+        .filter(|(name, count)| wanted.contains(name) && *count > 1)
+        .collect();
+    ensure!(twice.is_empty(), "told more than once: {twice:?}");
+    let metrics = bridger.get("/metrics").await?;
+    let counted =
+        format!("scheduler_schedule_attempts_total{{result=\"scheduled\",profile=\"bridger\"}} {}", own.len());
+    ensure!(metrics.contains(&counted), "{counted} is missing:\n{metrics}");
+    ensure!(bridger.get("/readyz").await?.starts_with("HTTP/1.1 200"), "not ready");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_it_fits() -> Result<()> {
+    let stage = Stage::start().await?;
+    let _bridger = stage.bridger().await?;
+    let _other = Scheduler::start(&stage.control_plane, None).await?;
+    let pod = |name: &str, scheduler: &str| {
+        json!({ "metadata": { "name": name }, "spec": { "schedulerName": scheduler, "nodeSelector": { "gpu": "yes" },
+            "containers": [{ "name": "main", "image": "none", "resources": { "requests": { "cpu": "1" } } }] } })
+    };
+    stage.create([pod("own", "bridger"), pod("other", "default-scheduler")]).await?;
+    let (reason, message) = stage.refusal("own").await?;
+    let (other_reason, other_message) = stage.refusal("other").await?;
+    ensure!(reason == other_reason, "{reason}, {other_reason}");
+    // What follows upstream's first sentence tells of preemption.
+    ensure!(other_message.starts_with(&message), "{message:?}\n{other_message:?}");
+    eventually(SOON, || async {
+        ensure!(stage.events("FailedScheduling").await?.contains_key("own"), "no event yet");
+        Ok(())
+    })
+    .await?;
+    let label = Patch::Merge(json!({ "metadata": { "labels": { "gpu": "yes" } } }));
+    stage.nodes.patch(&policy::node_name(0), &PatchParams::default(), &label).await?;
+    // The change of the node itself lets the pod be tried again: far sooner than the next look at everything.
+    stage.bound(2, SOON).await?;
+    let own = stage.pods.get("own").await?;
+    ensure!(node_of(&own) == Some(policy::node_name(0).as_str()), "{own:?}");
+    let scheduled = own.status.and_then(|status| status.conditions).unwrap_or_default();
+    ensure!(scheduled.iter().any(|it| it.type_ == "PodScheduled" && it.status == "True"), "{scheduled:?}");
+    Ok(())
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)]
+async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
+    let stage = Stage::start().await?;
+    let kills = count(2, 10);
+    let (own, _) = policy::pods(count(190, 1250));
+    let batch = own.len().div_ceil(kills + 1);
+    let mut bridger = stage.bridger().await?;
+    let mut created = 0;
+    for (number, pods) in own.chunks(batch).enumerate() {
+        // In the middle of its work: pods of this batch are still being created while it is killed.
+        let half_bound = created + pods.len() / 2;
+        let kill = async {
+            if number < kills {
+                stage.bound(half_bound, ALL_WITHIN).await?;
+                bridger.kill_hard();
+                bridger = stage.bridger().await?;
+            }
+            anyhow::Ok(())
+        };
+        tokio::try_join!(stage.create(pods.iter().cloned()), kill)?;
+        created += pods.len();
+    }
+    stage.bound(own.len(), ALL_WITHIN).await?;
+    stage.check_policy().await?;
+    let told = stage.events("Scheduled").await?;
+    let twice: Vec<_> = told.iter().filter(|(_, count)| **count > 1).collect();
+    ensure!(twice.is_empty(), "bound more than once: {twice:?}");
+    println!("{} pods, {kills} kills; {} Scheduled events", own.len(), told.len());
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! A cluster, pods of mixed policy, and whether the policy holds.
+//!
+//! In: nodes and pods as the API shows them. Out: a line for each violation, worked out pair by pair and sum by sum, in the
+//! plainest way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+const HOST: &str = "alpha.cna.vmware.com/host";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+/// Nodes of Bridger's pods; those after them are tainted, for kube-scheduler's alone.
+const OWN_NODES: usize = 32;
+const OTHER_NODES: usize = 8;
+const HOSTS: usize = 16;
+const ZONES: usize = 4;
+/// Pods of a group that avoid each other, or stay together.
+const GROUP: usize = 8;
+
+pub fn node_name(number: usize) -> String {
+    format!("node-{number:02}")
+}
+
+pub fn nodes() -> Vec<Value> {
+    (0..OWN_NODES + OTHER_NODES)
+        .map(|number| {
+            let name = node_name(number);
+            let is_own = number < OWN_NODES;
+            let capacity = json!({ "cpu": "16", "memory": "64Gi", "pods": "60" });
+            let ready = json!([{ "type": "Ready", "status": "True", "reason": "Test", "message": "",
+                "lastHeartbeatTime": null, "lastTransitionTime": null }]);
+            let taints =
+                if is_own { json!([]) } else { json!([{ "key": "pool", "value": "other", "effect": "NoSchedule" }]) };
+            json!({
+                "metadata": { "name": name, "labels": { HOSTNAME: name, HOST: format!("esx-{}", number % HOSTS),
+                    ZONE: format!("zone-{}", number % ZONES), "pool": if is_own { "own" } else { "other" },
+                    "disk": if number.is_multiple_of(2) { "fast" } else { "slow" } } },
+                "spec": { "taints": taints },
+                "status": { "capacity": capacity, "allocatable": capacity, "conditions": ready },
+            })
+        })
+        .collect()
+}
+
+/// Bridger's pods, and kube-scheduler's: a fifth as many.
+pub fn pods(total: usize) -> (Vec<Value>, Vec<Value>) {
+    let own = (0..total - total / 5).map(own_pod).collect();
+    let other = (0..total / 5)
+        .map(|number| {
+            let mut pod = pod(&format!("other-{number}"), "other", "default-scheduler");
+            pod["spec"]["nodeSelector"] = json!({ "pool": "other" });
+            pod["spec"]["tolerations"] = json!([{ "key": "pool", "operator": "Exists" }]);
+            pod
+        })
+        .collect();
+    (own, other)
+}
+
+fn pod(name: &str, group: &str, scheduler: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "labels": { "group": group } },
+        "spec": {
+            "schedulerName": scheduler,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{ "name": "main", "image": "none",
+                "resources": { "requests": { "cpu": "300m", "memory": "500Mi" } } }],
+        },
+    })
+}
+
+/// Seven policies in turn, in groups.
+fn own_pod(number: usize) -> Value {
+    const KINDS: usize = 7;
+    let (kind, place) = (number % KINDS, number / KINDS);
+    let group = format!("{kind}-{}", place / GROUP);
+    let mut pod = pod(&format!("pod-{number}"), &group, "bridger");
+    let term = |key: &str| json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "group": group } } });
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let spec = &mut pod["spec"];
+    match kind {
+        0 => {}
+        // Between nodes as written, and between physical hosts because it is lifted.
+        1 => spec["affinity"] = json!({ "podAntiAffinity": { required: [term(HOSTNAME)] } }),
+        2 => spec["affinity"] = json!({ "podAntiAffinity": { required: [term(HOST)] } }),
+        3 => spec["affinity"] = json!({ "podAffinity": { required: [term(ZONE)] } }),
+        4 => {
+            spec["topologySpreadConstraints"] = json!([{ "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": { "matchLabels": { "group": group } } }]);
+        }
+        5 => spec["nodeSelector"] = json!({ "disk": "fast" }),
+        _ => {
+            let port = 20_000 + place / GROUP;
+            spec["containers"][0]["ports"] = json!([{ "containerPort": 80, "hostPort": port, "protocol": "TCP" }]);
+        }
+    }
+    pod
+}
+
+/// Milli-CPUs or MiB, of the few forms used here.
+fn amount(text: &str) -> u64 {
+    let number = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX / 1_000_000);
+    match (text.strip_suffix('m'), text.strip_suffix("Gi"), text.strip_suffix("Mi")) {
+        (Some(milli), ..) => number(milli),
+        (_, Some(gi), _) => number(gi) * 1024,
+        (.., Some(mi)) => number(mi),
+        _ => number(text) * 1000,
+    }
+}
+
+/// A pod that is placed, with its node's labels at hand.
+struct Placed<'a> {
+    name: &'a str,
+    node: &'a str,
+    group: &'a str,
+    spec: &'a Value,
+    labels: &'a Value,
+}
+
+pub fn violations(nodes: &[Value], pods: &[Value]) -> Vec<String> {
+    let text =
+        |value: &'static str| move |object: &Value| object.pointer(value).and_then(Value::as_str).map(str::to_owned);
+    let by_name: BTreeMap<String, &Value> =
+        nodes.iter().filter_map(|node| Some((text("/metadata/name")(node)?, node))).collect();
+    let mut found = Vec::new();
+    let mut placed = Vec::new();
+    for pod in pods {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        match pod["spec"]["nodeName"].as_str().and_then(|node| by_name.get(node).map(|object| (node, *object))) {
+            Some((node, object)) => placed.push(Placed {
+                name,
+                node,
+                group: pod["metadata"]["labels"]["group"].as_str().unwrap_or_default(),
+                spec: &pod["spec"],
+                labels: &object["metadata"]["labels"],
+            }),
+            None => found.push(format!("{name} is on no node")),
+        }
+    }
+    for (node, object) in &by_name {
+        let here: Vec<&Placed<'_>> = placed.iter().filter(|pod| pod.node == node).collect();
+        sums(node, object, &here, &mut found);
+        ports(node, &here, &mut found);
+    }
+    for pod in &placed {
+        alone(pod, by_name[pod.node], &mut found);
+        for other in placed.iter().filter(|other| other.name != pod.name && other.group == pod.group) {
+            pair(pod, other, &mut found);
+        }
+    }
+    spread(&placed, &mut found);
+    found
+}
+
+fn sums(node: &str, object: &Value, here: &[&Placed<'_>], found: &mut Vec<String>) {
+    for resource in ["cpu", "memory"] {
+        let requests = here.iter().map(|pod| &pod.spec["containers"][0]["resources"]["requests"][resource]);
+        let sum: u64 = requests.map(|request| amount(request.as_str().unwrap_or("0"))).sum();
+        let has = amount(object["status"]["allocatable"][resource].as_str().unwrap_or("0"));
+        if sum > has {
+            found.push(format!("{node}: {sum} {resource} of {has}"));
+        }
+    }
+    if here.len() > 60 {
+        found.push(format!("{node}: {} pods", here.len()));
+    }
+}
+
+fn ports(node: &str, here: &[&Placed<'_>], found: &mut Vec<String>) {
+    let mut taken = BTreeSet::new();
+    for pod in here {
+        if let Some(port) = pod.spec.pointer("/containers/0/ports/0/hostPort").and_then(Value::as_u64)
+            && !taken.insert(port)
+        {
+            found.push(format!("{node}: port {port} twice, also by {}", pod.name));
+        }
+    }
+}
+
+fn alone(pod: &Placed<'_>, node: &Value, found: &mut Vec<String>) {
+    for (key, value) in pod.spec["nodeSelector"].as_object().into_iter().flatten() {
+        if &pod.labels[key] != value {
+            found.push(format!("{} on {}: not {key}={value}", pod.name, pod.node));
+        }
+    }
+    let is_tainted = node["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty());
+    let tolerates = pod.spec["tolerations"].as_array().into_iter().flatten().any(|one| one["key"] == "pool");
+    if is_tainted && !tolerates {
+        found.push(format!("{} on tainted {}", pod.name, pod.node));
+    }
+}
+
+/// Two pods of one group.
+fn pair(pod: &Placed<'_>, other: &Placed<'_>, found: &mut Vec<String>) {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    for term in pod.spec["affinity"]["podAntiAffinity"][required].as_array().into_iter().flatten() {
+        // Bridger's promise: what is to be apart by node is apart by host.
+        let key = if term["topologyKey"] == HOSTNAME { HOST } else { term["topologyKey"].as_str().unwrap_or_default() };
+        if pod.labels[key] == other.labels[key] {
+            found.push(format!("{} and {} share {key}={}", pod.name, other.name, pod.labels[key]));
+        }
+    }
+    for term in pod.spec["affinity"]["podAffinity"][required].as_array().into_iter().flatten() {
+        let key = term["topologyKey"].as_str().unwrap_or_default();
+        if pod.labels[key] != other.labels[key] {
+            found.push(format!("{} and {} are apart by {key}", pod.name, other.name));
+        }
+    }
+}
+
+/// Equal pods, none of which went away, are spread to within the skew in the end as well.
+fn spread(placed: &[Placed<'_>], found: &mut Vec<String>) {
+    let mut groups: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+    for pod in placed.iter().filter(|pod| pod.spec["topologySpreadConstraints"].is_array()) {
+        let zones =
+            groups.entry(pod.group).or_insert_with(|| (0..ZONES).map(|zone| (format!("zone-{zone}"), 0)).collect());
+        *zones.entry(pod.labels[ZONE].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+    }
+    for (group, zones) in groups {
+        let (least, most) = (zones.values().min().copied().unwrap_or(0), zones.values().max().copied().unwrap_or(0));
+        if most - least > 1 {
+            found.push(format!("group {group} is spread {zones:?}"));
+        }
+    }
+}
