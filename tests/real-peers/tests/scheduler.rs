@@ -2,6 +2,8 @@
 //! against its policy, each once; also when the scheduler is killed on the way. Whether a policy holds is worked out anew from
 //! the objects, by code that shares nothing with the scheduler.
 
+#[path = "scheduler/cluster.rs"]
+mod cluster;
 #[path = "scheduler/policy.rs"]
 mod policy;
 
@@ -33,7 +35,7 @@ impl Stage {
         let control_plane = ControlPlane::start_with(&["--disable-admission-plugins=TaintNodesByCondition"]).await?;
         let client = control_plane.client().await?;
         let nodes: Api<Node> = Api::all(client.clone());
-        for node in policy::nodes() {
+        for node in cluster::nodes() {
             nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
         }
         Ok(Stage { control_plane, pods: Api::default_namespaced(client.clone()), nodes, client })
@@ -119,7 +121,7 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
     let stage = Stage::start().await?;
     let bridger = stage.bridger().await?;
     let _other = Scheduler::start(&stage.control_plane, None).await?;
-    let (own, others) = policy::pods(count(190, 1250));
+    let (own, others) = cluster::pods(count(190, 1250));
     let all = own.len() + others.len();
     let began = Instant::now();
     // Interleaved, so that both schedulers work at the same time.
@@ -173,11 +175,11 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
     })
     .await?;
     let label = Patch::Merge(json!({ "metadata": { "labels": { "gpu": "yes" } } }));
-    stage.nodes.patch(&policy::node_name(0), &PatchParams::default(), &label).await?;
+    stage.nodes.patch(&cluster::node_name(0), &PatchParams::default(), &label).await?;
     // The change of the node itself lets the pod be tried again: far sooner than the next look at everything.
     stage.bound(2, SOON).await?;
     let own = stage.pods.get("own").await?;
-    ensure!(node_of(&own) == Some(policy::node_name(0).as_str()), "{own:?}");
+    ensure!(node_of(&own) == Some(cluster::node_name(0).as_str()), "{own:?}");
     let scheduled = own.status.and_then(|status| status.conditions).unwrap_or_default();
     ensure!(scheduled.iter().any(|it| it.type_ == "PodScheduled" && it.status == "True"), "{scheduled:?}");
     Ok(())
@@ -188,7 +190,7 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
 async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     let stage = Stage::start().await?;
     let kills = count(2, 10);
-    let (own, _) = policy::pods(count(190, 1250));
+    let (own, _) = cluster::pods(count(190, 1250));
     let batch = own.len().div_ceil(kills + 1);
     let mut bridger = stage.bridger().await?;
     let mut created = 0;
@@ -213,4 +215,31 @@ async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     ensure!(twice.is_empty(), "bound more than once: {twice:?}");
     println!("{} pods, {kills} kills; {} Scheduled events", own.len(), told.len());
     Ok(())
+}
+
+/// The check itself: whoever puts everything on one node breaks every policy, and each shows.
+#[test]
+fn every_kind_of_violation_is_seen() {
+    let nodes = cluster::nodes();
+    let (mut own, others) = cluster::pods(1250);
+    for (number, pod) in own.iter_mut().enumerate() {
+        // One pod of the groups that stay together is elsewhere; all others share a node that is neither fast nor theirs.
+        pod["spec"]["nodeName"] = cluster::node_name(if number == 3 { 0 } else { 39 }).into();
+    }
+    let pods: Vec<Value> = own.into_iter().chain(others).collect();
+    let violations = policy::violations(&nodes, &pods);
+    for expected in [
+        "is on no node",
+        "cpu of",
+        "memory of",
+        " pods",
+        "port ",
+        "not disk=",
+        "on tainted",
+        "share",
+        "are apart by",
+        "is spread",
+    ] {
+        assert!(violations.iter().any(|line| line.contains(expected)), "{expected:?} is not seen");
+    }
 }
