@@ -48,18 +48,21 @@ async fn live_snapshot_and_list_are_explained_alike() -> Result<()> {
     // One of each policy, those that run among them.
     for number in (0..7).chain(28..35) {
         let pod = format!("default/pod-{number}");
-        let live = explained(&[&pod], &environment).await?;
+        let live = explained(&[&pod, "--unbound"], &environment).await?;
         for file in [&snapshot, &json, &yaml] {
-            let from_file = explained(&[&pod, "--snapshot", file], &[]).await?;
+            let from_file = explained(&[&pod, "--unbound", "--snapshot", file], &[]).await?;
             ensure!(live == from_file, "{pod}, {file}:\n{live}\n{from_file}");
         }
         let nodes = live["nodes"].as_array().into_iter().flatten();
         refusing.extend(nodes.filter_map(|node| node["plugin"].as_str().map(str::to_owned)));
         // For people the same in other words.
-        let table = run_to_end(&["explain", &pod, "--snapshot", &json], &[]).await?;
+        let table = run_to_end(&["explain", &pod, "--unbound", "--snapshot", &json], &[]).await?;
         ensure!(table.stdout.contains(&format!("of 40 nodes can run {pod}; best: ")), "{table:?}");
     }
     ensure!(refusing.len() >= 4, "too few policies were asked for: {refusing:?}");
+    // One that runs names its node.
+    let bound = explained(&["default/pod-0", "--snapshot", &json], &[]).await?;
+    ensure!(bound["best"] == json!([cluster::node_name(0)]) && bound["feasible"] == 1, "{bound}");
     let missing = run_to_end(&["explain", "default/nobody", "--snapshot", &json], &[]).await?;
     ensure!(missing.code == Some(2) && missing.stderr.contains("there is no pod default/nobody"), "{missing:?}");
     Ok(())
