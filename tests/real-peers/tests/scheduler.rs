@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use testkit::{Bridger, ControlPlane, Scheduler, count, eventually};
 use tokio::time::Instant;
@@ -215,6 +215,32 @@ async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     ensure!(twice.is_empty(), "bound more than once: {twice:?}");
     println!("{} pods, {kills} kills; {} Scheduled events", own.len(), told.len());
     Ok(())
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)]
+async fn with_the_api_server_killed_on_the_way_every_pod_is_placed_by_its_policy() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let (own, _) = cluster::pods(count(750, 1250));
+    stage.create(own.iter().cloned()).await?;
+    let version = stage.pods.list(&ListParams::default().limit(1)).await?.metadata.resource_version.unwrap_or_default();
+    let mut watch = stage.pods.watch(&WatchParams::default(), &version).await?.boxed();
+    let bridger = stage.bridger().await?;
+    // Bindings are under way, and some of them will not be answered.
+    let mut seen = 0;
+    while seen < own.len() / 10 {
+        let event = tokio::time::timeout(SOON, watch.next()).await?.context("the watch ended")??;
+        seen += usize::from(matches!(event, WatchEvent::Modified(pod) if node_of(&pod).is_some()));
+    }
+    drop(watch);
+    stage.control_plane.kill_apiserver();
+    stage.control_plane.restart_apiserver().await?;
+    let found = stage.pods.list(&ListParams::default()).await?.items;
+    let already = found.iter().filter(|pod| node_of(pod).is_some()).count();
+    ensure!(already < own.len(), "everything was bound before the API server was killed");
+    println!("{already} of {} pods were bound when the API server was killed, or soon after it was back", own.len());
+    stage.bound(own.len(), ALL_WITHIN).await.with_context(|| bridger.output())?;
+    stage.check_policy().await
 }
 
 /// The check itself: whoever puts everything on one node breaks every policy, and each shows.
