@@ -2,6 +2,8 @@
 //! against its policy, each once; also when the scheduler is killed on the way. Whether a policy holds is worked out anew from
 //! the objects, by code that shares nothing with the scheduler.
 
+#[path = "scheduler/cluster.rs"]
+mod cluster;
 #[path = "scheduler/policy.rs"]
 mod policy;
 
@@ -11,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use testkit::{Bridger, ControlPlane, Scheduler, count, eventually};
 use tokio::time::Instant;
@@ -33,7 +35,7 @@ impl Stage {
         let control_plane = ControlPlane::start_with(&["--disable-admission-plugins=TaintNodesByCondition"]).await?;
         let client = control_plane.client().await?;
         let nodes: Api<Node> = Api::all(client.clone());
-        for node in policy::nodes() {
+        for node in cluster::nodes() {
             nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
         }
         Ok(Stage { control_plane, pods: Api::default_namespaced(client.clone()), nodes, client })
@@ -119,7 +121,7 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
     let stage = Stage::start().await?;
     let bridger = stage.bridger().await?;
     let _other = Scheduler::start(&stage.control_plane, None).await?;
-    let (own, others) = policy::pods(count(190, 1250));
+    let (own, others) = cluster::pods(count(190, 1250));
     let all = own.len() + others.len();
     let began = Instant::now();
     // Interleaved, so that both schedulers work at the same time.
@@ -173,11 +175,11 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
     })
     .await?;
     let label = Patch::Merge(json!({ "metadata": { "labels": { "gpu": "yes" } } }));
-    stage.nodes.patch(&policy::node_name(0), &PatchParams::default(), &label).await?;
+    stage.nodes.patch(&cluster::node_name(0), &PatchParams::default(), &label).await?;
     // The change of the node itself lets the pod be tried again: far sooner than the next look at everything.
     stage.bound(2, SOON).await?;
     let own = stage.pods.get("own").await?;
-    ensure!(node_of(&own) == Some(policy::node_name(0).as_str()), "{own:?}");
+    ensure!(node_of(&own) == Some(cluster::node_name(0).as_str()), "{own:?}");
     let scheduled = own.status.and_then(|status| status.conditions).unwrap_or_default();
     ensure!(scheduled.iter().any(|it| it.type_ == "PodScheduled" && it.status == "True"), "{scheduled:?}");
     Ok(())
@@ -188,7 +190,7 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
 async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     let stage = Stage::start().await?;
     let kills = count(2, 10);
-    let (own, _) = policy::pods(count(190, 1250));
+    let (own, _) = cluster::pods(count(190, 1250));
     let batch = own.len().div_ceil(kills + 1);
     let mut bridger = stage.bridger().await?;
     let mut created = 0;
@@ -213,4 +215,58 @@ async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     ensure!(twice.is_empty(), "bound more than once: {twice:?}");
     println!("{} pods, {kills} kills; {} Scheduled events", own.len(), told.len());
     Ok(())
+}
+
+#[tokio::test]
+#[allow(clippy::print_stdout)]
+async fn with_the_api_server_killed_on_the_way_every_pod_is_placed_by_its_policy() -> Result<()> {
+    let mut stage = Stage::start().await?;
+    let (own, _) = cluster::pods(1250);
+    stage.create(own.iter().cloned()).await?;
+    let version = stage.pods.list(&ListParams::default().limit(1)).await?.metadata.resource_version.unwrap_or_default();
+    let mut watch = stage.pods.watch(&WatchParams::default(), &version).await?.boxed();
+    let a_few_bound = async {
+        let mut seen = 0;
+        while seen < 20 {
+            let event = tokio::time::timeout(SOON, watch.next()).await?.context("the watch ended")??;
+            seen += usize::from(matches!(event, WatchEvent::Modified(pod) if node_of(&pod).is_some()));
+        }
+        anyhow::Ok(())
+    };
+    let (bridger, ()) = tokio::try_join!(stage.bridger(), a_few_bound)?;
+    drop(watch);
+    stage.control_plane.kill_apiserver();
+    stage.control_plane.restart_apiserver().await?;
+    stage.bound(own.len(), ALL_WITHIN).await.with_context(|| bridger.output())?;
+    let unanswered = bridger.output().matches("could not be bound").count();
+    println!("{} pods; {unanswered} bindings failed because the API server was killed", own.len());
+    ensure!(unanswered > 0, "no binding was under way when the API server was killed:\n{}", bridger.output());
+    stage.check_policy().await
+}
+
+/// The check itself: whoever puts everything on one node breaks every policy, and each shows.
+#[test]
+fn every_kind_of_violation_is_seen() {
+    let nodes = cluster::nodes();
+    let (mut own, others) = cluster::pods(1250);
+    for (number, pod) in own.iter_mut().enumerate() {
+        // One pod of the groups that stay together is elsewhere; all others share a node that is neither fast nor theirs.
+        pod["spec"]["nodeName"] = cluster::node_name(if number == 3 { 0 } else { 39 }).into();
+    }
+    let pods: Vec<Value> = own.into_iter().chain(others).collect();
+    let violations = policy::violations(&nodes, &pods);
+    for expected in [
+        "is on no node",
+        "cpu of",
+        "memory of",
+        " pods",
+        "port ",
+        "not disk=",
+        "on tainted",
+        "share",
+        "are apart by",
+        "is spread",
+    ] {
+        assert!(violations.iter().any(|line| line.contains(expected)), "{expected:?} is not seen");
+    }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
+use model::event::Event;
 use model::{PodId, World};
 use scheduler::{Configuration, Explanation, NodeExplanation, Profile};
 
@@ -22,8 +23,8 @@ const BEST_SHOWN: usize = 5;
 
 /// Show for one pod what every node says: verdict, reason, scores
 ///
-/// The answer is the scheduler's own: the same plugins, filters and sums as in `bridger scheduler`. A pod that runs already is
-/// explained as if it did not. Exit code 0: some node can run the pod. 3: none can. 1: it could not be told. 2: wrong usage.
+/// The answer is the scheduler's own: the same plugins, filters and sums as in `bridger scheduler`. Exit code 0: some node can run
+/// the pod. 3: none can. 1: it could not be told. 2: wrong usage.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The pod, as NAMESPACE/NAME
@@ -33,6 +34,9 @@ pub struct Arguments {
     /// snapshot` writes
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
+    /// Explain a pod that is bound as if it were not; else it names its node, and plugin NodeName refuses all others
+    #[arg(long)]
+    unbound: bool,
     /// How to print it
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -67,7 +71,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(path) => scheduler_world::read(path)?,
         None => embedded::runtime()?.block_on(looked_at(&settings))?,
     };
-    for event in events {
+    for mut event in events {
+        if let Event::PodApplied(pod) = &mut event
+            && arguments.unbound
+            && (pod.namespace.as_str(), pod.name.as_str()) == (namespace, name)
+        {
+            pod.node = None;
+        }
         world.apply(event);
     }
     let Some(pod) = world.pod_id(namespace, name) else {
@@ -91,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(if explanation.feasible > 0 { ExitCode::SUCCESS } else { ExitCode::from(NOWHERE) })
 }
 
-async fn looked_at(settings: &RunSettings) -> Result<Vec<model::event::Event>, Failure> {
+async fn looked_at(settings: &RunSettings) -> Result<Vec<Event>, Failure> {
     let found = startup::check(settings, startup::Purpose::Explain).await?;
     let gathered = look::gather(settings, &found, look::Closeness::Scheduling).await?;
     let uuids: Vec<String> = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect();

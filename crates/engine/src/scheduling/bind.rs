@@ -15,6 +15,8 @@ use crate::ports::{Binding, PortError};
 const READS_MAX: u32 = 16;
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// A request without an answer may still take effect for so long: the pod is not given up before.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -31,13 +33,21 @@ pub(super) enum Outcome {
 pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> Outcome {
     let error = match ports.binder.bind(binding).await {
         Ok(()) => return Outcome::Bound,
-        Err(error) => error.to_string(),
+        Err(error) => error,
     };
+    let mut is_settled = !matches!(error, PortError::Passing(_));
+    let error = error.to_string();
     let mut pause = PAUSE_FIRST;
     for _ in 0..READS_MAX {
         match ports.pods.read(&binding.namespace, &binding.pod).await {
             Ok(None) | Err(PortError::Gone(_)) => return Outcome::Gone { error },
-            Ok(Some(pod)) => return judge(pod, binding, error),
+            Ok(Some(pod)) => match judge(pod, binding, &error) {
+                Outcome::Failed { .. } if !is_settled => {
+                    is_settled = true;
+                    tokio::time::sleep(SETTLED_AFTER).await;
+                }
+                outcome => return outcome,
+            },
             Err(PortError::Passing(_)) => tokio::time::sleep(pause).await,
             Err(PortError::Refused(_) | PortError::Faulty(_)) => break,
         }
@@ -46,7 +56,8 @@ pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> Outcome 
     Outcome::Failed { error }
 }
 
-fn judge(pod: PodFacts, binding: &Binding, error: String) -> Outcome {
+fn judge(pod: PodFacts, binding: &Binding, error: &str) -> Outcome {
+    let error = error.to_owned();
     let is_meant = pod.uid == binding.uid;
     match &pod.node {
         Some(node) if is_meant && *node == binding.node => Outcome::Bound,

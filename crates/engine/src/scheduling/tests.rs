@@ -9,6 +9,7 @@ use model::event::{Event, NodeFacts, PodFacts, Source};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, SelectingKind};
 use scheduler::{AttemptResult, Configuration, Figures, plugins};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::{Attempt, Driver, Dropped, Recorder, SchedulingPorts, SchedulingSettings};
 use crate::ports::{Binder, Binding, Notice, NoticeBoard, PodDesk, PodName, PortError};
@@ -19,6 +20,8 @@ enum Bind {
     Takes,
     /// It takes effect, and no answer comes.
     TakesInSilence,
+    /// No answer comes, and a second later it takes effect.
+    TakesLate,
     /// No effect, no answer.
     Fails,
     /// Somebody else bound it first.
@@ -33,6 +36,8 @@ struct State {
     script: BTreeMap<String, Vec<Bind>>,
     /// Where pods are, as the server has it.
     nodes: BTreeMap<String, Option<String>>,
+    /// When they will be there.
+    late: BTreeMap<String, (Instant, String)>,
     binds: Vec<(String, String)>,
     in_flight: usize,
     in_flight_max: usize,
@@ -59,6 +64,10 @@ impl Api {
             Bind::Takes | Bind::TakesInSilence => drop(state.nodes.insert(name, Some(binding.node.clone()))),
             Bind::BoundElsewhere => drop(state.nodes.insert(name, Some("elsewhere".to_owned()))),
             Bind::Gone => drop(state.nodes.remove(&name)),
+            Bind::TakesLate => {
+                let at = Instant::now() + Duration::from_secs(1);
+                state.late.insert(name, (at, binding.node.clone()));
+            }
             Bind::Fails => {}
         }
     }
@@ -86,7 +95,7 @@ impl Binder for Api {
                     self.tell(pod(&binding.pod, Some(&binding.node))).await;
                     Ok(())
                 }
-                Bind::TakesInSilence | Bind::Fails => Err(PortError::Passing("no answer".to_owned())),
+                Bind::TakesInSilence | Bind::TakesLate | Bind::Fails => Err(PortError::Passing("no answer".to_owned())),
                 Bind::BoundElsewhere => Err(PortError::Faulty("it is bound".to_owned())),
                 Bind::Gone => Err(PortError::Gone(binding.pod.clone())),
             }
@@ -96,7 +105,14 @@ impl Binder for Api {
 
 impl PodDesk for Api {
     fn read<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
-        Box::pin(async move { Ok(self.state().nodes.get(name).map(|node| pod(name, node.as_deref()))) })
+        let mut state = self.state();
+        if state.late.get(name).is_some_and(|(at, _)| *at <= Instant::now())
+            && let Some((_, node)) = state.late.remove(name)
+        {
+            state.nodes.insert(name.to_owned(), Some(node));
+        }
+        let found = state.nodes.get(name).map(|node| pod(name, node.as_deref()));
+        Box::pin(async move { Ok(found) })
     }
 
     fn not_scheduled<'a>(
@@ -242,6 +258,7 @@ async fn a_failed_binding_is_read_again_before_anything_is_decided() {
     for (first, binds, scheduled, ends_at) in [
         (Bind::Takes, 1, 1, Some(Some("n1"))),
         (Bind::TakesInSilence, 1, 1, Some(Some("n1"))),
+        (Bind::TakesLate, 1, 1, Some(Some("n1"))),
         (Bind::Fails, 2, 1, Some(Some("n1"))),
         (Bind::BoundElsewhere, 1, 0, Some(Some("elsewhere"))),
         (Bind::Gone, 1, 0, None),
