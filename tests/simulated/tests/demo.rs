@@ -18,6 +18,15 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn with_bridger_replicas_stay_apart_and_services_up_in_every_seed() {
+    replicas_stay_apart_and_services_up("extender");
+}
+
+#[test]
+fn so_they_do_where_bridger_is_the_scheduler() {
+    replicas_stay_apart_and_services_up("bridger");
+}
+
+fn replicas_stay_apart_and_services_up(scheduler: &str) {
     let seeds = testkit::count(5, 20);
     let mut table =
         String::from("seed | without: co-located, down, migrations | with: co-located, down, migrations, rules\n");
@@ -25,7 +34,9 @@ fn with_bridger_replicas_stay_apart_and_services_up_in_every_seed() {
     let mut slowest = Duration::ZERO;
     for seed in 1..=seeds {
         let began = Instant::now();
-        let output = demo(&["--headless", "--speed", "max", "--seed", &seed.to_string(), "-o", "json"]);
+        let seed_text = seed.to_string();
+        let output =
+            demo(&["--headless", "--speed", "max", "--scheduler", scheduler, "--seed", &seed_text, "-o", "json"]);
         slowest = slowest.max(began.elapsed());
         let verdict: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
         let figure = |act: &str, name: &str| verdict[act][name].as_u64().expect("a figure");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::PortArguments;
-use crate::demo::{self, Manner, Options, Speed, Stay, say};
+use crate::demo::{self, Manner, Options, Places, Speed, Stay, say};
 use crate::failure::Failure;
 use crate::service::policy::duration;
 use crate::service::settings::PORT_DEFAULT;
@@ -26,6 +26,9 @@ pub struct Arguments {
     /// How many times as fast as the wall clock the story runs; max for as fast as it goes
     #[arg(long, default_value = "100", value_name = "TIMES|max")]
     speed: Speed,
+    /// Who places pods in the second act: a scheduler like kube-scheduler that asks Bridger's extender, or Bridger itself
+    #[arg(long, value_enum, default_value_t, value_name = "WHO")]
+    scheduler: Places,
     /// Print lines instead of drawing a screen, as when the output is not a terminal
     #[arg(long)]
     headless: bool,
@@ -63,7 +66,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let stay =
         arguments.stay.then(|| Stay { ports: arguments.ports.clone(), port: arguments.port, at_most: arguments.r#for });
-    let options = Options { seed: arguments.seed, speed: arguments.speed, manner, stay };
+    let options =
+        Options { seed: arguments.seed, speed: arguments.speed, scheduler: arguments.scheduler, manner, stay };
     let Some(verdict) = demo::runtime()?.block_on(demo::play(&options))? else {
         say("Left before the end of the story: no verdict.");
         return Ok(ExitCode::FAILURE);

@@ -40,6 +40,7 @@ use self::pace::Pace;
 use self::panels::Picture;
 use self::screen::Screen;
 use self::show::Show;
+pub use self::stage::Places;
 use self::stage::Stage;
 use self::story::Deed;
 use self::verdict::Figures;
@@ -82,6 +83,8 @@ pub enum Manner {
 pub struct Options {
     pub seed: u64,
     pub speed: Speed,
+    /// Who places pods in the second act.
+    pub scheduler: Places,
     pub manner: Manner,
     pub stay: Option<Stay>,
 }
@@ -109,6 +112,7 @@ pub async fn play(options: &Options) -> Result<Option<Verdict>, Failure> {
     };
     let mut theatre = Theatre {
         seed: options.seed,
+        scheduler: options.scheduler,
         show,
         pace: Pace::new(options.speed),
         speed: options.speed,
@@ -143,6 +147,7 @@ fn listen_for_signals() -> Arc<AtomicBool> {
 
 struct Theatre {
     seed: u64,
+    scheduler: Places,
     show: Show,
     pace: Pace,
     speed: Speed,
@@ -157,7 +162,7 @@ impl Theatre {
     async fn play(&mut self, act: Act, casualty: Option<String>) -> Result<Option<(Figures, Stage)>, Failure> {
         self.show.heading(act.title());
         self.lines.clear();
-        let mut stage = Stage::set(Seed(self.seed), act == Act::With, casualty).await?;
+        let mut stage = Stage::set(Seed(self.seed), (act == Act::With).then_some(self.scheduler), casualty).await?;
         let mut viewer = Viewer::default();
         let began = Instant::now();
         let mut moments = story::story(Seed(self.seed)).into_iter().peekable();

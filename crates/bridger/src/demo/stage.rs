@@ -40,23 +40,39 @@ pub fn world_config(seed: Seed) -> world::Config {
     }
 }
 
+/// Who places pods where Bridger takes part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Places {
+    /// One like kube-scheduler, which asks Bridger's extender.
+    #[default]
+    Extender,
+    /// Bridger's own scheduler.
+    Bridger,
+}
+
 impl Stage {
-    /// The clock of the runtime must be paused.
-    pub async fn set(seed: Seed, with_bridger: bool, casualty: Option<String>) -> Result<Stage, Failure> {
+    /// `bridger`: who places pods while Bridger takes part, if it does. The clock of the runtime must be paused.
+    pub async fn set(seed: Seed, bridger: Option<Places>, casualty: Option<String>) -> Result<Stage, Failure> {
         let config = world_config(seed);
         let world = World::new(&config, Clock::virtual_time());
         let mut tasks = JoinSet::new();
         tasks.spawn(world.clone().run());
         let mut placer = PlacerConfig { seed, ..PlacerConfig::default() };
-        let mut bridger = None;
-        if with_bridger {
-            let router = wiring::start(&world, &config, &mut tasks).await?;
-            let mut extender = ExtenderConfig::new("http://bridger", Transport::in_process(router.clone()));
-            extender.bind_verb = Some("bind".to_owned());
-            placer.extenders.push(extender);
-            bridger = Some(router);
+        let router = match bridger {
+            Some(_) => Some(wiring::start(&world, &config, &mut tasks).await?),
+            None => None,
+        };
+        if bridger == Some(Places::Bridger) {
+            wiring::start_scheduler(&world, &config, &mut tasks)?;
+        } else {
+            if let Some(router) = &router {
+                let mut extender = ExtenderConfig::new("http://bridger", Transport::in_process(router.clone()));
+                extender.bind_verb = Some("bind".to_owned());
+                placer.extenders.push(extender);
+            }
+            tasks.spawn(placer::run(world.clone(), placer));
         }
-        tasks.spawn(placer::run(world.clone(), placer));
+        let bridger = router;
         Ok(Stage { world, casualty, bridger, tasks })
     }
 

@@ -8,14 +8,17 @@ use std::sync::Arc;
 
 use drs::{DrsSettings, UnixMillis};
 use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
+use engine::scheduling::{Driver, SchedulingPorts, SchedulingSettings};
 use engine::{Engine, Ports, RuleSettings, Settings, WallClock};
 use kubernetes::binder::PodBinder;
+use kubernetes::conditions::PodConditions;
 use kubernetes::labels::NodeLabels;
 use kubernetes::ledger::ConfigMapLedger;
 use kubernetes::notices::EventBoard;
 use model::event::VcenterId;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use scheduler::Configuration;
 use server::{ExtenderRoutes, Shown, VcenterHealth};
 use simulator::{World, world};
 use tokio::sync::{mpsc, watch};
@@ -26,9 +29,12 @@ use vsphere::transport::Transport;
 use vsphere::{Endpoint, Trust};
 
 use crate::failure::Failure;
+use crate::service::scheduler_metrics::SchedulerMetrics;
 
 const EVENTS_QUEUED_MAX: usize = 1024;
 const RECORD_NAMESPACE: &str = "kube-system";
+/// The name that pods ask for when they ask for none.
+const SCHEDULER_NAME: &str = "default-scheduler";
 const VCENTER: VcenterId = VcenterId(0);
 
 /// Starts Bridger with all its parts: labels, rules, extender.
@@ -53,12 +59,7 @@ pub async fn start(
     tasks.spawn(kubernetes::watch::watch(client.clone(), events, seed));
 
     let clock = world.clock().clone();
-    let time_of_day = move || {
-        let unix_ms = i64::try_from(clock.now().unix_ms).unwrap_or(i64::MAX);
-        jiff::Timestamp::from_millisecond(unix_ms).unwrap_or(jiff::Timestamp::MAX)
-    };
-    let clock = world.clock().clone();
-    let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(time_of_day)));
+    let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(time_of_day(world))));
     let ports = Ports {
         labels: Arc::new(NodeLabels::new(client.clone())),
         notices: notices.clone(),
@@ -84,6 +85,50 @@ pub async fn start(
     };
     tasks.spawn(engine.run(received));
     Ok(server::router(shown))
+}
+
+/// Starts Bridger's own scheduler, in place of the one that comes with the world.
+pub fn start_scheduler(world: &Arc<World>, config: &world::Config, tasks: &mut JoinSet<()>) -> Result<(), Failure> {
+    let seed = config.seed.0;
+    let configuration = Configuration::with_name(SCHEDULER_NAME, &scheduler::plugins::standard())
+        .map_err(|error| Failure::run(format!("the scheduler's default configuration: {error}")))?;
+    let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
+    let (events, received) = mpsc::channel(EVENTS_QUEUED_MAX);
+    let (status, _) = watch::channel(VcenterStatus::default());
+    let inventory = vsphere::inventory::run(
+        vcenter_config(world, config)?,
+        VCENTER,
+        events.clone(),
+        status,
+        ChaCha8Rng::seed_from_u64(seed),
+        std::future::pending::<()>(),
+    );
+    tasks.spawn(async move {
+        inventory.await;
+    });
+    let watching = kubernetes::watch::watch_for_scheduling(client.clone(), events, seed);
+    tasks.spawn(async move {
+        watching.await;
+    });
+    let now = Arc::new(time_of_day(world));
+    let ports = SchedulingPorts {
+        binder: Arc::new(PodBinder::new(client.clone())),
+        pods: Arc::new(PodConditions::new(client.clone(), now.clone())),
+        notices: Arc::new(EventBoard::new(client, now)),
+        recorder: Arc::<SchedulerMetrics>::default(),
+    };
+    let driver = Driver::new(configuration, &SchedulingSettings { seed, ..SchedulingSettings::default() }, ports);
+    tasks.spawn(driver.run(received));
+    Ok(())
+}
+
+/// What the world's clock says.
+fn time_of_day(world: &Arc<World>) -> impl Fn() -> jiff::Timestamp + Send + Sync + 'static {
+    let clock = world.clock().clone();
+    move || {
+        let unix_ms = i64::try_from(clock.now().unix_ms).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(unix_ms).unwrap_or(jiff::Timestamp::MAX)
+    }
 }
 
 fn vcenter_config(world: &Arc<World>, config: &world::Config) -> Result<VcenterConfig, Failure> {

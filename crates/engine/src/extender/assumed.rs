@@ -42,7 +42,9 @@ pub struct Assumption {
 pub enum Busy {
     UnderWay,
     /// It is done, though no watch has told so yet.
-    Bound { node: String },
+    Bound {
+        node: String,
+    },
     /// An earlier one to another node may still take effect.
     Unclear {
         node: String,
