@@ -1,5 +1,6 @@
 //! `cargo xtask bench plan`: what a plan costs, and how many rules it makes.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
@@ -18,26 +19,24 @@ const FIRST_MS_MAX: f64 = 300.0;
 const EVENT_MS_MAX: f64 = 5.0;
 /// Ten times the pods, ten times the time; a little is allowed for what does not fit into caches any more.
 const GROWTH_MAX: f64 = 12.0;
+const RUNS: usize = 3;
 
 pub fn run(_: &Arguments) -> Result<Report> {
     let release = super::build_release()?;
     println!("bench: plans for 5000 nodes, about a minute");
-    let output = std::process::Command::new(release.join("examples/plan"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("running the measurement")?;
-    if !output.status.success() {
-        bail!("the measurement failed ({})", output.status);
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
-    let number =
-        |path: &str| measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {text}"));
+    let measured = [
+        ("many", measure(&release, "many")?),
+        ("one", measure(&release, "one")?),
+        ("tenth", measure(&release, "tenth")?),
+    ];
+    let number = |layout: &str, path: &str| {
+        let of = measured.iter().find(|(name, _)| *name == layout).and_then(|(_, of)| of.pointer(&format!("/{path}")));
+        of.and_then(Value::as_f64).with_context(|| format!("{layout}/{path} in {measured:?}"))
+    };
 
     let mut report = Report::new("plan");
     for (layout, what) in [("many", "10 clusters"), ("one", "1 cluster")] {
-        let of = |path: &str| number(&format!("/{layout}/{path}"));
+        let of = |path: &str| number(layout, path);
         report.limit(format!("{what}: first plan of 100,000 pods"), of("first_ms")?, "ms", FIRST_MS_MAX);
         report.limit(format!("{what}: after one event, p50"), of("event_ms/p50")?, "ms", EVENT_MS_MAX);
         report.limit(format!("{what}: after one event, p99"), of("event_ms/p99")?, "ms", EVENT_MS_MAX);
@@ -55,9 +54,35 @@ pub fn run(_: &Arguments) -> Result<Report> {
     }
     report.limit(
         "growth, 10,000 to 100,000 pods",
-        number("/many/first_ms")? / number("/tenth/first_ms")?,
+        number("many", "first_ms")? / number("tenth", "first_ms")?,
         "x",
         GROWTH_MAX,
     );
     Ok(report)
+}
+
+/// One world in a process of its own, so that none finds memory that another has warmed; the quickest of three, because others
+/// use the machine too.
+fn measure(release: &Path, layout: &str) -> Result<Value> {
+    let mut best: Option<(f64, Value)> = None;
+    for _ in 0..RUNS {
+        let output = std::process::Command::new(release.join("examples/plan"))
+            .arg(layout)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("running the measurement")?;
+        if !output.status.success() {
+            bail!("the measurement failed ({})", output.status);
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut measured: Value =
+            serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
+        let of = measured.get_mut(layout).map(Value::take).with_context(|| format!("{layout} in {text}"))?;
+        let first_ms = of.get("first_ms").and_then(Value::as_f64).with_context(|| format!("first_ms in {text}"))?;
+        if best.as_ref().is_none_or(|(least_ms, _)| first_ms < *least_ms) {
+            best = Some((first_ms, of));
+        }
+    }
+    Ok(best.context("a measurement")?.1)
 }
