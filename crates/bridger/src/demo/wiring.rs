@@ -106,7 +106,7 @@ pub fn start_scheduler(world: &Arc<World>, config: &world::Config, tasks: &mut J
     tasks.spawn(async move {
         inventory.await;
     });
-    let watching = kubernetes::watch::watch_for_scheduling(client.clone(), events, seed);
+    let watching = Box::pin(kubernetes::watch::watch_for_scheduling(client.clone(), events, seed));
     tasks.spawn(async move {
         watching.await;
     });
