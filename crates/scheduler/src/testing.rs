@@ -66,3 +66,8 @@ pub(crate) fn id(world: &World, name: &str) -> PodId {
 pub(crate) fn everything() -> Changes {
     Changes { everything: true, ..Changes::default() }
 }
+
+/// How many cases a property is tried on: many in a full run, fewer otherwise.
+pub(crate) fn cases(full: u32, quick: u32) -> u32 {
+    if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { full } else { quick }
+}

@@ -131,7 +131,7 @@ fn described(profile: &Profile, answers: &Answers, world: &World) -> Vec<String>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("BRIDGER_FULL").is_some() { 5_000 } else { 300 }))]
+    #![proptest_config(ProptestConfig::with_cases(crate::testing::cases(5_000, 300)))]
 
     #[test]
     fn kept_answers_equal_new_ones(steps in proptest::collection::vec(step(), 1..60)) {

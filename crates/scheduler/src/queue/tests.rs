@@ -401,7 +401,7 @@ impl Both {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("BRIDGER_FULL").is_some() { 20_000 } else { 600 }))]
+    #![proptest_config(ProptestConfig::with_cases(crate::testing::cases(20_000, 600)))]
 
     #[test]
     fn it_does_what_the_simple_model_does(steps in proptest::collection::vec(step(), 1..120)) {
