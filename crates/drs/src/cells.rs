@@ -10,13 +10,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::cell::{Cell, CellRules};
 use crate::classify::Bounds;
 use crate::cover::Existing;
 use crate::gather::Part;
-use crate::graph::pairs;
+use crate::graph::{Graph, pairs};
 use crate::guard::Guard;
 use crate::joint::Joint;
 
@@ -197,11 +197,11 @@ impl Cells {
         order.sort_unstable();
         let before = self.take_refused();
         // Pairs that are there, or were found to fit, come before all others.
-        let mut settled: FxHashSet<(usize, usize)> = FxHashSet::default();
+        let mut settled = Graph::new(self.of_vm.len());
         for (name, members) in self.by_digest.values().flat_map(|cell| &cell.alone.kept) {
             let Some(now) = current(name) else { continue };
             let stay: Vec<usize> = members.iter().copied().filter(|vm| now.contains(vm)).collect();
-            settled.extend(pairs(&stay));
+            pairs(&stay).for_each(|(a, b)| settled.add(a, b));
         }
         let (mut refused, mut tried_again) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..ROUNDS_MAX {
@@ -209,7 +209,7 @@ impl Cells {
             let cells = order.iter().filter_map(|(_, _, digest)| self.by_digest.get(digest));
             let proposed: Vec<(usize, usize)> =
                 cells.flat_map(|cell| cell.rules().cliques()).flat_map(|clique| pairs(clique)).collect();
-            let is_settled = |pair: &&(usize, usize)| settled.contains(*pair);
+            let is_settled = |(a, b): &&(usize, usize)| settled.has(*a, *b);
             proposed.iter().filter(is_settled).for_each(|(a, b)| joint.add(*a, *b));
             let mut changed: BTreeSet<(usize, usize)> =
                 proposed.iter().copied().filter(|(a, b)| !joint.try_add(*a, *b)).collect();
@@ -219,12 +219,12 @@ impl Cells {
             }
             if changed.is_empty() {
                 // What stood in the way of a pair may have been refused itself.
-                settled.extend(proposed);
+                proposed.iter().for_each(|(a, b)| settled.add(*a, *b));
                 let fits = |pair: &&(usize, usize)| !tried_again.contains(*pair) && joint.try_add(pair.0, pair.1);
                 let Some(pair) = refused.iter().find(fits).copied() else { break };
                 refused.remove(&pair);
                 tried_again.insert(pair);
-                settled.insert(pair);
+                settled.add(pair.0, pair.1);
                 changed.insert(pair);
             }
             let concerned: BTreeSet<u64> =
