@@ -1,6 +1,5 @@
 //! `bridger adopt`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use engine::rules::once;
@@ -10,6 +9,7 @@ use model::World;
 use crate::confirm::confirm;
 use crate::embedded;
 use crate::failure::Failure;
+use crate::say::say;
 use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
 use crate::service::{look, startup};
 
@@ -54,8 +54,4 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         say(&format!("{} rules are recorded.", adopted.len()));
         Ok(ExitCode::SUCCESS)
     })
-}
-
-fn say(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -1,6 +1,5 @@
 //! `bridger cleanup`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use engine::rules::carry_out::End;
@@ -13,6 +12,7 @@ use crate::confirm::confirm;
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
+use crate::say::say;
 use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
 use crate::service::{look, startup};
 
@@ -74,8 +74,4 @@ fn trouble(cluster: &str, end: &End) -> Option<String> {
             (None, None) => None,
         },
     }
-}
-
-fn say(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -10,20 +10,20 @@ use engine::ports::{KeptRecord, Ledger};
 use engine::rules::books::Books;
 use model::event::{Event, Source, VcenterId};
 use model::scheduling::SelectingKind;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use vsphere::inventory::{self, VcenterStatus};
+use vsphere::inventory::VcenterStatus;
 
+use super::outside::{EVENTS_QUEUED_MAX, follow_vcenters, is_true};
 use super::settings::RunSettings;
 use super::startup::Found;
 use crate::failure::Failure;
 use crate::snapshot::{Gathered, Snapshot};
 
-const EVENTS_QUEUED_MAX: usize = 4096;
 /// How long the whole picture may take.
 const WITHIN: Duration = Duration::from_secs(120);
+/// One look at a time retries in step with nobody.
+const JITTER_SEED: u64 = 0;
 /// How long giving sessions back may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -58,31 +58,19 @@ pub async fn look(
 /// All there is, without the record.
 pub async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> Result<Gathered, Failure> {
     let (events, mut received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
-    let mut vcenters = JoinSet::new();
-    let mut stops = Vec::new();
-    let mut statuses = Vec::new();
+    let (stop, stopped) = watch::channel(false);
+    let mut inventories = JoinSet::new();
+    let stop_now = || is_true(stopped.clone());
+    let vcenters = follow_vcenters(&settings.vcenters, &events, JITTER_SEED, stop_now, &mut inventories);
     let mut wanted = vec![Source::Nodes, Source::Pods, Source::Namespaces];
-    for (number, config) in (0u16..).zip(settings.vcenters.iter().cloned()) {
-        let id = VcenterId(number);
-        wanted.push(Source::Vcenter(id));
-        let (status, shown) = watch::channel(VcenterStatus::default());
-        statuses.push((config.endpoint.host().to_owned(), shown));
-        let (stop, stopped) = oneshot::channel::<()>();
-        stops.push(stop);
-        let stopped = async move {
-            // The sender going away means the same.
-            let _ = stopped.await;
-        };
-        let jitter = ChaCha8Rng::seed_from_u64(u64::from(number));
-        vcenters.spawn(inventory::run(config, id, events.clone(), status, jitter, stopped));
-    }
+    wanted.extend(vcenters.iter().map(|vcenter| Source::Vcenter(vcenter.id)));
     let mut watches = JoinSet::new();
     let client = found.connection.client.clone();
     match closeness {
-        Closeness::Rules => watches.spawn(kubernetes::watch::watch(client, events, 0)),
+        Closeness::Rules => watches.spawn(kubernetes::watch::watch(client, events, JITTER_SEED)),
         Closeness::Scheduling => {
             wanted.extend(SelectingKind::ALL.map(Source::Selecting));
-            watches.spawn(kubernetes::watch::watch_for_scheduling(client, events, 0))
+            watches.spawn(kubernetes::watch::watch_for_scheduling(client, events, JITTER_SEED))
         }
     };
 
@@ -97,18 +85,18 @@ pub async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness)
     };
     let in_time = tokio::time::timeout(WITHIN, gathering).await.is_ok();
     drop(received);
-    drop(stops);
-    let _ = tokio::time::timeout(STOP_WITHIN, async { while vcenters.join_next().await.is_some() {} }).await;
+    drop(stop);
+    let _ = tokio::time::timeout(STOP_WITHIN, async { while inventories.join_next().await.is_some() {} }).await;
     if !in_time {
         let missing = wanted.iter().filter(|source| !gathered.is_whole(**source)).map(|source| match source {
             Source::Nodes => "nodes".to_owned(),
             Source::Pods => "pods".to_owned(),
             Source::Namespaces => "namespaces".to_owned(),
             Source::Selecting(_) => "services and controllers".to_owned(),
-            Source::Vcenter(id) => match statuses.get(usize::from(id.0)) {
-                Some((host, status)) => match &*status.borrow() {
-                    VcenterStatus::Lost { error, .. } => format!("vCenter {host} ({error})"),
-                    _ => format!("vCenter {host}"),
+            Source::Vcenter(id) => match vcenters.iter().find(|vcenter| vcenter.id == *id) {
+                Some(vcenter) => match &*vcenter.status.borrow() {
+                    VcenterStatus::Lost { error, .. } => format!("vCenter {} ({error})", vcenter.host),
+                    _ => format!("vCenter {}", vcenter.host),
                 },
                 None => "a vCenter".to_owned(),
             },
