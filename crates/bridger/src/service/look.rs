@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ports::{KeptRecord, Ledger};
+use engine::ports::{KeptRecord, Ledger as _};
 use engine::rules::books::Books;
+use kubernetes::ledger::ConfigMapLedger;
+use model::World;
 use model::event::{Event, Source, VcenterId};
 use model::scheduling::SelectingKind;
 use tokio::sync::{mpsc, watch};
@@ -16,7 +18,7 @@ use vsphere::inventory::VcenterStatus;
 
 use super::outside::{EVENTS_QUEUED_MAX, follow_vcenters, is_true};
 use super::settings::RunSettings;
-use super::startup::Found;
+use super::startup::{self, Found, Purpose};
 use crate::failure::Failure;
 use crate::snapshot::{Gathered, Snapshot};
 
@@ -30,7 +32,15 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// What was seen, and the record in a form that can be written again.
 pub struct Seen {
     pub snapshot: Snapshot,
-    pub texts: BTreeMap<String, KeptRecord>,
+    texts: BTreeMap<String, KeptRecord>,
+    ledger: ConfigMapLedger,
+}
+
+/// The world as rules need it, what is recorded of it, and where that is kept.
+pub struct RulesSeen {
+    pub world: World,
+    pub books: Books,
+    pub ledger: ConfigMapLedger,
 }
 
 /// How closely Kubernetes is looked at.
@@ -42,21 +52,36 @@ pub enum Closeness {
     Scheduling,
 }
 
-pub async fn look(
-    settings: &RunSettings,
-    found: &Found,
-    ledger: &dyn Ledger,
-    closeness: Closeness,
-) -> Result<Seen, Failure> {
-    let gathered = gather(settings, found, closeness).await?;
+/// Checks that everything is there and may be used for this purpose, then looks at all of it, the record too.
+pub async fn look(settings: &RunSettings, purpose: Purpose, closeness: Closeness) -> Result<Seen, Failure> {
+    let found = startup::check(settings, purpose).await?;
+    let gathered = gather(settings, &found, closeness).await?;
+    let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
     let texts = ledger.load().await.map_err(|error| Failure::run(format!("the record can't be read: {error}")))?;
     let record: BTreeMap<String, String> = texts.iter().map(|(name, kept)| (name.clone(), kept.text.clone())).collect();
-    let uuids: Vec<String> = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect();
-    Ok(Seen { snapshot: gathered.into_snapshot(jiff::Timestamp::now(), &uuids, record), texts })
+    let snapshot = gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), record);
+    Ok(Seen { snapshot, texts, ledger })
 }
 
-/// All there is, without the record.
-pub async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> Result<Gathered, Failure> {
+/// The same, as what works on rules takes it.
+pub async fn look_at_rules(settings: &RunSettings, purpose: Purpose) -> Result<RulesSeen, Failure> {
+    let Seen { snapshot, texts, ledger } = look(settings, purpose, Closeness::Rules).await?;
+    let (world, books) = world_and_books(settings, snapshot, texts)?;
+    Ok(RulesSeen { world, books, ledger })
+}
+
+/// Checks and looks at all there is but the record.
+pub async fn look_without_record(
+    settings: &RunSettings,
+    purpose: Purpose,
+    closeness: Closeness,
+) -> Result<Snapshot, Failure> {
+    let found = startup::check(settings, purpose).await?;
+    let gathered = gather(settings, &found, closeness).await?;
+    Ok(gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), BTreeMap::new()))
+}
+
+async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> Result<Gathered, Failure> {
     let (events, mut received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
     let (stop, stopped) = watch::channel(false);
     let mut inventories = JoinSet::new();
@@ -108,14 +133,20 @@ pub async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness)
     Ok(gathered)
 }
 
-/// The record of these vCenters, which are in the order of their ids. A text that makes no sense is an error here: a plan
-/// without it would be wrong.
-pub fn books(instance_uuids: &[String], texts: BTreeMap<String, KeptRecord>) -> Result<Books, Failure> {
-    let ids = (0u16..).map(VcenterId).zip(instance_uuids.iter().cloned());
+/// The world of a snapshot, and its record. A text that makes no sense is an error here: a plan without it would be wrong.
+pub fn world_and_books(
+    settings: &RunSettings,
+    snapshot: Snapshot,
+    texts: BTreeMap<String, KeptRecord>,
+) -> Result<(World, Books), Failure> {
+    // The vCenters are in the order of their ids.
+    let ids = (0u16..).map(VcenterId).zip(snapshot.instance_uuids());
     let mut books = Books::new(ids.collect());
     books.loaded(texts, |_| true);
-    match books.first_unreadable() {
-        None => Ok(books),
-        Some((cluster, why)) => Err(Failure::run(format!("the record of cluster {}: {why}", cluster.1))),
+    if let Some((cluster, why)) = books.first_unreadable() {
+        return Err(Failure::run(format!("the record of cluster {}: {why}", cluster.1)));
     }
+    let mut world = World::with_lifting(settings.lifting.clone());
+    snapshot.fill(&mut world);
+    Ok((world, books))
 }

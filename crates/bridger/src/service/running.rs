@@ -120,8 +120,7 @@ fn engine_settings(settings: &RunSettings, found: &Found, seed: u64) -> engine::
         lifting: settings.lifting.clone(),
         vcenters: (0u16..).zip(&settings.vcenters).map(|(number, _)| VcenterId(number)).collect(),
         rules: settings.writes_rules().then(|| {
-            let uuids = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone());
-            let uuids = (0u16..).map(VcenterId).zip(uuids).filter(|(_, uuid)| !uuid.is_empty());
+            let uuids = (0u16..).map(VcenterId).zip(found.instance_uuids()).filter(|(_, uuid)| !uuid.is_empty());
             RuleSettings::new(settings.policy.clone(), uuids.collect(), WallClock(Arc::new(unix_now)))
         }),
         dry_run: settings.dry_run,
