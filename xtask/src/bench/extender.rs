@@ -1,10 +1,9 @@
 //! `cargo xtask bench extender`: kube-scheduler with Bridger beside it, and without.
 
-use std::process::Stdio;
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde_json::Value;
 
+use super::measurement::{example, figure, measure};
 use super::report::Report;
 
 /// kube-scheduler with its own InterPodAffinity, with Bridger, with an extender that agrees with everything, with neither.
@@ -31,28 +30,16 @@ const BYTES_PER_POD_MAX: f64 = 400.0;
 pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
     let release = super::build_release()?;
-    let mut command = std::process::Command::new(release.join("examples/extender"));
+    let mut command = example(&release, "extender");
     if arguments.quick {
         command.arg("--quick");
     }
     println!("bench: 32 rounds of scheduling; {}", if arguments.quick { "some minutes" } else { "about half an hour" });
-    let output = command
-        .env("BRIDGER_BIN", release.join("bridger"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("running the measurement")?;
-    if !output.status.success() {
-        bail!("the measurement failed ({})", output.status);
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
-    fill(&measured)
+    fill(&measure(&mut command)?)
 }
 
 fn fill(measured: &Value) -> Result<Report> {
-    let number =
-        |path: &str| measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {measured}"));
+    let number = |path: &str| figure(measured, path);
     let mut report = Report::new("extender");
     for load in ["loaded", "empty"] {
         for workload in WORKLOADS {

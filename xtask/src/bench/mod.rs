@@ -2,6 +2,7 @@
 
 mod extender;
 mod label;
+mod measurement;
 mod plan;
 mod report;
 mod sandbox;

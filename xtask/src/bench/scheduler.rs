@@ -1,10 +1,9 @@
 //! `cargo xtask bench scheduler`: `bridger scheduler` beside kube-scheduler and beside a binder that decides nothing.
 
-use std::process::Stdio;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::measurement::{example, measure};
 use super::report::Report;
 
 /// kube-scheduler with its QPS raised, a null binder (watches, binds in turn, posts the event), and bridger scheduler.
@@ -30,7 +29,7 @@ const EVENTS_AFTER_S_MAX: f64 = 5.0;
 pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
     let release = super::build_release()?;
-    let mut command = std::process::Command::new(release.join("examples/scheduler"));
+    let mut command = example(&release, "scheduler");
     if arguments.quick {
         command.arg("--quick");
     }
@@ -38,18 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
         command.arg(format!("--only={word}"));
     }
     println!("bench: 42 rounds of scheduling; {}", if arguments.quick { "some minutes" } else { "about an hour" });
-    let output = command
-        .env("BRIDGER_BIN", release.join("bridger"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("running the measurement")?;
-    if !output.status.success() {
-        bail!("the measurement failed ({})", output.status);
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
-    fill(&measured)
+    fill(&measure(&mut command)?)
 }
 
 fn fill(measured: &Value) -> Result<Report> {
