@@ -5,6 +5,7 @@ mod label;
 mod measurement;
 mod plan;
 mod report;
+mod rounds;
 mod sandbox;
 mod scheduler;
 
