@@ -1,1 +1,3 @@
-//! Tests only: see `tests/`.
+//! What the examples share. The tests are in `tests/`.
+
+pub mod bench;

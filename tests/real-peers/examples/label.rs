@@ -15,7 +15,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
-use testkit::{Bridger, ControlPlane, Sandbox, Vcsim, VcsimOptions};
+use testkit::{Bridger, ControlPlane, Sandbox, Vcsim, VcsimOptions, usage};
 use tokio::sync::mpsc;
 use vsphere::property::{self, Selection, Watch};
 use vsphere::transport::Transport;
@@ -259,11 +259,8 @@ async fn scale() -> Result<Value> {
     let seconds = started.elapsed().as_secs_f64();
     tokio::time::sleep(QUIET).await;
     let later = writes(&bridger).await?.saturating_sub(SCALE_NODES);
-    let pid = bridger.pid().context("its process id")?;
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
-    let kib: f64 = peak.trim().trim_end_matches(" kB").trim().parse()?;
-    Ok(json!({ "nodes": SCALE_NODES, "seconds": seconds, "mib": kib / 1024.0, "writes_later": later }))
+    let peak_mib = usage::peak_mib(bridger.pid().context("its process id")?)?;
+    Ok(json!({ "nodes": SCALE_NODES, "seconds": seconds, "mib": peak_mib, "writes_later": later }))
 }
 
 /// How many labels have been written, by Bridger's own count.

@@ -304,19 +304,7 @@ async fn a_host_in_maintenance_takes_no_pods_and_a_lost_vcenter_changes_nothing(
 
 /// Asks Bridger's filter itself, as kube-scheduler would.
 async fn ask(stage: &Stage, app: &str, nodes: &[String]) -> Result<Value> {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let pod =
         json!({ "metadata": { "name": "probe", "namespace": "default", "uid": "probe", "labels": { "app": app } } });
-    let body = json!({ "Pod": pod, "Nodes": null, "NodeNames": nodes }).to_string();
-    let mut stream = tokio::net::TcpStream::connect(stage.bridger.address()?).await?;
-    let head = format!(
-        "POST /filter HTTP/1.1\r\nhost: bridger\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
-    let mut answer = String::new();
-    tokio::time::timeout(SOON, stream.read_to_string(&mut answer)).await??;
-    let (_, body) = answer.split_once("\r\n\r\n").with_context(|| answer.clone())?;
-    serde_json::from_str(body).with_context(|| answer.clone())
+    stage.bridger.post("/filter", &json!({ "Pod": pod, "Nodes": null, "NodeNames": nodes })).await
 }

@@ -10,7 +10,6 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use testkit::{Bridger, Govc, Sandbox, Vcsim, VcsimOptions, eventually};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use vsphere::{Settings, VcenterConfig, VcenterStatus, inventory};
 
@@ -131,8 +130,7 @@ async fn the_extender_prefers_the_least_loaded_host() -> Result<()> {
     let mut bridger = Bridger::start(&flags, &environment)?;
     bridger.prints("12 of 12 matched to a VM", SOON).await?;
     eventually(SOON, || async {
-        let scores =
-            prioritize(&bridger.address()?, &(1..=12).map(|node| format!("node-{node}")).collect::<Vec<_>>()).await?;
+        let scores = prioritize(&bridger, &(1..=12).map(|node| format!("node-{node}")).collect::<Vec<_>>()).await?;
         let mut by_host: BTreeMap<usize, BTreeSet<i64>> = BTreeMap::new();
         for (number, score) in scores.iter().enumerate() {
             by_host.entry(host_of(number + 1)).or_default().insert(*score);
@@ -149,19 +147,9 @@ async fn the_extender_prefers_the_least_loaded_host() -> Result<()> {
     .await
 }
 
-async fn prioritize(address: &str, nodes: &[String]) -> Result<Vec<i64>> {
+async fn prioritize(bridger: &Bridger, nodes: &[String]) -> Result<Vec<i64>> {
     let pod = json!({ "metadata": { "name": "probe", "namespace": "default", "uid": "probe" } });
-    let body = json!({ "Pod": pod, "Nodes": null, "NodeNames": nodes }).to_string();
-    let head = format!(
-        "POST /v1/prioritize HTTP/1.1\r\nhost: bridger\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let mut stream = tokio::net::TcpStream::connect(address).await?;
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
-    let mut answer = String::new();
-    tokio::time::timeout(SOON, stream.read_to_string(&mut answer)).await??;
-    let (_, body) = answer.split_once("\r\n\r\n").with_context(|| answer.clone())?;
-    let scores: Vec<Value> = serde_json::from_str(body).with_context(|| answer.clone())?;
-    scores.iter().map(|entry| entry["Score"].as_i64().with_context(|| answer.clone())).collect()
+    let answer = bridger.post("/v1/prioritize", &json!({ "Pod": pod, "Nodes": null, "NodeNames": nodes })).await?;
+    let scores = answer.as_array().with_context(|| answer.to_string())?;
+    scores.iter().map(|entry| entry["Score"].as_i64().with_context(|| answer.to_string())).collect()
 }

@@ -4,11 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use crate::command::{Finished, finish};
 use crate::process::Process;
 use crate::workdir::Workdir;
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// A running `bridger`. It ends with this value.
 pub struct Bridger {
@@ -71,12 +75,27 @@ impl Bridger {
 impl Bridger {
     /// Asks its HTTP server; answers status line, headers and body as they came.
     pub async fn get(&self, path: &str) -> Result<String> {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\n\r\n")).await
+    }
+
+    /// Posts JSON to its HTTP server, as kube-scheduler does; answers the JSON that came back.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        let body = body.to_string();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = self.send(&request).await?;
+        let (_, body) = answer.split_once("\r\n\r\n").with_context(|| answer.clone())?;
+        serde_json::from_str(body).with_context(|| answer.clone())
+    }
+
+    async fn send(&self, request: &str) -> Result<String> {
         let mut stream = tokio::net::TcpStream::connect(self.address()?).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
-        tokio::time::timeout(Duration::from_secs(10), stream.read_to_string(&mut answer)).await??;
+        tokio::time::timeout(ANSWER_WITHIN, stream.read_to_string(&mut answer)).await??;
         Ok(answer)
     }
 }

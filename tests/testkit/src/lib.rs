@@ -15,6 +15,7 @@ pub mod ports;
 pub mod process;
 pub mod sandbox;
 pub mod scheduler;
+pub mod usage;
 pub mod vcsim;
 pub mod wait;
 pub mod workdir;

@@ -1,21 +1,21 @@
 //! `cargo xtask bench extender`: kube-scheduler with Bridger beside it, and without.
 
-use std::process::Stdio;
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde_json::Value;
 
+use super::measurement::{example, figure, measure};
 use super::report::Report;
+use super::rounds::{Load, Rounds};
 
 /// kube-scheduler with its own InterPodAffinity, with Bridger, with an extender that agrees with everything, with neither.
 ///
 /// A real kube-apiserver with 5000 nodes, empty and with 30,000 running pods that carry anti-affinity; pods per second for
-/// four workloads. Then the time of a filter request with 5000 names in the server, at 1,000 and at 150,000 pods.
+/// four workloads. Without --only and --load also the time of a filter request with 5000 names in the server, at 1,000 and at
+/// 150,000 pods.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A small cluster: minutes instead of half an hour; no figure of it counts
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    rounds: Rounds,
 }
 
 const WORKLOADS: [&str; 4] = ["anti-affinity by node", "anti-affinity by host", "affinity by zone", "preferred"];
@@ -31,40 +31,26 @@ const BYTES_PER_POD_MAX: f64 = 400.0;
 pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
     let release = super::build_release()?;
-    let mut command = std::process::Command::new(release.join("examples/extender"));
-    if arguments.quick {
-        command.arg("--quick");
-    }
-    println!("bench: 32 rounds of scheduling; {}", if arguments.quick { "some minutes" } else { "about half an hour" });
-    let output = command
-        .env("BRIDGER_BIN", release.join("bridger"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("running the measurement")?;
-    if !output.status.success() {
-        bail!("the measurement failed ({})", output.status);
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
-    fill(&measured)
+    let mut command = example(&release, "extender");
+    arguments.rounds.ask(&mut command);
+    println!("bench: 32 rounds of scheduling; {}", arguments.rounds.takes("about half an hour"));
+    fill(&measure(&mut command)?, &arguments.rounds)
 }
 
-fn fill(measured: &Value) -> Result<Report> {
-    let number =
-        |path: &str| measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {measured}"));
+fn fill(measured: &Value, rounds: &Rounds) -> Result<Report> {
+    let number = |path: &str| figure(measured, path);
     let mut report = Report::new("extender");
-    for load in ["loaded", "empty"] {
-        for workload in WORKLOADS {
-            let rate = |way: &str| number(&format!("/throughput/{load}/{workload}/{way}"));
+    for load in rounds.loads() {
+        for workload in WORKLOADS.into_iter().filter(|workload| rounds.include(workload)) {
+            let rate = |way: &str| number(&format!("/throughput/{}/{workload}/{way}", load.name()));
             let (bridger, in_tree) = (rate("bridger")?, rate("in-tree")?);
-            let what = format!("{load}: {workload}");
+            let what = format!("{}: {workload}", load.name());
             let is_affinity = workload.starts_with("affinity");
             let goal = match (load, is_affinity) {
-                ("loaded", true) => Some(LOADED_AFFINITY_RATIO_MIN),
-                ("loaded", false) => Some(LOADED_RATIO_MIN),
-                (_, true) => Some(1.0),
-                _ => None,
+                (Load::Loaded, true) => Some(LOADED_AFFINITY_RATIO_MIN),
+                (Load::Loaded, false) => Some(LOADED_RATIO_MIN),
+                (Load::Empty, true) => Some(1.0),
+                (Load::Empty, false) => None,
             };
             match goal {
                 Some(goal) => report.at_least(what.clone(), bridger, "pods/s", "in-tree", in_tree, goal),
@@ -73,6 +59,9 @@ fn fill(measured: &Value) -> Result<Report> {
             report.at_least(what.clone(), bridger, "pods/s", "agreeing", rate("agreeing")?, OF_AGREEING_MIN);
             report.beside(what, bridger, "pods/s", "neither", rate("neither")?);
         }
+    }
+    if !rounds.are_all() {
+        return Ok(report);
     }
     let (few, many) = (number("/latency/few/p99_ms")?, number("/latency/many/p99_ms")?);
     let pods = number("/latency/pods_many")?;
@@ -95,7 +84,12 @@ mod tests {
         let latency = json!({ "few": { "p50_ms": 0.5, "p99_ms": 1.0 }, "many": { "p50_ms": 0.5, "p99_ms": 1.2 },
             "pods_many": 150_000, "bytes_per_pod": 300.0 });
         let measured = json!({ "throughput": { "empty": workloads, "loaded": workloads }, "latency": latency });
-        assert!(fill(&measured).is_ok());
-        assert!(fill(&json!({})).is_err());
+        assert!(fill(&measured, &Rounds::default()).is_ok());
+        assert!(fill(&json!({}), &Rounds::default()).is_err());
+        // Some rounds: nothing else is looked for, and all of them are.
+        let some = json!({ "throughput": { "loaded": { "preferred": rates } }, "latency": null });
+        assert!(fill(&some, &Rounds::some(Some("pref"), Some(Load::Loaded))).is_ok());
+        assert!(fill(&some, &Rounds::some(Some("pref"), None)).is_err());
+        assert!(fill(&some, &Rounds::some(Some("by"), Some(Load::Loaded))).is_err());
     }
 }

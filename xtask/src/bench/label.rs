@@ -1,10 +1,8 @@
 //! `cargo xtask bench label`: how fast labels follow, and how it scales.
 
-use std::process::Stdio;
+use anyhow::Result;
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
-
+use super::measurement::{example, figure, measure};
 use super::report::Report;
 
 /// How fast a label follows a vMotion, beside what vcsim itself needs; and the first labelling of 5000 nodes.
@@ -23,19 +21,8 @@ pub fn run(_: &Arguments) -> Result<Report> {
     crate::peers::build()?;
     let release = super::build_release()?;
     println!("bench: 200 moves on vcsim, then 5000 nodes on the sandbox; about two minutes");
-    let output = std::process::Command::new(release.join("examples/label"))
-        .env("BRIDGER_BIN", release.join("bridger"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("running the measurement")?;
-    if !output.status.success() {
-        bail!("the measurement failed ({})", output.status);
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
-    let number =
-        |path: &str| measured.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path} in {text}"));
+    let measured = measure(&mut example(&release, "label"))?;
+    let number = |path: &str| figure(&measured, path);
 
     let mut report = Report::new("label");
     report.limit("added by Bridger, p99", number("/latency/added_ms/p99")?, "ms", ADDED_MS_MAX);

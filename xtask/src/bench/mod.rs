@@ -2,8 +2,10 @@
 
 mod extender;
 mod label;
+mod measurement;
 mod plan;
 mod report;
+mod rounds;
 mod sandbox;
 mod scheduler;
 

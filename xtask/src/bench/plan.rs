@@ -1,11 +1,11 @@
 //! `cargo xtask bench plan`: what a plan costs, and how many rules it makes.
 
 use std::path::Path;
-use std::process::Stdio;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::measurement::{example, figure, measure};
 use super::report::Report;
 
 /// Plans for 5000 nodes, 100,000 pods and 10,000 services with anti-affinity; from scratch, and after each of 1000 events.
@@ -25,13 +25,13 @@ pub fn run(_: &Arguments) -> Result<Report> {
     let release = super::build_release()?;
     println!("bench: plans for 5000 nodes, about a minute");
     let measured = [
-        ("many", measure(&release, "many")?),
-        ("one", measure(&release, "one")?),
-        ("tenth", measure(&release, "tenth")?),
+        ("many", quickest(&release, "many")?),
+        ("one", quickest(&release, "one")?),
+        ("tenth", quickest(&release, "tenth")?),
     ];
     let number = |layout: &str, path: &str| {
-        let of = measured.iter().find(|(name, _)| *name == layout).and_then(|(_, of)| of.pointer(&format!("/{path}")));
-        of.and_then(Value::as_f64).with_context(|| format!("{layout}/{path} in {measured:?}"))
+        let (_, of) = measured.iter().find(|(name, _)| *name == layout).with_context(|| format!("no {layout}"))?;
+        figure(of, &format!("/{path}"))
     };
 
     let mut report = Report::new("plan");
@@ -63,23 +63,12 @@ pub fn run(_: &Arguments) -> Result<Report> {
 
 /// One world in a process of its own, so that none finds memory that another has warmed; the quickest of three, because others
 /// use the machine too.
-fn measure(release: &Path, layout: &str) -> Result<Value> {
+fn quickest(release: &Path, layout: &str) -> Result<Value> {
     let mut best: Option<(f64, Value)> = None;
     for _ in 0..RUNS {
-        let output = std::process::Command::new(release.join("examples/plan"))
-            .arg(layout)
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .context("running the measurement")?;
-        if !output.status.success() {
-            bail!("the measurement failed ({})", output.status);
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        let mut measured: Value =
-            serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
-        let of = measured.get_mut(layout).map(Value::take).with_context(|| format!("{layout} in {text}"))?;
-        let first_ms = of.get("first_ms").and_then(Value::as_f64).with_context(|| format!("first_ms in {text}"))?;
+        let measured = measure(example(release, "plan").arg(layout))?;
+        let of = measured.get(layout).with_context(|| format!("{layout} in {measured}"))?.clone();
+        let first_ms = figure(&of, "/first_ms")?;
         if best.as_ref().is_none_or(|(least_ms, _)| first_ms < *least_ms) {
             best = Some((first_ms, of));
         }

@@ -1,11 +1,11 @@
 //! `cargo xtask bench scheduler`: `bridger scheduler` beside kube-scheduler and beside a binder that decides nothing.
 
-use std::process::Stdio;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::measurement::{example, measure};
 use super::report::Report;
+use super::rounds::{Load, Rounds};
 
 /// kube-scheduler with its QPS raised, a null binder (watches, binds in turn, posts the event), and bridger scheduler.
 ///
@@ -13,12 +13,8 @@ use super::report::Report;
 /// second, CPU time per pod, peak memory, and how long the Scheduled events take.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A small cluster: minutes instead of an hour; no figure of it counts
-    #[arg(long)]
-    quick: bool,
-    /// Only workloads whose name contains this
-    #[arg(long, value_name = "WORD")]
-    only: Option<String>,
+    #[command(flatten)]
+    rounds: Rounds,
 }
 
 const OF_NULL_BINDER_MIN: f64 = 0.9;
@@ -30,34 +26,19 @@ const EVENTS_AFTER_S_MAX: f64 = 5.0;
 pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
     let release = super::build_release()?;
-    let mut command = std::process::Command::new(release.join("examples/scheduler"));
-    if arguments.quick {
-        command.arg("--quick");
-    }
-    if let Some(word) = &arguments.only {
-        command.arg(format!("--only={word}"));
-    }
-    println!("bench: 42 rounds of scheduling; {}", if arguments.quick { "some minutes" } else { "about an hour" });
-    let output = command
-        .env("BRIDGER_BIN", release.join("bridger"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("running the measurement")?;
-    if !output.status.success() {
-        bail!("the measurement failed ({})", output.status);
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let measured: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).context("its result")?;
-    fill(&measured)
+    let mut command = example(&release, "scheduler");
+    arguments.rounds.ask(&mut command);
+    println!("bench: 42 rounds of scheduling; {}", arguments.rounds.takes("about an hour"));
+    fill(&measure(&mut command)?, &arguments.rounds)
 }
 
-fn fill(measured: &Value) -> Result<Report> {
+fn fill(measured: &Value, rounds: &Rounds) -> Result<Report> {
     let mut report = Report::new("scheduler");
-    for load in ["loaded", "empty"] {
-        let workloads = measured["rounds"][load].as_object().with_context(|| format!("{load} in {measured}"))?;
+    for load in rounds.loads() {
+        let name = load.name();
+        let workloads = measured["rounds"][name].as_object().with_context(|| format!("{name} in {measured}"))?;
         for (workload, rounds) in workloads {
-            let what = format!("{load}: {workload}");
+            let what = format!("{name}: {workload}");
             let figure = |who: &str, name: &str| {
                 rounds[who][name].as_f64().with_context(|| format!("{what}, {who}, {name} in {measured}"))
             };
@@ -66,8 +47,10 @@ fn fill(measured: &Value) -> Result<Report> {
             report.at_least(what.clone(), own, "pods/s", "null binder", rate("null binder")?, OF_NULL_BINDER_MIN);
             let upstream = rate("kube-scheduler")?;
             match load {
-                "loaded" => report.at_least(what.clone(), own, "pods/s", "kube-scheduler", upstream, LOADED_RATIO_MIN),
-                _ => report.beside(what.clone(), own, "pods/s", "kube-scheduler", upstream),
+                Load::Loaded => {
+                    report.at_least(what.clone(), own, "pods/s", "kube-scheduler", upstream, LOADED_RATIO_MIN)
+                }
+                Load::Empty => report.beside(what.clone(), own, "pods/s", "kube-scheduler", upstream),
             }
             let cpu = |who: &str| figure(who, "cpu_ms_per_pod");
             let (own, upstream) = (cpu("bridger")?, cpu("kube-scheduler")?);
@@ -98,8 +81,12 @@ mod tests {
         let round = |rate: f64, cpu: f64| json!({ "pods_per_second": rate, "cpu_ms_per_pod": cpu, "peak_mib": 100.0, "events_after_s": 0.2 });
         let rounds = json!({ "kube-scheduler": round(50.0, 10.0), "null binder": round(600.0, 0.5), "bridger": round(590.0, 0.6) });
         let loads = json!({ "empty": { "basic": rounds }, "loaded": { "basic": rounds } });
-        assert!(fill(&json!({ "rounds": loads })).is_ok());
-        assert!(fill(&json!({})).is_err());
-        assert!(fill(&json!({ "rounds": { "empty": {}, "loaded": { "basic": {} } } })).is_err());
+        let all = Rounds::default();
+        assert!(fill(&json!({ "rounds": loads }), &all).is_ok());
+        assert!(fill(&json!({}), &all).is_err());
+        assert!(fill(&json!({ "rounds": { "empty": {}, "loaded": { "basic": {} } } }), &all).is_err());
+        let some = json!({ "rounds": { "loaded": { "basic": rounds } } });
+        assert!(fill(&some, &Rounds::some(Some("basic"), Some(Load::Loaded))).is_ok());
+        assert!(fill(&some, &Rounds::some(Some("basic"), None)).is_err());
     }
 }

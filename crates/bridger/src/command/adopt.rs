@@ -1,17 +1,16 @@
 //! `bridger adopt`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use engine::rules::once;
-use kubernetes::ledger::ConfigMapLedger;
-use model::World;
 
 use crate::confirm::confirm;
 use crate::embedded;
 use crate::failure::Failure;
-use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
-use crate::service::{look, startup};
+use crate::say::say;
+use crate::service::look::{RulesSeen, look_at_rules};
+use crate::service::settings::ConnectionArguments;
+use crate::service::startup::Purpose;
 
 /// Record DRS rules that have this cluster's name but are not in Bridger's record
 ///
@@ -27,15 +26,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let run = RunArguments { connection: arguments.connection.clone(), ..RunArguments::default() };
-    let settings = RunSettings::resolve(&run, |name| std::env::var(name).ok())?;
+    let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let found = startup::check(&settings, startup::Purpose::Record).await?;
-        let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
-        let seen = look::look(&settings, &found, &ledger, look::Closeness::Rules).await?;
-        let mut books = look::books(&seen.snapshot.instance_uuids(), seen.texts)?;
-        let mut world = World::with_lifting(settings.lifting.clone());
-        seen.snapshot.fill(&mut world);
+        let RulesSeen { world, mut books, ledger } = look_at_rules(&settings, Purpose::Record).await?;
         let (adopted, record) = drs::adopt(&world, books.owned());
         if adopted.is_empty() {
             say("Nothing to adopt: every rule with this cluster's name is in the record.");
@@ -54,8 +47,4 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         say(&format!("{} rules are recorded.", adopted.len()));
         Ok(ExitCode::SUCCESS)
     })
-}
-
-fn say(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

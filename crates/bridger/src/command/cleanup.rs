@@ -1,20 +1,19 @@
 //! `bridger cleanup`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use engine::rules::carry_out::End;
 use engine::rules::once;
-use kubernetes::ledger::ConfigMapLedger;
-use model::World;
 use model::event::VcenterId;
 
 use crate::confirm::confirm;
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
-use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
-use crate::service::{look, startup};
+use crate::say::say;
+use crate::service::look::{RulesSeen, look_at_rules};
+use crate::service::settings::ConnectionArguments;
+use crate::service::startup::Purpose;
 
 /// Delete every DRS rule and group that Bridger owns, and nothing else
 ///
@@ -32,15 +31,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let run = RunArguments { connection: arguments.connection.clone(), ..RunArguments::default() };
-    let settings = RunSettings::resolve(&run, |name| std::env::var(name).ok())?;
+    let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let found = startup::check(&settings, startup::Purpose::Record).await?;
-        let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
-        let seen = look::look(&settings, &found, &ledger, look::Closeness::Rules).await?;
-        let mut books = look::books(&seen.snapshot.instance_uuids(), seen.texts)?;
-        let mut world = World::with_lifting(settings.lifting.clone());
-        seen.snapshot.fill(&mut world);
+        let RulesSeen { world, mut books, ledger } = look_at_rules(&settings, Purpose::Record).await?;
         let plan = drs::cleanup(&world, books.owned());
         let sums = Sums::of(&plan);
         say(plan_view::text(&plan, None).trim_end());
@@ -74,8 +67,4 @@ fn trouble(cluster: &str, end: &End) -> Option<String> {
             (None, None) => None,
         },
     }
-}
-
-fn say(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

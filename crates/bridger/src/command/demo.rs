@@ -7,8 +7,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::PortArguments;
-use crate::demo::{self, Manner, Options, Places, Speed, Stay, say};
+use crate::demo::{self, Manner, Options, Places, Speed, Stay};
 use crate::failure::Failure;
+use crate::say::say;
 use crate::service::policy::duration;
 use crate::service::settings::PORT_DEFAULT;
 

@@ -14,9 +14,11 @@ use scheduler::{Configuration, Explanation, NodeExplanation, Profile};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::terminal_width;
+use crate::service::look::{Closeness, look_without_record};
 use crate::service::scheduler::ProfileArguments;
-use crate::service::settings::{ReachArguments, RunSettings};
-use crate::service::{look, scheduler_world, startup};
+use crate::service::scheduler_world;
+use crate::service::settings::{ReachArguments, environment};
+use crate::service::startup::Purpose;
 
 /// How many of the best nodes are named before the rest is counted.
 const BEST_SHOWN: usize = 5;
@@ -65,11 +67,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ));
     };
     let configuration = arguments.profiles.configuration()?;
-    let settings = arguments.profiles.settings(&arguments.reach, None, None, |name| std::env::var(name).ok())?;
+    let settings = arguments.profiles.settings(&arguments.reach, None, None, environment)?;
     let mut world = World::with_lifting(settings.lifting.clone());
     let events = match &arguments.snapshot {
         Some(path) => scheduler_world::read(path)?,
-        None => embedded::runtime()?.block_on(looked_at(&settings))?,
+        None => {
+            let looking = look_without_record(&settings, Purpose::Explain, Closeness::Scheduling);
+            embedded::runtime()?.block_on(looking)?.into_events()
+        }
     };
     for mut event in events {
         if let Event::PodApplied(pod) = &mut event
@@ -99,13 +104,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
     };
     Ok(if explanation.feasible > 0 { ExitCode::SUCCESS } else { ExitCode::from(NOWHERE) })
-}
-
-async fn looked_at(settings: &RunSettings) -> Result<Vec<Event>, Failure> {
-    let found = startup::check(settings, startup::Purpose::Explain).await?;
-    let gathered = look::gather(settings, &found, look::Closeness::Scheduling).await?;
-    let uuids: Vec<String> = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect();
-    Ok(gathered.into_snapshot(jiff::Timestamp::now(), &uuids, std::collections::BTreeMap::new()).into_events())
 }
 
 /// The profile that the pod names; the first for a pod of another scheduler's.

@@ -8,17 +8,16 @@ use std::process::ExitCode;
 use drs::UnixMillis;
 use engine::ports::{KeptRecord, RecordVersion};
 use engine::rules::writer::stands_in_the_way;
-use kubernetes::ledger::ConfigMapLedger;
-use model::World;
 use serde::Serialize;
 
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
 use crate::service::extender::LiftArguments;
+use crate::service::look::{Closeness, look, world_and_books};
 use crate::service::policy::PolicyArguments;
-use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
-use crate::service::{look, startup};
+use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings, environment};
+use crate::service::startup::Purpose;
 use crate::snapshot::Snapshot;
 
 /// There is something to do: as `terraform plan -detailed-exitcode` has it, but not to be taken for a usage error.
@@ -71,14 +70,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         lifting: arguments.lifting.clone(),
         ..RunArguments::default()
     };
-    let settings = RunSettings::resolve(&run, |name| std::env::var(name).ok())?;
+    let settings = RunSettings::resolve(&run, environment)?;
     let snapshot = match &arguments.snapshot {
         Some(path) => Snapshot::read(path)?,
-        None => embedded::runtime()?.block_on(async {
-            let found = startup::check(&settings, startup::Purpose::Read).await?;
-            let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
-            Ok::<_, Failure>(look::look(&settings, &found, &ledger, look::Closeness::Rules).await?.snapshot)
-        })?,
+        None => embedded::runtime()?.block_on(look(&settings, Purpose::Read, Closeness::Rules))?.snapshot,
     };
     let plan = plan(&settings, snapshot)?;
     let sums = Sums::of(&plan.plan);
@@ -133,9 +128,7 @@ fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<Made, Failure> {
         .iter()
         .map(|(name, text)| (name.clone(), KeptRecord { text: text.clone(), version: RecordVersion(String::new()) }))
         .collect();
-    let books = look::books(&snapshot.instance_uuids(), texts)?;
-    let mut world = World::with_lifting(settings.lifting.clone());
-    snapshot.fill(&mut world);
+    let (world, books) = world_and_books(settings, snapshot, texts)?;
     let now = UnixMillis(u64::try_from(taken.as_millisecond()).unwrap_or(0));
     let plan = drs::plan(&world, books.owned(), now, &settings.policy);
     let prefix = engine::rules::planner::prefix(&world).unwrap_or_default();

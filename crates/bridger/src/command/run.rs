@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::embedded;
 use crate::failure::Failure;
-use crate::service::settings::{RunArguments, RunSettings};
+use crate::service::settings::{RunArguments, RunSettings, environment};
 use crate::service::{running, startup};
 use crate::signals;
 
@@ -22,7 +22,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let settings = RunSettings::resolve(&arguments.run, |name| std::env::var(name).ok())?;
+    let settings = RunSettings::resolve(&arguments.run, environment)?;
     embedded::runtime()?.block_on(async {
         let found = startup::check(&settings, startup::Purpose::Run).await?;
         running::run(settings, found, signals::interrupted()).await?;

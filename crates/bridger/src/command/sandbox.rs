@@ -1,6 +1,5 @@
 //! `bridger sandbox`: the embedded Kubernetes API and vCenter alone, for kubectl and govc.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -10,6 +9,7 @@ use simulator::{kubernetes, vcenter, world};
 
 use crate::embedded::{self, Embedded};
 use crate::failure::Failure;
+use crate::say::say;
 
 /// Start an embedded Kubernetes API and vCenter with a working DRS, for kubectl and govc
 ///
@@ -133,9 +133,4 @@ fn what_to_try(arguments: &Arguments) -> String {
          # Ctrl-C ends it.\n",
         if clusters == 1 { "" } else { "s" },
     )
-}
-
-/// A line for people. When nobody reads any more there is nothing left to say.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::embedded;
 use crate::failure::Failure;
 use crate::service::scheduler::ProfileArguments;
-use crate::service::settings::ReachArguments;
+use crate::service::settings::{ReachArguments, environment};
 use crate::service::{scheduler_run, startup};
 use crate::signals;
 
@@ -32,7 +32,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let configuration = arguments.profiles.configuration()?;
     let Arguments { profiles, reach, port, listen } = arguments;
-    let settings = profiles.settings(reach, *listen, *port, |name| std::env::var(name).ok())?;
+    let settings = profiles.settings(reach, *listen, *port, environment)?;
     embedded::runtime()?.block_on(async {
         let found = startup::check(&settings, startup::Purpose::Schedule).await?;
         scheduler_run::run(settings, configuration, found, signals::interrupted()).await?;

@@ -4,12 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use kubernetes::ledger::ConfigMapLedger;
-
 use crate::embedded;
 use crate::failure::Failure;
-use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings};
-use crate::service::{look, startup};
+use crate::service::look::{Closeness, look};
+use crate::service::settings::ConnectionArguments;
+use crate::service::startup::Purpose;
 
 /// Write all that Bridger sees of Kubernetes and vSphere to one file
 ///
@@ -26,12 +25,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let run = RunArguments { connection: arguments.connection.clone(), ..RunArguments::default() };
-    let settings = RunSettings::resolve(&run, |name| std::env::var(name).ok())?;
+    let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let found = startup::check(&settings, startup::Purpose::Snapshot).await?;
-        let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
-        let snapshot = look::look(&settings, &found, &ledger, look::Closeness::Scheduling).await?.snapshot;
+        let snapshot = look(&settings, Purpose::Snapshot, Closeness::Scheduling).await?.snapshot;
         let size_bytes = snapshot.write(&arguments.file)?;
         let _ = writeln!(
             std::io::stdout().lock(),

@@ -32,7 +32,6 @@ use simulator::seed::Seed;
 use tokio::time::Instant;
 
 pub use pace::Speed;
-pub use show::say;
 pub use stay::Stay;
 pub use verdict::Verdict;
 
@@ -46,6 +45,7 @@ use self::story::Deed;
 use self::verdict::Figures;
 use self::viewer::{Line, Tone, Viewer};
 use crate::failure::Failure;
+use crate::say::say;
 use crate::signals;
 
 /// How often the world is looked at, in virtual time.

@@ -1,11 +1,11 @@
 //! Where the story is shown: on the screen, as plain lines, or not at all.
 
-use std::io::Write;
 use std::time::Duration;
 
 use super::panels::Picture;
 use super::screen::Screen;
 use super::viewer::{Line, Tone};
+use crate::say::say;
 
 pub enum Show {
     /// Only the verdict is wanted.
@@ -60,9 +60,4 @@ impl Show {
 pub fn clock(passed: Duration) -> String {
     let seconds = passed.as_secs();
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// A line for people. When nobody reads any more there is nothing left to say.
-pub fn say(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

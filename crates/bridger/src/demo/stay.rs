@@ -17,6 +17,7 @@ use super::{Act, show};
 use crate::command::PortArguments;
 use crate::embedded::{self, Doorway};
 use crate::failure::Failure;
+use crate::say::say;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -56,8 +57,8 @@ impl Theatre {
         tokio::time::resume();
         self.show.heading("The world of act 2 goes on, in real time. In another terminal:");
         if let show::Show::Lines = self.show {
-            show::say(&open.exports());
-            show::say(&format!("Listening   http://{address} (/readyz, /metrics)"));
+            say(&open.exports());
+            say(&format!("Listening   http://{address} (/readyz, /metrics)"));
         }
         // Lines as long as those can't be copied off a panel; a file can be named in one short line.
         let invitation = format!(

@@ -16,22 +16,19 @@ use kubernetes::labels::NodeLabels;
 use kubernetes::ledger::ConfigMapLedger;
 use kubernetes::notices::EventBoard;
 use model::event::VcenterId;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use scheduler::Configuration;
-use server::{ExtenderRoutes, Shown, VcenterHealth};
+use server::Shown;
 use simulator::{World, world};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use vsphere::config::VcenterConfig;
-use vsphere::inventory::VcenterStatus;
 use vsphere::transport::Transport;
 use vsphere::{Endpoint, Trust};
 
 use crate::failure::Failure;
+use crate::service::outside::{EVENTS_QUEUED_MAX, extender_routes, follow_vcenters, health};
 use crate::service::scheduler_metrics::SchedulerMetrics;
 
-const EVENTS_QUEUED_MAX: usize = 1024;
 const RECORD_NAMESPACE: &str = "kube-system";
 /// The name that pods ask for when they ask for none.
 const SCHEDULER_NAME: &str = "default-scheduler";
@@ -51,11 +48,8 @@ pub async fn start(
     let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
 
     let (events, received) = mpsc::channel(EVENTS_QUEUED_MAX);
-    let (status, shown_status) = watch::channel(VcenterStatus::default());
-    let jitter = ChaCha8Rng::seed_from_u64(seed);
-    let rule_store = vsphere::Rules::new([(VCENTER, vcenter.clone())]);
-    let never = std::future::pending::<()>();
-    tasks.spawn(vsphere::inventory::run(vcenter, VCENTER, events.clone(), status, jitter, never));
+    let followed = follow_vcenters(std::slice::from_ref(&vcenter), &events, seed, std::future::pending, tasks);
+    let rule_store = vsphere::Rules::new([(VCENTER, vcenter)]);
     tasks.spawn(kubernetes::watch::watch(client.clone(), events, seed));
 
     let clock = world.clock().clone();
@@ -74,12 +68,11 @@ pub async fn start(
     let engine = Engine::new(Settings { seed, rules: Some(rules), ..Settings::default() }, ports);
     let ports = ExtenderPorts { binder: Arc::new(PodBinder::new(client)), notices };
     let extender = Extender::new(engine.world(), ports, ExtenderSettings::default());
-    let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
     let shown = Shown {
         world: engine.world(),
         counters: engine.counters(),
-        vcenters: health(shown_status),
-        extender: Some(ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod))),
+        vcenters: health(followed),
+        extender: Some(extender_routes(extender)),
         connections: Arc::default(),
         more_metrics: None,
     };
@@ -94,18 +87,7 @@ pub fn start_scheduler(world: &Arc<World>, config: &world::Config, tasks: &mut J
         .map_err(|error| Failure::run(format!("the scheduler's default configuration: {error}")))?;
     let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
     let (events, received) = mpsc::channel(EVENTS_QUEUED_MAX);
-    let (status, _) = watch::channel(VcenterStatus::default());
-    let inventory = vsphere::inventory::run(
-        vcenter_config(world, config)?,
-        VCENTER,
-        events.clone(),
-        status,
-        ChaCha8Rng::seed_from_u64(seed),
-        std::future::pending::<()>(),
-    );
-    tasks.spawn(async move {
-        inventory.await;
-    });
+    follow_vcenters(&[vcenter_config(world, config)?], &events, seed, std::future::pending, tasks);
     let watching = Box::pin(kubernetes::watch::watch_for_scheduling(client.clone(), events, seed));
     tasks.spawn(async move {
         watching.await;
@@ -140,15 +122,4 @@ fn vcenter_config(world: &Arc<World>, config: &world::Config) -> Result<VcenterC
     let mut vcenter = VcenterConfig::new(endpoint, credentials.into(), Trust::System);
     vcenter.transport = Some(Transport::service(simulator::vcenter::wire::router(world.clone())));
     Ok(vcenter)
-}
-
-fn health(status: watch::Receiver<VcenterStatus>) -> Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync> {
-    Arc::new(move || {
-        let trouble = match &*status.borrow() {
-            VcenterStatus::InSync { .. } => None,
-            VcenterStatus::Connecting => Some("connecting".to_owned()),
-            VcenterStatus::Lost { error, attempts } => Some(format!("{error} (attempt {attempts})")),
-        };
-        vec![(VCENTER, VcenterHealth { host: "embedded".to_owned(), trouble })]
-    })
 }

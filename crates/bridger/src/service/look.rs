@@ -6,31 +6,41 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ports::{KeptRecord, Ledger};
+use engine::ports::{KeptRecord, Ledger as _};
 use engine::rules::books::Books;
+use kubernetes::ledger::ConfigMapLedger;
+use model::World;
 use model::event::{Event, Source, VcenterId};
 use model::scheduling::SelectingKind;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use vsphere::inventory::{self, VcenterStatus};
+use vsphere::inventory::VcenterStatus;
 
+use super::outside::{EVENTS_QUEUED_MAX, follow_vcenters, is_true};
 use super::settings::RunSettings;
-use super::startup::Found;
+use super::startup::{self, Found, Purpose};
 use crate::failure::Failure;
 use crate::snapshot::{Gathered, Snapshot};
 
-const EVENTS_QUEUED_MAX: usize = 4096;
 /// How long the whole picture may take.
 const WITHIN: Duration = Duration::from_secs(120);
+/// One look at a time retries in step with nobody.
+const JITTER_SEED: u64 = 0;
 /// How long giving sessions back may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// What was seen, and the record in a form that can be written again.
 pub struct Seen {
     pub snapshot: Snapshot,
-    pub texts: BTreeMap<String, KeptRecord>,
+    texts: BTreeMap<String, KeptRecord>,
+    ledger: ConfigMapLedger,
+}
+
+/// The world as rules need it, what is recorded of it, and where that is kept.
+pub struct RulesSeen {
+    pub world: World,
+    pub books: Books,
+    pub ledger: ConfigMapLedger,
 }
 
 /// How closely Kubernetes is looked at.
@@ -42,47 +52,50 @@ pub enum Closeness {
     Scheduling,
 }
 
-pub async fn look(
-    settings: &RunSettings,
-    found: &Found,
-    ledger: &dyn Ledger,
-    closeness: Closeness,
-) -> Result<Seen, Failure> {
-    let gathered = gather(settings, found, closeness).await?;
+/// Checks that everything is there and may be used for this purpose, then looks at all of it, the record too.
+pub async fn look(settings: &RunSettings, purpose: Purpose, closeness: Closeness) -> Result<Seen, Failure> {
+    let found = startup::check(settings, purpose).await?;
+    let gathered = gather(settings, &found, closeness).await?;
+    let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
     let texts = ledger.load().await.map_err(|error| Failure::run(format!("the record can't be read: {error}")))?;
     let record: BTreeMap<String, String> = texts.iter().map(|(name, kept)| (name.clone(), kept.text.clone())).collect();
-    let uuids: Vec<String> = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect();
-    Ok(Seen { snapshot: gathered.into_snapshot(jiff::Timestamp::now(), &uuids, record), texts })
+    let snapshot = gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), record);
+    Ok(Seen { snapshot, texts, ledger })
 }
 
-/// All there is, without the record.
-pub async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> Result<Gathered, Failure> {
+/// The same, as what works on rules takes it.
+pub async fn look_at_rules(settings: &RunSettings, purpose: Purpose) -> Result<RulesSeen, Failure> {
+    let Seen { snapshot, texts, ledger } = look(settings, purpose, Closeness::Rules).await?;
+    let (world, books) = world_and_books(settings, snapshot, texts)?;
+    Ok(RulesSeen { world, books, ledger })
+}
+
+/// Checks and looks at all there is but the record.
+pub async fn look_without_record(
+    settings: &RunSettings,
+    purpose: Purpose,
+    closeness: Closeness,
+) -> Result<Snapshot, Failure> {
+    let found = startup::check(settings, purpose).await?;
+    let gathered = gather(settings, &found, closeness).await?;
+    Ok(gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), BTreeMap::new()))
+}
+
+async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> Result<Gathered, Failure> {
     let (events, mut received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
-    let mut vcenters = JoinSet::new();
-    let mut stops = Vec::new();
-    let mut statuses = Vec::new();
+    let (stop, stopped) = watch::channel(false);
+    let mut inventories = JoinSet::new();
+    let stop_now = || is_true(stopped.clone());
+    let vcenters = follow_vcenters(&settings.vcenters, &events, JITTER_SEED, stop_now, &mut inventories);
     let mut wanted = vec![Source::Nodes, Source::Pods, Source::Namespaces];
-    for (number, config) in (0u16..).zip(settings.vcenters.iter().cloned()) {
-        let id = VcenterId(number);
-        wanted.push(Source::Vcenter(id));
-        let (status, shown) = watch::channel(VcenterStatus::default());
-        statuses.push((config.endpoint.host().to_owned(), shown));
-        let (stop, stopped) = oneshot::channel::<()>();
-        stops.push(stop);
-        let stopped = async move {
-            // The sender going away means the same.
-            let _ = stopped.await;
-        };
-        let jitter = ChaCha8Rng::seed_from_u64(u64::from(number));
-        vcenters.spawn(inventory::run(config, id, events.clone(), status, jitter, stopped));
-    }
+    wanted.extend(vcenters.iter().map(|vcenter| Source::Vcenter(vcenter.id)));
     let mut watches = JoinSet::new();
     let client = found.connection.client.clone();
     match closeness {
-        Closeness::Rules => watches.spawn(kubernetes::watch::watch(client, events, 0)),
+        Closeness::Rules => watches.spawn(kubernetes::watch::watch(client, events, JITTER_SEED)),
         Closeness::Scheduling => {
             wanted.extend(SelectingKind::ALL.map(Source::Selecting));
-            watches.spawn(kubernetes::watch::watch_for_scheduling(client, events, 0))
+            watches.spawn(kubernetes::watch::watch_for_scheduling(client, events, JITTER_SEED))
         }
     };
 
@@ -97,18 +110,18 @@ pub async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness)
     };
     let in_time = tokio::time::timeout(WITHIN, gathering).await.is_ok();
     drop(received);
-    drop(stops);
-    let _ = tokio::time::timeout(STOP_WITHIN, async { while vcenters.join_next().await.is_some() {} }).await;
+    drop(stop);
+    let _ = tokio::time::timeout(STOP_WITHIN, async { while inventories.join_next().await.is_some() {} }).await;
     if !in_time {
         let missing = wanted.iter().filter(|source| !gathered.is_whole(**source)).map(|source| match source {
             Source::Nodes => "nodes".to_owned(),
             Source::Pods => "pods".to_owned(),
             Source::Namespaces => "namespaces".to_owned(),
             Source::Selecting(_) => "services and controllers".to_owned(),
-            Source::Vcenter(id) => match statuses.get(usize::from(id.0)) {
-                Some((host, status)) => match &*status.borrow() {
-                    VcenterStatus::Lost { error, .. } => format!("vCenter {host} ({error})"),
-                    _ => format!("vCenter {host}"),
+            Source::Vcenter(id) => match vcenters.iter().find(|vcenter| vcenter.id == *id) {
+                Some(vcenter) => match &*vcenter.status.borrow() {
+                    VcenterStatus::Lost { error, .. } => format!("vCenter {} ({error})", vcenter.host),
+                    _ => format!("vCenter {}", vcenter.host),
                 },
                 None => "a vCenter".to_owned(),
             },
@@ -120,14 +133,20 @@ pub async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness)
     Ok(gathered)
 }
 
-/// The record of these vCenters, which are in the order of their ids. A text that makes no sense is an error here: a plan
-/// without it would be wrong.
-pub fn books(instance_uuids: &[String], texts: BTreeMap<String, KeptRecord>) -> Result<Books, Failure> {
-    let ids = (0u16..).map(VcenterId).zip(instance_uuids.iter().cloned());
+/// The world of a snapshot, and its record. A text that makes no sense is an error here: a plan without it would be wrong.
+pub fn world_and_books(
+    settings: &RunSettings,
+    snapshot: Snapshot,
+    texts: BTreeMap<String, KeptRecord>,
+) -> Result<(World, Books), Failure> {
+    // The vCenters are in the order of their ids.
+    let ids = (0u16..).map(VcenterId).zip(snapshot.instance_uuids());
     let mut books = Books::new(ids.collect());
     books.loaded(texts, |_| true);
-    match books.first_unreadable() {
-        None => Ok(books),
-        Some((cluster, why)) => Err(Failure::run(format!("the record of cluster {}: {why}", cluster.1))),
+    if let Some((cluster, why)) = books.first_unreadable() {
+        return Err(Failure::run(format!("the record of cluster {}: {why}", cluster.1)));
     }
+    let mut world = World::with_lifting(settings.lifting.clone());
+    snapshot.fill(&mut world);
+    Ok((world, books))
 }

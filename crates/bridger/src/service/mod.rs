@@ -2,6 +2,7 @@
 
 pub mod extender;
 pub mod look;
+pub mod outside;
 pub mod policy;
 pub mod running;
 pub mod scheduler;

@@ -1,11 +1,8 @@
 //! The running whole: adapters, engine and HTTP, wired and stopped together.
 
-use std::io::Write;
-use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
 use drs::UnixMillis;
 use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
 use engine::ports::{Ledger, RuleStore};
@@ -16,51 +13,32 @@ use kubernetes::labels::NodeLabels;
 use kubernetes::ledger::ConfigMapLedger;
 use kubernetes::notices::EventBoard;
 use model::event::{Event, Source, VcenterId};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
-use server::{ConnectionCounts, ExtenderRoutes, Shown, Tls, VcenterHealth};
+use server::{ConnectionCounts, Shown, Tls};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use vsphere::inventory::{self, VcenterStatus};
 
+use super::outside::{EVENTS_QUEUED_MAX, end, entropy, extender_routes, follow_vcenters, health, is_true, listen};
 use super::settings::RunSettings;
 use super::startup::Found;
 use crate::failure::Failure;
+use crate::say::say;
 
-/// Events on their way to the engine; a full queue makes the adapters wait.
-const EVENTS_QUEUED_MAX: usize = 4096;
 /// How long the first picture may take before what is missing is named.
 const FIRST_PICTURE_WITHIN: Duration = Duration::from_secs(60);
-/// How long giving sessions back and ending requests may take.
-const STOP_WITHIN: Duration = Duration::from_secs(6);
 
 /// Runs until `stop` completes.
 pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output = ()>) -> Result<(), Failure> {
     let tls = settings.extender.tls.clone().map(Tls::load).transpose().map_err(|error| {
         Failure::configuration(error.to_string(), "check --tls-cert-file, --tls-key-file and --client-ca-file")
     })?;
-    let address = SocketAddr::new(settings.listen, settings.port);
-    let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            Failure::configuration(format!("{address} is in use"), "choose another with --port")
-        }
-        _ => Failure::run(format!("cannot listen on {address}: {error}")),
-    })?;
-    let address = listener.local_addr().context("the address listened on")?;
+    let (listener, address) = listen(&settings).await?;
 
     let seed = entropy();
     let (events, received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
     let (stop_sender, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    let mut statuses = Vec::new();
-    for (number, config) in (0u16..).zip(settings.vcenters.iter().cloned()) {
-        let id = VcenterId(number);
-        let host = config.endpoint.host().to_owned();
-        let (status, shown) = watch::channel(VcenterStatus::default());
-        statuses.push((id, host, shown));
-        let jitter = ChaCha8Rng::seed_from_u64(seed.wrapping_add(u64::from(number)));
-        tasks.spawn(inventory::run(config, id, events.clone(), status, jitter, is_true(stopped.clone())));
-    }
+    let stop_now = || is_true(stopped.clone());
+    let vcenters = follow_vcenters(&settings.vcenters, &events, seed, stop_now, &mut tasks);
 
     let client = found.connection.client.clone();
     let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now)));
@@ -86,14 +64,13 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
             dry_run: settings.dry_run,
             ..ExtenderSettings::default()
         };
-        let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
-        ExtenderRoutes::new(Arc::new(Extender::new(world.clone(), ports, choice)), Arc::new(read_pod))
+        extender_routes(Extender::new(world.clone(), ports, choice))
     });
     let connections = Arc::<ConnectionCounts>::default();
     let shown = Shown {
         world: world.clone(),
         counters: engine.counters(),
-        vcenters: health(&statuses),
+        vcenters: health(vcenters),
         extender,
         more_metrics: None,
         connections: connections.clone(),
@@ -126,9 +103,7 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
     tracing::info!("stopping");
     let _ = stop_sender.send(true);
     // Requests end, and sessions are given back: a vCenter has only so many.
-    let _ = tokio::time::timeout(STOP_WITHIN, async {
-        while tasks.join_next().await.is_some() {}
-        background.shutdown().await;
+    end(tasks, background, async {
         if let Some(rules) = rules {
             rules.close().await;
         }
@@ -145,8 +120,7 @@ fn engine_settings(settings: &RunSettings, found: &Found, seed: u64) -> engine::
         lifting: settings.lifting.clone(),
         vcenters: (0u16..).zip(&settings.vcenters).map(|(number, _)| VcenterId(number)).collect(),
         rules: settings.writes_rules().then(|| {
-            let uuids = found.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone());
-            let uuids = (0u16..).map(VcenterId).zip(uuids).filter(|(_, uuid)| !uuid.is_empty());
+            let uuids = (0u16..).map(VcenterId).zip(found.instance_uuids()).filter(|(_, uuid)| !uuid.is_empty());
             RuleSettings::new(settings.policy.clone(), uuids.collect(), WallClock(Arc::new(unix_now)))
         }),
         dry_run: settings.dry_run,
@@ -159,23 +133,6 @@ fn engine_settings(settings: &RunSettings, found: &Found, seed: u64) -> engine::
 
 fn unix_now() -> UnixMillis {
     UnixMillis(u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0))
-}
-
-pub(super) type Statuses = [(VcenterId, String, watch::Receiver<VcenterStatus>)];
-
-pub(super) fn health(statuses: &Statuses) -> Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync> {
-    let statuses = statuses.to_vec();
-    Arc::new(move || {
-        let health = statuses.iter().map(|(id, host, status)| {
-            let trouble = match &*status.borrow() {
-                VcenterStatus::InSync { .. } => None,
-                VcenterStatus::Connecting => Some("connecting".to_owned()),
-                VcenterStatus::Lost { error, attempts } => Some(format!("{error} (attempt {attempts})")),
-            };
-            (*id, VcenterHealth { host: host.clone(), trouble })
-        });
-        health.collect()
-    })
 }
 
 /// Says what was found once everything has been seen, or what is still missing.
@@ -209,19 +166,4 @@ async fn tell_first_picture(world: SharedWorld, vcenters: usize) {
         }
     }
     say(&text);
-}
-
-pub(super) async fn is_true(mut flag: watch::Receiver<bool>) {
-    // The sender going away means the same.
-    let _ = flag.wait_for(|value| *value).await;
-}
-
-/// Different from start to start, so that many Bridgers do not retry in step.
-pub(super) fn entropy() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
-}
-
-pub(super) fn say(text: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -60,6 +60,19 @@ pub struct ConnectionArguments {
     pub record_namespace: Option<String>,
 }
 
+impl ConnectionArguments {
+    /// For commands that take no other flags of `run`.
+    pub fn settings(&self) -> Result<RunSettings, Failure> {
+        let arguments = RunArguments { connection: self.clone(), ..RunArguments::default() };
+        RunSettings::resolve(&arguments, environment)
+    }
+}
+
+/// A variable of the process's environment.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {

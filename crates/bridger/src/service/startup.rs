@@ -163,6 +163,11 @@ fn kubernetes_failure(error: &ConnectError) -> Failure {
 }
 
 impl Found {
+    /// Of the vCenters, in the order of their ids.
+    pub fn instance_uuids(&self) -> Vec<String> {
+        self.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect()
+    }
+
     /// The block that is printed first.
     pub fn describe(&self, dry_run: bool) -> String {
         let mut text = String::new();

@@ -10,6 +10,7 @@ use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
 use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
 use futures::future::BoxFuture;
 use model::event::{Event, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts};
+use real_peers::bench::{HOST, HOSTNAME, term};
 use serde_json::{Value, json};
 use server::ExtenderRoutes;
 use tower::ServiceExt;
@@ -52,7 +53,7 @@ fn pod(number: usize) -> PodFacts {
         labels: own,
         node: Some(format!("node-{:05}", number % NODES)),
         anti_affinity: vec![TermFacts {
-            topology_key: "kubernetes.io/hostname".to_owned(),
+            topology_key: HOSTNAME.to_owned(),
             selector: Some(SelectorFacts { labels: labels(&[("group", group(number))]), ..SelectorFacts::default() }),
             ..TermFacts::default()
         }],
@@ -70,10 +71,7 @@ fn world(pods: usize) -> (SharedWorld, f64) {
             match source {
                 Source::Nodes => (0..NODES).for_each(|number| {
                     let name = format!("node-{number:05}");
-                    let labels = labels(&[
-                        ("kubernetes.io/hostname", name.clone()),
-                        ("alpha.cna.vmware.com/host", format!("esx-{}", number % HOSTS)),
-                    ]);
+                    let labels = labels(&[(HOSTNAME, name.clone()), (HOST, format!("esx-{}", number % HOSTS))]);
                     world.apply(Event::NodeApplied(NodeFacts { name, labels, ready: true, ..NodeFacts::default() }));
                 }),
                 Source::Pods => {
@@ -94,8 +92,7 @@ fn world(pods: usize) -> (SharedWorld, f64) {
 /// A request as kube-scheduler sends it, for another replica of one of the groups.
 fn request(number: usize) -> String {
     let group = group(number);
-    let term =
-        json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "group": group } } });
+    let term = term(HOSTNAME, &group);
     let pod = json!({
         "metadata": { "name": format!("new-{number}"), "namespace": format!("ns-{}", number % 100), "uid": format!("new-{number}"),
             "labels": { "group": group, "tier": "backend", "team": "t1" } },

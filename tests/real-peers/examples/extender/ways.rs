@@ -11,10 +11,14 @@ use axum::routing::post;
 use engine::extender::NodeVerdict;
 use engine::ports::{Binder, Binding};
 use kubernetes::PodBinder;
+use real_peers::bench::{Contender, Running};
 use serde_json::{Value, json};
 use server::extender::answer;
 use server::extender::wire::{BindingArgs, ExtenderArgs, Nodes};
-use testkit::{Bridger, ControlPlane};
+use testkit::{Bridger, ControlPlane, Scheduler};
+
+/// The schedulerName of all pods.
+pub const SCHEDULER_NAME: &str = "default-scheduler";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -27,10 +31,12 @@ pub enum Way {
     Neither,
 }
 
-impl Way {
-    pub const ALL: [Way; 4] = [Way::InTree, Way::Bridger, Way::Agreeing, Way::Neither];
+impl Contender for Way {
+    const ALL: &'static [Way] = &[Way::InTree, Way::Bridger, Way::Agreeing, Way::Neither];
+    type Beside = Beside;
+    type Running = Measured;
 
-    pub const fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Way::InTree => "in-tree",
             Way::Bridger => "bridger",
@@ -38,19 +44,45 @@ impl Way {
             Way::Neither => "neither",
         }
     }
+
+    async fn beside(self, control_plane: &ControlPlane) -> Result<Beside> {
+        Beside::start(self, control_plane).await
+    }
+
+    async fn start(self, beside: Beside, control_plane: &ControlPlane) -> Result<Measured> {
+        let scheduler = Scheduler::start(control_plane, Some(beside.scheduler_config())).await?;
+        Ok(Measured { scheduler, beside })
+    }
+}
+
+/// kube-scheduler, and what it asks.
+pub struct Measured {
+    scheduler: Scheduler,
+    beside: Beside,
+}
+
+impl Running for Measured {
+    fn pid(&self) -> Option<u32> {
+        self.scheduler.pid()
+    }
+
+    fn output(&self) -> String {
+        let beside = self.beside.bridger.as_ref().map(Bridger::output).unwrap_or_default();
+        format!("{}\n{beside}", self.scheduler.log_tail())
+    }
 }
 
 /// What runs beside kube-scheduler in one of the ways. It ends with this value.
-pub struct Running {
+pub struct Beside {
     way: Way,
     address: Option<String>,
     bridger: Option<Bridger>,
     agreeing: Option<tokio::task::JoinHandle<()>>,
 }
 
-impl Running {
-    pub async fn start(way: Way, control_plane: &ControlPlane) -> Result<Running> {
-        let mut running = Running { way, address: None, bridger: None, agreeing: None };
+impl Beside {
+    async fn start(way: Way, control_plane: &ControlPlane) -> Result<Beside> {
+        let mut beside = Beside { way, address: None, bridger: None, agreeing: None };
         match way {
             Way::InTree | Way::Neither => (),
             Way::Bridger => {
@@ -59,13 +91,13 @@ impl Running {
                 let arguments = ["run", "--port", "0", "--labels", "off", "--lift", "none"];
                 let mut bridger = Bridger::start(&arguments, &[("KUBECONFIG", kubeconfig)])?;
                 bridger.prints("matched to a VM", Duration::from_secs(120)).await?;
-                running.address = Some(bridger.address()?);
-                running.bridger = Some(bridger);
+                beside.address = Some(bridger.address()?);
+                beside.bridger = Some(bridger);
             }
             Way::Agreeing => {
                 let binder = Arc::new(PodBinder::new(control_plane.client().await?));
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-                running.address = Some(listener.local_addr()?.to_string());
+                beside.address = Some(listener.local_addr()?.to_string());
                 let serving = server::serve(
                     listener,
                     agreeing(binder),
@@ -74,23 +106,19 @@ impl Running {
                     Arc::default(),
                     std::future::pending(),
                 );
-                running.agreeing = Some(tokio::spawn(serving));
+                beside.agreeing = Some(tokio::spawn(serving));
             }
         }
-        Ok(running)
+        Ok(beside)
     }
 
-    pub fn output(&self) -> String {
-        self.bridger.as_ref().map(Bridger::output).unwrap_or_default()
-    }
-
-    pub fn scheduler_config(&self) -> Value {
+    fn scheduler_config(&self) -> Value {
         let mut config = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             // Else the comparison measures the client's own limit.
             "clientConnection": { "qps": 10_000, "burst": 10_000 },
-            "profiles": [{ "schedulerName": "default-scheduler" }],
+            "profiles": [{ "schedulerName": SCHEDULER_NAME }],
         });
         if self.way != Way::InTree {
             config["profiles"][0]["plugins"] =
@@ -106,7 +134,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Beside {
     fn drop(&mut self) {
         if let Some(agreeing) = &self.agreeing {
             agreeing.abort();

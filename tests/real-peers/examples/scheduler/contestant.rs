@@ -1,6 +1,7 @@
-//! A scheduler under measurement: how it is started, and what it has used.
+//! A scheduler under measurement: how it is started.
 
 use anyhow::{Context, Result};
+use real_peers::bench::{Contender, Running};
 use serde_json::json;
 use testkit::{Bridger, ControlPlane, Scheduler};
 
@@ -14,15 +15,25 @@ pub enum Kind {
     Bridger,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger];
+impl Contender for Kind {
+    const ALL: &'static [Kind] = &[Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger];
+    type Beside = ();
+    type Running = Contestant;
 
-    pub const fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Kind::KubeScheduler => "kube-scheduler",
             Kind::NullBinder => "null binder",
             Kind::Bridger => "bridger",
         }
+    }
+
+    async fn beside(self, _: &ControlPlane) -> Result<()> {
+        Ok(())
+    }
+
+    async fn start(self, (): (), control_plane: &ControlPlane) -> Result<Contestant> {
+        Contestant::start(self, control_plane).await
     }
 }
 
@@ -34,7 +45,7 @@ pub enum Contestant {
 }
 
 impl Contestant {
-    pub async fn start(kind: Kind, control_plane: &ControlPlane) -> Result<Contestant> {
+    async fn start(kind: Kind, control_plane: &ControlPlane) -> Result<Contestant> {
         Ok(match kind {
             Kind::KubeScheduler => {
                 let config = json!({
@@ -58,35 +69,18 @@ impl Contestant {
             }
         })
     }
+}
 
-    fn pid(&self) -> Result<u32> {
-        let pid = match self {
+impl Running for Contestant {
+    fn pid(&self) -> Option<u32> {
+        match self {
             Contestant::KubeScheduler(scheduler) => scheduler.pid(),
             Contestant::NullBinder(child) => child.id(),
             Contestant::Bridger(bridger) => bridger.pid(),
-        };
-        pid.context("the scheduler has ended")
+        }
     }
 
-    /// CPU time so far, in seconds.
-    pub fn cpu_s(&self) -> Result<f64> {
-        /// The kernel's unit for it, on every Linux.
-        const TICKS_PER_SECOND: f64 = 100.0;
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?))?;
-        // The name, in parentheses, may hold anything; fields 14 and 15 are user and system time.
-        let (_, fields) = stat.rsplit_once(')').context("a stat line")?;
-        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-        Ok(ticks.sum::<Result<f64, _>>()? / TICKS_PER_SECOND)
-    }
-
-    pub fn peak_mib(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib / 1024.0)
-    }
-
-    pub fn output(&self) -> String {
+    fn output(&self) -> String {
         match self {
             Contestant::KubeScheduler(scheduler) => scheduler.log_tail(),
             Contestant::NullBinder(_) => String::new(),

@@ -1,0 +1,115 @@
+//! What every part of Bridger that runs has to the outside: the port it listens on, the vCenters it follows and how they are,
+//! the extender's routes, and the wish to stop.
+//!
+//! In: settings and the queue that events go into. Out: tasks in the caller's set, and what can be told of them. Nothing is decided
+//! here, and nothing outlives the caller's tasks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use engine::extender::Extender;
+use model::event::{Event, VcenterId};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use server::{ExtenderRoutes, VcenterHealth};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use vsphere::config::VcenterConfig;
+use vsphere::inventory::{self, VcenterStatus};
+
+use super::settings::RunSettings;
+use crate::failure::Failure;
+
+/// Events on their way to whoever takes them in; a full queue makes the watches wait.
+pub const EVENTS_QUEUED_MAX: usize = 4096;
+/// How long giving sessions back and ending requests may take.
+const STOP_WITHIN: Duration = Duration::from_secs(6);
+
+/// A vCenter that is followed.
+#[derive(Clone)]
+pub struct Followed {
+    pub id: VcenterId,
+    pub host: String,
+    pub status: watch::Receiver<VcenterStatus>,
+}
+
+/// Listens where the settings say; answers the address that came of it.
+pub async fn listen(settings: &RunSettings) -> Result<(TcpListener, SocketAddr), Failure> {
+    let address = SocketAddr::new(settings.listen, settings.port);
+    let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            Failure::configuration(format!("{address} is in use"), "choose another with --port")
+        }
+        _ => Failure::run(format!("cannot listen on {address}: {error}")),
+    })?;
+    let address = listener.local_addr().context("the address listened on")?;
+    Ok((listener, address))
+}
+
+/// Follows each vCenter in a task of its own until `stop` completes; a vCenter's id is its place among them.
+pub fn follow_vcenters<S>(
+    configs: &[VcenterConfig],
+    events: &mpsc::Sender<Event>,
+    seed: u64,
+    stop: impl Fn() -> S,
+    tasks: &mut JoinSet<()>,
+) -> Vec<Followed>
+where
+    S: Future<Output = ()> + Send + 'static,
+{
+    let follow = |(number, config): (u16, VcenterConfig)| {
+        let id = VcenterId(number);
+        let host = config.endpoint.host().to_owned();
+        let (told, status) = watch::channel(VcenterStatus::default());
+        // Each with a jitter of its own, so that they do not retry in step.
+        let jitter = ChaCha8Rng::seed_from_u64(seed.wrapping_add(u64::from(number)));
+        tasks.spawn(inventory::run(config, id, events.clone(), told, jitter, stop()));
+        Followed { id, host, status }
+    };
+    (0u16..).zip(configs.iter().cloned()).map(follow).collect()
+}
+
+/// How they are, whenever somebody asks.
+pub fn health(vcenters: Vec<Followed>) -> Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync> {
+    Arc::new(move || {
+        let health = vcenters.iter().map(|vcenter| {
+            let trouble = match &*vcenter.status.borrow() {
+                VcenterStatus::InSync { .. } => None,
+                VcenterStatus::Connecting => Some("connecting".to_owned()),
+                VcenterStatus::Lost { error, attempts } => Some(format!("{error} (attempt {attempts})")),
+            };
+            (vcenter.id, VcenterHealth { host: vcenter.host.clone(), trouble })
+        });
+        health.collect()
+    })
+}
+
+/// The extender's routes; only the Kubernetes adapter knows what a pod looks like.
+pub fn extender_routes(extender: Extender) -> ExtenderRoutes {
+    let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
+    ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod))
+}
+
+pub async fn is_true(mut flag: watch::Receiver<bool>) {
+    // The sender going away means the same.
+    let _ = flag.wait_for(|value| *value).await;
+}
+
+/// Ends what runs, in order: `tasks`, which have been told to stop, then what is `background` to them, then `last`.
+pub async fn end(mut tasks: JoinSet<()>, mut background: JoinSet<()>, last: impl Future<Output = ()>) {
+    let _ = tokio::time::timeout(STOP_WITHIN, async {
+        while tasks.join_next().await.is_some() {}
+        background.shutdown().await;
+        last.await;
+    })
+    .await;
+}
+
+/// Different from start to start, so that many Bridgers do not retry in step.
+pub fn entropy() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

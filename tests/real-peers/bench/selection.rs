@@ -1,0 +1,72 @@
+//! Which rounds are run: `--quick`, `--only=WORD`, `--load=empty|loaded`.
+
+use anyhow::{Result, bail, ensure};
+
+use super::workload::Workload;
+
+/// What runs in the cluster already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    Empty,
+    Loaded,
+}
+
+impl Load {
+    pub const ALL: [Load; 2] = [Load::Empty, Load::Loaded];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Load::Empty => "empty",
+            Load::Loaded => "loaded",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// A small cluster.
+    pub quick: bool,
+    /// Workloads whose name contains this.
+    only: Option<String>,
+    load: Option<Load>,
+}
+
+impl Selection {
+    /// A word that is not understood is an error: a run of an hour shall not be one of the wrong rounds.
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Selection> {
+        let mut selection = Selection::default();
+        for argument in arguments {
+            match argument.split_once('=') {
+                None if argument == "--quick" => selection.quick = true,
+                Some(("--only", word)) => selection.only = Some(word.to_owned()),
+                Some(("--load", name)) => match Load::ALL.into_iter().find(|load| load.name() == name) {
+                    Some(load) => selection.load = Some(load),
+                    None => bail!("--load is empty or loaded, not {name:?}"),
+                },
+                _ => bail!("{argument:?} is none of --quick, --only=WORD, --load=empty|loaded"),
+            }
+        }
+        Ok(selection)
+    }
+
+    /// No round is left out.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.only.is_none() && self.load.is_none()
+    }
+
+    pub fn loads(&self) -> impl Iterator<Item = Load> {
+        Load::ALL.into_iter().filter(|load| self.load.is_none_or(|only| only == *load))
+    }
+
+    /// Those that are selected; none at all is an error.
+    pub fn of(&self, mut workloads: Vec<Workload>) -> Result<Vec<Workload>> {
+        if let Some(word) = &self.only {
+            let names: Vec<&str> = workloads.iter().map(|workload| workload.name).collect();
+            ensure!(names.iter().any(|name| name.contains(word)), "no workload's name contains {word:?}: {names:?}");
+            workloads.retain(|workload| workload.name.contains(word));
+        }
+        Ok(workloads)
+    }
+}

@@ -1,0 +1,35 @@
+//! Which rounds a benchmark runs: a wrong word must not cost an hour.
+
+use real_peers::bench::{Ask, Load, Selection, Workload};
+
+fn selected(arguments: &[&str]) -> Result<(Vec<&'static str>, Vec<Load>), String> {
+    let workloads = ["basic", "anti-affinity by node", "affinity by zone"];
+    let workloads = workloads.map(|name| Workload::new(name, Ask::Nothing, Workload::ONE_GROUP));
+    let selection =
+        Selection::parse(arguments.iter().map(|&word| word.to_owned())).map_err(|error| error.to_string())?;
+    let workloads = selection.of(workloads.to_vec()).map_err(|error| error.to_string())?;
+    assert_eq!(selection.is_everything(), workloads.len() == 3 && selection.loads().count() == 2, "{arguments:?}");
+    assert_eq!(selection.quick, arguments.contains(&"--quick"));
+    Ok((workloads.iter().map(|workload| workload.name).collect(), selection.loads().collect()))
+}
+
+#[test]
+fn rounds_are_selected_by_workload_and_load() {
+    let all = ["basic", "anti-affinity by node", "affinity by zone"];
+    for (arguments, workloads, loads) in [
+        (&[][..], &all[..], &Load::ALL[..]),
+        (&["--quick"], &all, &Load::ALL),
+        (&["--only=affinity"], &all[1..], &Load::ALL),
+        (&["--load=loaded"], &all, &[Load::Loaded]),
+        (&["--load=empty", "--quick", "--only=basic"], &all[..1], &[Load::Empty]),
+    ] {
+        assert_eq!(selected(arguments), Ok((workloads.to_vec(), loads.to_vec())), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_selects_nothing_is_refused() {
+    for arguments in [&["--only=other"][..], &["--load=full"], &["--load"], &["quick"], &["--only", "basic"]] {
+        assert!(selected(arguments).is_err(), "{arguments:?}");
+    }
+}
