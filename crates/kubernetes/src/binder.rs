@@ -5,24 +5,23 @@
 
 use engine::ports::{Binder, Binding, PortError};
 use futures::future::BoxFuture;
-use kube::Client;
 use kube::api::PostParams;
 use kube::core::Request;
 use serde_json::json;
 
 use crate::COMPONENT;
-use crate::bounded::bounded;
+use crate::bounded::BoundedClient;
 use crate::labels::{WRITE_LIMIT, is_object_name};
 
 /// Binds pods by the API.
 pub struct PodBinder {
-    client: Client,
+    client: BoundedClient,
 }
 
 impl PodBinder {
     #[must_use]
-    pub fn new(client: Client) -> PodBinder {
-        PodBinder { client: bounded(client) }
+    pub fn new(client: impl Into<BoundedClient>) -> PodBinder {
+        PodBinder { client: client.into() }
     }
 
     async fn post(&self, binding: &Binding) -> Result<(), PortError> {
@@ -41,7 +40,7 @@ impl PodBinder {
         let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
             .create_subresource("binding", pod, &parameters, body.to_string().into_bytes())
             .map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
-        let answer = tokio::time::timeout(WRITE_LIMIT, self.client.request_text(request)).await;
+        let answer = tokio::time::timeout(WRITE_LIMIT, self.client.client().request_text(request)).await;
         match answer {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {

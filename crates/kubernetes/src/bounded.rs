@@ -1,11 +1,8 @@
-//! Limits of time and size around any client, be it on a socket or in this process.
+//! Limits of time and size around every client, be it on a socket or in this process.
 //!
-//! In: a client. Out: a client whose requests are answered, with headers at least, within [`ANSWER_LIMIT`], whose answers
-//! are at most [`ANSWER_BYTES_MAX`] long (a watch: each of its lines), and which opens watches at most once per
-//! [`WATCH_PACE`].
-//!
-//! The pace is needed because kube's watcher resumes a watch that ended without error at once and without a pause: a
-//! proxy that closes every watch immediately would be asked as fast as it answers.
+//! In: a client, or what one is built from. Out: a [`BoundedClient`], whose requests are answered, with headers at least,
+//! within [`ANSWER_LIMIT`], and whose answers are at most [`ANSWER_BYTES_MAX`] long (a watch: each of its lines). Whatever
+//! talks to Kubernetes takes one, so that nothing can be sent without these limits.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,19 +12,15 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
-use kube::Client;
-use kube::client::Body;
-use tokio::time::Instant;
-use tower::{BoxError, Service};
+use kube::client::{Body, ClientBuilder};
+use kube::{Client, Config};
+use tower::{BoxError, Service, layer};
 
 /// A server that has not begun to answer by then is taken for dead.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// A page of 500 large objects is far below this.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
-
-/// The shortest time between the starts of two watches.
-pub const WATCH_PACE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundExceeded {
@@ -37,68 +30,90 @@ pub enum BoundExceeded {
     Size(usize),
 }
 
+/// A client that waits for no answer for ever and takes none without end. Cheap to clone.
+#[derive(Clone)]
+pub struct BoundedClient(Client);
+
+impl BoundedClient {
+    /// The limits are part of the client's own stack: one around it would make each request wait in a second queue. Must
+    /// be called on the runtime that is to use it.
+    pub(crate) fn connect(config: Config) -> Result<BoundedClient, kube::Error> {
+        let limits = layer::layer_fn(|inner| Bounded { inner, bytes_max: ANSWER_BYTES_MAX });
+        Ok(BoundedClient(ClientBuilder::try_from(config)?.with_layer(&limits).build()))
+    }
+
+    fn around(client: Client, bytes_max: usize) -> BoundedClient {
+        let default_namespace = client.default_namespace().to_owned();
+        let inner = tower::service_fn(move |request| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        BoundedClient(Client::new(Bounded { inner, bytes_max }, default_namespace))
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.0
+    }
+
+    #[must_use]
+    pub fn default_namespace(&self) -> &str {
+        self.0.default_namespace()
+    }
+}
+
 /// The same client, bounded. Must be called on the runtime that is to use it.
-#[must_use]
-pub fn bounded(client: Client) -> Client {
-    bounded_to(client, ANSWER_BYTES_MAX)
+impl From<Client> for BoundedClient {
+    fn from(client: Client) -> BoundedClient {
+        BoundedClient::around(client, ANSWER_BYTES_MAX)
+    }
 }
 
-fn bounded_to(client: Client, bytes_max: usize) -> Client {
-    let default_namespace = client.default_namespace().to_owned();
-    Client::new(Bounded { client, bytes_max, next_watch: None }, default_namespace)
-}
-
-struct Bounded {
-    client: Client,
+struct Bounded<S> {
+    inner: S,
     bytes_max: usize,
-    /// Not before then; `None` before the first watch.
-    next_watch: Option<Instant>,
 }
 
-impl Service<Request<Body>> for Bounded {
-    type Response = Response<BoundedBody>;
+impl<S, B> Service<Request<Body>> for Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+{
+    type Response = Response<BoundedBody<B>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The inner client queues, and `call` waits for it within the limit.
-        Poll::Ready(Ok(()))
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let is_watch = is_watch(&request);
-        let start = Instant::now();
-        let not_before = if is_watch { self.next_watch.map_or(start, |next| next.max(start)) } else { start };
-        if is_watch {
-            self.next_watch = Some(not_before + WATCH_PACE);
-        }
-        let (client, bytes_max) = (self.client.clone(), self.bytes_max);
+        let (per_line, bytes_max) = (is_watch(&request), self.bytes_max);
+        let answer = self.inner.call(request);
         Box::pin(async move {
-            if not_before > start {
-                tokio::time::sleep_until(not_before).await;
-            }
-            let answer = tokio::time::timeout(ANSWER_LIMIT, client.send(request))
+            let answer = tokio::time::timeout(ANSWER_LIMIT, answer)
                 .await
-                .map_err(|_| BoundExceeded::Time(ANSWER_LIMIT))??;
-            Ok(answer.map(|inner| BoundedBody { inner, per_line: is_watch, bytes_max, bytes_seen: 0 }))
+                .map_err(|_| BoundExceeded::Time(ANSWER_LIMIT))?
+                .map_err(Into::into)?;
+            Ok(answer.map(|inner| BoundedBody { inner, per_line, bytes_max, bytes_seen: 0 }))
         })
     }
 }
 
-fn is_watch(request: &Request<Body>) -> bool {
+pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
     request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
 }
 
 /// A body that fails when it grows beyond its limit.
-pub struct BoundedBody {
-    inner: Body,
+pub struct BoundedBody<B> {
+    inner: B,
     /// A watch lasts as long as it likes; what counts is one line of it, one event.
     per_line: bool,
     bytes_max: usize,
     bytes_seen: usize,
 }
 
-impl BoundedBody {
+impl<B> BoundedBody<B> {
     fn count(&mut self, data: &[u8]) -> Result<(), BoundExceeded> {
         let newline_last = if self.per_line { data.iter().rposition(|&byte| byte == b'\n') } else { None };
         self.bytes_seen = match newline_last {
@@ -109,7 +124,11 @@ impl BoundedBody {
     }
 }
 
-impl http_body::Body for BoundedBody {
+impl<B> http_body::Body for BoundedBody<B>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
     type Data = Bytes;
     type Error = BoxError;
 
@@ -135,6 +154,8 @@ impl http_body::Body for BoundedBody {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
     use crate::scripted::{Answer, Step, scripted};
 
@@ -146,7 +167,8 @@ mod tests {
     async fn a_silent_server_is_given_up_after_the_limit() {
         let (client, _) = scripted([("/silent", Answer::Silence)]);
         let start = Instant::now();
-        let error = bounded(client).request_text(get("/silent")).await.expect_err("silence is no answer");
+        let error =
+            BoundedClient::from(client).client().request_text(get("/silent")).await.expect_err("silence is no answer");
         assert_eq!(start.elapsed(), ANSWER_LIMIT);
         assert!(crate::failure::describe(&error).contains("no answer within 30 s"), "{error}");
     }
@@ -164,20 +186,8 @@ mod tests {
         for (path, answer, fits) in cases {
             let key = path.split('?').next().expect("a path");
             let (client, _) = scripted([(key, answer)]);
-            let outcome = bounded_to(client, 32).request_text(get(path)).await;
+            let outcome = BoundedClient::around(client, 32).client().request_text(get(path)).await;
             assert_eq!(outcome.is_ok(), fits, "{path}: {outcome:?}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn watches_that_end_at_once_are_opened_at_a_steady_pace() {
-        let (client, log) = scripted((0..5).map(|_| ("/w", Answer::Stream(Vec::new()))));
-        let client = bounded(client);
-        let start = Instant::now();
-        for _ in 0..5 {
-            client.request_text(get("/w?watch=true")).await.expect("an empty watch");
-        }
-        assert_eq!(start.elapsed(), WATCH_PACE * 4);
-        assert_eq!(log.requests().len(), 5);
     }
 }

@@ -6,14 +6,13 @@
 use engine::ports::{PodDesk, PodName, PortError};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::Request;
 use model::event::{Event, PodFacts};
 use serde_json::{Value, json};
 
 use crate::COMPONENT;
-use crate::bounded::bounded;
+use crate::bounded::BoundedClient;
 use crate::facts::{Facts, Schedulable, Watched};
 use crate::failure::{describe_status, port_error};
 use crate::labels::{WRITE_LIMIT, is_object_name};
@@ -21,19 +20,19 @@ use crate::notices::WallClock;
 
 /// Reads pods and writes their status by the API.
 pub struct PodConditions {
-    client: Client,
+    client: BoundedClient,
     now: WallClock,
 }
 
 impl PodConditions {
     #[must_use]
-    pub fn new(client: Client, now: WallClock) -> PodConditions {
-        PodConditions { client: bounded(client), now }
+    pub fn new(client: impl Into<BoundedClient>, now: WallClock) -> PodConditions {
+        PodConditions { client: client.into(), now }
     }
 
     async fn send(&self, object: &str, request: kube::Result<http::Request<Vec<u8>>>) -> Result<String, PortError> {
         let request = request.map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
-        match tokio::time::timeout(WRITE_LIMIT, self.client.request_text(request)).await {
+        match tokio::time::timeout(WRITE_LIMIT, self.client.client().request_text(request)).await {
             Ok(Ok(text)) => Ok(text),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 // Another pod of this name.
@@ -132,7 +131,7 @@ mod tests {
         PodName { namespace: "ns".to_owned(), name: "p".to_owned(), uid: "u".to_owned() }
     }
 
-    fn desk(client: Client) -> PodConditions {
+    fn desk(client: kube::Client) -> PodConditions {
         let noon = || "2026-03-01T12:00:00.5Z".parse().expect("a time");
         PodConditions::new(client, Arc::new(noon))
     }

@@ -10,10 +10,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
 
-use crate::bounded::BoundExceeded;
+use crate::bounded::{BoundExceeded, BoundedClient};
 use crate::failure::{causes, describe, one_line};
 
 /// A server that takes no connection within this time is unreachable.
@@ -103,7 +103,7 @@ fn names(known: &[String]) -> String {
 /// A client, and what it is connected to.
 #[derive(Clone)]
 pub struct Connection {
-    pub client: Client,
+    pub client: BoundedClient,
     /// For messages: scheme, host and port.
     pub server: String,
 }
@@ -120,7 +120,7 @@ pub async fn connect(credentials: &Credentials) -> Result<Connection, ConnectErr
     let server = address(&config.cluster_url);
     // Several TLS providers may be linked; an error means that one has been chosen already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::try_from(config).map_err(|error| match credentials {
+    let client = BoundedClient::connect(config).map_err(|error| match credentials {
         Credentials::Kubeconfig { paths, .. } => {
             ConnectError::KubeconfigInvalid { path: shown(paths), reason: describe(&error) }
         }

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use engine::ports::{LabelChanges, LabelStore, PortError};
 use futures::future::BoxFuture;
-use kube::Client;
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
 use serde_json::json;
 
 use crate::COMPONENT;
-use crate::bounded::bounded;
+use crate::bounded::BoundedClient;
 use crate::failure::port_error;
 
 /// One write takes no longer.
@@ -21,13 +20,13 @@ pub const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Writes labels on nodes.
 pub struct NodeLabels {
-    client: Client,
+    client: BoundedClient,
 }
 
 impl NodeLabels {
     #[must_use]
-    pub fn new(client: Client) -> NodeLabels {
-        NodeLabels { client: bounded(client) }
+    pub fn new(client: impl Into<BoundedClient>) -> NodeLabels {
+        NodeLabels { client: client.into() }
     }
 
     async fn patch(&self, node: &str, changes: &LabelChanges) -> Result<(), PortError> {
@@ -44,7 +43,7 @@ impl NodeLabels {
         let request = Request::new("/api/v1/nodes")
             .patch_metadata(node, &parameters, &patch)
             .map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
-        within(WRITE_LIMIT, &object, self.client.request_text(request)).await
+        within(WRITE_LIMIT, &object, self.client.client().request_text(request)).await
     }
 }
 

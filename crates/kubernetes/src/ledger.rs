@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use engine::ports::{KeptRecord, Ledger, PortError, RecordVersion};
 use futures::future::BoxFuture;
-use kube::Client;
 use kube::api::{ListParams, PostParams};
 use kube::core::Request;
 use serde::Deserialize;
@@ -21,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use crate::COMPONENT;
-use crate::bounded::bounded;
+use crate::bounded::BoundedClient;
 use crate::failure::port_error;
 use crate::labels::is_object_name;
 
@@ -40,14 +39,14 @@ const TEXT_KEY: &str = "record";
 
 /// Keeps texts in ConfigMaps.
 pub struct ConfigMapLedger {
-    client: Client,
+    client: BoundedClient,
     namespace: String,
 }
 
 impl ConfigMapLedger {
     #[must_use]
-    pub fn new(client: Client, namespace: String) -> ConfigMapLedger {
-        ConfigMapLedger { client: bounded(client), namespace }
+    pub fn new(client: impl Into<BoundedClient>, namespace: String) -> ConfigMapLedger {
+        ConfigMapLedger { client: client.into(), namespace }
     }
 
     fn address(&self) -> Result<String, PortError> {
@@ -65,7 +64,7 @@ impl ConfigMapLedger {
             ListParams::default().labels(&format!("{MANAGED_BY}={COMPONENT},{KIND_LABEL}={KIND}")).limit(PAGE);
         for _ in 0..PAGES_MAX {
             let request = request.list(&parameters).map_err(|error| unsendable(&object, &error))?;
-            let page: Page = read(&object, self.client.request_text(request)).await?;
+            let page: Page = read(&object, self.client.client().request_text(request)).await?;
             for item in page.items {
                 let (Some(name), Some(text)) = (item.data.get(NAME_KEY), item.data.get(TEXT_KEY)) else { continue };
                 if item.metadata.name != object_name(name) {
@@ -115,7 +114,7 @@ impl ConfigMapLedger {
             None => request.create(&parameters, body),
         };
         let request = request.map_err(|error| unsendable(&object, &error))?;
-        let written: ConfigMap = match (read(&object, self.client.request_text(request)).await, expected) {
+        let written: ConfigMap = match (read(&object, self.client.client().request_text(request)).await, expected) {
             // It is the namespace that is not there, and somebody must make it.
             (Err(PortError::Gone(_)), None) => {
                 return Err(PortError::Refused(format!("{object}: the namespace does not exist")));

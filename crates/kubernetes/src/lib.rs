@@ -5,7 +5,7 @@
 //! - [`mod@watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
 //! - [`objects`]: the same for objects from a file. [`pod_json`]: a pod that somebody else hands over.
 //! - [`labels`], [`notices`], [`ledger`], [`binder`], [`conditions`]: the engine's ports.
-//! - [`mod@bounded`]: limits of time and size around any client.
+//! - [`mod@bounded`]: limits of time and size around any client. `paced`: watches opened at a steady pace.
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
 //! given seed, so that all of it runs on a paused clock against a server in the same process; no credential is in an
@@ -22,6 +22,7 @@ pub mod labels;
 pub mod ledger;
 pub mod notices;
 pub mod objects;
+mod paced;
 pub mod pod_json;
 pub mod preflight;
 pub mod watch;
@@ -30,6 +31,7 @@ pub mod watch;
 mod scripted;
 
 pub use binder::PodBinder;
+pub use bounded::BoundedClient;
 pub use conditions::PodConditions;
 pub use connect::{ConnectError, Connection, Credentials, connect};
 pub use kube::Client;

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use engine::ports::{Notice, NoticeBoard, NoticeSubject, PortError, Severity};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use kube::Client;
 use kube::api::PostParams;
 use kube::core::Request;
 use serde_json::{Value, json};
 
 use crate::COMPONENT;
-use crate::bounded::bounded;
+use crate::bounded::BoundedClient;
 use crate::labels::{WRITE_LIMIT, is_object_name, within};
 
 /// The server refuses longer ones.
@@ -25,14 +24,14 @@ pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Posts events.
 pub struct EventBoard {
-    client: Client,
+    client: BoundedClient,
     now: WallClock,
 }
 
 impl EventBoard {
     #[must_use]
-    pub fn new(client: Client, now: WallClock) -> EventBoard {
-        EventBoard { client: bounded(client), now }
+    pub fn new(client: impl Into<BoundedClient>, now: WallClock) -> EventBoard {
+        EventBoard { client: client.into(), now }
     }
 
     async fn create(&self, notice: &Notice) -> Result<(), PortError> {
@@ -45,7 +44,7 @@ impl EventBoard {
         let request = Request::new(format!("/api/v1/namespaces/{namespace}/events"))
             .create(&parameters, event.to_string().into_bytes())
             .map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
-        within(WRITE_LIMIT, &object, self.client.request_text(request)).await
+        within(WRITE_LIMIT, &object, self.client.client().request_text(request)).await
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::bounded::{BoundExceeded, bounded};
+use crate::bounded::BoundExceeded;
 use crate::connect::{ConnectError, Connection, classify};
 
 /// One question takes no longer.
@@ -111,16 +111,16 @@ pub async fn preflight_in(
     needs: &[Need],
 ) -> Result<ServerFacts, ConnectError> {
     let server = connection.server.as_str();
-    let client = bounded(connection.client.clone());
-    let version = match ask::<Version>(&client, Request::get("/version").body(Vec::new())).await {
+    let client = connection.client.client();
+    let version = match ask::<Version>(client, Request::get("/version").body(Vec::new())).await {
         Ok(version) => Some(version.git_version),
         Err(error) if code(&error) == Some(403) || is_absent(&error) => None,
         Err(error) => return Err(classify(server, &error)),
     };
     for need in needs {
-        check(&client, server, own_namespace, *need).await?;
+        check(client, server, own_namespace, *need).await?;
     }
-    Ok(ServerFacts { version, cluster_uid: cluster_uid(&client, server).await? })
+    Ok(ServerFacts { version, cluster_uid: cluster_uid(client, server).await? })
 }
 
 async fn check(client: &Client, server: &str, own_namespace: &str, need: Need) -> Result<(), ConnectError> {
@@ -247,7 +247,7 @@ mod tests {
 
     async fn outcome(script: Vec<(&str, Answer)>, needs: &[Need]) -> (Result<ServerFacts, String>, Log) {
         let (client, log) = scripted(script);
-        let connection = Connection { client, server: "https://api:6443".to_owned() };
+        let connection = Connection { client: client.into(), server: "https://api:6443".to_owned() };
         (preflight(&connection, needs).await.map_err(|error| error.to_string()), log)
     }
 

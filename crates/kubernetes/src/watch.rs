@@ -19,17 +19,18 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use kube::Api;
 use kube::runtime::watcher;
-use kube::{Api, Client};
 use model::event::{Event, NamespaceFacts, NodeFacts, PodFacts};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
-use crate::bounded::bounded;
+use crate::bounded::BoundedClient;
 use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Selecting, Service, StatefulSet, Watched};
 use crate::failure::describe_watch;
+use crate::paced::paced;
 
 /// The server ends a watch after this time, and it is resumed: a dead connection lasts no longer.
 pub const WATCH_SECONDS: u32 = 60;
@@ -41,25 +42,26 @@ pub const PAGE_LIMIT: Duration = Duration::from_secs(60);
 const PAGE_OBJECTS: u32 = 500;
 
 /// Watches nodes, pods and namespaces until the receiver is gone. The seed is that of the jitter between attempts.
-pub async fn watch(client: Client, events: Sender<Event>, seed: u64) {
-    let nodes = follow::<NodeFacts>(client.clone(), events.clone(), Backoff::new(seed, 0));
-    let pods = follow::<PodFacts>(client.clone(), events.clone(), Backoff::new(seed, 1));
+pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64) {
+    let client = &client.into();
+    let nodes = follow::<NodeFacts>(client, events.clone(), Backoff::new(seed, 0));
+    let pods = follow::<PodFacts>(client, events.clone(), Backoff::new(seed, 1));
     let namespaces = follow::<NamespaceFacts>(client, events, Backoff::new(seed, 2));
     futures::join!(nodes, pods, namespaces);
 }
 
 /// The same with all that a scheduler must know of nodes and pods, and with services, replication controllers, replica sets
 /// and stateful sets.
-pub async fn watch_for_scheduling(client: Client, events: Sender<Event>, seed: u64) {
-    let (client, events) = (&client, &events);
+pub async fn watch_for_scheduling(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64) {
+    let (client, events) = (&client.into(), &events);
     futures::join!(
-        follow::<Schedulable<NodeFacts>>(client.clone(), events.clone(), Backoff::new(seed, 0)),
-        follow::<Schedulable<PodFacts>>(client.clone(), events.clone(), Backoff::new(seed, 1)),
-        follow::<NamespaceFacts>(client.clone(), events.clone(), Backoff::new(seed, 2)),
-        follow::<Selecting<Service>>(client.clone(), events.clone(), Backoff::new(seed, 3)),
-        follow::<Selecting<ReplicationController>>(client.clone(), events.clone(), Backoff::new(seed, 4)),
-        follow::<Selecting<ReplicaSet>>(client.clone(), events.clone(), Backoff::new(seed, 5)),
-        follow::<Selecting<StatefulSet>>(client.clone(), events.clone(), Backoff::new(seed, 6)),
+        follow::<Schedulable<NodeFacts>>(client, events.clone(), Backoff::new(seed, 0)),
+        follow::<Schedulable<PodFacts>>(client, events.clone(), Backoff::new(seed, 1)),
+        follow::<NamespaceFacts>(client, events.clone(), Backoff::new(seed, 2)),
+        follow::<Selecting<Service>>(client, events.clone(), Backoff::new(seed, 3)),
+        follow::<Selecting<ReplicationController>>(client, events.clone(), Backoff::new(seed, 4)),
+        follow::<Selecting<ReplicaSet>>(client, events.clone(), Backoff::new(seed, 5)),
+        follow::<Selecting<StatefulSet>>(client, events.clone(), Backoff::new(seed, 6)),
     );
 }
 
@@ -67,8 +69,8 @@ pub async fn watch_for_scheduling(client: Client, events: Sender<Event>, seed: u
 struct ReceiverGone;
 
 /// Follows one source through every loss.
-async fn follow<F: Facts>(client: Client, events: Sender<Event>, mut backoff: Backoff) {
-    let objects: Api<Watched<F>> = Api::all(bounded(client));
+async fn follow<F: Facts>(client: &BoundedClient, events: Sender<Event>, mut backoff: Backoff) {
+    let objects: Api<Watched<F>> = Api::all(paced(client));
     let mut lost = false;
     loop {
         let Ok(round) = follow_once(&objects, &events, &mut lost).await else { return };

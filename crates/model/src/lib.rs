@@ -21,6 +21,7 @@ mod inventory;
 pub mod label_set;
 pub mod label_value;
 pub mod labels;
+mod node_names;
 pub mod node_set;
 mod nodes;
 pub mod placement;

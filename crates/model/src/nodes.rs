@@ -10,6 +10,7 @@ use crate::arena::{Arena, NodeId};
 use crate::event::{NamespaceFacts, NodeFacts};
 use crate::intern::{Interner, Symbol};
 use crate::label_set::LabelSet;
+use crate::node_names::NodeNames;
 use crate::scheduling::NodeSchedulingFacts;
 use crate::sync::Generation;
 use crate::uid::Uid;
@@ -31,6 +32,7 @@ pub struct Node {
 pub(crate) struct Nodes {
     arena: Arena<NodeId, Node>,
     by_name: FxHashMap<Symbol, NodeId>,
+    names: NodeNames,
 }
 
 impl Nodes {
@@ -40,6 +42,10 @@ impl Nodes {
 
     pub(crate) fn find(&self, name: Symbol) -> Option<NodeId> {
         self.by_name.get(&name).copied()
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<NodeId> {
+        self.names.find(name)
     }
 
     /// Returns the node's id, and whether it is new or its labels or UID are.
@@ -66,6 +72,7 @@ impl Nodes {
         } else {
             let id = self.arena.insert(Node { name, uid, labels, ready: facts.ready, scheduling, generation });
             self.by_name.insert(name, id);
+            self.names.insert(&facts.name, id);
             (id, true)
         }
     }
@@ -73,6 +80,7 @@ impl Nodes {
     pub(crate) fn remove(&mut self, id: NodeId, interner: &mut Interner) {
         let Some(node) = self.arena.remove(id) else { return };
         self.by_name.remove(&node.name);
+        self.names.remove(interner.text(node.name));
         interner.release(node.name);
         node.labels.release(interner);
     }

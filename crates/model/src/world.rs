@@ -292,7 +292,7 @@ impl World {
     }
 
     pub fn node_id(&self, name: &str) -> Option<NodeId> {
-        self.nodes.find(self.interner.get(name)?)
+        self.nodes.named(name)
     }
 
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> {

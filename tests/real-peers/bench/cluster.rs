@@ -89,8 +89,8 @@ impl Cluster {
         Ok(Cluster { control_plane, setup, client, pods, events })
     }
 
-    /// Every selected round. `show` gives a round's line for people, and its figures. Answers them by load, workload and
-    /// contender.
+    /// Every selected round. `show` gives a round's line for people, and its figures. Answers those of the best turn by load,
+    /// workload and contender.
     #[allow(clippy::print_stderr)]
     pub async fn rounds<C: Contender>(
         &self,
@@ -106,15 +106,22 @@ impl Cluster {
             }
             let mut figures = Map::new();
             for workload in workloads {
-                let mut rounds = Map::new();
-                for contender in C::ALL.iter().copied() {
-                    let (load, workload_name, name) = (load.name(), workload.name, contender.name());
-                    let round = Box::pin(self.round(contender, workload)).await;
-                    let round = round.with_context(|| format!("{load}, {workload_name}, {name}"))?;
-                    let (line, figures) = show(&round);
-                    eprintln!("bench: {load:<7} {workload_name:<24} {name:<15} {line}");
-                    rounds.insert(name.to_owned(), figures);
+                let mut best: Vec<Option<Round>> = vec![None; C::ALL.len()];
+                for turn in 0..C::ALL.iter().map(|contender| contender.turns()).max().unwrap_or(0) {
+                    for (contender, best) in C::ALL.iter().zip(&mut best).filter(|(it, _)| turn < it.turns()) {
+                        let (load, workload_name, name) = (load.name(), workload.name, contender.name());
+                        let round = Box::pin(self.round(*contender, workload)).await;
+                        let round = round.with_context(|| format!("{load}, {workload_name}, {name}"))?;
+                        eprintln!("bench: {load:<7} {workload_name:<24} {name:<15} {}", show(&round).0);
+                        if best.is_none_or(|best| best.pods_per_second < round.pods_per_second) {
+                            *best = Some(round);
+                        }
+                    }
                 }
+                let rounds = C::ALL.iter().zip(&best);
+                let rounds: Map<String, Value> = rounds
+                    .filter_map(|(contender, best)| Some((contender.name().to_owned(), show(best.as_ref()?).1)))
+                    .collect();
                 figures.insert(workload.name.to_owned(), Value::Object(rounds));
             }
             loads.insert(load.name().to_owned(), Value::Object(figures));

@@ -18,8 +18,11 @@ use tower::ServiceExt;
 const NODES: usize = 5000;
 const HOSTS: usize = 500;
 const FEW: usize = 1000;
-const GROUP: usize = 10;
+/// Replicas of a service: they share namespace, labels and terms.
+const GROUP: usize = 30;
 const CALLS: usize = 2000;
+/// The best counts: what else happens on a machine only ever adds.
+const PASSES: usize = 3;
 
 struct Nobody;
 
@@ -43,11 +46,18 @@ fn group(number: usize) -> String {
     format!("group-{}", number / GROUP)
 }
 
+fn namespace(number: usize) -> String {
+    format!("ns-{}", number / GROUP % 100)
+}
+
 fn pod(number: usize) -> PodFacts {
-    let own =
-        labels(&[("group", group(number)), ("tier", "backend".to_owned()), ("team", format!("t{}", number % 60))]);
+    let own = labels(&[
+        ("group", group(number)),
+        ("tier", "backend".to_owned()),
+        ("team", format!("t{}", number / GROUP % 60)),
+    ]);
     PodFacts {
-        namespace: format!("ns-{}", number % 100),
+        namespace: namespace(number),
         name: format!("pod-{number}"),
         uid: format!("42030201-ab12-7d4c-9a00-{number:012x}"),
         labels: own,
@@ -94,8 +104,8 @@ fn request(number: usize) -> String {
     let group = group(number);
     let term = term(HOSTNAME, &group);
     let pod = json!({
-        "metadata": { "name": format!("new-{number}"), "namespace": format!("ns-{}", number % 100), "uid": format!("new-{number}"),
-            "labels": { "group": group, "tier": "backend", "team": "t1" } },
+        "metadata": { "name": format!("new-{number}"), "namespace": namespace(number), "uid": format!("new-{number}"),
+            "labels": { "group": group, "tier": "backend", "team": format!("t{}", number / GROUP % 60) } },
         "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } },
             "containers": [{ "name": "main", "image": "registry.example.org/main:1", "resources": { "requests": { "cpu": "100m" } } }] },
     });
@@ -110,22 +120,25 @@ async fn calls(pods: usize) -> Result<(f64, f64, f64)> {
     let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
     let router = server::extender::router(ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod)));
     let bodies: Vec<String> = (0..50).map(|number| request(number * pods.min(FEW) / 50)).collect();
-    let mut took: Vec<Duration> = Vec::with_capacity(CALLS);
-    for call in 0..CALLS {
-        let body = bodies[call % bodies.len()].clone();
-        let length = body.len();
-        let request = http::Request::post("/filter")
-            .header("content-type", "application/json")
-            .header("content-length", length)
-            .body(Body::from(body))?;
-        let started = Instant::now();
-        let answer = router.clone().oneshot(request).await?;
-        ensure!(answer.status() == 200, "{}", answer.status());
-        took.push(started.elapsed());
+    let mut best = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..PASSES {
+        let mut took: Vec<Duration> = Vec::with_capacity(CALLS);
+        for call in 0..CALLS {
+            let body = bodies[call % bodies.len()].clone();
+            let request = http::Request::post("/filter")
+                .header("content-type", "application/json")
+                .header("content-length", body.len())
+                .body(Body::from(body))?;
+            let started = Instant::now();
+            let answer = router.clone().oneshot(request).await?;
+            ensure!(answer.status() == 200, "{}", answer.status());
+            took.push(started.elapsed());
+        }
+        took.sort_unstable();
+        let ms = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
+        best = (best.0.min(ms(0.5)), best.1.min(ms(0.99)));
     }
-    took.sort_unstable();
-    let ms = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
-    Ok((ms(0.5), ms(0.99), bytes_per_pod))
+    Ok((best.0, best.1, bytes_per_pod))
 }
 
 /// With few pods and with many.

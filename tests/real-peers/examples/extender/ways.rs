@@ -45,6 +45,13 @@ impl Contender for Way {
         }
     }
 
+    fn turns(self) -> usize {
+        match self {
+            Way::Bridger | Way::Agreeing => 3,
+            Way::InTree | Way::Neither => 1,
+        }
+    }
+
     async fn beside(self, control_plane: &ControlPlane) -> Result<Beside> {
         Beside::start(self, control_plane).await
     }

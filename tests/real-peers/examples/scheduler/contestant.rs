@@ -28,6 +28,13 @@ impl Contender for Kind {
         }
     }
 
+    fn turns(self) -> usize {
+        match self {
+            Kind::Bridger | Kind::NullBinder => 3,
+            Kind::KubeScheduler => 1,
+        }
+    }
+
     async fn beside(self, _: &ControlPlane) -> Result<()> {
         Ok(())
     }
