@@ -12,6 +12,7 @@ use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
 use simulator::kubernetes::placer::{self, PlacerConfig};
+use simulator::kubernetes::sample;
 use simulator::seed::Seed;
 use simulator::vcenter::physics::Actor;
 use simulator::vcenter::{HostId, Vcenter};
@@ -49,8 +50,10 @@ pub fn history(seed: u64, duration: Duration) -> String {
 
 /// What people do that day.
 async fn live(world: Arc<World>) {
+    let requests = json!({ "cpu": "500m", "memory": "1Gi" });
     for (name, replicas) in [("shop", 3), ("search", 4), ("queue", 3)] {
-        send(&world, "POST", "/apis/apps/v1/namespaces/default/deployments", deployment(name, replicas)).await;
+        let deployment = sample::apart_by_node(name, replicas, name, &requests);
+        send(&world, "POST", "/apis/apps/v1/namespaces/default/deployments", deployment).await;
     }
     at(&world, 3 * HOUR).await;
     let scale = json!({ "spec": { "replicas": 6 } });
@@ -92,24 +95,6 @@ async fn send(world: &Arc<World>, method: &str, path: &str, body: Value) {
         .expect("a request");
     let response = kubernetes::api::router(world.clone()).oneshot(request).await.expect("an answer");
     assert!(response.status().is_success(), "{method} {path}: {}", response.status());
-}
-
-fn deployment(name: &str, replicas: u32) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
-        "spec": {
-            "replicas": replicas,
-            "selector": { "matchLabels": { "app": name } },
-            "template": {
-                "metadata": { "labels": { "app": name } },
-                "spec": {
-                    "containers": [{ "name": "main", "image": name, "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } } }],
-                    "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
-                        "labelSelector": { "matchLabels": { "app": name } }, "topologyKey": "kubernetes.io/hostname" }] } },
-                },
-            },
-        },
-    })
 }
 
 #[allow(dead_code, clippy::print_stdout)]

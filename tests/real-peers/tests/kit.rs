@@ -147,6 +147,22 @@ fn gone_within(pid: u32, limit: Duration) -> bool {
     !alive(pid)
 }
 
+#[tokio::test]
+async fn waiting_for_a_program_ends_with_what_it_printed_or_with_the_program() -> Result<()> {
+    let workdir = Workdir::create("waiting")?;
+    let shell = |name: &str, script: &str| {
+        Process::start(workdir.path(), name, Path::new("sh"), &["-c".to_owned(), script.to_owned()])
+    };
+    let number = |log: &str| log.trim().parse::<u32>().ok();
+    // What it printed counts, though it has ended.
+    assert_eq!(shell("prints", "echo 42")?.prints(Duration::from_secs(10), number).await?, 42);
+    let error = shell("ends", "echo words; exit 3")?.prints(Duration::from_secs(10), number).await.expect_err("an end");
+    assert!(error.to_string().contains("ends ended") && error.to_string().contains("words"), "{error}");
+    let error = shell("stays", "sleep 60")?.prints(Duration::from_millis(50), number).await.expect_err("a limit");
+    assert!(error.to_string().contains("stays did not"), "{error}");
+    Ok(())
+}
+
 fn started(process: &Process) -> u32 {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use simulator::kubernetes::defaults;
 use simulator::kubernetes::kinds::KindId;
 use simulator::kubernetes::placer::{self, PlacerConfig};
+use simulator::kubernetes::sample;
 use simulator::seed::Seed;
 use simulator::vcenter::physics::Actor;
 use simulator::{Clock, World, world};
@@ -48,7 +49,7 @@ impl Run {
         tokio::spawn(placer::run(world.clone(), PlacerConfig { seed: Seed(seed), ..PlacerConfig::default() }));
         world.with(|core, now| {
             for (name, replicas) in SERVICES {
-                let mut object = deployment(name, replicas);
+                let mut object = sample::apart_by_node(name, replicas, name, &json!({}));
                 defaults::apply(KindId::DEPLOYMENT, &mut object, core.kubernetes.store());
                 core.kubernetes.store_mut().create(KindId::DEPLOYMENT, object, now).expect("a deployment");
             }
@@ -137,26 +138,6 @@ fn bridger(world: &Arc<World>, seed: u64) -> Arc<engine::counters::Counters> {
     let counters = engine.counters();
     tokio::spawn(engine.run(received));
     counters
-}
-
-fn deployment(name: &str, replicas: u32) -> Value {
-    json!({
-        "metadata": { "name": name, "namespace": "default" },
-        "spec": {
-            "replicas": replicas,
-            "selector": { "matchLabels": { "app": name } },
-            "template": {
-                "metadata": { "labels": { "app": name } },
-                "spec": {
-                    "containers": [{ "name": "main", "image": name }],
-                    "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
-                        "labelSelector": { "matchLabels": { "app": name } },
-                        "topologyKey": "kubernetes.io/hostname",
-                    }] } },
-                },
-            },
-        },
-    })
 }
 
 fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {

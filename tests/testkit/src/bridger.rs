@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
@@ -32,17 +32,8 @@ impl Bridger {
 
     /// Waits until it has printed this.
     pub async fn prints(&mut self, text: &str, within: Duration) -> Result<()> {
-        let deadline = tokio::time::Instant::now() + within;
-        while !self.process.log().contains(text) {
-            if let Some(status) = self.process.ended() {
-                bail!("bridger ended ({status}); its output:\n{}", self.process.log());
-            }
-            if tokio::time::Instant::now() > deadline {
-                bail!("bridger has not printed {text:?}; its output:\n{}", self.process.log());
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
+        let printed = self.process.prints(within, |log| log.contains(text).then_some(())).await;
+        printed.with_context(|| format!("bridger has not printed {text:?}; its output:\n{}", self.process.log()))
     }
 
     #[must_use]

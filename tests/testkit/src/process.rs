@@ -12,6 +12,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, bail};
+
+/// How often a program is looked at while it is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 const KEEPER: &str = r#"
 exec 3<&0
 "$@" </dev/null 3<&- &
@@ -80,6 +85,35 @@ impl Process {
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.shell.try_wait().ok().flatten()
+    }
+
+    /// Waits until an attempt succeeds; fails when the program ends before that, or takes longer.
+    pub async fn until<T>(
+        &mut self,
+        within: Duration,
+        mut attempt: impl AsyncFnMut(&Process) -> Option<T>,
+    ) -> Result<T> {
+        let deadline = tokio::time::Instant::now() + within;
+        loop {
+            // Asked first: what it did before it ended counts.
+            let ended = self.ended();
+            if let Some(value) = attempt(self).await {
+                return Ok(value);
+            }
+            if let Some(status) = ended {
+                bail!("{} ended ({status}); its log ends:\n{}", self.name, self.log_tail());
+            }
+            if tokio::time::Instant::now() > deadline {
+                let seconds = within.as_secs();
+                bail!("{} did not do it within {seconds} s; its log ends:\n{}", self.name, self.log_tail());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until it has printed something that can be read.
+    pub async fn prints<T>(&mut self, within: Duration, read: impl Fn(&str) -> Option<T>) -> Result<T> {
+        self.until(within, async |process| read(&process.log())).await
     }
 
     /// All it has printed.

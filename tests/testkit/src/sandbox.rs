@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use peers::Peers;
 
 use crate::command::{Govc, Kubectl};
@@ -29,34 +29,10 @@ impl Sandbox {
         let mut arguments: Vec<String> =
             ["sandbox", "--kubernetes-port", "0", "--vcenter-port", "0"].map(str::to_owned).to_vec();
         arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
-        let process = Process::start(workdir.path(), "bridger", &binary()?, &arguments)?;
-        let mut sandbox =
-            Sandbox { process, kubeconfig: PathBuf::new(), govc_url: String::new(), peers, _workdir: workdir };
-        let deadline = tokio::time::Instant::now() + READY_WITHIN;
-        while !sandbox.read_exports() {
-            if sandbox.process.ended().is_some() || tokio::time::Instant::now() > deadline {
-                bail!("bridger sandbox did not start; its log ends:\n{}", sandbox.process.log_tail());
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(sandbox)
-    }
-
-    fn read_exports(&mut self) -> bool {
-        let log = self.process.log();
-        let value = |name: &str| {
-            let (_, rest) = log.split_once(&format!("export {name}="))?;
-            // A line that is still being written does not count.
-            rest.split_once('\n').map(|(line, _)| line.split(' ').next().unwrap_or(line).to_owned())
-        };
-        match (value("KUBECONFIG"), value("GOVC_URL")) {
-            (Some(kubeconfig), Some(url)) => {
-                self.kubeconfig = kubeconfig.into();
-                self.govc_url = url;
-                true
-            }
-            _ => false,
-        }
+        let mut process = Process::start(workdir.path(), "bridger", &binary()?, &arguments)?;
+        let exports = process.prints(READY_WITHIN, |log| exported(log, "KUBECONFIG").zip(exported(log, "GOVC_URL")));
+        let (kubeconfig, govc_url) = exports.await.context("bridger sandbox did not start")?;
+        Ok(Sandbox { process, kubeconfig: kubeconfig.into(), govc_url, peers, _workdir: workdir })
     }
 
     #[must_use]
@@ -103,6 +79,13 @@ impl Sandbox {
     pub fn pid(&self) -> Option<u32> {
         self.process.pid()
     }
+}
+
+/// The value of an `export` line.
+fn exported(log: &str, name: &str) -> Option<String> {
+    let (_, rest) = log.split_once(&format!("export {name}="))?;
+    // A line that is still being written does not count.
+    rest.split_once('\n').map(|(line, _)| line.split(' ').next().unwrap_or(line).to_owned())
 }
 
 /// The binary under test: `$BRIDGER_BIN`, else the one cargo built beside this test.

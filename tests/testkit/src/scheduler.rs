@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
+use tokio::net::TcpStream;
 
 use crate::control_plane::ControlPlane;
 use crate::ports;
 use crate::process::Process;
 use crate::workdir::Workdir;
+
+const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A running kube-scheduler. It ends with this value.
 pub struct Scheduler {
@@ -39,21 +42,10 @@ impl Scheduler {
             }
         }
         let program = control_plane.peers().program("kube-scheduler");
-        let process = Process::start(workdir.path(), "kube-scheduler", &program, &arguments)?;
-        let mut scheduler = Scheduler { process, _workdir: workdir };
-        scheduler.listening(port).await?;
-        Ok(scheduler)
-    }
-
-    async fn listening(&mut self, port: u16) -> Result<()> {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-        while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            if self.process.ended().is_some() || tokio::time::Instant::now() > deadline {
-                bail!("kube-scheduler did not start; its log ends:\n{}", self.process.log_tail());
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
+        let mut process = Process::start(workdir.path(), "kube-scheduler", &program, &arguments)?;
+        let listening = process.until(READY_WITHIN, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok());
+        listening.await.context("kube-scheduler did not start")?;
+        Ok(Scheduler { process, _workdir: workdir })
     }
 
     #[must_use]

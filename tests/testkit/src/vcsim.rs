@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use peers::Peers;
 
 use crate::command::Govc;
@@ -103,17 +103,9 @@ async fn launch(
     let mut process = Process::start(workdir.path(), &format!("vcsim-{start}"), &peers.program("vcsim"), &arguments)?;
     // Its first line says that it listens; starting takes some 40 ms a VM.
     let machines = u64::from(options.clusters * options.vms_per_cluster);
-    let deadline =
-        tokio::time::Instant::now() + Duration::from_secs(30) + Duration::from_millis(200) * u32::try_from(machines)?;
-    loop {
-        if let Some(url) = announced_url(&process.log()) {
-            return Ok((process, url));
-        }
-        if process.ended().is_some() || tokio::time::Instant::now() > deadline {
-            bail!("vcsim did not start; its log ends:\n{}", process.log_tail());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let within = Duration::from_secs(30) + Duration::from_millis(200) * u32::try_from(machines)?;
+    let url = process.prints(within, announced_url).await.context("vcsim did not start")?;
+    Ok((process, url))
 }
 
 /// The address of the last `export GOVC_URL=` line, without the credentials it may carry.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use simulator::kubernetes::defaults;
 use simulator::kubernetes::kinds::KindId;
 use simulator::kubernetes::placer::{self, ExtenderConfig, PlacerConfig, Transport};
+use simulator::kubernetes::sample;
 use simulator::seed::Seed;
 use simulator::vcenter::HostId;
 use simulator::vcenter::inventory::ROLE_KEY;
@@ -216,33 +217,14 @@ fn update(core: &mut Core, name: &str) -> Result<(), Failure> {
     edited.map(drop).map_err(|error| Failure::run(format!("cannot update {name}: {error}")))
 }
 
-fn deployment(name: &str, replicas: u32, cpu: &str, memory: &str) -> Value {
-    json!({
-        "metadata": { "name": name, "namespace": "default" },
-        "spec": {
-            "replicas": replicas,
-            "selector": { "matchLabels": { "app": name } },
-            "template": {
-                "metadata": { "labels": { "app": name } },
-                "spec": { "containers": [{ "name": "main", "image": format!("{name}:1"),
-                    "resources": { "requests": { "cpu": cpu, "memory": memory } } }] },
-            },
-        },
-    })
-}
-
 fn batch(pods: u32) -> Value {
-    deployment(BATCH, pods, "3", "8Gi")
+    sample::deployment(BATCH, pods, &image(BATCH), &json!({ "cpu": "3", "memory": "8Gi" }))
 }
 
-/// As users write it: by node, for they know of nothing else.
 fn service(name: &str, replicas: u32) -> Value {
-    let mut object = deployment(name, replicas, "500m", "1Gi");
-    object["spec"]["template"]["spec"]["affinity"] = json!({
-        "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
-            "labelSelector": { "matchLabels": { "app": name } },
-            "topologyKey": "kubernetes.io/hostname",
-        }] }
-    });
-    object
+    sample::apart_by_node(name, replicas, &image(name), &json!({ "cpu": "500m", "memory": "1Gi" }))
+}
+
+fn image(name: &str) -> String {
+    format!("{name}:1")
 }

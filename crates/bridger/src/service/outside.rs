@@ -1,5 +1,5 @@
 //! What every part of Bridger that runs has to the outside: the port it listens on, the vCenters it follows and how they are,
-//! the extender's routes, and the wish to stop.
+//! the extender's routes; and how it all stops.
 //!
 //! In: settings and the queue that events go into. Out: tasks in the caller's set, and what can be told of them. Nothing is decided
 //! here, and nothing outlives the caller's tasks.
@@ -13,7 +13,7 @@ use engine::extender::Extender;
 use model::event::{Event, VcenterId};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use server::{ExtenderRoutes, VcenterHealth};
+use server::{ExtenderRoutes, Shown, Tls, VcenterHealth};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -98,18 +98,57 @@ pub async fn is_true(mut flag: watch::Receiver<bool>) {
     let _ = flag.wait_for(|value| *value).await;
 }
 
-/// Ends what runs, in order: `tasks`, which have been told to stop, then what is `background` to them, then `last`.
-pub async fn end(mut tasks: JoinSet<()>, mut background: JoinSet<()>, last: impl Future<Output = ()>) {
-    let _ = tokio::time::timeout(STOP_WITHIN, async {
-        while tasks.join_next().await.is_some() {}
-        background.shutdown().await;
-        last.await;
-    })
-    .await;
-}
-
 /// Different from start to start, so that many Bridgers do not retry in step.
 pub fn entropy() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// A service at work, and how it ends: what can finish does, and what goes on for ever is cut off then.
+pub struct Service {
+    stop: watch::Sender<bool>,
+    finishing: JoinSet<()>,
+    /// What goes on for ever.
+    pub background: JoinSet<()>,
+}
+
+impl Service {
+    pub fn new() -> Service {
+        Service { stop: watch::Sender::new(false), finishing: JoinSet::new(), background: JoinSet::new() }
+    }
+
+    /// Follows the vCenters until the service stops; their sessions are given back then.
+    pub fn follow_vcenters(
+        &mut self,
+        configs: &[VcenterConfig],
+        events: &mpsc::Sender<Event>,
+        seed: u64,
+    ) -> Vec<Followed> {
+        let stop = || is_true(self.stop.subscribe());
+        follow_vcenters(configs, events, seed, stop, &mut self.finishing)
+    }
+
+    /// Serves what is shown until the service stops; requests that have begun are answered.
+    pub fn serve(&mut self, listener: TcpListener, shown: Shown, tls: Option<Tls>) {
+        let tls = tls.map(Arc::new);
+        if let Some(tls) = &tls {
+            self.background.spawn(tls.clone().follow());
+        }
+        let (limits, connections) = (server::Limits::default(), shown.connections.clone());
+        let stopped = is_true(self.stop.subscribe());
+        self.finishing.spawn(server::serve(listener, server::router(shown), tls, limits, connections, stopped));
+    }
+
+    /// Goes on until `stop` completes, then ends it all within a bound; `last` comes after everything else.
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>, last: impl Future<Output = ()>) {
+        stop.await;
+        tracing::info!("stopping");
+        let _ = self.stop.send(true);
+        let _ = tokio::time::timeout(STOP_WITHIN, async {
+            while self.finishing.join_next().await.is_some() {}
+            self.background.shutdown().await;
+            last.await;
+        })
+        .await;
+    }
 }

@@ -13,11 +13,10 @@ use kubernetes::labels::NodeLabels;
 use kubernetes::ledger::ConfigMapLedger;
 use kubernetes::notices::EventBoard;
 use model::event::{Event, Source, VcenterId};
-use server::{ConnectionCounts, Shown, Tls};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use server::{Shown, Tls};
+use tokio::sync::mpsc;
 
-use super::outside::{EVENTS_QUEUED_MAX, end, entropy, extender_routes, follow_vcenters, health, is_true, listen};
+use super::outside::{EVENTS_QUEUED_MAX, Service, entropy, extender_routes, health, listen};
 use super::settings::RunSettings;
 use super::startup::Found;
 use crate::failure::Failure;
@@ -35,10 +34,8 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
 
     let seed = entropy();
     let (events, received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
-    let (stop_sender, stopped) = watch::channel(false);
-    let mut tasks = JoinSet::new();
-    let stop_now = || is_true(stopped.clone());
-    let vcenters = follow_vcenters(&settings.vcenters, &events, seed, stop_now, &mut tasks);
+    let mut service = Service::new();
+    let vcenters = service.follow_vcenters(&settings.vcenters, &events, seed);
 
     let client = found.connection.client.clone();
     let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now)));
@@ -66,49 +63,32 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
         };
         extender_routes(Extender::new(world.clone(), ports, choice))
     });
-    let connections = Arc::<ConnectionCounts>::default();
     let shown = Shown {
         world: world.clone(),
         counters: engine.counters(),
         vcenters: health(vcenters),
         extender,
         more_metrics: None,
-        connections: connections.clone(),
+        connections: Arc::default(),
     };
-    let mut background = JoinSet::new();
-    background.spawn(engine.run(received));
-    background.spawn(kubernetes::watch::watch(client, events, seed));
+    service.background.spawn(engine.run(received));
+    service.background.spawn(kubernetes::watch::watch(client, events, seed));
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let tls = tls.map(Arc::new);
-    if let Some(tls) = &tls {
-        background.spawn(tls.clone().follow());
-    }
     let paths = if settings.extender.on { "/filter, /prioritize, /bind, /preempt, " } else { "" };
-    let serving = server::serve(
-        listener,
-        server::router(shown),
-        tls,
-        server::Limits::default(),
-        connections,
-        is_true(stopped.clone()),
-    );
-    tasks.spawn(serving);
+    service.serve(listener, shown, tls);
     say(&format!(
         "{}Listening   {scheme}://{address} ({paths}/livez, /readyz, /metrics)",
         found.describe(settings.dry_run)
     ));
-    background.spawn(tell_first_picture(world, settings.vcenters.len()));
+    service.background.spawn(tell_first_picture(world, settings.vcenters.len()));
 
-    stop.await;
-    tracing::info!("stopping");
-    let _ = stop_sender.send(true);
-    // Requests end, and sessions are given back: a vCenter has only so many.
-    end(tasks, background, async {
+    let give_back = async {
+        // A vCenter has only so many sessions.
         if let Some(rules) = rules {
             rules.close().await;
         }
-    })
-    .await;
+    };
+    service.run_until(stop, give_back).await;
     Ok(())
 }
 

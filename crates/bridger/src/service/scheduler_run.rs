@@ -8,11 +8,10 @@ use kubernetes::conditions::PodConditions;
 use kubernetes::notices::EventBoard;
 use model::event::Event;
 use scheduler::Configuration;
-use server::{ConnectionCounts, Shown};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use server::Shown;
+use tokio::sync::mpsc;
 
-use super::outside::{EVENTS_QUEUED_MAX, end, entropy, follow_vcenters, health, is_true, listen};
+use super::outside::{EVENTS_QUEUED_MAX, Service, entropy, health, listen};
 use super::scheduler_metrics::SchedulerMetrics;
 use super::settings::RunSettings;
 use super::startup::Found;
@@ -30,10 +29,8 @@ pub async fn run(
 
     let seed = entropy();
     let (events, received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
-    let (stop_sender, stopped) = watch::channel(false);
-    let mut tasks = JoinSet::new();
-    let stop_now = || is_true(stopped.clone());
-    let vcenters = follow_vcenters(&settings.vcenters, &events, seed, stop_now, &mut tasks);
+    let mut service = Service::new();
+    let vcenters = service.follow_vcenters(&settings.vcenters, &events, seed);
 
     let client = found.connection.client.clone();
     let metrics = Arc::<SchedulerMetrics>::default();
@@ -47,30 +44,23 @@ pub async fn run(
     let names: Vec<String> = configuration.profiles().iter().map(|profile| profile.name().to_owned()).collect();
     let choice = SchedulingSettings { lifting: settings.lifting.clone(), seed, ..SchedulingSettings::default() };
     let driver = Driver::new(configuration, &choice, ports);
-    let connections = Arc::<ConnectionCounts>::default();
     let shown = Shown {
         world: driver.world(),
         counters: Arc::default(),
         vcenters: health(vcenters),
         extender: None,
         more_metrics: Some(Arc::new(move |registry| metrics.register(registry))),
-        connections: connections.clone(),
+        connections: Arc::default(),
     };
-    let mut background = JoinSet::new();
-    background.spawn(driver.run(received));
-    background.spawn(kubernetes::watch::watch_for_scheduling(client, events, seed));
-    let limits = server::Limits::default();
-    let router = server::router(shown);
-    tasks.spawn(server::serve(listener, router, None, limits, connections, is_true(stopped.clone())));
+    service.background.spawn(driver.run(received));
+    service.background.spawn(kubernetes::watch::watch_for_scheduling(client, events, seed));
+    service.serve(listener, shown, None);
     say(&format!(
         "{}Scheduling  pods with schedulerName {}\nListening   http://{address} (/livez, /readyz, /metrics)",
         found.describe(false),
         names.join(", ")
     ));
 
-    stop.await;
-    tracing::info!("stopping");
-    let _ = stop_sender.send(true);
-    end(tasks, background, std::future::ready(())).await;
+    service.run_until(stop, std::future::ready(())).await;
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! - [`deletion`]: graceful deletion, finalizers, preconditions.
 //! - `api`: discovery, tables, patches, selectors, watches, over HTTP.
 //! - [`placer`]: the stand-in for the scheduler a user already has.
+//! - [`sample`]: Deployments as users write them.
 //!
 //! Invariants: every change goes through [`store::Store`]; a controller never depends on who made a change.
 
@@ -22,6 +23,7 @@ mod label_selector;
 pub mod placer;
 mod pod;
 mod quantity;
+pub mod sample;
 pub mod store;
 mod taints;
 
