@@ -44,9 +44,9 @@ const PAGE_OBJECTS: u32 = 500;
 /// Watches nodes, pods and namespaces until the receiver is gone. The seed is that of the jitter between attempts.
 pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64) {
     let client = &client.into();
-    let nodes = follow::<NodeFacts>(client, events.clone(), Backoff::new(seed, 0));
-    let pods = follow::<PodFacts>(client, events.clone(), Backoff::new(seed, 1));
-    let namespaces = follow::<NamespaceFacts>(client, events, Backoff::new(seed, 2));
+    let nodes = follow::<NodeFacts>(client.clone(), events.clone(), Backoff::new(seed, 0));
+    let pods = follow::<PodFacts>(client.clone(), events.clone(), Backoff::new(seed, 1));
+    let namespaces = follow::<NamespaceFacts>(client.clone(), events, Backoff::new(seed, 2));
     futures::join!(nodes, pods, namespaces);
 }
 
@@ -55,13 +55,13 @@ pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed
 pub async fn watch_for_scheduling(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64) {
     let (client, events) = (&client.into(), &events);
     futures::join!(
-        follow::<Schedulable<NodeFacts>>(client, events.clone(), Backoff::new(seed, 0)),
-        follow::<Schedulable<PodFacts>>(client, events.clone(), Backoff::new(seed, 1)),
-        follow::<NamespaceFacts>(client, events.clone(), Backoff::new(seed, 2)),
-        follow::<Selecting<Service>>(client, events.clone(), Backoff::new(seed, 3)),
-        follow::<Selecting<ReplicationController>>(client, events.clone(), Backoff::new(seed, 4)),
-        follow::<Selecting<ReplicaSet>>(client, events.clone(), Backoff::new(seed, 5)),
-        follow::<Selecting<StatefulSet>>(client, events.clone(), Backoff::new(seed, 6)),
+        follow::<Schedulable<NodeFacts>>(client.clone(), events.clone(), Backoff::new(seed, 0)),
+        follow::<Schedulable<PodFacts>>(client.clone(), events.clone(), Backoff::new(seed, 1)),
+        follow::<NamespaceFacts>(client.clone(), events.clone(), Backoff::new(seed, 2)),
+        follow::<Selecting<Service>>(client.clone(), events.clone(), Backoff::new(seed, 3)),
+        follow::<Selecting<ReplicationController>>(client.clone(), events.clone(), Backoff::new(seed, 4)),
+        follow::<Selecting<ReplicaSet>>(client.clone(), events.clone(), Backoff::new(seed, 5)),
+        follow::<Selecting<StatefulSet>>(client.clone(), events.clone(), Backoff::new(seed, 6)),
     );
 }
 
@@ -69,8 +69,8 @@ pub async fn watch_for_scheduling(client: impl Into<BoundedClient>, events: Send
 struct ReceiverGone;
 
 /// Follows one source through every loss.
-async fn follow<F: Facts>(client: &BoundedClient, events: Sender<Event>, mut backoff: Backoff) {
-    let objects: Api<Watched<F>> = Api::all(paced(client));
+async fn follow<F: Facts>(client: BoundedClient, events: Sender<Event>, mut backoff: Backoff) {
+    let objects: Api<Watched<F>> = Api::all(paced(&client));
     let mut lost = false;
     loop {
         let Ok(round) = follow_once(&objects, &events, &mut lost).await else { return };

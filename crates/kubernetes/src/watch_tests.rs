@@ -74,7 +74,7 @@ async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Lo
         seen
     };
     // Both end: the watch when its receiver is gone.
-    let (seen, ()) = futures::join!(collect, follow::<NodeFacts>(client, sender, Backoff::new(7, 0)));
+    let (seen, ()) = futures::join!(collect, follow::<NodeFacts>(client.into(), sender, Backoff::new(7, 0)));
     assert_eq!(seen.len(), count, "{seen:?}");
     (seen, log)
 }
@@ -248,7 +248,7 @@ async fn a_slow_receiver_gets_every_event_in_order() {
         drop(receiver);
         seen
     };
-    let (seen, ()) = futures::join!(receive, follow::<NodeFacts>(client, sender, Backoff::new(7, 0)));
+    let (seen, ()) = futures::join!(receive, follow::<NodeFacts>(client.into(), sender, Backoff::new(7, 0)));
     let names: Vec<String> = seen.iter().map(told).collect();
     assert_eq!(names[..3], ["began Nodes", "+n1", "ended Nodes"]);
     assert!(names[3..].iter().all(|name| name == "+n1"), "{names:?}");
@@ -389,7 +389,7 @@ proptest! {
                 drop(receiver);
                 (known, in_sync, out_of_turn)
             };
-            futures::join!(receive, follow::<NodeFacts>(client, sender, Backoff::new(seed, 0))).0
+            futures::join!(receive, follow::<NodeFacts>(client.into(), sender, Backoff::new(seed, 0))).0
         });
         prop_assert_eq!(known.into_iter().collect::<Vec<_>>(), ["kept", "last"]);
         prop_assert!(in_sync);
