@@ -7,6 +7,7 @@ mod embedded;
 mod failure;
 mod logging;
 mod plan_view;
+mod rbac;
 mod say;
 mod service;
 mod signals;

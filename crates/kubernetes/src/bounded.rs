@@ -51,7 +51,9 @@ impl BoundedClient {
         BoundedClient(Client::new(Bounded { inner, bytes_max }, default_namespace))
     }
 
-    pub(crate) fn client(&self) -> &Client {
+    /// As kube's own type; the limits hold there too.
+    #[must_use]
+    pub fn client(&self) -> &Client {
         &self.0
     }
 

@@ -86,16 +86,72 @@ impl NodeSet {
     }
 
     /// The members, in the order of their ids.
-    pub fn iter(&self) -> impl Iterator<Item = NodeId> {
-        self.words.iter().enumerate().flat_map(|(place, &word)| {
-            let mut left = word;
-            std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| left.trailing_zeros())?;
+    pub fn iter(&self) -> Members<impl Iterator<Item = u64>> {
+        Members::of(self.words.iter().copied())
+    }
+
+    /// The members of both, in the order of their ids.
+    pub fn common(&self, other: &Self) -> Members<impl Iterator<Item = u64>> {
+        Members::of(self.words.iter().zip(&other.words).map(|(word, other)| word & other))
+    }
+}
+
+/// Walks over members, word by word. A type of its own because loops over thousands of nodes are what decisions are made of.
+#[derive(Clone, Debug)]
+pub struct Members<W> {
+    words: W,
+    /// Members of the current word that are still to come.
+    left: u64,
+    /// The first id of the current word, and of the next one.
+    first: u32,
+    next: u32,
+}
+
+impl<W: Iterator<Item = u64>> Members<W> {
+    fn of(words: W) -> Self {
+        Self { words, left: 0, first: 0, next: 0 }
+    }
+}
+
+impl<W: Iterator<Item = u64>> Iterator for Members<W> {
+    type Item = NodeId;
+
+    #[inline]
+    fn next(&mut self) -> Option<NodeId> {
+        while self.left == 0 {
+            self.left = self.words.next()?;
+            self.first = self.next;
+            self.next += u64::BITS;
+        }
+        let bit = self.left.trailing_zeros();
+        self.left &= self.left - 1;
+        Some(NodeId::from_index(self.first + bit))
+    }
+
+    /// Where all 64 nodes of a word are members, which is the rule, they are counted through.
+    #[inline]
+    fn fold<B, F: FnMut(B, NodeId) -> B>(self, init: B, mut f: F) -> B {
+        let mut folded = init;
+        let mut take = |mut folded: B, first: u32, mut left: u64| {
+            if left == u64::MAX {
+                for id in first..first + u64::BITS {
+                    folded = f(folded, NodeId::from_index(id));
+                }
+                return folded;
+            }
+            while left != 0 {
+                folded = f(folded, NodeId::from_index(first + left.trailing_zeros()));
                 left &= left - 1;
-                // Ids have 32 bits, and these came from ids.
-                Some(NodeId::from_index((place * BITS) as u32 + bit))
-            })
-        })
+            }
+            folded
+        };
+        folded = take(folded, self.first, self.left);
+        let mut first = self.next;
+        for word in self.words {
+            folded = take(folded, first, word);
+            first += u64::BITS;
+        }
+        folded
     }
 }
 
@@ -135,6 +191,19 @@ mod tests {
         of.iter().map(|&index| NodeId::from_index(index)).collect()
     }
 
+    #[test]
+    fn all_ways_to_walk_over_members_are_the_same() {
+        // Full words, empty words, and the ends of words.
+        let members: Vec<u32> = (0..70).chain([127, 128, 191]).chain(256..320).collect();
+        let set: NodeSet = members.iter().map(|&index| NodeId::from_index(index)).collect();
+        for taken in 0..=members.len() {
+            let mut walk = set.iter();
+            let mut walked: Vec<u32> = walk.by_ref().take(taken).map(|node| node.index() as u32).collect();
+            walk.for_each(|node| walked.push(node.index() as u32));
+            assert_eq!(walked, members, "{taken} one by one, the rest at once");
+        }
+    }
+
     proptest! {
         #[test]
         fn operations_are_those_of_sets(a in prop::collection::btree_set(0..200u32, 0..20), b in prop::collection::btree_set(0..200u32, 0..20), one in 0..200u32) {
@@ -151,6 +220,8 @@ mod tests {
             let mut set = ids(&a);
             prop_assert_eq!((set.len(), set.is_empty()), (a.len(), a.is_empty()));
             prop_assert!(set.iter().map(|node| node.index() as u32).eq(a.iter().copied()));
+            let common: Vec<u32> = set.common(&ids(&b)).map(|node| node.index() as u32).collect();
+            prop_assert_eq!(common, (&a & &b).into_iter().collect::<Vec<_>>());
             let node = NodeId::from_index(one);
             prop_assert_eq!(set.contains(node), a.contains(&one));
             prop_assert_eq!(set.remove(node), a.contains(&one));

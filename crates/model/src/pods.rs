@@ -91,6 +91,8 @@ pub(crate) struct Pods {
     schedulings: Shared<PodSchedulingFacts>,
     /// The nodes that room is being made on, for the few pods that have one.
     nominated: FxHashMap<PodId, Box<str>>,
+    /// How many are assumed on a node.
+    assumed: usize,
 }
 
 impl Pods {
@@ -277,19 +279,26 @@ impl Pods {
         [self.owners.len(), self.pinnings.len()]
     }
 
+    pub(crate) fn assumed_count(&self) -> usize {
+        self.assumed
+    }
+
     /// The binding takes over one use of the symbol.
     fn bind(&mut self, id: PodId, node: Option<Symbol>, is_assumed: bool) {
         let (Some(node), Some(pod)) = (node, self.arena.get_mut(id)) else { return };
         let list = self.by_node.entry(node).or_default();
         // A place fits: pods have ids of 32 bits.
         pod.binding = Some(Binding { node, place: list.len() as u32, is_assumed });
+        self.assumed += usize::from(is_assumed);
         list.push(id);
     }
 
     fn unbind(&mut self, id: PodId, interner: &mut Interner) {
-        let Some(Binding { node, place, .. }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take()) else {
+        let Some(Binding { node, place, is_assumed }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take())
+        else {
             return;
         };
+        self.assumed -= usize::from(is_assumed);
         if let Some(list) = self.by_node.get_mut(&node) {
             list.swap_remove(place as usize);
             let moved = list.get(place as usize).and_then(|&moved| self.arena.get_mut(moved));

@@ -338,6 +338,11 @@ impl World {
         self.pods.get(id)
     }
 
+    /// How many pods are assumed on a node, and not yet told to be bound.
+    pub fn assumed_pod_count(&self) -> usize {
+        self.pods.assumed_count()
+    }
+
     /// The node that room is being made on for the pod: `status.nominatedNodeName`.
     pub fn nominated_node(&self, id: PodId) -> Option<&str> {
         self.pods.nominated_node(id)

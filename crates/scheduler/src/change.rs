@@ -67,6 +67,11 @@ impl ChangeKinds {
         self.0 == 0
     }
 
+    /// The number of its lowest kind.
+    pub(crate) fn first_bit(self) -> Option<usize> {
+        (!self.is_empty()).then_some(self.0.trailing_zeros() as usize)
+    }
+
     /// The names of the kinds in it.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMED.iter().filter(move |(kind, _)| self.intersects(*kind)).map(|(_, name)| *name)

@@ -1,17 +1,19 @@
 //! Why a pod goes where it goes: every node's verdict, reason and score.
 //!
 //! In: the world, a pod and a profile. Out: all nodes by name, in the shape of `bridger explain -o json`. The same plugins, filters
-//! and sums as in a scheduling cycle; nothing is changed. A pod that already runs is explained as if it did not.
+//! and sums as in a scheduling cycle; nothing is changed. A pod that already runs is explained as if it did not. Where room is
+//! being made on a node for pods that matter as much or more, the node must do with them and without them, as in a cycle.
 
 use std::collections::BTreeMap;
 
-use model::{PodId, View, World};
+use model::{NodeId, PodId, View, World};
 use serde::Serialize;
 
 use crate::cycle::Cycle;
-use crate::evaluate::{Answers, Scratch, names};
+use crate::evaluate::{Answers, Scratch, Trial, kept_free, names};
 use crate::journal::Journal;
 use crate::profile::Profile;
+use crate::queue::Nominations;
 
 /// What every node says to the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -60,14 +62,28 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
     let mut journal = Journal::default();
     journal.everything_changed(world);
     let mut answers = Answers::new(profile);
-    answers.refresh(profile, &cycle, &journal, true, &mut Scratch::default())?;
+    let nominations = nominations(&cycle, profile);
+    // A node is looked at with the nominated pods first, so theirs is the reason that is told.
+    let kept_free = |trial: &Trial<'_>| kept_free(&nominations, trial, |node| trial.answers.filters.is_filtered(node));
+    let kept_free = answers.refresh(profile, &cycle, &journal, &mut Scratch::default(), kept_free)?;
+    let refusal = |node: NodeId| {
+        let place = kept_free.binary_search_by_key(&node, |(node, _)| *node).ok();
+        let with_nominated = place.map(|place| &kept_free[place].1);
+        match with_nominated {
+            Some(refused) => Some((profile.plugin_name(refused.by).to_owned(), &refused.rejection)),
+            None => {
+                let verdict = answers.filters.verdict(profile, node)?;
+                Some((names(profile, verdict.by).join(","), verdict.rejection))
+            }
+        }
+    };
 
     let mut nodes: Vec<NodeExplanation> = journal
         .all()
         .iter()
         .filter_map(|node| {
             let name = world.node_name(node)?.to_owned();
-            Some(match answers.filters.verdict(profile, node) {
+            Some(match refusal(node) {
                 None => NodeExplanation {
                     name,
                     verdict: VerdictKind::Feasible,
@@ -76,15 +92,15 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
                     total: Some(answers.scores.total(node)),
                     scores: Some(answers.scores.of(profile, node).into_iter().collect()),
                 },
-                Some(verdict) => NodeExplanation {
+                Some((plugin, rejection)) => NodeExplanation {
                     name,
-                    verdict: if verdict.rejection.resolvable {
+                    verdict: if rejection.resolvable {
                         VerdictKind::Unschedulable
                     } else {
                         VerdictKind::UnschedulableAndUnresolvable
                     },
-                    plugin: Some(names(profile, verdict.by).join(",")),
-                    reason: Some(verdict.rejection.reasons.message()),
+                    plugin: Some(plugin),
+                    reason: Some(rejection.reasons.message()),
                     total: None,
                     scores: None,
                 },
@@ -102,18 +118,35 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
     })
 }
 
+/// The pods for which room is being made, as the scheduler of this pod knows them: it knows the pods that wait for it alone.
+fn nominations(cycle: &Cycle<'_>, profile: &Profile) -> Nominations {
+    let (world, own_scheduler) = (cycle.world, cycle.facts().scheduler_name.as_str());
+    let mut nominations = Nominations::default();
+    for (id, pod) in world.pods() {
+        let Some(node) = world.nominated_node(id).and_then(|name| world.node_id(name)) else { continue };
+        let scheduler = pod.scheduling.as_ref().map_or("", |facts| facts.scheduler_name.as_str());
+        let is_ours = scheduler == own_scheduler || scheduler == profile.name();
+        if is_ours && pod.placed_on().is_none() && !pod.finished && !pod.terminating {
+            nominations.set(id, Some(node));
+        }
+    }
+    nominations
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
-    use model::event::{Event, NodeFacts, SelectorFacts, TermFacts};
-    use model::scheduling::NodeSchedulingFacts;
+    use model::event::{Event, NodeFacts, PodFacts, SelectorFacts, TermFacts};
+    use model::scheduling::{NodeSchedulingFacts, ResourceSums};
     use serde_json::json;
 
     use super::*;
     use crate::config::Configuration;
     use crate::plugins;
     use crate::testing::{id, node, pod_with, world};
+    use crate::{Changes, Effect, Input, Scheduler};
 
     fn default_profile() -> Configuration {
         Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works")
@@ -161,6 +194,91 @@ mod tests {
         let scores = explained.nodes[0].scores.as_ref().expect("it is feasible");
         let total: i64 = scores.iter().map(|(name, score)| profile.weight(name).unwrap_or(0) * score).sum();
         assert_eq!(explained.nodes[0].total, Some(total));
+    }
+
+    /// A pod that asks for so many cpus, waits for this scheduler, and has this priority.
+    fn asking(name: &str, cpus: i64, scheduler: &str, priority: i32) -> PodFacts {
+        pod_with(name, |facts| {
+            let sums = ResourceSums { cpu_milli: cpus * 1000, ..ResourceSums::default() };
+            let requests = &mut facts.requests;
+            (requests.asked, requests.taken, requests.scored) = (sums.clone(), sums.clone(), sums);
+            facts.priority = priority;
+            facts.scheduler_name = scheduler.to_owned();
+        })
+    }
+
+    #[test]
+    fn nodes_where_room_is_made_for_others_must_do_with_them_and_without_them() {
+        const OWN: &str = "bridger";
+        type Change = fn(&mut PodFacts);
+        // Nodes have 4 cpus, the pod asks for 2 and has priority 5; who else waits for n1, and whether it can have that.
+        let cases: [(&str, PodFacts, Change, bool); 9] = [
+            ("it is as important", asking("other", 3, OWN, 5), |_| {}, false),
+            ("it is more important", asking("other", 3, OWN, 6), |_| {}, false),
+            ("it is less important", asking("other", 3, OWN, 4), |_| {}, true),
+            ("both have room", asking("other", 2, OWN, 6), |_| {}, true),
+            ("no node is there for it", asking("other", 3, OWN, 6), |pod| pod.nominated_node = Some("n9".into()), true),
+            ("it is another scheduler's", asking("other", 3, "elsewhere", 6), |_| {}, true),
+            ("it is finished", asking("other", 3, OWN, 6), |pod| pod.finished = true, true),
+            ("it is being deleted", asking("other", 3, OWN, 6), |pod| pod.terminating = true, true),
+            ("it runs elsewhere by now", asking("other", 3, OWN, 6), |pod| pod.node = Some("n2".into()), true),
+        ];
+        for (case, mut other, change, fits) in cases {
+            let configuration = default_profile();
+            let mut world = world(&["n1", "n2"]);
+            other.nominated_node = Some("n1".to_owned());
+            change(&mut other);
+            world.apply(Event::PodApplied(other));
+            // Its own nomination does not count against it.
+            let own = PodFacts { nominated_node: Some("n1".to_owned()), ..asking("web", 2, OWN, 5) };
+            world.apply(Event::PodApplied(own.clone()));
+            let explained = explain(&world, id(&world, "web"), &configuration.profiles()[0]).expect("no plugin fails");
+            let first = &explained.nodes[0];
+            assert_eq!(first.verdict == VerdictKind::Feasible, fits, "{case}: {first:?}");
+            if !fits {
+                let expected = (VerdictKind::Unschedulable, Some("NodeResourcesFit"), Some("Insufficient cpu"));
+                assert_eq!((first.verdict, first.plugin.as_deref(), first.reason.as_deref()), expected, "{case}");
+                assert_eq!(
+                    (explained.feasible, explained.best.as_slice()),
+                    (1, ["n2".to_owned()].as_slice()),
+                    "{case}"
+                );
+                // The scheduler goes by the same. Room is made for the other one alone, which is tried first and has it.
+                world.apply(Event::PodApplied(PodFacts { nominated_node: None, ..own }));
+                let changes = Changes { everything: true, ..Changes::default() };
+                let mut scheduler = Scheduler::new(configuration, 1);
+                scheduler.step(Duration::ZERO, &mut world, Input::Changed(changes));
+                let effects = scheduler.step(Duration::ZERO, &mut world, Input::Schedule { at_most: 2 });
+                let bound = effects.iter().find_map(|effect| match effect {
+                    Effect::Bind { pod, node, .. } if pod.name == "web" => Some(node.as_str()),
+                    _ => None,
+                });
+                assert_eq!(bound, Some("n2"), "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_that_would_be_near_a_nominated_one_is_near_nobody_yet() {
+        let configuration = default_profile();
+        let mut world = world(&["n1"]);
+        let labels = [("app".to_owned(), "db".to_owned())];
+        let db = PodFacts { labels: labels.clone().into(), ..asking("db", 1, "bridger", 9) };
+        world.apply(Event::PodApplied(PodFacts { nominated_node: Some("n1".to_owned()), ..db.clone() }));
+        let mut web = asking("web", 1, "bridger", 0);
+        web.affinity = vec![TermFacts {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            selector: Some(SelectorFacts { labels: labels.into(), ..SelectorFacts::default() }),
+            ..TermFacts::default()
+        }];
+        world.apply(Event::PodApplied(web));
+        let ask = |world: &World| {
+            let explained = explain(world, id(world, "web"), &configuration.profiles()[0]).expect("no plugin fails");
+            explained.nodes[0].plugin.clone()
+        };
+        assert_eq!(ask(&world).as_deref(), Some("InterPodAffinity"));
+        world.apply(Event::PodApplied(PodFacts { node: Some("n1".to_owned()), ..db }));
+        assert_eq!(ask(&world), None);
     }
 
     #[test]

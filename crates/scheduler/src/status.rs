@@ -146,6 +146,18 @@ impl Rejections {
         self.of_node[node.index()] = id;
     }
 
+    /// Refuses the nodes that are in both sets.
+    pub fn reject_common(&mut self, nodes: &NodeSet, others: &NodeSet, id: RejectionId) {
+        if self.rejected.is_empty() {
+            // The ids of nodes that are not refused mean nothing, so all may be overwritten at once.
+            self.rejected.copy_from(nodes);
+            self.rejected.intersect_with(others);
+            self.of_node.fill(id);
+        } else {
+            nodes.common(others).for_each(|node| self.reject(node, id));
+        }
+    }
+
     /// Refuses all these nodes.
     pub fn reject_all(&mut self, nodes: &NodeSet, id: RejectionId) {
         for node in nodes.iter() {

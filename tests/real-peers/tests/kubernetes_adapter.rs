@@ -142,7 +142,7 @@ async fn nodes_are_seen_as_they_come_change_and_go() -> Result<()> {
     watching.until("all three are in sync", |picture| picture.all_are("ended")).await?;
 
     let created = create_node(
-        &connection.client,
+        connection.client.client(),
         json!({
             "metadata": { "name": "seen-1", "labels": { "zone": "a" } },
             "spec": { "providerID": format!("vsphere://{UUID}") },
@@ -242,14 +242,14 @@ async fn namespaces_are_seen_as_they_come_change_and_go() -> Result<()> {
     watching.until("its label is seen", |picture| team(picture).as_deref() == Some("a")).await?;
 
     // No controller runs here that would finish the deletion.
-    let namespaces: Api<Namespace> = Api::all(connection.client.clone());
+    let namespaces: Api<Namespace> = Api::all(connection.client.client().clone());
     namespaces.delete("short-lived", &DeleteParams::default()).await?;
     let mut namespace = serde_json::to_value(namespaces.get("short-lived").await?)?;
     namespace["spec"]["finalizers"] = json!([]);
     let request = http::Request::put("/api/v1/namespaces/short-lived/finalize")
         .header("content-type", "application/json")
         .body(namespace.to_string().into_bytes())?;
-    connection.client.request_text(request).await?;
+    connection.client.client().request_text(request).await?;
     watching.until("it goes", |picture| !picture.namespaces.contains_key("short-lived")).await?;
     watching.end().await
 }
@@ -268,7 +268,7 @@ async fn a_label_patch_touches_its_own_keys_and_nothing_else() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let connection = connect_with(control_plane.kubeconfig()).await?;
     let before = create_node(
-        &connection.client,
+        connection.client.client(),
         json!({
             "metadata": {
                 "name": "labelled", "labels": { "zone": "a", "other/host": "x" }, "annotations": { "note": "keep" },
@@ -277,7 +277,7 @@ async fn a_label_patch_touches_its_own_keys_and_nothing_else() -> Result<()> {
         }),
     )
     .await?;
-    let nodes: Api<Node> = Api::all(connection.client.clone());
+    let nodes: Api<Node> = Api::all(connection.client.client().clone());
     let labels = NodeLabels::new(connection.client.clone());
     let change = |value: Option<&str>| LabelChanges::from([(HOST.to_owned(), value.map(str::to_owned))]);
 
@@ -323,7 +323,7 @@ async fn notices_are_shown_by_kubectl_describe() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let namespace = control_plane.namespace("noticed").await?;
     let connection = connect_with(control_plane.kubeconfig()).await?;
-    let node = create_node(&connection.client, json!({ "metadata": { "name": "noticed" } })).await?;
+    let node = create_node(connection.client.client(), json!({ "metadata": { "name": "noticed" } })).await?;
     let kubectl = control_plane.kubectl();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p1", "namespace": namespace },
@@ -365,7 +365,7 @@ async fn preflight_knows_the_server_and_names_what_is_denied() -> Result<()> {
     let admin = connect_with(control_plane.kubeconfig()).await?;
     assert_eq!(admin.server, control_plane.url());
     // The server itself makes this namespace, a moment after it is ready.
-    let namespaces: Api<Namespace> = Api::all(admin.client.clone());
+    let namespaces: Api<Namespace> = Api::all(admin.client.client().clone());
     let system = eventually(LIMIT, || async { Ok(namespaces.get("kube-system").await?) }).await?;
     let facts = kubernetes::preflight(&admin, &needs()).await?;
     assert_eq!(facts.cluster_uid, system.metadata.uid);
@@ -476,7 +476,7 @@ async fn a_server_that_crashes_and_returns_is_listed_anew_and_nothing_is_missed(
     let connection = connect_with(control_plane.kubeconfig()).await?;
     // More than a page of them.
     let created = futures::stream::iter(0..620)
-        .map(|number| create_node(&connection.client, json!({ "metadata": { "name": format!("n-{number}") } })))
+        .map(|number| create_node(connection.client.client(), json!({ "metadata": { "name": format!("n-{number}") } })))
         .buffer_unordered(16)
         .filter(|outcome| std::future::ready(outcome.is_ok()))
         .count()

@@ -36,7 +36,7 @@ async fn a_record_is_written_only_by_who_read_it_last() -> Result<()> {
         first.save(&other, "small", None).await?;
     }
     assert_eq!(first.load().await?.len(), 121, "page by page");
-    let maps: Api<ConfigMap> = Api::default_namespaced(connection.client.clone());
+    let maps: Api<ConfigMap> = Api::default_namespaced(connection.client.client().clone());
     for map in maps.list(&ListParams::default().labels("app.kubernetes.io/managed-by=bridger")).await?.items {
         maps.delete(map.metadata.name.as_deref().unwrap_or_default(), &DeleteParams::default()).await?;
     }
@@ -50,7 +50,7 @@ async fn a_record_is_written_only_by_who_read_it_last() -> Result<()> {
 async fn a_pod_is_bound_once_and_only_if_it_is_the_one_meant() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let connection = connect(&plane).await?;
-    let client = &connection.client;
+    let client = connection.client.client();
     let post = PostParams::default();
     let nodes: Api<Node> = Api::all(client.clone());
     for name in ["n1", "n2"] {
@@ -66,7 +66,7 @@ async fn a_pod_is_bound_once_and_only_if_it_is_the_one_meant() -> Result<()> {
         "spec": { "containers": [{ "name": "main", "image": "web" }], "automountServiceAccountToken": false },
     });
     let uid = pods.create(&post, &serde_json::from_value(pod)?).await?.metadata.uid.unwrap_or_default();
-    let binder = PodBinder::new(client.clone());
+    let binder = PodBinder::new(connection.client.clone());
     let binding = |pod: &str, uid: &str, node: &str| Binding {
         namespace: "default".to_owned(),
         pod: pod.to_owned(),

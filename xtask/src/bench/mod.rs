@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: one file per benchmark; each measures beside a peer and beside a limit, in one run.
 
+mod decisions;
 mod extender;
 mod label;
 mod measurement;
@@ -32,6 +33,7 @@ enum Bench {
     Plan(plan::Arguments),
     Extender(extender::Arguments),
     Scheduler(scheduler::Arguments),
+    Decisions(decisions::Arguments),
 }
 
 /// Builds everything that benchmarks run, at once: one selection of packages is one set of features, compiled once.
@@ -54,6 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Bench::Plan(arguments) => plan::run(arguments)?,
         Bench::Extender(arguments) => extender::run(arguments)?,
         Bench::Scheduler(arguments) => scheduler::run(arguments)?,
+        Bench::Decisions(arguments) => decisions::run(arguments)?,
     };
     report.publish()
 }

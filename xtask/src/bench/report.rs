@@ -89,6 +89,11 @@ impl Report {
         self.add(what.into(), value, unit, other, reference).ratio_max = Some(ratio);
     }
 
+    /// How many limits were not met.
+    pub fn missed(&self) -> usize {
+        self.rows.iter().filter(|row| !row.met()).count()
+    }
+
     /// Prints the table, writes the JSON, and fails when a limit was not met.
     pub fn publish(&self) -> Result<()> {
         println!("\n{:>8}  {:<44} {:>12}  {:<18} {:>12}", "ratio", "what", "measured", "against", "reference");
@@ -117,7 +122,7 @@ impl Report {
         fs::write(&file, format!("{:#}\n", json!({ "bench": self.name, "rows": rows })))
             .with_context(|| format!("writing {}", file.display()))?;
         println!("\nwritten to {}", file.display());
-        let missed = self.rows.iter().filter(|row| !row.met()).count();
+        let missed = self.missed();
         if missed > 0 {
             bail!("{missed} limits were not met");
         }

@@ -4,10 +4,13 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::rbac::{self, Account, quoted};
+use crate::service::startup::{self, Parts, Purpose};
 
 /// Print YAML that makes Kubernetes and Bridger meet
 ///
-/// For kube-scheduler: bridger manifests scheduler-config > scheduler.yaml; then start it with --config.
+/// For kube-scheduler: bridger manifests scheduler-config > scheduler.yaml; then start it with --config. For Bridger in the cluster:
+/// bridger manifests rbac --for run | kubectl apply -f -
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -17,6 +20,53 @@ pub struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Manifest {
     SchedulerConfig(SchedulerConfig),
+    Rbac(Rbac),
+}
+
+/// The service account of Bridger, and roles that allow what it does and no more
+///
+/// What the roles allow is what Bridger asks for when it starts: one list serves both. `run` stands for all its parts (labels,
+/// rules, extender).
+#[derive(Debug, clap::Args)]
+struct Rbac {
+    /// What Bridger shall do
+    #[arg(long = "for", value_enum, value_name = "WORK", default_value = "run")]
+    work: Work,
+    /// Name of the service account and its roles [default: bridger, or bridger- and the work]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Namespace of the service account
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    namespace: String,
+    /// Namespace of the record of rules, where run has --record-namespace [default: that of the service account]
+    #[arg(long, value_name = "NAMESPACE")]
+    record_namespace: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Work {
+    /// `bridger run`
+    Run,
+    /// `bridger scheduler`
+    Scheduler,
+    /// `bridger explain` and `bridger snapshot`, which only read
+    Explain,
+}
+
+impl Rbac {
+    fn to_yaml(&self) -> String {
+        let (purpose, name) = match self.work {
+            Work::Run => (Purpose::Run, "bridger"),
+            Work::Scheduler => (Purpose::Schedule, "bridger-scheduler"),
+            Work::Explain => (Purpose::Snapshot, "bridger-explain"),
+        };
+        let account = Account {
+            name: self.name.as_deref().unwrap_or(name),
+            namespace: &self.namespace,
+            record_namespace: self.record_namespace.as_deref().unwrap_or(&self.namespace),
+        };
+        rbac::to_yaml(&startup::needs(purpose, Parts::ALL), &account)
+    }
 }
 
 /// The KubeSchedulerConfiguration that makes kube-scheduler ask Bridger
@@ -50,16 +100,13 @@ struct SchedulerConfig {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let Manifest::SchedulerConfig(config) = &arguments.manifest;
-    let text = config.to_yaml()?;
+    let text = match &arguments.manifest {
+        Manifest::SchedulerConfig(config) => config.to_yaml()?,
+        Manifest::Rbac(rbac) => rbac.to_yaml(),
+    };
     // A closed pipe (`| head`) is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
-}
-
-/// A YAML string in double quotes, whatever is in it: JSON's strings are YAML's.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 impl SchedulerConfig {

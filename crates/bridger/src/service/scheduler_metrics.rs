@@ -3,6 +3,7 @@
 //! In: attempts and figures as the engine's driver tells them. Out: families of a registry. Buckets and labels are upstream's, so
 //! that a query for one reads the other.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::scheduling::{Attempt, Dropped, Recorder};
@@ -11,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use scheduler::{AttemptResult, Figures};
+use scheduler::{AttemptResult, Figures, Incoming, UnschedulableBy};
 
 type Labels = Vec<(&'static str, String)>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
@@ -27,6 +28,11 @@ pub struct SchedulerMetrics {
     sli_seconds: Histograms,
     pod_attempts: Histogram,
     pending: Family<Labels, Gauge>,
+    incoming: Family<Labels, Counter>,
+    unschedulable: Family<Labels, Gauge>,
+    cache_size: Family<Labels, Gauge>,
+    /// What was told last, so that only what changed is looked up.
+    last: Mutex<Figures>,
     binding: Gauge,
     woken: Gauge,
     events: Family<Labels, Counter>,
@@ -51,6 +57,10 @@ impl Default for SchedulerMetrics {
             sli_seconds: Family::new_with_constructor(of_pods),
             pod_attempts: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             pending: Family::default(),
+            incoming: Family::default(),
+            unschedulable: Family::default(),
+            cache_size: Family::default(),
+            last: Mutex::default(),
             binding: Gauge::default(),
             woken: Gauge::default(),
             events: Family::default(),
@@ -87,6 +97,21 @@ impl SchedulerMetrics {
             self.pod_attempts.clone(),
         );
         registry.register("scheduler_pending_pods", "Pods that wait, by queue", self.pending.clone());
+        registry.register(
+            "scheduler_queue_incoming_pods",
+            "Number of pods added to scheduling queues by event and queue type",
+            self.incoming.clone(),
+        );
+        registry.register(
+            "scheduler_unschedulable_pods",
+            "The number of unschedulable pods broken down by plugin name; a pod counts for all plugins that rejected it",
+            self.unschedulable.clone(),
+        );
+        registry.register(
+            "scheduler_cache_size",
+            "Number of nodes, pods, and assumed (bound) pods in the scheduler cache",
+            self.cache_size.clone(),
+        );
         registry.register("bridger_scheduler_binding", "Pods being bound", self.binding.clone());
         registry.register(
             "bridger_scheduler_woken",
@@ -99,6 +124,32 @@ impl SchedulerMetrics {
             "What was not written because too much waited, by kind",
             self.dropped.clone(),
         );
+    }
+}
+
+impl SchedulerMetrics {
+    fn came_in(&self, before: &Incoming, now: &Incoming) {
+        if before == now {
+            return;
+        }
+        for (queue, event, count) in now.iter() {
+            let labels = vec![("queue", queue.to_owned()), ("event", event.to_owned())];
+            let counter = self.incoming.get_or_create(&labels);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+    }
+
+    fn waits(&self, before: &[UnschedulableBy], now: &[UnschedulableBy]) {
+        if before == now {
+            return;
+        }
+        let set = |by: &UnschedulableBy, pods: usize| {
+            let labels = vec![("plugin", by.plugin.to_owned()), ("profile", by.profile.clone())];
+            self.unschedulable.get_or_create(&labels).set(i64::try_from(pods).unwrap_or(i64::MAX));
+        };
+        // A plugin that nobody waits for any more is not told of.
+        before.iter().for_each(|by| set(by, 0));
+        now.iter().for_each(|by| set(by, by.pods));
     }
 }
 
@@ -135,6 +186,14 @@ impl Recorder for SchedulerMetrics {
         }
         self.binding.set(number(figures.binding));
         self.woken.set(i64::try_from(figures.queue.woken).unwrap_or(i64::MAX));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        self.came_in(&last.incoming, &figures.incoming);
+        self.waits(&last.unschedulable, &figures.unschedulable);
+        let cache = &figures.cache;
+        for (kind, count) in [("nodes", cache.nodes), ("pods", cache.pods), ("assumed_pods", cache.assumed_pods)] {
+            self.cache_size.get_or_create(&vec![("type", kind.to_owned())]).set(number(count));
+        }
+        last.clone_from(figures);
     }
 
     fn notice(&self, posted: bool) {
@@ -153,7 +212,91 @@ impl Recorder for SchedulerMetrics {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use model::World;
+    use model::event::{Event, NodeFacts, PodFacts};
+    use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
+    use scheduler::{Configuration, Input, Scheduler, observe};
+
     use super::*;
+
+    fn text_of(metrics: &SchedulerMetrics) -> String {
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+        text
+    }
+
+    /// A scheduler with one node of 4 pods, and so many pods to place.
+    fn scheduled(pods: usize) -> (Scheduler, World) {
+        let configuration = Configuration::with_name("bridger", &scheduler::plugins::standard()).expect("a profile");
+        let (mut scheduler, mut world) = (Scheduler::new(configuration, 1), World::default());
+        let facts = NodeSchedulingFacts { allowed_pods: 4, ..NodeSchedulingFacts::default() };
+        let node = NodeFacts { name: "n1".to_owned(), scheduling: Some(Arc::new(facts)), ..NodeFacts::default() };
+        let mut apply = |event| {
+            let (_, changes) = observe::apply(&mut world, event);
+            scheduler.step(Duration::ZERO, &mut world, Input::Changed(changes));
+        };
+        apply(Event::NodeApplied(node));
+        for number in 0..pods {
+            let facts = PodSchedulingFacts { scheduler_name: "bridger".to_owned(), ..PodSchedulingFacts::default() };
+            apply(Event::PodApplied(PodFacts {
+                namespace: "default".to_owned(),
+                name: format!("web-{number}"),
+                uid: format!("uid-{number}"),
+                scheduling: Some(Arc::new(facts)),
+                ..PodFacts::default()
+            }));
+        }
+        scheduler.step(Duration::ZERO, &mut world, Input::Schedule { at_most: pods });
+        (scheduler, world)
+    }
+
+    #[test]
+    fn what_is_told_of_a_scheduler_is_counted_and_taken_back() {
+        let (mut scheduler, mut world) = scheduled(6);
+        let metrics = SchedulerMetrics::default();
+        metrics.figures(&scheduler.figures());
+        // Told again, nothing is counted twice.
+        metrics.figures(&scheduler.figures());
+        let text = text_of(&metrics);
+        for expected in [
+            "scheduler_cache_size{type=\"nodes\"} 1",
+            "scheduler_cache_size{type=\"pods\"} 4",
+            "scheduler_cache_size{type=\"assumed_pods\"} 4",
+            "scheduler_queue_incoming_pods_total{queue=\"active\",event=\"UnscheduledPodAdd\"} 6",
+            "scheduler_queue_incoming_pods_total{queue=\"unschedulable\",event=\"ScheduleAttemptFailure\"} 2",
+            "scheduler_unschedulable_pods{plugin=\"NodeResourcesFit\",profile=\"bridger\"} 2",
+            "# TYPE scheduler_queue_incoming_pods counter",
+            "# TYPE scheduler_unschedulable_pods gauge",
+        ] {
+            assert!(text.contains(expected), "{expected} is missing:\n{text}");
+        }
+        // One leaves: both that wait may be tried again, and nobody waits for the plugin any more once they are.
+        let gone = Event::PodDeleted { namespace: "default".to_owned(), name: "web-0".to_owned() };
+        let (_, changes) = observe::apply(&mut world, gone);
+        scheduler.step(Duration::from_secs(60), &mut world, Input::Changed(changes));
+        scheduler.step(Duration::from_secs(60), &mut world, Input::Schedule { at_most: 1 });
+        metrics.figures(&scheduler.figures());
+        let text = text_of(&metrics);
+        for expected in [
+            "scheduler_queue_incoming_pods_total{queue=\"active\",event=\"AssignedPodDelete\"} 2",
+            "scheduler_unschedulable_pods{plugin=\"NodeResourcesFit\",profile=\"bridger\"} 1",
+        ] {
+            assert!(text.contains(expected), "{expected} is missing:\n{text}");
+        }
+        for name in ["web-4", "web-5"] {
+            let event = Event::PodDeleted { namespace: "default".to_owned(), name: name.to_owned() };
+            let (_, changes) = observe::apply(&mut world, event);
+            scheduler.step(Duration::from_secs(60), &mut world, Input::Changed(changes));
+        }
+        metrics.figures(&scheduler.figures());
+        let none = "scheduler_unschedulable_pods{plugin=\"NodeResourcesFit\",profile=\"bridger\"} 0";
+        let text = text_of(&metrics);
+        assert!(text.contains(none), "{text}");
+    }
 
     #[test]
     fn names_and_labels_are_upstreams() {
@@ -171,10 +314,7 @@ mod tests {
         metrics.figures(&Figures::default());
         metrics.notice(true);
         metrics.dropped(Dropped::Status);
-        let mut registry = Registry::default();
-        metrics.register(&mut registry);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+        let text = text_of(&metrics);
         for expected in [
             "scheduler_schedule_attempts_total{result=\"scheduled\",profile=\"bridger\"} 1",
             "scheduler_schedule_attempts_total{result=\"unschedulable\",profile=\"bridger\"} 1",

@@ -49,6 +49,37 @@ pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Fa
     clusters_exist(&settings.clusters, &vcenters)?;
 
     let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
+    let needs = needs(purpose, Parts::of(settings));
+    let facts = preflight_in(&connection, &settings.record_namespace, &needs).await;
+    let facts = facts.map_err(|error| kubernetes_failure(&error))?;
+    Ok(Found { connection, kubernetes: facts, vcenters })
+}
+
+/// The parts of `run` that are turned on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    pub reads_record: bool,
+    pub labels: bool,
+    pub rules: bool,
+    pub extender: bool,
+}
+
+impl Parts {
+    pub const ALL: Parts = Parts { reads_record: true, labels: true, rules: true, extender: true };
+
+    fn of(settings: &RunSettings) -> Parts {
+        let writes = !settings.dry_run;
+        Parts {
+            reads_record: settings.writes_rules(),
+            labels: writes && settings.labels.is_some(),
+            rules: writes && settings.writes_rules(),
+            extender: writes && settings.extender.on,
+        }
+    }
+}
+
+/// All that must be allowed: what is asked for at the start, and what a role for Bridger allows. `parts` are those of `run`.
+pub fn needs(purpose: Purpose, parts: Parts) -> Vec<Need> {
     let mut needs: Vec<Need> = WATCH_NEEDS.to_vec();
     match purpose {
         Purpose::Read => needs.extend(RECORD_READ_NEEDS),
@@ -64,32 +95,23 @@ pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Fa
             needs.extend(NOTICE_NEEDS);
         }
         Purpose::Record => needs.extend(RULE_NEEDS),
-        Purpose::Run => needs.extend(needs_of_run(settings)),
-    }
-    let facts = preflight_in(&connection, &settings.record_namespace, &needs).await;
-    let facts = facts.map_err(|error| kubernetes_failure(&error))?;
-    Ok(Found { connection, kubernetes: facts, vcenters })
-}
-
-fn needs_of_run(settings: &RunSettings) -> Vec<Need> {
-    let mut needs = Vec::new();
-    if settings.writes_rules() {
-        needs.extend(RECORD_READ_NEEDS);
-    }
-    if settings.dry_run {
-        return needs;
-    }
-    if settings.labels.is_some() {
-        needs.extend(LABEL_NEEDS);
-    }
-    if settings.writes_rules() {
-        needs.extend(RULE_NEEDS);
-    }
-    if settings.extender.on {
-        needs.extend(BIND_NEEDS);
-    }
-    if !needs.is_empty() {
-        needs.extend(NOTICE_NEEDS);
+        Purpose::Run => {
+            if parts.reads_record {
+                needs.extend(RECORD_READ_NEEDS);
+            }
+            if parts.labels {
+                needs.extend(LABEL_NEEDS);
+            }
+            if parts.rules {
+                needs.extend(RULE_NEEDS);
+            }
+            if parts.extender {
+                needs.extend(BIND_NEEDS);
+            }
+            if parts.labels || parts.rules || parts.extender {
+                needs.extend(NOTICE_NEEDS);
+            }
+        }
     }
     needs
 }

@@ -6,13 +6,16 @@
 //!
 //! Invariant: scores are those of kube-scheduler's InterPodAffinity; of lifted terms, the same between hosts.
 
+use std::borrow::Cow;
+
 use super::Role;
 use super::incoming::Incoming;
 use super::lift::Reading;
 use super::tally::Tally;
 use super::topology::Space;
-use super::view::{View, shifted};
-use crate::arena::NodeId;
+use super::view::{Shift, View, shifted};
+use crate::arena::{DenseId, NodeId};
+use crate::node_set::NodeSet;
 use crate::world::World;
 
 /// The arguments of InterPodAffinity that concern scores.
@@ -102,27 +105,65 @@ impl Incoming {
         settings: &ScoreSettings,
         nodes: &[NodeId],
     ) -> Scores {
-        if settings.ignore_preferred_terms_of_existing_pods && self.preferred.is_empty() {
-            return Scores { raw: vec![0; nodes.len()], is_silent: true };
-        }
+        let sums = self.sums(world, view, reading, settings);
+        Scores { raw: nodes.iter().map(|node| sums.of(*node)).collect(), is_silent: sums.0.is_empty() }
+    }
+
+    /// Whether no pod that is there says anything.
+    pub fn is_silent(&self, world: &World, view: &View, reading: Reading, settings: &ScoreSettings) -> bool {
         let shifts = view.shifts(world);
-        let may_lift = self.lifts && world.affinity.topology().knows_hosts();
-        let own = self.preferred.iter().filter_map(|(look, role)| {
-            let is_lifted = may_lift && role.is_anti_affinity() && look.has_lifted_key(world);
-            let counted = look.counted(world, reading.level(is_lifted)?)?;
-            Some((shifted(counted, &shifts, |profile| look.times(world, profile)), role.weight(settings)?))
-        });
-        let theirs = self.theirs(world, reading).filter_map(|theirs| {
-            let weight = theirs.role.weight(settings)?;
-            Some((shifted(theirs.counted, &shifts, |profile| theirs.times(world, profile)), weight))
-        });
+        self.speaking(world, &shifts, reading, settings).next().is_none()
+    }
+
+    /// Writes the scores of these nodes, each under the index of its id.
+    pub fn write_scores(
+        &self,
+        world: &World,
+        view: &View,
+        reading: Reading,
+        settings: &ScoreSettings,
+        nodes: &NodeSet,
+        scores: &mut [i64],
+    ) {
+        let sums = self.sums(world, view, reading, settings);
+        match sums.0.as_slice() {
+            // The usual case, without a sum for each node.
+            [(space, sums)] => nodes.iter().for_each(|node| {
+                let domain = space.domain(node).map(|domain| domain.0 as usize);
+                scores[node.index()] = domain.map_or(0, |domain| sums[domain]);
+            }),
+            _ => nodes.iter().for_each(|node| scores[node.index()] = sums.of(node)),
+        }
+    }
+
+    fn sums<'a>(&'a self, world: &'a World, view: &View, reading: Reading, settings: &ScoreSettings) -> Sums<'a> {
+        let shifts = view.shifts(world);
         let mut sums = Sums::default();
-        for ((space, tally), weight) in own.chain(theirs).filter(|((_, tally), _)| !tally.is_empty()) {
+        for ((space, tally), weight) in self.speaking(world, &shifts, reading, settings) {
             sums.add(space, &tally, weight);
         }
-        if sums.0.is_empty() {
-            return Scores { raw: vec![0; nodes.len()], is_silent: true };
-        }
-        Scores { raw: nodes.iter().map(|node| sums.of(*node)).collect(), is_silent: false }
+        sums
+    }
+
+    /// The terms that count anybody, with their weights.
+    fn speaking<'a, 's>(
+        &'a self,
+        world: &'a World,
+        shifts: &'s [Shift],
+        reading: Reading,
+        settings: &'s ScoreSettings,
+    ) -> impl Iterator<Item = ((&'a Space, Cow<'a, Tally>), i64)> {
+        let is_asked = !settings.ignore_preferred_terms_of_existing_pods || !self.preferred.is_empty();
+        let may_lift = self.lifts && world.affinity.topology().knows_hosts();
+        let own = self.preferred.iter().filter_map(move |(look, role)| {
+            let is_lifted = may_lift && role.is_anti_affinity() && look.has_lifted_key(world);
+            let counted = look.counted(world, reading.level(is_lifted)?)?;
+            Some((shifted(counted, shifts, |profile| look.times(world, profile)), role.weight(settings)?))
+        });
+        let theirs = self.theirs(world, reading).filter_map(move |theirs| {
+            let weight = theirs.role.weight(settings)?;
+            Some((shifted(theirs.counted, shifts, |profile| theirs.times(world, profile)), weight))
+        });
+        own.chain(theirs).filter(move |((_, tally), _)| is_asked && !tally.is_empty())
     }
 }

@@ -88,6 +88,11 @@ impl LabelColumn {
         numbered.filter_map(|(id, value)| Some((id, value.as_ref()?.symbol)))
     }
 
+    /// How many values there are.
+    pub fn value_count(&self) -> usize {
+        self.by_symbol.len()
+    }
+
     /// One more than the greatest number of a value.
     pub fn width(&self) -> usize {
         self.values.len()

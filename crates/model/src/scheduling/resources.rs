@@ -61,6 +61,7 @@ pub struct ResourceColumns {
     non_zero_cpu_milli: Vec<i64>,
     non_zero_memory_bytes: Vec<i64>,
     pods: Vec<i64>,
+    pods_in_all: i64,
     allowed_pods: Vec<i64>,
     scalars: Vec<Option<ScalarColumn>>,
     /// Tenants choose names, hence std's keyed hash. Never iterated.
@@ -101,6 +102,11 @@ impl ResourceColumns {
     /// How many pods are on each node.
     pub fn pods(&self) -> &[i64] {
         &self.pods
+    }
+
+    /// How many pods are on all nodes together.
+    pub fn pods_in_all(&self) -> usize {
+        usize::try_from(self.pods_in_all).unwrap_or(0)
     }
 
     /// How many pods each node takes.
@@ -172,6 +178,7 @@ impl ResourceColumns {
         self.non_zero_cpu_milli[at] += factor * requests.taken_non_zero.cpu_milli;
         self.non_zero_memory_bytes[at] += factor * requests.taken_non_zero.memory_bytes;
         self.pods[at] += factor;
+        self.pods_in_all += factor;
         for (name, amount) in &taken.scalar {
             self.scalar(name, sign).requested[at] += factor * amount;
         }

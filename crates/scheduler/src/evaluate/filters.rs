@@ -53,7 +53,6 @@ pub(crate) struct Filters {
     /// By place in the profile's Filter list.
     rejections: Vec<Rejections>,
     feasible: NodeSet,
-    previous: NodeSet,
 }
 
 impl Filters {
@@ -65,7 +64,6 @@ impl Filters {
             skipped: PluginBits::default(),
             rejections: vec![Rejections::default(); profile.points.filter.len()],
             feasible: NodeSet::default(),
-            previous: NodeSet::default(),
         }
     }
 
@@ -77,8 +75,7 @@ impl Filters {
         &self.outcome
     }
 
-    /// Tells whether the feasible nodes are other ones now.
-    pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<bool, String> {
+    pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<(), String> {
         let &Stale { profile, cycle, journal, .. } = stale;
         let mut asked = false;
         for (answer, &place) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
@@ -97,9 +94,8 @@ impl Filters {
             self.put_together(profile);
         }
         self.ask_filters(stale, slots);
-        std::mem::swap(&mut self.feasible, &mut self.previous);
         self.find_feasible(profile, journal);
-        Ok(self.feasible != self.previous)
+        Ok(())
     }
 
     fn put_together(&mut self, profile: &Profile) {
@@ -202,6 +198,15 @@ impl Filters {
             let rejection = rejections.of(node)?;
             Some(Verdict { by: [place].into_iter().collect(), rejection })
         })
+    }
+
+    /// Whether the node gets as far as Filter.
+    pub(crate) fn is_filtered(&self, node: NodeId) -> bool {
+        match &self.outcome {
+            Outcome::All => true,
+            Outcome::Narrowed { to, .. } => to.contains(node),
+            Outcome::Rejected { .. } => false,
+        }
     }
 
     pub(super) fn skips(&self, place: usize) -> bool {

@@ -17,11 +17,12 @@ use model::arena::DenseId;
 
 pub(crate) use self::filters::{Filters, Outcome, names};
 pub(crate) use self::scores::Scores;
-pub(crate) use self::trial::{Refused, Trial};
+pub(crate) use self::trial::{Refused, Trial, kept_free};
 use crate::cycle::Cycle;
 use crate::erased::Slot;
 use crate::journal::{Journal, Position, Since};
 use crate::plugin::Reads;
+use crate::points::extremes;
 use crate::profile::{PluginBits, Profile};
 use model::NodeSet;
 
@@ -33,6 +34,9 @@ pub(crate) struct Answers {
     width: usize,
     pub(crate) filters: Filters,
     pub(crate) scores: Scores,
+    /// The feasible nodes that are not kept free for others: those that were scored, and those scored before.
+    suited: NodeSet,
+    suited_before: NodeSet,
 }
 
 /// What must be asked again, and of whom.
@@ -72,6 +76,8 @@ impl Answers {
             width: 0,
             filters: Filters::new(profile),
             scores: Scores::new(profile),
+            suited: NodeSet::default(),
+            suited_before: NodeSet::default(),
         }
     }
 
@@ -89,16 +95,16 @@ impl Answers {
         &self.slots
     }
 
-    /// Brings everything up to date for the pod of this cycle. With `score`, feasible nodes are scored too. An `Err` is a
-    /// plugin's error: nothing is kept then.
-    pub(crate) fn refresh(
+    /// Brings everything up to date for the pod of this cycle. `kept_free` says, once the filters have been asked, which nodes
+    /// others have a right to: these are not scored. An `Err` is a plugin's error: nothing is kept then.
+    pub(crate) fn refresh<K>(
         &mut self,
         profile: &Profile,
         cycle: &Cycle<'_>,
         journal: &Journal,
-        score: bool,
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+        kept_free: impl FnOnce(&Trial<'_>) -> Vec<(NodeId, K)>,
+    ) -> Result<Vec<(NodeId, K)>, String> {
         let seen = self.seen.take();
         match seen {
             Some(seen) => journal.since(seen, &mut scratch.since),
@@ -120,34 +126,36 @@ impl Answers {
             profile.plugins[place].plugin.reset(&mut self.slots[place]);
         }
         let stale = Stale { profile, cycle, journal, since, anew, none: NodeSet::default() };
-        let feasible_changed = self.filters.refresh(&stale, &mut self.slots)?;
-        if score && !self.filters.feasible().is_empty() {
-            let feasible = self.filters.feasible();
-            self.scores.refresh(&stale, feasible, feasible_changed, &mut self.slots)?;
-        } else {
+        self.filters.refresh(&stale, &mut self.slots)?;
+        self.width = journal.width();
+        let kept_free = kept_free(&Trial { profile, cycle, answers: self });
+        std::mem::swap(&mut self.suited, &mut self.suited_before);
+        self.suited.copy_from(self.filters.feasible());
+        for (node, _) in &kept_free {
+            self.suited.remove(*node);
+        }
+        if self.suited.is_empty() {
             // What was not asked now is out of date at the next pod.
             self.scores.forget();
+        } else {
+            let others = self.suited != self.suited_before;
+            self.scores.refresh(&stale, &self.suited, others, &mut self.slots)?;
         }
         self.seen = Some(journal.position());
-        self.width = journal.width();
-        Ok(())
+        Ok(kept_free)
     }
 
-    /// The best nodes but for those left out, each as good as the others, in the order of ids.
-    pub(crate) fn best(&self, left_out: &NodeSet, best: &mut Vec<NodeId>) {
+    /// The nodes that can have the pod.
+    pub(crate) fn suited(&self) -> &NodeSet {
+        &self.suited
+    }
+
+    /// The best nodes, each as good as the others, in the order of ids.
+    pub(crate) fn best(&self, best: &mut Vec<NodeId>) {
         best.clear();
         let totals = self.scores.totals();
-        let mut highest = i64::MIN;
-        for node in self.filters.feasible().iter().filter(|node| !left_out.contains(*node)) {
-            let total = totals[node.index()];
-            if total > highest {
-                highest = total;
-                best.clear();
-            }
-            if total == highest {
-                best.push(node);
-            }
-        }
+        let Some((_, highest)) = extremes(&self.suited, totals) else { return };
+        self.suited.iter().filter(|node| totals[node.index()] == highest).for_each(|node| best.push(node));
     }
 }
 

@@ -140,9 +140,16 @@ impl Scores {
             let last = scored.last();
             // Negative as soon as one score is below 0 or above the highest.
             let mut range = 0;
-            for (total, score) in self.totals.iter_mut().zip(last) {
-                *total = total.wrapping_add(weight.wrapping_mul(*score));
-                range |= *score | NODE_SCORE_MAX.wrapping_sub(*score);
+            match u32::try_from(weight) {
+                // Scores that are in range fit 32 bits, and their products 64, which processors multiply several at a time.
+                Ok(weight) => self.totals.iter_mut().zip(last).for_each(|(total, score)| {
+                    *total = total.wrapping_add((u64::from(*score as u32) * u64::from(weight)) as i64);
+                    range |= *score | NODE_SCORE_MAX.wrapping_sub(*score);
+                }),
+                Err(_) => self.totals.iter_mut().zip(last).for_each(|(total, score)| {
+                    *total = total.wrapping_add(weight.wrapping_mul(*score));
+                    range |= *score | NODE_SCORE_MAX.wrapping_sub(*score);
+                }),
             }
             if range < 0 {
                 check_range(profile, place, last, feasible)?;

@@ -84,6 +84,11 @@ fn term(key: &str, class: usize) -> TermFacts {
     TermFacts { topology_key: key.to_owned(), selector: Some(selector(class)), ..TermFacts::default() }
 }
 
+/// No node is kept free for others.
+fn none(_: &Trial<'_>) -> Vec<(NodeId, ())> {
+    Vec::new()
+}
+
 /// Pods of different classes, so that each plugin has something to say of one of them.
 fn pod(name: &str, class: usize) -> PodFacts {
     let mut scheduling = PodSchedulingFacts { scheduler_name: "bridger".to_owned(), ..PodSchedulingFacts::default() };
@@ -157,9 +162,9 @@ proptest! {
                         let waiting = testing::id(&world, &format!("waits-{class}"));
                         let cycle = Cycle::of(&world, waiting).expect("it is known");
                         let kept = classes.answers(0, profile, &cycle);
-                        kept.refresh(profile, &cycle, &journal, true, &mut scratch).expect("no plugin fails");
+                        kept.refresh(profile, &cycle, &journal, &mut scratch, none).expect("no plugin fails");
                         let mut anew = Answers::new(profile);
-                        anew.refresh(profile, &cycle, &journal, true, &mut Scratch::default()).expect("no plugin fails");
+                        anew.refresh(profile, &cycle, &journal, &mut Scratch::default(), none).expect("no plugin fails");
                         prop_assert_eq!(described(profile, kept, &world), described(profile, &anew, &world), "class {}", class);
                         prop_assert_eq!(kept.filters.feasible(), anew.filters.feasible());
                     }

@@ -9,6 +9,7 @@ use super::Answers;
 use crate::cycle::Cycle;
 use crate::points::Trials;
 use crate::profile::Profile;
+use crate::queue::Nominations;
 use crate::status::{Rejection, Rejections, Status};
 
 pub(crate) struct Trial<'a> {
@@ -76,4 +77,33 @@ impl Trials for Trial<'_> {
         let view = removed.iter().fold(View::default(), |view, pod| view.without(*pod));
         self.refuses(node, &view).is_none()
     }
+}
+
+/// Nodes that do not do together with the pods for which room is being made there, unless these matter less; of those that are
+/// `in_question`, in the order of ids.
+pub(crate) fn kept_free(
+    nominations: &Nominations,
+    trial: &Trial<'_>,
+    in_question: impl Fn(NodeId) -> bool,
+) -> Vec<(NodeId, Refused)> {
+    let cycle = trial.cycle;
+    let own = cycle.facts().priority;
+    let is_ahead = |id: PodId| {
+        // One that is on its way to a node counts there already.
+        let waiting = cycle.world.pod(id).filter(|pod| id != cycle.pod_id && pod.placed_on().is_none());
+        waiting.is_some_and(|pod| pod.scheduling.as_ref().map_or(0, |facts| facts.priority) >= own)
+    };
+    let mut refused: Vec<(NodeId, Refused)> = nominations
+        .nodes()
+        .filter(|(node, _)| in_question(*node))
+        .filter_map(|(node, pods)| {
+            let ahead = pods.iter().filter(|pod| is_ahead(**pod));
+            let mut ahead = ahead.peekable();
+            ahead.peek()?;
+            let view = ahead.fold(cycle.view.clone(), |view, pod| view.with(*pod, node));
+            Some((node, trial.refuses(node, &view)?))
+        })
+        .collect();
+    refused.sort_unstable_by_key(|(node, _)| *node);
+    refused
 }

@@ -59,7 +59,12 @@ impl Score for ImageLocality {
         let facts = cycle.facts();
         nodes.iter().for_each(|node| scores[node.index()] = 0);
         let node_count = cycle.world.schedulable_nodes().len();
-        for image in facts.images.iter().filter_map(|name| cycle.world.image(name)) {
+        let mut images = facts.images.iter().filter_map(|name| cycle.world.image(name)).peekable();
+        if images.peek().is_none() {
+            // No node has any of them.
+            return;
+        }
+        for image in images {
             // So that pods are not drawn to the one node that happens to have the image.
             let spread = image.node_count as f64 / node_count as f64;
             let bytes = (image.size_bytes as f64 * spread) as i64;

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 
 use model::affinity::{Refusal, Stamp, Term};
 use model::arena::DenseId;
-use model::{Incoming, NodeId, NodeSet, Reading, ScoreSettings, Verdicts};
+use model::{Incoming, NodeSet, Reading, ScoreSettings, Verdicts};
 use serde::Deserialize;
 
 use crate::change::{Change, ChangeKinds};
 use crate::cycle::Cycle;
 use crate::plugin::{Plugin, Reads};
-use crate::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score};
+use crate::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score, extremes, map_scores};
 use crate::registry::{Points, Register};
 use crate::status::{Reasons, Rejection, Rejections, Status};
 
@@ -42,8 +42,6 @@ impl Default for Args {
 pub struct State {
     found: Option<(Incoming, Stamp)>,
     verdicts: Verdicts,
-    nodes: Vec<NodeId>,
-    raw: Vec<i64>,
 }
 
 impl State {
@@ -54,6 +52,11 @@ impl State {
             let stamp = incoming.stamp(cycle.world);
             self.found = Some((incoming, stamp));
         }
+        self.found()
+    }
+
+    /// What was found, if it was looked up.
+    pub(super) fn found(&self) -> Option<&Incoming> {
         self.found.as_ref().map(|(incoming, _)| incoming)
     }
 
@@ -120,9 +123,7 @@ pub(super) fn refuse(rejections: &mut Rejections, nodes: &NodeSet, refused: &Nod
     }
     let reasons = Reasons::one(Cow::Borrowed(refusal.reason()));
     let id = rejections.id(Rejection { resolvable: refusal.is_resolvable(), reasons });
-    for node in refused.iter().filter(|node| nodes.contains(*node)) {
-        rejections.reject(node, id);
-    }
+    rejections.reject_common(refused, nodes, id);
 }
 
 impl PreFilter for InterPodAffinity {
@@ -146,22 +147,17 @@ impl Filter for InterPodAffinity {
 }
 
 impl PreScore for InterPodAffinity {
-    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut State, feasible: &NodeSet) -> Status {
-        let nodes: Vec<NodeId> = feasible.iter().collect();
+    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut State, _: &NodeSet) -> Status {
         let Some(incoming) = state.look_up(cycle) else { return Status::Skip };
-        let scores = incoming.scores(cycle.world, cycle.view, Reading::AsWritten, &self.settings, &nodes);
-        if scores.is_silent {
-            return Status::Skip;
-        }
-        (state.nodes, state.raw) = (nodes, scores.raw);
-        Status::Success
+        let is_silent = incoming.is_silent(cycle.world, cycle.view, Reading::AsWritten, &self.settings);
+        if is_silent { Status::Skip } else { Status::Success }
     }
 }
 
 impl Score for InterPodAffinity {
-    fn score_all(&self, _: &Cycle<'_>, state: &State, _: &NodeSet, scores: &mut [i64]) {
-        for (node, raw) in state.nodes.iter().zip(&state.raw) {
-            scores[node.index()] = *raw;
+    fn score_all(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet, scores: &mut [i64]) {
+        if let Some(incoming) = state.found() {
+            incoming.write_scores(cycle.world, cycle.view, Reading::AsWritten, &self.settings, nodes, scores);
         }
     }
 
@@ -180,20 +176,14 @@ impl Score for InterPodAffinity {
 
 /// From the lowest, which gets 0, to the highest; all 0 where they are equal.
 pub(super) fn normalize_by_range(feasible: &NodeSet, raw: &[i64], normalized: &mut [i64]) {
-    let (mut lowest, mut highest) = (i64::MAX, i64::MIN);
-    for node in feasible.iter() {
-        lowest = lowest.min(raw[node.index()]);
-        highest = highest.max(raw[node.index()]);
-    }
+    let Some((lowest, highest)) = extremes(feasible, raw) else { return };
     let range = highest.saturating_sub(lowest);
-    for node in feasible.iter() {
-        normalized[node.index()] = if range > 0 {
-            // As upstream computes it, in floating point, cut off.
-            (NODE_SCORE_MAX as f64 * ((raw[node.index()] - lowest) as f64 / range as f64)) as i64
-        } else {
-            0
-        };
+    if range == 0 {
+        return feasible.iter().for_each(|node| normalized[node.index()] = 0);
     }
+    // As upstream computes it, in floating point, cut off.
+    let of = |raw: i64| (NODE_SCORE_MAX as f64 * ((raw - lowest) as f64 / range as f64)) as i64;
+    map_scores(feasible, (lowest, highest), raw, normalized, of);
 }
 
 impl Register for InterPodAffinity {

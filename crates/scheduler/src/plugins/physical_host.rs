@@ -27,8 +27,8 @@ pub struct State {
     index: Index,
     verdicts: Verdicts,
     refused: NodeSet,
-    /// Of lifted preferred terms; empty when there are none.
-    preferred: Vec<(NodeId, i64)>,
+    /// No lifted preferred term says anything.
+    is_silent: bool,
     /// How free the hosts are, from 0 to 100; empty when nothing is known of it.
     free: Vec<(NodeId, i64)>,
 }
@@ -78,28 +78,20 @@ impl Filter for PhysicalHost {
         refuse(rejections, nodes, &refusals.existing_anti_affinity, Refusal::HostExistingAntiAffinity);
         if !state.refused.is_disjoint(nodes) {
             let id = rejections.id(TAKES_NO_PODS);
-            for node in state.refused.iter().filter(|node| nodes.contains(*node)) {
-                rejections.reject(node, id);
-            }
+            rejections.reject_common(&state.refused, nodes, id);
         }
     }
 }
 
 impl PreScore for PhysicalHost {
-    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut State, feasible: &NodeSet) -> Status {
-        let nodes: Vec<NodeId> = feasible.iter().collect();
+    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut State, nodes: &NodeSet) -> Status {
         let Some(incoming) = state.index.look_up(cycle) else { return Status::Skip };
-        let settings = ScoreSettings::default();
-        let scores = incoming.scores(cycle.world, cycle.view, Reading::LiftedOnly, &settings, &nodes);
-        state.preferred.clear();
-        if !scores.is_silent {
-            state.preferred.extend(nodes.iter().copied().zip(scores.raw));
-        }
+        state.is_silent = incoming.is_silent(cycle.world, cycle.view, Reading::LiftedOnly, &ScoreSettings::default());
         state.free.clear();
         if is_load_known(cycle.world) {
-            state.free.extend(nodes.iter().filter_map(|node| Some((*node, free_share(cycle, *node)?))));
+            state.free.extend(nodes.iter().filter_map(|node| Some((node, free_share(cycle, node)?))));
         }
-        if state.preferred.is_empty() && state.free.is_empty() { Status::Skip } else { Status::Success }
+        if state.is_silent && state.free.is_empty() { Status::Skip } else { Status::Success }
     }
 }
 
@@ -117,10 +109,12 @@ fn free_share(cycle: &Cycle<'_>, node: NodeId) -> Option<i64> {
 }
 
 impl Score for PhysicalHost {
-    fn score_all(&self, _: &Cycle<'_>, state: &State, nodes: &NodeSet, scores: &mut [i64]) {
-        nodes.iter().for_each(|node| scores[node.index()] = 0);
-        for (node, raw) in &state.preferred {
-            scores[node.index()] = *raw;
+    fn score_all(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet, scores: &mut [i64]) {
+        if let Some(incoming) = state.index.found().filter(|_| !state.is_silent) {
+            let settings = ScoreSettings::default();
+            incoming.write_scores(cycle.world, cycle.view, Reading::LiftedOnly, &settings, nodes, scores);
+        } else {
+            nodes.iter().for_each(|node| scores[node.index()] = 0);
         }
     }
 
@@ -134,7 +128,7 @@ impl Score for PhysicalHost {
         normalized: &mut [i64],
     ) -> Normalized {
         normalize_by_range(feasible, raw, normalized);
-        if state.preferred.is_empty() {
+        if state.is_silent {
             for (node, free) in &state.free {
                 normalized[node.index()] = *free;
             }

@@ -14,7 +14,7 @@ use super::pod_topology_spread_counting::{Basis, Constraint, Hard, Inclusion, So
 use crate::change::{Change, ChangeKinds};
 use crate::cycle::Cycle;
 use crate::plugin::{Plugin, Reads};
-use crate::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score};
+use crate::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score, extremes, map_scores};
 use crate::registry::{Points, Register};
 use crate::status::{Rejection, Rejections, Status};
 
@@ -134,19 +134,17 @@ impl Score for PodTopologySpread {
         normalized: &mut [i64],
     ) -> Normalized {
         let ignored = &state.soft.ignored;
-        let (mut lowest, mut highest) = (i64::MAX, 0);
-        for node in feasible.iter().filter(|node| !ignored.contains(*node)) {
-            lowest = lowest.min(scores[node.index()]);
-            highest = highest.max(scores[node.index()]);
+        let mut scored = Cow::Borrowed(feasible);
+        if !ignored.is_empty() {
+            scored.to_mut().subtract(ignored);
+            ignored.iter().for_each(|node| normalized[node.index()] = 0);
         }
-        for node in feasible.iter() {
-            normalized[node.index()] = if ignored.contains(node) {
-                0
-            } else if highest == 0 {
-                NODE_SCORE_MAX
-            } else {
-                NODE_SCORE_MAX * (highest + lowest - scores[node.index()]) / highest
-            };
+        match extremes(&scored, scores) {
+            None => {}
+            Some((_, ..=0)) => scored.iter().for_each(|node| normalized[node.index()] = NODE_SCORE_MAX),
+            Some((lowest, highest)) => map_scores(&scored, (lowest, highest), scores, normalized, |score| {
+                NODE_SCORE_MAX * (highest + lowest - score) / highest
+            }),
         }
         Normalized::Written
     }

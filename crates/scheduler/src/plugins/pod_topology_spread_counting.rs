@@ -251,22 +251,37 @@ impl Soft {
     pub(super) fn score(&self, cycle: &Cycle<'_>, nodes: &NodeSet, scores: &mut [i64]) {
         let columns = self.constraints.iter().map(|it| (it, cycle.world.node_label(&it.topology_key)));
         let columns: Vec<_> = columns.filter_map(|(constraint, column)| Some((constraint, column?))).collect();
-        for node in nodes.iter() {
-            if self.ignored.contains(node) {
-                scores[node.index()] = 0;
-                continue;
-            }
-            let mut score = 0.0;
-            for (constraint, column) in &columns {
-                let Some(value) = column.value_of(node) else { continue };
-                let count = match &constraint.counts {
-                    SoftCounts::Domains(counts) => counts.get(value.index()).copied().unwrap_or(0),
-                    SoftCounts::OwnPods(counts) => counts.get(node.index()).copied().unwrap_or(0),
-                };
-                score += count as f64 * constraint.weight + f64::from(constraint.max_skew - 1);
-            }
-            scores[node.index()] = score.round() as i64;
+        if let [(constraint, column)] = columns.as_slice()
+            && let SoftCounts::Domains(counts) = &constraint.counts
+        {
+            // All nodes of a domain have one score, which is rounded once.
+            let of_domain: Vec<i64> = counts.iter().map(|count| constraint.score(*count).round() as i64).collect();
+            nodes.iter().for_each(|node| {
+                let value = column.value_of(node).map(ValueId::index);
+                scores[node.index()] = value.and_then(|value| of_domain.get(value).copied()).unwrap_or(0);
+            });
+        } else {
+            nodes.iter().for_each(|node| {
+                let mut score = 0.0;
+                for (constraint, column) in &columns {
+                    let Some(value) = column.value_of(node) else { continue };
+                    let count = match &constraint.counts {
+                        SoftCounts::Domains(counts) => counts.get(value.index()).copied().unwrap_or(0),
+                        SoftCounts::OwnPods(counts) => counts.get(node.index()).copied().unwrap_or(0),
+                    };
+                    score += constraint.score(count);
+                }
+                scores[node.index()] = score.round() as i64;
+            });
         }
+        self.ignored.common(nodes).for_each(|node| scores[node.index()] = 0);
+    }
+}
+
+impl SoftConstraint {
+    /// What so many pods add to the score.
+    fn score(&self, count: i64) -> f64 {
+        count as f64 * self.weight + f64::from(self.max_skew - 1)
     }
 }
 
@@ -296,6 +311,10 @@ fn domains(
     let Some(column) = cycle.world.node_label(&constraint.facts.topology_key) else {
         return (usize::from(!scored.is_empty()), SoftCounts::Domains(Vec::new()));
     };
+    let counts = SoftCounts::Domains(counted(cycle, column, included, &constraint.group));
+    if scored == column.nodes() {
+        return (column.value_count(), counts);
+    }
     let mut present = vec![false; column.width()];
     let mut without_key = false;
     for node in scored.iter() {
@@ -305,5 +324,5 @@ fn domains(
         }
     }
     let size = present.iter().filter(|is_present| **is_present).count() + usize::from(without_key);
-    (size, SoftCounts::Domains(counted(cycle, column, included, &constraint.group)))
+    (size, counts)
 }

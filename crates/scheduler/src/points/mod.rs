@@ -18,3 +18,4 @@ pub use filter::{Filter, PostFilter, PostFilterAnswer, PreFilter, Trials};
 pub use queue::{PreEnqueue, QueueSort, QueuedPod};
 pub use reserve::{Permit, PermitAnswer, Reserve};
 pub use score::{NODE_SCORE_MAX, Normalized, PreScore, Score, normalize_by_highest};
+pub(crate) use score::{extremes, map_scores};

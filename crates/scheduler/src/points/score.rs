@@ -60,14 +60,44 @@ pub trait Score: Plugin {
 
 /// The usual normalisation: in proportion to the highest score, from the top down when `reverse`.
 pub fn normalize_by_highest(feasible: &NodeSet, scores: &[i64], normalized: &mut [i64], reverse: bool) {
-    let highest = feasible.iter().map(|node| scores[node.index()]).max().unwrap_or(0).max(0);
-    if highest == 0 {
-        let all = if reverse { NODE_SCORE_MAX } else { 0 };
-        feasible.iter().for_each(|node| normalized[node.index()] = if reverse { all } else { scores[node.index()] });
-        return;
+    let Some((lowest, highest)) = extremes(feasible, scores) else { return };
+    if highest <= 0 {
+        let of = |score: i64| if reverse { NODE_SCORE_MAX } else { score };
+        return feasible.iter().for_each(|node| normalized[node.index()] = of(scores[node.index()]));
     }
-    for node in feasible.iter() {
-        let score = NODE_SCORE_MAX * scores[node.index()] / highest;
-        normalized[node.index()] = if reverse { NODE_SCORE_MAX - score } else { score };
+    map_scores(feasible, (lowest, highest), scores, normalized, |score| {
+        let score = NODE_SCORE_MAX * score / highest;
+        if reverse { NODE_SCORE_MAX - score } else { score }
+    });
+}
+
+/// The lowest and the highest score of these nodes; `None` when there are none.
+pub(crate) fn extremes(nodes: &NodeSet, scores: &[i64]) -> Option<(i64, i64)> {
+    let mut found = (i64::MAX, i64::MIN);
+    nodes.iter().for_each(|node| {
+        let score = scores[node.index()];
+        found = (found.0.min(score), found.1.max(score));
+    });
+    (found.0 <= found.1).then_some(found)
+}
+
+/// Writes `of(score)` for each node. Where fewer scores are possible than there are nodes, each is worked out once: divisions are
+/// what normalising thousands of nodes costs.
+pub(crate) fn map_scores(
+    nodes: &NodeSet,
+    (lowest, highest): (i64, i64),
+    scores: &[i64],
+    mapped: &mut [i64],
+    of: impl Fn(i64) -> i64,
+) {
+    let span = usize::try_from(highest.saturating_sub(lowest)).unwrap_or(usize::MAX);
+    if span >= nodes.len() {
+        return nodes.iter().for_each(|node| mapped[node.index()] = of(scores[node.index()]));
     }
+    let table: Vec<i64> = (lowest..=highest).map(&of).collect();
+    nodes.iter().for_each(|node| {
+        let score = scores[node.index()];
+        let place = usize::try_from(score.wrapping_sub(lowest)).ok();
+        mapped[node.index()] = place.and_then(|place| table.get(place).copied()).unwrap_or_else(|| of(score));
+    });
 }

@@ -17,6 +17,7 @@
 
 mod heap;
 mod in_flight;
+mod incoming;
 mod nominations;
 mod places;
 
@@ -30,6 +31,8 @@ use rustc_hash::FxHashMap;
 
 use self::heap::{Heap, Item};
 use self::in_flight::InFlight;
+pub use self::incoming::Incoming;
+use self::incoming::{Cause, Into};
 pub(crate) use self::nominations::Nominations;
 use self::places::{Entry, Place};
 use crate::change::{Change, ChangeKinds};
@@ -106,6 +109,9 @@ pub(crate) struct Queue {
     in_flight: InFlight,
     next_ticket: u64,
     counts: QueueCounts,
+    incoming: Incoming,
+    /// How many pods wait because a plugin rejected them, or keeps them out.
+    rejected: BTreeMap<PluginPlace, usize>,
 }
 
 impl Queue {
@@ -123,11 +129,22 @@ impl Queue {
             in_flight: InFlight::default(),
             next_ticket: 0,
             counts: QueueCounts::default(),
+            incoming: Incoming::default(),
+            rejected: BTreeMap::new(),
         }
     }
 
     pub(crate) fn counts(&self) -> QueueCounts {
         self.counts
+    }
+
+    pub(crate) fn incoming(&self) -> Incoming {
+        self.incoming
+    }
+
+    /// How many pods wait because a plugin rejected them; a pod counts for each plugin that did, until it is tried again.
+    pub(crate) fn rejected(&self) -> impl Iterator<Item = (PluginPlace, usize)> {
+        self.rejected.iter().map(|(&plugin, &pods)| (plugin, pods))
     }
 
     pub(crate) fn pending(&self) -> Pending {
@@ -164,7 +181,7 @@ impl Queue {
             _ => {
                 self.remove(pod);
                 self.entries.insert(pod, Entry::new(newcomer, now));
-                self.activate(now, pod, advice);
+                self.activate(now, pod, Cause::ADDED, advice);
             }
         }
     }
@@ -175,18 +192,18 @@ impl Queue {
         match entry.place {
             Place::Active if reordered => {
                 self.take_out(pod);
-                self.activate(now, pod, advice);
+                self.activate(now, pod, Cause::UPDATED, advice);
             }
             Place::Active | Place::Backoff { .. } | Place::Binding => {}
             Place::InFlight { .. } => self.in_flight.note(change, Some(pod)),
             Place::Gated => {
                 self.take_out(pod);
-                self.activate(now, pod, advice);
+                self.activate(now, pod, Cause::UPDATED, advice);
             }
             Place::Unschedulable => {
                 if self.is_helped(pod, &change, advice) {
                     self.counts.woken += 1;
-                    self.wake(now, pod, advice);
+                    self.wake(now, pod, Cause::UPDATED, advice);
                 }
             }
         }
@@ -195,6 +212,7 @@ impl Queue {
     /// It is bound, deleted, or somebody else's.
     pub(crate) fn remove(&mut self, pod: PodId) {
         self.take_out(pod);
+        self.count_rejected(pod, PluginBits::default());
         self.entries.remove(&pod);
     }
 
@@ -208,6 +226,7 @@ impl Queue {
             self.active_len -= 1;
             entry.attempts += 1;
             entry.place = Place::InFlight { from: self.in_flight.began() };
+            self.count_rejected(item.pod, PluginBits::default());
             return Some(item.pod);
         }
         None
@@ -242,10 +261,12 @@ impl Queue {
             None => true,
             Some(changes) => changes.iter().any(|change| self.is_helped(pod, change, advice)),
         };
+        self.count_rejected(pod, rejectors);
         if is_helped {
-            self.wake(now, pod, advice);
+            self.wake(now, pod, Cause::ATTEMPT_FAILED, advice);
         } else {
             self.take_out(pod);
+            self.incoming.note(Into::Unschedulable, Cause::ATTEMPT_FAILED);
             self.put_by(now, pod, Place::Unschedulable);
         }
     }
@@ -282,7 +303,7 @@ impl Queue {
         }
         self.counts.woken += helped.len() as u64;
         for pod in helped {
-            self.wake(now, pod, advice);
+            self.wake(now, pod, Cause::of(change.kinds), advice);
         }
     }
 
@@ -291,7 +312,7 @@ impl Queue {
         self.in_flight.overflow();
         let waiting: Vec<PodId> = self.flush.iter().map(|(_, pod)| *pod).collect();
         for pod in waiting {
-            self.wake(now, pod, advice);
+            self.wake(now, pod, Cause::RELISTED, advice);
         }
     }
 
@@ -301,13 +322,13 @@ impl Queue {
             && due <= now
         {
             self.take_out(pod);
-            self.activate(now, pod, advice);
+            self.activate(now, pod, Cause::BACKOFF_OVER, advice);
         }
         while let Some(&(due, pod)) = self.flush.first()
             && due <= now
         {
             self.counts.flushed += 1;
-            self.wake(now, pod, advice);
+            self.wake(now, pod, Cause::WAITED_LONG, advice);
         }
     }
 
@@ -329,11 +350,12 @@ impl Queue {
     }
 
     /// The pod is to be tried again, once its backoff is over.
-    fn wake(&mut self, now: Duration, pod: PodId, advice: &mut dyn Advice) {
+    fn wake(&mut self, now: Duration, pod: PodId, cause: Cause, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get(&pod) else { return };
         let due = entry.backs_off_until(&self.backoff);
         if due > now && !matches!(entry.place, Place::Gated) {
             self.take_out(pod);
+            self.incoming.note(Into::Backoff, cause);
             let ticket = self.ticket();
             if let Some(entry) = self.entries.get_mut(&pod) {
                 (entry.place, entry.ticket) = (Place::Backoff { due }, ticket);
@@ -341,23 +363,33 @@ impl Queue {
             }
         } else {
             self.take_out(pod);
-            self.activate(now, pod, advice);
+            self.activate(now, pod, cause, advice);
         }
     }
 
     /// Into the active queue, unless a plugin keeps it out.
-    fn activate(&mut self, now: Duration, pod: PodId, advice: &mut dyn Advice) {
-        let Some(profile) = self.profile(pod) else { return };
+    fn activate(&mut self, now: Duration, pod: PodId, cause: Cause, advice: &mut dyn Advice) {
+        let Some(entry) = self.entries.get(&pod) else { return };
+        let (profile, was_gated) = (entry.profile, entry.is_gated);
         if let Some(plugin) = advice.gate(profile, pod) {
+            let gate: PluginBits = [plugin].into_iter().collect();
             if let Some(entry) = self.entries.get_mut(&pod) {
-                entry.rejectors = [plugin].into_iter().collect();
+                (entry.rejectors, entry.is_gated) = (gate, true);
             }
+            if !was_gated {
+                self.incoming.note(Into::Unschedulable, cause);
+            }
+            self.count_rejected(pod, gate);
             self.put_by(now, pod, Place::Gated);
             return;
         }
+        if was_gated {
+            self.count_rejected(pod, PluginBits::default());
+        }
+        self.incoming.note(Into::Active, cause);
         let ticket = self.ticket();
         let Some(entry) = self.entries.get_mut(&pod) else { return };
-        (entry.place, entry.ticket) = (Place::Active, ticket);
+        (entry.place, entry.ticket, entry.is_gated) = (Place::Active, ticket, false);
         let key = QueuedPod { priority: entry.priority, queued_at: entry.queued_at };
         self.active.push(Item { key, ticket, pod });
         self.active_len += 1;
@@ -368,6 +400,23 @@ impl Queue {
                 let entry = entries.get(&item.pod);
                 entry.is_some_and(|entry| entry.place == Place::Active && entry.ticket == item.ticket)
             });
+        }
+    }
+
+    /// These plugins are what the pod waits for.
+    fn count_rejected(&mut self, pod: PodId, plugins: PluginBits) {
+        let Some(entry) = self.entries.get_mut(&pod) else { return };
+        let (profile, before) = (entry.profile, std::mem::replace(&mut entry.counted, plugins));
+        for plugin in before.iter() {
+            if let Some(pods) = self.rejected.get_mut(&(profile, plugin)) {
+                *pods -= 1;
+                if *pods == 0 {
+                    self.rejected.remove(&(profile, plugin));
+                }
+            }
+        }
+        for plugin in plugins.iter() {
+            *self.rejected.entry((profile, plugin)).or_default() += 1;
         }
     }
 

@@ -43,6 +43,10 @@ pub(super) struct Entry {
     pub(super) errors: u32,
     /// The plugins that rejected it last.
     pub(super) rejectors: PluginBits,
+    /// The plugins that it is counted as waiting for, until it is tried again.
+    pub(super) counted: PluginBits,
+    /// It was gated when it was last put anywhere.
+    pub(super) is_gated: bool,
     /// What was last said of it.
     pub(super) told: Option<Box<str>>,
 }
@@ -62,6 +66,8 @@ impl Entry {
             rejections: 0,
             errors: 0,
             rejectors: PluginBits::default(),
+            counted: PluginBits::default(),
+            is_gated: false,
             told: None,
         }
     }

@@ -416,6 +416,8 @@ proptest! {
         for step in &steps {
             both.run(step);
             prop_assert_eq!(both.queue.pending(), both.model.pending(), "after {:?}", step);
+            let waited_for: Vec<_> = both.queue.rejected().collect();
+            prop_assert_eq!(waited_for, recounted(&both.queue), "after {:?}", step);
         }
         // Nothing starves: with time enough, whatever is not gated, in flight or bound comes up.
         both.now += UNSCHEDULABLE_MAX + seconds(11);
@@ -430,6 +432,21 @@ proptest! {
         }
         prop_assert_eq!(both.queue.pending().active, 0);
     }
+}
+
+/// For whom pods wait, by a look at each of them: whoever rejected it, until it is tried again.
+fn recounted(queue: &Queue) -> Vec<(PluginPlace, usize)> {
+    let mut counts: BTreeMap<PluginPlace, usize> = BTreeMap::new();
+    for entry in queue.entries.values() {
+        let is_tried = matches!(entry.place, Place::InFlight { .. } | Place::Binding);
+        let is_new = entry.attempts == 0 && entry.place != Place::Gated;
+        // The gate that let it through is forgotten; what rejected it before that is not known any more.
+        let was_let_through = entry.rejectors.iter().any(|plugin| plugin == GATE) && entry.place != Place::Gated;
+        if !is_tried && !is_new && !was_let_through {
+            entry.rejectors.iter().for_each(|plugin| *counts.entry((entry.profile, plugin)).or_default() += 1);
+        }
+    }
+    counts.into_iter().collect()
 }
 
 fn rejected(queue: &mut Queue, told: &mut Told, now: Duration, plugins: &[usize]) -> PodId {
@@ -453,6 +470,39 @@ fn a_change_that_cannot_help_neither_asks_nor_wakes() {
     queue.changed(seconds(20), &change(0), &mut told);
     assert_eq!((told.asked, queue.counts().hints_asked, queue.counts().woken), (100, 100, 50));
     assert_eq!((queue.pending().active, queue.pending().unschedulable), (50, 50));
+}
+
+#[test]
+fn arrivals_are_counted_by_queue_and_event() {
+    let (mut queue, mut told) = (queue(), Told { gated: [2].into(), ..Told::default() });
+    for pod in [1, 2] {
+        queue.apply(seconds(0), newcomer(pod, pod, 0), &mut told);
+    }
+    // Still gated: it came once.
+    queue.apply(seconds(1), newcomer(2, 2, 0), &mut told);
+    rejected(&mut queue, &mut told, seconds(1), &[0, 1]);
+    assert_eq!(queue.rejected().collect::<Vec<_>>(), [((0, 0), 1), ((0, 1), 1), ((0, GATE), 1)]);
+    // Plugin 0 says yes to pod 1 for the change of kind 1: it backs off, and is counted until it is tried.
+    queue.changed(seconds(1), &change(1), &mut told);
+    queue.tick(seconds(2), &mut told);
+    assert_eq!(queue.rejected().count(), 3);
+    rejected(&mut queue, &mut told, seconds(2), &[]);
+    queue.tick(seconds(3), &mut told);
+    told.gated.clear();
+    queue.apply(seconds(4), newcomer(2, 2, 0), &mut told);
+    assert_eq!(queue.rejected().count(), 0);
+    let counted: BTreeMap<_, _> =
+        queue.incoming().iter().map(|(queue, event, count)| ((queue, event), count)).collect();
+    let expected = [
+        (("active", "BackoffComplete"), 2),
+        (("active", "TargetPodUpdate"), 1),
+        (("active", "UnscheduledPodAdd"), 1),
+        (("backoff", "AssignedPodDelete"), 1),
+        (("backoff", "ScheduleAttemptFailure"), 1),
+        (("unschedulable", "ScheduleAttemptFailure"), 1),
+        (("unschedulable", "UnscheduledPodAdd"), 1),
+    ];
+    assert_eq!(counted, expected.into());
 }
 
 #[test]

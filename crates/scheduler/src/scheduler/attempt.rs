@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use model::event::{Event, PodFacts};
-use model::{NodeId, NodeSet, PodId, View, World};
+use model::{NodeId, PodId, World};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -14,12 +14,12 @@ use super::Scheduler;
 use super::advice::PluginAdvice;
 use crate::cycle::Cycle;
 use crate::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
-use crate::evaluate::{Answers, Refused, Trial};
+use crate::evaluate::{Answers, Trial, kept_free};
 use crate::message;
 use crate::observe;
 use crate::points::PostFilterAnswer;
 use crate::profile::PluginBits;
-use crate::queue::{Attempts, Nominations};
+use crate::queue::Attempts;
 use crate::status::Status;
 
 /// Why an attempt failed.
@@ -53,20 +53,18 @@ impl Scheduler {
         }
         let profile = &self.profiles[index];
         let answers = self.classes.answers(index, profile, &cycle);
-        answers.refresh(profile, &cycle, &self.journal, true, &mut self.scratch).map_err(Failure::Error)?;
-        let feasible = answers.filters.feasible();
-        let kept_free = if self.nominations.len() == 0 {
-            Vec::new()
-        } else {
-            kept_free(&self.nominations, &Trial { profile, cycle: &cycle, answers })
-        };
-        let left_out: NodeSet = kept_free.iter().map(|(node, _)| *node).collect();
+        let nominations = &self.nominations;
+        // A node that does not do anyway keeps its reason.
+        let kept_free =
+            |trial: &Trial<'_>| kept_free(nominations, trial, |node| trial.answers.filters.feasible().contains(node));
+        let kept_free =
+            answers.refresh(profile, &cycle, &self.journal, &mut self.scratch, kept_free).map_err(Failure::Error)?;
         // Room was made for it there, so that is where it goes, if it can.
         let nominated = self.nominations.node_of(pod);
-        if let Some(node) = nominated.filter(|node| feasible.contains(*node) && !left_out.contains(*node)) {
+        if let Some(node) = nominated.filter(|node| answers.suited().contains(*node)) {
             return Ok(Some(node));
         }
-        if let Some(node) = best_of(answers, &left_out, &mut self.best, &mut self.random) {
+        if let Some(node) = best_of(answers, &mut self.best, &mut self.random) {
             return Ok(Some(node));
         }
         let mut by = answers.filters.rejectors(profile, self.journal.all());
@@ -160,30 +158,9 @@ impl Scheduler {
     }
 }
 
-/// Nodes that would do, but not with the pods beside it for which room is being made there, unless these matter less.
-fn kept_free(nominations: &Nominations, trial: &Trial<'_>) -> Vec<(NodeId, Refused)> {
-    let cycle = trial.cycle;
-    let priority = |pod: PodId| cycle.world.pod(pod).and_then(|pod| Some(pod.scheduling.as_ref()?.priority));
-    let own = cycle.facts().priority;
-    let mut refused: Vec<(NodeId, Refused)> = nominations
-        .nodes()
-        .filter(|(node, _)| trial.answers.filters.feasible().contains(*node))
-        .filter_map(|(node, pods)| {
-            let ahead = pods.iter().filter(|pod| **pod != cycle.pod_id && priority(**pod).unwrap_or(0) >= own);
-            let view = ahead.fold(View::default(), |view, pod| view.with(*pod, node));
-            if view.added().is_empty() {
-                return None;
-            }
-            Some((node, trial.refuses(node, &view)?))
-        })
-        .collect();
-    refused.sort_unstable_by_key(|(node, _)| *node);
-    refused
-}
-
 /// One of the best nodes, each as likely as the others.
-fn best_of(answers: &Answers, left_out: &NodeSet, best: &mut Vec<NodeId>, random: &mut ChaCha8Rng) -> Option<NodeId> {
-    answers.best(left_out, best);
+fn best_of(answers: &Answers, best: &mut Vec<NodeId>, random: &mut ChaCha8Rng) -> Option<NodeId> {
+    answers.best(best);
     match best.len() {
         0 => None,
         1 => best.first().copied(),

@@ -28,7 +28,7 @@ use crate::evaluate::Scratch;
 use crate::journal::{Aspect, Journal};
 use crate::observe::Changes;
 use crate::profile::Profile;
-use crate::queue::{Newcomer, Nominations, Pending, Queue, QueueCounts};
+use crate::queue::{Incoming, Newcomer, Nominations, Pending, Queue, QueueCounts};
 
 pub struct Scheduler {
     profiles: Vec<Profile>,
@@ -41,20 +41,43 @@ pub struct Scheduler {
     scratch: Scratch,
     best: Vec<NodeId>,
     wake_at: Option<Duration>,
+    cache: CacheSizes,
     /// Effects of the step under way.
     effects: Vec<Effect>,
 }
 
 /// Figures for metrics and tests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     pub pending: Pending,
     pub queue: QueueCounts,
+    pub incoming: Incoming,
+    /// A pod counts for each plugin that rejected it.
+    pub unschedulable: Vec<UnschedulableBy>,
+    pub cache: CacheSizes,
     /// Pods that are being bound, or wait for permission.
     pub binding: usize,
     pub nominated: usize,
     /// How often a pod shared the answers of an equal one.
     pub shared_answers: u64,
+}
+
+/// Pods that wait because this plugin rejected them when they were last tried, or keeps them out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnschedulableBy {
+    pub profile: String,
+    pub plugin: &'static str,
+    pub pods: usize,
+}
+
+/// What is known of the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheSizes {
+    pub nodes: usize,
+    /// Pods that take room on a node, assumed ones too.
+    pub pods: usize,
+    /// Pods that were given a node, and are not yet seen bound to it.
+    pub assumed_pods: usize,
 }
 
 impl Scheduler {
@@ -76,6 +99,7 @@ impl Scheduler {
             scratch: Scratch::default(),
             best: Vec::new(),
             wake_at: None,
+            cache: CacheSizes::default(),
             effects: Vec::new(),
         }
     }
@@ -88,10 +112,21 @@ impl Scheduler {
         Figures {
             pending: self.queue.pending(),
             queue: self.queue.counts(),
+            incoming: self.queue.incoming(),
+            unschedulable: self.unschedulable(),
+            cache: self.cache,
             binding: self.bindings.len(),
             nominated: self.nominations.len(),
             shared_answers: self.classes.hits(),
         }
+    }
+
+    fn unschedulable(&self) -> Vec<UnschedulableBy> {
+        let rejected = self.queue.rejected().map(|((profile, plugin), pods)| {
+            let profile = &self.profiles[profile];
+            UnschedulableBy { profile: profile.name().to_owned(), plugin: profile.plugin_name(plugin), pods }
+        });
+        rejected.collect()
     }
 
     /// Whether [`Input::Schedule`] has a pod to try.
@@ -123,6 +158,11 @@ impl Scheduler {
             Input::Denied { pod, plugin, reason } => self.denied(now, world, &pod, plugin, &reason),
         }
         self.ask_to_be_woken();
+        self.cache = CacheSizes {
+            nodes: world.node_count(),
+            pods: world.resources().pods_in_all(),
+            assumed_pods: world.assumed_pod_count(),
+        };
         std::mem::take(&mut self.effects)
     }
 

@@ -135,3 +135,14 @@ fn post_filter_finds_what_to_take_away_and_the_pod_is_nominated() {
     });
     assert_eq!(message, Some("0/2 nodes are available: 2 Insufficient cpu. preemption: nothing helps"));
 }
+
+#[test]
+fn a_nominated_pod_that_is_on_its_way_counts_once() {
+    let mut world = world(&["n1"]);
+    let mut scheduler = ready(&mut world, false);
+    scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+    let first = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("first", 2000, 10) };
+    assert_eq!(bound_to(&place(&mut scheduler, &mut world, first)), Some("n1"));
+    // Nobody has told yet that it is bound; half of the node is left all the same.
+    assert_eq!(bound_to(&place(&mut scheduler, &mut world, sized("second", 2000, 5))), Some("n1"));
+}

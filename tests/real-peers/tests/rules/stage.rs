@@ -112,7 +112,7 @@ impl Cluster {
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": nodes });
         control_plane.kubectl().run_with(&["create", "-f", "-"], &list.to_string()).await?;
         let environment = vec![
-            ("KUBECONFIG", documented_user(&control_plane).await?.display().to_string()),
+            ("KUBECONFIG", own_account(&control_plane).await?.display().to_string()),
             ("GOVC_URL", site.vcsim.govc_url()),
             ("GOVC_INSECURE", "true".to_owned()),
             ("NO_COLOR", "1".to_owned()),
@@ -157,17 +157,12 @@ impl Cluster {
     }
 }
 
-/// A user who may do exactly what the documentation says Bridger needs.
-async fn documented_user(control_plane: &ControlPlane) -> Result<PathBuf> {
-    const PAGE: &str = include_str!("../../../../docs/run.md");
-    let kubectl = control_plane.kubectl();
-    let blocks = PAGE.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let roles: Vec<&str> = blocks.filter(|block| block.contains("rbac.authorization.k8s.io")).collect();
-    kubectl.run_with(&["create", "-f", "-"], &roles.join("---\n")).await?;
-    kubectl.run(&["create", "clusterrolebinding", "bridger", "--clusterrole", "bridger", "--user", "bridger"]).await?;
-    let own = ["rolebinding", "bridger", "-n", "kube-system", "--role", "bridger-record", "--user", "bridger"];
-    kubectl.run(&[&["create"], &own[..]].concat()).await?;
-    control_plane.kubeconfig_for("bridger", &[])
+/// The service account that `bridger manifests rbac` makes: it may do exactly what Bridger needs.
+async fn own_account(control_plane: &ControlPlane) -> Result<PathBuf> {
+    let printed = testkit::bridger::run_to_end(&["manifests", "rbac", "--for", "run"], &[]).await?;
+    ensure!(printed.code == Some(0), "{printed:?}");
+    control_plane.kubectl().run_with(&["apply", "-f", "-"], &printed.stdout).await?;
+    control_plane.kubeconfig_for("system:serviceaccount:kube-system:bridger", &[])
 }
 
 fn node(machine: &Machine) -> Value {

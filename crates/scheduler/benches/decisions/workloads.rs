@@ -1,22 +1,14 @@
-//! How fast decisions are: no API, one core, all default plugins, all nodes scored.
-//!
-//! `cargo run --release -p scheduler --example decisions [NODES] [PODS]...` builds a cluster of NODES with PODS running (each figure in
-//! turn), then places some thousand pods of each workload and prints decisions per second, and the share of them that found their class.
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+//! The cluster in which pods are placed, and the workloads: pods that are equal, and pods of which no two are.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use model::World;
 use model::event::{Event, NodeFacts, PodFacts, SelectorFacts, TermFacts, WeightedTermFacts};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, ResourceSums, SpreadFacts};
-use scheduler::{Changes, Configuration, Effect, Input, Scheduler, observe, plugins};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "alpha.cna.vmware.com/host";
-/// Pods placed in a measurement.
-const MEASURED: usize = 4_000;
 
 fn node(number: usize) -> NodeFacts {
     let name = format!("node-{number}");
@@ -77,9 +69,10 @@ fn spread(key: &str, app: &str, hard: bool) -> SpreadFacts {
     }
 }
 
-type Workload = (&'static str, fn(usize) -> PodFacts);
+/// A name, and the pod of a number.
+pub type Workload = (&'static str, fn(usize) -> PodFacts);
 
-const WORKLOADS: &[Workload] = &[
+pub const WORKLOADS: &[Workload] = &[
     ("basic", |number| pod(format!("basic-{number}"), "basic".into(), |_, _| {})),
     ("anti-affinity by node", |number| {
         pod(format!("anti-node-{number}"), "anti-node".into(), |facts, _| {
@@ -124,7 +117,7 @@ const WORKLOADS: &[Workload] = &[
 ];
 
 /// A cluster with pods that carry anti-affinity, 30 to a service.
-fn cluster(nodes: usize, pods: usize) -> World {
+pub fn cluster(nodes: usize, pods: usize) -> World {
     let mut world = World::default();
     for number in 0..nodes {
         world.apply(Event::NodeApplied(node(number)));
@@ -138,49 +131,4 @@ fn cluster(nodes: usize, pods: usize) -> World {
         world.apply(Event::PodApplied(facts));
     }
     world
-}
-
-/// How long this thread has been on a core: other programs must not count.
-fn core_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
-}
-
-fn measure(nodes: usize, pods: usize) {
-    for (name, workload) in WORKLOADS {
-        let mut world = cluster(nodes, pods);
-        let configuration = Configuration::with_name("bridger", &plugins::standard()).unwrap();
-        let mut scheduler = Scheduler::new(configuration, 1);
-        let now = Duration::ZERO;
-        let everything = Changes { everything: true, ..Changes::default() };
-        scheduler.step(now, &mut world, Input::Changed(everything));
-        for number in 0..MEASURED {
-            let (_, changes) = observe::apply(&mut world, Event::PodApplied(workload(number)));
-            scheduler.step(now, &mut world, Input::Changed(changes));
-        }
-        let mut placed = 0;
-        let start = core_time();
-        while scheduler.has_work() {
-            let effects = scheduler.step(now, &mut world, Input::Schedule { at_most: 100 });
-            placed += effects.iter().filter(|effect| matches!(effect, Effect::Bind { .. })).count();
-        }
-        let elapsed = core_time() - start;
-        let rate = MEASURED as f64 / elapsed.as_secs_f64();
-        let shared = scheduler.figures().shared_answers * 100 / MEASURED as u64;
-        println!(
-            "{nodes:>6} nodes {pods:>7} pods  {name:<28} {rate:>9.0} decisions/s  {placed:>5} placed  {shared:>3}% shared"
-        );
-    }
-}
-
-fn main() {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>().unwrap());
-    let nodes = arguments.next().unwrap_or(5_000);
-    let mut pods: Vec<usize> = arguments.collect();
-    if pods.is_empty() {
-        pods = vec![10_000, 150_000];
-    }
-    for pods in pods {
-        measure(nodes, pods);
-    }
 }

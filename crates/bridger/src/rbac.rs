@@ -1,0 +1,149 @@
+//! The Kubernetes objects that let Bridger do its work, and no more.
+//!
+//! In: what is asked for at the start ([`crate::service::startup::needs`]), which is the one list of what Bridger does. Out: a service
+//! account with roles that allow exactly that, as YAML.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use kubernetes::preflight::{Need, Scope};
+
+/// Who shall be allowed, and where.
+#[derive(Clone, Debug)]
+pub struct Account<'a> {
+    /// Of the service account, its roles and their bindings.
+    pub name: &'a str,
+    pub namespace: &'a str,
+    /// Where the record of rules is kept.
+    pub record_namespace: &'a str,
+}
+
+/// The YAML documents for these needs.
+pub fn to_yaml(needs: &[Need], account: &Account<'_>) -> String {
+    let Account { name, namespace, record_namespace } = account;
+    let (name, namespace) = (quoted(name), quoted(namespace));
+    let mut text =
+        format!("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {name}\n  namespace: {namespace}\n");
+    for (scope, kind, place) in [
+        (Scope::AllNamespaces, "ClusterRole", String::new()),
+        (Scope::OwnNamespace, "Role", format!("  namespace: {}\n", quoted(record_namespace))),
+    ] {
+        let rules = rules(needs.iter().filter(|need| need.scope == scope));
+        if rules.is_empty() {
+            continue;
+        }
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {kind}
+metadata:
+  name: {name}
+{place}rules:
+{rules}---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {kind}Binding
+metadata:
+  name: {name}
+{place}roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {kind}
+  name: {name}
+subjects:
+  - kind: ServiceAccount
+    name: {name}
+    namespace: {namespace}
+"
+        );
+    }
+    text
+}
+
+/// One rule for all resources of a group that the same may be done to.
+fn rules<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
+    let mut verbs: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for need in needs {
+        verbs.entry((need.group, need.resource)).or_default().insert(need.verb);
+    }
+    let mut resources: BTreeMap<(&str, Vec<&str>), Vec<&str>> = BTreeMap::new();
+    for ((group, resource), verbs) in verbs {
+        resources.entry((group, verbs.into_iter().collect())).or_default().push(resource);
+    }
+    let list = |words: &[&str]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", ");
+    let rules = resources.iter().map(|((group, verbs), resources)| {
+        format!(
+            "  - apiGroups: [{}]\n    resources: [{}]\n    verbs: [{}]\n",
+            quoted(group),
+            list(resources),
+            list(verbs)
+        )
+    });
+    rules.collect()
+}
+
+/// A YAML string in double quotes, whatever is in it: JSON's strings are YAML's.
+pub fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::service::startup::{Parts, Purpose, needs};
+
+    fn documents(needs: &[Need]) -> Vec<Value> {
+        let account = Account { name: "bridger: x", namespace: "here", record_namespace: "there" };
+        let text = to_yaml(needs, &account);
+        text.split("---\n").map(|document| serde_saphyr::from_str(document).expect(document)).collect()
+    }
+
+    /// Verb, group, resource and scope of everything the roles allow.
+    fn allowed(documents: &[Value]) -> BTreeSet<(String, String, String, bool)> {
+        let words = |value: &Value| -> Vec<String> {
+            value.as_array().into_iter().flatten().filter_map(|word| Some(word.as_str()?.to_owned())).collect()
+        };
+        let mut allowed = BTreeSet::new();
+        for document in documents {
+            let is_own = document["kind"] == "Role";
+            for rule in document["rules"].as_array().into_iter().flatten() {
+                for verb in words(&rule["verbs"]) {
+                    for group in words(&rule["apiGroups"]) {
+                        for resource in words(&rule["resources"]) {
+                            allowed.insert((verb.clone(), group.clone(), resource, is_own));
+                        }
+                    }
+                }
+            }
+        }
+        allowed
+    }
+
+    #[test]
+    fn roles_allow_what_is_asked_for_at_the_start_and_nothing_else() {
+        for purpose in [Purpose::Run, Purpose::Schedule, Purpose::Snapshot] {
+            let needs = needs(purpose, Parts::ALL);
+            let documents = documents(&needs);
+            let asked = needs.iter().map(|need| {
+                let is_own = need.scope == Scope::OwnNamespace;
+                (need.verb.to_owned(), need.group.to_owned(), need.resource.to_owned(), is_own)
+            });
+            assert_eq!(allowed(&documents), asked.collect(), "{purpose:?}");
+            let kinds: Vec<&str> = documents.iter().filter_map(|document| document["kind"].as_str()).collect();
+            let of_all = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"];
+            let own: &[&str] = if purpose == Purpose::Schedule { &[] } else { &["Role", "RoleBinding"] };
+            assert_eq!(kinds, [&of_all, own].concat(), "{purpose:?}");
+            for document in &documents {
+                assert_eq!(document["metadata"]["name"], "bridger: x");
+                let namespace = match document["kind"].as_str() {
+                    Some("ServiceAccount") => Value::from("here"),
+                    Some("Role" | "RoleBinding") => Value::from("there"),
+                    _ => Value::Null,
+                };
+                assert_eq!(document["metadata"]["namespace"], namespace);
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! How fast decisions are: no API, one core, all default plugins, all nodes scored.
+//!
+//! `cargo bench -p scheduler --bench decisions [-- NAME]`; `cargo xtask bench decisions` holds the result against the limits. One
+//! iteration places a batch of pods in a cluster of 5000 nodes with a scheduler that has kept nothing yet, then takes them away.
+#![allow(clippy::unwrap_used)]
+
+mod core_time;
+mod workloads;
+
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
+use model::World;
+use model::event::Event;
+use scheduler::{Changes, Configuration, Effect, Input, Scheduler, observe, plugins};
+
+use self::core_time::CoreTime;
+use self::workloads::{WORKLOADS, Workload, cluster};
+
+const NODES: usize = 5_000;
+/// Pods that run already.
+const RUNNING: [usize; 2] = [10_000, 150_000];
+/// Pods placed in one iteration.
+const BATCH: usize = 4_000;
+
+/// Places a batch, and tells how long that took. The world is left as it was.
+fn place_batch(world: &mut World, (name, workload): &Workload) -> Duration {
+    let configuration = Configuration::with_name("bridger", &plugins::standard()).unwrap();
+    let mut scheduler = Scheduler::new(configuration, 1);
+    let now = Duration::ZERO;
+    let everything = Changes { everything: true, ..Changes::default() };
+    scheduler.step(now, world, Input::Changed(everything));
+    for number in 0..BATCH {
+        let (_, changes) = observe::apply(world, Event::PodApplied(workload(number)));
+        scheduler.step(now, world, Input::Changed(changes));
+    }
+    let mut placed = 0;
+    let start = core_time::now();
+    while scheduler.has_work() {
+        let effects = scheduler.step(now, world, Input::Schedule { at_most: 100 });
+        placed += effects.iter().filter(|effect| matches!(effect, Effect::Bind { .. })).count();
+    }
+    let elapsed = core_time::now() - start;
+    assert!(placed * 10 >= BATCH * 9, "{name}: only {placed} of {BATCH} pods were placed");
+    for number in 0..BATCH {
+        let facts = workload(number);
+        world.apply(Event::PodDeleted { namespace: facts.namespace, name: facts.name });
+    }
+    elapsed
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .with_measurement(CoreTime)
+        .sample_size(20)
+        // The first batch warms up, and one batch is one sample: batches are long enough.
+        .warm_up_time(Duration::from_millis(1))
+        .measurement_time(Duration::from_millis(1))
+        .configure_from_args();
+    let mut group = criterion.benchmark_group("decisions");
+    group.sampling_mode(SamplingMode::Flat).throughput(Throughput::Elements(BATCH as u64));
+    let mut worlds = RUNNING.map(|_| None);
+    for workload in WORKLOADS {
+        // One right after the other: they are compared, and whatever else the machine does should hit both.
+        for (world, running) in worlds.iter_mut().zip(RUNNING) {
+            group.bench_function(BenchmarkId::new(workload.0, running), |bencher| {
+                // Built once, and only where a workload was asked for.
+                let world = world.get_or_insert_with(|| cluster(NODES, running));
+                bencher.iter_custom(|batches| (0..batches).map(|_| place_batch(world, workload)).sum());
+            });
+        }
+    }
+    group.finish();
+    criterion.final_summary();
+}

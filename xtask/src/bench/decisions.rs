@@ -1,0 +1,141 @@
+//! `cargo xtask bench decisions`: how fast the scheduler decides, without an API.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::report::Report;
+use crate::workspace::{self, succeed};
+
+/// Decisions per second of core time: 5000 nodes, all default plugins, all nodes scored, ten workloads.
+///
+/// With 150,000 pods running, and beside it with 10,000: a decision must not cost more where there are more pods. Measured by
+/// criterion, in the core time of one thread; about four minutes.
+#[derive(clap::Args)]
+pub struct Arguments {}
+
+const FEW: u64 = 10_000;
+const MANY: u64 = 150_000;
+const PER_SECOND_MIN: f64 = 10_000.0;
+/// Where nothing can be shared between pods.
+const PER_SECOND_UNEQUAL_MIN: f64 = 2_000.0;
+const UNEQUAL: &str = "no two pods equal";
+/// Of the cost of a decision, from few pods to many.
+const GROWTH_MAX: f64 = 1.3;
+/// So many workloads there are: a run that measured fewer has not measured.
+const WORKLOADS: usize = 10;
+
+/// Decisions per second, by workload and by pods that run.
+type Rates = BTreeMap<String, BTreeMap<u64, f64>>;
+
+pub fn run(_: &Arguments) -> Result<Report> {
+    let home = workspace::target().join("criterion");
+    let folder = home.join("decisions");
+    if folder.exists() {
+        // What an earlier run left must not be taken for this one's.
+        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+    }
+    println!("bench: 10 workloads with 10,000 and with 150,000 pods; about four minutes");
+    let mut command = workspace::cargo();
+    command.args(["bench", "--package", "scheduler", "--bench", "decisions"]).env("CRITERION_HOME", &home);
+    succeed(&mut command)?;
+    fill(&read(&folder)?)
+}
+
+/// What criterion wrote: a folder for each workload, in it one for each number of pods.
+fn read(folder: &Path) -> Result<Rates> {
+    let mut rates = Rates::new();
+    for workload in folders(folder)? {
+        for of_pods in folders(&workload)? {
+            let new = of_pods.join("new");
+            if !new.exists() {
+                continue;
+            }
+            let (what, estimates) = (json(&new.join("benchmark.json"))?, json(&new.join("estimates.json"))?);
+            let name = what["function_id"].as_str().with_context(|| format!("function_id in {what}"))?;
+            let pods = what["value_str"].as_str().and_then(|text| text.parse().ok());
+            let pods = pods.with_context(|| format!("value_str in {what}"))?;
+            let batch = what["throughput"]["Elements"].as_f64().with_context(|| format!("throughput in {what}"))?;
+            // The median: a batch that was disturbed is not the scheduler's doing.
+            let nanoseconds = estimates["median"]["point_estimate"].as_f64();
+            let nanoseconds = nanoseconds.with_context(|| format!("median in {estimates}"))?;
+            rates.entry(name.to_owned()).or_default().insert(pods, batch / nanoseconds * 1e9);
+        }
+    }
+    Ok(rates)
+}
+
+fn folders(parent: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let entries = fs::read_dir(parent).with_context(|| format!("reading {}", parent.display()))?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.retain(|path| path.is_dir() && path.file_name().is_some_and(|name| name != "report"));
+    paths.sort();
+    Ok(paths)
+}
+
+fn json(file: &Path) -> Result<Value> {
+    let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))
+}
+
+fn fill(rates: &Rates) -> Result<Report> {
+    if rates.len() != WORKLOADS {
+        bail!("{} workloads were measured, not {WORKLOADS}", rates.len());
+    }
+    let mut report = Report::new("decisions");
+    for (workload, by_pods) in rates {
+        let rate = |pods: u64| by_pods.get(&pods).copied().with_context(|| format!("{workload} with {pods} pods"));
+        let (few, many) = (rate(FEW)?, rate(MANY)?);
+        let goal = if workload == UNEQUAL { PER_SECOND_UNEQUAL_MIN } else { PER_SECOND_MIN };
+        report.at_least(workload.clone(), many, "/s", "goal", goal, 1.0);
+        report.at_most(format!("{workload}, cost"), 1e6 / many, "us", "10,000 pods", 1e6 / few, GROWTH_MAX);
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Criterion's files for each workload, with so many microseconds for a decision.
+    fn measured(folder: &Path, workloads: usize, few_us: f64, many_us: f64) {
+        for number in 0..workloads {
+            let name = if number == 0 { UNEQUAL.to_owned() } else { format!("workload {number}") };
+            for (pods, cost_us) in [(FEW, few_us), (MANY, many_us)] {
+                let new = folder.join(&name).join(pods.to_string()).join("new");
+                fs::create_dir_all(&new).expect("a folder");
+                let what = serde_json::json!({ "function_id": name, "value_str": pods.to_string(),
+                    "throughput": { "Elements": 4000 } });
+                let estimates = serde_json::json!({ "median": { "point_estimate": cost_us * 4000.0 * 1000.0 } });
+                fs::write(new.join("benchmark.json"), what.to_string()).expect("a file");
+                fs::write(new.join("estimates.json"), estimates.to_string()).expect("a file");
+            }
+        }
+        fs::create_dir_all(folder.join("report")).expect("a folder");
+    }
+
+    fn missed(workloads: usize, few_us: f64, many_us: f64) -> Result<usize> {
+        let folder = tempfile::tempdir()?;
+        measured(folder.path(), workloads, few_us, many_us);
+        Ok(fill(&read(folder.path())?)?.missed())
+    }
+
+    #[test]
+    fn each_limit_can_be_missed() {
+        // Microseconds for a decision with few and with many pods, and how many rows then fail.
+        let cases = [(50.0, 60.0, 0), (90.0, 110.0, 9), (50.0, 70.0, 10), (400.0, 600.0, 20)];
+        for (few, many, expected) in cases {
+            assert_eq!(missed(WORKLOADS, few, many).expect("all is there"), expected, "{few} and {many} us");
+        }
+    }
+
+    #[test]
+    fn a_run_that_measured_less_fails() {
+        assert!(missed(WORKLOADS - 1, 50.0, 50.0).is_err());
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(read(&folder.path().join("nothing")).is_err());
+    }
+}
