@@ -13,7 +13,7 @@ use crate::workspace::{self, succeed};
 /// Decisions per second of core time: 5000 nodes, all default plugins, all nodes scored, ten workloads.
 ///
 /// With 150,000 pods running, and beside it with 10,000: a decision must not cost more where there are more pods. Measured by
-/// criterion, in the core time of one thread; about four minutes.
+/// criterion, in the core time of one thread; about two minutes.
 #[derive(clap::Args)]
 pub struct Arguments {}
 
@@ -38,7 +38,7 @@ pub fn run(_: &Arguments) -> Result<Report> {
         // What an earlier run left must not be taken for this one's.
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
-    println!("bench: 10 workloads with 10,000 and with 150,000 pods; about four minutes");
+    println!("bench: 10 workloads with 10,000 and with 150,000 pods; about two minutes");
     let mut command = workspace::cargo();
     command.args(["bench", "--package", "scheduler", "--bench", "decisions"]).env("CRITERION_HOME", &home);
     succeed(&mut command)?;

@@ -171,7 +171,7 @@ fn vcenter_failure(host: &str, error: &VsphereError) -> Failure {
 fn kubernetes_failure(error: &ConnectError) -> Failure {
     let hint = match error {
         ConnectError::NoCredentials => "set KUBECONFIG, or give --kubeconfig FILE",
-        ConnectError::Denied { .. } => "grant it with a ClusterRole; docs/run.md has the whole of it",
+        ConnectError::Denied { .. } => "`bridger manifests rbac` prints a role with all that is needed",
         ConnectError::Unreachable { .. } => {
             "check the server's address in the kubeconfig, and that it can be reached from here"
         }

@@ -157,11 +157,16 @@ impl Cluster {
     }
 }
 
-/// The service account that `bridger manifests rbac` makes: it may do exactly what Bridger needs.
+/// The service account that `bridger manifests rbac` makes: it may do exactly what `run` needs, and `snapshot`.
 async fn own_account(control_plane: &ControlPlane) -> Result<PathBuf> {
-    let printed = testkit::bridger::run_to_end(&["manifests", "rbac", "--for", "run"], &[]).await?;
-    ensure!(printed.code == Some(0), "{printed:?}");
-    control_plane.kubectl().run_with(&["apply", "-f", "-"], &printed.stdout).await?;
+    let kubectl = control_plane.kubectl();
+    for work in ["run", "explain"] {
+        let printed = testkit::bridger::run_to_end(&["manifests", "rbac", "--for", work], &[]).await?;
+        ensure!(printed.code == Some(0), "{printed:?}");
+        kubectl.run_with(&["apply", "-f", "-"], &printed.stdout).await?;
+    }
+    let also = ["--clusterrole", "bridger-explain", "--serviceaccount", "kube-system:bridger"];
+    kubectl.run(&[&["create", "clusterrolebinding", "bridger-reads"], &also[..]].concat()).await?;
     control_plane.kubeconfig_for("system:serviceaccount:kube-system:bridger", &[])
 }
 
