@@ -89,8 +89,8 @@ impl Cluster {
         Ok(Cluster { control_plane, setup, client, pods, events })
     }
 
-    /// Every selected round. `show` gives a round's line for people, and its figures. Answers those of the best turn by load,
-    /// workload and contender.
+    /// Every selected round. `show` gives a round's line for people, and its figures. Answers those of every turn by
+    /// load, workload and contender.
     #[allow(clippy::print_stderr)]
     pub async fn rounds<C: Contender>(
         &self,
@@ -106,21 +106,21 @@ impl Cluster {
             }
             let mut figures = Map::new();
             for workload in workloads {
-                let mut best: Vec<Option<Round>> = vec![None; C::ALL.len()];
+                let mut turns: Vec<Vec<Value>> = vec![Vec::new(); C::ALL.len()];
                 for turn in 0..C::ALL.iter().map(|contender| contender.turns()).max().unwrap_or(0) {
-                    for (contender, best) in C::ALL.iter().zip(&mut best).filter(|(it, _)| turn < it.turns()) {
+                    for (contender, turns) in C::ALL.iter().zip(&mut turns).filter(|(it, _)| turn < it.turns()) {
                         let (load, workload_name, name) = (load.name(), workload.name, contender.name());
                         let round = Box::pin(self.round(*contender, workload)).await;
                         let round = round.with_context(|| format!("{load}, {workload_name}, {name}"))?;
-                        eprintln!("bench: {load:<7} {workload_name:<24} {name:<15} {}", show(&round).0);
-                        if best.is_none_or(|best| best.pods_per_second < round.pods_per_second) {
-                            *best = Some(round);
-                        }
+                        let (line, figures) = show(&round);
+                        eprintln!("bench: {load:<7} {workload_name:<24} {name:<15} {line}");
+                        turns.push(figures);
                     }
                 }
-                let rounds = C::ALL.iter().zip(&best);
-                let rounds: Map<String, Value> = rounds
-                    .filter_map(|(contender, best)| Some((contender.name().to_owned(), show(best.as_ref()?).1)))
+                let rounds: Map<String, Value> = C::ALL
+                    .iter()
+                    .zip(turns)
+                    .map(|(contender, turns)| (contender.name().to_owned(), Value::Array(turns)))
                     .collect();
                 figures.insert(workload.name.to_owned(), Value::Object(rounds));
             }

@@ -41,8 +41,8 @@ pub trait Contender: Copy + 'static {
     type Running: Running;
 
     fn name(self) -> &'static str;
-    /// How often it is measured; the best turn counts, because what else happens on a machine only ever slows one down.
-    /// Those whose ratio has little room take several, in turn; one is enough for those that are far behind.
+    /// How often it is measured, in turn with the others. Those whose ratio has little room take several turns; one is enough
+    /// for those that are far behind.
     fn turns(self) -> usize;
     fn beside(self, control_plane: &ControlPlane) -> impl Future<Output = Result<Self::Beside>>;
     /// Begins to schedule; the pods wait already.

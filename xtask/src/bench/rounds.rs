@@ -1,8 +1,10 @@
-//! Which rounds of scheduling are measured: the flags that the benchmarks of schedulers share.
+//! Rounds of scheduling: which are measured, by flags that the benchmarks of schedulers share, and what counts of several turns.
 
 use std::process::Command;
 
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use serde_json::Value;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Rounds {
@@ -71,6 +73,36 @@ impl Rounds {
     }
 }
 
+/// A figure of one contender, of each of its turns.
+///
+/// What else happens on a machine only ever slows one down: so the best turns of two that took equally many are compared. Beside
+/// one that took a single turn, the worst of several counts, so that their number is no advantage.
+pub struct Turns(Vec<f64>);
+
+impl Turns {
+    /// `member` is that of the figure in each turn; empty where a turn is nothing but the figure.
+    pub fn of(measured: &Value, path: &str, member: &str) -> Result<Turns> {
+        let turns =
+            measured.pointer(path).and_then(Value::as_array).with_context(|| format!("{path} in {measured}"))?;
+        let figure = |turn: &Value| match member {
+            "" => turn.as_f64(),
+            _ => turn[member].as_f64(),
+        };
+        let figures: Option<Vec<f64>> = turns.iter().map(figure).collect();
+        let figures = figures.with_context(|| format!("{member} of {path} in {measured}"))?;
+        ensure!(!figures.is_empty(), "no turn of {path} in {measured}");
+        Ok(Turns(figures))
+    }
+
+    pub fn most(&self) -> f64 {
+        self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    pub fn least(&self) -> f64 {
+        self.0.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
 #[cfg(test)]
 impl Rounds {
     pub fn some(only: Option<&str>, load: Option<Load>) -> Rounds {
@@ -92,5 +124,16 @@ mod tests {
         assert!(told(&Rounds::default()).is_empty());
         let rounds = Rounds { quick: true, ..Rounds::some(Some("by host"), Some(Load::Loaded)) };
         assert_eq!(told(&rounds), ["--quick", "--only=by host", "--load=loaded"]);
+    }
+
+    #[test]
+    fn of_several_turns_the_best_and_the_worst_are_known() {
+        let measured = serde_json::json!({ "plain": [2.0, 3.0, 1.0], "with member": [{ "s": 5.0 }], "none": [] });
+        let turns = Turns::of(&measured, "/plain", "").expect("turns");
+        assert_eq!((turns.most(), turns.least()), (3.0, 1.0));
+        assert_eq!(Turns::of(&measured, "/with member", "s").expect("a turn").most(), 5.0);
+        for (path, member) in [("/none", ""), ("/nowhere", ""), ("/with member", "t"), ("/plain", "s")] {
+            assert!(Turns::of(&measured, path, member).is_err(), "{path} {member}");
+        }
     }
 }

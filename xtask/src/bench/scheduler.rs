@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::measurement::{example, measure};
 use super::report::Report;
-use super::rounds::{Load, Rounds};
+use super::rounds::{Load, Rounds, Turns};
 
 /// kube-scheduler with its QPS raised, a null binder (watches, binds in turn, posts the event), and bridger scheduler.
 ///
@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     let release = super::build_release()?;
     let mut command = example(&release, "scheduler");
     arguments.rounds.ask(&mut command);
-    println!("bench: 42 rounds of scheduling; {}", arguments.rounds.takes("about an hour"));
+    println!("bench: 98 rounds of scheduling; {}", arguments.rounds.takes("about half an hour"));
     fill(&measure(&mut command)?, &arguments.rounds)
 }
 
@@ -37,34 +37,32 @@ fn fill(measured: &Value, rounds: &Rounds) -> Result<Report> {
     for load in rounds.loads() {
         let name = load.name();
         let workloads = measured["rounds"][name].as_object().with_context(|| format!("{name} in {measured}"))?;
-        for (workload, rounds) in workloads {
+        for workload in workloads.keys() {
             let what = format!("{name}: {workload}");
-            let figure = |who: &str, name: &str| {
-                rounds[who][name].as_f64().with_context(|| format!("{what}, {who}, {name} in {measured}"))
-            };
-            let rate = |who: &str| figure(who, "pods_per_second");
-            let own = rate("bridger")?;
-            report.at_least(what.clone(), own, "pods/s", "null binder", rate("null binder")?, OF_NULL_BINDER_MIN);
-            let upstream = rate("kube-scheduler")?;
+            let figure =
+                |who: &str, member: &str| Turns::of(measured, &format!("/rounds/{name}/{workload}/{who}"), member);
+            let rates = |who: &str| figure(who, "pods_per_second");
+            let (own, limit) = (rates("bridger")?, rates("null binder")?.most());
+            report.at_least(what.clone(), own.most(), "pods/s", "null binder", limit, OF_NULL_BINDER_MIN);
+            let upstream = rates("kube-scheduler")?.most();
             match load {
                 Load::Loaded => {
-                    report.at_least(what.clone(), own, "pods/s", "kube-scheduler", upstream, LOADED_RATIO_MIN)
+                    report.at_least(what.clone(), own.least(), "pods/s", "kube-scheduler", upstream, LOADED_RATIO_MIN)
                 }
-                Load::Empty => report.beside(what.clone(), own, "pods/s", "kube-scheduler", upstream),
+                Load::Empty => report.beside(what.clone(), own.least(), "pods/s", "kube-scheduler", upstream),
             }
-            let cpu = |who: &str| figure(who, "cpu_ms_per_pod");
-            let (own, upstream) = (cpu("bridger")?, cpu("kube-scheduler")?);
-            report.at_most(format!("{what}, CPU"), own, "ms/pod", "kube-scheduler", upstream, CPU_RATIO_MAX);
-            report.beside(format!("{what}, CPU"), own, "ms/pod", "null binder", cpu("null binder")?);
-            let peak = |who: &str| figure(who, "peak_mib");
-            report.beside(
-                format!("{what}, peak memory"),
-                peak("bridger")?,
-                "MiB",
-                "kube-scheduler",
-                peak("kube-scheduler")?,
-            );
-            let after = figure("bridger", "events_after_s")?;
+            for (member, noun, unit, limit) in
+                [("cpu_ms_per_pod", "CPU", "ms/pod", Some(CPU_RATIO_MAX)), ("peak_mib", "peak memory", "MiB", None)]
+            {
+                let most = |who: &str| Ok::<f64, anyhow::Error>(figure(who, member)?.most());
+                let (what, own, upstream) = (format!("{what}, {noun}"), most("bridger")?, most("kube-scheduler")?);
+                match limit {
+                    Some(limit) => report.at_most(what.clone(), own, unit, "kube-scheduler", upstream, limit),
+                    None => report.beside(what.clone(), own, unit, "kube-scheduler", upstream),
+                }
+                report.beside(what, own, unit, "null binder", most("null binder")?);
+            }
+            let after = figure("bridger", "events_after_s")?.most();
             report.limit(format!("{what}, last event after"), after, "s", EVENTS_AFTER_S_MAX);
         }
     }
@@ -78,7 +76,7 @@ mod tests {
 
     #[test]
     fn every_figure_has_its_row() {
-        let round = |rate: f64, cpu: f64| json!({ "pods_per_second": rate, "cpu_ms_per_pod": cpu, "peak_mib": 100.0, "events_after_s": 0.2 });
+        let round = |rate: f64, cpu: f64| json!([{ "pods_per_second": rate, "cpu_ms_per_pod": cpu, "peak_mib": 100.0, "events_after_s": 0.2 }]);
         let rounds = json!({ "kube-scheduler": round(50.0, 10.0), "null binder": round(600.0, 0.5), "bridger": round(590.0, 0.6) });
         let loads = json!({ "empty": { "basic": rounds }, "loaded": { "basic": rounds } });
         let all = Rounds::default();
