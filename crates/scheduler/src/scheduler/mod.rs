@@ -273,6 +273,8 @@ pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
 }
 
 #[cfg(test)]
+mod profile_tests;
+#[cfg(test)]
 mod room_tests;
 #[cfg(test)]
 mod tests;
