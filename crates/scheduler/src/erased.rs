@@ -131,6 +131,8 @@ any!(AnyPreFilter for PreFilter {
 });
 any!(AnyFilter for Filter {
     fn filter_all(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet, rejections: &mut Rejections) -> ();
+    fn yields(cycle: &Cycle<'_>; slot mut; left: &NodeSet) -> bool;
+    fn blockers(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet) -> Vec<(NodeId, String)>;
 });
 any!(AnyPostFilter for PostFilter {
     fn post_filter(cycle: &Cycle<'_>, resolvable: &NodeSet, trials: &mut dyn Trials) -> PostFilterAnswer;

@@ -90,6 +90,8 @@ struct PodLook {
     labels: Option<*const model::label_set::LabelSet>,
     pinning: Option<*const model::event::PinningFacts>,
     nominated_node: Option<String>,
+    /// Where room is kept for it, though it is not there.
+    room: Option<NodeId>,
     is_assumed: bool,
     terminating: bool,
     lift_off: bool,
@@ -99,6 +101,8 @@ struct PodLook {
 impl PodLook {
     fn at(world: &World, id: PodId) -> Option<Self> {
         let pod = world.pod(id)?;
+        let nominated_node = world.nominated_node(id);
+        let keeps_room = pod.placed_on().is_none() && !pod.finished;
         Some(Self {
             id,
             uid: pod.uid.to_string(),
@@ -107,7 +111,8 @@ impl PodLook {
             scheduling: pod.scheduling.clone(),
             labels: labels_of(world, id).map(Arc::as_ptr),
             pinning: pod.pinning.as_ref().map(Arc::as_ptr),
-            nominated_node: world.nominated_node(id).map(str::to_owned),
+            room: nominated_node.filter(|_| keeps_room).and_then(|name| world.node_id(name)),
+            nominated_node: nominated_node.map(str::to_owned),
             is_assumed: pod.is_assumed(),
             terminating: pod.terminating,
             lift_off: pod.lift_off,
@@ -248,6 +253,14 @@ impl Before {
 }
 
 fn compare_pods(before: Option<&PodLook>, after: Option<&PodLook>, changes: &mut Changes) {
+    // Room that is not kept for it any more helps others as a pod that leaves does.
+    if let Some(before) = before
+        && let Some(node) = before.room
+        && after.is_none_or(|after| after.room != Some(node) && after.placed() != Some(node))
+    {
+        let seen = ChangedPod { id: after.map(|after| after.id), ..before.seen.clone() };
+        changes.push(ChangeKinds::POD_LEFT, Some(node), Some(Arc::new(seen)));
+    }
     match (before, after) {
         (None, None) => {}
         (Some(before), None) => {

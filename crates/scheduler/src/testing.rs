@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::event::{Event, NodeFacts, PodFacts, Source};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, ResourceSums};
-use model::{PodId, World};
+use model::{LiftSettings, PodId, World};
 
 use crate::config::DEFAULT_SCHEDULER_NAME;
 use crate::observe::{self, Changes};
@@ -43,7 +43,11 @@ pub(crate) fn pod_with(name: &str, change: impl FnOnce(&mut PodSchedulingFacts))
 }
 
 pub(crate) fn world(nodes: &[&str]) -> World {
-    let mut world = World::default();
+    world_with(LiftSettings::default(), nodes)
+}
+
+pub(crate) fn world_with(lifting: LiftSettings, nodes: &[&str]) -> World {
+    let mut world = World::with_lifting(lifting);
     for source in [Source::Nodes, Source::Pods, Source::Namespaces] {
         world.apply(Event::RelistBegan(source));
         world.apply(Event::RelistEnded(source));

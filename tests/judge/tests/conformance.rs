@@ -1,7 +1,10 @@
-//! The plugins of `scheduler` against kube-scheduler's own, on random worlds: every node's verdict, plugin and reasons, and
-//! every plugin's normalised score.
+//! The plugins of `scheduler` against kube-scheduler's own: every node's verdict, plugin and reasons, and every plugin's
+//! normalised score. On the worlds in `cases/`, each of which was a difference once or is where one is likely, then on
+//! random ones. What differs is shrunk and left in the target folder, to be moved to `cases/`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use judge::{Answer, Judge, Profile, World, shrink};
 use model::event::Event;
@@ -93,9 +96,41 @@ fn differences(judge: &mut Judge, world: &World) -> Result<Vec<String>, String> 
     Ok(found)
 }
 
+/// The worlds that are kept, by name.
+fn kept_cases() -> Vec<(String, World)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let world = serde_json::from_str(&fs::read_to_string(&path).unwrap());
+        (name, world.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Writes a world down where a person finds it, and answers where.
+fn leave_behind(name: &str, world: &World) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("judge-cases");
+    fs::create_dir_all(&folder).unwrap();
+    let name: String = name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect();
+    let path = folder.join(format!("{name}.json"));
+    fs::write(&path, serde_json::to_string_pretty(world).unwrap() + "\n").unwrap();
+    path
+}
+
+/// What was found once is looked at before anything else.
+fn replay(judge: &mut Judge) {
+    for (name, world) in kept_cases() {
+        let found = differences(judge, &world).unwrap_or_else(|error| vec![error]);
+        assert!(found.is_empty(), "the kept case {name}:\n{}", found.join("\n"));
+    }
+}
+
 #[allow(clippy::print_stdout)]
 fn compare(profile: Profile, worlds: usize) {
     let mut judge = Judge::start().unwrap();
+    replay(&mut judge);
     let mut kinds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for seed in 0..worlds as u64 {
         let found = differences(&mut judge, &World::random(seed, profile));
@@ -109,13 +144,10 @@ fn compare(profile: Profile, worlds: usize) {
         let small = shrink(&World::random(seeds[0], profile), |world| {
             differences(&mut judge, world).is_ok_and(|found| found.iter().any(is_kind))
         });
-        println!(
-            "{kind}: {} worlds, the first of seed {}:\n{}",
-            seeds.len(),
-            seeds[0],
-            serde_json::to_string(&small).unwrap()
-        );
-        println!("{}\n", differences(&mut judge, &small).unwrap_or_else(|error| vec![error]).join("\n"));
+        let path = leave_behind(&format!("{profile:?} {} {kind}", seeds[0]), &small);
+        println!("{kind}: {} worlds, the first of seed {}", seeds.len(), seeds[0]);
+        println!("{}", differences(&mut judge, &small).unwrap_or_else(|error| vec![error]).join("\n"));
+        println!("shrunk: {}\nmove it to tests/judge/cases/, to have it replayed in every run\n", path.display());
     }
     assert!(kinds.is_empty(), "{profile:?}: {worlds} worlds, and these differences: {:?}", kinds.keys());
 }
@@ -123,4 +155,34 @@ fn compare(profile: Profile, worlds: usize) {
 #[test]
 fn all_plugins_say_what_upstream_says() {
     compare(Profile::All, count(500, 5000));
+}
+
+#[test]
+fn all_plugins_say_what_upstream_says_beside_nominated_pods() {
+    compare(Profile::Nominated, count(500, 5000));
+}
+
+#[test]
+fn every_kept_case_is_valid_and_asks_something() {
+    let mut judge = Judge::start().unwrap();
+    let cases = kept_cases();
+    assert!(!cases.is_empty());
+    for (name, world) in cases {
+        let answer = judge.ask_and_validate(&world).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(answer.invalid, Vec::<String>::new(), "{name}");
+        let mut nodes = answer.nodes.iter();
+        let differs = |node: &judge::NodeAnswer| {
+            (node.verdict, &node.scores) != (answer.nodes[0].verdict, &answer.nodes[0].scores)
+        };
+        assert!(answer.feasible == 0 || nodes.any(differs), "{name}: all nodes are alike");
+    }
+}
+
+#[test]
+fn what_is_left_behind_can_be_moved_to_the_cases() {
+    let world = World::random(7, Profile::All);
+    let path = leave_behind("for/a test", &world);
+    let read: World = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!((read, path.file_name().and_then(|name| name.to_str())), (world, Some("for-a-test.json")));
+    fs::remove_file(path).unwrap();
 }

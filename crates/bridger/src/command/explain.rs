@@ -117,7 +117,7 @@ fn profile_of<'a>(world: &World, pod: PodId, configuration: &'a Configuration) -
 
 /// For people: the sum first, nodes that can run the pod from the best on, then the others by name.
 fn text(explanation: &Explanation, width: Option<u16>) -> String {
-    let Explanation { pod, nodes, feasible, best } = explanation;
+    let Explanation { pod, nodes, feasible, best, gated } = explanation;
     let mut text = format!("{feasible} of {} nodes can run {pod}", nodes.len());
     if !best.is_empty() {
         let shown = best.iter().take(BEST_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -127,6 +127,9 @@ fn text(explanation: &Explanation, width: Option<u16>) -> String {
         }
     }
     text.push('\n');
+    if !gated.is_empty() {
+        let _ = writeln!(text, "it is not tried until its scheduling gates are taken off: {}", gated.join(", "));
+    }
     let mut rows: Vec<&NodeExplanation> = nodes.iter().collect();
     rows.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
     let mut table = Table::new();
@@ -141,7 +144,11 @@ fn text(explanation: &Explanation, width: Option<u16>) -> String {
             (Some(scores), _) => {
                 scores.iter().map(|(plugin, score)| format!("{plugin} {score}")).collect::<Vec<_>>().join(", ")
             }
-            (None, Some(plugin)) => format!("{plugin}: {}", node.reason.as_deref().unwrap_or_default()),
+            (None, Some(plugin)) => {
+                let reason = node.reason.as_deref().unwrap_or_default();
+                let blocker = node.blocker.as_ref().map(|blocker| format!(": {blocker}")).unwrap_or_default();
+                format!("{plugin}: {reason}{blocker}")
+            }
             (None, None) => String::new(),
         };
         let total = node.total.map(|total| total.to_string()).unwrap_or_default();
@@ -156,30 +163,51 @@ mod tests {
     use super::*;
     use scheduler::VerdictKind;
 
-    #[test]
-    fn the_best_come_first_and_the_others_say_why() {
-        let feasible = |name: &str, total: i64| NodeExplanation {
+    fn feasible(name: &str, total: i64) -> NodeExplanation {
+        NodeExplanation {
             name: name.to_owned(),
             verdict: VerdictKind::Feasible,
             plugin: None,
             reason: None,
+            blocker: None,
             total: Some(total),
             scores: Some([("NodeResourcesFit", total)].into()),
-        };
-        let refused = NodeExplanation {
-            name: "a".to_owned(),
+        }
+    }
+
+    fn refused(name: &str, plugin: &str, reason: &str, blocker: Option<&str>) -> NodeExplanation {
+        NodeExplanation {
+            name: name.to_owned(),
             verdict: VerdictKind::Unschedulable,
-            plugin: Some("NodePorts".to_owned()),
-            reason: Some("no ports".to_owned()),
+            plugin: Some(plugin.to_owned()),
+            reason: Some(reason.to_owned()),
+            blocker: blocker.map(str::to_owned),
             total: None,
             scores: None,
-        };
-        let nodes = vec![refused, feasible("b", 1), feasible("c", 2)];
+        }
+    }
+
+    #[test]
+    fn the_best_come_first_and_the_others_say_why() {
+        let nodes = vec![
+            refused("a", "NodePorts", "no ports", None),
+            feasible("b", 1),
+            feasible("c", 2),
+            refused("d", "PhysicalHost", "no host", Some("pod n/q on e (host h) avoids this pod")),
+        ];
         let best = vec!["c".to_owned()];
-        let text = text(&Explanation { pod: "n/p".to_owned(), nodes, feasible: 2, best }, None);
-        assert!(text.starts_with("2 of 3 nodes can run n/p; best: c\n"), "{text}");
-        let at = |needle: &str| text.find(needle).expect(needle);
-        assert!(at("NodeResourcesFit 2") < at("NodeResourcesFit 1"), "{text}");
-        assert!(at("NodeResourcesFit 1") < at("NodePorts: no ports"), "{text}");
+        let explanation = Explanation { pod: "n/p".to_owned(), nodes, feasible: 2, best, gated: Vec::new() };
+        let printed = text(&explanation, None);
+        assert!(printed.starts_with("2 of 4 nodes can run n/p; best: c\n"), "{printed}");
+        let at = |needle: &str| printed.find(needle).expect(needle);
+        assert!(at("NodeResourcesFit 2") < at("NodeResourcesFit 1"), "{printed}");
+        assert!(at("NodeResourcesFit 1") < at("NodePorts: no ports"), "{printed}");
+        assert!(at("NodePorts") < at("PhysicalHost: no host: pod n/q on e (host h) avoids this pod"), "{printed}");
+        assert!(!printed.contains("gates"), "{printed}");
+        // A pod that is not even tried says so before all else.
+        let gated = vec!["quota".to_owned(), "size".to_owned()];
+        let printed = text(&Explanation { gated, ..explanation }, None);
+        let second = printed.lines().nth(1);
+        assert_eq!(second, Some("it is not tried until its scheduling gates are taken off: quota, size"), "{printed}");
     }
 }

@@ -5,9 +5,7 @@
 //!
 //! Invariant: the pod never stands in its own way: where the world has it placed already, that place is left out.
 
-use std::fmt::Write as _;
-
-use model::affinity::{Incoming, LiftMode, Obstacle, Reading, Refusal, ScoreSettings, Verdicts, View};
+use model::affinity::{Incoming, LiftMode, Reading, Refusal, ScoreSettings, Verdicts, View};
 use model::event::PodFacts;
 use model::uid::Uid;
 use model::{NodeId, NodeSet, PodId, World};
@@ -125,17 +123,7 @@ impl<'a> Judge<'a> {
             return None;
         }
         let found = self.incoming.blockers(self.world, &self.view, Reading::Lifting, node, 1);
-        let blocker = found.first()?;
-        let pod = self.world.pod(blocker.pod)?;
-        let mut text = format!("pod {}/{}", self.world.interner().text(pod.namespace), pod.name);
-        if blocker.node != node {
-            let _ = write!(text, " on {}", self.world.node_name(blocker.node).unwrap_or_default());
-        }
-        text.push_str(match blocker.obstacle {
-            Obstacle::Avoided => " is there, which this pod avoids",
-            Obstacle::Avoiding => " is there and avoids this pod",
-        });
-        Some(text)
+        found.first()?.in_words(self.world)
     }
 }
 

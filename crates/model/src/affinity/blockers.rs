@@ -4,16 +4,21 @@
 //! `explain` and in events.
 //!
 //! Invariants: each pod named is a cause by itself; no more are named than asked for, and no more looked at than
-//! [`LOOKED_AT_MAX`], so that an answer is quick in any world. Required affinity that fails has nobody to name.
+//! [`LOOKED_AT_MAX`] for each term, so that an answer is quick in any world. Required affinity that fails has nobody to name.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt::Write as _;
 
 use super::incoming::Incoming;
 use super::lift::{Level, Reading};
+use super::tally::DomainId;
 use super::topology::Space;
 use super::view::View;
 use super::{ProfileId, Role};
 use crate::arena::{NodeId, PodId};
+use crate::node_set::NodeSet;
 use crate::world::World;
 
 /// How many pods are looked at for one term.
@@ -38,6 +43,33 @@ pub struct Blocker {
     pub on_host: bool,
 }
 
+impl Blocker {
+    /// For people: "pod shop/web-1 on node-3 (host esx-2) avoids this pod". `None` for a pod or a node that is gone.
+    pub fn in_words(&self, world: &World) -> Option<String> {
+        let pod = world.pod(self.pod)?;
+        let (namespace, node) = (world.interner().text(pod.namespace), world.node_name(self.node)?);
+        // One that is nowhere yet is only thought of there.
+        let place = if pod.placed_on().is_some() { "on" } else { "nominated for" };
+        let mut text = format!("pod {namespace}/{} {place} {node}", pod.name);
+        if let Some(host) = world.host_name_of(self.node) {
+            // Writing to a string does not fail.
+            let _ = write!(text, " (host {host})");
+        }
+        text.push_str(match self.obstacle {
+            Obstacle::Avoided => ", which this pod avoids",
+            Obstacle::Avoiding => " avoids this pod",
+        });
+        Some(text)
+    }
+
+    fn by_name(&self, other: &Self, world: &World) -> Ordering {
+        let name = |blocker: &Self| {
+            world.pod(blocker.pod).map(|pod| (world.interner().text(pod.namespace), pod.name.as_ref()))
+        };
+        name(self).cmp(&name(other))
+    }
+}
+
 /// What is looked for: pods of these profiles in the place of a node.
 struct Search<'a> {
     obstacle: Obstacle,
@@ -49,7 +81,41 @@ struct Search<'a> {
 impl Incoming {
     /// At most `max` pods that keep this one off the node, by name.
     pub fn blockers(&self, world: &World, view: &View, reading: Reading, node: NodeId, max: usize) -> Vec<Blocker> {
-        let own = self.avoided(world, reading).filter_map(|(level, look)| {
+        let mut found = BTreeMap::new();
+        for search in self.searches(world, reading) {
+            search.run(world, view, node, max, &mut found);
+        }
+        let mut blockers: Vec<Blocker> = found.into_values().collect();
+        blockers.sort_by(|a, b| a.by_name(b, world));
+        blockers
+    }
+
+    /// Of these nodes those that somebody keeps this pod off, and who: one that it avoids before one that avoids it, and of
+    /// several the first by name, so that equal worlds have equal answers however they came about. All pods are looked at once,
+    /// not once for each node.
+    pub fn first_blockers(
+        &self,
+        world: &World,
+        view: &View,
+        reading: Reading,
+        nodes: &NodeSet,
+    ) -> Vec<(NodeId, Blocker)> {
+        let found: Vec<_> = self
+            .searches(world, reading)
+            .map(|search| {
+                let firsts = search.firsts(world, view);
+                (search, firsts)
+            })
+            .collect();
+        let first = |node: NodeId| {
+            let each = found.iter().filter_map(|(search, firsts)| firsts.get(&search.space.domain(node)?));
+            each.min_by(|a, b| a.obstacle.cmp(&b.obstacle).then_with(|| a.by_name(b, world))).copied()
+        };
+        nodes.iter().filter_map(|node| Some((node, first(node)?))).collect()
+    }
+
+    fn searches<'a>(&'a self, world: &'a World, reading: Reading) -> impl Iterator<Item = Search<'a>> {
+        let own = self.avoided(world, reading).filter_map(move |(level, look)| {
             let (space, _) = look.counted(world, level)?;
             Some(Search { obstacle: Obstacle::Avoided, level, space, profiles: look.profiles(world) })
         });
@@ -57,39 +123,57 @@ impl Incoming {
             let (space, _) = theirs.counted;
             Search { obstacle: Obstacle::Avoiding, level: theirs.level, space, profiles: theirs.profiles.to_vec() }
         });
-        let mut found = BTreeMap::new();
-        for search in own.chain(theirs) {
-            search.run(world, view, node, max, &mut found);
-        }
-        let mut blockers: Vec<Blocker> = found.into_values().collect();
-        let name = |blocker: &Blocker| {
-            world.pod(blocker.pod).map(|pod| (world.interner().text(pod.namespace), pod.name.as_ref()))
-        };
-        blockers.sort_by(|a, b| name(a).cmp(&name(b)));
-        blockers
+        own.chain(theirs)
     }
 }
 
 impl Search<'_> {
-    fn run(&self, world: &World, view: &View, at: NodeId, max: usize, found: &mut BTreeMap<PodId, Blocker>) {
-        let Some(domain) = self.space.domain(at) else { return };
+    /// All that are looked for, wherever they are.
+    fn pods<'s>(&'s self, world: &'s World, view: &'s View) -> impl Iterator<Item = (PodId, NodeId)> + 's {
         let affinity = &world.affinity;
-        let placed = affinity.pods_of(self.profiles.iter().copied()).take(LOOKED_AT_MAX).filter_map(|pod| {
+        let placed = affinity.pods_of(self.profiles.iter().copied()).take(LOOKED_AT_MAX).filter_map(move |pod| {
             let node = affinity.entry(pod)?.node?;
             (!view.removed().contains(&pod)).then_some((pod, node))
         });
-        let added = view.added().iter().copied().filter(|(pod, _)| {
+        let added = view.added().iter().copied().filter(move |(pod, _)| {
             let entry = affinity.entry(*pod).filter(|entry| entry.place != super::NOT_LISTED);
             entry.is_some_and(|entry| self.profiles.contains(&entry.profile))
         });
-        for (pod, node) in placed.chain(added) {
+        placed.chain(added)
+    }
+
+    fn blocker(&self, pod: PodId, node: NodeId) -> Blocker {
+        Blocker { pod, node, obstacle: self.obstacle, on_host: self.level == Level::Host }
+    }
+
+    fn run(&self, world: &World, view: &View, at: NodeId, max: usize, found: &mut BTreeMap<PodId, Blocker>) {
+        let Some(domain) = self.space.domain(at) else { return };
+        for (pod, node) in self.pods(world, view) {
             if found.len() >= max {
                 return;
             }
             if self.space.domain(node) == Some(domain) {
-                let (obstacle, on_host) = (self.obstacle, self.level == Level::Host);
-                found.entry(pod).or_insert(Blocker { pod, node, obstacle, on_host });
+                found.entry(pod).or_insert_with(|| self.blocker(pod, node));
             }
         }
+    }
+
+    /// The first by name in each domain where there is one.
+    fn firsts(&self, world: &World, view: &View) -> BTreeMap<DomainId, Blocker> {
+        let mut firsts = BTreeMap::new();
+        for (pod, node) in self.pods(world, view) {
+            let Some(domain) = self.space.domain(node) else { continue };
+            let blocker = self.blocker(pod, node);
+            match firsts.entry(domain) {
+                Entry::Vacant(none) => {
+                    none.insert(blocker);
+                }
+                Entry::Occupied(mut first) if blocker.by_name(first.get(), world).is_lt() => {
+                    first.insert(blocker);
+                }
+                Entry::Occupied(_) => {}
+            }
+        }
+        firsts
     }
 }

@@ -32,8 +32,13 @@ pub struct SpreadGroup<'a> {
 impl SpreadGroup<'_> {
     /// Whether another pod is one of them, wherever it is.
     pub fn counts(&self, world: &World, pod: PodId) -> bool {
-        let Some(labels) = world.pod_labels(pod).filter(|_| !self.selector.is_everything()) else { return false };
-        world.pod(pod).is_some_and(|pod| pod.namespace == self.namespace) && self.selector.matches(labels.pairs())
+        !self.selector.is_everything() && self.selects(world, pod)
+    }
+
+    /// Whether its selector matches another pod, whether or not that would be counted.
+    pub fn selects(&self, world: &World, pod: PodId) -> bool {
+        let is_near = world.pod(pod).is_some_and(|pod| pod.namespace == self.namespace);
+        is_near && world.pod_labels(pod).is_some_and(|labels| self.selector.matches(labels.pairs()))
     }
 }
 

@@ -206,7 +206,13 @@ fn blockers_are_causes(
     verdicts: &Verdicts,
 ) -> Result<(), TestCaseError> {
     let both = plain.both(pod, reading);
+    let firsts = incoming.first_blockers(world, view, reading, &world.node_ids().collect());
     for node in world.node_ids() {
+        let name = |pod: PodId| world.pod(pod).map(|pod| (world.interner().text(pod.namespace), pod.name.to_string()));
+        let every = incoming.blockers(world, view, reading, node, usize::MAX);
+        let expected = every.iter().map(|blocker| (blocker.obstacle, name(blocker.pod))).min();
+        let first = firsts.iter().find(|(of, _)| *of == node);
+        prop_assert_eq!(first.map(|(_, blocker)| (blocker.obstacle, name(blocker.pod))), expected);
         let blockers = incoming.blockers(world, view, reading, node, BLOCKERS_MAX);
         prop_assert!(blockers.len() <= BLOCKERS_MAX);
         let is_blocked = verdicts.refusal(node).is_some_and(|refusal| refusal != Refusal::Affinity);

@@ -235,6 +235,7 @@ fn anti_affinity_between_nodes_holds_between_hosts() {
     );
     let blockers = incoming.blockers(&world, &View::default(), lifting, two, 5);
     assert!(blockers.len() == 1 && blockers[0].on_host && world.node_name(blockers[0].node) == Some("1"));
+    assert_eq!(blockers[0].in_words(&world).as_deref(), Some("pod shop/w1 on 1 (host esx-1), which this pod avoids"));
 
     // Per carrier: the incoming pod opts out, the one that is there does not, and the other way round.
     let off = PodFacts { lift_off: true, ..new.clone() };

@@ -6,6 +6,8 @@
 //! keeps its place and takes the new weight; others follow), then the plugins of `multiPoint` are spread over the points they
 //! extend. At each point come first the `multiPoint` plugins that the point names again, in the point's order, then the other
 //! `multiPoint` plugins, then the rest of the point's own. A weight given at `score` wins over one at `multiPoint`.
+//!
+//! Invariant: the guard against placing pods blindly is in every profile, whatever was disabled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +15,8 @@ use serde_json::Value;
 
 use super::ConfigError;
 use super::document::{API_VERSION, PluginEntry, PluginSet, ProfileDocument};
+use crate::plugin::Plugin;
+use crate::plugins::Unsupported;
 use crate::profile::{Profile, ProfilePoints};
 use crate::registry::{Built, Registry};
 
@@ -49,6 +53,10 @@ const ABSENT: &[&str] = &[
 ];
 
 const EVERY: &str = "*";
+
+/// Runs in every profile. That a pod is not placed without what it needs is no choice between plugins: a file that disables it,
+/// by name or with all others, changes nothing.
+const GUARD: &str = Unsupported::NAME;
 
 /// Plugins are kept in sets of this many bits.
 const PLUGINS_MAX: usize = 64;
@@ -136,24 +144,25 @@ pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Regist
     Ok(Profile::new(name.to_owned(), built, points, weights))
 }
 
+impl PluginSet {
+    /// Whether it turns the plugin off, by name or with all others.
+    fn disables(&self, name: &str) -> bool {
+        name != GUARD && self.disabled.iter().any(|entry| entry.name == EVERY || entry.name == name)
+    }
+}
+
 /// Merges what a profile says into a default set.
 fn merge(defaults: Vec<PluginEntry>, own: &PluginSet) -> Vec<PluginEntry> {
-    let disabled: BTreeSet<&str> = own.disabled.iter().map(|entry| entry.name.as_str()).collect();
     let mut replacing = BTreeSet::new();
     let mut merged = Vec::new();
-    if !disabled.contains(EVERY) {
-        for default in defaults {
-            if disabled.contains(default.name.as_str()) {
-                continue;
+    for default in defaults.into_iter().filter(|default| !own.disables(&default.name)) {
+        // Of several entries of one name the last counts; the others follow, and are then told as repeated.
+        match own.enabled.iter().rposition(|entry| entry.name == default.name) {
+            Some(place) => {
+                replacing.insert(place);
+                merged.push(own.enabled[place].clone());
             }
-            // Of several entries of one name the last counts; the others follow, and are then told as repeated.
-            match own.enabled.iter().rposition(|entry| entry.name == default.name) {
-                Some(place) => {
-                    replacing.insert(place);
-                    merged.push(own.enabled[place].clone());
-                }
-                None => merged.push(default),
-            }
+            None => merged.push(default),
         }
     }
     let rest = own.enabled.iter().enumerate().filter(|(place, _)| !replacing.contains(place));
@@ -182,15 +191,11 @@ fn at_point(
         }
         own_places.push(place);
     }
-    let disabled: BTreeSet<&str> = own.disabled.iter().map(|entry| entry.name.as_str()).collect();
-    if disabled.contains(EVERY) {
-        return Ok(own_places);
-    }
     let mut named_again = BTreeSet::new();
     let mut spread = Vec::new();
     for entry in multi_point {
         let Some(place) = place(&entry.name) else { continue };
-        if !extends(&built[place]) || disabled.contains(entry.name.as_str()) {
+        if !extends(&built[place]) || own.disables(&entry.name) {
             continue;
         }
         if own_places.contains(&place) {

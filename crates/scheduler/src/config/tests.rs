@@ -279,3 +279,35 @@ fn the_standard_registry_has_all_default_plugins() {
         assert_eq!(profile.weight(name), Some(i64::from(*weight)));
     }
 }
+
+#[test]
+fn no_file_turns_the_guard_against_placing_blindly_off() {
+    let essential = set(&["PrioritySort", "DefaultBinder"]);
+    let by_name = set(&["Unsupported"]);
+    // What the file says of plugins; the pod needs a volume, which nothing here provides.
+    let cases = [
+        json!({}),
+        json!({"multiPoint": {"disabled": set(&["*"]), "enabled": essential}}),
+        json!({"multiPoint": {"disabled": by_name}}),
+        json!({"multiPoint": {"disabled": set(&["*", "Unsupported"]), "enabled": essential}}),
+        json!({"preFilter": {"disabled": set(&["*"])}}),
+        json!({"preFilter": {"disabled": by_name}}),
+        json!({"multiPoint": {"disabled": by_name}, "preFilter": {"disabled": set(&["*"]), "enabled": set(&["NodePorts"])}}),
+        json!({"preFilter": {"disabled": by_name, "enabled": by_name}}),
+    ];
+    let mut world = crate::testing::world(&["n1", "n2"]);
+    let volume = model::scheduling::Unsupported::PersistentVolumeClaim("data".to_owned());
+    let pod = crate::testing::pod_with("db", |facts| facts.unsupported = vec![volume]);
+    world.apply(model::event::Event::PodApplied(pod));
+    for plugins in cases {
+        let document = configuration(&json!([{"plugins": plugins}]));
+        let configuration = Configuration::from_value(&document, &crate::plugins::standard())
+            .unwrap_or_else(|error| panic!("{plugins}: {error}"));
+        let profile = &configuration.profiles()[0];
+        let pre_filter = profile.plugins_at("preFilter");
+        assert_eq!(pre_filter.iter().filter(|name| **name == "Unsupported").count(), 1, "{plugins}: {pre_filter:?}");
+        let explained = crate::explain(&world, crate::testing::id(&world, "db"), profile).expect("no plugin fails");
+        let by: Vec<_> = explained.nodes.iter().map(|node| node.plugin.as_deref()).collect();
+        assert_eq!((explained.feasible, by), (0, vec![Some("Unsupported"); 2]), "{plugins}");
+    }
+}

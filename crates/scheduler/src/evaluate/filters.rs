@@ -6,6 +6,7 @@
 //! PreFilter plugins are all asked, in order; their answers are put together as upstream does: the first
 //! UnschedulableAndUnresolvable ends it, otherwise the last Unschedulable counts, otherwise the sets of nodes are intersected.
 //! Each Filter plugin is asked about all nodes that are left; a node's verdict is that of the first one in order that refuses it.
+//! Where no node is left, a plugin may yield: then its answers rest on those of the others too, and are not kept.
 
 use model::NodeId;
 
@@ -53,6 +54,8 @@ pub(crate) struct Filters {
     /// By place in the profile's Filter list.
     rejections: Vec<Rejections>,
     feasible: NodeSet,
+    /// Took back some of what they said, because no node was left.
+    yielded: PluginBits,
 }
 
 impl Filters {
@@ -64,6 +67,7 @@ impl Filters {
             skipped: PluginBits::default(),
             rejections: vec![Rejections::default(); profile.points.filter.len()],
             feasible: NodeSet::default(),
+            yielded: PluginBits::default(),
         }
     }
 
@@ -73,6 +77,11 @@ impl Filters {
 
     pub(crate) fn outcome(&self) -> &Outcome {
         &self.outcome
+    }
+
+    /// The plugins whose state is good for the last pod alone.
+    pub(super) fn yielded(&self) -> PluginBits {
+        self.yielded
     }
 
     pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<(), String> {
@@ -95,7 +104,35 @@ impl Filters {
         }
         self.ask_filters(stale, slots);
         self.find_feasible(profile, journal);
+        self.yielded = PluginBits::default();
+        if self.feasible.is_empty() && !matches!(self.outcome, Outcome::Rejected { .. }) {
+            self.let_one_yield(stale, slots);
+        }
         Ok(())
+    }
+
+    /// The first plugin that alone keeps nodes away, and need not, is asked again.
+    fn let_one_yield(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) {
+        let &Stale { profile, cycle, journal, .. } = stale;
+        for (index, &place) in profile.points.filter.iter().enumerate() {
+            let filter = profile.plugins[place].filter.as_ref().filter(|_| !self.skipped.contains(place));
+            let Some(filter) = filter else { continue };
+            let mut left = self.rejections[index].nodes().clone();
+            if let Outcome::Narrowed { to, .. } = &self.outcome {
+                left.intersect_with(to);
+            }
+            for (other, &place) in profile.points.filter.iter().enumerate() {
+                if other != index && !self.skipped.contains(place) {
+                    left.subtract(self.rejections[other].nodes());
+                }
+            }
+            if !left.is_empty() && filter.yields(cycle, &mut slots[place], &left) {
+                self.yielded.insert(place);
+                self.rejections[index].reset(journal.width());
+                filter.filter_all(cycle, &slots[place], journal.all(), &mut self.rejections[index]);
+                return self.find_feasible(profile, journal);
+            }
+        }
     }
 
     fn put_together(&mut self, profile: &Profile) {

@@ -111,10 +111,12 @@ impl Answers {
             None => scratch.since.everything = true,
         }
         let since = &scratch.since;
+        let yielded = self.filters.yielded();
         let anew: PluginBits = (0..profile.plugins.len())
             .filter(|&place| {
                 let plugin = &profile.plugins[place].plugin;
                 since.everything
+                    || yielded.contains(place)
                     || match plugin.reads() {
                         Reads::Node | Reads::NodeAndItsPods => false,
                         Reads::AllNodes => !since.described.is_empty(),

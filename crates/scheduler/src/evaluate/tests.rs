@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use model::World;
 use model::event::{Event, NodeFacts, PodFacts, SelectorFacts, TermFacts, WeightedTermFacts};
 use model::scheduling::{
     HostPort, NodeSchedulingFacts, PodSchedulingFacts, ResourceSums, SpreadFacts, Taint, TaintEffect,
 };
+use model::{LiftMode, LiftSettings, World};
 use proptest::prelude::*;
 
 use super::*;
@@ -55,6 +55,7 @@ fn node(node: usize, zone: u8, cpu: i64, tainted: bool, cordoned: bool) -> NodeF
     let mut facts = testing::node(&name);
     if zone > 0 {
         facts.labels.insert("zone".to_owned(), format!("zone-{zone}"));
+        facts.labels.insert("alpha.cna.vmware.com/host".to_owned(), format!("host-{zone}-{}", node % 2));
     }
     let taint = Taint { key: "dedicated".to_owned(), value: String::new(), effect: TaintEffect::NoSchedule };
     let rather_not = Taint { effect: TaintEffect::PreferNoSchedule, ..taint.clone() };
@@ -139,10 +140,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::testing::cases(5_000, 300)))]
 
     #[test]
-    fn kept_answers_equal_new_ones(steps in proptest::collection::vec(step(), 1..60)) {
+    fn kept_answers_equal_new_ones(steps in proptest::collection::vec(step(), 1..60), relaxed in any::<bool>()) {
         let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
         let profile = &configuration.profiles()[0];
-        let mut world = testing::world(&["node-0", "node-1"]);
+        let mode = if relaxed { LiftMode::Relaxed } else { LiftMode::Strict };
+        let mut world = testing::world_with(LiftSettings { mode, ..LiftSettings::default() }, &["node-0", "node-1"]);
         for class in 0..CLASSES {
             world.apply(Event::PodApplied(pod(&format!("waits-{class}"), class)));
         }

@@ -4,9 +4,9 @@
 
 use std::borrow::Cow;
 
-use model::affinity::{Refusal, Stamp, Term};
+use model::affinity::{Refusal, Refusals, Stamp, Term};
 use model::arena::DenseId;
-use model::{Incoming, NodeSet, Reading, ScoreSettings, Verdicts};
+use model::{Incoming, NodeId, NodeSet, Reading, ScoreSettings, Verdicts};
 use serde::Deserialize;
 
 use crate::change::{Change, ChangeKinds};
@@ -58,6 +58,23 @@ impl State {
     /// What was found, if it was looked up.
     pub(super) fn found(&self) -> Option<&Incoming> {
         self.found.as_ref().map(|(incoming, _)| incoming)
+    }
+
+    /// Who is in the way, in words, on those of the nodes that anti-affinity refuses.
+    pub(super) fn blockers(
+        &self,
+        cycle: &Cycle<'_>,
+        reading: Reading,
+        refusals: &Refusals,
+        nodes: &NodeSet,
+    ) -> Vec<(NodeId, String)> {
+        let Some(incoming) = self.found() else { return Vec::new() };
+        // Where nobody is near whom it wants to be near, nobody is in the way either.
+        let mut refused = refusals.anti_affinity.clone();
+        refused.union_with(&refusals.existing_anti_affinity);
+        refused.intersect_with(nodes);
+        let found = incoming.first_blockers(cycle.world, cycle.view, reading, &refused).into_iter();
+        found.filter_map(|(node, blocker)| Some((node, blocker.in_words(cycle.world)?))).collect()
     }
 
     /// Nothing that the answers rest on has changed.
@@ -143,6 +160,10 @@ impl Filter for InterPodAffinity {
         refuse(rejections, nodes, &refusals.affinity, Refusal::Affinity);
         refuse(rejections, nodes, &refusals.anti_affinity, Refusal::AntiAffinity);
         refuse(rejections, nodes, &refusals.existing_anti_affinity, Refusal::ExistingAntiAffinity);
+    }
+
+    fn blockers(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet) -> Vec<(NodeId, String)> {
+        state.blockers(cycle, Reading::AsWritten, &state.verdicts.inter_pod, nodes)
     }
 }
 

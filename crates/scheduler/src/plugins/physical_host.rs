@@ -1,13 +1,14 @@
 //! PhysicalHost: what is true of the physical host a node runs on.
 //!
 //! Anti-affinity between nodes holds between their hosts, where the key is lifted; nodes on hosts that take no pods (in maintenance, or
-//! out of reach) get none; and nodes on less loaded hosts suit better. Silent where nothing is known of hosts.
+//! out of reach) get none; and nodes on less loaded hosts suit better. Silent where nothing is known of hosts. In relaxed mode lifted
+//! terms yield where they alone leave no node: then they hold between nodes, as InterPodAffinity reads them.
 
 use std::borrow::Cow;
 
 use model::affinity::Refusal;
 use model::arena::DenseId;
-use model::{NodeId, NodeSet, Reading, ScoreSettings, Verdicts, World};
+use model::{LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts, World};
 
 use super::inter_pod_affinity::{State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
 use crate::change::{Change, ChangeKinds};
@@ -20,16 +21,21 @@ use crate::status::{Rejection, Rejections, Status};
 const TAKES_NO_PODS: Rejection =
     Rejection::unresolvable(&[Cow::Borrowed("node(s) run on a physical host that takes no pods")]);
 
+/// A host of which nothing is known counts as half used, as in the extender: neither sought nor shunned.
+const FREE_UNKNOWN: i64 = NODE_SCORE_MAX / 2;
+
 pub struct PhysicalHost;
 
 #[derive(Clone, Debug, Default)]
 pub struct State {
     index: Index,
     verdicts: Verdicts,
+    /// Lifted terms do not hold for this pod: there are too few hosts.
+    has_yielded: bool,
     refused: NodeSet,
     /// No lifted preferred term says anything.
     is_silent: bool,
-    /// How free the hosts are, from 0 to 100; empty when nothing is known of it.
+    /// How free the hosts are, from 0 to 100; empty when nothing is known of any.
     free: Vec<(NodeId, i64)>,
 }
 
@@ -69,6 +75,25 @@ impl PreFilter for PhysicalHost {
         }
         Ok(None)
     }
+
+    fn add_pod(&self, cycle: &Cycle<'_>, state: &mut State, _: PodId, _: NodeId) -> Status {
+        self.look_again(cycle, state)
+    }
+
+    fn remove_pod(&self, cycle: &Cycle<'_>, state: &mut State, _: PodId, _: NodeId) -> Status {
+        self.look_again(cycle, state)
+    }
+}
+
+impl PhysicalHost {
+    /// In a trial. What has yielded stays so.
+    fn look_again(&self, cycle: &Cycle<'_>, state: &mut State) -> Status {
+        if state.has_yielded {
+            return Status::Success;
+        }
+        *state = State::default();
+        self.pre_filter(cycle, state).err().unwrap_or_default()
+    }
 }
 
 impl Filter for PhysicalHost {
@@ -81,6 +106,23 @@ impl Filter for PhysicalHost {
             rejections.reject_common(&state.refused, nodes, id);
         }
     }
+
+    fn yields(&self, cycle: &Cycle<'_>, state: &mut State, left: &NodeSet) -> bool {
+        let may_yield = cycle.world.lifting().mode == LiftMode::Relaxed && !state.verdicts.physical_host.is_empty();
+        // Hosts that take no pods take none in any mode.
+        state.has_yielded = may_yield && left.iter().any(|node| !state.refused.contains(node));
+        if state.has_yielded {
+            state.verdicts = Verdicts::default();
+        }
+        state.has_yielded
+    }
+
+    fn blockers(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet) -> Vec<(NodeId, String)> {
+        // Where the host takes no pods, no pod is to blame.
+        let mut others = nodes.clone();
+        others.subtract(&state.refused);
+        state.index.blockers(cycle, Reading::LiftedOnly, &state.verdicts.physical_host, &others)
+    }
 }
 
 impl PreScore for PhysicalHost {
@@ -89,7 +131,8 @@ impl PreScore for PhysicalHost {
         state.is_silent = incoming.is_silent(cycle.world, cycle.view, Reading::LiftedOnly, &ScoreSettings::default());
         state.free.clear();
         if is_load_known(cycle.world) {
-            state.free.extend(nodes.iter().filter_map(|node| Some((node, free_share(cycle, node)?))));
+            let free = |node| free_share(cycle, node).unwrap_or(FREE_UNKNOWN);
+            state.free.extend(nodes.iter().map(|node| (node, free(node))));
         }
         if state.is_silent && state.free.is_empty() { Status::Skip } else { Status::Success }
     }
@@ -152,3 +195,6 @@ impl Register for PhysicalHost {
         points.pre_filter().filter().pre_score().score()
     }
 }
+
+#[cfg(test)]
+mod tests;

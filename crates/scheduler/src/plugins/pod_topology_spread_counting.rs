@@ -117,13 +117,14 @@ fn nodes_with_all_keys(cycle: &Cycle<'_>, constraints: &[Constraint<'_>]) -> Nod
     nodes
 }
 
-/// What a trial adds to and takes from the pods that are counted.
+/// What a trial adds to and takes from the pods that are counted. A pod that is thought of on a node counts wherever the selector
+/// matches it, also an empty one and also a pod that is being deleted: so it is upstream, though neither counts once it is there.
 fn shifts(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<(NodeId, i64)> {
-    let stays = |pod| cycle.world.pod(pod).is_some_and(|pod| !pod.terminating);
-    let is_counted = |pod| stays(pod) && group.counts(cycle.world, pod);
-    let added = cycle.view.added().iter().filter(|(pod, _)| is_counted(*pod)).map(|&(_, node)| (node, 1));
+    let world = cycle.world;
+    let added = cycle.view.added().iter().filter(|(pod, _)| group.selects(world, *pod)).map(|&(_, node)| (node, 1));
+    let is_counted = |pod| group.counts(world, pod) && world.pod(pod).is_some_and(|pod| !pod.terminating);
     let removed = cycle.view.removed().iter().filter(|pod| is_counted(**pod));
-    let removed = removed.filter_map(|pod| cycle.world.pod_node(*pod)).map(|node| (node, -1));
+    let removed = removed.filter_map(|pod| world.pod_node(*pod)).map(|node| (node, -1));
     added.chain(removed).collect()
 }
 

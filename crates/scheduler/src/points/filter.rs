@@ -52,6 +52,18 @@ pub trait Filter: Plugin {
             }
         }
     }
+
+    /// Asked when no node is left, about the nodes that all other plugins accept: a plugin may take back what need not hold then.
+    /// `true`: it noted so in `state`, and is asked about all nodes again. The state is made anew before the next pod.
+    fn yields(&self, _cycle: &Cycle<'_>, _state: &mut Self::State, _left: &NodeSet) -> bool {
+        false
+    }
+
+    /// For people: of these nodes, which it refused, those where it can tell who is in the way, and in one line who. Asked by
+    /// `explain` alone.
+    fn blockers(&self, _cycle: &Cycle<'_>, _state: &Self::State, _nodes: &NodeSet) -> Vec<(NodeId, String)> {
+        Vec::new()
+    }
 }
 
 /// What a PostFilter plugin achieved.

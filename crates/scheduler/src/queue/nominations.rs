@@ -38,6 +38,11 @@ impl Nominations {
         }
     }
 
+    /// In no particular order.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = PodId> {
+        self.by_pod.keys().copied()
+    }
+
     pub(crate) fn node_of(&self, pod: PodId) -> Option<NodeId> {
         self.by_pod.get(&pod).copied()
     }

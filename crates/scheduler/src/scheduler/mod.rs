@@ -196,7 +196,8 @@ impl Scheduler {
 
     /// After a relist: what is to be placed is found anew, and whatever waits for a change is tried again.
     fn look_at_everything(&mut self, now: Duration, world: &mut World) {
-        let mut known: Vec<PodId> = self.queue.pods().filter(|pod| world.pod(*pod).is_none()).collect();
+        let known = self.queue.pods().chain(self.nominations.pods());
+        let mut known: Vec<PodId> = known.filter(|pod| world.pod(*pod).is_none()).collect();
         known.sort_unstable();
         for pod in known {
             self.drop_pod(world, pod);
@@ -216,8 +217,14 @@ impl Scheduler {
         let profile = self.profiles.iter().position(|profile| profile.name() == name);
         // One that is bound, as far as we know, only waits for the watch to tell so.
         let is_on_its_way = pod.is_assumed() && self.bindings.uid(id).is_none();
-        let is_to_be_placed = pod.node().is_none() && !is_on_its_way && !pod.finished && !pod.terminating;
-        let Some(profile) = profile.filter(|_| is_to_be_placed) else { return self.drop_pod(world, id) };
+        let waits = pod.node().is_none() && !is_on_its_way && !pod.finished;
+        let nominated = world.nominated_node(id).and_then(|name| world.node_id(name));
+        let Some(profile) = profile.filter(|_| waits && !pod.terminating) else {
+            // Not tried any more, but the room that is made for it stays its own until it is gone, as upstream has it.
+            let keeps_room = profile.is_some() && waits && pod.terminating;
+            self.drop_pod(world, id);
+            return self.nominations.set(id, nominated.filter(|_| keeps_room));
+        };
         if self.bindings.uid(id).is_some_and(|uid| *uid != pod.uid) {
             // Another pod of the same name.
             self.drop_pod(world, id);
@@ -225,7 +232,6 @@ impl Scheduler {
         let Some(pod) = world.pod(id) else { return };
         let priority = pod.scheduling.as_ref().map_or(0, |facts| facts.priority);
         let newcomer = Newcomer { pod: id, uid: pod.uid.clone(), profile, priority };
-        let nominated = world.nominated_node(id).and_then(|name| world.node_id(name));
         self.nominations.set(id, nominated);
         let mut advice = PluginAdvice { profiles: &self.profiles, world };
         self.queue.apply(now, newcomer, &mut advice);
@@ -266,6 +272,8 @@ pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
     }
 }
 
+#[cfg(test)]
+mod profile_tests;
 #[cfg(test)]
 mod room_tests;
 #[cfg(test)]

@@ -146,3 +146,39 @@ fn a_nominated_pod_that_is_on_its_way_counts_once() {
     // Nobody has told yet that it is bound; half of the node is left all the same.
     assert_eq!(bound_to(&place(&mut scheduler, &mut world, sized("second", 2000, 5))), Some("n1"));
 }
+
+#[test]
+fn room_that_is_kept_no_more_is_told_to_those_that_wait_for_it() {
+    let nominated = |node: Option<&str>| PodFacts {
+        nominated_node: node.map(str::to_owned),
+        ..pod_with("waits", |facts| {
+            facts.priority = 10;
+            facts.gates = vec!["quota".to_owned()];
+            facts.requests.asked.cpu_milli = 3000;
+            facts.requests.taken.cpu_milli = 3000;
+        })
+    };
+    let terminating = PodFacts { terminating: true, ..nominated(Some("n1")) };
+    let deleted = Event::PodDeleted { namespace: "default".to_owned(), name: "waits".to_owned() };
+    // What becomes of the pod that has the room, and whether it is free then.
+    let cases = [
+        ("nothing new", Event::PodApplied(nominated(Some("n1"))), false),
+        ("it is being deleted", Event::PodApplied(terminating), false),
+        ("it is gone", deleted, true),
+        ("it is nominated no more", Event::PodApplied(nominated(None)), true),
+        ("it is nominated elsewhere", Event::PodApplied(nominated(Some("n2"))), true),
+        ("it is finished", Event::PodApplied(PodFacts { finished: true, ..nominated(Some("n1")) }), true),
+    ];
+    for (case, event, is_free) in cases {
+        let mut world = world(&["n1"]);
+        let mut scheduler = ready(&mut world, false);
+        assert_eq!(bound_to(&place(&mut scheduler, &mut world, nominated(Some("n1")))), None, "{case}");
+        assert_eq!(bound_to(&place(&mut scheduler, &mut world, sized("small", 2000, 5))), None, "{case}");
+        let later = Duration::from_secs(60);
+        let changes = apply(&mut world, event);
+        scheduler.step(later, &mut world, Input::Changed(changes));
+        assert_eq!(scheduler.has_work(), is_free, "{case}");
+        let effects = scheduler.step(later, &mut world, Input::Schedule { at_most: 1 });
+        assert_eq!(bound_to(&effects), is_free.then_some("n1"), "{case}");
+    }
+}
