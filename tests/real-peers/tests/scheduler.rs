@@ -149,12 +149,6 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
     stage.bound(all, ALL_WITHIN).await?;
     println!("{all} pods bound {:.1} s after the first was created", began.elapsed().as_secs_f64());
     stage.check_policy().await?;
-    let order = following.each_placed_once(&stage.pods, all).await?;
-    // Both schedulers were at work at the same time.
-    let others_names = names(&others);
-    let of_others: Vec<usize> = (0..order.len()).filter(|place| others_names.contains(&order[*place])).collect();
-    let (first, last) = (of_others.first().copied().unwrap_or(all), of_others.last().copied().unwrap_or(0));
-    ensure!(first < own.len() && last >= others.len(), "kube-scheduler's pods came at {first} to {last} of {all}");
 
     // Everybody has heard of it, once.
     let wanted = names(&own);
@@ -172,6 +166,12 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
         .filter(|(name, count)| wanted.contains(name) && *count > 1)
         .collect();
     ensure!(twice.is_empty(), "told more than once: {twice:?}");
+    let order = following.each_placed_once(&stage.pods, all).await?;
+    // Both schedulers were at work at the same time.
+    let others_names = names(&others);
+    let of_others: Vec<usize> = (0..order.len()).filter(|place| others_names.contains(&order[*place])).collect();
+    let (first, last) = (of_others.first().copied().unwrap_or(all), of_others.last().copied().unwrap_or(0));
+    ensure!(first < own.len() && last >= others.len(), "kube-scheduler's pods came at {first} to {last} of {all}");
     let metrics = bridger.get("/metrics").await?;
     let counted =
         format!("scheduler_schedule_attempts_total{{result=\"scheduled\",profile=\"bridger\"}} {}", own.len());
