@@ -289,13 +289,17 @@ async fn replicas_created_together_never_share_a_host() -> Result<()> {
             ensure!(answer["NodeNames"] == json!(node_names()), "{answer}");
         }
         let nodes = [node_name(host), node_name(host + HOSTS)];
-        let answers = try_join_all(replicas.iter().zip(&nodes).map(|(replica, node)| stage.bind(replica, node))).await?;
+        let answers =
+            try_join_all(replicas.iter().zip(&nodes).map(|(replica, node)| stage.bind(replica, node))).await?;
         let refused: Vec<usize> = (0..2).filter(|index| !answers[*index].is_empty()).collect();
         ensure!(refused.len() == 1, "race {race}: {answers:?}");
         ensure!(answers[refused[0]].contains("between physical hosts"), "race {race}: {answers:?}");
         let placed = stage.placed("pair").await?;
         let (loser, winner) = (&replicas[refused[0]], 1 - refused[0]);
-        ensure!(placed == BTreeMap::from([(name_of(&replicas[winner]).to_owned(), nodes[winner].clone())]), "{placed:?}");
+        ensure!(
+            placed == BTreeMap::from([(name_of(&replicas[winner]).to_owned(), nodes[winner].clone())]),
+            "{placed:?}"
+        );
         // It is not lost for that: another host takes it.
         let elsewhere = stage.bind(loser, &node_name((host + 1) % HOSTS)).await?;
         ensure!(elsewhere.is_empty(), "race {race}: {elsewhere}");

@@ -41,10 +41,9 @@ impl Said {
             Said::Avoids => {
                 Some(("FailedNodes", "node(s) didn't match pod anti-affinity rules between physical hosts"))
             }
-            Said::IsAvoided => Some((
-                "FailedNodes",
-                "node(s) didn't satisfy existing pods anti-affinity rules between physical hosts",
-            )),
+            Said::IsAvoided => {
+                Some(("FailedNodes", "node(s) didn't satisfy existing pods anti-affinity rules between physical hosts"))
+            }
             Said::HostInMaintenance => {
                 Some(("FailedAndUnresolvableNodes", "node(s) were on a physical host that takes no new pods"))
             }
@@ -130,7 +129,8 @@ impl Plain {
             let host = self.host_of(node);
             -i64::from(question.weight) * disliked[host] - i64::from(DISLIKE) * disliking[host]
         });
-        let (least, most) = sums.iter().fold((i64::MAX, i64::MIN), |(least, most), sum| (least.min(*sum), most.max(*sum)));
+        let (least, most) =
+            sums.iter().fold((i64::MAX, i64::MIN), |(least, most), sum| (least.min(*sum), most.max(*sum)));
         sums.map(|sum| if most > least { (10 * (sum - least) / (most - least)) as u8 } else { 0 })
     }
 }
