@@ -39,9 +39,51 @@ mod tests {
             (r#"{"metadata":{}}"#, "missing field `name`"),
             (r#"{"metadata":{"name":"p","uid":"u"}}"#, "no namespace"),
             (r#"{"metadata":{"name":"p","namespace":"ns"}}"#, "no UID"),
+            (r#"{"metadata":{"name":"","namespace":"ns","uid":"u"}}"#, "no name"),
+            (r#"{"metadata":{"name":7,"namespace":"ns","uid":"u"}}"#, "invalid type"),
+            (r#"{"metadata":{"name":"p","namespace":"ns","uid":"u","labels":{"a":1}}}"#, "invalid type"),
+            (r#"{"metadata":{"name":"p","namespace":"ns","uid":"u"},"spec":[]} x"#, "trailing characters"),
+            ("", "EOF"),
+            ("7", "invalid type"),
         ] {
             let text = read_pod(json).expect_err(expected).to_string();
             assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_and_length_are_skipped_where_nobody_reads_and_refused_elsewhere() {
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        let pod = |labels: &str, containers: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"p","namespace":"ns","uid":"u","labels":{labels}}},"spec":{{"containers":{containers}}}}}"#
+            )
+        };
+        assert!(read_pod(&pod("{}", &deep)).is_ok());
+        assert!(read_pod(&pod(&deep, "[]")).is_err());
+        let label = |number: usize| format!("\"l{number}\":\"\"");
+        let many = (0..50_000).map(label).collect::<Vec<_>>().join(",");
+        assert_eq!(read_pod(&pod(&format!("{{{many}}}"), "[]")).expect("a pod").labels.len(), 50_000);
+    }
+
+    proptest::proptest! {
+        /// Whatever happens to the text of a pod on the way: what is read has all that identifies it.
+        #[test]
+        fn changed_text_is_a_pod_or_an_error(changes in proptest::collection::vec((0..400usize, 0..40usize, ".{0,4}"), 1..4)) {
+            let term = r#"{"topologyKey":"k","labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}"#;
+            let mut text: Vec<char> = format!(
+                r#"{{"metadata":{{"name":"p","namespace":"ns","uid":"u","labels":{{"a":"b"}}}},"spec":{{"affinity":{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{term}]}}}}}}}}"#
+            )
+            .chars()
+            .collect();
+            for (at, count, inserted) in changes {
+                let from = at % (text.len() + 1);
+                let to = (from + count).min(text.len());
+                text.splice(from..to, inserted.chars());
+            }
+            if let Ok(facts) = read_pod(&text.into_iter().collect::<String>()) {
+                proptest::prop_assert!(!facts.name.is_empty() && !facts.namespace.is_empty() && !facts.uid.is_empty());
+            }
         }
     }
 }

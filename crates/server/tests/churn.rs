@@ -1,9 +1,14 @@
-//! Many clients while pods come and go and VMs move: every answer is true of one moment between question and answer.
+//! Many clients while pods come and go, VMs move and hosts enter maintenance: every answer is true of one moment between
+//! question and answer.
 //!
 //! The world is changed event by event, as the engine does it. Beside it a plain list of who is where is kept, from which
-//! the answer to each question is worked out by hand after every event. An answer that no moment explains is torn.
+//! the answer to each question is worked out by hand for every moment. An answer that no moment explains is torn.
+
+#[path = "churn/plain.rs"]
+mod plain;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,16 +19,14 @@ use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
 use futures::future::BoxFuture;
 use model::event::{
     Event, HostFacts, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts, VcenterId, VmFacts,
+    WeightedTermFacts,
 };
+use plain::{APPS, Answer, DISLIKE, HOSTS, NODES, Plain, Question, Said};
 use serde_json::{Value, json};
 use server::{ExtenderRoutes, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// At most 64: an answer is a number.
-const NODES: usize = 60;
-const HOSTS: usize = 20;
-const APPS: usize = 8;
 const PODS_MAX: usize = 100;
 const CLIENTS: usize = 64;
 const VCENTER: VcenterId = VcenterId(0);
@@ -43,28 +46,12 @@ impl NoticeBoard for Nobody {
     }
 }
 
-/// Who is where, as plainly as can be.
-#[derive(Clone, Default)]
-struct Plain {
-    host_of: Vec<usize>,
-    /// App and node of each pod.
-    pods: BTreeMap<usize, (usize, usize)>,
+fn app_label(app: usize) -> Labels {
+    Labels::from([("app".to_owned(), app.to_string())])
 }
 
-/// A bit for each node that fits.
-type Answer = u64;
-
-impl Plain {
-    /// The nodes that another replica of the app may go to: on hosts without one.
-    fn answer(&self, app: usize) -> Answer {
-        let taken: BTreeSet<usize> =
-            self.pods.values().filter(|(other, _)| *other == app).map(|(_, node)| self.host_of[*node]).collect();
-        (0..NODES).filter(|node| !taken.contains(&self.host_of[*node])).map(|node| 1 << node).sum()
-    }
-}
-
-fn labels(pairs: &[(&str, String)]) -> Labels {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+fn node_name(number: usize) -> String {
+    format!("node-{number}")
 }
 
 fn uuid(number: usize) -> uuid::Uuid {
@@ -83,54 +70,68 @@ fn vm(number: usize, host: usize) -> Event {
     Event::VmApplied { vcenter: VCENTER, vm }
 }
 
+fn host(number: usize, maintenance: bool) -> Event {
+    let (id, name) = (format!("host-{number}"), format!("esx-{number}"));
+    Event::HostApplied { vcenter: VCENTER, host: HostFacts { id, name, maintenance, ..HostFacts::default() } }
+}
+
+/// A term that matches the pods of an app, node by node as it is written.
+fn of_app(app: usize) -> TermFacts {
+    let selector = SelectorFacts { labels: app_label(app), ..SelectorFacts::default() };
+    TermFacts { topology_key: HOSTNAME.to_owned(), selector: Some(selector), ..TermFacts::default() }
+}
+
+fn disliking(app: usize, weight: i32) -> Vec<WeightedTermFacts> {
+    vec![WeightedTermFacts { weight, term: of_app(app) }]
+}
+
+/// A pod that is there: it avoids its own app and dislikes the next.
 fn pod(number: usize, app: usize, node: usize) -> Event {
-    let app = labels(&[("app", app.to_string())]);
-    let selector = SelectorFacts { labels: app.clone(), ..SelectorFacts::default() };
     Event::PodApplied(PodFacts {
         namespace: "ns".to_owned(),
         name: format!("pod-{number}"),
         uid: format!("uid-{number}"),
-        labels: app,
-        node: Some(format!("node-{node}")),
-        anti_affinity: vec![TermFacts {
-            topology_key: HOSTNAME.to_owned(),
-            selector: Some(selector),
-            ..TermFacts::default()
-        }],
+        labels: app_label(app),
+        node: Some(node_name(node)),
+        anti_affinity: vec![of_app(app)],
+        preferred_anti_affinity: disliking((app + 1) % APPS, DISLIKE),
         ..PodFacts::default()
     })
 }
 
+/// The pod that is asked about.
+fn asked(question: &Question, uid: String) -> PodFacts {
+    PodFacts {
+        namespace: "ns".to_owned(),
+        name: "new".to_owned(),
+        uid,
+        labels: app_label(question.app),
+        anti_affinity: vec![of_app(question.avoided)],
+        preferred_anti_affinity: disliking(question.disliked, question.weight),
+        ..PodFacts::default()
+    }
+}
+
 fn start() -> (SharedWorld, Plain) {
     let shared = SharedWorld::default();
-    let plain = Plain { host_of: (0..NODES).map(|node| node % HOSTS).collect(), ..Plain::default() };
+    let plain = Plain::at_the_start();
     let mut world = shared.write().expect("a world");
     for source in [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(VCENTER)] {
         world.apply(Event::RelistBegan(source));
         match source {
             Source::Nodes => (0..NODES).for_each(|number| {
-                let name = format!("node-{number}");
-                let labels = labels(&[(HOSTNAME, name.clone())]);
+                let name = node_name(number);
+                let labels = Labels::from([(HOSTNAME.to_owned(), name.clone())]);
                 let system_uuid = Some(uuid(number));
-                world.apply(Event::NodeApplied(NodeFacts {
-                    name,
-                    labels,
-                    system_uuid,
-                    ready: true,
-                    ..NodeFacts::default()
-                }));
+                let node = NodeFacts { name, labels, system_uuid, ready: true, ..NodeFacts::default() };
+                world.apply(Event::NodeApplied(node));
             }),
-            Source::Vcenter(vcenter) => {
+            Source::Vcenter(_) => {
                 for number in 0..HOSTS {
-                    let host = HostFacts {
-                        id: format!("host-{number}"),
-                        name: format!("esx-{number}"),
-                        ..HostFacts::default()
-                    };
-                    world.apply(Event::HostApplied { vcenter, host });
+                    world.apply(host(number, false));
                 }
-                for (number, host) in plain.host_of.iter().enumerate() {
-                    world.apply(vm(number, *host));
+                for number in 0..NODES {
+                    world.apply(vm(number, plain.host_of(number)));
                 }
             }
             _ => (),
@@ -151,8 +152,8 @@ impl Dice {
     }
 }
 
-/// Every answer after every event, the first one before any.
-type History = Mutex<Vec<Vec<Answer>>>;
+/// Every moment: before any event, and after each.
+type History = Mutex<Vec<Plain>>;
 
 async fn churn(
     world: SharedWorld,
@@ -162,71 +163,65 @@ async fn churn(
     stop: Arc<AtomicBool>,
 ) {
     let mut dice = Dice(7);
+    // App and node of each pod.
+    let mut pods: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {
-        let event = match dice.below(3) {
-            0 => {
+        // More pods come than go, so that there are many of them most of the time.
+        let event = match dice.below(10) {
+            0..3 => {
                 let (node, host) = (dice.below(NODES), dice.below(HOSTS));
-                plain.host_of[node] = host;
+                plain.moved(node, host);
                 vm(node, host)
             }
-            1 if plain.pods.len() < PODS_MAX => {
+            3 => {
+                let (number, maintenance) = (dice.below(HOSTS), dice.below(4) == 0);
+                plain.set_maintenance(number, maintenance);
+                host(number, maintenance)
+            }
+            4..8 if pods.len() < PODS_MAX => {
                 let (app, node) = (dice.below(APPS), dice.below(NODES));
-                plain.pods.insert(next, (app, node));
+                plain.placed(app, node);
+                pods.insert(next, (app, node));
                 next += 1;
                 pod(next - 1, app, node)
             }
             _ => {
-                let Some(&number) = plain.pods.keys().nth(dice.below(plain.pods.len().max(1))) else { continue };
-                plain.pods.remove(&number);
+                let Some(&number) = pods.keys().nth(dice.below(pods.len().max(1))) else { continue };
+                let (app, node) = pods.remove(&number).expect("a pod");
+                plain.gone(app, node);
                 Event::PodDeleted { namespace: "ns".to_owned(), name: format!("pod-{number}") }
             }
         };
         world.write().expect("a world").apply(event);
-        history.lock().expect("a history").push((0..APPS).map(|app| plain.answer(app)).collect());
+        history.lock().expect("a history").push(plain);
         moment.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_micros(300)).await;
     }
 }
 
-struct Seen {
-    app: usize,
-    from: usize,
-    to: usize,
-    answer: Answer,
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
 }
 
-async fn client(
-    number: usize,
-    address: std::net::SocketAddr,
-    moment: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
-) -> Vec<Seen> {
-    let mut stream = TcpStream::connect(address).await.expect("connected");
-    let names: Vec<String> = (0..NODES).map(|node| format!("node-{node}")).collect();
-    let mut seen = Vec::new();
-    let mut buffer = vec![0; 1 << 16];
-    let mut question = 0;
-    while !stop.load(Ordering::Relaxed) {
-        let app = (number + question) % APPS;
-        question += 1;
-        let own = json!({ "app": app.to_string() });
-        let term = json!({ "topologyKey": HOSTNAME, "labelSelector": { "matchLabels": own } });
-        let pod = json!({ "metadata": { "name": "new", "namespace": "ns", "uid": format!("{number}-{question}"), "labels": own },
-            "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } } } });
-        let body = json!({ "Pod": pod, "Nodes": null, "NodeNames": names }).to_string();
+impl Connection {
+    async fn open(address: SocketAddr) -> Connection {
+        Connection { stream: TcpStream::connect(address).await.expect("connected"), buffer: vec![0; 1 << 16] }
+    }
+
+    async fn post(&mut self, path: &str, body: &str) -> Value {
         let head = format!(
-            "POST /v1/filter HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
-        let from = moment.load(Ordering::SeqCst);
-        stream.write_all(head.as_bytes()).await.expect("sent");
-        stream.write_all(body.as_bytes()).await.expect("sent");
+        self.stream.write_all(head.as_bytes()).await.expect("sent");
+        self.stream.write_all(body.as_bytes()).await.expect("sent");
         let mut text = String::new();
-        let body = loop {
-            let count = stream.read(&mut buffer).await.expect("an answer");
+        loop {
+            let count = self.stream.read(&mut self.buffer).await.expect("an answer");
             assert!(count > 0, "the connection ended: {text}");
-            text.push_str(std::str::from_utf8(&buffer[..count]).expect("text"));
+            text.push_str(std::str::from_utf8(&self.buffer[..count]).expect("text"));
             let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
             let length: usize = head
                 .lines()
@@ -235,34 +230,94 @@ async fn client(
                 .expect("a length");
             assert!(head.starts_with("HTTP/1.1 200"), "{text}");
             if body.len() == length {
-                break body;
+                return serde_json::from_str(body).expect("JSON");
             }
+        }
+    }
+}
+
+/// The whole answer of filter: every node is in one of its three parts.
+fn verdicts(answer: &Value, names: &[String]) -> Answer {
+    assert_eq!((&answer["Error"], &answer["Nodes"]), (&json!(""), &Value::Null));
+    let fits = answer["NodeNames"].as_array().expect("names");
+    let members = ["FailedNodes", "FailedAndUnresolvableNodes"].map(|name| answer[name].as_object().expect("a map"));
+    let said = |name: &String| {
+        let refusals = Said::REFUSALS.into_iter();
+        let refusal = refusals.filter(|said| {
+            said.told().is_some_and(|(member, reason)| answer[member].get(name).is_some_and(|told| told == reason))
+        });
+        let fitting = fits.iter().filter(|fit| *fit == name).map(|_| Said::Fits);
+        let all: Vec<Said> = refusal.chain(fitting).collect();
+        assert_eq!(all.len(), 1, "{name} is {all:?} in {answer}");
+        all[0]
+    };
+    let all: Vec<Said> = names.iter().map(said).collect();
+    assert_eq!(fits.len() + members.iter().map(|member| member.len()).sum::<usize>(), names.len(), "{answer}");
+    Answer::Verdicts(all.try_into().expect("one for each node"))
+}
+
+fn scores(answer: &Value, names: &[String]) -> Answer {
+    let entries = answer.as_array().expect("a list");
+    assert!(entries.iter().map(|entry| &entry["Host"]).eq(names), "{answer}");
+    let score = |entry: &Value| entry["Score"].as_u64().and_then(|score| u8::try_from(score).ok()).expect("a score");
+    let scores: Vec<u8> = entries.iter().map(score).collect();
+    Answer::Scores(scores.try_into().expect("one for each node"))
+}
+
+struct Seen {
+    question: Question,
+    from: usize,
+    to: usize,
+    answer: Answer,
+}
+
+async fn client(number: usize, address: SocketAddr, moment: Arc<AtomicUsize>, stop: Arc<AtomicBool>) -> Vec<Seen> {
+    let mut connection = Connection::open(address).await;
+    let names: Vec<String> = (0..NODES).map(node_name).collect();
+    let mut dice = Dice(number as u64);
+    let mut seen = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let (app, avoided, disliked) = (dice.below(APPS), dice.below(APPS), dice.below(APPS));
+        let question = Question { app, avoided, disliked, weight: dice.below(100) as i32 + 1 };
+        let pod = asked(&question, format!("{number}-{}", seen.len()));
+        let body = json!({ "Pod": pod, "Nodes": null, "NodeNames": names }).to_string();
+        let (path, read): (_, fn(&Value, &[String]) -> Answer) = match dice.below(2) {
+            0 => ("/v1/filter", verdicts),
+            _ => ("/v1/prioritize", scores),
         };
+        let from = moment.load(Ordering::SeqCst);
+        let answer = connection.post(path, &body).await;
         let to = moment.load(Ordering::SeqCst);
-        let answer: Value = serde_json::from_str(body).expect("JSON");
-        assert_eq!(answer["Error"], "");
-        let fits = answer["NodeNames"].as_array().expect("names").iter();
-        let number = |name: &Value| name.as_str().and_then(|name| name[5..].parse::<u32>().ok()).expect("a node");
-        let answer = fits.map(|name| 1 << number(name)).sum();
-        seen.push(Seen { app, from, to, answer });
+        seen.push(Seen { question, from, to, answer: read(&answer, &names) });
     }
     seen
 }
 
+/// The pod in the model's own words, as the clients send it: how the API writes pods is for another crate to know.
 fn read_pod(json: &str) -> Result<PodFacts, String> {
-    let pod: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    let text = |name: &str| pod["metadata"][name].as_str().unwrap_or_default().to_owned();
-    let app = labels(&[("app", pod["metadata"]["labels"]["app"].as_str().unwrap_or_default().to_owned())]);
-    let selector = SelectorFacts { labels: app.clone(), ..SelectorFacts::default() };
-    let term = TermFacts { topology_key: HOSTNAME.to_owned(), selector: Some(selector), ..TermFacts::default() };
-    Ok(PodFacts {
-        namespace: text("namespace"),
-        name: text("name"),
-        uid: text("uid"),
-        labels: app,
-        anti_affinity: vec![term],
-        ..PodFacts::default()
-    })
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+/// What the answers held: nothing is shown by questions that have one answer.
+#[derive(Default)]
+struct Variety {
+    answers: usize,
+    said: BTreeSet<Said>,
+    scored: usize,
+    scored_apart: usize,
+}
+
+impl Variety {
+    fn note(&mut self, answer: &Answer) {
+        self.answers += 1;
+        match answer {
+            Answer::Verdicts(verdicts) => self.said.extend(verdicts),
+            Answer::Scores(scores) => {
+                self.scored += 1;
+                self.scored_apart += usize::from(scores.iter().any(|score| (1..10).contains(score)));
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -271,7 +326,7 @@ async fn no_answer_is_torn() {
     let full = std::env::var("BRIDGER_TEST_COUNTS").as_deref() == Ok("full");
     let lasts = Duration::from_secs(if full { 60 } else { 4 });
     let (world, plain) = start();
-    let history: Arc<History> = Arc::new(Mutex::new(vec![(0..APPS).map(|app| plain.answer(app)).collect()]));
+    let history: Arc<History> = Arc::new(Mutex::new(vec![plain]));
     let moment = Arc::new(AtomicUsize::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     let ports = ExtenderPorts { binder: Arc::new(Nobody), notices: Arc::new(Nobody) };
@@ -287,19 +342,23 @@ async fn no_answer_is_torn() {
         (0..CLIENTS).map(|number| tokio::spawn(client(number, address, moment.clone(), stop.clone()))).collect();
     tokio::time::sleep(lasts).await;
     stop.store(true, Ordering::Relaxed);
-    let mut answers = 0;
     churning.await.expect("churned");
-    let history = history.lock().expect("a history").clone();
+    let seconds = started.elapsed().as_secs_f64();
+    let history = std::mem::take(&mut *history.lock().expect("a history"));
+    let mut variety = Variety::default();
     for client in clients {
-        for Seen { app, from, to, answer } in client.await.expect("a client") {
-            answers += 1;
+        for Seen { question, from, to, answer } in client.await.expect("a client") {
+            variety.note(&answer);
             // The event after the last one counted may have been applied already.
             let moments = &history[from..history.len().min(to + 2)];
-            assert!(moments.iter().any(|of| of[app] == answer), "app {app}, {from} to {to}: {answer:b}");
+            let is_true = moments.iter().any(|moment| moment.explains(&question, &answer));
+            assert!(is_true, "{question:?}, {from} to {to}: {answer:?}");
         }
     }
     serving.abort();
-    let seconds = started.elapsed().as_secs_f64();
-    println!("{answers} answers and {} events in {seconds:.0} s", history.len());
+    let Variety { answers, said, scored, scored_apart } = variety;
+    println!("{answers} answers ({scored} of scores) and {} events in {seconds:.0} s", history.len());
     assert!(answers > 1000 && history.len() > 500, "{answers} answers, {} events", history.len());
+    assert_eq!(said.len(), 1 + Said::REFUSALS.len(), "{said:?}");
+    assert!(scored_apart * 2 > scored, "scores differ in {scored_apart} of {scored} answers");
 }

@@ -4,6 +4,8 @@
 
 #[path = "scheduler/cluster.rs"]
 mod cluster;
+#[path = "scheduler/following.rs"]
+mod following;
 #[path = "scheduler/policy.rs"]
 mod policy;
 
@@ -11,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use following::Following;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -63,8 +66,13 @@ impl Stage {
 
     /// Waits until so many pods are bound.
     async fn bound(&self, wanted: usize, within: Duration) -> Result<()> {
+        self.bound_among("", wanted, within).await
+    }
+
+    /// The same among the pods with these fields.
+    async fn bound_among(&self, fields: &str, wanted: usize, within: Duration) -> Result<()> {
         eventually(within, || async {
-            let pods = self.pods.list(&ListParams::default()).await?.items;
+            let pods = self.pods.list(&ListParams::default().fields(fields)).await?.items;
             let waiting: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).collect();
             let first = waiting.first().map(|pod| (&pod.metadata.name, &pod.status));
             ensure!(pods.len() - waiting.len() >= wanted, "{} of {wanted} wait; one is {first:?}", waiting.len());
@@ -115,6 +123,18 @@ fn names(pods: &[Value]) -> BTreeSet<String> {
     pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }
 
+/// Both in turn, each spread over the whole length.
+fn interleaved(own: &[Value], others: &[Value]) -> Vec<Value> {
+    // The middle of each one's share of the length, times both counts.
+    let placed = |pods: &[Value], count: usize| -> Vec<(usize, Value)> {
+        pods.iter().enumerate().map(|(index, pod)| ((2 * index + 1) * count, pod.clone())).collect()
+    };
+    let mut all = placed(own, others.len());
+    all.extend(placed(others, own.len()));
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, pod)| pod).collect()
+}
+
 #[tokio::test]
 #[allow(clippy::print_stdout)]
 async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
@@ -123,9 +143,9 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
     let _other = Scheduler::start(&stage.control_plane, None).await?;
     let (own, others) = cluster::pods(count(190, 1250));
     let all = own.len() + others.len();
+    let following = Following::start(&stage.pods).await?;
     let began = Instant::now();
-    // Interleaved, so that both schedulers work at the same time.
-    stage.create(own.iter().chain(&others).cloned()).await?;
+    stage.create(interleaved(&own, &others)).await?;
     stage.bound(all, ALL_WITHIN).await?;
     println!("{all} pods bound {:.1} s after the first was created", began.elapsed().as_secs_f64());
     stage.check_policy().await?;
@@ -146,6 +166,12 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
         .filter(|(name, count)| wanted.contains(name) && *count > 1)
         .collect();
     ensure!(twice.is_empty(), "told more than once: {twice:?}");
+    let order = following.each_placed_once(&stage.pods, all).await?;
+    // Both schedulers were at work at the same time.
+    let others_names = names(&others);
+    let of_others: Vec<usize> = (0..order.len()).filter(|place| others_names.contains(&order[*place])).collect();
+    let (first, last) = (of_others.first().copied().unwrap_or(all), of_others.last().copied().unwrap_or(0));
+    ensure!(first < own.len() && last >= others.len(), "kube-scheduler's pods came at {first} to {last} of {all}");
     let metrics = bridger.get("/metrics").await?;
     let counted =
         format!("scheduler_schedule_attempts_total{{result=\"scheduled\",profile=\"bridger\"}} {}", own.len());
@@ -190,30 +216,40 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
 async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     let stage = Stage::start().await?;
     let kills = count(2, 10);
-    let (own, _) = cluster::pods(count(190, 1250));
-    let batch = own.len().div_ceil(kills + 1);
+    let (own, others) = cluster::pods(count(190, 1250));
+    let (own_names, all) = (names(&own), interleaved(&own, &others));
+    let batch = all.len().div_ceil(kills + 1);
+    let following = Following::start(&stage.pods).await?;
+    let _other = Scheduler::start(&stage.control_plane, None).await?;
     let mut bridger = stage.bridger().await?;
     let mut created = 0;
-    for (number, pods) in own.chunks(batch).enumerate() {
+    for (number, pods) in all.chunks(batch).enumerate() {
+        let own_of_batch = names(pods).intersection(&own_names).count();
         // In the middle of its work: pods of this batch are still being created while it is killed.
-        let half_bound = created + pods.len() / 2;
+        let half_bound = created + own_of_batch / 2;
         let kill = async {
             if number < kills {
-                stage.bound(half_bound, ALL_WITHIN).await?;
+                stage.bound_among("spec.schedulerName=bridger", half_bound, ALL_WITHIN).await?;
                 bridger.kill_hard();
                 bridger = stage.bridger().await?;
             }
             anyhow::Ok(())
         };
         tokio::try_join!(stage.create(pods.iter().cloned()), kill)?;
-        created += pods.len();
+        created += own_of_batch;
     }
-    stage.bound(own.len(), ALL_WITHIN).await?;
+    stage.bound(all.len(), ALL_WITHIN).await?;
     stage.check_policy().await?;
+    following.each_placed_once(&stage.pods, all.len()).await?;
     let told = stage.events("Scheduled").await?;
-    let twice: Vec<_> = told.iter().filter(|(_, count)| **count > 1).collect();
-    ensure!(twice.is_empty(), "bound more than once: {twice:?}");
-    println!("{} pods, {kills} kills; {} Scheduled events", own.len(), told.len());
+    let twice: Vec<_> = told.iter().filter(|(name, count)| own_names.contains(*name) && **count > 1).collect();
+    ensure!(twice.is_empty(), "told more than once: {twice:?}");
+    println!(
+        "{} pods and {} of kube-scheduler's, {kills} kills; {} Scheduled events",
+        own.len(),
+        others.len(),
+        told.len()
+    );
     Ok(())
 }
 

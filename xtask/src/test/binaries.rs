@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::shown::{SHOW_OUTPUT, Shown};
 use super::{Tally, count};
 use crate::workspace;
 
@@ -60,23 +61,25 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
 }
 
 impl TestBinary {
-    /// Runs it, shows its output as it comes, and counts it.
+    /// Runs it, shows its output as it comes, with what its tests print, and counts it.
     pub fn run(&self, only: Option<&str>, counts: &str) -> Result<Tally> {
         println!("\n-- {} {}", self.package, self.target);
         let mut command = Command::new(&self.executable);
-        command.args(only).current_dir(&self.folder).env("BRIDGER_TEST_COUNTS", counts);
+        command.args(only).arg(SHOW_OUTPUT).current_dir(&self.folder).env("BRIDGER_TEST_COUNTS", counts);
         command.env("CARGO_MANIFEST_DIR", &self.folder);
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("running {}", self.executable.display()))?;
-        let mut output = String::new();
+        let (mut output, mut shown) = (String::new(), Shown::default());
         if let Some(stdout) = child.stdout.take() {
             for line in BufReader::new(stdout).split(b'\n') {
                 // Tests may print anything; what is no text is shown as well as it can be.
                 let line = String::from_utf8_lossy(&line.context("reading its output")?).into_owned();
-                println!("{line}");
+                if shown.takes(&line) {
+                    println!("{line}");
+                }
                 output.push_str(&line);
                 output.push('\n');
             }

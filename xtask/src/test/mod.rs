@@ -6,6 +6,7 @@
 mod binaries;
 mod count;
 mod docs;
+mod shown;
 mod tier;
 
 use std::time::Instant;

@@ -110,30 +110,39 @@ async fn the_verbs_answer_names_and_whole_nodes() {
     assert_eq!(routes.stats().requests_in_flight(), 0);
 }
 
+/// Status 200 with an error in the answer.
+const TOLD: u16 = 299;
+
 #[tokio::test]
 async fn what_is_no_request_is_refused_and_what_cannot_be_answered_is_told() {
     let routes = routes(true);
     let deep = format!("{{\"Pod\":{}{},\"NodeNames\":[]}}", "[".repeat(100_000), "]".repeat(100_000));
+    let meta = |victims: Value| json!({ "Pod": pod(), "NodeNameToMetaVictims": victims }).to_string();
+    let whole = |victims: Value| json!({ "Pod": pod(), "NodeNameToVictims": victims }).to_string();
+    // What filter, prioritize and preempt answer. Only the first has a member to tell an error in.
     let cases = [
-        ("malformed", "{\"Pod\":".to_owned(), 400),
-        ("empty", String::new(), 400),
-        ("no object", "[1]".to_owned(), 400),
-        ("names that are none", json!({ "Pod": pod(), "NodeNames": [1] }).to_string(), 400),
-        ("a node without metadata", json!({ "Pod": pod(), "Nodes": { "items": [{}] } }).to_string(), 400),
-        ("no pod", "{}".to_owned(), 200),
-        ("a pod without metadata", json!({ "Pod": {}, "NodeNames": ["n1"] }).to_string(), 200),
-        ("a deep pod", deep, 200),
+        ("malformed", "{\"Pod\":".to_owned(), [400, 400, 400]),
+        ("empty", String::new(), [400, 400, 400]),
+        ("no object", "[1]".to_owned(), [400, 400, 400]),
+        ("more than one", "{}{}".to_owned(), [400, 400, 400]),
+        ("no pod", "{}".to_owned(), [TOLD, 422, 422]),
+        ("a pod without metadata", json!({ "Pod": {}, "NodeNames": ["n1"] }).to_string(), [TOLD, 422, 422]),
+        ("a deep pod", deep, [TOLD, 422, 422]),
+        // Preempt is asked about the nodes of victims, and reads no others.
+        ("names that are none", json!({ "Pod": pod(), "NodeNames": [1] }).to_string(), [400, 400, 200]),
+        ("a node without metadata", json!({ "Pod": pod(), "Nodes": { "items": [{}] } }).to_string(), [400, 400, 200]),
+        ("victims that are none", meta(json!([])), [200, 200, 400]),
+        ("a victim that is none", meta(json!({ "n1": { "Pods": [7] } })), [200, 200, 400]),
+        ("a UID that is none", meta(json!({ "n1": { "Pods": [{ "UID": {} }] } })), [200, 200, 400]),
+        ("violations that are no number", meta(json!({ "n1": { "NumPDBViolations": "1" } })), [200, 200, 400]),
+        ("a victim without metadata", whole(json!({ "n1": { "Pods": [{}] } })), [200, 200, 400]),
     ];
     for (what, body, expected) in cases {
-        let (status, answer) = ask(&routes, "/filter", body.clone()).await;
-        assert_eq!(status, expected, "{what}: {answer}");
-        if status == 200 {
-            assert!(answer["Error"].as_str().is_some_and(|error| !error.is_empty()), "{what}: {answer}");
-        }
-        // These have no member to tell an error in.
-        for path in ["/prioritize", "/preempt"] {
+        for (path, expected) in ["/filter", "/prioritize", "/preempt"].into_iter().zip(expected) {
             let (status, answer) = ask(&routes, path, body.clone()).await;
-            assert!(status >= 400 || path == "/preempt", "{what} {path}: {status} {answer}");
+            let has_error = answer["Error"].as_str().is_some_and(|error| !error.is_empty());
+            let got = if status == 200 && has_error { TOLD } else { status };
+            assert_eq!(got, expected, "{what} {path}: {answer}");
         }
     }
     let names = json!({ "Pod": pod(), "NodeNames": [] }).to_string();
@@ -147,6 +156,53 @@ async fn what_is_no_request_is_refused_and_what_cannot_be_answered_is_told() {
         Request::post("/filter").header("content-type", "application/json").body(Body::from(names)).expect("a request");
     request.extensions_mut().insert(ClientCertificate::Missing);
     assert_eq!(router(routes).oneshot(request).await.expect("an answer").status(), 403);
+}
+
+#[tokio::test]
+async fn a_binding_that_is_none_is_refused_and_one_that_cannot_be_made_is_told() {
+    let routes = routes(true);
+    // So that the pod is known, and only the rest of each request is wrong.
+    let names = json!({ "Pod": pod(), "NodeNames": ["n1"] }).to_string();
+    assert_eq!(ask(&routes, "/filter", names).await.0, 200);
+    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+    let with = |member: &str, value: &str| {
+        let mut binding = json!({ "PodName": "p", "PodNamespace": "ns", "PodUID": "u", "Node": "n1" });
+        binding[member] = Value::Null;
+        binding.to_string().replace(&format!("\"{member}\":null"), &format!("\"{member}\":{value}")).into_bytes()
+    };
+    let huge = format!("\"{}\"", "n".repeat(1 << 20));
+    let refused: [(&str, Vec<u8>); 12] = [
+        ("empty", Vec::new()),
+        ("cut short", b"{\"PodName\":\"p\"".to_vec()),
+        ("nothing", b"null".to_vec()),
+        ("a list", b"[]".to_vec()),
+        ("a text", b"\"p\"".to_vec()),
+        ("more than one", [with("Node", "\"n1\""), b" {}".to_vec()].concat()),
+        ("a name that is a number", with("PodName", "7")),
+        ("a namespace that is an object", with("PodNamespace", "{}")),
+        ("a UID that is a list", with("PodUID", "[\"u\"]")),
+        ("a node that is deep", with("Node", &deep)),
+        ("half a surrogate pair", with("Node", "\"\\ud800\"")),
+        ("no text", [b"{\"Node\":\"".as_slice(), &[0xff, 0xfe], b"\"}"].concat()),
+    ];
+    for (what, body) in refused {
+        let (status, answer) = ask(&routes, "/bind", body).await;
+        assert_eq!(status, 400, "{what}: {answer}");
+    }
+    let told: [(&str, Vec<u8>, &str); 6] = [
+        ("nothing in it", b"{}".to_vec(), "is not known to Bridger"),
+        ("another pod", with("PodName", "\"q\""), "is not known to Bridger"),
+        ("another UID", with("PodUID", "\"other\""), "is not known to Bridger"),
+        ("no node", with("Node", "null"), "were not known to Bridger yet"),
+        ("a huge node", with("Node", &huge), "were not known to Bridger yet"),
+        ("a deep stranger beside it", with("Other", &deep), ""),
+    ];
+    for (what, body, expected) in told {
+        let (status, answer) = ask(&routes, "/bind", body).await;
+        let error = answer["Error"].as_str().unwrap_or("no answer");
+        assert_eq!(status, 200, "{what}: {answer}");
+        assert!(error.contains(expected) && error.is_empty() == expected.is_empty(), "{what}: {error:.200}");
+    }
 }
 
 #[tokio::test]
@@ -190,7 +246,9 @@ fn request_bodies() -> Vec<(&'static str, Vec<u8>)> {
     let bind = json!({ "PodName": "p", "PodNamespace": "ns", "PodUID": "u", "Node": "n1" });
     let preempt =
         json!({ "Pod": pod(), "NodeNameToMetaVictims": { "n1": { "Pods": [{ "UID": "v" }], "NumPDBViolations": 0 } } });
+    let victims = json!({ "Pod": pod(), "NodeNameToVictims": { "n1": { "Pods": [pod()], "NumPDBViolations": 1 } } });
     vec![
+        ("/preempt", victims.to_string().into_bytes()),
         ("/filter", names.to_string().into_bytes()),
         ("/prioritize", names.to_string().into_bytes()),
         ("/filter", whole.to_string().into_bytes()),
@@ -255,7 +313,7 @@ proptest! {
 
     #[test]
     fn mutated_requests_are_answered_and_never_a_panic(
-        which in 0..5usize,
+        which in 0..6usize,
         changes in proptest::collection::vec(mutations(), 1..4),
     ) {
         let (path, mut body) = request_bodies().swap_remove(which);
