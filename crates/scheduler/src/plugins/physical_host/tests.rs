@@ -153,14 +153,14 @@ fn a_pod_waits_for_a_host_to_come_back() {
     let in_maintenance = || applied(HostFacts { maintenance: true, ..host("esx-1") });
     let mut stage = Stage::of(cluster(LiftMode::Strict, &[("n1", "esx-1")]));
     assert!(stage.after(in_maintenance()).is_empty());
-    assert_eq!(stage.after(Event::PodApplied(pod("web"))), [waits.clone()]);
+    assert_eq!(stage.after(Event::PodApplied(pod("web"))), [waits.as_str()]);
     assert_eq!(stage.after(applied(host("esx-1"))), ["n1"]);
 
     let lost = || applied(HostFacts { connection: HostConnection::Disconnected, ..host("esx-1") });
     let mut stage = Stage::of(cluster(LiftMode::Strict, &[("n1", "esx-1")]));
     stage.after(lost());
     stage.after(Event::NodeApplied(virtual_node("n1", false)));
-    assert_eq!(stage.after(Event::PodApplied(pod("web"))), [waits]);
+    assert_eq!(stage.after(Event::PodApplied(pod("web"))), [waits.as_str()]);
     // The host is still out of reach, but the node reports again: so it runs.
     assert_eq!(stage.after(Event::NodeApplied(virtual_node("n1", true))), ["n1"]);
 }
