@@ -199,7 +199,7 @@ async fn churn(
         world.write().expect("a world").apply(event);
         history.lock().expect("a history").push(plain);
         // A few at once: between their turns, tasks wait for 64 clients.
-        if moment.fetch_add(1, Ordering::SeqCst) % 4 == 0 {
+        if moment.fetch_add(1, Ordering::SeqCst).is_multiple_of(4) {
             tokio::time::sleep(Duration::from_micros(300)).await;
         }
     }
