@@ -29,6 +29,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 const PODS_MAX: usize = 100;
 const CLIENTS: usize = 64;
+/// Less would show nothing.
+const ANSWERS_MIN: usize = 1000;
+const EVENTS_MIN: usize = 500;
 const VCENTER: VcenterId = VcenterId(0);
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -195,8 +198,10 @@ async fn churn(
         };
         world.write().expect("a world").apply(event);
         history.lock().expect("a history").push(plain);
-        moment.fetch_add(1, Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_micros(300)).await;
+        // A few at once: between their turns, tasks wait for 64 clients.
+        if moment.fetch_add(1, Ordering::SeqCst).is_multiple_of(4) {
+            tokio::time::sleep(Duration::from_micros(300)).await;
+        }
     }
 }
 
@@ -341,6 +346,10 @@ async fn no_answer_is_torn() {
     let clients: Vec<_> =
         (0..CLIENTS).map(|number| tokio::spawn(client(number, address, moment.clone(), stop.clone()))).collect();
     tokio::time::sleep(lasts).await;
+    // A machine that is busy with other things takes longer for as much.
+    while moment.load(Ordering::SeqCst) < EVENTS_MIN && started.elapsed() < lasts * 10 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     stop.store(true, Ordering::Relaxed);
     churning.await.expect("churned");
     let seconds = started.elapsed().as_secs_f64();
@@ -358,7 +367,7 @@ async fn no_answer_is_torn() {
     serving.abort();
     let Variety { answers, said, scored, scored_apart } = variety;
     println!("{answers} answers ({scored} of scores) and {} events in {seconds:.0} s", history.len());
-    assert!(answers > 1000 && history.len() > 500, "{answers} answers, {} events", history.len());
+    assert!(answers > ANSWERS_MIN && history.len() > EVENTS_MIN, "{answers} answers, {} events", history.len());
     assert_eq!(said.len(), 1 + Said::REFUSALS.len(), "{said:?}");
     assert!(scored_apart * 2 > scored, "scores differ in {scored_apart} of {scored} answers");
 }

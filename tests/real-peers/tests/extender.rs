@@ -275,6 +275,8 @@ async fn replicas_created_together_never_share_a_host() -> Result<()> {
     }
     let (bound, met) = (stage.figure(BOUND).await?, stage.figure(CONFLICTS).await?);
     ensure!(bound == 3 * rounds as u64, "{bound} pods were bound in {rounds} rounds");
+    // In some one of five rounds it happens by itself, so that this many cannot pass without it.
+    ensure!(met > 0 || rounds < 100, "no binding was ever refused in {rounds} rounds");
     println!("{rounds} rounds; kube-scheduler chose a host that was taken by then, and was refused, {met} times");
 
     // The same race, made certain: both replicas were told that all nodes will do, and are bound at the same time to the two
