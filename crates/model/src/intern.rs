@@ -6,6 +6,7 @@
 //!
 //! Invariant: two symbols in use are equal exactly when their strings are.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::finder::Finder;
@@ -135,25 +136,28 @@ impl Symbols for Interner {
 #[derive(Debug)]
 pub(crate) struct Lookup<'a> {
     interner: &'a Interner,
-    unknown: Vec<String>,
+    /// Their places. Tenants choose these strings, and how many there are: hence a map, with std's keyed hash.
+    unknown: HashMap<String, u32>,
 }
 
 impl<'a> Lookup<'a> {
     pub(crate) fn new(interner: &'a Interner) -> Self {
-        Self { interner, unknown: Vec::new() }
+        Self { interner, unknown: HashMap::new() }
     }
 }
 
 impl Symbols for Lookup<'_> {
     fn acquire(&mut self, text: &str) -> Symbol {
-        self.interner.get(text).unwrap_or_else(|| {
-            let place = self.unknown.iter().position(|known| known == text).unwrap_or_else(|| {
-                self.unknown.push(text.to_owned());
-                self.unknown.len() - 1
-            });
-            // One pod does not bring 2^32 strings.
-            Symbol(u32::MAX - place as u32)
-        })
+        if let Some(known) = self.interner.get(text) {
+            return known;
+        }
+        // One pod does not bring 2^32 strings.
+        let next = self.unknown.len() as u32;
+        let place = match self.unknown.get(text) {
+            Some(place) => *place,
+            None => *self.unknown.entry(text.to_owned()).or_insert(next),
+        };
+        Symbol(u32::MAX - place)
     }
 
     fn retain(&mut self, _: Symbol) {}

@@ -165,7 +165,7 @@ async fn a_pod_that_is_none_is_told_and_one_that_is_odd_is_answered() {
     let deep = "[".repeat(DEPTH) + &"]".repeat(DEPTH);
     let deep_object = "{\"a\":".repeat(DEPTH) + "1" + &"}".repeat(DEPTH);
     let many = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>().join(",");
-    let labels = format!("{{{}}}", many(2_000, &|number| format!("\"label-{number}\":\"{number}\"")));
+    let labels = format!("{{{}}}", many(50_000, &|number| format!("\"label-{number}\":\"{number}\"")));
     let term = |number: usize| {
         format!(
             "{{\"topologyKey\":\"kubernetes.io/hostname\",\"labelSelector\":{{\"matchLabels\":{{\"app\":\"b{number}\"}}}}}}"

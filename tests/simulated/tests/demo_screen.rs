@@ -70,7 +70,10 @@ impl Demo {
     }
 
     fn resize(&self, cols: u16, rows: u16) {
-        self.parser.lock().unwrap_or_else(PoisonError::into_inner).screen_mut().set_size(rows, cols);
+        // The emulator itself fails on a wide character in a single column, and on a wrapped line in a single row: a frame of
+        // the size before may still be on its way.
+        let (shown_rows, shown_cols) = (rows.max(2), cols.max(2));
+        self.parser.lock().unwrap_or_else(PoisonError::into_inner).screen_mut().set_size(shown_rows, shown_cols);
         self.pair.master.resize(size(cols, rows)).expect("resizing");
     }
 
