@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 
 use engine::SharedWorld;
 use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
-use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
-use futures::future::BoxFuture;
 use model::event::{
     Event, HostFacts, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts, VcenterId, VmFacts,
     WeightedTermFacts,
@@ -34,20 +32,6 @@ const ANSWERS_MIN: usize = 1000;
 const EVENTS_MIN: usize = 500;
 const VCENTER: VcenterId = VcenterId(0);
 const HOSTNAME: &str = "kubernetes.io/hostname";
-
-struct Nobody;
-
-impl Binder for Nobody {
-    fn bind<'a>(&'a self, _: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-impl NoticeBoard for Nobody {
-    fn post<'a>(&'a self, _: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
 
 fn app_label(app: usize) -> Labels {
     Labels::from([("app".to_owned(), app.to_string())])
@@ -334,7 +318,7 @@ async fn no_answer_is_torn() {
     let history: Arc<History> = Arc::new(Mutex::new(vec![plain]));
     let moment = Arc::new(AtomicUsize::new(0));
     let stop = Arc::new(AtomicBool::new(false));
-    let ports = ExtenderPorts { binder: Arc::new(Nobody), notices: Arc::new(Nobody) };
+    let ports = ExtenderPorts::nowhere();
     let extender = Arc::new(Extender::new(world.clone(), ports, ExtenderSettings::default()));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

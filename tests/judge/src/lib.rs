@@ -14,6 +14,7 @@
 //! - The judge never outlives the [`Judge`] that started it, and every question has a time limit.
 
 mod answer;
+pub mod change;
 mod client;
 mod generate;
 mod lift;

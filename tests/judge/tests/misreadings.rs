@@ -4,6 +4,7 @@
 //! misreads would answer the world as the judge answers the changed one; so each change must alter answers, or the worlds
 //! never reach the branch in question.
 
+use judge::change::{pods, remove, terms, visit};
 use judge::{Judge, Profile, World};
 use serde_json::{Value, json};
 use testkit::count;
@@ -247,40 +248,8 @@ fn every_misreading_shows() {
     assert_eq!(missed, Vec::<&str>::new());
 }
 
-/// Removes a field if it is there.
-fn remove(object: &mut Value, field: &str) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove(field);
-    }
-}
-
-/// Every value inside a value, itself first.
-fn visit(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
-    change(value);
-    match value {
-        Value::Object(fields) => fields.values_mut().for_each(|inner| visit(inner, change)),
-        Value::Array(entries) => entries.iter_mut().for_each(|inner| visit(inner, change)),
-        _ => {}
-    }
-}
-
 fn existing(world: &mut World, change: impl FnMut(&mut Value)) {
     world.pods.iter_mut().for_each(change);
-}
-
-fn pods(world: &mut World, change: impl FnMut(&mut Value)) {
-    world.pods.iter_mut().chain([&mut world.pod]).for_each(change);
-}
-
-/// Pod affinity terms and spread constraints: whatever names a topology key.
-fn terms(world: &mut World, mut change: impl FnMut(&mut Value)) {
-    pods(world, |pod| {
-        visit(pod, &mut |value| {
-            if value.get("topologyKey").is_some() {
-                change(value);
-            }
-        });
-    });
 }
 
 fn drop_terms(pod: &mut Value, direction: &str, kind: &str) {

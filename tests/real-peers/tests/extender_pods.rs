@@ -6,8 +6,6 @@ use std::sync::{Arc, RwLock};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
-use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
-use futures::future::BoxFuture;
 use http::Request;
 use model::World;
 use model::event::{Event, NodeFacts, Source};
@@ -22,21 +20,6 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 const DEPTH: usize = 100_000;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-
-/// Nothing is bound here, and nobody is told.
-struct Nobody;
-
-impl Binder for Nobody {
-    fn bind<'a>(&'a self, _: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-impl NoticeBoard for Nobody {
-    fn post<'a>(&'a self, _: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
 
 /// Two nodes and a pod on the first that nobody of its app may be near.
 fn router() -> Router {
@@ -63,7 +46,7 @@ fn router() -> Router {
         }
         world.apply(Event::RelistEnded(source));
     }
-    let ports = ExtenderPorts { binder: Arc::new(Nobody), notices: Arc::new(Nobody) };
+    let ports = ExtenderPorts::nowhere();
     let extender = Extender::new(Arc::new(RwLock::new(world)), ports, ExtenderSettings::default());
     let read_pod = Arc::new(|json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string()));
     server::extender::router(ExtenderRoutes::new(Arc::new(extender), read_pod))

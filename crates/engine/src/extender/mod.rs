@@ -5,6 +5,7 @@
 //!
 //! - [`verdict`]: reasons, in a few fixed words. `judge`: the model's answers, put together.
 //! - [`bind`]: what makes it safe. [`assumed`]: which pods were bound here and not seen yet.
+//! - `nowhere`: no outside, for whoever only asks.
 //! - `recent`: the pods that were asked about. `tell`: which pod on which host is in the way, once, as an event.
 //!
 //! Invariants: an answer is given from one state of the world, never from two; nothing is answered before Kubernetes is in
@@ -13,6 +14,7 @@
 pub mod assumed;
 pub mod bind;
 mod judge;
+mod nowhere;
 mod recent;
 mod tell;
 pub mod verdict;

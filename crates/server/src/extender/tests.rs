@@ -3,28 +3,12 @@
 use axum::http::Request;
 use engine::SharedWorld;
 use engine::extender::{ExtenderPorts, ExtenderSettings};
-use engine::ports::{Binder, Notice, NoticeBoard, PortError};
-use futures::future::BoxFuture;
 use model::event::{Event, NodeFacts, Source};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
-
-struct Outside;
-
-impl Binder for Outside {
-    fn bind<'a>(&'a self, _: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-impl NoticeBoard for Outside {
-    fn post<'a>(&'a self, _: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
 
 /// Reads as little of a pod as will do.
 fn read_pod(json: &str) -> Result<PodFacts, String> {
@@ -56,7 +40,7 @@ fn routes(in_sync: bool) -> ExtenderRoutes {
             }
         }
     }
-    let ports = ExtenderPorts { binder: Arc::new(Outside), notices: Arc::new(Outside) };
+    let ports = ExtenderPorts::nowhere();
     let extender = Extender::new(world, ports, ExtenderSettings::default());
     ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod))
 }

@@ -7,8 +7,6 @@ use anyhow::{Result, ensure};
 use axum::body::Body;
 use engine::SharedWorld;
 use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
-use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
-use futures::future::BoxFuture;
 use model::event::{Event, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts};
 use real_peers::bench::{HOST, HOSTNAME, term};
 use serde_json::{Value, json};
@@ -23,20 +21,6 @@ const GROUP: usize = 30;
 const CALLS: usize = 2000;
 /// The best counts: what else happens on a machine only ever adds.
 const PASSES: usize = 3;
-
-struct Nobody;
-
-impl Binder for Nobody {
-    fn bind<'a>(&'a self, _: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-impl NoticeBoard for Nobody {
-    fn post<'a>(&'a self, _: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
 
 fn labels(pairs: &[(&str, String)]) -> Labels {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
@@ -115,7 +99,7 @@ fn request(number: usize) -> String {
 
 async fn calls(pods: usize) -> Result<(f64, f64, f64)> {
     let (world, bytes_per_pod) = world(pods);
-    let ports = ExtenderPorts { binder: Arc::new(Nobody), notices: Arc::new(Nobody) };
+    let ports = ExtenderPorts::nowhere();
     let extender = Extender::new(world, ports, ExtenderSettings::default());
     let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
     let router = server::extender::router(ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod)));

@@ -3,6 +3,7 @@
 //! A misreading is an answer given by the real extender to a world that was changed ("terminating pods do not count"
 //! removes them), or its answer to the world itself, changed. Each must differ from the plugin's in several worlds.
 
+use judge::change::{pods, remove, terms, visit};
 use judge::{Profile, Verdict, World};
 use model::affinity::LiftSettings;
 use serde_json::{Value, json};
@@ -245,12 +246,6 @@ fn by_each_affinity_term(asking: &Asking, world: &World, put_together: fn(&[bool
     opinion
 }
 
-fn remove(object: &mut Value, field: &str) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove(field);
-    }
-}
-
 fn remove_if(object: &mut Value, field: &str, value: &Value) {
     if object.get(field) == Some(value) {
         remove(object, field);
@@ -265,31 +260,6 @@ fn require(term: &mut Value, key: &str, operator: &str) {
     if let Some(list) = expressions.as_array_mut() {
         list.push(requirement);
     }
-}
-
-/// Every value inside a value, itself first.
-fn visit(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
-    change(value);
-    match value {
-        Value::Object(fields) => fields.values_mut().for_each(|inner| visit(inner, change)),
-        Value::Array(entries) => entries.iter_mut().for_each(|inner| visit(inner, change)),
-        _ => {}
-    }
-}
-
-fn pods(world: &mut World, change: impl FnMut(&mut Value)) {
-    world.pods.iter_mut().chain([&mut world.pod]).for_each(change);
-}
-
-/// Every affinity and anti-affinity term of every pod.
-fn terms(world: &mut World, mut change: impl FnMut(&mut Value)) {
-    pods(world, |pod| {
-        visit(pod, &mut |value| {
-            if value.get("topologyKey").is_some() {
-                change(value);
-            }
-        });
-    });
 }
 
 /// The required affinity terms of the pod to place.
