@@ -182,7 +182,11 @@ impl Plain {
                 self.hearsay.remove(&key);
                 self.pods.insert(key, facts.clone());
             }
-            Event::PodDeleted { namespace, name } => self.remove_pod(&(namespace.clone(), name.clone())),
+            Event::PodDeleted { namespace, name } => {
+                // What is assumed under the name from now on is another pod, and no relist takes it away.
+                self.heard(Source::Pods, namespace, name);
+                self.remove_pod(&(namespace.clone(), name.clone()));
+            }
             Event::PodAssumed { pod, node } => {
                 let key = (pod.namespace.clone(), pod.name.clone());
                 if self.pods.get(&key).unwrap_or(pod).finished
