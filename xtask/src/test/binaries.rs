@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::shown::{SHOW_OUTPUT, Shown};
+use super::tier::Settings;
 use super::{Tally, count};
 use crate::workspace;
 
@@ -62,11 +63,14 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
 
 impl TestBinary {
     /// Runs it, shows its output as it comes, with what its tests print, and counts it.
-    pub fn run(&self, only: Option<&str>, counts: &str) -> Result<Tally> {
+    pub fn run(&self, settings: &Settings) -> Result<Tally> {
         println!("\n-- {} {}", self.package, self.target);
         let mut command = Command::new(&self.executable);
-        command.args(only).arg(SHOW_OUTPUT).current_dir(&self.folder).env("BRIDGER_TEST_COUNTS", counts);
+        command.args(settings.only.as_deref()).arg(SHOW_OUTPUT).current_dir(&self.folder);
         command.env("CARGO_MANIFEST_DIR", &self.folder);
+        command.env("BRIDGER_TEST_COUNTS", if settings.full { "full" } else { "quick" });
+        let seed = settings.seed.to_string();
+        command.env("BRIDGER_SEED", &seed).env("PROPTEST_RNG_SEED", &seed);
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,7 +1,9 @@
 //! `cargo xtask test`: every tier, in order, each with a count that must be above zero.
 //!
 //! Invariants: the first tier that fails does not hide the others (all run); a tier that was asked for and ran nothing,
-//! or that skipped a test, is a failure; exit 0 means that every tier ran and passed.
+//! or that skipped a test, is a failure; exit 0 means that every tier ran and passed; the seed of all that is drawn by
+//! lot is printed, and giving it again draws the same. The quick counts take the same seed every time, so that a change
+//! is judged by what it changes; the full ones take another each time, and go where nobody has been.
 
 mod binaries;
 mod count;
@@ -9,7 +11,7 @@ mod docs;
 mod shown;
 mod tier;
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -29,6 +31,9 @@ pub struct Arguments {
     /// The counts that the claims in the documentation rest on (up to 80 minutes) instead of the quick ones.
     #[arg(long)]
     full: bool,
+    /// What tests draw by lot, they draw from this [default: 1; with --full another one each time].
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
     /// Only tests whose name contains this, while developing.
     #[arg(long, value_name = "NAME", requires = "tier")]
     only: Option<String>,
@@ -57,7 +62,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if tiers.contains(&Tier::Peers) {
         crate::peers::build()?;
     }
-    let settings = tier::Settings::new(arguments.full, arguments.only.clone());
+    let seed = arguments.seed.unwrap_or_else(|| if arguments.full { of_the_clock() } else { 1 });
+    println!("seed {seed}; the same again with --seed {seed}");
+    let settings = tier::Settings::new(arguments.full, seed, arguments.only.clone());
     let outcomes: Vec<Outcome> = tiers
         .into_iter()
         .map(|tier| {
@@ -71,6 +78,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         })
         .collect();
     report(&outcomes, arguments.full, started)
+}
+
+fn of_the_clock() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_1970.map_or(1, |elapsed| elapsed.as_secs())
 }
 
 fn check(tally: Tally, settings: &tier::Settings) -> Result<Tally> {

@@ -43,13 +43,15 @@ impl fmt::Display for Tier {
 #[derive(Default)]
 pub struct Settings {
     pub full: bool,
+    /// Of all that tests draw by lot.
+    pub seed: u64,
     pub only: Option<String>,
     binaries: OnceCell<Vec<TestBinary>>,
 }
 
 impl Settings {
-    pub fn new(full: bool, only: Option<String>) -> Settings {
-        Settings { full, only, binaries: OnceCell::new() }
+    pub fn new(full: bool, seed: u64, only: Option<String>) -> Settings {
+        Settings { full, seed, only, binaries: OnceCell::new() }
     }
 
     /// Built when the first tier needs them.
@@ -86,7 +88,7 @@ impl Tier {
 fn run_tests(settings: &Settings, belongs: impl Fn(&str) -> bool) -> Result<Tally> {
     let mut tally = Tally { unit: "tests", ..Tally::default() };
     for binary in settings.binaries()?.iter().filter(|binary| belongs(&binary.package)) {
-        let ran = binary.run(settings.only.as_deref(), if settings.full { "full" } else { "quick" })?;
+        let ran = binary.run(settings)?;
         tally.passed += ran.passed;
         tally.failed += ran.failed;
         tally.skipped += ran.skipped;
