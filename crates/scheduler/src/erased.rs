@@ -131,6 +131,7 @@ any!(AnyPreFilter for PreFilter {
 });
 any!(AnyFilter for Filter {
     fn filter_all(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet, rejections: &mut Rejections) -> ();
+    fn may_yield(cycle: &Cycle<'_>; slot ref;) -> bool;
     fn yields(cycle: &Cycle<'_>; slot mut; left: &NodeSet) -> bool;
     fn blockers(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet) -> Vec<(NodeId, String)>;
 });

@@ -13,8 +13,9 @@ use crate::profile::Profile;
 /// Kubernetes takes no longer note on an event.
 const EVENT_BYTES_MAX: usize = 1024;
 
-/// Why no node can run the pod. `kept_free` are nodes that would do, were room not being made there for others; `afterwards` is
-/// what PostFilter says, empty for nothing.
+/// Why no node can run the pod. `kept_free` are nodes that do not do together with the pods for which room is being made there:
+/// their reason is that one, also where there is another without those pods. `afterwards` is what PostFilter says, empty for
+/// nothing.
 pub(crate) fn fit_error(
     world: &World,
     profile: &Profile,
@@ -28,7 +29,9 @@ pub(crate) fn fit_error(
         let _ = write!(message, " {}.", rejection.reasons.message());
     } else {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let verdicts: Vec<_> = world.node_ids().filter_map(|node| filters.verdict(profile, node)).collect();
+        let is_kept_free = |node: &NodeId| kept_free.binary_search_by_key(node, |(node, _)| *node).is_ok();
+        let others = world.node_ids().filter(|node| !is_kept_free(node));
+        let verdicts: Vec<_> = others.filter_map(|node| filters.verdict(profile, node)).collect();
         let rejections = verdicts.iter().map(|verdict| verdict.rejection);
         for rejection in rejections.chain(kept_free.iter().map(|(_, refused)| &refused.rejection)) {
             for reason in rejection.reasons.iter() {

@@ -42,7 +42,12 @@ pub async fn run(
         recorder: metrics.clone(),
     };
     let names: Vec<String> = configuration.profiles().iter().map(|profile| profile.name().to_owned()).collect();
-    let choice = SchedulingSettings { lifting: settings.lifting.clone(), seed, ..SchedulingSettings::default() };
+    let choice = SchedulingSettings {
+        lifting: settings.lifting.clone(),
+        vcenters: vcenters.iter().map(|vcenter| vcenter.id).collect(),
+        seed,
+        ..SchedulingSettings::default()
+    };
     let driver = Driver::new(configuration, &choice, ports);
     let shown = Shown {
         world: driver.world(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use model::World;
-use model::event::{Event, Source};
+use model::event::{Event, Source, VcenterId};
 use model::scheduling::SelectingKind;
 use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Scheduler, observe};
 use tokio::sync::mpsc;
@@ -31,6 +31,8 @@ const BATCH: usize = 1024;
 /// Some seconds of what an API server can take.
 const NOTICES_WAITING_MAX: usize = 100_000;
 const STATUS_WAITING_MAX: usize = 50_000;
+/// How soon after something happened the figures say so.
+const FIGURES_WITHIN: Duration = Duration::from_millis(100);
 
 pub struct Driver {
     world: SharedWorld,
@@ -39,7 +41,12 @@ pub struct Driver {
     start: Instant,
     /// Everything has been seen once: before that, events only fill the world.
     has_begun: bool,
+    vcenters: Vec<VcenterId>,
+    /// Until when vCenters are waited for.
+    patient_until: Option<Instant>,
     wake_at: Option<Instant>,
+    /// When the figures are told next; nothing happened since they last were if there is no such moment.
+    figures_at: Option<Instant>,
     binds: Lane<BindJob>,
     status: Lane<StatusJob>,
     notices: Lane<Notice>,
@@ -50,13 +57,17 @@ pub struct Driver {
 impl Driver {
     #[must_use]
     pub fn new(configuration: Configuration, settings: &SchedulingSettings, ports: SchedulingPorts) -> Driver {
+        let start = Instant::now();
         Driver {
             world: Arc::new(RwLock::new(World::with_lifting(settings.lifting.clone()))),
             scheduler: Scheduler::new(configuration, settings.seed),
             ports,
-            start: Instant::now(),
+            start,
             has_begun: false,
+            vcenters: settings.vcenters.clone(),
+            patient_until: Some(start + settings.vcenter_patience).filter(|_| !settings.vcenters.is_empty()),
             wake_at: None,
+            figures_at: None,
             // What waits to be bound is bounded by deciding only while there is room; Permit and PreBind may add some.
             binds: Lane::new(settings.binds_in_flight_max, usize::MAX),
             status: Lane::new(settings.status_in_flight_max, STATUS_WAITING_MAX),
@@ -77,8 +88,8 @@ impl Driver {
         loop {
             let has_more = self.decide();
             self.send();
-            self.ports.recorder.figures(&self.scheduler.figures());
-            let wake = self.wake_at;
+            self.tell_figures();
+            let (wake, figures, patience) = (self.wake_at, self.figures_at, self.patient_until);
             tokio::select! {
                 biased;
                 Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => self.finish(done),
@@ -91,6 +102,8 @@ impl Driver {
                     self.wake_at = None;
                     self.step(Input::Time, Instant::now());
                 }
+                () = sleep_until(patience), if patience.is_some() => self.lose_patience(),
+                () = sleep_until(figures), if figures.is_some() => (),
                 () = tokio::task::yield_now(), if has_more => (),
             }
             // Whatever woke the loop, the rest of what is ready is taken too.
@@ -126,15 +139,42 @@ impl Driver {
                 continue;
             }
             world.apply(event);
-            if is_in_sync(&world) {
-                self.has_begun = true;
-                let everything = Changes { everything: true, ..Changes::default() };
-                effects.extend(self.scheduler.step(now, &mut world, Input::Changed(everything)));
-                tracing::info!(nodes = world.node_count(), pods = world.pod_count(), "everything has been seen");
-            }
+            effects.extend(self.begin_if_all_is_seen(now, &mut world));
         }
         drop(world);
         self.take(effects, Instant::now());
+    }
+
+    fn begin_if_all_is_seen(&mut self, now: Duration, world: &mut World) -> Vec<Effect> {
+        let has_hosts = || self.vcenters.iter().all(|id| world.in_sync(Source::Vcenter(*id)));
+        if !is_in_sync(world) || (self.patient_until.is_some() && !has_hosts()) {
+            return Vec::new();
+        }
+        (self.has_begun, self.patient_until) = (true, None);
+        tracing::info!(nodes = world.node_count(), pods = world.pod_count(), "everything has been seen");
+        let everything = Changes { everything: true, ..Changes::default() };
+        self.scheduler.step(now, world, Input::Changed(everything))
+    }
+
+    /// vCenters were waited for long enough.
+    fn lose_patience(&mut self) {
+        self.patient_until = None;
+        let (world, now) = (self.world.clone(), self.now());
+        let mut world = world.write().unwrap_or_else(PoisonError::into_inner);
+        let unread = self.vcenters.iter().filter(|id| !world.in_sync(Source::Vcenter(**id))).count();
+        tracing::warn!(unread, "vCenters have not been read yet: until they are, hosts come from the labels of nodes");
+        let effects = self.begin_if_all_is_seen(now, &mut world);
+        drop(world);
+        self.take(effects, Instant::now());
+    }
+
+    /// Counting takes longer than many a thing that happens, so it is done for many of them at once.
+    fn tell_figures(&mut self) {
+        let now = Instant::now();
+        if *self.figures_at.get_or_insert(now + FIGURES_WITHIN) <= now {
+            self.ports.recorder.figures(&self.scheduler.figures());
+            self.figures_at = None;
+        }
     }
 
     /// Decides as many pods as there is room for bindings; `true` when there are more that could be tried right now.

@@ -6,8 +6,8 @@
 //! - [`driver`]: the loop that owns the world and the scheduler. `bind`: one binding, read again when it fails.
 //! - `lane`: work that waits for its turn. `told`: what was said of a pod already.
 //!
-//! Invariants: nothing is decided before all of Kubernetes is in sync, and a vCenter that is lost does not matter; a pod is
-//! assumed on its node before it is bound, and counts there until the binding is known to have failed; a write names the
+//! Invariants: nothing is decided before all of Kubernetes is in sync and, for a bounded time, before every vCenter has been read
+//! once; a vCenter that is lost later does not matter; a pod is assumed on its node before it is bound, and counts there until the binding is known to have failed; a write names the
 //! pod by its UID.
 
 mod bind;
@@ -21,6 +21,7 @@ mod told;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::event::VcenterId;
 use scheduler::{AttemptResult, Figures};
 
 use crate::ports::{Binder, NoticeBoard, PodDesk};
@@ -39,6 +40,11 @@ pub struct SchedulingPorts {
 #[derive(Clone, Debug)]
 pub struct SchedulingSettings {
     pub lifting: model::LiftSettings,
+    /// Those that physical hosts come from; empty: from the labels of nodes alone.
+    pub vcenters: Vec<VcenterId>,
+    /// How long the first decision waits for all of them to be read once. After that hosts come from the labels of nodes, until
+    /// a vCenter says otherwise: a cluster must not stand still because a vCenter does.
+    pub vcenter_patience: Duration,
     /// Bindings on their way at once.
     pub binds_in_flight_max: usize,
     /// Kubernetes events on their way at once.
@@ -53,6 +59,8 @@ impl Default for SchedulingSettings {
     fn default() -> SchedulingSettings {
         SchedulingSettings {
             lifting: model::LiftSettings::default(),
+            vcenters: Vec::new(),
+            vcenter_patience: Duration::from_secs(30),
             binds_in_flight_max: 64,
             notices_in_flight_max: 32,
             status_in_flight_max: 16,
@@ -86,6 +94,7 @@ pub trait Recorder: Send + Sync {
     fn attempted(&self, attempt: &Attempt<'_>);
     /// The computation of one decision.
     fn decided(&self, took: Duration);
+    /// How things stand; told some times a second while anything happens.
     fn figures(&self, figures: &Figures);
     fn notice(&self, posted: bool);
     fn dropped(&self, what: Dropped);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use model::event::{Event, NodeFacts, PodFacts, Source};
+use model::event::{Event, NodeFacts, PodFacts, Source, VcenterId};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, SelectingKind};
 use scheduler::{AttemptResult, Configuration, Figures, plugins};
 use tokio::sync::mpsc;
@@ -44,6 +44,7 @@ struct State {
     notices: Vec<(String, &'static str)>,
     conditions: Vec<(String, String)>,
     results: Vec<AttemptResult>,
+    figures: Vec<Figures>,
 }
 
 struct Api {
@@ -151,7 +152,9 @@ impl Recorder for Api {
         self.state().results.push(attempt.result);
     }
     fn decided(&self, _: Duration) {}
-    fn figures(&self, _: &Figures) {}
+    fn figures(&self, figures: &Figures) {
+        self.state().figures.push(figures.clone());
+    }
     fn notice(&self, _: bool) {}
     fn dropped(&self, what: Dropped) {
         panic!("{what:?} was dropped");
@@ -197,6 +200,15 @@ struct Stage {
 impl Stage {
     /// A driver that has heard of these nodes and pods, and of all sources in sync but the last.
     async fn start(nodes: &[(&str, u32)], pods: &[&str], script: &[(&str, &[Bind])]) -> Stage {
+        Stage::start_with(&SchedulingSettings::default(), nodes, pods, script).await
+    }
+
+    async fn start_with(
+        settings: &SchedulingSettings,
+        nodes: &[(&str, u32)],
+        pods: &[&str],
+        script: &[(&str, &[Bind])],
+    ) -> Stage {
         let (events, received) = mpsc::channel(100_000);
         let script = script.iter().map(|(pod, binds)| ((*pod).to_owned(), binds.to_vec())).collect();
         let state =
@@ -205,7 +217,7 @@ impl Stage {
         let ports =
             SchedulingPorts { binder: api.clone(), pods: api.clone(), notices: api.clone(), recorder: api.clone() };
         let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("the default profile");
-        tokio::spawn(Driver::new(configuration, &SchedulingSettings::default(), ports).run(received));
+        tokio::spawn(Driver::new(configuration, settings, ports).run(received));
         let stage = Stage { api, events };
         let all = sources();
         for source in &all {
@@ -313,4 +325,44 @@ async fn nothing_new_is_decided_while_kubernetes_is_lost() {
     stage.send(node("n1", 10)).await;
     stage.send(Event::RelistEnded(Source::Nodes)).await;
     assert_eq!(stage.after(1).await.binds.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn vcenters_are_read_before_the_first_decision_but_not_waited_for_without_end() {
+    let vcenter = Source::Vcenter(VcenterId(0));
+    let settings = SchedulingSettings { vcenters: vec![VcenterId(0)], ..SchedulingSettings::default() };
+    let patience = settings.vcenter_patience.as_secs();
+    let stage = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
+    stage.in_sync().await;
+    assert_eq!(stage.after(patience / 2).await.binds.len(), 0, "the vCenter has not been read");
+    stage.send(Event::RelistBegan(vcenter)).await;
+    stage.send(Event::RelistEnded(vcenter)).await;
+    assert_eq!(stage.after(1).await.binds.len(), 1);
+
+    let silent = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
+    silent.in_sync().await;
+    assert_eq!(silent.after(patience - 1).await.binds.len(), 0);
+    assert_eq!(silent.after(2).await.binds.len(), 1, "the vCenter does not answer");
+
+    // Patience does not stand in for Kubernetes.
+    let early = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
+    assert_eq!(early.after(2 * patience).await.binds.len(), 0);
+    early.in_sync().await;
+    assert_eq!(early.after(1).await.binds.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_are_told_soon_after_something_happened_and_not_each_time() {
+    let names: Vec<String> = (0..500).map(|number| format!("p{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let stage = Stage::start(&[("n1", 300)], &names, &[]).await;
+    stage.in_sync().await;
+    let told = {
+        let state = stage.after(60).await;
+        let last = state.figures.last().expect("figures");
+        assert_eq!((last.pending.unschedulable, last.binding, last.cache.pods), (200, 0, 300));
+        state.figures.len()
+    };
+    assert!(told < 20, "{told} times for 500 pods");
+    assert_eq!(stage.after(60).await.figures.len(), told, "nothing happens any more");
 }

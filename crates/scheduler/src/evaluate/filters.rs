@@ -116,7 +116,7 @@ impl Filters {
         let &Stale { profile, cycle, journal, .. } = stale;
         for (index, &place) in profile.points.filter.iter().enumerate() {
             let filter = profile.plugins[place].filter.as_ref().filter(|_| !self.skipped.contains(place));
-            let Some(filter) = filter else { continue };
+            let Some(filter) = filter.filter(|filter| filter.may_yield(cycle, &slots[place])) else { continue };
             let mut left = self.rejections[index].nodes().clone();
             if let Outcome::Narrowed { to, .. } = &self.outcome {
                 left.intersect_with(to);

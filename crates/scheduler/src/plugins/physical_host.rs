@@ -107,10 +107,13 @@ impl Filter for PhysicalHost {
         }
     }
 
-    fn yields(&self, cycle: &Cycle<'_>, state: &mut State, left: &NodeSet) -> bool {
-        let may_yield = cycle.world.lifting().mode == LiftMode::Relaxed && !state.verdicts.physical_host.is_empty();
+    fn may_yield(&self, cycle: &Cycle<'_>, state: &State) -> bool {
+        cycle.world.lifting().mode == LiftMode::Relaxed && !state.verdicts.physical_host.is_empty()
+    }
+
+    fn yields(&self, _: &Cycle<'_>, state: &mut State, left: &NodeSet) -> bool {
         // Hosts that take no pods take none in any mode.
-        state.has_yielded = may_yield && left.iter().any(|node| !state.refused.contains(node));
+        state.has_yielded = left.iter().any(|node| !state.refused.contains(node));
         if state.has_yielded {
             state.verdicts = Verdicts::default();
         }

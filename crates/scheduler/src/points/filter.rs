@@ -53,6 +53,11 @@ pub trait Filter: Plugin {
         }
     }
 
+    /// Whether [`Filter::yields`] is worth asking; finding out about whom costs more than most plugins have use for.
+    fn may_yield(&self, _cycle: &Cycle<'_>, _state: &Self::State) -> bool {
+        false
+    }
+
     /// Asked when no node is left, about the nodes that all other plugins accept: a plugin may take back what need not hold then.
     /// `true`: it noted so in `state`, and is asked about all nodes again. The state is made anew before the next pod.
     fn yields(&self, _cycle: &Cycle<'_>, _state: &mut Self::State, _left: &NodeSet) -> bool {

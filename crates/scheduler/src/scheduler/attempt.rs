@@ -54,11 +54,10 @@ impl Scheduler {
         let profile = &self.profiles[index];
         let answers = self.classes.answers(index, profile, &cycle);
         let nominations = &self.nominations;
-        // A node that does not do anyway keeps its reason.
-        let kept_free =
+        let of_feasible =
             |trial: &Trial<'_>| kept_free(nominations, trial, |node| trial.answers.filters.feasible().contains(node));
-        let kept_free =
-            answers.refresh(profile, &cycle, &self.journal, &mut self.scratch, kept_free).map_err(Failure::Error)?;
+        let kept =
+            answers.refresh(profile, &cycle, &self.journal, &mut self.scratch, of_feasible).map_err(Failure::Error)?;
         // Room was made for it there, so that is where it goes, if it can.
         let nominated = self.nominations.node_of(pod);
         if let Some(node) = nominated.filter(|node| answers.suited().contains(*node)) {
@@ -68,9 +67,19 @@ impl Scheduler {
             return Ok(Some(node));
         }
         let mut by = answers.filters.rejectors(profile, self.journal.all());
-        kept_free.iter().for_each(|(_, refused)| by.insert(refused.by));
+        kept.iter().for_each(|(_, refused)| by.insert(refused.by));
+        // A node is looked at with the nominated pods first: where it does not do with them, that is the reason that is told.
+        let trial = Trial { profile, cycle: &cycle, answers };
+        let kept = kept_free(nominations, &trial, |node| answers.filters.is_filtered(node));
         let mut afterwards = String::new();
-        let resolvable = answers.filters.resolvable(profile, self.journal.all());
+        let mut resolvable = answers.filters.resolvable(profile, self.journal.all());
+        for (node, refused) in &kept {
+            if refused.rejection.resolvable {
+                resolvable.insert(*node);
+            } else {
+                resolvable.remove(*node);
+            }
+        }
         for &place in &profile.points.post_filter {
             let Some(plugin) = &profile.plugins[place].post_filter else { continue };
             let mut trial = Trial { profile, cycle: &cycle, answers };
@@ -93,7 +102,7 @@ impl Scheduler {
                 }
             }
         }
-        let message = message::fit_error(world, profile, &answers.filters, &kept_free, &afterwards);
+        let message = message::fit_error(world, profile, &answers.filters, &kept, &afterwards);
         Err(Failure::Rejected { by, message })
     }
 

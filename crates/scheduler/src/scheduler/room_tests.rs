@@ -1,9 +1,10 @@
 //! Room that is made for pods: nominated ones keep others away, and PostFilter plugins may try what would be.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::{Event, PodFacts};
-use model::scheduling::ResourceSums;
+use model::scheduling::{HostPort, ResourceSums};
 use model::{NodeSet, World};
 
 use super::*;
@@ -80,6 +81,36 @@ fn bound_to(effects: &[Effect]) -> Option<&str> {
     effects.iter().find_map(|effect| if let Effect::Bind { node, .. } = effect { Some(node.as_str()) } else { None })
 }
 
+fn condition(effects: &[Effect]) -> Option<&str> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::SetCondition { message, .. } => Some(message.as_str()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_node_is_looked_at_with_the_nominated_pods_first() {
+    let mut world = world(&["n1"]);
+    let mut scheduler = ready(&mut world, false);
+    let listening = |name, cpu_milli, priority| {
+        let mut facts = sized(name, cpu_milli, priority);
+        let port = HostPort { ip: HostPort::EVERY_ADDRESS.to_owned(), protocol: "TCP".to_owned(), port: 80 };
+        Arc::make_mut(facts.scheduling.as_mut().expect("facts")).host_ports = vec![port];
+        facts
+    };
+    // The node is full.
+    apply(&mut world, Event::PodApplied(PodFacts { node: Some("n1".to_owned()), ..sized("runs", 4000, 0) }));
+    scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+    let alone = place(&mut scheduler, &mut world, listening("alone", 500, 5));
+    assert_eq!(condition(&alone), Some("0/1 nodes are available: 1 Insufficient cpu."));
+    // Room is being made for a pod that will take the port too, and ports are looked at first.
+    let nominated = PodFacts { nominated_node: Some("n1".to_owned()), ..listening("waits", 3000, 10) };
+    place(&mut scheduler, &mut world, nominated);
+    let beside = place(&mut scheduler, &mut world, listening("beside", 500, 5));
+    let free_ports = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
+    assert_eq!(condition(&beside), Some(free_ports));
+}
+
 #[test]
 fn a_nominated_pod_keeps_its_room_from_those_that_matter_less() {
     let mut world = world(&["n1"]);
@@ -93,11 +124,7 @@ fn a_nominated_pod_keeps_its_room_from_those_that_matter_less() {
     assert_eq!(scheduler.figures().nominated, 1);
     // There are 2000 left, but not beside the nominated pod.
     let effects = place(&mut scheduler, &mut world, sized("small", 1500, 5));
-    let message = effects.iter().find_map(|effect| match effect {
-        Effect::SetCondition { message, .. } => Some(message.as_str()),
-        _ => None,
-    });
-    assert_eq!(message, Some("0/1 nodes are available: 1 Insufficient cpu."));
+    assert_eq!(condition(&effects), Some("0/1 nodes are available: 1 Insufficient cpu."));
     // One that matters more is not kept away.
     assert_eq!(bound_to(&place(&mut scheduler, &mut world, sized("urgent", 1500, 11))), Some("n1"));
 }
