@@ -7,6 +7,7 @@ use std::time::Duration;
 use model::{NodeId, PodId};
 
 use crate::observe::Changes;
+use crate::points::Concession;
 use crate::queue::Attempts;
 
 /// A pod, as the outside names it.
@@ -84,6 +85,8 @@ pub enum PodEvent {
     Scheduled { message: String },
     /// Warning, reason `FailedScheduling`.
     FailedScheduling { message: String },
+    /// Warning: a plugin yielded, so that the pod could be placed.
+    Yielded(Concession),
 }
 
 /// The label `result` of kube-scheduler's metrics.

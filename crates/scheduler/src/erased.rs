@@ -12,8 +12,8 @@ use crate::change::{Change, ChangeKinds};
 use crate::cycle::Cycle;
 use crate::plugin::{Plugin, Reads};
 use crate::points::{
-    Bind, Filter, Normalized, Permit, PermitAnswer, PostBind, PostFilter, PostFilterAnswer, PreBind, PreEnqueue,
-    PreFilter, PreScore, QueueSort, QueuedPod, Reserve, Score, Trials,
+    Bind, Concession, Filter, Normalized, Permit, PermitAnswer, PostBind, PostFilter, PostFilterAnswer, PreBind,
+    PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, Reserve, Score, Trials,
 };
 use crate::status::{Rejections, Status};
 use model::NodeSet;
@@ -132,7 +132,7 @@ any!(AnyPreFilter for PreFilter {
 any!(AnyFilter for Filter {
     fn filter_all(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet, rejections: &mut Rejections) -> ();
     fn may_yield(cycle: &Cycle<'_>; slot ref;) -> bool;
-    fn yields(cycle: &Cycle<'_>; slot mut; left: &NodeSet) -> bool;
+    fn yields(cycle: &Cycle<'_>; slot mut; left: &NodeSet) -> Option<Concession>;
     fn blockers(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet) -> Vec<(NodeId, String)>;
 });
 any!(AnyPostFilter for PostFilter {

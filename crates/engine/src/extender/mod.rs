@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::Duration;
 
 use model::World;
+use model::affinity::TOO_FEW_HOSTS;
 use model::event::{PodFacts, Source};
 
 use self::assumed::Assumptions;
@@ -137,7 +138,7 @@ impl Extender {
             let message = match (none_fits, sheet.is_relaxed()) {
                 // Working out who is in the way costs more than the verdicts.
                 (true, _) if self.may_tell(&pod) => Some(tell::obstacles(&judge, nodes, &verdicts)),
-                (false, true) => Some(tell::too_few_hosts()),
+                (false, true) => Some(TOO_FEW_HOSTS.to_owned()),
                 _ => None,
             };
             (verdicts, message, sheet.is_relaxed())

@@ -96,11 +96,6 @@ pub(super) fn obstacles(judge: &Judge<'_>, nodes: &[&str], verdicts: &[NodeVerdi
     text
 }
 
-/// Of a pod whose anti-affinity holds between nodes only.
-pub(super) fn too_few_hosts() -> String {
-    "no physical host is free: anti-affinity holds between nodes only".to_owned()
-}
-
 impl Extender {
     pub(super) fn may_tell(&self, pod: &PodFacts) -> bool {
         !self.settings.dry_run && lock(&self.teller).is_open(&pod.uid, Instant::now())

@@ -85,6 +85,7 @@ pub(super) fn event(pod: PodRef, event: PodEvent) -> Notice {
     let (severity, reason, message) = match event {
         PodEvent::Scheduled { message } => (Severity::Normal, "Scheduled", message),
         PodEvent::FailedScheduling { message } => (Severity::Warning, "FailedScheduling", message),
+        PodEvent::Yielded(told) => (Severity::Warning, told.reason, told.message.to_owned()),
     };
     Notice { about: NoticeSubject::Pod { namespace, name, uid }, severity, reason, message }
 }

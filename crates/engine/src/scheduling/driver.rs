@@ -264,17 +264,20 @@ impl Driver {
     }
 
     fn tell(&mut self, pod: PodRef, event: PodEvent) {
-        match &event {
+        let complaint = match &event {
             PodEvent::Scheduled { message } => {
                 self.told.forget(&pod.uid);
                 tracing::debug!("{message}");
+                None
             }
-            PodEvent::FailedScheduling { message } => {
-                if !self.told.is_news(&pod.uid, message, Instant::now()) {
-                    return;
-                }
-                tracing::debug!(namespace = pod.namespace, pod = pod.name, "{message}");
+            PodEvent::FailedScheduling { message } => Some(message.as_str()),
+            PodEvent::Yielded(told) => Some(told.message),
+        };
+        if let Some(message) = complaint {
+            if !self.told.is_news(&pod.uid, message, Instant::now()) {
+                return;
             }
+            tracing::debug!(namespace = pod.namespace, pod = pod.name, "{message}");
         }
         if !self.notices.push(carry_out::event(pod, event)) {
             self.ports.recorder.dropped(Dropped::Notice);

@@ -11,6 +11,9 @@ use crate::labels::HOST_KEY_DEFAULT;
 /// The label of a node's own name, lifted unless configured otherwise.
 pub const HOSTNAME_KEY: &str = "kubernetes.io/hostname";
 
+/// For people: relaxed terms have yielded for a pod.
+pub const TOO_FEW_HOSTS: &str = "no physical host is free: anti-affinity holds between nodes only";
+
 /// What happens where there are too few hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LiftMode {

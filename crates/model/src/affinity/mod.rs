@@ -35,7 +35,7 @@ pub mod view;
 
 pub use self::blockers::{Blocker, Obstacle};
 pub use self::incoming::Incoming;
-pub use self::lift::{LiftMode, LiftSettings, Reading};
+pub use self::lift::{LiftMode, LiftSettings, Reading, TOO_FEW_HOSTS};
 use std::sync::Arc;
 
 use self::profiles::Profiles;

@@ -124,7 +124,7 @@ impl Verdicts {
 
 impl Incoming {
     /// The verdict on every node. `candidates` are the nodes that are still in question (`None`: all): in relaxed mode,
-    /// lifted terms that leave none of them yield.
+    /// lifted terms that leave none of them yield. Whoever reads lifted terms alone knows better than this when they should.
     pub fn verdicts(&self, world: &World, view: &View, reading: Reading, candidates: Option<&NodeSet>) -> Verdicts {
         let shifts = view.shifts(world);
         let strict = self.read(world, &shifts, reading);
@@ -132,14 +132,11 @@ impl Incoming {
             Some(candidates) => !verdicts.feasible.is_disjoint(candidates),
             None => !verdicts.feasible.is_empty(),
         };
-        let may_yield = world.lifting().mode == LiftMode::Relaxed && !strict.physical_host.is_empty();
-        if !may_yield || takes_some(&strict) {
+        let may_yield = world.lifting().mode == LiftMode::Relaxed && reading == Reading::Lifting;
+        if !may_yield || strict.physical_host.is_empty() || takes_some(&strict) {
             return strict;
         }
-        let relaxed = match reading {
-            Reading::AsWritten | Reading::Lifting => self.read(world, &shifts, Reading::AsWritten),
-            Reading::LiftedOnly => Verdicts::default().finish(world.affinity.topology.known()),
-        };
+        let relaxed = self.read(world, &shifts, Reading::AsWritten);
         if takes_some(&relaxed) { Verdicts { relaxed: true, ..relaxed } } else { strict }
     }
 

@@ -129,13 +129,10 @@ impl Plain {
         let takes_some =
             |statuses: &BTreeMap<String, [Status; 2]>| statuses.values().any(|of| *of == [Status::Success; 2]);
         let by_host = strict.values().any(|[_, host]| *host != Status::Success);
-        if mode == LiftMode::Strict || !by_host || takes_some(&strict) {
+        if mode == LiftMode::Strict || reading != Reading::Lifting || !by_host || takes_some(&strict) {
             return (strict, false);
         }
-        let relaxed = match reading {
-            Reading::LiftedOnly => strict.keys().map(|name| (name.clone(), [Status::Success; 2])).collect(),
-            _ => self.statuses(pod, Reading::AsWritten),
-        };
+        let relaxed = self.statuses(pod, Reading::AsWritten);
         if takes_some(&relaxed) { (relaxed, true) } else { (strict, false) }
     }
 }

@@ -13,6 +13,7 @@ use model::NodeId;
 use super::Stale;
 use crate::erased::Slot;
 use crate::journal::Journal;
+use crate::points::Concession;
 use crate::profile::{PluginBits, Profile};
 use crate::status::{Reasons, Rejection, Rejections, Status};
 use model::NodeSet;
@@ -54,8 +55,8 @@ pub(crate) struct Filters {
     /// By place in the profile's Filter list.
     rejections: Vec<Rejections>,
     feasible: NodeSet,
-    /// Took back some of what they said, because no node was left.
-    yielded: PluginBits,
+    /// Took back some of what it said, because no node was left.
+    yielded: Option<(usize, Concession)>,
 }
 
 impl Filters {
@@ -67,7 +68,7 @@ impl Filters {
             skipped: PluginBits::default(),
             rejections: vec![Rejections::default(); profile.points.filter.len()],
             feasible: NodeSet::default(),
-            yielded: PluginBits::default(),
+            yielded: None,
         }
     }
 
@@ -79,9 +80,14 @@ impl Filters {
         &self.outcome
     }
 
-    /// The plugins whose state is good for the last pod alone.
-    pub(super) fn yielded(&self) -> PluginBits {
-        self.yielded
+    /// The plugin whose state is good for the last pod alone.
+    pub(super) fn yielded(&self) -> Option<usize> {
+        self.yielded.map(|(place, _)| place)
+    }
+
+    /// What there is to tell of whoever yielded, if the pod is placed.
+    pub(crate) fn concession(&self) -> Option<Concession> {
+        self.yielded.map(|(_, concession)| concession)
     }
 
     pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<(), String> {
@@ -104,7 +110,7 @@ impl Filters {
         }
         self.ask_filters(stale, slots);
         self.find_feasible(profile, journal);
-        self.yielded = PluginBits::default();
+        self.yielded = None;
         if self.feasible.is_empty() && !matches!(self.outcome, Outcome::Rejected { .. }) {
             self.let_one_yield(stale, slots);
         }
@@ -126,8 +132,10 @@ impl Filters {
                     left.subtract(self.rejections[other].nodes());
                 }
             }
-            if !left.is_empty() && filter.yields(cycle, &mut slots[place], &left) {
-                self.yielded.insert(place);
+            if !left.is_empty()
+                && let Some(concession) = filter.yields(cycle, &mut slots[place], &left)
+            {
+                self.yielded = Some((place, concession));
                 self.rejections[index].reset(journal.width());
                 filter.filter_all(cycle, &slots[place], journal.all(), &mut self.rejections[index]);
                 return self.find_feasible(profile, journal);

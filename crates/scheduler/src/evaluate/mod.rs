@@ -116,7 +116,7 @@ impl Answers {
             .filter(|&place| {
                 let plugin = &profile.plugins[place].plugin;
                 since.everything
-                    || yielded.contains(place)
+                    || yielded == Some(place)
                     || match plugin.reads() {
                         Reads::Node | Reads::NodeAndItsPods => false,
                         Reads::AllNodes => !since.described.is_empty(),

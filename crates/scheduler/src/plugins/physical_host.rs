@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use model::affinity::Refusal;
+use model::affinity::{Refusal, TOO_FEW_HOSTS};
 use model::arena::DenseId;
 use model::{LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts, World};
 
@@ -14,7 +14,7 @@ use super::inter_pod_affinity::{State as Index, WOKEN_BY, helped_by, normalize_b
 use crate::change::{Change, ChangeKinds};
 use crate::cycle::Cycle;
 use crate::plugin::{Plugin, Reads};
-use crate::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score};
+use crate::points::{Concession, Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score};
 use crate::registry::{NoArgs, Points, Register};
 use crate::status::{Rejection, Rejections, Status};
 
@@ -111,13 +111,13 @@ impl Filter for PhysicalHost {
         cycle.world.lifting().mode == LiftMode::Relaxed && !state.verdicts.physical_host.is_empty()
     }
 
-    fn yields(&self, _: &Cycle<'_>, state: &mut State, left: &NodeSet) -> bool {
+    fn yields(&self, _: &Cycle<'_>, state: &mut State, left: &NodeSet) -> Option<Concession> {
         // Hosts that take no pods take none in any mode.
         state.has_yielded = left.iter().any(|node| !state.refused.contains(node));
         if state.has_yielded {
             state.verdicts = Verdicts::default();
         }
-        state.has_yielded
+        state.has_yielded.then_some(Concession { reason: "NoHostFits", message: TOO_FEW_HOSTS })
     }
 
     fn blockers(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet) -> Vec<(NodeId, String)> {

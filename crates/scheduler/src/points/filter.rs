@@ -59,9 +59,10 @@ pub trait Filter: Plugin {
     }
 
     /// Asked when no node is left, about the nodes that all other plugins accept: a plugin may take back what need not hold then.
-    /// `true`: it noted so in `state`, and is asked about all nodes again. The state is made anew before the next pod.
-    fn yields(&self, _cycle: &Cycle<'_>, _state: &mut Self::State, _left: &NodeSet) -> bool {
-        false
+    /// If it does, it notes so in `state`, is asked about all nodes again, and its words become an event on the pod. The state is
+    /// made anew before the next pod.
+    fn yields(&self, _cycle: &Cycle<'_>, _state: &mut Self::State, _left: &NodeSet) -> Option<Concession> {
+        None
     }
 
     /// For people: of these nodes, which it refused, those where it can tell who is in the way, and in one line who. Asked by
@@ -69,6 +70,13 @@ pub trait Filter: Plugin {
     fn blockers(&self, _cycle: &Cycle<'_>, _state: &Self::State, _nodes: &NodeSet) -> Vec<(NodeId, String)> {
         Vec::new()
     }
+}
+
+/// What a plugin tells of having yielded, as a Kubernetes event has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Concession {
+    pub reason: &'static str,
+    pub message: &'static str,
 }
 
 /// What a PostFilter plugin achieved.

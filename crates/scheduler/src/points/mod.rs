@@ -14,7 +14,7 @@ mod reserve;
 mod score;
 
 pub use bind::{Bind, PostBind, PreBind};
-pub use filter::{Filter, PostFilter, PostFilterAnswer, PreFilter, Trials};
+pub use filter::{Concession, Filter, PostFilter, PostFilterAnswer, PreFilter, Trials};
 pub use queue::{PreEnqueue, QueueSort, QueuedPod};
 pub use reserve::{Permit, PermitAnswer, Reserve};
 pub use score::{NODE_SCORE_MAX, Normalized, PreScore, Score, normalize_by_highest};

@@ -17,10 +17,17 @@ use crate::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
 use crate::evaluate::{Answers, Trial, kept_free};
 use crate::message;
 use crate::observe;
-use crate::points::PostFilterAnswer;
+use crate::points::{Concession, PostFilterAnswer};
 use crate::profile::PluginBits;
 use crate::queue::Attempts;
 use crate::status::Status;
+
+/// Where a pod goes, and what was conceded for it.
+#[derive(Clone, Copy)]
+struct Choice {
+    node: NodeId,
+    concession: Option<Concession>,
+}
 
 /// Why an attempt failed.
 pub(super) enum Failure {
@@ -36,7 +43,7 @@ impl Scheduler {
         let Some(pod) = self.queue.pop() else { return false };
         let Some(index) = self.queue.profile(pod) else { return true };
         match self.choose(world, pod, index) {
-            Ok(Some(node)) => self.place(now, world, pod, index, node),
+            Ok(Some(choice)) => self.place(now, world, pod, index, choice),
             Ok(None) => self.drop_pod(world, pod),
             Err(failure) => self.failed(now, world, pod, failure),
         }
@@ -44,7 +51,7 @@ impl Scheduler {
     }
 
     /// The node that suits the pod best; `None` for a pod that is gone.
-    fn choose(&mut self, world: &World, pod: PodId, index: usize) -> Result<Option<NodeId>, Failure> {
+    fn choose(&mut self, world: &World, pod: PodId, index: usize) -> Result<Option<Choice>, Failure> {
         let Some(cycle) = Cycle::of(world, pod) else { return Ok(None) };
         if self.journal.all().is_empty() {
             let message = "no nodes available to schedule pods".to_owned();
@@ -61,10 +68,10 @@ impl Scheduler {
         // Room was made for it there, so that is where it goes, if it can.
         let nominated = self.nominations.node_of(pod);
         if let Some(node) = nominated.filter(|node| answers.suited().contains(*node)) {
-            return Ok(Some(node));
+            return Ok(Some(Choice { node, concession: answers.filters.concession() }));
         }
         if let Some(node) = best_of(answers, &mut self.best, &mut self.random) {
-            return Ok(Some(node));
+            return Ok(Some(Choice { node, concession: answers.filters.concession() }));
         }
         let mut by = answers.filters.rejectors(profile, self.journal.all());
         kept.iter().for_each(|(_, refused)| by.insert(refused.by));
@@ -106,12 +113,17 @@ impl Scheduler {
         Err(Failure::Rejected { by, message })
     }
 
-    fn place(&mut self, now: Duration, world: &mut World, pod: PodId, index: usize, node: NodeId) {
+    fn place(&mut self, now: Duration, world: &mut World, pod: PodId, index: usize, choice: Choice) {
+        let Choice { node, concession } = choice;
         let Some(reference) = Self::pod_ref(world, pod) else { return self.drop_pod(world, pod) };
         let Some(node_name) = world.node_name(node).map(str::to_owned) else { return self.drop_pod(world, pod) };
         let event = Event::PodAssumed { pod: Box::new(key(&reference)), node: node_name.clone() };
         let (_, changes) = observe::apply(world, event);
         self.noted(now, world, &changes);
+        if let Some(concession) = concession {
+            let event = PodEvent::Yielded(concession);
+            self.effects.push(Effect::PostEvent { pod: reference.clone(), event });
+        }
         self.begin_binding(now, world, reference, index, node, node_name);
     }
 

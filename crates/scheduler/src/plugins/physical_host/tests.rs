@@ -13,7 +13,7 @@ use model::{LiftMode, LiftSettings, World};
 use crate::config::Configuration;
 use crate::explain::{Explanation, NodeExplanation, VerdictKind, explain};
 use crate::testing::{apply, everything, id, node, pod, world_with};
-use crate::{Effect, Input, Scheduler, plugins};
+use crate::{Effect, Input, PodEvent, Scheduler, plugins};
 
 const TAKES_NO_PODS: &str = "node(s) run on a physical host that takes no pods";
 
@@ -100,7 +100,7 @@ impl Stage {
         Self { world, scheduler, now: Duration::ZERO }
     }
 
-    /// What becomes of the pods that wait once this has happened: the nodes they are bound to, or why not.
+    /// What becomes of the pods that wait once this has happened: what yielded, the nodes they are bound to, or why not.
     fn after(&mut self, event: Event) -> Vec<String> {
         self.now += Duration::from_secs(60);
         let changes = apply(&mut self.world, event);
@@ -109,6 +109,7 @@ impl Stage {
         let told = effects.into_iter().filter_map(|effect| match effect {
             Effect::Bind { node, .. } => Some(node),
             Effect::SetCondition { message, .. } => Some(message),
+            Effect::PostEvent { event: PodEvent::Yielded(told), .. } => Some(told.reason.to_owned()),
             _ => None,
         });
         told.collect()
@@ -251,13 +252,14 @@ fn what_yielded_holds_again_for_the_next_pod() {
     let mut stage = Stage::of(cluster(LiftMode::Relaxed, &nodes));
     stage.after(cordoned("n4", true));
     stage.after(Event::PodApplied(replica("web-1", Some("n1"))));
-    let second = stage.after(Event::PodApplied(replica("web-2", None)));
+    let mut second = stage.after(Event::PodApplied(replica("web-2", None)));
+    assert_eq!(second.remove(0), "NoHostFits");
     assert!(second == ["n2"] || second == ["n3"], "{second:?}");
     // An equal pod, and the answers for the one before are still there.
     stage.after(cordoned("n4", false));
     assert_eq!(stage.after(Event::PodApplied(replica("web-3", None))), ["n4"]);
     let mut on_one_host = [second, stage.after(Event::PodApplied(replica("web-4", None)))].concat();
     on_one_host.sort();
-    assert_eq!(on_one_host, ["n2", "n3"]);
+    assert_eq!(on_one_host, ["NoHostFits", "n2", "n3"]);
     assert!(stage.after(Event::PodApplied(replica("web-5", None)))[0].starts_with("0/4 nodes are available"));
 }
