@@ -69,6 +69,14 @@ impl Jitter {
     }
 }
 
+/// Until this moment; for ever where there is none.
+pub(crate) async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,6 @@
 //! Invariants: what kube-scheduler ignores (a toleration that compares numbers, a taint of unknown effect) is left out; a pod
 //! that needs what is not supported says so by name.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use model::event::{Labels, Operator, RequirementFacts, SelectorFacts};
@@ -14,10 +13,12 @@ use model::scheduling::{
     HostPort, NodeImage, NodeSchedulingFacts, PodSchedulingFacts, PreemptionPolicy, SelectingKind, SpreadFacts, Taint,
     TaintEffect, Toleration, Unsupported, WeightedNodeTerm,
 };
-use serde::de::{DeserializeOwned, IgnoredAny};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use self::requests::{Amounts, Asking, ContainerStatus, PodResources, Resources};
+use self::when::When;
+pub(crate) use self::when::{NoScheduling, Reading, Scheduling};
 use super::affinity::{Affinity, Selector};
 use super::{NodeAddress, NodeCondition, NodeInfo};
 
@@ -27,46 +28,8 @@ mod defaults;
 mod quantity;
 #[path = "facts_scheduling_requests.rs"]
 mod requests;
-
-/// Whether the fields for schedulers are read.
-pub(crate) trait Reading: Default {
-    const WANTED: bool;
-}
-
-#[derive(Default)]
-pub(crate) struct Scheduling;
-
-impl Reading for Scheduling {
-    const WANTED: bool = true;
-}
-
-#[derive(Default)]
-pub(crate) struct NoScheduling;
-
-impl Reading for NoScheduling {
-    const WANTED: bool = false;
-}
-
-/// A field that is read only where it is wanted, and skipped while parsing elsewhere.
-pub(crate) struct When<R, T>(Option<T>, PhantomData<R>);
-
-impl<R, T> Default for When<R, T> {
-    fn default() -> Self {
-        Self(None, PhantomData)
-    }
-}
-
-impl<'de, R: Reading, T: DeserializeOwned> Deserialize<'de> for When<R, T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = if R::WANTED {
-            Option::deserialize(deserializer)?
-        } else {
-            IgnoredAny::deserialize(deserializer)?;
-            None
-        };
-        Ok(Self(value, PhantomData))
-    }
-}
+#[path = "facts_scheduling_when.rs"]
+mod when;
 
 /// What is read of a pod's `spec`.
 #[derive(Default, Deserialize)]

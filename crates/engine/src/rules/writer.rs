@@ -6,6 +6,10 @@
 //! Changes of the world are gathered for a moment and planned for at once. Each cluster goes its own way from there: a
 //! pass, then a wait until the watch shows what it did; after a failure a wait that grows. After trouble with the record
 //! a cluster rests until the record has been read anew.
+//!
+//! - `ends`: what to make of how a pass ended.
+
+mod ends;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +24,7 @@ use tokio::time::Instant;
 use super::RuleSettings;
 use super::aside::Aside;
 use super::books::Books;
-use super::carry_out::{Ask, Carried, End, Next, Pass, Stage, Told, Work};
+use super::carry_out::{Ask, Next, Pass, Told, Work};
 use super::facts::{cluster_facts, known_rules};
 use super::notices::PodNotices;
 use super::planner::{self, Planned, Planner, Unit};
@@ -29,12 +33,7 @@ use crate::gates::Gates;
 use crate::pace::{Backoff, Jitter};
 use crate::ports::{ClusterRules, KeptRecord, Notice, PortError};
 
-/// How long the watch may be behind before it is reported.
-pub const LAG_REPORTED_AFTER: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(300) };
-const LAG_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(5) };
-/// A rule that was rejected is tried at once when its plan changes; unchanged, there is little hope.
-const ASIDE_BACKOFF: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
 /// How often the record is looked at while somebody has to mend it: what was mended shall show soon.
 const MENDING_RELOAD: Duration = Duration::from_secs(5);
 /// The seed of the writer's waits is its own.
@@ -364,97 +363,6 @@ impl Writer {
         }
     }
 
-    fn ended(&mut self, name: &ClusterName, end: End, now: Instant) {
-        let Some(cluster) = self.clusters.get_mut(name) else { return };
-        match end {
-            End::Settled => {
-                cluster.phase = Phase::Idle;
-                cluster.ran_well();
-                self.counters.trouble(name, None);
-            }
-            End::Outdated => {
-                cluster.phase = Phase::Idle;
-                self.plan_by(now);
-            }
-            End::Lagging { found } => {
-                cluster.lags = cluster.lags.saturating_add(1);
-                self.counters.lags.add(1);
-                let since = *cluster.lag_since.get_or_insert(now);
-                let until = now + LAG_BACKOFF.wait(cluster.lags, &mut self.jitter);
-                cluster.phase = Phase::AwaitingEcho { expected: found, until };
-                let lag = now.saturating_duration_since(since);
-                if lag >= LAG_REPORTED_AFTER {
-                    let message = format!("the watch has been behind the vCenter for {} s", lag.as_secs());
-                    self.counters.trouble(name, Some(RuleProblem { reason: "WatchLags", message }));
-                }
-            }
-            End::Failed { stage, error } => self.failed(name, stage, &error, now),
-            End::Carried(carried) => self.carried(name, *carried, now),
-        }
-        self.counters.set_owned(self.books.owned().len());
-    }
-
-    fn failed(&mut self, name: &ClusterName, stage: Stage, error: &PortError, now: Instant) {
-        let Some(cluster) = self.clusters.get_mut(name) else { return };
-        self.counters.failed(error);
-        cluster.failures = cluster.failures.saturating_add(1);
-        let wait = match error {
-            PortError::Passing(_) => BACKOFF.wait(cluster.failures, &mut self.jitter),
-            PortError::Refused(_) | PortError::Gone(_) | PortError::Faulty(_) => BACKOFF.longest,
-        };
-        if matches!(stage, Stage::SavingIntent | Stage::SavingOutcome) {
-            // Whether it was written, or what somebody else wrote, only the ledger knows.
-            let is_gone = matches!(error, PortError::Gone(_));
-            if is_gone {
-                self.books.gone(name);
-            }
-            cluster.phase = Phase::AwaitingRecord { until: now + if is_gone { BACKOFF.first } else { wait } };
-            self.loads.next = self.loads.next.min(now + wait.min(BACKOFF.first));
-        } else {
-            cluster.phase = Phase::Waiting { until: now + wait };
-        }
-        let (reason, attempt) = match stage {
-            Stage::Reading | Stage::ReadingBack => ("CannotRead", "read its rules"),
-            Stage::SavingIntent | Stage::SavingOutcome => ("CannotRecord", "record its rules"),
-            Stage::Changing => ("CannotChange", "change its rules"),
-        };
-        let message = format!("cannot {attempt}: {error}");
-        self.counters.trouble(name, Some(RuleProblem { reason, message }));
-    }
-
-    fn carried(&mut self, name: &ClusterName, carried: Carried, now: Instant) {
-        let Some(cluster) = self.clusters.get_mut(name) else { return };
-        let Carried { found, done, culprits, missing } = carried;
-        done.iter().for_each(|verb| self.counters.changed(*verb));
-        tracing::info!(vcenter = name.0.0, cluster = name.1, changes = done.len(), "rules changed");
-        let problem = match (culprits.first(), missing.first()) {
-            (Some((unit, why)), _) => {
-                let message =
-                    format!("{} of its rules can not be written, {} for one: {why}", culprits.len(), unit.rule);
-                Some(RuleProblem { reason: "RuleRejected", message })
-            }
-            (None, Some(rule)) => {
-                let message = format!("{} changes were taken but do not show, {rule} for one", missing.len());
-                Some(RuleProblem { reason: "ChangeDoesNotShow", message })
-            }
-            (None, None) => None,
-        };
-        for (unit, why) in culprits {
-            self.counters.failed(&PortError::Faulty(why));
-            cluster.aside.put(unit, now, &ASIDE_BACKOFF, &mut self.jitter);
-        }
-        if missing.is_empty() {
-            cluster.ran_well();
-            cluster.phase = Phase::AwaitingEcho { expected: found, until: now + self.settings.echo_within };
-        } else {
-            cluster.failures = cluster.failures.saturating_add(1);
-            cluster.phase = Phase::Waiting { until: now + BACKOFF.wait(cluster.failures, &mut self.jitter) };
-        }
-        if problem.is_some() || cluster.aside.len() == 0 {
-            self.counters.trouble(name, problem);
-        }
-    }
-
     fn plan_by(&mut self, moment: Instant) {
         self.plan_at = Some(self.plan_at.map_or(moment, |due| due.min(moment)));
     }
@@ -463,14 +371,6 @@ impl Writer {
         let behind = self.clusters.values().filter_map(|cluster| cluster.behind_since);
         let longest = behind.map(|since| now.saturating_duration_since(since)).max().unwrap_or_default();
         self.counters.set_behind(longest);
-    }
-}
-
-impl Cluster {
-    fn ran_well(&mut self) {
-        self.failures = 0;
-        self.lags = 0;
-        self.lag_since = None;
     }
 }
 

@@ -24,6 +24,7 @@ use super::lane::Lane;
 use super::told::Told;
 use super::{Attempt, Dropped, SchedulingPorts, SchedulingSettings};
 use crate::SharedWorld;
+use crate::pace::sleep_until;
 use crate::ports::Notice;
 
 /// How many events, or answers, are taken before anything else gets its turn.
@@ -346,11 +347,4 @@ impl Driver {
 fn is_in_sync(world: &World) -> bool {
     let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
     sources.chain(SelectingKind::ALL.map(Source::Selecting)).all(|source| world.in_sync(source))
-}
-
-async fn sleep_until(wake: Option<Instant>) {
-    match wake {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
 }
