@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::binds::{Binds, MEASURED};
 use super::selection::{Load, Selection};
+use super::turns;
 use super::workload::{Ask, HOST, HOSTNAME, Workload, ZONE, pod};
 use super::{Contender, Running, Size};
 
@@ -106,21 +107,29 @@ impl Cluster {
             }
             let mut figures = Map::new();
             for workload in workloads {
-                let mut turns: Vec<Vec<Value>> = vec![Vec::new(); C::ALL.len()];
-                for turn in 0..C::ALL.iter().map(|contender| contender.turns()).max().unwrap_or(0) {
-                    for (contender, turns) in C::ALL.iter().zip(&mut turns).filter(|(it, _)| turn < it.turns()) {
+                let mut rounds: Vec<(C, Vec<f64>, Vec<Value>)> =
+                    C::ALL.iter().map(|contender| (*contender, Vec::new(), Vec::new())).collect();
+                loop {
+                    for (contender, rates, turns) in &mut rounds {
+                        if !rates.is_empty() && !contender.takes_turns() {
+                            continue;
+                        }
                         let (load, workload_name, name) = (load.name(), workload.name, contender.name());
                         let round = Box::pin(self.round(*contender, workload)).await;
                         let round = round.with_context(|| format!("{load}, {workload_name}, {name}"))?;
                         let (line, figures) = show(&round);
                         eprintln!("bench: {load:<7} {workload_name:<24} {name:<15} {line}");
+                        rates.push(round.pods_per_second);
                         turns.push(figures);
                     }
+                    let in_turn = rounds.iter().filter(|(contender, ..)| contender.takes_turns());
+                    if !turns::is_another_needed(in_turn.map(|(_, rates, _)| rates.as_slice())) {
+                        break;
+                    }
                 }
-                let rounds: Map<String, Value> = C::ALL
-                    .iter()
-                    .zip(turns)
-                    .map(|(contender, turns)| (contender.name().to_owned(), Value::Array(turns)))
+                let rounds: Map<String, Value> = rounds
+                    .into_iter()
+                    .map(|(contender, _, turns)| (contender.name().to_owned(), Value::Array(turns)))
                     .collect();
                 figures.insert(workload.name.to_owned(), Value::Object(rounds));
             }

@@ -7,6 +7,7 @@
 mod binds;
 mod cluster;
 mod selection;
+pub mod turns;
 mod workload;
 
 use std::time::Duration;
@@ -41,9 +42,9 @@ pub trait Contender: Copy + 'static {
     type Running: Running;
 
     fn name(self) -> &'static str;
-    /// How often it is measured, in turn with the others. Those whose ratio has little room take several turns; one is enough
-    /// for those that are far behind.
-    fn turns(self) -> usize;
+    /// Whether it is measured several times, in turn with the others: see [`turns`]. Those whose ratio has little room are; once
+    /// is enough for those that are far behind.
+    fn takes_turns(self) -> bool;
     fn beside(self, control_plane: &ControlPlane) -> impl Future<Output = Result<Self::Beside>>;
     /// Begins to schedule; the pods wait already.
     fn start(self, beside: Self::Beside, control_plane: &ControlPlane) -> impl Future<Output = Result<Self::Running>>;

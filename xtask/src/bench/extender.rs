@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     let release = super::build_release()?;
     let mut command = example(&release, "extender");
     arguments.rounds.ask(&mut command);
-    println!("bench: 64 rounds of scheduling; {}", arguments.rounds.takes("about a quarter of an hour"));
+    println!("bench: 64 rounds of scheduling or more; {}", arguments.rounds.takes("about half an hour"));
     fill(&measure(&mut command)?, &arguments.rounds)
 }
 

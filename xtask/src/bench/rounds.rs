@@ -75,8 +75,9 @@ impl Rounds {
 
 /// A figure of one contender, of each of its turns.
 ///
-/// What else happens on a machine only ever slows one down: so the best turns of two that took equally many are compared. Beside
-/// one that took a single turn, the worst of several counts, so that their number is no advantage.
+/// What else happens on a machine only ever slows one down: so the best turns of two that took equally many are compared (the
+/// measurement goes on until each best is confirmed by another turn). Beside one that took a single turn, the worst of several
+/// counts, so that their number is no advantage.
 pub struct Turns(Vec<f64>);
 
 impl Turns {

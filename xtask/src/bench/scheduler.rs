@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     let release = super::build_release()?;
     let mut command = example(&release, "scheduler");
     arguments.rounds.ask(&mut command);
-    println!("bench: 98 rounds of scheduling; {}", arguments.rounds.takes("about half an hour"));
+    println!("bench: 98 rounds of scheduling or more; {}", arguments.rounds.takes("about three quarters of an hour"));
     fill(&measure(&mut command)?, &arguments.rounds)
 }
 

@@ -45,11 +45,8 @@ impl Contender for Way {
         }
     }
 
-    fn turns(self) -> usize {
-        match self {
-            Way::Bridger | Way::Agreeing => 3,
-            Way::InTree | Way::Neither => 1,
-        }
+    fn takes_turns(self) -> bool {
+        matches!(self, Way::Bridger | Way::Agreeing)
     }
 
     async fn beside(self, control_plane: &ControlPlane) -> Result<Beside> {

@@ -28,11 +28,8 @@ impl Contender for Kind {
         }
     }
 
-    fn turns(self) -> usize {
-        match self {
-            Kind::Bridger | Kind::NullBinder => 3,
-            Kind::KubeScheduler => 1,
-        }
+    fn takes_turns(self) -> bool {
+        matches!(self, Kind::Bridger | Kind::NullBinder)
     }
 
     async fn beside(self, _: &ControlPlane) -> Result<()> {

@@ -1,5 +1,6 @@
-//! Which rounds a benchmark runs: a wrong word must not cost an hour.
+//! Which rounds a benchmark runs, because a wrong word must not cost an hour; and how many turns, because luck must not count.
 
+use real_peers::bench::turns::is_another_needed;
 use real_peers::bench::{Ask, Load, Selection, Workload};
 
 fn selected(arguments: &[&str]) -> Result<(Vec<&'static str>, Vec<Load>), String> {
@@ -31,5 +32,21 @@ fn rounds_are_selected_by_workload_and_load() {
 fn what_selects_nothing_is_refused() {
     for arguments in [&["--only=other"][..], &["--load=full"], &["--load"], &["quick"], &["--only", "basic"]] {
         assert!(selected(arguments).is_err(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn turns_go_on_until_each_best_is_confirmed_or_there_were_enough() {
+    let others = [150.0, 149.0, 120.0];
+    for (turns, another) in [
+        (&[][..], true),
+        (&[150.0, 150.0], true),
+        (&[150.0, 149.0, 100.0], false),
+        (&[150.0, 190.0, 149.0], true),
+        (&[150.0, 190.0, 149.0, 186.0], false),
+        (&[100.0, 110.0, 120.0, 130.0, 140.0, 150.0, 160.0], true),
+        (&[100.0, 110.0, 120.0, 130.0, 140.0, 150.0, 160.0, 170.0], false),
+    ] {
+        assert_eq!(is_another_needed([turns, &others]), another, "{turns:?}");
     }
 }

@@ -1,0 +1,23 @@
+//! How many turns those take whose ratio has little room.
+//!
+//! What else happens on a machine only ever slows a contender down, and for longer than a turn lasts: so the best turns are
+//! compared, and turns go on until each contender's best is no stroke of luck, or there were enough. When to stop depends on
+//! how each repeats its own figure, never on how they compare; all take equally many.
+
+const TURNS_MIN: usize = 3;
+const TURNS_MAX: usize = 8;
+/// A second turn comes as near to the best as this.
+const CONFIRMED_WITHIN: f64 = 0.04;
+
+/// Whether those who take turns take another one. `rates` are those of each, so far.
+#[must_use]
+pub fn is_another_needed<'a>(rates: impl IntoIterator<Item = &'a [f64]>) -> bool {
+    let mut rates = rates.into_iter();
+    rates.any(|turns| turns.len() < TURNS_MIN || (turns.len() < TURNS_MAX && !is_confirmed(turns)))
+}
+
+fn is_confirmed(turns: &[f64]) -> bool {
+    let mut sorted = turns.to_vec();
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    matches!(sorted.as_slice(), [best, second, ..] if *second >= *best * (1.0 - CONFIRMED_WITHIN))
+}
