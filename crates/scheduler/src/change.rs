@@ -23,7 +23,7 @@ macro_rules! kinds {
 
 kinds! {
     NODE_ADDED = 0;
-    /// Nobody is helped by a node that leaves, except where a share of all nodes counts.
+    /// Helps where pods of other nodes count: those on it do no longer, and a place may be gone that others are measured by.
     NODE_REMOVED = 1;
     NODE_ALLOCATABLE = 2;
     NODE_LABELS = 3;
@@ -57,6 +57,10 @@ impl ChangeKinds {
 
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     pub const fn intersects(self, other: Self) -> bool {
@@ -99,10 +103,22 @@ pub struct Change {
 /// A pod that was placed, changed or left, as far as it can help others.
 #[derive(Clone, Debug, Default)]
 pub struct ChangedPod {
-    /// `None` when it is gone.
+    /// `None` when it is gone, or something else by now.
     pub id: Option<PodId>,
-    /// The terms that match it, whoever has them. Those of waiting pods are alive.
+    /// The terms that match it, whoever has them, or matched it before it changed. Those of waiting pods are alive.
     pub matched_by: Vec<TermId>,
-    /// It has required anti-affinity of its own, which kept others away.
+    /// It has required anti-affinity of its own, which kept others away, or had it before it changed.
     pub has_anti_affinity: bool,
+}
+
+impl ChangedPod {
+    /// The same pod, with what it was and what it is now: either may have been in somebody's way, or help somebody.
+    pub(crate) fn turned_into(&self, after: &ChangedPod) -> ChangedPod {
+        let was = self.matched_by.iter().filter(|term| !after.matched_by.contains(term));
+        ChangedPod {
+            id: after.id,
+            matched_by: after.matched_by.iter().chain(was).copied().collect(),
+            has_anti_affinity: self.has_anti_affinity || after.has_anti_affinity,
+        }
+    }
 }

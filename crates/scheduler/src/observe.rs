@@ -124,6 +124,12 @@ impl PodLook {
         })
     }
 
+    /// The pod as it was where it is no longer. What it is now says nothing of that, unless it is still the same.
+    fn gone(&self, after: Option<&Self>) -> ChangedPod {
+        let same = after.filter(|after| self.is_read_alike(after));
+        ChangedPod { id: same.map(|after| after.id), ..self.seen.clone() }
+    }
+
     /// Where it counts.
     fn placed(&self) -> Option<NodeId> {
         self.node.filter(|_| self.counts)
@@ -247,7 +253,10 @@ impl Before {
         for node in touched.nodes().filter(|node| !told.contains(&Some(*node))) {
             changes.push(ChangeKinds::NODE_PLACEMENT, Some(node), None);
         }
-        changes.nodes_came_or_went |= !changes.removed_nodes.is_empty();
+        if !changes.removed_nodes.is_empty() {
+            changes.nodes_came_or_went = true;
+            changes.push(ChangeKinds::NODE_REMOVED, None, None);
+        }
         changes
     }
 }
@@ -258,16 +267,14 @@ fn compare_pods(before: Option<&PodLook>, after: Option<&PodLook>, changes: &mut
         && let Some(node) = before.room
         && after.is_none_or(|after| after.room != Some(node) && after.placed() != Some(node))
     {
-        let seen = ChangedPod { id: after.map(|after| after.id), ..before.seen.clone() };
-        changes.push(ChangeKinds::POD_LEFT, Some(node), Some(Arc::new(seen)));
+        changes.push(ChangeKinds::POD_LEFT, Some(node), Some(Arc::new(before.gone(after))));
     }
     match (before, after) {
         (None, None) => {}
         (Some(before), None) => {
             changes.removed_pods.push(before.id);
             if let Some(node) = before.placed() {
-                let gone = ChangedPod { id: None, ..before.seen.clone() };
-                changes.push(ChangeKinds::POD_LEFT, Some(node), Some(Arc::new(gone)));
+                changes.push(ChangeKinds::POD_LEFT, Some(node), Some(Arc::new(before.gone(None))));
             }
         }
         (None, Some(after)) => {
@@ -283,9 +290,10 @@ fn compare_pods(before: Option<&PodLook>, after: Option<&PodLook>, changes: &mut
             if !stays_in_queue || before.nominated_node != after.nominated_node || before.counts != after.counts {
                 changes.pods.push(after.id);
             }
-            if was != is {
+            // Another pod of the name on the same node is one that left and one that came.
+            if was != is || before.uid != after.uid {
                 if let Some(node) = was {
-                    changes.push(ChangeKinds::POD_LEFT, Some(node), Some(Arc::new(before.seen.clone())));
+                    changes.push(ChangeKinds::POD_LEFT, Some(node), Some(Arc::new(before.gone(Some(after)))));
                 }
                 if let Some(node) = is {
                     changes.push(ChangeKinds::POD_PLACED, Some(node), Some(Arc::new(after.seen.clone())));
@@ -293,7 +301,7 @@ fn compare_pods(before: Option<&PodLook>, after: Option<&PodLook>, changes: &mut
             } else if let Some(node) = is.filter(|_| !is_read_alike) {
                 // What it needs, or its labels: both may help, and what it needs may be less.
                 let kinds = ChangeKinds::POD_LABELS | ChangeKinds::POD_SCALED_DOWN;
-                changes.push(kinds, Some(node), Some(Arc::new(after.seen.clone())));
+                changes.push(kinds, Some(node), Some(Arc::new(before.seen.turned_into(&after.seen))));
             }
         }
     }

@@ -1,4 +1,8 @@
 //! Small worlds for tests.
+//!
+//! - [`history`]: what may happen to them, drawn by lot.
+
+pub(crate) mod history;
 
 use std::sync::Arc;
 

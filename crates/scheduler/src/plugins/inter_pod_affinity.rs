@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use model::affinity::{Refusal, Refusals, Stamp, Term};
+use model::affinity::{Refusal, Refusals, Role, Stamp, Term};
 use model::arena::DenseId;
 use model::{Incoming, NodeId, NodeSet, Reading, ScoreSettings, Verdicts};
 use serde::Deserialize;
@@ -110,6 +110,7 @@ impl Plugin for InterPodAffinity {
 }
 
 pub(super) const WOKEN_BY: ChangeKinds = ChangeKinds::NODE_ADDED
+    .with(ChangeKinds::NODE_REMOVED)
     .with(ChangeKinds::NODE_LABELS)
     .with(ChangeKinds::NODE_PLACEMENT)
     .with(ChangeKinds::POD_PLACED)
@@ -118,19 +119,23 @@ pub(super) const WOKEN_BY: ChangeKinds = ChangeKinds::NODE_ADDED
     .with(ChangeKinds::SELF_UPDATED)
     .with(ChangeKinds::NAMESPACE_LABELS);
 
-/// A pod that came may be one it wants to be near; one that left may have kept it away.
+/// A pod that came may be one it wants to be near; one that left may have kept it away, or have been the only one to be near, without
+/// whom it may go anywhere.
 pub(super) fn helped_by(waiting: &Cycle<'_>, change: &Change) -> bool {
     let Some(changed) = &change.pod else { return true };
-    let own = waiting.world.pod_terms(waiting.pod_id);
-    let is_matched = own.iter().any(|(term, _)| {
+    let came = change.kinds.intersects(ChangeKinds::POD_PLACED);
+    let matters = |role: Role| match role {
+        Role::Affinity => true,
+        Role::AntiAffinity => !came,
+        Role::PreferredAffinity(_) | Role::PreferredAntiAffinity(_) => false,
+    };
+    let mut own = waiting.world.pod_terms(waiting.pod_id).iter().filter(|(_, role)| matters(*role));
+    let is_matched = own.any(|(term, _)| {
         // A selector of namespaces may mean more namespaces for a pod that comes than for one that is there.
         let selects = |term: &Term| !term.namespaces.selector.requirements().is_empty();
         changed.matched_by.contains(term) || waiting.world.term(*term).is_some_and(selects)
     });
-    if change.kinds.intersects(ChangeKinds::POD_PLACED) {
-        return is_matched;
-    }
-    is_matched || changed.has_anti_affinity
+    is_matched || (!came && changed.has_anti_affinity)
 }
 
 /// Refuses the nodes of `nodes` that are among `refused`.

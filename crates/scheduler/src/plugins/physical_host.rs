@@ -57,7 +57,8 @@ impl Plugin for PhysicalHost {
     }
 
     fn woken_by(&self) -> ChangeKinds {
-        WOKEN_BY
+        // Only what keeps apart is lifted: nobody who comes is of help.
+        WOKEN_BY.without(ChangeKinds::POD_PLACED)
     }
 
     fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {

@@ -82,6 +82,7 @@ mod tests {
     fn each_kind_of_change_has_its_own_event() {
         let cases = [
             (ChangeKinds::NODE_ADDED, "NodeAdd"),
+            (ChangeKinds::NODE_REMOVED, "NodeDelete"),
             (ChangeKinds::NODE_TAINTS, "NodeUpdateNodeTaint"),
             (ChangeKinds::POD_PLACED, "AssignedPodAdd"),
             (ChangeKinds::POD_LEFT, "AssignedPodDelete"),

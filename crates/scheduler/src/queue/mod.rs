@@ -169,6 +169,12 @@ impl Queue {
         self.entries.keys().copied()
     }
 
+    /// The pods that are tried again only after a change.
+    #[cfg(test)]
+    pub(crate) fn awaiting_change(&self) -> impl Iterator<Item = PodId> {
+        self.flush.iter().map(|(_, pod)| *pod)
+    }
+
     /// A pod to place, or one that changed.
     pub(crate) fn apply(&mut self, now: Duration, newcomer: Newcomer, advice: &mut dyn Advice) {
         let pod = newcomer.pod;

@@ -266,12 +266,14 @@ pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
     }
     for change in &changes.changes {
         if let Some(node) = change.node {
-            let is_described_anew = change.kinds.intersects(ChangeKinds::NODE | ChangeKinds::NODE_REMOVED);
+            let is_described_anew = change.kinds.intersects(ChangeKinds::NODE);
             journal.changed(node, if is_described_anew { Aspect::Description } else { Aspect::Pods });
         }
     }
 }
 
+#[cfg(test)]
+mod hint_tests;
 #[cfg(test)]
 mod profile_tests;
 #[cfg(test)]

@@ -1,0 +1,182 @@
+//! Random histories of a small cluster: nodes, pods and namespaces that come, change and go.
+//!
+//! Pods are of classes, so that each plugin has something to say of one of them. What a pod is labelled as is drawn apart from its
+//! class, so that labels change under pods that stay.
+
+use std::sync::Arc;
+
+use model::event::{Event, Labels, NamespaceFacts, NodeFacts, PodFacts, SelectorFacts, TermFacts, WeightedTermFacts};
+use model::scheduling::{
+    HostPort, NodeSchedulingFacts, PodSchedulingFacts, ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration,
+};
+use proptest::prelude::*;
+
+use super::NAMESPACE;
+
+pub(crate) const CLASSES: usize = 11;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Node {
+        node: usize,
+        zone: u8,
+        cpu: i64,
+        tainted: bool,
+        cordoned: bool,
+    },
+    RemoveNode {
+        node: usize,
+    },
+    Pod {
+        pod: usize,
+        class: usize,
+        labelled: usize,
+        node: Option<usize>,
+        nominated: Option<usize>,
+    },
+    RemovePod {
+        pod: usize,
+    },
+    /// The labels of the pods' namespace.
+    Namespace {
+        is_open: bool,
+    },
+    /// Nothing happens: a moment to look at what there is.
+    Look,
+}
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    let node = (0..6usize, 0..3u8, 1..5i64, any::<bool>(), any::<bool>());
+    let labelled = prop_oneof![3 => Just(None), 1 => (0..CLASSES).prop_map(Some)];
+    let pod =
+        (0..12usize, 0..CLASSES, labelled, proptest::option::of(0..6usize), proptest::option::weighted(0.1, 0..6usize));
+    prop_oneof![
+        2 => node.prop_map(|(node, zone, cpu, tainted, cordoned)| Step::Node { node, zone, cpu, tainted: tainted && cordoned, cordoned: cordoned && !tainted }),
+        1 => (0..6usize).prop_map(|node| Step::RemoveNode { node }),
+        6 => pod.prop_map(|(pod, class, labelled, node, nominated)| Step::Pod { pod, class, labelled: labelled.unwrap_or(class), node, nominated }),
+        2 => (0..12usize).prop_map(|pod| Step::RemovePod { pod }),
+        1 => any::<bool>().prop_map(|is_open| Step::Namespace { is_open }),
+        5 => Just(Step::Look),
+    ]
+}
+
+impl Step {
+    /// What the watches tell of it.
+    pub(crate) fn event(&self) -> Option<Event> {
+        Some(match *self {
+            Step::Node { node, zone, cpu, tainted, cordoned } => {
+                Event::NodeApplied(self::node(node, zone, cpu, tainted, cordoned))
+            }
+            Step::RemoveNode { node } => Event::NodeDeleted { name: node_name(node) },
+            Step::Pod { pod, class, labelled, node, nominated } => {
+                let name = pod_name(pod);
+                let mut facts = self::pod(&name, class);
+                // What Kubernetes lets nobody change makes it another pod.
+                facts.uid = format!("{name} of class {class}");
+                facts.labels = label(labelled);
+                facts.node = node.map(node_name);
+                facts.nominated_node = nominated.filter(|_| node.is_none()).map(node_name);
+                let priority = if pod.is_multiple_of(3) { 10 } else { 0 };
+                let scheduling = facts.scheduling.as_deref().cloned().unwrap_or_default();
+                facts.scheduling = Some(Arc::new(PodSchedulingFacts { priority, ..scheduling }));
+                Event::PodApplied(facts)
+            }
+            Step::RemovePod { pod } => Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: pod_name(pod) },
+            Step::Namespace { is_open } => {
+                let labels = if is_open { [("open".to_owned(), "yes".to_owned())].into() } else { Labels::new() };
+                Event::NamespaceApplied(NamespaceFacts {
+                    name: NAMESPACE.to_owned(),
+                    labels,
+                    ..NamespaceFacts::default()
+                })
+            }
+            Step::Look => return None,
+        })
+    }
+}
+
+fn node_name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+fn pod_name(number: usize) -> String {
+    format!("pod-{number}")
+}
+
+fn node(number: usize, zone: u8, cpu: i64, tainted: bool, cordoned: bool) -> NodeFacts {
+    let mut facts = super::node(&node_name(number));
+    if zone > 0 {
+        facts.labels.insert("zone".to_owned(), format!("zone-{zone}"));
+        facts.labels.insert("alpha.cna.vmware.com/host".to_owned(), format!("host-{zone}-{}", number % 2));
+    }
+    let taint = Taint { key: "dedicated".to_owned(), value: String::new(), effect: TaintEffect::NoSchedule };
+    let rather_not = Taint { effect: TaintEffect::PreferNoSchedule, ..taint.clone() };
+    facts.scheduling = Some(Arc::new(NodeSchedulingFacts {
+        allocatable: ResourceSums { cpu_milli: cpu * 1000, memory_bytes: 8 << 30, ..ResourceSums::default() },
+        allowed_pods: 4,
+        taints: if tainted {
+            vec![taint]
+        } else if zone == 1 {
+            vec![rather_not]
+        } else {
+            vec![]
+        },
+        unschedulable: cordoned,
+        ..NodeSchedulingFacts::default()
+    }));
+    facts
+}
+
+fn label(class: usize) -> Labels {
+    [("class".to_owned(), class.to_string())].into()
+}
+
+fn selector(class: usize) -> SelectorFacts {
+    SelectorFacts { labels: label(class), ..SelectorFacts::default() }
+}
+
+fn term(key: &str, class: usize) -> TermFacts {
+    TermFacts { topology_key: key.to_owned(), selector: Some(selector(class)), ..TermFacts::default() }
+}
+
+pub(crate) fn pod(name: &str, class: usize) -> PodFacts {
+    let mut scheduling = PodSchedulingFacts { scheduler_name: "bridger".to_owned(), ..PodSchedulingFacts::default() };
+    let sums = ResourceSums { cpu_milli: 700, memory_bytes: 1 << 30, ..ResourceSums::default() };
+    scheduling.requests.asked = sums.clone();
+    scheduling.requests.taken = sums.clone();
+    scheduling.requests.scored = sums;
+    scheduling.requests.taken_non_zero.cpu_milli = 700;
+    scheduling.requests.taken_non_zero.memory_bytes = 1 << 30;
+    let mut facts = PodFacts { labels: label(class), ..super::pod(name) };
+    match class {
+        1 => facts.anti_affinity = vec![term("kubernetes.io/hostname", 1)],
+        2 => facts.affinity = vec![term("zone", 1)],
+        3 => facts.preferred_anti_affinity = vec![WeightedTermFacts { weight: 5, term: term("zone", 3) }],
+        4 | 5 => scheduling.spread.push(SpreadFacts {
+            topology_key: "zone".to_owned(),
+            max_skew: 1,
+            hard: class == 4,
+            selector: Some(selector(class)),
+            min_domains: 1,
+            honor_node_affinity: true,
+            honor_taints: false,
+        }),
+        6 => scheduling.host_ports.push(HostPort {
+            ip: HostPort::EVERY_ADDRESS.to_owned(),
+            protocol: "TCP".to_owned(),
+            port: 80,
+        }),
+        7 => facts.pinning.node_selector = [("zone".to_owned(), "zone-2".to_owned())].into(),
+        8 => scheduling.tolerations.push(Toleration { key: "dedicated".to_owned(), value: None, effect: None }),
+        9 => {
+            let open =
+                SelectorFacts { labels: [("open".to_owned(), "yes".to_owned())].into(), ..SelectorFacts::default() };
+            facts.anti_affinity = vec![TermFacts { namespace_selector: Some(open), ..term("zone", 0) }];
+        }
+        // The first of them may go anywhere.
+        10 => facts.affinity = vec![term("zone", 10)],
+        _ => {}
+    }
+    facts.scheduling = Some(Arc::new(scheduling));
+    facts
+}
