@@ -6,7 +6,7 @@ pub(crate) mod history;
 
 use std::sync::Arc;
 
-use model::event::{Event, NodeFacts, PodFacts, Source};
+use model::event::{Event, HostFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, ResourceSums};
 use model::{LiftSettings, PodId, World};
 
@@ -26,6 +26,22 @@ pub(crate) fn node(name: &str) -> NodeFacts {
         scheduling: Some(Arc::new(NodeSchedulingFacts { allocatable, allowed_pods: 10, ..Default::default() })),
         ..NodeFacts::default()
     }
+}
+
+/// Connected, out of maintenance, and nothing is known of its load.
+pub(crate) fn host(name: &str) -> HostFacts {
+    HostFacts { id: name.to_owned(), name: name.to_owned(), ..HostFacts::default() }
+}
+
+pub(crate) fn host_applied(host: HostFacts) -> Event {
+    Event::HostApplied { vcenter: VcenterId(0), host }
+}
+
+/// The VM of this node, known by its DNS name `NODE.example`, runs on this host.
+pub(crate) fn runs_on(node: &str, host: &str) -> Event {
+    let (id, dns_name) = (format!("vm-of-{node}"), Some(format!("{node}.example")));
+    let vm = VmFacts { id, dns_name, host: Some(host.to_owned()), powered_on: true, ..VmFacts::default() };
+    Event::VmApplied { vcenter: VcenterId(0), vm }
 }
 
 /// A pod to be placed by the default profile.

@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
-use model::event::{Event, Labels, NamespaceFacts, NodeFacts, PodFacts, SelectorFacts, TermFacts, WeightedTermFacts};
+use model::event::{
+    Event, HostFacts, Labels, NamespaceFacts, NodeFacts, PodFacts, SelectorFacts, TermFacts, WeightedTermFacts,
+};
 use model::scheduling::{
     HostPort, NodeSchedulingFacts, PodSchedulingFacts, ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration,
 };
 use proptest::prelude::*;
 
-use super::NAMESPACE;
+use super::{NAMESPACE, host_applied, runs_on};
 
 pub(crate) const CLASSES: usize = 11;
 
@@ -41,6 +43,15 @@ pub(crate) enum Step {
     Namespace {
         is_open: bool,
     },
+    /// A node's VM moves.
+    Move {
+        node: usize,
+        host: u8,
+    },
+    Host {
+        host: u8,
+        maintenance: bool,
+    },
     /// Nothing happens: a moment to look at what there is.
     Look,
 }
@@ -56,6 +67,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         6 => pod.prop_map(|(pod, class, labelled, node, nominated)| Step::Pod { pod, class, labelled: labelled.unwrap_or(class), node, nominated }),
         2 => (0..12usize).prop_map(|pod| Step::RemovePod { pod }),
         1 => any::<bool>().prop_map(|is_open| Step::Namespace { is_open }),
+        2 => (0..6usize, 0..3u8).prop_map(|(node, host)| Step::Move { node, host }),
+        1 => (0..3u8, any::<bool>()).prop_map(|(host, maintenance)| Step::Host { host, maintenance }),
         5 => Just(Step::Look),
     ]
 }
@@ -90,6 +103,10 @@ impl Step {
                     ..NamespaceFacts::default()
                 })
             }
+            Step::Move { node, host } => runs_on(&node_name(node), &host_name(host)),
+            Step::Host { host, maintenance } => {
+                host_applied(HostFacts { maintenance, ..super::host(&host_name(host)) })
+            }
             Step::Look => return None,
         })
     }
@@ -99,12 +116,18 @@ fn node_name(number: usize) -> String {
     format!("node-{number}")
 }
 
+/// Of a host that vSphere tells of; labels name others.
+fn host_name(number: u8) -> String {
+    format!("esx-{number}")
+}
+
 fn pod_name(number: usize) -> String {
     format!("pod-{number}")
 }
 
 fn node(number: usize, zone: u8, cpu: i64, tainted: bool, cordoned: bool) -> NodeFacts {
-    let mut facts = super::node(&node_name(number));
+    let name = node_name(number);
+    let mut facts = NodeFacts { dns_names: vec![format!("{name}.example")], ..super::node(&name) };
     if zone > 0 {
         facts.labels.insert("zone".to_owned(), format!("zone-{zone}"));
         facts.labels.insert("alpha.cna.vmware.com/host".to_owned(), format!("host-{zone}-{}", number % 2));

@@ -4,23 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::{
-    Event, HostConnection, HostFacts, HostLoadFacts, NodeFacts, PodFacts, SelectorFacts, TermFacts, VcenterId, VmFacts,
-    WeightedTermFacts,
+    Event, HostConnection, HostFacts, HostLoadFacts, NodeFacts, PodFacts, SelectorFacts, TermFacts, WeightedTermFacts,
 };
 use model::scheduling::NodeSchedulingFacts;
 use model::{LiftMode, LiftSettings, World};
 
 use crate::config::Configuration;
 use crate::explain::{Explanation, NodeExplanation, VerdictKind, explain};
-use crate::testing::{apply, everything, id, node, pod, world_with};
+use crate::testing::{apply, everything, host, host_applied, id, node, pod, runs_on, world_with};
 use crate::{Effect, Input, PodEvent, Scheduler, plugins};
 
 const TAKES_NO_PODS: &str = "node(s) run on a physical host that takes no pods";
-
-/// Connected, out of maintenance, and nothing is known of its load.
-fn host(name: &str) -> HostFacts {
-    HostFacts { id: name.to_owned(), name: name.to_owned(), ..HostFacts::default() }
-}
 
 fn loaded(name: &str, cpu_percent: u64, memory_percent: u64) -> HostFacts {
     let load = HostLoadFacts {
@@ -32,17 +26,6 @@ fn loaded(name: &str, cpu_percent: u64, memory_percent: u64) -> HostFacts {
     HostFacts { load: Some(load), ..host(name) }
 }
 
-fn applied(host: HostFacts) -> Event {
-    Event::HostApplied { vcenter: VcenterId(0), host }
-}
-
-/// The VM that is this node runs on this host.
-fn runs_on(node: &str, host: &str) -> Event {
-    let (id, dns_name) = (format!("vm-of-{node}"), Some(format!("{node}.example")));
-    let vm = VmFacts { id, dns_name, host: Some(host.to_owned()), powered_on: true, ..VmFacts::default() };
-    Event::VmApplied { vcenter: VcenterId(0), vm }
-}
-
 fn virtual_node(name: &str, ready: bool) -> NodeFacts {
     NodeFacts { dns_names: vec![format!("{name}.example")], ready, ..node(name) }
 }
@@ -51,7 +34,7 @@ fn virtual_node(name: &str, ready: bool) -> NodeFacts {
 fn cluster(mode: LiftMode, nodes: &[(&str, &str)]) -> World {
     let mut world = world_with(LiftSettings { mode, ..LiftSettings::default() }, &[]);
     for (node, on) in nodes {
-        world.apply(applied(host(on)));
+        world.apply(host_applied(host(on)));
         world.apply(runs_on(node, on));
         world.apply(Event::NodeApplied(virtual_node(node, true)));
     }
@@ -133,7 +116,7 @@ fn hosts_in_maintenance_and_lost_hosts_take_no_pods() {
     ];
     for case @ (ready, connection, maintenance, takes) in cases {
         let mut world = cluster(LiftMode::Strict, &[("n1", "esx-1"), ("n2", "esx-2")]);
-        world.apply(applied(HostFacts { connection, maintenance, ..host("esx-1") }));
+        world.apply(host_applied(HostFacts { connection, maintenance, ..host("esx-1") }));
         world.apply(Event::NodeApplied(virtual_node("n1", ready)));
         world.apply(Event::PodApplied(pod("web")));
         let explained = explained(&world, "web");
@@ -151,13 +134,13 @@ fn hosts_in_maintenance_and_lost_hosts_take_no_pods() {
 #[test]
 fn a_pod_waits_for_a_host_to_come_back() {
     let waits = format!("0/1 nodes are available: 1 {TAKES_NO_PODS}.");
-    let in_maintenance = || applied(HostFacts { maintenance: true, ..host("esx-1") });
+    let in_maintenance = || host_applied(HostFacts { maintenance: true, ..host("esx-1") });
     let mut stage = Stage::of(cluster(LiftMode::Strict, &[("n1", "esx-1")]));
     assert!(stage.after(in_maintenance()).is_empty());
     assert_eq!(stage.after(Event::PodApplied(pod("web"))), [waits.as_str()]);
-    assert_eq!(stage.after(applied(host("esx-1"))), ["n1"]);
+    assert_eq!(stage.after(host_applied(host("esx-1"))), ["n1"]);
 
-    let lost = || applied(HostFacts { connection: HostConnection::Disconnected, ..host("esx-1") });
+    let lost = || host_applied(HostFacts { connection: HostConnection::Disconnected, ..host("esx-1") });
     let mut stage = Stage::of(cluster(LiftMode::Strict, &[("n1", "esx-1")]));
     stage.after(lost());
     stage.after(Event::NodeApplied(virtual_node("n1", false)));
@@ -178,7 +161,7 @@ fn less_loaded_hosts_suit_better() {
     assert_eq!(scores(&world, "web"), [None; 4], "it is silent where no load is known");
     // The scarcer of cpu and memory counts; a host of which nothing is known, as half used.
     for facts in [loaded("esx-1", 90, 10), loaded("esx-2", 20, 40), loaded("esx-3", 5, 60)] {
-        world.apply(applied(facts));
+        world.apply(host_applied(facts));
     }
     assert_eq!(scores(&world, "web"), [10, 60, 40, 50].map(Some));
     assert_eq!(explained(&world, "web").best, ["n2"]);
@@ -191,7 +174,7 @@ fn less_loaded_hosts_suit_better() {
 
     let mut stage = Stage::of(cluster(LiftMode::Strict, &nodes));
     for facts in [loaded("esx-1", 30, 10), loaded("esx-2", 20, 40), loaded("esx-3", 5, 60), loaded("esx-4", 31, 0)] {
-        stage.after(applied(facts));
+        stage.after(host_applied(facts));
     }
     assert_eq!(stage.after(Event::PodApplied(pod("web"))), ["n1"]);
 }
@@ -206,10 +189,10 @@ fn anti_affinity_between_nodes_follows_machines_from_host_to_host() {
     let in_the_way = "pod default/web-1 on n1 (host esx-1), which this pod avoids";
     assert_eq!(explained(&world, "web-2").nodes[1].blocker.as_deref(), Some(in_the_way));
     // Where the host takes no pods, no pod is to blame.
-    world.apply(applied(HostFacts { maintenance: true, ..host("esx-1") }));
+    world.apply(host_applied(HostFacts { maintenance: true, ..host("esx-1") }));
     let second = explained(&world, "web-2").nodes.remove(1);
     assert_eq!((second.reason.as_deref(), second.blocker), (Some(TAKES_NO_PODS), None));
-    world.apply(applied(host("esx-1")));
+    world.apply(host_applied(host("esx-1")));
     world.apply(runs_on("n1", "esx-2"));
     assert_eq!(refusing(&world, "web-2"), [by_node, None, by_host]);
 }
@@ -237,7 +220,7 @@ fn relaxed_terms_yield_where_they_alone_leave_no_node() {
         assert_eq!(refusing(&world, "web-2"), expected, "{mode:?}");
         // The other host is left, but takes no pods.
         world.apply(cordoned("n3", false));
-        world.apply(applied(HostFacts { maintenance: true, ..host("esx-2") }));
+        world.apply(host_applied(HostFacts { maintenance: true, ..host("esx-2") }));
         assert_eq!(refusing(&world, "web-2"), [by("InterPodAffinity"), of_second, by("PhysicalHost")], "{mode:?}");
         // They alone: where a node would not do anyway, nothing is gained.
         world.apply(cordoned("n2", true));
