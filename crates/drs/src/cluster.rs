@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cell::{Cell, CellContext, CellRules};
 use crate::cells::{Cells, ExistingRules, NO_KEY};
-use crate::classify::{Bounds, Seen, SeenRules};
+use crate::classify::{Bounds, HostLimit, Seen, SeenRules};
 use crate::cover::Existing;
 use crate::digest::digest_text;
 use crate::finding::{Finding, PodRef};
@@ -106,6 +106,8 @@ pub(crate) struct Cluster {
     pub(crate) refused: BTreeSet<(usize, usize)>,
     /// Hosts and pods of the rules that bind VMs to hosts, for this plan.
     pub(crate) bindings: BTreeMap<String, (Vec<usize>, Vec<PodRef>)>,
+    /// What its mandatory ones mean for VMs that are to be tied, made or not yet, for this plan.
+    pub(crate) bound: Vec<HostLimit>,
     started: bool,
 }
 
@@ -130,6 +132,7 @@ impl Cluster {
             telling: BTreeSet::new(),
             refused: BTreeSet::new(),
             bindings: BTreeMap::new(),
+            bound: Vec::new(),
             started: false,
         }
     }

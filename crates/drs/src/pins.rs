@@ -10,6 +10,7 @@ use model::intern::Symbol;
 use model::{PodId, World};
 use rustc_hash::FxHashMap;
 
+use crate::classify::HostLimit;
 use crate::cluster::{Cluster, Context, Slot};
 use crate::digest::{digest, digest_text};
 use crate::finding::Finding;
@@ -47,6 +48,7 @@ impl Cluster {
         pinned: &[(usize, PodId)],
         findings: &mut Vec<Finding>,
     ) -> Vec<NewRule> {
+        self.bound.clear();
         let names = self.names_of(RuleSort::OnHosts);
         if names.is_empty() && pinned.is_empty() {
             return Vec::new();
@@ -79,11 +81,19 @@ impl Cluster {
         self.bindings.clear();
         for (name, pin) in taken {
             let is_given_up = self.slots.get(&name).is_some_and(Slot::is_given_up) && !self.seen.contains_key(&name);
+            let is_off = is_given_up || self.seen.get(&name).is_some_and(|seen| !seen.enabled);
+            if let Some(pin) = pin.as_ref().filter(|_| mandatory && !is_off) {
+                self.bound.push(self.limit_of(pin));
+            }
             match pin {
                 Some(_) if is_given_up => self.leave_given_up(context, &name),
                 None if is_given_up => self.set_settled(&name, Settled::default()),
                 pin => self.settle_pin(context, &name, pin.as_ref(), mandatory),
             }
+        }
+        if mandatory {
+            let new: Vec<HostLimit> = pins.iter().map(|pin| self.limit_of(pin)).collect();
+            self.bound.extend(new);
         }
         pins.into_iter()
             .map(|pin| {
@@ -121,6 +131,12 @@ impl Cluster {
 
     pub(crate) fn host_names(&self, hosts: &[usize]) -> Vec<String> {
         hosts.iter().map(|host| self.hosts[*host].name.clone()).collect()
+    }
+
+    fn limit_of(&self, pin: &Pin) -> HostLimit {
+        let mut hosts = self.host_names(&pin.hosts);
+        hosts.sort_unstable();
+        HostLimit { vms: pin.vms.clone(), hosts, is_own: true }
     }
 
     fn source_of(&self, pin: &Pin) -> String {

@@ -57,8 +57,9 @@ impl Assembly<'_> {
     pub(crate) fn assemble(mut self, cluster: &mut Cluster, pinned: &[(usize, PodId)]) -> Planned {
         let context = self.context;
         let mut new = self.new_apart(cluster);
+        let pins = cluster.plan_pins(context, pinned, self.findings);
         new.extend(cluster.plan_together(context, self.needs, self.findings));
-        new.extend(cluster.plan_pins(context, pinned, self.findings));
+        new.extend(pins);
         let cluster = &*cluster;
         self.tell_of_rules(cluster);
         let mut record = Record { rules: Arc::clone(&cluster.recorded) };

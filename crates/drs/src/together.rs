@@ -119,9 +119,10 @@ impl Cluster {
         self.set_settled(name, Settled { record, finding: Some(finding), ..Settled::default() });
     }
 
-    /// Whether mandatory rules leave these VMs a host they could share.
+    /// Whether mandatory rules, those that are about to be made among them, leave these VMs a host they could share.
     fn has_common_host(&self, vms: &[usize]) -> bool {
-        let mut binding = self.bounds.limits.iter().filter(|limit| vms.iter().any(|vm| limit.vms.contains(vm)));
+        let limits = self.bounds.limits.iter().chain(&self.bound);
+        let mut binding = limits.filter(|limit| vms.iter().any(|vm| limit.vms.contains(vm)));
         let Some(first) = binding.next() else { return true };
         let rest: Vec<_> = binding.collect();
         first.hosts.iter().any(|host| rest.iter().all(|limit| limit.hosts.contains(host)))
