@@ -22,7 +22,7 @@ pub(crate) struct Cell {
     pub(crate) alone: CellRules,
     /// What it gets beside the others; `None` when that is the same.
     pub(crate) beside_others: Option<CellRules>,
-    /// Others' rules keep apart all that it wants apart.
+    /// Others' rules keep apart all that its own would.
     pub(crate) redundant: bool,
 }
 
@@ -57,11 +57,6 @@ impl Cell {
     /// What comes first when two terms want the same: the one about more VMs, then the one with the older rule.
     pub(crate) fn rank(&self) -> (usize, i32, u64) {
         (usize::MAX - self.part.vms.len(), self.oldest_key, self.digest)
-    }
-
-    /// The pairs it wants apart.
-    pub(crate) fn edges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        crate::graph::pairs(&self.part.vms).filter(|(a, b)| self.part.wants(*a, *b))
     }
 }
 

@@ -3,7 +3,7 @@
 //! In: cells as they change. Out: which of them need no rules of their own, because rules of others keep apart all they
 //! want apart; and which pairs can not be had because of all the others.
 //!
-//! A cell is *redundant* when each of its pairs is in a rule of a cell that ranks before it. Of the cells that cover a pair
+//! A cell is *redundant* when each pair that its rules keep apart is in a rule of a cell that ranks before it. Of the cells that cover a pair
 //! the first is never redundant, so dropping the redundant ones uncovers nothing; and only cells that share a pair with a
 //! changed one need to be looked at again.
 
@@ -142,14 +142,13 @@ impl Cells {
         let rank = cell.rank();
         // What is there stays beside a rule of others; what is not yet there need not come.
         let others_do = |pair| cell.oldest_key == NO_KEY && bounds.apart.contains(&pair);
-        let forbidden = &cell.rules().forbidden;
         let is_before = |digest: u64, a: usize, b: usize| {
             let other = self.get(digest).filter(|other| other.digest != cell.digest && other.rank() < rank);
             other.is_some_and(|other| other.rules().covers(a, b))
         };
-        cell.edges()
-            .filter(|pair| !forbidden.contains(pair))
-            .all(|(a, b)| others_do((a, b)) || self.with_both(a, b).any(|digest| is_before(digest, a, b)))
+        // What it wants and can not have is no reason to keep it.
+        let mut had = cell.rules().cliques().flat_map(|clique| pairs(clique));
+        had.all(|(a, b)| others_do((a, b)) || self.with_both(a, b).any(|digest| is_before(digest, a, b)))
     }
 
     /// The cells that are about both VMs.
