@@ -162,14 +162,23 @@ impl Cells {
 
     /// Whether VMs may be so entangled that their rules can not hold together.
     pub(crate) fn may_be_tight(&self, guard: Guard, bounds: &Bounds) -> bool {
-        let members_max = guard.members_grown_max();
+        !bounds.limits.is_empty() || self.may_have_clique(guard.members_grown_max() + 1, bounds)
+    }
+
+    /// Whether VMs may be so entangled that no host is left for one that has to avoid them all.
+    pub(crate) fn may_be_crowded(&self, guard: Guard, bounds: &Bounds) -> bool {
+        self.may_have_clique(guard.members_grown_max(), bounds)
+    }
+
+    /// Whether so many VMs may be all apart from each other: each of them then avoids all but itself.
+    fn may_have_clique(&self, size: usize, bounds: &Bounds) -> bool {
         let mut load = self.load.clone();
         for (a, b) in &bounds.apart {
             load[*a] += 1;
             load[*b] += 1;
         }
-        let loaded = load.iter().filter(|load| **load as usize >= members_max).count();
-        bounds.keeps_any_together() || !bounds.limits.is_empty() || loaded > members_max
+        let loaded = load.iter().filter(|load| **load as usize + 1 >= size).count();
+        bounds.keeps_any_together() || loaded >= size
     }
 
     /// Everything that is to be kept apart.

@@ -67,7 +67,7 @@ impl Cluster {
         let now_tied: Vec<Vec<usize>> = tied.iter().map(|(_, members)| members.clone()).collect();
         let vms = &context.places.vms;
         let same_host = |a: usize, b: usize| vms[a].host.is_some() && vms[a].host == vms[b].host;
-        let is_tight = self.is_tight();
+        let is_crowded = self.cells.may_be_crowded(self.guard, &self.bounds);
         let joint = LazyCell::new(|| self.cells.joint(self.guard, &self.bounds));
         let is_apart =
             |a: usize, b: usize| self.cells.want_apart(a, b) || self.bounds.apart.contains(&(a.min(b), a.max(b)));
@@ -75,7 +75,7 @@ impl Cluster {
             let all = [a, b].concat();
             a.iter().all(|a| b.iter().all(|b| !is_apart(*a, *b)))
                 && self.has_common_host(&all)
-                && (!is_tight || joint.may_share(&all))
+                && (!is_crowded || joint.may_share(&all))
         };
         let found = ties(&needs, may_share, &now_tied, same_host);
         for need in &found.unmet {
