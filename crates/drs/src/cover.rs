@@ -131,10 +131,13 @@ impl Covering<'_> {
     }
 
     fn within_limits(&self, clique: &[usize], next: usize) -> bool {
-        self.limits
-            .iter()
-            .filter(|limit| limit.vms.contains(next))
-            .all(|limit| clique.iter().filter(|member| limit.vms.contains(**member)).count() < limit.members_max)
+        self.limits_reached(clique, next).next().is_none()
+    }
+
+    /// The limits that keep this VM out of the clique.
+    fn limits_reached(&self, clique: &[usize], next: usize) -> impl Iterator<Item = &Limit> {
+        let of_next = self.limits.iter().filter(move |limit| limit.vms.contains(next));
+        of_next.filter(|limit| clique.iter().filter(|member| limit.vms.contains(**member)).count() >= limit.members_max)
     }
 
     /// How far an existing rule may grow: what it has, it may replace.
@@ -170,17 +173,21 @@ impl Covering<'_> {
         self.give_up_around(clique, members_max, state);
     }
 
-    /// VMs that belong into the rule and do not fit: their pairs with the members stay uncovered. Judged by all that is
-    /// wanted, not by what is left of it, so that the order of rules does not matter.
+    /// VMs that belong into the rule and do not fit: their pairs with the members that keep them out stay uncovered. Judged by
+    /// all that is wanted, not by what is left of it, so that the order of rules does not matter.
     fn give_up_around(&self, clique: &[usize], members_max: usize, state: &mut State) {
         let is_full = clique.len() >= members_max;
         if !is_full && self.limits.is_empty() {
             return;
         }
         let belongs = |vm: &usize| clique.iter().all(|member| self.apart.has(*member, *vm));
-        let misfit = |vm: &usize| is_full || !self.within_limits(clique, *vm);
-        let outside = (0..self.apart.width()).filter(belongs).filter(misfit);
-        let left_out: Vec<usize> = outside.filter(|vm| state.give_up(clique, *vm)).collect();
+        let rivals = |vm: usize| -> Vec<usize> {
+            let is_rival =
+                |member: &&usize| is_full || self.limits_reached(clique, vm).any(|limit| limit.vms.contains(**member));
+            clique.iter().filter(is_rival).copied().collect()
+        };
+        let outside = (0..self.apart.width()).filter(belongs);
+        let left_out: Vec<usize> = outside.filter(|vm| state.give_up(&rivals(*vm), *vm)).collect();
         if !left_out.is_empty() {
             state.too_large.push(TooLarge { members: clique.to_vec(), left_out });
         }
