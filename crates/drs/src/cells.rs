@@ -206,10 +206,9 @@ impl Cells {
         let before = self.take_refused();
         // Pairs that are there, or were found to fit, come before all others.
         let mut settled = Graph::new(self.of_vm.len());
-        for (name, members) in self.by_digest.values().flat_map(|cell| &cell.alone.kept) {
-            let Some(now) = current(name) else { continue };
-            let stay: Vec<usize> = members.iter().copied().filter(|vm| now.contains(vm)).collect();
-            pairs(&stay).for_each(|(a, b)| settled.add(a, b));
+        // Also those of a rule that its term could do without, were it alone: another would have to grow for that.
+        for now in self.by_digest.values().flat_map(|cell| &cell.slots).filter_map(|name| current(name)) {
+            pairs(now).for_each(|(a, b)| settled.add(a, b));
         }
         let (mut refused, mut tried_again) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..ROUNDS_MAX {
