@@ -88,8 +88,6 @@ pub(crate) struct HostLimit {
     pub(crate) vms: Vec<usize>,
     /// Ids, sorted.
     pub(crate) hosts: Vec<String>,
-    /// It is one of Bridger's own.
-    pub(crate) is_own: bool,
 }
 
 /// What rules that are not Bridger's to change mean for it.
@@ -101,25 +99,24 @@ pub(crate) struct Bounds {
     pub(crate) together: Vec<(String, Vec<usize>)>,
     /// By VM: one number for all that end up together.
     together_with: BTreeMap<usize, usize>,
-    /// Of mandatory rules, whosever they are.
+    /// Of their mandatory rules. Bridger's own follow from what pods want, as all its rules do, and bind nothing before that.
     pub(crate) limits: Vec<HostLimit>,
 }
 
 impl Bounds {
     pub(crate) fn of(seen: &SeenRules, is_own: impl Fn(&str) -> bool) -> Self {
         let mut bounds = Self::default();
-        let means_something =
-            |(name, rule): &(&String, &Seen)| rule.enabled && (rule.sort == Some(RuleSort::OnHosts) || !is_own(name));
+        let means_something = |(name, rule): &(&String, &Seen)| rule.enabled && !is_own(name);
         let mut rules: Vec<(&String, &Seen)> = seen.iter().filter(means_something).collect();
         rules.sort_unstable_by_key(|(name, _)| *name);
         for (name, rule) in rules {
             match rule.sort {
                 Some(RuleSort::OnHosts) if rule.mandatory => {
                     let (vms, hosts) = (rule.members.clone(), rule.hosts.clone());
-                    bounds.limits.push(HostLimit { vms, hosts, is_own: is_own(name) });
+                    bounds.limits.push(HostLimit { vms, hosts });
                 }
-                Some(RuleSort::Apart) if !is_own(name) => bounds.apart.extend(pairs(&rule.members)),
-                Some(RuleSort::Together) if !is_own(name) => {
+                Some(RuleSort::Apart) => bounds.apart.extend(pairs(&rule.members)),
+                Some(RuleSort::Together) => {
                     bounds.together.push((name.clone(), rule.members.clone()));
                 }
                 _ => (),

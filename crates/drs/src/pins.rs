@@ -136,7 +136,7 @@ impl Cluster {
     fn limit_of(&self, pin: &Pin) -> HostLimit {
         let mut hosts = self.host_names(&pin.hosts);
         hosts.sort_unstable();
-        HostLimit { vms: pin.vms.clone(), hosts, is_own: true }
+        HostLimit { vms: pin.vms.clone(), hosts }
     }
 
     fn source_of(&self, pin: &Pin) -> String {
@@ -218,7 +218,7 @@ impl Cluster {
             let all = left.entry(self.bounds.leader(*vm)).or_insert_with(|| Bits::of(width, 0..width));
             all.intersect(hosts.words());
         }
-        for limit in self.bounds.limits.iter().filter(|limit| !limit.is_own) {
+        for limit in &self.bounds.limits {
             let hosts = (0..width).filter(|host| limit.hosts.contains(&self.hosts[*host].name));
             let hosts = Bits::of(width, hosts);
             for vm in limit.vms.iter().filter(|vm| **vm < context.places.vms.len()) {
