@@ -1,0 +1,98 @@
+//! Records as they are kept in ConfigMaps: those in `tests/golden/records` are read as what they say, and written again byte for
+//! byte. Clusters have such texts, so none may ever become unreadable.
+
+#[path = "../../../tests/golden/golden.rs"]
+mod golden;
+
+use std::sync::Arc;
+
+use drs::record::{from_text, to_text};
+use drs::*;
+
+const PREFIX: &str = "bridger-6f1c2f0e-0a7b-4c5e-9d55-3b1f0e5a7c01-";
+
+fn rules(all: impl IntoIterator<Item = (&'static str, OwnedRule)>) -> Rules {
+    all.into_iter().map(|(digest, rule)| (format!("{PREFIX}{digest}"), Arc::new(rule))).collect()
+}
+
+fn intent(sort: RuleSort) -> OwnedRule {
+    OwnedRule::intent(sort, "00c0ffee00c0ffee".to_owned())
+}
+
+fn made(sort: RuleSort) -> OwnedRule {
+    OwnedRule { uuid: Some("5235b1a2-6f0e-4d3c-8d3a-0a1b2c3d4e5f".to_owned()), ..intent(sort) }
+}
+
+fn bound(rule: OwnedRule, digest: &str) -> OwnedRule {
+    let name = format!("{PREFIX}{digest}");
+    OwnedRule { groups: Some(OwnedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") }), ..rule }
+}
+
+fn unwanted(since: u64, vms: &[&str]) -> Option<Unwanted> {
+    Some(Unwanted { since: UnixMillis(since), vms: vms.iter().map(|&vm| vm.to_owned()).collect() })
+}
+
+/// The golden files, and what each says.
+fn records() -> Vec<(&'static str, Rules)> {
+    use RuleSort::{Apart, OnHosts, Together};
+    let (a, b, c) = ("0123456789abcdef", "89abcdef01234567", "fedcba9876543210");
+    vec![
+        ("none", Rules::new()),
+        ("intents", rules([(a, intent(Apart)), (b, intent(Together)), (c, bound(intent(OnHosts), c))])),
+        ("made", rules([(a, made(Apart)), (b, made(Together)), (c, bound(made(OnHosts), c))])),
+        (
+            "unwanted",
+            rules([
+                (a, OwnedRule { unwanted: unwanted(1_767_225_600_000, &["vm-101", "vm-102"]), ..made(Apart) }),
+                // None of its VMs is a node any more.
+                (b, OwnedRule { unwanted: unwanted(0, &[""]), ..made(Together) }),
+                (c, OwnedRule { unwanted: unwanted(u64::MAX, &[]), ..bound(made(OnHosts), c) }),
+            ]),
+        ),
+        (
+            "waiting",
+            rules([
+                (a, OwnedRule { outnumbered_since: Some(UnixMillis(1_767_225_600_000)), ..made(Apart) }),
+                (b, OwnedRule { restored: true, ..intent(Together) }),
+            ]),
+        ),
+        (
+            "everything",
+            rules([(
+                c,
+                OwnedRule {
+                    unwanted: unwanted(1_767_225_600_000, &["vm-101"]),
+                    outnumbered_since: Some(UnixMillis(1)),
+                    restored: true,
+                    ..bound(made(OnHosts), c)
+                },
+            )]),
+        ),
+        (
+            "texts",
+            Rules::from([(
+                "a \"name\"\\ of\u{1f5a5} any\tkind".to_owned(),
+                Arc::new(OwnedRule { uuid: Some(String::new()), ..OwnedRule::intent(Apart, "süß".to_owned()) }),
+            )]),
+        ),
+    ]
+}
+
+#[test]
+fn records_are_read_and_written_as_ever() {
+    for (name, rules) in records() {
+        let file = format!("records/{name}.json");
+        golden::assert_same(&file, &format!("{}\n", to_text(&rules)));
+        assert_eq!(from_text(golden::read(&file).trim_end_matches('\n')), Ok(rules), "{file}");
+    }
+}
+
+/// None is forgotten because nobody names it any more.
+#[test]
+fn every_golden_record_is_looked_at() {
+    let known: Vec<String> = records().iter().map(|(name, _)| format!("{name}.json")).collect();
+    for entry in std::fs::read_dir(golden::path("records")).expect("the folder") {
+        let name = entry.expect("a file").file_name().into_string().expect("a name");
+        assert!(known.contains(&name), "{name}");
+    }
+}

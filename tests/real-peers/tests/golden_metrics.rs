@@ -1,0 +1,245 @@
+//! What dashboards, alerts and scripts read of a running Bridger: names, types and labels of metrics of `bridger run` and of
+//! `bridger scheduler`, the events they post, and the ConfigMap that the record is kept in. Compared with `tests/golden`: what is
+//! there stays, more may come.
+
+#[path = "../../golden/golden.rs"]
+mod golden;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use testkit::{Bridger, Sandbox, eventually};
+
+const SOON: Duration = Duration::from_secs(30);
+const HOST_KEY: &str = "alpha.cna.vmware.com/host";
+
+/// Labels whose values depend on the world and on what happens. Those with a fixed set are in `metrics/values.tsv`.
+const VARYING: &[&str] = &["attempts", "event", "name", "plugin", "profile", "vcenter"];
+const ANY: &str = "*";
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Metric {
+    r#type: String,
+    /// By name all values, bounds of histograms too; one that varies has [`ANY`].
+    labels: BTreeMap<String, BTreeSet<String>>,
+}
+
+type Metrics = BTreeMap<String, Metric>;
+
+/// Reads the text format.
+fn metrics(text: &str) -> Result<Metrics> {
+    let mut metrics = Metrics::new();
+    for line in text.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = declared.split_once(' ').with_context(|| line.to_owned())?;
+            metrics.insert(name.to_owned(), Metric { r#type: kind.to_owned(), ..Metric::default() });
+        } else if let Some((name, labels)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
+            let family = ["", "_total", "_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end).filter(|name| metrics.contains_key(*name)));
+            let metric = family.and_then(|family| metrics.get_mut(family)).with_context(|| line.to_owned())?;
+            let (labels, _) = labels.rsplit_once('}').with_context(|| line.to_owned())?;
+            for label in labels.split("\",").filter(|label| !label.is_empty()) {
+                let (name, value) = label.split_once("=\"").with_context(|| line.to_owned())?;
+                let value = if VARYING.contains(&name) { ANY } else { value.trim_end_matches('"') };
+                metric.labels.entry(name.to_owned()).or_default().insert(value.to_owned());
+            }
+        }
+    }
+    Ok(metrics)
+}
+
+/// What is in `golden` and not in `now`.
+fn missing(golden: &Metrics, now: &Metrics) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (name, metric) in golden {
+        let Some(found) = now.get(name) else {
+            missing.push(name.clone());
+            continue;
+        };
+        if found.r#type != metric.r#type {
+            missing.push(format!("{name} of type {}, it is a {}", metric.r#type, found.r#type));
+        }
+        for (label, values) in &metric.labels {
+            let known = found.labels.get(label);
+            let lost = values.iter().filter(|value| !known.is_some_and(|known| known.contains(*value)));
+            missing.extend(lost.map(|value| format!("{name}{{{label}={value:?}}}")));
+        }
+    }
+    missing
+}
+
+#[allow(clippy::print_stdout)]
+async fn compare(bridger: &Bridger, file: &str) -> Result<()> {
+    let now = || async { metrics(&bridger.get("/metrics").await?) };
+    if golden::is_writing() {
+        // What happened last is counted by then.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        golden::write(file, &format!("{}\n", serde_json::to_string_pretty(&now().await?)?));
+        return Ok(());
+    }
+    let golden: Metrics = serde_json::from_str(&golden::read(file))?;
+    let now = eventually(SOON, || async {
+        let now = now().await?;
+        let missing = missing(&golden, &now);
+        ensure!(missing.is_empty(), "{file}: no longer there, see tests/golden/README.md: {missing:#?}");
+        Ok(now)
+    })
+    .await?;
+    let new = missing(&now, &golden);
+    if !new.is_empty() {
+        println!("new, and not in {file}: {new:#?}");
+    }
+    Ok(())
+}
+
+fn pod(name: &str, cpu: &str) -> Value {
+    let alike =
+        json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "web" } } });
+    json!({
+        "metadata": { "name": name, "labels": { "app": "web" } },
+        "spec": {
+            "schedulerName": "bridger",
+            "containers": [{ "name": "c", "image": "web:1", "resources": { "requests": { "cpu": cpu } } }],
+            "affinity": { "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [alike],
+                "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 1, "podAffinityTerm": alike }],
+            } },
+        },
+    })
+}
+
+struct Stage {
+    sandbox: Sandbox,
+    client: kube::Client,
+    run: Bridger,
+    scheduler: Bridger,
+}
+
+impl Stage {
+    async fn start() -> Result<Stage> {
+        let sandbox = Sandbox::start(&["--hosts", "3", "--nodes", "3", "--drs", "off", "--no-placer"]).await?;
+        let environment = [
+            ("KUBECONFIG", sandbox.kubeconfig().display().to_string()),
+            ("GOVC_URL", sandbox.govc_url().to_owned()),
+            ("GOVC_INSECURE", "true".to_owned()),
+            ("NO_COLOR", "1".to_owned()),
+        ];
+        let mut run = Bridger::start(&["run", "--port", "0"], &environment)?;
+        let mut scheduler = Bridger::start(&["scheduler", "--port", "0"], &environment)?;
+        run.prints("3 of 3 matched to a VM", SOON).await?;
+        scheduler.prints("Listening", SOON).await?;
+        let client = sandbox.client().await?;
+        Ok(Stage { sandbox, client, run, scheduler })
+    }
+
+    /// Two pods are placed and kept apart, one fits nowhere.
+    async fn schedule(&self) -> Result<()> {
+        let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
+        for (name, cpu) in [("web-0", "10m"), ("web-1", "10m"), ("huge", "1000")] {
+            pods.create(&PostParams::default(), &serde_json::from_value(pod(name, cpu))?).await?;
+        }
+        Ok(())
+    }
+
+    /// What kube-scheduler asks, and what it would not.
+    async fn ask(&self) -> Result<()> {
+        let mut asked = pod("asked", "10m");
+        asked["metadata"]["namespace"] = json!("default");
+        asked["metadata"]["uid"] = json!("asked");
+        let about = json!({ "Pod": asked, "Nodes": null, "NodeNames": ["node-1", "node-2", "node-3"] });
+        for verb in ["filter", "prioritize"] {
+            self.run.post(&format!("/v1/{verb}"), &about).await?;
+        }
+        let victims = json!({ "Pod": asked, "NodeNameToMetaVictims": { "node-1": { "Pods": [] } } });
+        self.run.post("/v1/preempt", &victims).await?;
+        let binding = json!({ "PodName": "none", "PodNamespace": "default", "PodUID": "none", "Node": "node-1" });
+        self.run.post("/v1/bind", &binding).await?;
+        // No JSON comes back.
+        let _ = self.run.post("/v1/filter", &json!("no request")).await;
+        Ok(())
+    }
+
+    /// Somebody else writes a host that the node is not on.
+    async fn spoil_label(&self) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        eventually(SOON, || async {
+            let labels = nodes.get("node-1").await?.metadata.labels.unwrap_or_default();
+            ensure!(labels.contains_key(HOST_KEY), "{labels:?}");
+            Ok(())
+        })
+        .await?;
+        let patch = json!({ "metadata": { "labels": { HOST_KEY: "elsewhere" } } });
+        nodes.patch("node-1", &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Every event is one that the golden list has, as it has it; and these have been posted.
+    async fn check_events(&self, wanted: &[&str]) -> Result<()> {
+        let known: BTreeSet<Vec<String>> = golden::rows("reasons.tsv").into_iter().collect();
+        let events: Api<Event> = Api::all(self.client.clone());
+        eventually(SOON, || async {
+            let mut reasons = BTreeSet::new();
+            for event in events.list(&ListParams::default()).await? {
+                if event.source.and_then(|source| source.component).as_deref() != Some("bridger") {
+                    continue;
+                }
+                let reason = event.reason.unwrap_or_default();
+                let about = event.involved_object.kind.unwrap_or_default();
+                let row = vec![reason.clone(), event.type_.unwrap_or_default(), about, "event".to_owned()];
+                if known.contains(&row) {
+                    reasons.insert(reason);
+                } else {
+                    println_new(&row);
+                }
+            }
+            ensure!(
+                wanted.iter().all(|reason| reasons.contains(*reason)),
+                "{wanted:?} are wanted, there are {reasons:?}"
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// Where the record of rules is, and under which labels and keys.
+    async fn check_record(&self) -> Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
+        let by_labels = ListParams::default().labels("app.kubernetes.io/managed-by=bridger,bridger.dev/kind=rules");
+        let map = eventually(SOON, || async {
+            maps.list(&by_labels).await?.items.into_iter().next().context("there is no record")
+        })
+        .await?;
+        let data = map.data.unwrap_or_default();
+        let shown = json!({
+            "name": map.metadata.name, "labels": map.metadata.labels, "keys": data.keys().collect::<Vec<_>>(),
+            "data.name": data.get("name"),
+        });
+        golden::assert_same("config-map.json", &format!("{shown:#}\n"));
+        Ok(())
+    }
+}
+
+#[allow(clippy::print_stdout)]
+fn println_new(row: &[String]) {
+    println!("new, and not in reasons.tsv: {row:?}");
+}
+
+#[tokio::test]
+async fn metrics_events_and_the_record_stay_as_they_are() -> Result<()> {
+    let stage = Stage::start().await?;
+    stage.schedule().await?;
+    stage.ask().await?;
+    stage.spoil_label().await?;
+    stage.check_events(&["Scheduled", "FailedScheduling", "LabelChangedByOthers"]).await?;
+    stage.check_record().await?;
+    compare(&stage.run, "metrics/run.json").await?;
+    compare(&stage.scheduler, "metrics/scheduler.json").await?;
+    drop(stage.sandbox);
+    Ok(())
+}
