@@ -85,7 +85,8 @@ fn explanations_are_the_same() {
         golden::assert_same(&format!("snapshot/explain-{file}.json"), &pretty(&json));
     };
     explain("web-3", "shop/web-3", &[], 0);
-    explain("web-3-relaxed", "shop/web-3", &["--lift-mode", "relaxed"], 0);
+    explain("agent-7", "many/agent-7", &[], 3);
+    explain("agent-7-relaxed", "many/agent-7", &["--lift-mode", "relaxed"], 0);
     explain("web-0-unbound", "shop/web-0", &["--unbound"], 0);
     explain("gpu-0", "shop/gpu-0", &[], 0);
     explain("gated-0", "shop/gated-0", &[], 3);
