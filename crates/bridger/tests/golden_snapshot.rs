@@ -90,6 +90,12 @@ fn explanations_are_the_same() {
     explain("web-0-unbound", "shop/web-0", &["--unbound"], 0);
     explain("gpu-0", "shop/gpu-0", &[], 0);
     explain("gated-0", "shop/gated-0", &[], 3);
+    explain("chooser", "probe/chooser", &[], 0);
+    explain("set-3", "probe/set-3", &[], 0);
+    explain("sts-2", "probe/sts-2", &[], 0);
+    // The profile that the pod names.
+    explain("wide-configured", "probe/wide", &["--config", "scheduler.yaml"], 0);
+    explain("chooser-configured", "probe/chooser", &["--config", "scheduler.yaml"], 0);
     explain("gpu-0-configured", "shop/gpu-0", &["--config", "scheduler.yaml"], 0);
     let other = ["--config", "scheduler.yaml", "--scheduler-name", "as-upstream"];
     explain("web-3-as-upstream", "shop/web-3", &other, 0);
