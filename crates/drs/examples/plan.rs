@@ -197,7 +197,7 @@ impl Bench {
                 }
             }
             let event = Event::ClusterApplied { vcenter: VCENTER, cluster: facts.clone() };
-            planner.observe(&self.world.apply(event));
+            planner.observe(&self.world.apply(event).touched);
         }
         owned
     }
@@ -246,7 +246,7 @@ fn measure(size: Size) -> Value {
         now.0 += 100;
         let event = bench.event(number);
         let (ms, plan) = milliseconds(|| {
-            let touched = bench.world.apply(event);
+            let touched = bench.world.apply(event).touched.clone();
             planner.observe(&touched);
             planner.plan(&bench.world, &owned, now)
         });

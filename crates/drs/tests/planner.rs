@@ -134,7 +134,7 @@ fn tell(world: &mut World, before: &Town, town: &Town) -> Vec<Touched> {
         events.push(Event::VmRemoved { vcenter: VCENTER, id: vm_id(*node) });
     }
     events.extend(town.events());
-    events.into_iter().map(|event| world.apply(event)).collect()
+    events.into_iter().map(|event| world.apply(event).touched.clone()).collect()
 }
 
 fn compare(kept: &Plan, fresh: &Plan) -> Result<(), TestCaseError> {

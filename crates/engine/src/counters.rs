@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use crate::rule_counters::{RuleCounters, RuleProblem};
+pub use crate::controllers::drs_rules::counters::{RuleCounters, RuleProblem};
 
 /// One number that only grows.
 #[derive(Debug, Default)]
@@ -22,15 +22,11 @@ impl Counter {
 
 #[derive(Debug, Default)]
 pub struct Counters {
-    pub events_applied: Counter,
     pub label_writes: Counter,
     pub label_writes_failed_passing: Counter,
     pub label_writes_failed_gone: Counter,
     pub label_writes_failed_refused: Counter,
     /// Labels that were right and that somebody else changed.
     pub labels_changed_by_others: Counter,
-    pub notices_posted: Counter,
-    /// Notices that were not sent because too many were on their way, or that failed.
-    pub notices_lost: Counter,
     pub rules: Arc<RuleCounters>,
 }

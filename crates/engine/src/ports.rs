@@ -4,6 +4,7 @@
 //! the engine decides by.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use model::event::{GroupFacts, PodFacts, RuleFacts, RuleKind, VcenterId};
@@ -40,10 +41,10 @@ pub enum Severity {
     Warning,
 }
 
-/// Something to be seen by whoever looks at an object: a Kubernetes event.
+/// Something that happened to an object and that people shall see there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    pub about: NoticeSubject,
+pub struct Occurrence {
+    pub regarding: Regarding,
     pub severity: Severity,
     /// CamelCase, for machines: `HostChanged`.
     pub reason: &'static str,
@@ -52,14 +53,35 @@ pub struct Notice {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoticeSubject {
+pub enum Regarding {
     Node { name: String, uid: String },
     Pod { namespace: String, name: String, uid: String },
 }
 
-/// Posts notices. Losing one does no harm, so the engine does not wait for it to succeed.
-pub trait NoticeBoard: Send + Sync {
-    fn post<'a>(&'a self, notice: &'a Notice) -> BoxFuture<'a, Result<(), PortError>>;
+impl Regarding {
+    /// What tells it from all others: its UID; its name where it has none.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Regarding::Node { name, uid } | Regarding::Pod { name, uid, .. } if uid.is_empty() => name,
+            Regarding::Node { uid, .. } | Regarding::Pod { uid, .. } => uid,
+        }
+    }
+}
+
+/// A Kubernetes Event: an occurrence, and the series that it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    pub occurrence: Occurrence,
+    /// How often it happened, this time included.
+    pub count: u32,
+    /// How long ago it happened first.
+    pub since: Duration,
+}
+
+/// Posts Kubernetes Events. Losing one does no harm.
+pub trait EventSink: Send + Sync {
+    fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>>;
 }
 
 /// The rules and groups of one cluster, whoever made them.

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::SharedWorld;
 use engine::extender::{
-    BindError, Candidate, Extender, ExtenderPorts, ExtenderSettings, NodeVerdict, NotInSync, Reason,
+    BindError, BindExecutor, Candidate, Extender, ExtenderSettings, NodeVerdict, NotInSync, Reason,
 };
-use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
+use engine::ports::{Binder, Binding, EventRecord, EventSink, Occurrence, PortError};
+use engine::runtime::{Lease, Runtime, RuntimeSettings, SharedWorld};
 use futures::future::BoxFuture;
 use model::World;
 use model::affinity::{LiftMode, LiftSettings};
@@ -16,6 +16,7 @@ use model::event::{
     Event, HostFacts, HostLoadFacts, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts, VcenterId, VmFacts,
     WeightedTermFacts,
 };
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -28,7 +29,7 @@ struct Api {
     takes: Duration,
     bound: Mutex<Vec<Binding>>,
     calls: AtomicUsize,
-    notices: Mutex<Vec<Notice>>,
+    notices: Mutex<Vec<Occurrence>>,
 }
 
 impl Binder for Api {
@@ -45,9 +46,9 @@ impl Binder for Api {
     }
 }
 
-impl NoticeBoard for Api {
-    fn post<'a>(&'a self, notice: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
-        self.notices.lock().unwrap().push(notice.clone());
+impl EventSink for Api {
+    fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
+        self.notices.lock().unwrap().push(record.occurrence.clone());
         Box::pin(async { Ok(()) })
     }
 }
@@ -76,7 +77,7 @@ fn vm(number: usize, host: usize) -> VmFacts {
 }
 
 /// Nodes `n0`, `n1`, ... on VMs, two on each host: `n0` and `n3` on host 0, and so on.
-fn world(settings: LiftSettings, hosts: usize) -> SharedWorld {
+fn world(settings: LiftSettings, hosts: usize) -> Live {
     let mut world = World::with_lifting(settings);
     let vcenter = VCENTER;
     for source in [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(vcenter)] {
@@ -103,7 +104,15 @@ fn world(settings: LiftSettings, hosts: usize) -> SharedWorld {
         }
         world.apply(Event::RelistEnded(source));
     }
-    Arc::new(std::sync::RwLock::new(world))
+    Live(Mutex::new(Stage::Filled(Box::new(world))))
+}
+
+/// A world, and the runtime that it is given to once somebody asks about it.
+struct Live(Mutex<Stage>);
+
+enum Stage {
+    Filled(Box<World>),
+    Running { events: mpsc::Sender<Event>, world: SharedWorld },
 }
 
 fn term(key: &str, app: &str) -> TermFacts {
@@ -127,13 +136,41 @@ fn on(node: &str, pod: PodFacts) -> Event {
     Event::PodApplied(PodFacts { node: Some(node.to_owned()), ..pod })
 }
 
-fn apply(world: &SharedWorld, event: Event) {
-    world.write().unwrap().apply(event);
+async fn apply(world: &Live, event: Event) {
+    let events = match &mut *world.0.lock().unwrap() {
+        Stage::Filled(world) => {
+            world.apply(event);
+            return;
+        }
+        Stage::Running { events, .. } => events.clone(),
+    };
+    events.send(event).await.unwrap();
+    // The loop takes its turn.
+    tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-fn extender(world: &SharedWorld, api: &Arc<Api>) -> Arc<Extender> {
-    let ports = ExtenderPorts { binder: api.clone(), notices: api.clone() };
-    Arc::new(Extender::new(world.clone(), ports, ExtenderSettings::default()))
+/// Hands the world to a runtime with an extender in it.
+fn extender(world: &Live, api: &Arc<Api>) -> Arc<Extender> {
+    let mut stage = world.0.lock().unwrap();
+    let (events, received) = mpsc::channel(64);
+    let Stage::Filled(world) = std::mem::replace(&mut *stage, Stage::Filled(Box::default())) else {
+        panic!("it has an extender already");
+    };
+    let mut runtime = Runtime::new(*world, &RuntimeSettings::default(), api.clone());
+    *stage = Stage::Running { events, world: runtime.world() };
+    let settings = ExtenderSettings::default();
+    let executor = BindExecutor { binder: api.clone(), bind_within: settings.bind_within };
+    let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
+    runtime.add(controller, Arc::new(executor), Lease::always());
+    tokio::spawn(runtime.run(received));
+    extender
+}
+
+fn shared(world: &Live) -> SharedWorld {
+    match &*world.0.lock().unwrap() {
+        Stage::Filled(_) => panic!("it does not run yet"),
+        Stage::Running { world, .. } => world.clone(),
+    }
 }
 
 fn fitting(extender: &Extender, pod: &PodFacts, nodes: usize) -> Vec<usize> {
@@ -157,14 +194,14 @@ async fn anti_affinity_by_node_holds_by_host_and_follows_moves() {
     let extender = extender(&world, &api);
     let next = replica("web", "next");
     assert_eq!(fitting(&extender, &next, 6), [0, 1, 2, 3, 4, 5]);
-    apply(&world, on("n0", replica("web", "a")));
+    apply(&world, on("n0", replica("web", "a"))).await;
     assert_eq!(fitting(&extender, &next, 6), [1, 2, 4, 5], "n3 shares the host of n0");
-    apply(&world, Event::VmApplied { vcenter: VCENTER, vm: vm(3, 1) });
+    apply(&world, Event::VmApplied { vcenter: VCENTER, vm: vm(3, 1) }).await;
     assert_eq!(fitting(&extender, &next, 6), [1, 2, 3, 4, 5]);
-    apply(&world, on("n3", replica("web", "b")));
+    apply(&world, on("n3", replica("web", "b"))).await;
     assert_eq!(fitting(&extender, &next, 6), [2, 5]);
     // The pod itself never stands in its own way, though the world may have it somewhere.
-    apply(&world, on("n2", next.clone()));
+    apply(&world, on("n2", next.clone())).await;
     assert_eq!(fitting(&extender, &next, 6), [2, 5]);
     let other = PodFacts { uid: "another".to_owned(), ..next };
     assert_eq!(fitting(&extender, &other, 6), [] as [usize; 0]);
@@ -174,8 +211,8 @@ async fn anti_affinity_by_node_holds_by_host_and_follows_moves() {
 async fn every_reason_goes_into_the_right_map() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
     let extender = extender(&world, &api);
-    apply(&world, on("n0", replica("web", "a")));
-    apply(&world, Event::HostApplied { vcenter: VCENTER, host: HostFacts { maintenance: true, ..host(2) } });
+    apply(&world, on("n0", replica("web", "a"))).await;
+    apply(&world, Event::HostApplied { vcenter: VCENTER, host: HostFacts { maintenance: true, ..host(2) } }).await;
     let verdicts = extender.filter(replica("web", "next"), &["n0", "n1", "n2", "n3", "n9"]).unwrap();
     let fails = NodeVerdict::Fails;
     let expected = [
@@ -201,10 +238,10 @@ async fn every_reason_goes_into_the_right_map() {
 async fn nothing_is_answered_before_kubernetes_is_in_sync_and_a_lost_vcenter_does_not_matter() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
     let extender = extender(&world, &api);
-    apply(&world, on("n0", replica("web", "a")));
-    apply(&world, Event::Lost(Source::Vcenter(VCENTER)));
+    apply(&world, on("n0", replica("web", "a"))).await;
+    apply(&world, Event::Lost(Source::Vcenter(VCENTER))).await;
     assert_eq!(fitting(&extender, &replica("web", "next"), 6), [1, 2, 4, 5]);
-    apply(&world, Event::Lost(Source::Pods));
+    apply(&world, Event::Lost(Source::Pods)).await;
     assert_eq!(extender.filter(replica("web", "next"), &["n0"]), Err(NotInSync(Source::Pods)));
     assert!(extender.prioritize(&replica("web", "next"), &["n0"]).is_err());
     assert!(extender.preempt(&replica("web", "next"), &[]).is_err());
@@ -215,7 +252,7 @@ async fn nothing_is_answered_before_kubernetes_is_in_sync_and_a_lost_vcenter_doe
 #[tokio::test(start_paused = true)]
 async fn preferred_terms_and_the_load_of_hosts_make_scores() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
-    apply(&world, on("n0", replica("web", "a")));
+    apply(&world, on("n0", replica("web", "a"))).await;
     let soft = WeightedTermFacts { weight: 10, term: term(HOSTNAME, "web") };
     let next = PodFacts { anti_affinity: Vec::new(), preferred_anti_affinity: vec![soft], ..replica("other", "next") };
     let nodes = ["n0", "n1", "n3", "n9"];
@@ -223,11 +260,10 @@ async fn preferred_terms_and_the_load_of_hosts_make_scores() {
     let load = |used| HostLoadFacts { cpu_used_mhz: used, cpu_capacity_mhz: 1000, ..HostLoadFacts::default() };
     for (number, used) in [(0, 1000), (1, 1000), (2, 0)] {
         let host = HostFacts { load: Some(load(used)), ..host(number) };
-        apply(&world, Event::HostApplied { vcenter: VCENTER, host });
+        apply(&world, Event::HostApplied { vcenter: VCENTER, host }).await;
     }
-    let ports = ExtenderPorts { binder: api.clone(), notices: api };
     let settings = ExtenderSettings { host_load_percent: 50, ..ExtenderSettings::default() };
-    let loaded = Extender::new(world, ports, settings);
+    let loaded = Extender::answering(shared(&world), settings);
     let scores = loaded.prioritize(&next, &["n0", "n1", "n2"]).unwrap();
     assert!(scores[0] < scores[1] && scores[1] < scores[2], "{scores:?}");
     assert!(scores.iter().all(|score| (0..=10).contains(score)));
@@ -239,7 +275,7 @@ async fn preemption_is_refused_where_it_would_not_help() {
     let extender = extender(&world, &api);
     for (node, name) in [("n0", "a"), ("n3", "b"), ("n1", "c")] {
         let apart = PodFacts { anti_affinity: Vec::new(), ..replica("web", name) };
-        apply(&world, on(node, apart));
+        apply(&world, on(node, apart)).await;
     }
     let next = replica("web", "next");
     let candidate = |node, victims: &[&'static str]| Candidate { node, victims: victims.to_vec() };
@@ -269,7 +305,7 @@ async fn replicas_that_are_bound_at_the_same_time_never_share_a_host() {
     let results = futures::future::join_all(binds).await;
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 3);
     let refused = results.iter().filter(|result| matches!(result, Err(BindError::Conflict { .. }))).count();
-    assert_eq!((refused, api.calls.load(Ordering::Relaxed), extender.assumed()), (9, 3, 3));
+    assert_eq!((refused, api.calls.load(Ordering::Relaxed), extender.counts().assumed()), (9, 3, 3));
     let bound = api.bound.lock().unwrap().clone();
     let hosts: std::collections::BTreeSet<usize> =
         bound.iter().map(|binding| binding.node[1..].parse::<usize>().unwrap() % 3).collect();
@@ -277,10 +313,10 @@ async fn replicas_that_are_bound_at_the_same_time_never_share_a_host() {
     // Seen bound, they are no longer assumed, and still there.
     for binding in &bound {
         let pod = pods.iter().find(|pod| pod.name == binding.pod).unwrap().clone();
-        apply(&world, on(&binding.node, pod));
+        apply(&world, on(&binding.node, pod)).await;
     }
     assert_eq!(extender.bind(binding(&pods[11], "n0")).await, conflict("n0", Reason::HostAntiAffinity));
-    assert_eq!(extender.assumed(), 0);
+    assert_eq!(extender.counts().assumed(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -331,7 +367,7 @@ async fn a_binding_goes_on_when_whoever_asked_hangs_up() {
     assert_eq!(extender.counts().bound.get(), 1);
     // And one that never ends is given up.
     let slow = Arc::new(Api { takes: Duration::from_secs(600), ..Api::default() });
-    let extender = self::extender(&world, &slow);
+    let extender = self::extender(&self::world(LiftSettings::default(), 3), &slow);
     let other = replica("db", "b");
     fitting(&extender, &other, 6);
     assert_eq!(extender.bind(binding(&other, "n0")).await, Err(BindError::TimedOut));
@@ -345,12 +381,12 @@ async fn who_is_bound_must_be_who_was_meant() {
     let pod = replica("web", "a");
     assert_eq!(extender.bind(binding(&pod, "n0")).await, Err(BindError::PodUnknown("ns/a".to_owned())));
     // Known to the world is enough.
-    apply(&world, Event::PodApplied(pod.clone()));
+    apply(&world, Event::PodApplied(pod.clone())).await;
     let other = PodFacts { uid: "other".to_owned(), ..pod.clone() };
     assert_eq!(extender.bind(binding(&other, "n0")).await, Err(BindError::PodReplaced("ns/a".to_owned())));
     assert_eq!(extender.bind(binding(&pod, "n9")).await, conflict("n9", Reason::NodeUnknown));
     assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()));
-    apply(&world, on("n0", pod.clone()));
+    apply(&world, on("n0", pod.clone())).await;
     assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()), "a request that is repeated");
     let elsewhere = BindError::Bound { pod: "ns/a".to_owned(), node: "n0".to_owned() };
     assert_eq!(extender.bind(binding(&pod, "n1")).await, Err(elsewhere));
@@ -361,7 +397,7 @@ async fn who_is_bound_must_be_who_was_meant() {
 async fn who_is_in_the_way_is_told_once() {
     let (world, api) = (world(LiftSettings::default(), 1), Arc::new(Api::default()));
     let extender = extender(&world, &api);
-    apply(&world, on("n0", replica("web", "a")));
+    apply(&world, on("n0", replica("web", "a"))).await;
     let next = replica("web", "next");
     for _ in 0..5 {
         assert!(fitting(&extender, &next, 2).is_empty());
@@ -379,7 +415,7 @@ async fn relaxed_lifting_yields_where_hosts_are_too_few_and_at_bind_only_then() 
     let settings = LiftSettings { mode: LiftMode::Relaxed, ..LiftSettings::default() };
     let (world, api) = (world(settings, 2), Arc::new(Api::default()));
     let extender = extender(&world, &api);
-    apply(&world, on("n0", replica("web", "a")));
+    apply(&world, on("n0", replica("web", "a"))).await;
     let (second, third) = (replica("web", "second"), replica("web", "third"));
     assert_eq!(fitting(&extender, &second, 4), [1, 3], "another host is free");
     // A choice that was made when that host was free, and comes too late.
@@ -387,7 +423,7 @@ async fn relaxed_lifting_yields_where_hosts_are_too_few_and_at_bind_only_then() 
     assert_eq!(extender.bind(binding(&second, "n1")).await, Ok(()));
     assert_eq!(fitting(&extender, &third, 4), [2, 3], "by node, as it is written");
     assert_eq!(extender.bind(binding(&third, "n2")).await, Ok(()));
-    tokio::task::yield_now().await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
     let told = api.notices.lock().unwrap().clone();
     assert!(told.iter().any(|notice| notice.message.contains("between nodes only")), "{told:?}");
 }

@@ -5,9 +5,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::ports::{LabelChanges, LabelStore, Notice, NoticeBoard, PortError};
-use engine::{Engine, Ports, Settings};
+use engine::counters::Counters;
+use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
+use engine::ports::{EventRecord, EventSink, LabelChanges, LabelStore, PortError};
+use engine::runtime::{Lease, Rate, Runtime, RuntimeSettings};
 use futures::future::BoxFuture;
+use model::World;
 use model::event::{Event, HostFacts, NodeFacts, Source, VcenterId, VmFacts};
 use tokio::sync::mpsc;
 
@@ -19,7 +22,7 @@ const VCENTER: VcenterId = VcenterId(0);
 struct Cluster {
     nodes: Mutex<BTreeMap<String, NodeFacts>>,
     writes: Mutex<Vec<(String, LabelChanges)>>,
-    notices: Mutex<Vec<Notice>>,
+    notices: Mutex<Vec<EventRecord>>,
     failures: Mutex<Vec<PortError>>,
     echo: Mutex<Option<mpsc::Sender<Event>>>,
 }
@@ -49,9 +52,9 @@ impl LabelStore for Cluster {
     }
 }
 
-impl NoticeBoard for Cluster {
-    fn post<'a>(&'a self, notice: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
-        self.notices.lock().unwrap().push(notice.clone());
+impl EventSink for Cluster {
+    fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
+        self.notices.lock().unwrap().push(record.clone());
         Box::pin(async { Ok(()) })
     }
 }
@@ -62,12 +65,18 @@ struct Stage {
 }
 
 impl Stage {
-    fn start(settings: Settings) -> Stage {
+    fn start(settings: NodeLabelsSettings) -> Stage {
+        Stage::start_with(settings, RuntimeSettings::default())
+    }
+
+    fn start_with(settings: NodeLabelsSettings, runtime: RuntimeSettings) -> Stage {
         let cluster = Arc::new(Cluster::default());
         let (events, receiver) = mpsc::channel(64);
         *cluster.echo.lock().unwrap() = Some(events.clone());
-        let ports = Ports { labels: cluster.clone(), notices: cluster.clone(), rules: None, ledger: None };
-        tokio::spawn(Engine::new(settings, ports).run(receiver));
+        let mut runtime = Runtime::new(World::default(), &runtime, cluster.clone());
+        let controller = NodeLabels::new(settings, Arc::<Counters>::default());
+        runtime.add(controller, Arc::new(LabelExecutor(cluster.clone())), Lease::always());
+        tokio::spawn(runtime.run(receiver));
         Stage { cluster, events }
     }
 
@@ -119,7 +128,7 @@ impl Stage {
 
     fn notices(&self) -> Vec<String> {
         let notices = self.cluster.notices.lock().unwrap();
-        notices.iter().map(|notice| format!("{}: {}", notice.reason, notice.message)).collect()
+        notices.iter().map(|notice| format!("{}: {}", notice.occurrence.reason, notice.occurrence.message)).collect()
     }
 }
 
@@ -129,7 +138,7 @@ async fn settle() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_labelled_once_and_the_label_follows_its_vm() {
-    let stage = Stage::start(Settings::default());
+    let stage = Stage::start(NodeLabelsSettings::default());
     stage.ordinary().await;
     assert_eq!(stage.label("n1").as_deref(), Some("esx-1"));
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -147,7 +156,7 @@ async fn a_node_is_labelled_once_and_the_label_follows_its_vm() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_before_both_sides_are_in_sync() {
-    let stage = Stage::start(Settings::default());
+    let stage = Stage::start(NodeLabelsSettings::default());
     stage.node("n1", "10.0.0.1").await;
     stage.host(VCENTER, "host-1", "esx-1").await;
     stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-1").await;
@@ -168,7 +177,7 @@ async fn nothing_is_written_before_both_sides_are_in_sync() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_becomes_unknown_leaves_the_label_as_it_was() {
-    let stage = Stage::start(Settings::default());
+    let stage = Stage::start(NodeLabelsSettings::default());
     stage.ordinary().await;
     stage.tell(Event::VmRemoved { vcenter: VCENTER, id: "vm-1".to_owned() }).await;
     settle().await;
@@ -183,7 +192,7 @@ async fn a_host_that_becomes_unknown_leaves_the_label_as_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_vcenter_stops_writing_after_a_while_and_only_for_its_own_nodes() {
     let other = VcenterId(1);
-    let stage = Stage::start(Settings { vcenters: vec![VCENTER, other], ..Settings::default() });
+    let stage = Stage::start(NodeLabelsSettings { vcenters: vec![VCENTER, other], ..NodeLabelsSettings::default() });
     stage.ordinary().await;
     assert_eq!(stage.writes(), 1, "the other vCenter has never been seen, and does not matter for this node");
     stage.tell(Event::RelistBegan(Source::Vcenter(other))).await;
@@ -219,7 +228,7 @@ async fn a_lost_vcenter_stops_writing_after_a_while_and_only_for_its_own_nodes()
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_tried_again_and_a_dry_run_writes_nothing() {
-    let stage = Stage::start(Settings::default());
+    let stage = Stage::start(NodeLabelsSettings::default());
     stage.cluster.failures.lock().unwrap().extend([
         PortError::Passing("busy".to_owned()),
         PortError::Refused("forbidden".to_owned()),
@@ -229,14 +238,17 @@ async fn failures_are_tried_again_and_a_dry_run_writes_nothing() {
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(stage.label("n1").as_deref(), Some("esx-1"));
 
-    let stage = Stage::start(Settings { dry_run: true, ..Settings::default() });
+    let stage = Stage::start_with(
+        NodeLabelsSettings::default(),
+        RuntimeSettings { dry_run: true, ..RuntimeSettings::default() },
+    );
     stage.ordinary().await;
     assert_eq!((stage.writes(), stage.label("n1")), (0, None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_without_a_machine_is_reported_after_a_minute_and_never_labelled() {
-    let stage = Stage::start(Settings::default());
+    let stage = Stage::start(NodeLabelsSettings::default());
     stage.ordinary().await;
     stage.node("stranger", "10.0.0.77").await;
     stage.node("twin", "10.0.0.5").await;
@@ -255,7 +267,7 @@ async fn a_node_without_a_machine_is_reported_after_a_minute_and_never_labelled(
 
 #[tokio::test(start_paused = true)]
 async fn writes_keep_to_the_rate() {
-    let settings = Settings { writes_per_second: 10, writes_burst: 10, ..Settings::default() };
+    let settings = NodeLabelsSettings { writes: Rate { per_second: 10, burst: 10 }, ..NodeLabelsSettings::default() };
     let stage = Stage::start(settings);
     stage.ordinary().await;
     for number in 0..100u8 {

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::COMPONENT;
 use crate::bounded::BoundedClient;
+use crate::events::WallClock;
 use crate::facts::{Facts, Schedulable, Watched};
 use crate::failure::{describe_status, port_error};
 use crate::labels::{WRITE_LIMIT, is_object_name};
-use crate::notices::WallClock;
 
 /// Reads pods and writes their status by the API.
 pub struct PodConditions {

@@ -4,7 +4,7 @@
 //! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: what the server allows, asked once.
 //! - [`mod@watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
 //! - [`objects`]: the same for objects from a file. [`pod_json`]: a pod that somebody else hands over.
-//! - [`labels`], [`notices`], [`ledger`], [`binder`], [`conditions`]: the engine's ports.
+//! - [`labels`], [`events`], [`ledger`], [`binder`], [`conditions`]: the engine's ports.
 //! - [`mod@bounded`]: limits of time and size around any client. `paced`: watches opened at a steady pace.
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
@@ -16,11 +16,11 @@ pub mod binder;
 pub mod bounded;
 pub mod conditions;
 pub mod connect;
+pub mod events;
 mod facts;
 mod failure;
 pub mod labels;
 pub mod ledger;
-pub mod notices;
 pub mod objects;
 mod paced;
 pub mod pod_json;
@@ -34,10 +34,10 @@ pub use binder::PodBinder;
 pub use bounded::BoundedClient;
 pub use conditions::PodConditions;
 pub use connect::{ConnectError, Connection, Credentials, connect};
+pub use events::EventWriter;
 pub use kube::Client;
 pub use labels::NodeLabels;
 pub use ledger::ConfigMapLedger;
-pub use notices::EventBoard;
 pub use preflight::{
     BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, POD_NEEDS, RULE_NEEDS, SELECTING_NEEDS, Scope, ServerFacts,
     WATCH_NEEDS, preflight, preflight_in,

@@ -90,16 +90,30 @@ pub struct LabelDifference {
     pub to: String,
 }
 
+/// The labels a node shall carry, and what has to change for that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DesiredLabels {
+    pub labels: WantedLabels,
+    /// Empty when nothing has to change.
+    pub differences: BTreeMap<String, LabelDifference>,
+}
+
+impl DesiredLabels {
+    pub fn of(world: &World, node: NodeId, settings: &LabelSettings) -> Self {
+        let labels = wanted(world, node, settings);
+        let difference = |(key, to): (&String, &String)| {
+            let from = world.host_label_of(node, key);
+            let differs = from != Some(to.as_str());
+            differs.then(|| (key.clone(), LabelDifference { from: from.map(str::to_owned), to: to.clone() }))
+        };
+        let differences = labels.iter().filter_map(difference).collect();
+        Self { labels, differences }
+    }
+}
+
 /// What has to change on the node; empty when nothing has to.
 pub fn differences(world: &World, node: NodeId, settings: &LabelSettings) -> BTreeMap<String, LabelDifference> {
-    let wanted = wanted(world, node, settings);
-    wanted
-        .into_iter()
-        .filter_map(|(key, to)| {
-            let from = world.host_label_of(node, &key);
-            (from != Some(to.as_str())).then(|| (key.clone(), LabelDifference { from: from.map(str::to_owned), to }))
-        })
-        .collect()
+    DesiredLabels::of(world, node, settings).differences
 }
 
 #[cfg(test)]

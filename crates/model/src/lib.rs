@@ -4,7 +4,7 @@
 //! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
 //! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
 //! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for a pod to be placed.
-//! - [`Touched`]: what an event may have changed.
+//! - [`change`]: what an event changed, with the facts before; [`Touched`]: what else an answer may have changed for.
 //! - [`scheduling`]: what schedulers ask of pods and nodes.
 //! - [`report`]: counts and explanations for people.
 //! - [`arena`], [`intern`], [`label_set`], [`node_set`], [`uid`]: how it is kept small and fast to look up.
@@ -13,6 +13,7 @@
 
 pub mod affinity;
 pub mod arena;
+pub mod change;
 pub mod event;
 mod finder;
 pub mod identity;
@@ -37,6 +38,7 @@ pub mod world;
 
 pub use affinity::{Incoming, LiftMode, LiftSettings, Reading, Role, ScoreSettings, Scores, Verdicts, View};
 pub use arena::{ClusterId, HostId, NodeId, PodId, TermId, VmId};
+pub use change::{NodeState, PodState, Subject, WorldChange};
 pub use identity::{Evidence, Match};
 pub use label_value::label_value;
 pub use labels::{LabelDifference, LabelSettings, WantedLabels, differences, wanted};

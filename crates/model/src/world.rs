@@ -1,13 +1,17 @@
 //! The world: all that is known of both sides, kept up to date event by event.
 //!
 //! In: [`Event`]s, in any order, also repeated ones and ones about objects never heard of. Out: answers (here, in
-//! `placement` and in `report`), and after each event the nodes for which an answer may have changed.
+//! `placement` and in `report`), and for each event a [`WorldChange`].
 //!
 //! Invariants: `World::apply` is the only way state changes; the same events give the same world; what is answered
-//! follows from what is known now, not from the way it came to be known.
+//! follows from what is known now, not from the way it came to be known. A world that records its changes
+//! ([`World::record_changes`]) keeps each of them until it is taken, whoever applied the event: none can be missed.
+
+use std::sync::Arc;
 
 use crate::affinity::{Affinity, LiftSettings};
 use crate::arena::{ClusterId, HostId, NodeId, PodId, VmId};
+use crate::change::{Before, WorldChange};
 use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
 use crate::identity::{Identity, NodeKeys, vm_keys};
 use crate::intern::{Interner, Symbol};
@@ -31,6 +35,8 @@ pub struct World {
     pub(crate) identity: Identity,
     pub(crate) refused: NodeSet,
     pub(crate) scheduling: Scheduling,
+    /// Changes that nobody has taken yet; `None` where nobody wants them.
+    recorded: Option<Vec<Arc<WorldChange>>>,
 }
 
 impl World {
@@ -39,8 +45,28 @@ impl World {
         Self { affinity: Affinity::new(settings), ..Self::default() }
     }
 
-    /// Takes in what an adapter tells.
-    pub fn apply(&mut self, event: Event) -> Touched {
+    /// From now on every change is kept until [`World::take_changes`].
+    pub fn record_changes(&mut self) {
+        self.recorded.get_or_insert_default();
+    }
+
+    /// The changes since they were last taken, in order.
+    pub fn take_changes(&mut self) -> Vec<Arc<WorldChange>> {
+        self.recorded.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes in what an adapter observed, or what a controller assumes.
+    pub fn apply(&mut self, event: Event) -> Arc<WorldChange> {
+        let before = Before::of(self, &event);
+        let touched = self.update(event);
+        let change = Arc::new(WorldChange { subject: before.after(self), touched });
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push(Arc::clone(&change));
+        }
+        change
+    }
+
+    fn update(&mut self, event: Event) -> Touched {
         let mut touched = Touched::default();
         match event {
             Event::RelistBegan(source) => self.sources.relist_began(source),

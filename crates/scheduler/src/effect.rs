@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use model::{NodeId, PodId};
 
-use crate::observe::Changes;
 use crate::points::Concession;
 use crate::queue::Attempts;
 
@@ -22,8 +21,6 @@ pub struct PodRef {
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// The world changed: see [`crate::observe::apply`].
-    Changed(Changes),
     /// Try as many pods as this.
     Schedule { at_most: usize },
     /// A moment asked for with [`Effect::WakeAt`] has come.

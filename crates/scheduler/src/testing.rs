@@ -79,7 +79,7 @@ pub(crate) fn world_with(lifting: LiftSettings, nodes: &[&str]) -> World {
 }
 
 pub(crate) fn apply(world: &mut World, event: Event) -> Changes {
-    observe::apply(world, event).1
+    observe::apply(world, event)
 }
 
 pub(crate) fn id(world: &World, name: &str) -> PodId {
@@ -88,7 +88,7 @@ pub(crate) fn id(world: &World, name: &str) -> PodId {
 
 /// Everything is to be looked at.
 pub(crate) fn everything() -> Changes {
-    Changes { everything: true, ..Changes::default() }
+    Changes::all()
 }
 
 /// How many cases a property is tried on: many in a full run, fewer otherwise.

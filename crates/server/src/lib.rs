@@ -21,8 +21,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use engine::SharedWorld;
 use engine::counters::Counters;
+use engine::runtime::{EventRecorder, RuntimeStats, SharedWorld};
 use model::event::VcenterId;
 use prometheus_client::registry::Registry;
 
@@ -48,6 +48,8 @@ pub type MoreMetrics = Arc<dyn Fn(&mut Registry) + Send + Sync>;
 pub struct Shown {
     pub world: SharedWorld,
     pub counters: Arc<Counters>,
+    pub events: EventRecorder,
+    pub runtime: Arc<RuntimeStats>,
     pub vcenters: Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync>,
     /// `None` turns the extender off.
     pub extender: Option<ExtenderRoutes>,
@@ -88,15 +90,23 @@ mod tests {
     use axum::body::Body;
     use axum::http::Request;
     use engine::counters::RuleProblem;
+    use engine::runtime::WorldOwner;
     use http_body_util::BodyExt;
+    use model::World;
     use model::event::{Event, NodeFacts, Source};
     use tower::ServiceExt;
 
     fn shown(trouble: Option<&str>) -> Shown {
+        showing(SharedWorld::default(), trouble)
+    }
+
+    fn showing(world: SharedWorld, trouble: Option<&str>) -> Shown {
         let health = VcenterHealth { host: "vc".to_owned(), trouble: trouble.map(str::to_owned) };
         Shown {
-            world: SharedWorld::default(),
+            world,
             counters: Arc::default(),
+            events: EventRecorder::default(),
+            runtime: Arc::default(),
             vcenters: Arc::new(move || vec![(VcenterId(0), health.clone())]),
             extender: None,
             more_metrics: None,
@@ -112,8 +122,9 @@ mod tests {
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
-    fn sync(shown: &Shown) {
-        let mut world = shown.world.write().unwrap();
+    /// With a world that is in sync.
+    fn synced(trouble: Option<&str>) -> Shown {
+        let mut world = World::default();
         for source in [Source::Nodes, Source::Pods, Source::Namespaces] {
             world.apply(Event::RelistBegan(source));
             if source == Source::Nodes {
@@ -121,6 +132,7 @@ mod tests {
             }
             world.apply(Event::RelistEnded(source));
         }
+        showing(WorldOwner::new(world).shared(), trouble)
     }
 
     #[tokio::test]
@@ -130,7 +142,7 @@ mod tests {
         let (status, body) = get(&shown, "/readyz").await;
         assert_eq!(status, 503);
         assert!(body.contains("nodes: not in sync"), "{body}");
-        sync(&shown);
+        let shown = synced(Some("cannot reach vc: refused"));
         let (status, body) = get(&shown, "/readyz").await;
         assert_eq!(status, 200);
         assert!(body.contains("degraded") && body.contains("cannot reach vc: refused"), "{body}");
@@ -138,8 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_show_counters_and_matches() {
-        let shown = shown(None);
-        sync(&shown);
+        let shown = synced(None);
         shown.counters.label_writes.add(3);
         let (status, body) = get(&shown, "/metrics").await;
         assert_eq!(status, 200);
@@ -155,8 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn rules_are_counted_and_what_keeps_them_from_being_written_only_degrades() {
-        let shown = shown(None);
-        sync(&shown);
+        let shown = synced(None);
         let rules = &shown.counters.rules;
         rules.passes.add(4);
         rules.created.add(3);

@@ -4,11 +4,12 @@
 //! in step.
 
 use std::fmt;
-use std::sync::PoisonError;
 
+use engine::controllers::scheduling::controller as scheduling;
 use engine::counters::RuleCounters;
+use engine::runtime::stats::STEP_BUCKETS;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -36,6 +37,7 @@ impl fmt::Debug for Reader {
 
 impl Collector for Reader {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        encode_runtime(&self.0, &mut encoder)?;
         for family in families(&self.0) {
             let mut metric = encoder.encode_descriptor(family.name, family.help, None, family.kind)?;
             let Some(label) = family.label else {
@@ -51,6 +53,31 @@ impl Collector for Reader {
         }
         Ok(())
     }
+}
+
+/// How long each controller held the loop, by step; and what the gate refused.
+fn encode_runtime(shown: &Shown, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let help = "How long a controller held the loop; 10 ms is what no step should take.";
+    let kind = MetricType::Histogram;
+    let mut metric = encoder.encode_descriptor("bridger_controller_step_seconds", help, None, kind)?;
+    for ((controller, step), times) in shown.runtime.steps() {
+        let bounds = STEP_BUCKETS.into_iter().chain([f64::MAX]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
+        let labels = [("controller", controller), ("step", step.as_str())];
+        metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+            times.sum_seconds,
+            times.count,
+            &buckets,
+            None,
+        )?;
+    }
+    let help = "Actions that were not sent because the gate was closed, by controller and why.";
+    let mut metric = encoder.encode_descriptor("bridger_gate_refusals", help, None, MetricType::Counter)?;
+    for ((controller, why), count) in shown.runtime.refusals() {
+        let labels = [("controller", controller), ("reason", why)];
+        encode_number(MetricType::Counter, count, metric.encode_family(&labels)?)?;
+    }
+    Ok(())
 }
 
 fn encode_number(kind: MetricType, number: u64, encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
@@ -78,13 +105,15 @@ pub fn text(shown: &Shown) -> Result<String, fmt::Error> {
 fn families(shown: &Shown) -> Vec<Family<'static>> {
     let counters = &shown.counters;
     let (report, summary) = {
-        let world = shown.world.read().unwrap_or_else(PoisonError::into_inner);
+        let world = shown.world.read();
         (world.matches(), world.summary())
     };
     let labelled = |pairs: &[(&str, u64)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
     let one = |value: u64| vec![(String::new(), value)];
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let vcenters = (shown.vcenters)();
+    // Those of the scheduler are counted under names of its own.
+    let (posted, lost) = events(shown, |controller| controller != scheduling::NAME);
     let mut families = extender_families(shown);
     families.extend(rule_families(&counters.rules));
     families.extend([
@@ -93,7 +122,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
             help: "Changes heard of from Kubernetes and the vCenters.",
             kind: MetricType::Counter,
             label: None,
-            values: one(counters.events_applied.get()),
+            values: one(shown.runtime.events_applied.get()),
         },
         Family {
             name: "bridger_label_writes",
@@ -119,7 +148,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
             help: "Kubernetes events by outcome.",
             kind: MetricType::Counter,
             label: Some("outcome"),
-            values: labelled(&[("posted", counters.notices_posted.get()), ("lost", counters.notices_lost.get())]),
+            values: labelled(&[("posted", posted), ("lost", lost)]),
         },
         Family {
             name: "bridger_nodes",
@@ -159,6 +188,13 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
         },
     ]);
     families
+}
+
+/// Kubernetes Events of these controllers: posted, and lost on the way.
+fn events(shown: &Shown, is_meant: impl Fn(&str) -> bool) -> (u64, u64) {
+    let counts = shown.events.all_counts();
+    let meant = counts.iter().filter(|(controller, _)| is_meant(controller)).map(|(_, counts)| counts);
+    meant.fold((0, 0), |(posted, lost), counts| (posted + counts.posted, lost + counts.failed + counts.dropped))
 }
 
 fn rule_families(rules: &RuleCounters) -> Vec<Family<'static>> {
@@ -220,7 +256,7 @@ fn extender_families(shown: &Shown) -> Vec<Family<'static>> {
             help: "Pods bound or being bound by the extender and not seen bound yet.",
             kind: MetricType::Gauge,
             label: None,
-            values: vec![(String::new(), u64::try_from(extender.assumed()).unwrap_or(u64::MAX))],
+            values: vec![(String::new(), u64::try_from(counts.assumed()).unwrap_or(u64::MAX))],
         },
         Family {
             name: "bridger_extender_bindings",

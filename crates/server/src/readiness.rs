@@ -1,7 +1,6 @@
 //! Is it ready, and what is degraded?
 
 use std::fmt;
-use std::sync::PoisonError;
 
 use model::event::Source;
 
@@ -19,7 +18,7 @@ pub struct Readiness {
 pub fn readiness(shown: &Shown) -> Readiness {
     let mut troubles = Vec::new();
     {
-        let world = shown.world.read().unwrap_or_else(PoisonError::into_inner);
+        let world = shown.world.read();
         for (source, name) in [(Source::Nodes, "nodes"), (Source::Pods, "pods"), (Source::Namespaces, "namespaces")] {
             if !world.in_sync(source) {
                 troubles.push(format!("{name}: not in sync"));

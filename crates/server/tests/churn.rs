@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use engine::SharedWorld;
-use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
+use engine::extender::{Extender, ExtenderSettings};
+use engine::runtime::WorldOwner;
+use model::World;
 use model::event::{
     Event, HostFacts, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts, VcenterId, VmFacts,
     WeightedTermFacts,
@@ -99,10 +100,10 @@ fn asked(question: &Question, uid: String) -> PodFacts {
     }
 }
 
-fn start() -> (SharedWorld, Plain) {
-    let shared = SharedWorld::default();
+fn start() -> (WorldOwner, Plain) {
+    let owner = WorldOwner::new(World::default());
     let plain = Plain::at_the_start();
-    let mut world = shared.write().expect("a world");
+    let mut world = owner.write();
     for source in [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(VCENTER)] {
         world.apply(Event::RelistBegan(source));
         match source {
@@ -126,7 +127,7 @@ fn start() -> (SharedWorld, Plain) {
         world.apply(Event::RelistEnded(source));
     }
     drop(world);
-    (shared, plain)
+    (owner, plain)
 }
 
 /// A small generator: what matters is only that runs are alike.
@@ -143,7 +144,7 @@ impl Dice {
 type History = Mutex<Vec<Plain>>;
 
 async fn churn(
-    world: SharedWorld,
+    world: WorldOwner,
     mut plain: Plain,
     history: Arc<History>,
     moment: Arc<AtomicUsize>,
@@ -180,7 +181,7 @@ async fn churn(
                 Event::PodDeleted { namespace: "ns".to_owned(), name: format!("pod-{number}") }
             }
         };
-        world.write().expect("a world").apply(event);
+        world.write().apply(event);
         history.lock().expect("a history").push(plain);
         // A few at once: between their turns, tasks wait for 64 clients.
         if moment.fetch_add(1, Ordering::SeqCst).is_multiple_of(4) {
@@ -318,8 +319,7 @@ async fn no_answer_is_torn() {
     let history: Arc<History> = Arc::new(Mutex::new(vec![plain]));
     let moment = Arc::new(AtomicUsize::new(0));
     let stop = Arc::new(AtomicBool::new(false));
-    let ports = ExtenderPorts::nowhere();
-    let extender = Arc::new(Extender::new(world.clone(), ports, ExtenderSettings::default()));
+    let extender = Extender::answering(world.shared(), ExtenderSettings::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let router = server::extender::router(ExtenderRoutes::new(extender, Arc::new(read_pod)));

@@ -1,11 +1,12 @@
 //! The extender's routes with the reader of pods that the binary gives them, and pods that are none: malformed, of wrong types,
 //! deep, huge, without metadata. Each is answered, refused or told of; none makes it panic.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
+use engine::extender::{Extender, ExtenderSettings};
+use engine::runtime::WorldOwner;
 use http::Request;
 use model::World;
 use model::event::{Event, NodeFacts, Source};
@@ -46,10 +47,9 @@ fn router() -> Router {
         }
         world.apply(Event::RelistEnded(source));
     }
-    let ports = ExtenderPorts::nowhere();
-    let extender = Extender::new(Arc::new(RwLock::new(world)), ports, ExtenderSettings::default());
+    let extender = Extender::answering(WorldOwner::new(world).shared(), ExtenderSettings::default());
     let read_pod = Arc::new(|json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string()));
-    server::extender::router(ExtenderRoutes::new(Arc::new(extender), read_pod))
+    server::extender::router(ExtenderRoutes::new(extender, read_pod))
 }
 
 /// A pod that has some of everything that is read.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use engine::rules::once;
+use engine::drs_rules::once;
 
 use crate::confirm::confirm;
 use crate::embedded;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use engine::rules::carry_out::End;
-use engine::rules::once;
+use engine::drs_rules::carry_out::End;
+use engine::drs_rules::once;
 use model::event::VcenterId;
 
 use crate::confirm::confirm;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use drs::UnixMillis;
+use engine::drs_rules::controller::stands_in_the_way;
 use engine::ports::{KeptRecord, RecordVersion};
-use engine::rules::writer::stands_in_the_way;
 use serde::Serialize;
 
 use crate::embedded;
@@ -131,7 +131,7 @@ fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<Made, Failure> {
     let (world, books) = world_and_books(settings, snapshot, texts)?;
     let now = UnixMillis(u64::try_from(taken.as_millisecond()).unwrap_or(0));
     let plan = drs::plan(&world, books.owned(), now, &settings.policy);
-    let prefix = engine::rules::planner::prefix(&world).unwrap_or_default();
+    let prefix = engine::drs_rules::planner::prefix(&world).unwrap_or_default();
     let in_the_way = plan.clusters.iter().filter_map(|cluster| {
         let problem = stands_in_the_way(&books, &world, &cluster.cluster, &prefix)?;
         let (reason, message) = (problem.reason, problem.message);

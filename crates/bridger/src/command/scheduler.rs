@@ -3,12 +3,10 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 
-use crate::embedded;
 use crate::failure::Failure;
 use crate::service::scheduler::ProfileArguments;
 use crate::service::settings::{ReachArguments, environment};
-use crate::service::{scheduler_run, startup};
-use crate::signals;
+use crate::service::{running, startup};
 
 /// Schedule pods, with kube-scheduler's verdicts and with physical hosts in view
 ///
@@ -30,12 +28,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let configuration = arguments.profiles.configuration()?;
     let Arguments { profiles, reach, port, listen } = arguments;
     let settings = profiles.settings(reach, *listen, *port, environment)?;
-    embedded::runtime()?.block_on(async {
-        let found = startup::check(&settings, startup::Purpose::Schedule).await?;
-        scheduler_run::run(settings, configuration, found, signals::interrupted()).await?;
-        Ok(ExitCode::SUCCESS)
-    })
+    running::until_interrupted(&settings, startup::Purpose::Schedule)
 }

@@ -1,6 +1,6 @@
 //! The demo: one story, played without Bridger and with it, shown and measured.
 //!
-//! - [`story`]: what happens when, as data. [`stage`]: the embedded world it happens in. [`wiring`]: Bridger on it.
+//! - [`story`]: what happens when, as data. [`stage`]: the embedded world it happens in, and Bridger on it.
 //! - [`sight`]: what an outsider sees of the two servers. [`observer`]: what is measured from that. [`viewer`]: what is
 //!   told of it. [`verdict`]: both acts compared.
 //! - [`pace`]: virtual time, held back for people. [`show`], [`screen`], [`panels`], [`terminal`]: how it is shown.
@@ -21,7 +21,6 @@ mod story;
 mod terminal;
 mod verdict;
 mod viewer;
-mod wiring;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

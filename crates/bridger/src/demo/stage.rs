@@ -20,8 +20,10 @@ use tokio::task::JoinSet;
 
 use super::sight::{Sight, short};
 use super::story::{BATCH, Deed, HOSTS, NODES_AT_FIRST, SERVICES, Which};
-use super::wiring;
+use crate::compose::compose;
 use crate::failure::Failure;
+use crate::in_process;
+use crate::service::outside::Service;
 
 pub struct Stage {
     world: Arc<World>,
@@ -29,8 +31,9 @@ pub struct Stage {
     casualty: Option<String>,
     /// Bridger's own routes, where it takes part.
     bridger: Option<axum::Router>,
-    // Dropping it ends everything.
+    // Dropping them ends everything.
     tasks: JoinSet<()>,
+    _service: Service,
 }
 
 pub fn world_config(seed: Seed) -> world::Config {
@@ -59,13 +62,20 @@ impl Stage {
         let mut tasks = JoinSet::new();
         tasks.spawn(world.clone().run());
         let mut placer = PlacerConfig { seed, ..PlacerConfig::default() };
-        let router = match bridger {
-            Some(_) => Some(wiring::start(&world, &config, &mut tasks).await?),
+        let mut service = Service::new();
+        let parts = match bridger {
+            Some(Places::Extender) => Some(in_process::parts()),
+            Some(Places::Bridger) => Some(in_process::parts_with_scheduler()?),
             None => None,
         };
-        if bridger == Some(Places::Bridger) {
-            wiring::start_scheduler(&world, &config, &mut tasks)?;
-        } else {
+        let router = match parts {
+            Some(parts) => {
+                let outside = in_process::outside(&world, &config).await?;
+                Some(server::router(compose(parts, outside, &mut service).shown))
+            }
+            None => None,
+        };
+        if bridger != Some(Places::Bridger) {
             if let Some(router) = &router {
                 let mut extender = ExtenderConfig::new("http://bridger", Transport::in_process(router.clone()));
                 extender.bind_verb = Some("bind".to_owned());
@@ -74,7 +84,7 @@ impl Stage {
             tasks.spawn(placer::run(world.clone(), placer));
         }
         let bridger = router;
-        Ok(Stage { world, casualty, bridger, tasks })
+        Ok(Stage { world, casualty, bridger, tasks, _service: service })
     }
 
     pub fn world(&self) -> &Arc<World> {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use engine::drs_rules::books::Books;
 use engine::ports::{KeptRecord, Ledger as _};
-use engine::rules::books::Books;
 use kubernetes::ledger::ConfigMapLedger;
 use model::World;
 use model::event::{Event, Source, VcenterId};

@@ -1,13 +1,12 @@
 //! Bridger as a service: settings, the checks at the start, one look at everything, and the running whole.
 
-pub mod extender;
-pub mod look;
+pub(crate) mod extender;
+pub(crate) mod look;
 pub mod outside;
-pub mod policy;
-pub mod running;
-pub mod scheduler;
+pub(crate) mod policy;
+pub(crate) mod running;
+pub(crate) mod scheduler;
 pub mod scheduler_metrics;
-pub mod scheduler_run;
-pub mod scheduler_world;
-pub mod settings;
-pub mod startup;
+pub(crate) mod scheduler_world;
+pub(crate) mod settings;
+pub(crate) mod startup;

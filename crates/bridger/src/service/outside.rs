@@ -88,9 +88,9 @@ pub fn health(vcenters: Vec<Followed>) -> Arc<dyn Fn() -> Vec<(VcenterId, Vcente
 }
 
 /// The extender's routes; only the Kubernetes adapter knows what a pod looks like.
-pub fn extender_routes(extender: Extender) -> ExtenderRoutes {
+pub fn extender_routes(extender: Arc<Extender>) -> ExtenderRoutes {
     let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
-    ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod))
+    ExtenderRoutes::new(extender, Arc::new(read_pod))
 }
 
 pub async fn is_true(mut flag: watch::Receiver<bool>) {
@@ -104,7 +104,7 @@ pub fn entropy() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// A service at work, and how it ends: what can finish does, and what goes on for ever is cut off then.
+/// The tasks of a service, and how they end: what can finish does, and what goes on for ever is cut off then.
 pub struct Service {
     stop: watch::Sender<bool>,
     finishing: JoinSet<()>,
@@ -112,7 +112,14 @@ pub struct Service {
     pub background: JoinSet<()>,
 }
 
+impl Default for Service {
+    fn default() -> Service {
+        Service::new()
+    }
+}
+
 impl Service {
+    #[must_use]
     pub fn new() -> Service {
         Service { stop: watch::Sender::new(false), finishing: JoinSet::new(), background: JoinSet::new() }
     }

@@ -1,118 +1,102 @@
-//! The running whole: adapters, engine and HTTP, wired and stopped together.
+//! The running whole: what `run` and `scheduler` compose, served and stopped together.
 
-use std::sync::{Arc, PoisonError};
+use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use drs::UnixMillis;
-use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
-use engine::ports::{Ledger, RuleStore};
-use engine::rules::{RuleSettings, WallClock};
-use engine::{Engine, Ports, SharedWorld};
-use kubernetes::binder::PodBinder;
-use kubernetes::labels::NodeLabels;
-use kubernetes::ledger::ConfigMapLedger;
-use kubernetes::notices::EventBoard;
-use model::event::{Event, Source, VcenterId};
-use server::{Shown, Tls};
-use tokio::sync::mpsc;
+use engine::SharedWorld;
+use engine::extender::ExtenderSettings;
+use model::event::{Source, VcenterId};
+use scheduler::{Configuration, Profile};
+use server::Tls;
 
-use super::outside::{EVENTS_QUEUED_MAX, Service, entropy, extender_routes, health, listen};
+use super::outside::{Service, entropy, listen};
+use super::scheduler::ProfileArguments;
 use super::settings::RunSettings;
-use super::startup::Found;
+use super::startup::{self, Found, Purpose};
+use crate::compose::{Outside, Parts, RuleParts, Vcenter, compose};
+use crate::embedded;
 use crate::failure::Failure;
 use crate::say::say;
+use crate::signals;
 
 /// How long the first picture may take before what is missing is named.
 const FIRST_PICTURE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Runs until `stop` completes.
-pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+/// Checks that everything is there and may be used, then runs until Ctrl-C or SIGTERM.
+pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<ExitCode, Failure> {
+    let configuration = settings.scheduling.as_ref().map(ProfileArguments::configuration).transpose()?;
+    embedded::runtime()?.block_on(async {
+        let found = startup::check(settings, purpose).await?;
+        run(settings, configuration, &found, signals::interrupted()).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn run(
+    settings: &RunSettings,
+    configuration: Option<Configuration>,
+    found: &Found,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let names = configuration.iter().flat_map(|configuration| configuration.profiles()).map(Profile::name);
+    let names = names.collect::<Vec<_>>().join(", ");
+    let scheduling = match names.as_str() {
+        "" => String::new(),
+        names => format!("Scheduling  pods with schedulerName {names}\n"),
+    };
     let tls = settings.extender.tls.clone().map(Tls::load).transpose().map_err(|error| {
         Failure::configuration(error.to_string(), "check --tls-cert-file, --tls-key-file and --client-ca-file")
     })?;
-    let (listener, address) = listen(&settings).await?;
+    let (listener, address) = listen(settings).await?;
 
-    let seed = entropy();
-    let (events, received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
+    let parts = parts(settings, configuration);
+    let outside = outside(settings, found);
     let mut service = Service::new();
-    let vcenters = service.follow_vcenters(&settings.vcenters, &events, seed);
-
-    let client = found.connection.client.clone();
-    let notices = Arc::new(EventBoard::new(client.clone(), Arc::new(jiff::Timestamp::now)));
-    let rules = settings.writes_rules().then(|| {
-        let vcenters = (0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned());
-        Arc::new(vsphere::Rules::new(vcenters))
-    });
-    let ports = Ports {
-        labels: Arc::new(NodeLabels::new(client.clone())),
-        notices: notices.clone(),
-        rules: rules.clone().map(|rules| rules as Arc<dyn RuleStore>),
-        ledger: rules.is_some().then(|| {
-            let namespace = settings.record_namespace.clone();
-            Arc::new(ConfigMapLedger::new(client.clone(), namespace)) as Arc<dyn Ledger>
-        }),
-    };
-    let engine = Engine::new(engine_settings(&settings, &found, seed), ports);
-    let world = engine.world();
-    let extender = settings.extender.on.then(|| {
-        let ports = ExtenderPorts { binder: Arc::new(PodBinder::new(client.clone())), notices };
-        let choice = ExtenderSettings {
-            host_load_percent: settings.extender.host_load_percent,
-            dry_run: settings.dry_run,
-            ..ExtenderSettings::default()
-        };
-        extender_routes(Extender::new(world.clone(), ports, choice))
-    });
-    let shown = Shown {
-        world: world.clone(),
-        counters: engine.counters(),
-        vcenters: health(vcenters),
-        extender,
-        more_metrics: None,
-        connections: Arc::default(),
-    };
-    service.background.spawn(engine.run(received));
-    service.background.spawn(kubernetes::watch::watch(client, events, seed));
+    let bridger = compose(parts, outside, &mut service);
     let scheme = if tls.is_some() { "https" } else { "http" };
     let paths = if settings.extender.on { "/filter, /prioritize, /bind, /preempt, " } else { "" };
-    service.serve(listener, shown, tls);
+    service.serve(listener, bridger.shown.clone(), tls);
     say(&format!(
-        "{}Listening   {scheme}://{address} ({paths}/livez, /readyz, /metrics)",
+        "{}{scheduling}Listening   {scheme}://{address} ({paths}/livez, /readyz, /metrics)",
         found.describe(settings.dry_run)
     ));
-    service.background.spawn(tell_first_picture(world, settings.vcenters.len()));
+    if settings.labels.is_some() || settings.rules || settings.extender.on {
+        service.background.spawn(tell_first_picture(bridger.world.clone(), settings.vcenters.len()));
+    }
 
-    let give_back = async {
-        // A vCenter has only so many sessions.
-        if let Some(rules) = rules {
-            rules.close().await;
-        }
-    };
-    service.run_until(stop, give_back).await;
+    service.run_until(stop, bridger.close()).await;
     Ok(())
 }
 
-fn engine_settings(settings: &RunSettings, found: &Found, seed: u64) -> engine::Settings {
-    let defaults = engine::Settings::default();
-    let writes_per_second = settings.writes_per_second.unwrap_or(defaults.writes_per_second);
-    engine::Settings {
+/// What is on.
+fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> Parts {
+    Parts {
         labels: settings.labels.clone(),
-        lifting: settings.lifting.clone(),
-        vcenters: (0u16..).zip(&settings.vcenters).map(|(number, _)| VcenterId(number)).collect(),
-        rules: settings.writes_rules().then(|| {
-            let uuids = (0u16..).map(VcenterId).zip(found.instance_uuids()).filter(|(_, uuid)| !uuid.is_empty());
-            RuleSettings::new(settings.policy.clone(), uuids.collect(), WallClock(Arc::new(unix_now)))
+        rules: settings
+            .writes_rules()
+            .then(|| RuleParts { drs: settings.policy.clone(), record_namespace: settings.record_namespace.clone() }),
+        extender: settings.extender.on.then(|| ExtenderSettings {
+            host_load_percent: settings.extender.host_load_percent,
+            dry_run: settings.dry_run,
+            ..ExtenderSettings::default()
         }),
+        scheduling,
+        lifting: settings.lifting.clone(),
         dry_run: settings.dry_run,
-        writes_per_second,
-        writes_burst: writes_per_second,
-        seed,
-        ..defaults
+        writes_per_second: settings.writes_per_second,
     }
 }
 
-fn unix_now() -> UnixMillis {
-    UnixMillis(u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0))
+fn outside(settings: &RunSettings, found: &Found) -> Outside {
+    let vcenters = settings.vcenters.iter().cloned().zip(found.instance_uuids());
+    Outside {
+        kubernetes: found.connection.client.clone(),
+        vcenters: vcenters.map(|(config, instance_uuid)| Vcenter { config, instance_uuid }).collect(),
+        time_of_day: Arc::new(jiff::Timestamp::now),
+        seed: entropy(),
+        is_virtual: false,
+    }
 }
 
 /// Says what was found once everything has been seen, or what is still missing.
@@ -124,7 +108,7 @@ async fn tell_first_picture(world: SharedWorld, vcenters: usize) {
     let deadline = tokio::time::Instant::now() + FIRST_PICTURE_WITHIN;
     loop {
         let missing: Vec<Source> = {
-            let world = world.read().unwrap_or_else(PoisonError::into_inner);
+            let world = world.read();
             wanted.iter().copied().filter(|source| !world.in_sync(*source)).collect()
         };
         if missing.is_empty() {
@@ -136,7 +120,7 @@ async fn tell_first_picture(world: SharedWorld, vcenters: usize) {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let world = world.read().unwrap_or_else(PoisonError::into_inner);
+    let world = world.read();
     let summary = world.summary();
     let mut text =
         format!("Nodes       {} of {} matched to a VM, {} pods", summary.nodes_matched, summary.nodes, summary.pods);

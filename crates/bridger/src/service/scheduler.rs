@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use scheduler::{Configuration, DEFAULT_SCHEDULER_NAME, plugins};
 use serde_json::Value;
 
-use super::extender::LiftArguments;
+use super::extender::{ExtenderArguments, LiftArguments};
 use super::policy::PolicyArguments;
-use super::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings};
+use super::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings, Switch};
 use crate::failure::Failure;
 
 /// A kube-scheduler configuration of several MiB is not one.
@@ -70,11 +70,16 @@ impl ProfileArguments {
             connection: ConnectionArguments { reach: reach.clone(), ..ConnectionArguments::default() },
             policy: PolicyArguments { host_label: self.host_label.clone(), ..PolicyArguments::default() },
             lifting: self.lifting.clone(),
+            labels: Some(Switch::Off),
+            rules: Some(Switch::Off),
+            extender: ExtenderArguments { extender: Some(Switch::Off), ..ExtenderArguments::default() },
+            scheduling: Some(Switch::On),
             listen,
             port: Some(port.unwrap_or(PORT_DEFAULT)),
             ..RunArguments::default()
         };
-        RunSettings::resolve(&arguments, lookup)
+        let settings = RunSettings::resolve(&arguments, lookup)?;
+        Ok(RunSettings { scheduling: Some(self.clone()), ..settings })
     }
 }
 

@@ -6,7 +6,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use engine::scheduling::{Attempt, Dropped, Recorder};
+use engine::runtime::EventCounts;
+use engine::scheduling::{Attempt, SchedulingMetrics};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -128,6 +129,19 @@ impl SchedulerMetrics {
 }
 
 impl SchedulerMetrics {
+    /// Takes over what the recorder counted of this controller's Events.
+    pub fn count_events(&self, counts: EventCounts) {
+        let set = |family: &Family<Labels, Counter>, name: &'static str, value: &str, total: u64| {
+            if total > 0 {
+                let counter = family.get_or_create(&vec![(name, value.to_owned())]);
+                counter.inc_by(total.saturating_sub(counter.get()));
+            }
+        };
+        set(&self.events, "outcome", "posted", counts.posted);
+        set(&self.events, "outcome", "lost", counts.failed);
+        set(&self.dropped, "kind", "event", counts.dropped);
+    }
+
     fn came_in(&self, before: &Incoming, now: &Incoming) {
         if before == now {
             return;
@@ -153,7 +167,7 @@ impl SchedulerMetrics {
     }
 }
 
-impl Recorder for SchedulerMetrics {
+impl SchedulingMetrics for SchedulerMetrics {
     fn attempted(&self, attempt: &Attempt<'_>) {
         let labels: Labels =
             vec![("result", attempt.result.as_str().to_owned()), ("profile", attempt.profile.to_owned())];
@@ -196,17 +210,8 @@ impl Recorder for SchedulerMetrics {
         last.clone_from(figures);
     }
 
-    fn notice(&self, posted: bool) {
-        let outcome = if posted { "posted" } else { "lost" };
-        self.events.get_or_create(&vec![("outcome", outcome.to_owned())]).inc();
-    }
-
-    fn dropped(&self, what: Dropped) {
-        let kind = match what {
-            Dropped::Notice => "event",
-            Dropped::Status => "status",
-        };
-        self.dropped.get_or_create(&vec![("kind", kind.to_owned())]).inc();
+    fn status_dropped(&self) {
+        self.dropped.get_or_create(&vec![("kind", "status".to_owned())]).inc();
     }
 }
 
@@ -236,8 +241,8 @@ mod tests {
         let facts = NodeSchedulingFacts { allowed_pods: 4, ..NodeSchedulingFacts::default() };
         let node = NodeFacts { name: "n1".to_owned(), scheduling: Some(Arc::new(facts)), ..NodeFacts::default() };
         let mut apply = |event| {
-            let (_, changes) = observe::apply(&mut world, event);
-            scheduler.step(Duration::ZERO, &mut world, Input::Changed(changes));
+            let changes = observe::apply(&mut world, event);
+            scheduler.observe(Duration::ZERO, &world, &changes);
         };
         apply(Event::NodeApplied(node));
         for number in 0..pods {
@@ -276,8 +281,8 @@ mod tests {
         }
         // One leaves: both that wait may be tried again, and nobody waits for the plugin any more once they are.
         let gone = Event::PodDeleted { namespace: "default".to_owned(), name: "web-0".to_owned() };
-        let (_, changes) = observe::apply(&mut world, gone);
-        scheduler.step(Duration::from_secs(60), &mut world, Input::Changed(changes));
+        let changes = observe::apply(&mut world, gone);
+        scheduler.observe(Duration::from_secs(60), &world, &changes);
         scheduler.step(Duration::from_secs(60), &mut world, Input::Schedule { at_most: 1 });
         metrics.figures(&scheduler.figures());
         let text = text_of(&metrics);
@@ -289,8 +294,8 @@ mod tests {
         }
         for name in ["web-4", "web-5"] {
             let event = Event::PodDeleted { namespace: "default".to_owned(), name: name.to_owned() };
-            let (_, changes) = observe::apply(&mut world, event);
-            scheduler.step(Duration::from_secs(60), &mut world, Input::Changed(changes));
+            let changes = observe::apply(&mut world, event);
+            scheduler.observe(Duration::from_secs(60), &world, &changes);
         }
         metrics.figures(&scheduler.figures());
         let none = "scheduler_unschedulable_pods{plugin=\"NodeResourcesFit\",profile=\"bridger\"} 0";
@@ -312,8 +317,8 @@ mod tests {
         metrics.attempted(&Attempt { result: AttemptResult::Unschedulable, ..attempt });
         metrics.decided(Duration::from_micros(30));
         metrics.figures(&Figures::default());
-        metrics.notice(true);
-        metrics.dropped(Dropped::Status);
+        metrics.count_events(EventCounts { posted: 1, ..EventCounts::default() });
+        metrics.status_dropped();
         let text = text_of(&metrics);
         for expected in [
             "scheduler_schedule_attempts_total{result=\"scheduled\",profile=\"bridger\"} 1",

@@ -13,6 +13,7 @@ use vsphere::config::{ConfigError, VcenterConfig};
 
 use super::extender::{self, ExtenderArguments, ExtenderChoice, ExtenderEntries, LiftArguments, LiftModeName};
 use super::policy::{self, PolicyArguments, PolicyEntry};
+use super::scheduler::ProfileArguments;
 use crate::failure::Failure;
 
 /// The flags by which a vCenter and a Kubernetes cluster are reached.
@@ -91,6 +92,12 @@ pub struct RunArguments {
     /// Turn pod affinity and anti-affinity into DRS rules
     #[arg(long, value_enum, value_name = "SWITCH")]
     pub rules: Option<Switch>,
+    /// Place the pods that name Bridger as their scheduler, as `bridger scheduler` does [default: off]
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub scheduling: Option<Switch>,
+    /// KubeSchedulerConfiguration for --scheduling on; see docs/scheduler.md. Default: all default plugins
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_config: Option<PathBuf>,
     #[command(flatten)]
     pub policy: PolicyArguments,
     /// Label key for the vSphere cluster; not written unless given
@@ -124,6 +131,8 @@ struct File {
     context: Option<String>,
     labels: Option<Switch>,
     rules: Option<Switch>,
+    scheduling: Option<Switch>,
+    scheduler_config: Option<PathBuf>,
     policy: PolicyEntry,
     record_namespace: Option<String>,
     host_label: Option<String>,
@@ -167,6 +176,8 @@ pub struct RunSettings {
     pub policy: DrsSettings,
     /// Whether `run` writes rules.
     pub rules: bool,
+    /// The scheduler's profiles; `None`: it is off.
+    pub scheduling: Option<ProfileArguments>,
     pub record_namespace: String,
     pub listen: IpAddr,
     pub port: u16,
@@ -212,6 +223,14 @@ impl RunSettings {
         let lifting = extender::lifting(&arguments.lifting, &entries, &labels.host_key)?;
         let labelling = arguments.labels.or(file.labels).unwrap_or(Switch::On) == Switch::On;
         let rules = arguments.rules.or(file.rules).unwrap_or(Switch::On) == Switch::On;
+        let scheduling = arguments.scheduling.or(file.scheduling).unwrap_or(Switch::Off) == Switch::On;
+        let scheduler_config = arguments.scheduler_config.clone().or(file.scheduler_config);
+        if scheduler_config.is_some() && !scheduling {
+            return Err(Failure::configuration(
+                "a scheduler configuration is given, and scheduling is off",
+                "add --scheduling on, or leave out --scheduler-config",
+            ));
+        }
         let clusters = if connection.cluster.is_empty() { file.clusters } else { connection.cluster.clone() };
         let policy = policy::resolve(&arguments.policy, &file.policy, &lifting, &clusters)?;
         let kubeconfig = connection.reach.kubeconfig.clone().or(file.kubeconfig);
@@ -233,6 +252,8 @@ impl RunSettings {
             clusters,
             policy,
             rules,
+            scheduling: scheduling
+                .then(|| ProfileArguments { config: scheduler_config, ..ProfileArguments::default() }),
             record_namespace,
             kubernetes,
             labels: labelling.then_some(labels),

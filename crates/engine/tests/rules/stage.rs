@@ -8,9 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use drs::{DrsSettings, UnixMillis};
+use engine::counters::Counters;
+use engine::drs_rules::{DrsRules, RuleExecutor, RuleSettings, WallClock};
 use engine::ports::*;
-use engine::{Engine, Ports, RuleSettings, Settings, WallClock};
+use engine::runtime::{Lease, Runtime, RuntimeSettings};
 use futures::future::BoxFuture;
+use model::World;
 use model::event::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -52,7 +55,7 @@ pub struct State {
     pub change_calls: usize,
     pub save_calls: usize,
     pub changes: usize,
-    pub notices: Vec<Notice>,
+    pub notices: Vec<Occurrence>,
     /// Every call and its outcome, for comparing runs.
     pub history: Vec<String>,
     listener: Option<mpsc::Sender<Event>>,
@@ -358,15 +361,9 @@ impl Ledger for Port {
     }
 }
 
-impl LabelStore for Port {
-    fn change_labels<'a>(&'a self, _: &'a str, _: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
-impl NoticeBoard for Port {
-    fn post<'a>(&'a self, notice: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
-        self.0.lock().notices.push(notice.clone());
+impl EventSink for Port {
+    fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
+        self.0.lock().notices.push(record.occurrence.clone());
         Box::pin(async { Ok(()) })
     }
 }
@@ -388,15 +385,18 @@ impl Process {
         Self::start_with(outside, seed, |_| ()).await
     }
 
-    pub async fn start_with(outside: &Arc<Outside>, seed: u64, change: impl FnOnce(&mut Settings)) -> Process {
+    pub async fn start_with(outside: &Arc<Outside>, seed: u64, change: impl FnOnce(&mut RuntimeSettings)) -> Process {
         let (events, received) = mpsc::channel(4096);
-        let mut settings = Settings { labels: None, rules: Some(rule_settings()), seed, ..Settings::default() };
+        // In virtual time: the same seed gives the same history.
+        let mut settings = RuntimeSettings { computes_inline: true, ..RuntimeSettings::default() };
         change(&mut settings);
         let port = || Arc::new(Port(outside.clone()));
-        let ports = Ports { labels: port(), notices: port(), rules: Some(port()), ledger: Some(port()) };
-        let engine = Engine::new(settings, ports);
-        let counters = engine.counters();
-        let task = tokio::spawn(engine.run(received));
+        let mut runtime = Runtime::new(World::default(), &settings, port());
+        let counters = Arc::<Counters>::default();
+        let now = tokio::time::Instant::now();
+        let rules = DrsRules::new(rule_settings(), runtime.world(), seed, counters.rules.clone(), now);
+        runtime.add(rules, Arc::new(RuleExecutor { store: port(), ledger: port() }), Lease::always());
+        let task = tokio::spawn(runtime.run(received));
         let told = {
             let mut state = outside.lock();
             state.listener = Some(events.clone());

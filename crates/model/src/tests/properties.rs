@@ -94,7 +94,7 @@ proptest! {
         let mut world = World::default();
         let mut before = descriptions_by_id(&world);
         for event in history {
-            let touched = world.apply(event.clone());
+            let touched = world.apply(event.clone()).touched.clone();
             let after = descriptions_by_id(&world);
             for (node, description) in &after {
                 if !touched.contains(*node) {
@@ -114,7 +114,7 @@ proptest! {
         let before = descriptions_by_id(&world);
         let mut merged = crate::Touched::default();
         for event in last {
-            merged.merge(world.apply(event));
+            merged.merge(world.apply(event).touched.clone());
         }
         for (node, description) in descriptions_by_id(&world) {
             prop_assert!(merged.contains(node) || before.get(&node) == Some(&description));
@@ -143,7 +143,7 @@ proptest! {
         relist.extend(reference_after(&history).facts_of(source));
         relist.push(Event::RelistEnded(source));
         for event in relist {
-            let touched = world.apply(event);
+            let touched = world.apply(event).touched.clone();
             // An ambiguous node may be touched for nothing, but no keys change here.
             prop_assert!(touched.is_empty(), "{:?}", touched);
         }

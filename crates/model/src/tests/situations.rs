@@ -130,7 +130,8 @@ fn a_vm_claimed_twice_goes_to_the_stronger_claim_or_to_nobody() {
     // Its VM has an address too, by which another node comes.
     let address: std::net::IpAddr = "10.0.0.9".parse().unwrap();
     world.apply(on("host-1", VmFacts { bios_uuid: uuid(SMBIOS), ip_addresses: vec![address], ..vm("vm-1") }));
-    let touched = world.apply(Event::NodeApplied(NodeFacts { ip_addresses: vec![address], ..node("weak") }));
+    let touched =
+        world.apply(Event::NodeApplied(NodeFacts { ip_addresses: vec![address], ..node("weak") })).touched.clone();
     let weak = world.node_id("weak").unwrap();
     assert!(touched.contains(weak));
     assert!(matches!(world.match_of(first), Match::Matched { by: Evidence::SystemUuid, .. }));
@@ -140,7 +141,8 @@ fn a_vm_claimed_twice_goes_to_the_stronger_claim_or_to_nobody() {
     assert_eq!((host_label(&world, first).as_deref(), host_label(&world, weak)), (Some("esx-1"), None));
 
     // A clone with the same UUID: nobody can tell which of the two the VM is.
-    let touched = world.apply(Event::NodeApplied(NodeFacts { system_uuid: uuid(SWAPPED), ..node("clone") }));
+    let touched =
+        world.apply(Event::NodeApplied(NodeFacts { system_uuid: uuid(SWAPPED), ..node("clone") })).touched.clone();
     let clone = world.node_id("clone").unwrap();
     assert!(touched.contains(first) && touched.contains(clone));
     assert!(matches!(world.match_of(first), Match::Contested { rivals, .. } if rivals == [clone]));
@@ -153,7 +155,7 @@ fn a_vm_claimed_twice_goes_to_the_stronger_claim_or_to_nobody() {
         assert!(explanation.contains(named), "{explanation}");
     }
 
-    let touched = world.apply(Event::NodeDeleted { name: "clone".to_owned() });
+    let touched = world.apply(Event::NodeDeleted { name: "clone".to_owned() }).touched.clone();
     assert_eq!(touched.removed().collect::<Vec<_>>(), [clone]);
     assert!(touched.contains(first));
     assert_eq!(host_label(&world, first).as_deref(), Some("esx-1"));
@@ -203,7 +205,7 @@ fn the_label_follows_the_vm_and_its_host() {
         ("the VM deleted", Event::VmRemoved { vcenter: VCENTER, id: "vm-1".to_owned() }, true, None),
     ];
     for (what, event, touches, label) in steps {
-        let touched = world.apply(event);
+        let touched = world.apply(event).touched.clone();
         assert_eq!(touched.contains(node), touches, "{what}");
         assert_eq!(host_label(&world, node).as_deref(), label, "{what}");
     }
@@ -259,7 +261,7 @@ fn differences_are_what_has_to_be_written_and_no_more() {
     let change = |key: &str, from: Option<&str>, to: &str| (key.to_owned(), from.map(str::to_owned), to.to_owned());
 
     assert_eq!(changes(&world).len(), 3);
-    let touched = world.apply(labelled(&[("host", "esx-9"), ("cluster", "C1"), ("app", "web")]));
+    let touched = world.apply(labelled(&[("host", "esx-9"), ("cluster", "C1"), ("app", "web")])).touched.clone();
     assert!(touched.contains(node_id), "somebody changed its labels");
     assert_eq!(changes(&world), [change("datacenter", None, "DC0"), change("host", Some("esx-9"), "esx-1")]);
     assert_eq!(world.host_label_of(node_id, "host"), Some("esx-9"));
@@ -289,7 +291,7 @@ fn a_relist_removes_what_it_did_not_bring_once_it_has_ended() {
     for event in [Event::RelistBegan(source), at_home(), host_applied(host("host-1", "esx-1")), cluster("C1")] {
         assert!(world.apply(event).is_empty());
     }
-    let touched = world.apply(Event::RelistEnded(source));
+    let touched = world.apply(Event::RelistEnded(source)).touched.clone();
     assert_eq!(touched.nodes().count(), 0, "the host that went had no node on it");
     assert!(world.in_sync(source));
     assert_eq!(world.summary().vcenters[&VCENTER], crate::report::VcenterSummary { clusters: 1, hosts: 1, vms: 1 });
@@ -305,7 +307,7 @@ fn a_relist_removes_what_it_did_not_bring_once_it_has_ended() {
 
     // The nodes' own relist.
     world.apply(Event::RelistBegan(Source::Nodes));
-    let touched = world.apply(Event::RelistEnded(Source::Nodes));
+    let touched = world.apply(Event::RelistEnded(Source::Nodes)).touched.clone();
     assert_eq!(touched.removed().collect::<Vec<_>>(), [node_id]);
     assert_eq!(
         (world.node_count(), world.node_name(node_id), world.placement(node_id)),

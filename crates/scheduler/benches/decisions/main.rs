@@ -28,11 +28,11 @@ fn place_batch(world: &mut World, (name, workload): &Workload) -> Duration {
     let configuration = Configuration::with_name("bridger", &plugins::standard()).unwrap();
     let mut scheduler = Scheduler::new(configuration, 1);
     let now = Duration::ZERO;
-    let everything = Changes { everything: true, ..Changes::default() };
-    scheduler.step(now, world, Input::Changed(everything));
+    let everything = Changes::all();
+    scheduler.observe(now, world, &everything);
     for number in 0..BATCH {
-        let (_, changes) = observe::apply(world, Event::PodApplied(workload(number)));
-        scheduler.step(now, world, Input::Changed(changes));
+        let changes = observe::apply(world, Event::PodApplied(workload(number)));
+        scheduler.observe(now, world, &changes);
     }
     let mut placed = 0;
     let start = core_time::now();

@@ -57,7 +57,7 @@ proptest! {
                 }
                 continue;
             };
-            let (_, changes) = observe::apply(&mut world, event);
+            let changes = observe::apply(&mut world, event);
             crate::scheduler::note(&mut journal, &world, &changes);
         }
     }

@@ -105,9 +105,9 @@ fn nodes_where_room_is_made_for_others_must_do_with_them_and_without_them() {
             assert_eq!((explained.feasible, explained.best.as_slice()), (1, ["n2".to_owned()].as_slice()), "{case}");
             // The scheduler goes by the same. Room is made for the other one alone, which is tried first and has it.
             world.apply(Event::PodApplied(PodFacts { nominated_node: None, ..own }));
-            let changes = Changes { everything: true, ..Changes::default() };
+            let changes = Changes::all();
             let mut scheduler = Scheduler::new(configuration, 1);
-            scheduler.step(Duration::ZERO, &mut world, Input::Changed(changes));
+            scheduler.observe(Duration::ZERO, &world, &changes);
             let effects = scheduler.step(Duration::ZERO, &mut world, Input::Schedule { at_most: 2 });
             let bound = effects.iter().find_map(|effect| match effect {
                 Effect::Bind { pod, node, .. } if pod.name == "web" => Some(node.as_str()),

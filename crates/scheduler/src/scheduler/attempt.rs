@@ -118,7 +118,7 @@ impl Scheduler {
         let Some(reference) = Self::pod_ref(world, pod) else { return self.drop_pod(world, pod) };
         let Some(node_name) = world.node_name(node).map(str::to_owned) else { return self.drop_pod(world, pod) };
         let event = Event::PodAssumed { pod: Box::new(key(&reference)), node: node_name.clone() };
-        let (_, changes) = observe::apply(world, event);
+        let changes = observe::apply(world, event);
         self.noted(now, world, &changes);
         if let Some(concession) = concession {
             let event = PodEvent::Yielded(concession);
@@ -139,7 +139,7 @@ impl Scheduler {
     /// Takes the pod off the node it was assumed on.
     pub(super) fn forget(&mut self, now: Duration, world: &mut World, pod: &PodRef) {
         let PodRef { namespace, name, uid, .. } = pod.clone();
-        let (_, changes) = observe::apply(world, Event::PodForgotten { namespace, name, uid });
+        let changes = observe::apply(world, Event::PodForgotten { namespace, name, uid });
         self.noted(now, world, &changes);
     }
 

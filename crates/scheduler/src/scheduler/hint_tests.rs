@@ -28,13 +28,13 @@ impl Stage {
         let configuration =
             Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
         let mut scheduler = Scheduler::new(configuration, 1);
-        scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+        scheduler.observe(Duration::ZERO, &world, &everything());
         Self { world, scheduler, now: Duration::ZERO }
     }
 
     fn event(&mut self, event: Event) {
         let changes = apply(&mut self.world, event);
-        self.scheduler.step(self.now, &mut self.world, Input::Changed(changes));
+        self.scheduler.observe(self.now, &self.world, &changes);
     }
 
     /// Lets back-offs end, and places whatever is tried.

@@ -134,11 +134,17 @@ impl Scheduler {
         self.queue.pending().active > 0
     }
 
+    /// Takes in what changed in the world, which is already as it is after that. Changes that this scheduler made itself, in a
+    /// step, are not among them.
+    pub fn observe(&mut self, now: Duration, world: &World, changes: &Changes) -> Vec<Effect> {
+        self.changed(now, world, changes);
+        self.end_step(world)
+    }
+
     /// Takes one input in. The world is changed by assuming and forgetting pods alone; everything else about it comes with
-    /// [`Input::Changed`].
+    /// [`Scheduler::observe`].
     pub fn step(&mut self, now: Duration, world: &mut World, input: Input) -> Vec<Effect> {
         match input {
-            Input::Changed(changes) => self.changed(now, world, &changes),
             Input::Schedule { at_most } => {
                 for _ in 0..at_most {
                     if !self.try_next(now, world) {
@@ -157,6 +163,10 @@ impl Scheduler {
             Input::Allowed { pod, plugin } => self.allowed(now, world, &pod, plugin),
             Input::Denied { pod, plugin, reason } => self.denied(now, world, &pod, plugin, &reason),
         }
+        self.end_step(world)
+    }
+
+    fn end_step(&mut self, world: &World) -> Vec<Effect> {
         self.ask_to_be_woken();
         self.cache = CacheSizes {
             nodes: world.node_count(),
@@ -174,7 +184,7 @@ impl Scheduler {
         }
     }
 
-    fn changed(&mut self, now: Duration, world: &mut World, changes: &Changes) {
+    fn changed(&mut self, now: Duration, world: &World, changes: &Changes) {
         note(&mut self.journal, world, changes);
         for &node in &changes.removed_nodes {
             self.nominations.remove_node(node);
@@ -195,7 +205,7 @@ impl Scheduler {
     }
 
     /// After a relist: what is to be placed is found anew, and whatever waits for a change is tried again.
-    fn look_at_everything(&mut self, now: Duration, world: &mut World) {
+    fn look_at_everything(&mut self, now: Duration, world: &World) {
         let known = self.queue.pods().chain(self.nominations.pods());
         let mut known: Vec<PodId> = known.filter(|pod| world.pod(*pod).is_none()).collect();
         known.sort_unstable();
@@ -211,7 +221,7 @@ impl Scheduler {
     }
 
     /// A pod is new, or changed: it is to be placed, or it is not.
-    fn look_at_pod(&mut self, now: Duration, world: &mut World, id: PodId) {
+    fn look_at_pod(&mut self, now: Duration, world: &World, id: PodId) {
         let Some(pod) = world.pod(id) else { return self.drop_pod(world, id) };
         let name = pod.scheduling.as_ref().map_or("", |facts| facts.scheduler_name.as_str());
         let profile = self.profiles.iter().position(|profile| profile.name() == name);
@@ -238,7 +248,7 @@ impl Scheduler {
     }
 
     /// Nothing more is to be done for the pod.
-    fn drop_pod(&mut self, world: &mut World, pod: PodId) {
+    fn drop_pod(&mut self, world: &World, pod: PodId) {
         self.queue.remove(pod);
         self.nominations.set(pod, None);
         // One that is seen on its node while its binding is under way is let finish: the answer is still to come.

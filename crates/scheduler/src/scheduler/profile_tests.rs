@@ -35,7 +35,7 @@ fn asking(name: &str, scheduler: &str) -> PodFacts {
 fn step(scheduler: &mut Scheduler, world: &mut World, now: Duration, events: Vec<Event>) -> BTreeMap<String, String> {
     for event in events {
         let changes = apply(world, event);
-        scheduler.step(now, world, Input::Changed(changes));
+        scheduler.observe(now, world, &changes);
     }
     let effects = scheduler.step(now, world, Input::Schedule { at_most: 100 });
     let told = effects.into_iter().filter_map(|effect| match effect {
@@ -61,7 +61,7 @@ fn pods_side_by_side_go_by_the_weights_of_their_own_profile() {
     assert_eq!(weights, [Some(10), Some(1)]);
     let mut world = world(&["n1", "n2", "n3"]);
     apply(&mut world, Event::PodApplied(PodFacts { node: Some("n1".to_owned()), ..asking("there", "elsewhere") }));
-    scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+    scheduler.observe(Duration::ZERO, &world, &everything());
     // Alike but for the profile, and by turns, so that neither may use what was found out for the other.
     let names = ["packed-1", "spread-1", "other-1", "packed-2", "spread-2", "packed-3"];
     let pods = names.map(|name| Event::PodApplied(asking(name, name.split('-').next().unwrap_or_default())));
@@ -102,7 +102,7 @@ fn a_plugin_that_is_off_in_one_profile_is_on_in_the_other() {
         Event::NodeApplied(NodeFacts { scheduling, ..facts })
     };
     world.apply(cordoned(true));
-    scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+    scheduler.observe(Duration::ZERO, &world, &everything());
     let pods = ["careful", "bold"].map(|profile| Event::PodApplied(asking(profile, profile)));
     let told = step(&mut scheduler, &mut world, Duration::from_secs(1), pods.into());
     assert_eq!(told["bold"], "n1");

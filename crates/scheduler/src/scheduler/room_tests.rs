@@ -67,13 +67,13 @@ fn ready(world: &mut World, evicts: bool) -> Scheduler {
     });
     let configuration = Configuration::from_value(&document, &plugins::standard().with::<Evict>());
     let mut scheduler = Scheduler::new(configuration.expect("it is right"), 1);
-    scheduler.step(Duration::ZERO, world, Input::Changed(everything()));
+    scheduler.observe(Duration::ZERO, world, &everything());
     scheduler
 }
 
 fn place(scheduler: &mut Scheduler, world: &mut World, facts: PodFacts) -> Vec<Effect> {
     let changes = apply(world, Event::PodApplied(facts));
-    scheduler.step(Duration::from_secs(1), world, Input::Changed(changes));
+    scheduler.observe(Duration::from_secs(1), world, &changes);
     scheduler.step(Duration::from_secs(1), world, Input::Schedule { at_most: 1 })
 }
 
@@ -100,7 +100,7 @@ fn a_node_is_looked_at_with_the_nominated_pods_first() {
     };
     // The node is full.
     apply(&mut world, Event::PodApplied(PodFacts { node: Some("n1".to_owned()), ..sized("runs", 4000, 0) }));
-    scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+    scheduler.observe(Duration::ZERO, &world, &everything());
     let alone = place(&mut scheduler, &mut world, listening("alone", 500, 5));
     assert_eq!(condition(&alone), Some("0/1 nodes are available: 1 Insufficient cpu."));
     // Room is being made for a pod that will take the port too, and ports are looked at first.
@@ -119,7 +119,7 @@ fn a_nominated_pod_keeps_its_room_from_those_that_matter_less() {
     let waits = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("waits", 3000, 10) };
     let blocked = PodFacts { node: Some("n1".to_owned()), ..sized("runs", 2000, 0) };
     apply(&mut world, Event::PodApplied(blocked));
-    scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+    scheduler.observe(Duration::ZERO, &world, &everything());
     assert_eq!(bound_to(&place(&mut scheduler, &mut world, waits)), None);
     assert_eq!(scheduler.figures().nominated, 1);
     // There are 2000 left, but not beside the nominated pod.
@@ -151,7 +151,7 @@ fn post_filter_finds_what_to_take_away_and_the_pod_is_nominated() {
     let gone = Event::PodDeleted { namespace: "default".to_owned(), name: "b".to_owned() };
     let changes = apply(&mut world, gone);
     let later = Duration::from_secs(10);
-    scheduler.step(later, &mut world, Input::Changed(changes));
+    scheduler.observe(later, &world, &changes);
     let effects = scheduler.step(later, &mut world, Input::Schedule { at_most: 1 });
     assert_eq!(bound_to(&effects), Some("n1"));
     // Where nothing helps, the plugin says so.
@@ -167,7 +167,7 @@ fn post_filter_finds_what_to_take_away_and_the_pod_is_nominated() {
 fn a_nominated_pod_that_is_on_its_way_counts_once() {
     let mut world = world(&["n1"]);
     let mut scheduler = ready(&mut world, false);
-    scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+    scheduler.observe(Duration::ZERO, &world, &everything());
     let first = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("first", 2000, 10) };
     assert_eq!(bound_to(&place(&mut scheduler, &mut world, first)), Some("n1"));
     // Nobody has told yet that it is bound; half of the node is left all the same.
@@ -203,7 +203,7 @@ fn room_that_is_kept_no_more_is_told_to_those_that_wait_for_it() {
         assert_eq!(bound_to(&place(&mut scheduler, &mut world, sized("small", 2000, 5))), None, "{case}");
         let later = Duration::from_secs(60);
         let changes = apply(&mut world, event);
-        scheduler.step(later, &mut world, Input::Changed(changes));
+        scheduler.observe(later, &world, &changes);
         assert_eq!(scheduler.has_work(), is_free, "{case}");
         let effects = scheduler.step(later, &mut world, Input::Schedule { at_most: 1 });
         assert_eq!(bound_to(&effects), is_free.then_some("n1"), "{case}");

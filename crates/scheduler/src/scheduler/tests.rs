@@ -152,6 +152,10 @@ fn scheduler(first: &Value, second: &Value) -> Scheduler {
     Scheduler::new(Configuration::from_value(&document, &registry()).expect("it is right"), 1)
 }
 
+fn without_wakes(effects: Vec<Effect>) -> Vec<Effect> {
+    effects.into_iter().filter(|effect| !matches!(effect, Effect::WakeAt(_))).collect()
+}
+
 struct Stage {
     world: World,
     scheduler: Scheduler,
@@ -163,7 +167,7 @@ impl Stage {
         logged();
         let mut world = world(nodes);
         let mut scheduler = scheduler(first, second);
-        let effects = scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+        let effects = scheduler.observe(Duration::ZERO, &world, &everything());
         assert!(effects.is_empty());
         Self { world, scheduler, now: Duration::from_secs(1) }
     }
@@ -174,12 +178,15 @@ impl Stage {
 
     fn event(&mut self, event: Event) -> Vec<Effect> {
         let changes = apply(&mut self.world, event);
-        self.input(Input::Changed(changes))
+        self.observe(&changes)
+    }
+
+    fn observe(&mut self, changes: &Changes) -> Vec<Effect> {
+        without_wakes(self.scheduler.observe(self.now, &self.world, changes))
     }
 
     fn input(&mut self, input: Input) -> Vec<Effect> {
-        let effects = self.scheduler.step(self.now, &mut self.world, input);
-        effects.into_iter().filter(|effect| !matches!(effect, Effect::WakeAt(_))).collect()
+        without_wakes(self.scheduler.step(self.now, &mut self.world, input))
     }
 
     fn schedule(&mut self) -> Vec<Effect> {
@@ -467,7 +474,7 @@ fn a_relist_finds_what_is_to_be_placed() {
     let mut stage = Stage::plain(&["n1"]);
     stage.world.apply(Event::PodApplied(pod("web")));
     stage.world.apply(Event::PodApplied(pod("old")));
-    stage.input(Input::Changed(everything()));
+    stage.observe(&everything());
     assert_eq!(stage.scheduler.figures().pending.active, 2);
     // A relist that brings one of them: the other is gone.
     stage.event(Event::RelistBegan(Source::Pods));

@@ -1,8 +1,11 @@
 //! The routes with everything a client may send: what is meant for an extender, and what is not.
 
 use axum::http::Request;
-use engine::SharedWorld;
-use engine::extender::{ExtenderPorts, ExtenderSettings};
+use engine::extender::{BindExecutor, ExtenderSettings};
+use engine::ports::{Binder, Binding, EventRecord, EventSink, PortError};
+use engine::runtime::{Lease, Runtime, RuntimeSettings};
+use futures::future::BoxFuture;
+use model::World;
 use model::event::{Event, NodeFacts, Source};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -23,26 +26,46 @@ fn read_pod(json: &str) -> Result<PodFacts, String> {
     })
 }
 
+/// No outside: every binding counts as done.
+struct Nowhere;
+
+impl Binder for Nowhere {
+    fn bind<'a>(&'a self, _: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl EventSink for Nowhere {
+    fn post<'a>(&'a self, _: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
 fn routes(in_sync: bool) -> ExtenderRoutes {
-    let world = SharedWorld::default();
-    {
-        let mut world = world.write().expect("a world");
-        for source in [Source::Nodes, Source::Pods, Source::Namespaces] {
-            world.apply(Event::RelistBegan(source));
-            if source == Source::Nodes {
-                for name in ["n1", "n2"] {
-                    let name = name.to_owned();
-                    world.apply(Event::NodeApplied(NodeFacts { name, ready: true, ..NodeFacts::default() }));
-                }
-            }
-            if in_sync {
-                world.apply(Event::RelistEnded(source));
+    let mut world = World::default();
+    for source in [Source::Nodes, Source::Pods, Source::Namespaces] {
+        world.apply(Event::RelistBegan(source));
+        if source == Source::Nodes {
+            for name in ["n1", "n2"] {
+                let name = name.to_owned();
+                world.apply(Event::NodeApplied(NodeFacts { name, ready: true, ..NodeFacts::default() }));
             }
         }
+        if in_sync {
+            world.apply(Event::RelistEnded(source));
+        }
     }
-    let ports = ExtenderPorts::nowhere();
-    let extender = Extender::new(world, ports, ExtenderSettings::default());
-    ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod))
+    let mut runtime = Runtime::new(world, &RuntimeSettings::default(), Arc::new(Nowhere));
+    let settings = ExtenderSettings::default();
+    let executor = BindExecutor { binder: Arc::new(Nowhere), bind_within: settings.bind_within };
+    let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
+    runtime.add(controller, Arc::new(executor), Lease::always());
+    tokio::spawn(async move {
+        // The runtime runs for as long as there may be events.
+        let (_events, received) = tokio::sync::mpsc::channel(1);
+        runtime.run(received).await;
+    });
+    ExtenderRoutes::new(extender, Arc::new(read_pod))
 }
 
 async fn post_to(routes: &ExtenderRoutes, path: &str, kind: &str, body: impl Into<Body>) -> (u16, String) {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use axum::body::Body;
-use engine::SharedWorld;
-use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
+use engine::extender::{Extender, ExtenderSettings};
+use engine::runtime::WorldOwner;
 use model::event::{Event, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts};
 use real_peers::bench::{HOST, HOSTNAME, term};
 use serde_json::{Value, json};
@@ -56,10 +56,11 @@ fn pod(number: usize) -> PodFacts {
 }
 
 /// The world, and how many bytes each pod takes in it.
-fn world(pods: usize) -> (SharedWorld, f64) {
-    let shared = SharedWorld::default();
+fn world(pods: usize) -> (WorldOwner, f64) {
+    let owner = WorldOwner::new(World::default());
     let mut bytes = 0;
-    if let Ok(mut world) = shared.write() {
+    {
+        let mut world = owner.write();
         for source in [Source::Namespaces, Source::Nodes, Source::Pods] {
             world.apply(Event::RelistBegan(source));
             match source {
@@ -80,7 +81,7 @@ fn world(pods: usize) -> (SharedWorld, f64) {
             world.apply(Event::RelistEnded(source));
         }
     }
-    (shared, bytes as f64 / pods as f64)
+    (owner, bytes as f64 / pods as f64)
 }
 
 /// A request as kube-scheduler sends it, for another replica of one of the groups.
@@ -99,10 +100,9 @@ fn request(number: usize) -> String {
 
 async fn calls(pods: usize) -> Result<(f64, f64, f64)> {
     let (world, bytes_per_pod) = world(pods);
-    let ports = ExtenderPorts::nowhere();
-    let extender = Extender::new(world, ports, ExtenderSettings::default());
+    let extender = Extender::answering(world.shared(), ExtenderSettings::default());
     let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
-    let router = server::extender::router(ExtenderRoutes::new(Arc::new(extender), Arc::new(read_pod)));
+    let router = server::extender::router(ExtenderRoutes::new(extender, Arc::new(read_pod)));
     let bodies: Vec<String> = (0..50).map(|number| request(number * pods.min(FEW) / 50)).collect();
     let mut best = (f64::INFINITY, f64::INFINITY);
     for _ in 0..PASSES {

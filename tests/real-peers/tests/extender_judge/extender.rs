@@ -4,12 +4,12 @@
 //! it tells; then the extender's routes get the requests that kube-scheduler sends. Only sockets are left out.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use engine::extender::{Extender, ExtenderPorts, ExtenderSettings};
-use engine::ports::{Binder, Binding, Notice, NoticeBoard, PortError};
+use engine::extender::{Extender, ExtenderSettings};
+use engine::runtime::WorldOwner;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use judge::{Verdict, World};
@@ -41,21 +41,6 @@ pub struct Asking {
     lifting: LiftSettings,
 }
 
-/// Nothing is bound here, and nobody is told.
-struct Nobody;
-
-impl Binder for Nobody {
-    fn bind<'a>(&'a self, _: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Err(PortError::Refused("nothing is bound here".to_owned())) })
-    }
-}
-
-impl NoticeBoard for Nobody {
-    fn post<'a>(&'a self, _: &'a Notice) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
-
 impl Asking {
     pub fn new(lifting: LiftSettings) -> Asking {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -75,10 +60,9 @@ impl Asking {
         for event in listed(world, seen).await? {
             known.apply(event);
         }
-        let ports = ExtenderPorts { binder: Arc::new(Nobody), notices: Arc::new(Nobody) };
-        let extender = Extender::new(Arc::new(RwLock::new(known)), ports, ExtenderSettings::default());
+        let extender = Extender::answering(WorldOwner::new(known).shared(), ExtenderSettings::default());
         let read_pod = Arc::new(|json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string()));
-        Ok(server::extender::router(ExtenderRoutes::new(Arc::new(extender), read_pod)))
+        Ok(server::extender::router(ExtenderRoutes::new(extender, read_pod)))
     }
 }
 

@@ -79,7 +79,7 @@ struct Stage {
 impl Stage {
     fn of(mut world: World) -> Self {
         let mut scheduler = Scheduler::new(configuration(), 1);
-        scheduler.step(Duration::ZERO, &mut world, Input::Changed(everything()));
+        scheduler.observe(Duration::ZERO, &world, &everything());
         Self { world, scheduler, now: Duration::ZERO }
     }
 
@@ -87,7 +87,7 @@ impl Stage {
     fn after(&mut self, event: Event) -> Vec<String> {
         self.now += Duration::from_secs(60);
         let changes = apply(&mut self.world, event);
-        self.scheduler.step(self.now, &mut self.world, Input::Changed(changes));
+        self.scheduler.observe(self.now, &self.world, &changes);
         let effects = self.scheduler.step(self.now, &mut self.world, Input::Schedule { at_most: 10 });
         let told = effects.into_iter().filter_map(|effect| match effect {
             Effect::Bind { node, .. } => Some(node),

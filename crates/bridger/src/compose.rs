@@ -1,0 +1,176 @@
+//! The one composition: adapters, runtime and HTTP routes, wired for every way in which Bridger runs.
+//!
+//! In: which parts are on and how ([`Parts`]), and the two sides as they are reached ([`Outside`]). Out: a running Bridger: its tasks in
+//! the caller's [`Service`], its routes, its world. `run`, `scheduler`, the demo and the simulated tests differ only in what they pass in.
+//!
+//! Invariant: nothing is decided here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use drs::{DrsSettings, UnixMillis};
+use engine::counters::Counters;
+use engine::drs_rules::{DrsRules, RuleExecutor, RuleSettings, WallClock};
+use engine::extender::{BindExecutor, Extender, ExtenderSettings};
+use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
+use engine::runtime::{Lease, Rate, Runtime, RuntimeSettings, SharedWorld};
+use engine::scheduling::{self, Scheduling, SchedulingExecutor, SchedulingPorts, SchedulingSettings};
+use jiff::Timestamp;
+use kubernetes::binder::PodBinder;
+use kubernetes::conditions::PodConditions;
+use kubernetes::events::EventWriter;
+use kubernetes::labels::NodeLabels as LabelWriter;
+use kubernetes::ledger::ConfigMapLedger;
+use kubernetes::{BoundedClient, watch};
+use model::affinity::LiftSettings;
+use model::event::{Event, VcenterId};
+use model::labels::LabelSettings;
+use scheduler::Configuration;
+use server::Shown;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use vsphere::config::VcenterConfig;
+
+use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
+use crate::service::scheduler_metrics::SchedulerMetrics;
+
+/// Which parts are on, and how. All of them run on one world and one set of watches.
+#[derive(Default)]
+pub struct Parts {
+    pub labels: Option<LabelSettings>,
+    pub rules: Option<RuleParts>,
+    pub extender: Option<ExtenderSettings>,
+    pub scheduling: Option<Configuration>,
+    /// Which terms between nodes hold between physical hosts.
+    pub lifting: LiftSettings,
+    pub dry_run: bool,
+    /// Of node labels; `None`: as by default.
+    pub writes_per_second: Option<u32>,
+}
+
+pub struct RuleParts {
+    pub drs: DrsSettings,
+    /// Where the record of rules is kept.
+    pub record_namespace: String,
+}
+
+/// A vCenter, and its instance UUID, which names its records; empty while that is not known.
+#[derive(Clone)]
+pub struct Vcenter {
+    pub config: VcenterConfig,
+    pub instance_uuid: String,
+}
+
+/// The two sides, as they are reached, and where time and randomness come from.
+pub struct Outside {
+    pub kubernetes: BoundedClient,
+    pub vcenters: Vec<Vcenter>,
+    pub time_of_day: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub seed: u64,
+    /// Time is virtual: computations run in the loop, in fixed order.
+    pub is_virtual: bool,
+}
+
+/// Bridger at work. It ends with the service that its tasks are in.
+pub struct Bridger {
+    pub world: SharedWorld,
+    pub counters: Arc<Counters>,
+    /// What its routes show.
+    pub shown: Shown,
+    rules: Option<Arc<vsphere::Rules>>,
+}
+
+impl Bridger {
+    /// Gives back the sessions that rules are written by: a vCenter has only so many.
+    pub async fn close(self) {
+        if let Some(rules) = self.rules {
+            rules.close().await;
+        }
+    }
+}
+
+/// Wires and starts it all, in tasks of the service.
+pub fn compose(parts: Parts, outside: Outside, service: &mut Service) -> Bridger {
+    let Outside { kubernetes: client, vcenters, time_of_day, seed, is_virtual } = outside;
+    let runtime_settings =
+        RuntimeSettings { dry_run: parts.dry_run, computes_inline: is_virtual, ..RuntimeSettings::default() };
+    let world = model::World::with_lifting(parts.lifting);
+    let sink = Arc::new(EventWriter::new(client.clone(), time_of_day.clone()));
+    let mut runtime = Runtime::new(world, &runtime_settings, sink);
+    let counters = Arc::<Counters>::default();
+    let ids: Vec<VcenterId> = (0u16..).zip(&vcenters).map(|(number, _)| VcenterId(number)).collect();
+
+    if let Some(labels) = parts.labels {
+        let defaults = NodeLabelsSettings::default();
+        let writes = parts.writes_per_second.map_or(defaults.writes, |count| Rate { per_second: count, burst: count });
+        let settings = NodeLabelsSettings { labels, vcenters: ids.clone(), writes, seed, ..defaults };
+        let executor = LabelExecutor(Arc::new(LabelWriter::new(client.clone())));
+        runtime.add(NodeLabels::new(settings, counters.clone()), Arc::new(executor), Lease::always());
+    }
+    let rules = parts.rules.map(|rules| {
+        let store = Arc::new(vsphere::Rules::new(ids.iter().copied().zip(configs(&vcenters))));
+        let ledger = Arc::new(ConfigMapLedger::new(client.clone(), rules.record_namespace));
+        let uuids = ids.iter().copied().zip(vcenters.iter().map(|vcenter| vcenter.instance_uuid.clone()));
+        let uuids: BTreeMap<VcenterId, String> = uuids.filter(|(_, uuid)| !uuid.is_empty()).collect();
+        let now = time_of_day.clone();
+        let wall_clock = WallClock(Arc::new(move || UnixMillis(u64::try_from(now().as_millisecond()).unwrap_or(0))));
+        let settings = RuleSettings::new(rules.drs, uuids, wall_clock);
+        let controller = DrsRules::new(settings, runtime.world(), seed, counters.rules.clone(), Instant::now());
+        runtime.add(controller, Arc::new(RuleExecutor { store: store.clone(), ledger }), Lease::always());
+        store
+    });
+    let extender = parts.extender.map(|settings| {
+        let executor =
+            BindExecutor { binder: Arc::new(PodBinder::new(client.clone())), bind_within: settings.bind_within };
+        let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
+        runtime.add(controller, Arc::new(executor), Lease::always());
+        extender_routes(extender)
+    });
+    let is_scheduling = parts.scheduling.is_some();
+    let scheduler_metrics = parts.scheduling.map(|configuration| {
+        let metrics = Arc::<SchedulerMetrics>::default();
+        let ports = SchedulingPorts {
+            binder: Arc::new(PodBinder::new(client.clone())),
+            pods: Arc::new(PodConditions::new(client.clone(), time_of_day)),
+        };
+        let settings = SchedulingSettings { vcenters: ids, seed, ..SchedulingSettings::default() };
+        let controller = Scheduling::new(configuration, settings, metrics.clone(), Instant::now());
+        runtime.add(controller, Arc::new(SchedulingExecutor(ports)), Lease::always());
+        metrics
+    });
+
+    let (events, received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
+    let configs: Vec<VcenterConfig> = configs(&vcenters).collect();
+    let followed = service.follow_vcenters(&configs, &events, seed);
+    let shown = Shown {
+        world: runtime.world(),
+        counters: counters.clone(),
+        events: runtime.events(),
+        runtime: runtime.stats(),
+        vcenters: health(followed),
+        extender,
+        more_metrics: scheduler_metrics.map(|metrics| {
+            let events = runtime.events();
+            let register = move |registry: &mut _| {
+                metrics.count_events(events.counts(scheduling::controller::NAME));
+                metrics.register(registry);
+            };
+            Arc::new(register) as server::MoreMetrics
+        }),
+        connections: Arc::default(),
+    };
+    let world = runtime.world();
+    service.background.spawn(runtime.run(received));
+    if is_scheduling {
+        // Its state is large, and most of it is used once.
+        let watching = Box::pin(watch::watch_for_scheduling(client, events, seed));
+        service.background.spawn(async move { watching.await });
+    } else {
+        service.background.spawn(watch::watch(client, events, seed));
+    }
+    Bridger { world, counters, shown, rules }
+}
+
+fn configs(vcenters: &[Vcenter]) -> impl Iterator<Item = VcenterConfig> {
+    vcenters.iter().map(|vcenter| vcenter.config.clone())
+}

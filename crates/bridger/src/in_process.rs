@@ -1,0 +1,75 @@
+//! Bridger itself on the embedded world: the composition of `bridger run`, in process.
+//!
+//! In: the world. Out: both sides as [`compose`](crate::compose) takes them, over tower services instead of sockets, so that time may
+//! be virtual. Everything Bridger knows comes over the wire protocols of the two servers.
+
+use std::sync::Arc;
+
+use drs::DrsSettings;
+use engine::extender::ExtenderSettings;
+use model::labels::LabelSettings;
+use scheduler::Configuration;
+use simulator::{World, world};
+use vsphere::config::VcenterConfig;
+use vsphere::transport::Transport;
+use vsphere::{Endpoint, Trust};
+
+use crate::compose::{Outside, Parts, RuleParts, Vcenter};
+use crate::failure::Failure;
+
+const RECORD_NAMESPACE: &str = "kube-system";
+/// The name that pods ask for when they ask for none.
+const SCHEDULER_NAME: &str = "default-scheduler";
+
+/// Labels, rules and the extender, as `run` has them by default.
+pub fn parts() -> Parts {
+    Parts {
+        labels: Some(LabelSettings::default()),
+        rules: Some(RuleParts { drs: DrsSettings::default(), record_namespace: RECORD_NAMESPACE.to_owned() }),
+        extender: Some(ExtenderSettings::default()),
+        ..Parts::default()
+    }
+}
+
+/// The same, and Bridger's own scheduler in place of the one that comes with the world.
+pub fn parts_with_scheduler() -> Result<Parts, Failure> {
+    let configuration = Configuration::with_name(SCHEDULER_NAME, &scheduler::plugins::standard())
+        .map_err(|error| Failure::run(format!("the scheduler's default configuration: {error}")))?;
+    Ok(Parts { scheduling: Some(configuration), ..parts() })
+}
+
+/// Both servers of a world in virtual time.
+pub async fn outside(world: &Arc<World>, config: &world::Config) -> Result<Outside, Failure> {
+    let vcenter = vcenter_config(world, config)?;
+    let (about, _) = vsphere::probe::connect_once(&vcenter)
+        .await
+        .map_err(|error| Failure::run(format!("the embedded vCenter does not answer: {error}")))?;
+    let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
+    Ok(Outside {
+        kubernetes: client.into(),
+        vcenters: vec![Vcenter { config: vcenter, instance_uuid: about.instance_uuid }],
+        time_of_day: Arc::new(time_of_day(world)),
+        seed: config.seed.0,
+        is_virtual: true,
+    })
+}
+
+/// What the world's clock says.
+fn time_of_day(world: &Arc<World>) -> impl Fn() -> jiff::Timestamp + Send + Sync + 'static {
+    let clock = world.clock().clone();
+    move || {
+        let unix_ms = i64::try_from(clock.now().unix_ms).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(unix_ms).unwrap_or(jiff::Timestamp::MAX)
+    }
+}
+
+fn vcenter_config(world: &Arc<World>, config: &world::Config) -> Result<VcenterConfig, Failure> {
+    let user = config.vcenter.username.replace('@', "%40");
+    let url = format!("http://{user}:{}@embedded/sdk", config.vcenter.password);
+    let (endpoint, credentials) =
+        Endpoint::parse(&url).map_err(|error| Failure::run(format!("the embedded vCenter's address: {error}")))?;
+    let credentials = credentials.ok_or_else(|| Failure::run("the embedded vCenter has no credentials"))?;
+    let mut vcenter = VcenterConfig::new(endpoint, credentials.into(), Trust::System);
+    vcenter.transport = Some(Transport::service(simulator::vcenter::wire::router(world.clone())));
+    Ok(vcenter)
+}

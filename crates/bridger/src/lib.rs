@@ -1,0 +1,45 @@
+//! Bridger as a library: the composition of all parts ([`compose`]), and the commands on top of it.
+//!
+//! - [`compose`]: adapters, runtime and routes, wired once for `run`, `scheduler`, the demo and tests. [`in_process`]: both sides as
+//!   the embedded world offers them.
+//! - `service`: settings, checks at the start, one look at everything, and the running whole. `command`: one file per subcommand.
+//! - `demo`, `embedded`: the story, and the embedded world on sockets. `snapshot`, `rbac`, `plan_view`: what commands read and print.
+//!
+//! It decides nothing: pure crates do.
+
+mod command;
+pub mod compose;
+mod confirm;
+mod demo;
+mod embedded;
+mod failure;
+pub mod in_process;
+mod logging;
+mod plan_view;
+mod rbac;
+mod say;
+pub mod service;
+mod signals;
+mod snapshot;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use failure::Failure;
+
+/// The `bridger` command.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = match command::Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return failure::usage(&error),
+    };
+    if let Err(failure) = logging::start(&arguments.logging, arguments.command.tells_by_itself()) {
+        return failure.report();
+    }
+    match arguments.command.run() {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,550 @@
+//! When to plan, what to start, and what to make of the outcome.
+//!
+//! In: that the world changed, that time passed, what the outside answered. Out: plans to compute, passes to carry out, reports.
+//!
+//! Changes of the world are gathered for a moment and planned for at once, off the loop; what changes meanwhile stays due. Each
+//! cluster goes its own way from there: a pass, then a wait until the watch shows what it did; after a failure a wait that grows.
+//! After trouble with the record a cluster rests until the record has been read again.
+//!
+//! - `ends`: what to make of how a pass ended.
+//!
+//! Invariant: a plan that is due is made sooner or later, whatever kept it from being made at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drs::UnixMillis;
+use drs::record::ClusterName;
+use model::event::Source;
+use model::{Subject, Touched, World, WorldChange};
+use tokio::time::Instant;
+
+use super::RuleSettings;
+use super::aside::Aside;
+use super::books::Books;
+use super::carry_out::{Ask, Next, Pass, Told, Work};
+use super::counters::{RuleCounters, RuleProblem};
+use super::facts::{cluster_facts, known_rules};
+use super::planner::{self, Planned, Planner, Unit};
+use super::reports::PodReports;
+use crate::ports::{ClusterRules, KeptRecord, PortError};
+use crate::runtime::{
+    Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, Requirement, SharedWorld,
+};
+
+pub const NAME: &str = "drs-rules";
+const LANE: LaneId = LaneId(0);
+/// One pass for each cluster at a time.
+const IN_FLIGHT_MAX: usize = 64;
+const WAITING_MAX: usize = 10_000;
+pub(super) const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(300) };
+/// How often the record is looked at while somebody has to mend it: what was mended shall show soon.
+const MENDING_RELOAD: Duration = Duration::from_secs(5);
+/// The seed of the writer's waits is its own.
+const SEED_TAG: u64 = 0x7275_6c65;
+
+/// How soon a process that does not lead looks whether it does.
+const LEASE_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub enum RuleAction {
+    Load { number: u64 },
+    Pass { cluster: ClusterName, text_name: String, ask: Ask },
+}
+
+impl Action for RuleAction {
+    fn is_write(&self) -> bool {
+        match self {
+            RuleAction::Load { .. } => false,
+            RuleAction::Pass { ask, .. } => !matches!(ask, Ask::Read),
+        }
+    }
+
+    fn requirements(&self) -> Vec<Requirement> {
+        match self {
+            RuleAction::Pass { cluster, ask: Ask::Change(_), .. } => {
+                needed_by(cluster).into_iter().map(Requirement::Settled).collect()
+            }
+            // The record is written also when a source was lost on the way: it says what exists.
+            RuleAction::Pass { .. } | RuleAction::Load { .. } => Vec::new(),
+        }
+    }
+}
+
+/// What the rules of a cluster rest on.
+fn needed_by(cluster: &ClusterName) -> [Source; 4] {
+    [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(cluster.0)]
+}
+
+#[derive(Debug)]
+pub enum RuleOutcome {
+    Loaded { number: u64, texts: Result<BTreeMap<String, KeptRecord>, PortError> },
+    Pass { cluster: ClusterName, told: Told },
+    Planned(Box<Computed>),
+}
+
+/// A plan, and what it was made from.
+#[derive(Debug)]
+pub struct Computed {
+    planner: Planner,
+    planned: Planned,
+    prefix: String,
+    /// The rules of each cluster that is planned for.
+    planned_from: BTreeMap<ClusterName, ClusterRules>,
+}
+
+type RuleContext<'a> = Context<'a, RuleAction, RuleOutcome>;
+
+#[derive(Debug, Default)]
+pub(super) enum Phase {
+    #[default]
+    Idle,
+    Busy(Box<Pass>),
+    /// Until the watch shows these rules.
+    AwaitingEcho {
+        expected: ClusterRules,
+        until: Instant,
+    },
+    Waiting {
+        until: Instant,
+    },
+    /// Until the record has been read anew, and then some.
+    AwaitingRecord {
+        until: Instant,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    pub(super) phase: Phase,
+    pub(super) failures: u32,
+    pub(super) lag_since: Option<Instant>,
+    pub(super) lags: u32,
+    /// Something is planned, and not done, since then.
+    pub(super) behind_since: Option<Instant>,
+    pub(super) aside: Aside,
+    /// The last load that may have missed what this cluster's passes wrote.
+    pub(super) moved_at_load: u64,
+    pub(super) shown_in_dry_run: Vec<Unit>,
+    /// Nothing is written until somebody has mended the record.
+    pub(super) awaits_mending: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Loads {
+    /// How many were begun.
+    pub(super) number: u64,
+    pub(super) under_way: bool,
+    pub(super) was_loaded: bool,
+    pub(super) failures: u32,
+    pub(super) next: Instant,
+}
+
+pub struct DrsRules {
+    pub(super) settings: RuleSettings,
+    world: SharedWorld,
+    /// `None` while a plan is computed.
+    planner: Option<Planner>,
+    /// Since the last plan was begun.
+    touched: Touched,
+    pub(super) books: Books,
+    pub(super) loads: Loads,
+    pub(super) clusters: BTreeMap<ClusterName, Cluster>,
+    plan_at: Option<Instant>,
+    /// A plan was due and could not be made, or not for all clusters.
+    is_plan_owed: bool,
+    /// A cluster changed since echoes were last looked for.
+    is_cluster_touched: bool,
+    reports: PodReports,
+    pub(super) jitter: Jitter,
+    pub(super) counters: Arc<RuleCounters>,
+    was_leading: bool,
+    lease_at: Option<Instant>,
+}
+
+impl DrsRules {
+    /// `world` is what plans are computed from, off the loop.
+    #[must_use]
+    pub fn new(
+        settings: RuleSettings,
+        world: SharedWorld,
+        seed: u64,
+        counters: Arc<RuleCounters>,
+        now: Instant,
+    ) -> DrsRules {
+        DrsRules {
+            planner: Some(Planner::new(settings.drs.clone())),
+            world,
+            touched: Touched::default(),
+            books: Books::new(settings.vcenter_uuids.clone()),
+            loads: Loads { number: 0, under_way: false, was_loaded: false, failures: 0, next: now },
+            clusters: BTreeMap::new(),
+            plan_at: None,
+            is_plan_owed: false,
+            is_cluster_touched: false,
+            reports: PodReports::default(),
+            jitter: Jitter::from_seed(seed ^ SEED_TAG),
+            counters,
+            was_leading: true,
+            lease_at: None,
+            settings,
+        }
+    }
+
+    fn end_waits(&mut self, context: &mut RuleContext<'_>) {
+        let is_touched = std::mem::take(&mut self.is_cluster_touched);
+        let mut is_any_idle = false;
+        for (name, cluster) in &mut self.clusters {
+            let is_over = match &cluster.phase {
+                Phase::AwaitingEcho { expected, until } => {
+                    let mut shows = || known_rules(context.world.read(), name).as_ref() == Some(expected);
+                    *until <= context.now || (is_touched && shows())
+                }
+                Phase::Waiting { until } => *until <= context.now,
+                Phase::Idle | Phase::Busy(_) | Phase::AwaitingRecord { .. } => false,
+            };
+            if is_over {
+                cluster.phase = Phase::Idle;
+                is_any_idle = true;
+            }
+        }
+        if is_any_idle {
+            self.plan_by(context.now);
+        }
+    }
+
+    fn load(&mut self, context: &mut RuleContext<'_>) {
+        if self.loads.under_way || self.loads.next > context.now {
+            return;
+        }
+        let number = self.loads.number + 1;
+        if context.actions.send(LANE, RuleAction::Load { number }).is_ok() {
+            self.loads.number = number;
+            self.loads.under_way = true;
+        }
+    }
+
+    fn may_plan(&self, gate: &Gate, now: Instant) -> bool {
+        let sources = [Source::Nodes, Source::Pods, Source::Namespaces];
+        self.loads.was_loaded
+            && sources.into_iter().all(|source| gate.is_settled(source, now))
+            && (self.clusters.is_empty() || self.clusters.values().any(|it| matches!(it.phase, Phase::Idle)))
+    }
+
+    /// Begins to compute a plan, if one is due. Whatever keeps it from being made makes one due when it ends: a gate that opens, a
+    /// load, a pass, a plan under way.
+    fn plan(&mut self, context: &mut RuleContext<'_>) {
+        if self.plan_at.is_none_or(|due| context.now < due) {
+            return;
+        }
+        self.plan_at = None;
+        if !self.may_plan(context.gate, context.now) {
+            self.is_plan_owed = true;
+            return;
+        }
+        let Some(mut planner) = self.planner.take() else {
+            self.is_plan_owed = true;
+            return;
+        };
+        self.is_plan_owed = false;
+        planner.observe(&std::mem::take(&mut self.touched));
+        let (world, owned, unix_now) = (self.world.clone(), self.books.owned().clone(), self.wall_clock_now());
+        context.actions.compute(move || {
+            let world = world.read();
+            let planned = planner.plan(&world, &owned, unix_now);
+            let prefix = planner::prefix(&world).unwrap_or_default();
+            let from = |name: &ClusterName| Some((name.clone(), known_rules(&world, name)?));
+            let planned_from = planned.clusters.keys().filter_map(from).collect();
+            RuleOutcome::Planned(Box::new(Computed { planner, planned, prefix, planned_from }))
+        });
+    }
+
+    fn planned(&mut self, computed: Computed, context: &mut RuleContext<'_>) {
+        let Computed { planner, mut planned, prefix, mut planned_from } = computed;
+        self.planner = Some(planner);
+        if !self.may_plan(context.gate, context.now) {
+            self.is_plan_owed = true;
+            return;
+        }
+        self.counters.found(planned.findings.iter().map(drs::Finding::name));
+        self.reports.observe(&planned.findings);
+        self.clusters.retain(|name, cluster| {
+            let is_kept = !matches!(cluster.phase, Phase::Idle) || planned.clusters.contains_key(name);
+            if !is_kept {
+                self.counters.trouble(name, None);
+            }
+            is_kept
+        });
+        for (name, units) in std::mem::take(&mut planned.clusters) {
+            let cluster = self.clusters.entry(name.clone()).or_default();
+            if !matches!(cluster.phase, Phase::Idle) {
+                self.is_plan_owed = true;
+                continue;
+            }
+            if !context.gate.is_settled(Source::Vcenter(name.0), context.now) {
+                // The vCenter's next list makes a plan due.
+                continue;
+            }
+            if units.is_empty() {
+                cluster.behind_since = None;
+            } else {
+                cluster.behind_since.get_or_insert(context.now);
+            }
+            let problem = stands_in_the_way(&self.books, context.world.read(), &name, &prefix);
+            cluster.awaits_mending = problem.is_some();
+            if problem.is_some() {
+                self.counters.trouble(&name, problem);
+                self.loads.next = self.loads.next.min(context.now + MENDING_RELOAD);
+                continue;
+            }
+            if context.gate.is_dry_run() {
+                show(&name, &units, &mut cluster.shown_in_dry_run);
+                self.counters.trouble(&name, None);
+                continue;
+            }
+            if !context.is_leading {
+                continue;
+            }
+            if let Some(from) = planned_from.remove(&name) {
+                self.begin(name, units, &planned, from, context);
+            }
+        }
+        self.counters.set_owned(self.books.owned().len());
+        if let Some(due) = planned.next_due {
+            let wait = Duration::from_millis(due.0.saturating_sub(self.wall_clock_now().0));
+            self.plan_by(context.now + wait);
+        }
+    }
+
+    /// Begins a pass, unless there is nothing to write.
+    fn begin(
+        &mut self,
+        name: ClusterName,
+        units: Vec<Unit>,
+        planned: &Planned,
+        planned_from: ClusterRules,
+        context: &mut RuleContext<'_>,
+    ) {
+        let (Some(text_name), Some(cluster)) = (self.books.text_name(&name), self.clusters.get_mut(&name)) else {
+            return;
+        };
+        let sorted = cluster.aside.sort(units, context.now);
+        let record = planner::part(&planned.record, &name);
+        let is_settled = sorted.units.is_empty() && self.books.text_to_save(&name, &record).is_none();
+        if is_settled && cluster.aside.len() == 0 {
+            cluster.failures = 0;
+            self.counters.trouble(&name, None);
+        }
+        if !is_settled {
+            let (units, fresh) = (sorted.units, sorted.fresh);
+            let (pass, ask) = Pass::begin(Work { cluster: name.clone(), units, fresh, record, planned_from });
+            cluster.phase = Phase::Busy(Box::new(pass));
+            cluster.moved_at_load = self.loads.number;
+            self.counters.passes.add(1);
+            self.ask(name, text_name, ask, context);
+        }
+        if let Some(next) = sorted.next {
+            self.plan_by(next);
+        }
+    }
+
+    fn ask(&mut self, cluster: ClusterName, text_name: String, ask: Ask, context: &mut RuleContext<'_>) {
+        if let Err(action) = context.actions.send(LANE, RuleAction::Pass { cluster, text_name, ask }) {
+            self.not_sent(action, "too many requests wait", context);
+        }
+    }
+
+    /// The request ends as one that failed for now.
+    fn not_sent(&mut self, action: RuleAction, why: &str, context: &mut RuleContext<'_>) {
+        let error = PortError::Passing(format!("not sent: {why}"));
+        match action {
+            RuleAction::Load { number } => self.loaded(number, Err(error), context.now),
+            RuleAction::Pass { cluster, ask, .. } => {
+                let told = match ask {
+                    Ask::Read => Told::Read(Err(error)),
+                    Ask::Save { .. } => Told::Saved(Err(error)),
+                    Ask::Change(_) => Told::Changed(Err(error)),
+                };
+                self.told(cluster, told, context);
+            }
+        }
+    }
+
+    fn loaded(&mut self, number: u64, texts: Result<BTreeMap<String, KeptRecord>, PortError>, now: Instant) {
+        self.loads.under_way = false;
+        match texts {
+            Ok(texts) => {
+                let is_first = !std::mem::replace(&mut self.loads.was_loaded, true);
+                self.loads.failures = 0;
+                let awaits_mending = self.clusters.values().any(|cluster| cluster.awaits_mending);
+                let wait = self.settings.reload_every;
+                self.loads.next = now + if awaits_mending { wait.min(MENDING_RELOAD) } else { wait };
+                self.counters.ledger_trouble(None);
+                let clusters = &self.clusters;
+                // A load that began before a pass wrote may show what was before it.
+                let may_change = |name: &ClusterName| match clusters.get(name) {
+                    None => true,
+                    Some(cluster) => !matches!(cluster.phase, Phase::Busy(_)) && cluster.moved_at_load < number,
+                };
+                let is_changed = self.books.loaded(texts, may_change);
+                for cluster in self.clusters.values_mut() {
+                    match cluster.phase {
+                        Phase::AwaitingRecord { until } if cluster.moved_at_load < number => {
+                            cluster.phase = Phase::Waiting { until };
+                        }
+                        Phase::AwaitingRecord { .. } => self.loads.next = now,
+                        _ => (),
+                    }
+                }
+                if is_first || is_changed {
+                    self.plan_by(now);
+                }
+                self.plan_if_owed(now);
+            }
+            Err(error) => {
+                self.loads.failures = self.loads.failures.saturating_add(1);
+                let wait = match error {
+                    PortError::Refused(_) => self.settings.reload_every,
+                    _ => BACKOFF.wait(self.loads.failures, &mut self.jitter).min(self.settings.reload_every),
+                };
+                self.loads.next = now + wait;
+                self.counters.failed(&error);
+                self.counters.ledger_trouble(Some(format!("the record can't be read: {error}")));
+            }
+        }
+    }
+
+    fn told(&mut self, name: ClusterName, told: Told, context: &mut RuleContext<'_>) {
+        let Some(cluster) = self.clusters.get_mut(&name) else { return };
+        let Phase::Busy(pass) = &mut cluster.phase else { return };
+        let (gate, now, world) = (context.gate, context.now, context.world.read());
+        let is_current = |planned_from: &ClusterRules| {
+            needed_by(&name).into_iter().all(|source| gate.is_settled(source, now))
+                && known_rules(world, &name).as_ref() == Some(planned_from)
+        };
+        match pass.step(told, &mut self.books, is_current) {
+            Next::Ask(ask) => {
+                if let Some(text_name) = self.books.text_name(&name) {
+                    self.ask(name, text_name, ask, context);
+                }
+            }
+            Next::End(end) => {
+                cluster.moved_at_load = self.loads.number;
+                self.ended(&name, end, context.now);
+                self.plan_if_owed(context.now);
+            }
+        }
+    }
+
+    fn plan_if_owed(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_plan_owed) {
+            self.plan_by(now);
+        }
+    }
+
+    fn wall_clock_now(&self) -> UnixMillis {
+        self.settings.wall_clock.now()
+    }
+
+    pub(super) fn plan_by(&mut self, moment: Instant) {
+        self.plan_at = Some(self.plan_at.map_or(moment, |due| due.min(moment)));
+    }
+
+    fn count_behind(&self, now: Instant) {
+        let behind = self.clusters.values().filter_map(|cluster| cluster.behind_since);
+        let longest = behind.map(|since| now.saturating_duration_since(since)).max().unwrap_or_default();
+        self.counters.set_behind(longest);
+    }
+}
+
+impl Controller for DrsRules {
+    type Action = RuleAction;
+    type Outcome = RuleOutcome;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lanes(&self) -> Vec<LaneSettings> {
+        vec![LaneSettings::with_line(IN_FLIGHT_MAX, WAITING_MAX)]
+    }
+
+    fn observe(&mut self, change: &WorldChange, _: &World, now: Instant) {
+        let is_of_source =
+            matches!(change.subject, Subject::RelistBegan(_) | Subject::RelistEnded { .. } | Subject::Lost(_));
+        if change.touched.is_empty() && !is_of_source {
+            return;
+        }
+        self.is_cluster_touched |= change.touched.clusters().next().is_some();
+        self.touched.merge(change.touched.clone());
+        self.plan_by(now + self.settings.additions_batch);
+    }
+
+    fn advance(&mut self, context: &mut RuleContext<'_>) {
+        self.load(context);
+        self.end_waits(context);
+        if context.is_leading && !self.was_leading {
+            self.plan_by(context.now);
+        }
+        self.was_leading = context.is_leading;
+        self.lease_at = (!context.is_leading).then(|| context.now + LEASE_EVERY);
+        self.plan(context);
+        self.reports.record(context.events, context.now, context.stopwatch);
+        self.count_behind(context.now);
+    }
+
+    fn completed(&mut self, outcome: RuleOutcome, context: &mut RuleContext<'_>) {
+        match outcome {
+            RuleOutcome::Loaded { number, texts } => self.loaded(number, texts, context.now),
+            RuleOutcome::Pass { cluster, told } => self.told(cluster, told, context),
+            RuleOutcome::Planned(computed) => self.planned(*computed, context),
+        }
+    }
+
+    fn refused(&mut self, action: RuleAction, closed: Closed, context: &mut RuleContext<'_>) {
+        self.not_sent(action, closed.as_str(), context);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let load = (!self.loads.under_way).then_some(self.loads.next);
+        let clusters = self.clusters.values().filter_map(|cluster| match cluster.phase {
+            Phase::AwaitingEcho { until, .. } | Phase::Waiting { until } => Some(until),
+            Phase::Idle | Phase::Busy(_) | Phase::AwaitingRecord { .. } => None,
+        });
+        clusters.chain(load).chain(self.plan_at).chain(self.lease_at).chain(self.reports.next_due()).min()
+    }
+}
+
+/// What forbids to write rules of this cluster, whatever is planned. `prefix` is that of this Kubernetes cluster's rules.
+#[must_use]
+pub fn stands_in_the_way(books: &Books, world: &World, name: &ClusterName, prefix: &str) -> Option<RuleProblem> {
+    if books.text_name(name).is_none() {
+        let message = "the vCenter's instance UUID is not known, so its rules can't be recorded".to_owned();
+        return Some(RuleProblem { reason: "NoInstanceUuid", message });
+    }
+    if let Some(why) = books.unreadable(name) {
+        return Some(RuleProblem { reason: "RecordUnreadable", message: format!("{why}; rules are left as they are") });
+    }
+    let facts = cluster_facts(world, name)?;
+    let names = facts.rules.iter().map(|rule| &rule.name).chain(facts.groups.iter().map(|group| &group.name));
+    let unrecorded = names.filter(|name| name.starts_with(prefix)).count();
+    if books.kept(name).is_some() || unrecorded == 0 {
+        return None;
+    }
+    let message = format!(
+        "the record of its {unrecorded} rules and groups is gone, so they are left as they are: bridger adopt mends it"
+    );
+    Some(RuleProblem { reason: "RecordGone", message })
+}
+
+/// Logs what would be done, once for each distinct plan.
+fn show(name: &ClusterName, units: &[Unit], shown: &mut Vec<Unit>) {
+    if shown == units {
+        return;
+    }
+    for unit in units {
+        tracing::info!(cluster = name.1, rule = unit.rule, verb = ?unit.verb, changes = ?unit.changes, "dry run: would write");
+    }
+    *shown = units.to_vec();
+}

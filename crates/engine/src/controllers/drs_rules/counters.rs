@@ -1,0 +1,145 @@
+//! What is counted of rules, and what troubles their writer. Read by whoever shows metrics and health; never used to
+//! decide.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drs::record::ClusterName;
+
+use super::planner::Verb;
+use crate::counters::Counter;
+use crate::ports::PortError;
+
+#[derive(Debug, Default)]
+pub struct RuleCounters {
+    /// Passes begun.
+    pub passes: Counter,
+    pub created: Counter,
+    pub edited: Counter,
+    pub deleted: Counter,
+    pub failures_passing: Counter,
+    pub failures_gone: Counter,
+    pub failures_refused: Counter,
+    pub failures_faulty: Counter,
+    /// How often the watch was behind what was read.
+    pub lags: Counter,
+    owned: AtomicU64,
+    behind_seconds: AtomicU64,
+    findings: Mutex<BTreeMap<&'static str, u64>>,
+    troubles: Mutex<Troubles>,
+}
+
+#[derive(Debug, Default)]
+struct Troubles {
+    clusters: BTreeMap<ClusterName, RuleProblem>,
+    ledger: Option<String>,
+}
+
+/// Something that keeps rules of a cluster from being written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleProblem {
+    /// CamelCase, for machines.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+impl RuleCounters {
+    /// Rules that Bridger has, in all clusters.
+    #[must_use]
+    pub fn owned(&self) -> u64 {
+        self.owned.load(Ordering::Relaxed)
+    }
+
+    /// For how long something has been planned and not done; 0 when nothing is.
+    #[must_use]
+    pub fn behind_seconds(&self) -> u64 {
+        self.behind_seconds.load(Ordering::Relaxed)
+    }
+
+    /// What the last plan found, by name. A name that was found once stays, with 0.
+    #[must_use]
+    pub fn findings(&self) -> BTreeMap<&'static str, u64> {
+        lock(&self.findings).clone()
+    }
+
+    /// What keeps rules from being written, by the cluster's id.
+    #[must_use]
+    pub fn problems(&self) -> BTreeMap<ClusterName, RuleProblem> {
+        lock(&self.troubles).clusters.clone()
+    }
+
+    /// One line for people; `None` while all is well.
+    #[must_use]
+    pub fn problem_text(&self) -> Option<String> {
+        let troubles = lock(&self.troubles);
+        if let Some(ledger) = &troubles.ledger {
+            return Some(ledger.clone());
+        }
+        let (cluster, problem) = troubles.clusters.first_key_value()?;
+        let more = troubles.clusters.len() - 1;
+        let more = if more == 0 { String::new() } else { format!(" ({more} more clusters have problems)") };
+        Some(format!("{}: {}: {}{more}", cluster.1, problem.reason, problem.message))
+    }
+
+    pub(crate) fn set_owned(&self, rules: usize) {
+        self.owned.store(u64::try_from(rules).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_behind(&self, behind: Duration) {
+        self.behind_seconds.store(behind.as_secs(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn changed(&self, verb: Verb) {
+        match verb {
+            Verb::Create => self.created.add(1),
+            Verb::Edit => self.edited.add(1),
+            Verb::Delete => self.deleted.add(1),
+        }
+    }
+
+    pub(crate) fn failed(&self, error: &PortError) {
+        match error {
+            PortError::Passing(_) => self.failures_passing.add(1),
+            PortError::Gone(_) => self.failures_gone.add(1),
+            PortError::Refused(_) => self.failures_refused.add(1),
+            PortError::Faulty(_) => self.failures_faulty.add(1),
+        }
+    }
+
+    /// Takes note of what a plan found.
+    pub fn found(&self, names: impl Iterator<Item = &'static str>) {
+        let mut findings = lock(&self.findings);
+        findings.values_mut().for_each(|count| *count = 0);
+        names.for_each(|name| *findings.entry(name).or_default() += 1);
+    }
+
+    /// Takes note of a cluster's problem, or that it has none; a new one is logged.
+    pub fn trouble(&self, cluster: &ClusterName, problem: Option<RuleProblem>) {
+        let mut troubles = lock(&self.troubles);
+        let Some(problem) = problem else {
+            if troubles.clusters.remove(cluster).is_some() {
+                tracing::info!(vcenter = cluster.0.0, cluster = cluster.1, "rules can be written again");
+            }
+            return;
+        };
+        if troubles.clusters.get(cluster).is_none_or(|known| known.reason != problem.reason) {
+            tracing::warn!(vcenter = cluster.0.0, cluster = cluster.1, reason = problem.reason, "{}", problem.message);
+        }
+        troubles.clusters.insert(cluster.clone(), problem);
+    }
+
+    pub(crate) fn ledger_trouble(&self, trouble: Option<String>) {
+        let mut troubles = lock(&self.troubles);
+        if let Some(text) = trouble.as_ref().filter(|text| troubles.ledger.as_ref() != Some(text)) {
+            tracing::warn!("{text}");
+        }
+        troubles.ledger = trouble;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

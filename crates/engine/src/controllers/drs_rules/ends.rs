@@ -1,0 +1,121 @@
+//! What to make of how a pass ended: what the cluster waits for next, how long, and what is told of it.
+//!
+//! In: the end of a cluster's pass. Out: the cluster's next phase, counters, and whoever is to blame put aside.
+
+use std::time::Duration;
+
+use drs::record::ClusterName;
+use tokio::time::Instant;
+
+use super::carry_out::{Carried, End, Stage};
+use super::controller::{BACKOFF, Cluster, DrsRules, Phase};
+use super::counters::RuleProblem;
+use crate::ports::PortError;
+use crate::runtime::Backoff;
+
+/// How long the watch may be behind before it is reported.
+const LAG_REPORTED_AFTER: Duration = Duration::from_secs(30);
+const LAG_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(5) };
+/// A rule that was rejected is tried at once when its plan changes; unchanged, there is little hope.
+const ASIDE_BACKOFF: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
+
+impl DrsRules {
+    pub(super) fn ended(&mut self, name: &ClusterName, end: End, now: Instant) {
+        let Some(cluster) = self.clusters.get_mut(name) else { return };
+        match end {
+            End::Settled => {
+                cluster.phase = Phase::Idle;
+                cluster.ran_well();
+                self.counters.trouble(name, None);
+            }
+            End::Outdated => {
+                cluster.phase = Phase::Idle;
+                self.plan_by(now);
+            }
+            End::Lagging { found } => {
+                cluster.lags = cluster.lags.saturating_add(1);
+                self.counters.lags.add(1);
+                let since = *cluster.lag_since.get_or_insert(now);
+                let until = now + LAG_BACKOFF.wait(cluster.lags, &mut self.jitter);
+                cluster.phase = Phase::AwaitingEcho { expected: found, until };
+                let lag = now.saturating_duration_since(since);
+                if lag >= LAG_REPORTED_AFTER {
+                    let message = format!("the watch has been behind the vCenter for {} s", lag.as_secs());
+                    self.counters.trouble(name, Some(RuleProblem { reason: "WatchLags", message }));
+                }
+            }
+            End::Failed { stage, error } => self.failed(name, stage, &error, now),
+            End::Carried(carried) => self.carried(name, *carried, now),
+        }
+        self.counters.set_owned(self.books.owned().len());
+    }
+
+    fn failed(&mut self, name: &ClusterName, stage: Stage, error: &PortError, now: Instant) {
+        let Some(cluster) = self.clusters.get_mut(name) else { return };
+        self.counters.failed(error);
+        cluster.failures = cluster.failures.saturating_add(1);
+        let wait = match error {
+            PortError::Passing(_) => BACKOFF.wait(cluster.failures, &mut self.jitter),
+            PortError::Refused(_) | PortError::Gone(_) | PortError::Faulty(_) => BACKOFF.longest,
+        };
+        if matches!(stage, Stage::SavingIntent | Stage::SavingOutcome) {
+            // Whether it was written, or what somebody else wrote, only the ledger knows.
+            let is_gone = matches!(error, PortError::Gone(_));
+            if is_gone {
+                self.books.gone(name);
+            }
+            cluster.phase = Phase::AwaitingRecord { until: now + if is_gone { BACKOFF.first } else { wait } };
+            self.loads.next = self.loads.next.min(now + wait.min(BACKOFF.first));
+        } else {
+            cluster.phase = Phase::Waiting { until: now + wait };
+        }
+        let (reason, attempt) = match stage {
+            Stage::Reading | Stage::ReadingBack => ("CannotRead", "read its rules"),
+            Stage::SavingIntent | Stage::SavingOutcome => ("CannotRecord", "record its rules"),
+            Stage::Changing => ("CannotChange", "change its rules"),
+        };
+        let message = format!("cannot {attempt}: {error}");
+        self.counters.trouble(name, Some(RuleProblem { reason, message }));
+    }
+
+    fn carried(&mut self, name: &ClusterName, carried: Carried, now: Instant) {
+        let Some(cluster) = self.clusters.get_mut(name) else { return };
+        let Carried { found, done, culprits, missing } = carried;
+        done.iter().for_each(|verb| self.counters.changed(*verb));
+        tracing::info!(vcenter = name.0.0, cluster = name.1, changes = done.len(), "rules changed");
+        let problem = match (culprits.first(), missing.first()) {
+            (Some((unit, why)), _) => {
+                let message =
+                    format!("{} of its rules can not be written, {} for one: {why}", culprits.len(), unit.rule);
+                Some(RuleProblem { reason: "RuleRejected", message })
+            }
+            (None, Some(rule)) => {
+                let message = format!("{} changes were taken but do not show, {rule} for one", missing.len());
+                Some(RuleProblem { reason: "ChangeDoesNotShow", message })
+            }
+            (None, None) => None,
+        };
+        for (unit, why) in culprits {
+            self.counters.failed(&PortError::Faulty(why));
+            cluster.aside.put(unit, now, &ASIDE_BACKOFF, &mut self.jitter);
+        }
+        if missing.is_empty() {
+            cluster.ran_well();
+            cluster.phase = Phase::AwaitingEcho { expected: found, until: now + self.settings.echo_within };
+        } else {
+            cluster.failures = cluster.failures.saturating_add(1);
+            cluster.phase = Phase::Waiting { until: now + BACKOFF.wait(cluster.failures, &mut self.jitter) };
+        }
+        if problem.is_some() || cluster.aside.len() == 0 {
+            self.counters.trouble(name, problem);
+        }
+    }
+}
+
+impl Cluster {
+    fn ran_well(&mut self) {
+        self.failures = 0;
+        self.lags = 0;
+        self.lag_since = None;
+    }
+}

@@ -1,0 +1,191 @@
+//! Kubernetes Events on pods whose policy cannot be met.
+//!
+//! In: what each plan found. Out: an Event for each pod and finding, with the arithmetic, when it is new or has changed; the
+//! recorder says when it may be said again.
+//!
+//! Invariants: at most [`PODS_REPORTED_MAX`] pods are named for one finding, and at most [`ENTRIES_MAX`] things are remembered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use drs::{Finding, PodRef};
+use tokio::time::Instant;
+
+use super::controller::NAME;
+use crate::ports::{Occurrence, Regarding, Severity};
+use crate::runtime::{EventRecorder, Recorded, Repeat, Stopwatch};
+
+pub const PODS_REPORTED_MAX: usize = 50;
+pub const AGAIN_AFTER: Duration = Duration::from_secs(3600);
+pub const ENTRIES_MAX: usize = 10_000;
+const REPEAT: Repeat = Repeat { same_after: Some(AGAIN_AFTER), changed_after: AGAIN_AFTER };
+
+/// The reason that events on pods carry; `None` for what is not told to pods.
+fn reason(finding: &Finding) -> Option<&'static str> {
+    Some(match finding {
+        Finding::Unsatisfiable { .. } => "Unsatisfiable",
+        Finding::JointlyUnsatisfiable { .. } => "JointlyUnsatisfiable",
+        Finding::PinnedNowhere { .. } => "PinnedNowhere",
+        Finding::PinnedTooTight { .. } => "PinnedTooTight",
+        Finding::Conflict { .. } => "RuleConflict",
+        Finding::SameVm { .. } => "SameVm",
+        Finding::AffinityUnmet { .. } => "AffinityUnmet",
+        _ => return None,
+    })
+}
+
+type Key = (PodRef, &'static str);
+
+#[derive(Debug, Default)]
+pub struct PodReports {
+    /// What the last plan found.
+    found: BTreeMap<Key, String>,
+    /// What is new or has changed, and is not recorded yet.
+    pending: BTreeSet<Key>,
+    due: Option<Instant>,
+    /// Something came that was not looked at yet.
+    is_fresh: bool,
+}
+
+impl PodReports {
+    /// Takes note of all that a plan found.
+    pub fn observe(&mut self, findings: &[Finding]) {
+        let before = std::mem::take(&mut self.found);
+        for finding in findings {
+            let (Some(message), Some(reason)) = (finding.notice(), reason(finding)) else { continue };
+            for pod in finding.pods().into_iter().take(PODS_REPORTED_MAX) {
+                if self.found.len() >= ENTRIES_MAX {
+                    break;
+                }
+                // The first of several findings of a kind speaks for the pod.
+                self.found.entry((pod.clone(), reason)).or_insert_with(|| message.clone());
+            }
+        }
+        let found = &self.found;
+        // What is no longer found is not reported.
+        self.pending.retain(|key| found.contains_key(key));
+        let changed = found.iter().filter(|(key, message)| before.get(*key) != Some(*message));
+        self.pending.extend(changed.map(|(key, _)| key.clone()));
+        self.is_fresh = !self.pending.is_empty();
+    }
+
+    /// When something that was found may be recorded; a moment in the past where there was no time for all.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Records what is pending, as far as the recorder lets it and time allows.
+    pub fn record(&mut self, events: &EventRecorder, now: Instant, stopwatch: Stopwatch) {
+        if !std::mem::take(&mut self.is_fresh) && self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.due = None;
+        let mut later = BTreeSet::new();
+        while let Some(key) = self.pending.pop_first() {
+            let Some(message) = self.found.get(&key) else { continue };
+            let (pod, reason) = &key;
+            let (namespace, name) = (pod.namespace.to_string(), pod.name.to_string());
+            let regarding = Regarding::Pod { namespace, name, uid: pod.uid.to_string() };
+            let (severity, message) = (Severity::Warning, message.clone());
+            let occurrence = Occurrence { regarding, severity, reason, message };
+            if let Recorded::TooSoon { until } = events.record(NAME, occurrence, REPEAT, now) {
+                self.due = Some(self.due.map_or(until, |due| due.min(until)));
+                later.insert(key);
+            }
+            if stopwatch.is_spent() {
+                break;
+            }
+        }
+        if !self.pending.is_empty() {
+            self.due = Some(now);
+        }
+        self.pending.append(&mut later);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::event::VcenterId;
+
+    fn pod(number: usize) -> PodRef {
+        PodRef {
+            namespace: "shop".into(),
+            name: format!("web-{number}").into(),
+            uid: format!("u{number}").as_str().into(),
+        }
+    }
+
+    fn unsatisfiable(vms: usize, pods: usize) -> Finding {
+        let cluster = (VcenterId(0), "domain-c8".to_owned());
+        let pods = (0..pods).map(pod).collect();
+        Finding::Unsatisfiable { cluster, vms, hosts: 5, reserve: 1, pairs_left: 3, pods }
+    }
+
+    struct Stage {
+        reports: PodReports,
+        events: EventRecorder,
+        start: Instant,
+    }
+
+    impl Stage {
+        fn new() -> Stage {
+            Stage { reports: PodReports::default(), events: EventRecorder::default(), start: Instant::now() }
+        }
+
+        fn at(&self, seconds: u64) -> Instant {
+            self.start + Duration::from_secs(seconds)
+        }
+
+        /// What is recorded then.
+        fn recorded(&mut self, seconds: u64) -> Vec<Occurrence> {
+            self.reports.record(&self.events, self.at(seconds), Stopwatch::start());
+            self.events.take(usize::MAX).into_iter().map(|(_, record)| record.occurrence).collect()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_finding_is_reported_once_per_pod_and_again_when_it_changed_but_not_within_the_hour() {
+        let mut stage = Stage::new();
+        stage.reports.observe(&[unsatisfiable(6, 80)]);
+        let first = stage.recorded(0);
+        assert_eq!(first.len(), PODS_REPORTED_MAX);
+        assert_eq!(first[0].reason, "Unsatisfiable");
+        assert!(first[0].message.contains("6 ") && first[0].message.contains("reserve 1"), "{}", first[0].message);
+        for seconds in [1, 5000] {
+            stage.reports.observe(&[unsatisfiable(6, 80)]);
+            assert_eq!((stage.recorded(seconds).len(), stage.reports.next_due()), (0, None));
+        }
+        // Gone and back changed: reported, as the hour is long over.
+        stage.reports.observe(&[]);
+        stage.reports.observe(&[unsatisfiable(7, 2)]);
+        assert_eq!(stage.recorded(5002).len(), 2);
+        stage.reports.observe(&[unsatisfiable(8, 2)]);
+        assert!(stage.recorded(5100).is_empty());
+        assert_eq!(stage.reports.next_due(), Some(stage.at(5002 + 3600)));
+        assert_eq!(stage.recorded(5003 + 3600).len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gone_and_back_unchanged_is_nothing_new() {
+        let mut stage = Stage::new();
+        stage.reports.observe(&[unsatisfiable(6, 1)]);
+        assert_eq!(stage.recorded(0).len(), 1);
+        stage.reports.observe(&[]);
+        stage.reports.observe(&[unsatisfiable(6, 1)]);
+        assert_eq!((stage.recorded(60).len(), stage.reports.next_due()), (0, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_passed_before_it_could_be_reported_again_is_not_reported() {
+        let mut stage = Stage::new();
+        stage.reports.observe(&[unsatisfiable(6, 1)]);
+        assert_eq!(stage.recorded(0).len(), 1);
+        stage.reports.observe(&[unsatisfiable(7, 1)]);
+        assert!(stage.recorded(60).is_empty());
+        stage.reports.observe(&[]);
+        assert!(stage.recorded(7200).is_empty());
+        assert_eq!(stage.reports.next_due(), None);
+    }
+}

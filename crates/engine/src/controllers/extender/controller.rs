@@ -1,0 +1,273 @@
+//! Binding: what makes an extender safe.
+//!
+//! kube-scheduler keeps to itself which pods it has placed and not bound yet, so two replicas created together may be sent
+//! to one host. Here each is looked at once more, against everything that is bound or being bound, and assumed to be
+//! there, in one step of the loop; only then is the API server asked. A conflict is an error, and kube-scheduler tries the pod again.
+//!
+//! In: requests, from other threads. Out: bindings, and an answer to each request. Invariant: a binding that has begun is carried
+//! through even if whoever asked hangs up, because the pod may be bound.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use model::event::{Event, PodFacts};
+use model::uid::Uid;
+use model::{World, WorldChange};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::assumed::{Assumptions, Busy, Ending, PodKey};
+use super::judge::{Choice, Judge};
+use super::recent::Asked;
+use super::{ExtenderCounts, NodeVerdict, NotInSync, Reason, in_sync};
+use crate::ports::{Binding, PortError};
+use crate::runtime::{Action, Closed, Context, Controller, LaneId, LaneSettings, Mailbox};
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BindError {
+    #[error(transparent)]
+    NotInSync(#[from] NotInSync),
+    #[error("pod {0} is not known to Bridger")]
+    PodUnknown(String),
+    #[error("pod {0} is another one by now")]
+    PodReplaced(String),
+    #[error("pod {pod} is bound to {node} already")]
+    Bound { pod: String, node: String },
+    #[error("pod {0} is being bound already")]
+    UnderWay(String),
+    #[error("a binding of pod {pod} to {node} was not answered and may still take effect")]
+    Unclear { pod: String, node: String },
+    /// Somebody was there first.
+    #[error("{node}: {text}", text = .reason.text())]
+    Conflict { node: String, reason: Reason },
+    #[error("dry run: nothing is bound")]
+    DryRun,
+    #[error("another instance binds")]
+    NoLease,
+    #[error("too many bindings wait")]
+    Overloaded,
+    #[error("the API server has not answered in time")]
+    TimedOut,
+    #[error("{0}")]
+    Port(#[from] PortError),
+}
+
+/// A binding that was asked for.
+pub struct BindRequest {
+    pub(super) binding: Binding,
+    /// The pod as it was last asked about.
+    pub(super) asked: Option<Asked>,
+    pub(super) reply: oneshot::Sender<Result<(), BindError>>,
+}
+
+/// A binding on its way; the pod is assumed.
+pub struct BindAction {
+    pub(super) binding: Binding,
+    reply: oneshot::Sender<Result<(), BindError>>,
+}
+
+impl Action for BindAction {
+    fn is_write(&self) -> bool {
+        true
+    }
+}
+
+pub struct BindOutcome {
+    pub(super) action: BindAction,
+    /// `None`: no answer in time.
+    pub(super) answer: Option<Result<(), PortError>>,
+}
+
+/// What is left to do once the pod is assumed.
+enum Next {
+    Bind,
+    /// It is bound to that very node: a request that is repeated.
+    Nothing,
+}
+
+type BindContext<'a> = Context<'a, BindAction, BindOutcome>;
+
+const LANE: LaneId = LaneId(0);
+/// More than kube-scheduler has on its way at once.
+const IN_FLIGHT_MAX: usize = 512;
+const WAITING_MAX: usize = 4096;
+
+pub struct ExtenderController {
+    requests: Arc<Mailbox<BindRequest>>,
+    assumed: Assumptions,
+    counts: Arc<ExtenderCounts>,
+}
+
+impl ExtenderController {
+    pub(super) fn new(requests: Arc<Mailbox<BindRequest>>, counts: Arc<ExtenderCounts>) -> ExtenderController {
+        ExtenderController { requests, assumed: Assumptions::default(), counts }
+    }
+
+    fn bind(&mut self, request: BindRequest, context: &mut BindContext<'_>) {
+        let BindRequest { binding, asked, reply } = request;
+        let outcome = self.assume(&binding, asked, context);
+        self.count_assumed();
+        // Who asked may have hung up; that is its own affair.
+        match outcome {
+            Ok(Next::Bind) => {
+                if let Err(action) = context.actions.send(LANE, BindAction { binding, reply }) {
+                    self.end(action, Ending::Failed, Err(BindError::Overloaded), context);
+                }
+            }
+            Ok(Next::Nothing) => drop(reply.send(Ok(()))),
+            Err(error) => {
+                if let BindError::Conflict { .. } = error {
+                    self.counts.conflicts.add(1);
+                }
+                drop(reply.send(Err(error)));
+            }
+        }
+    }
+
+    /// What is looked at is what the assumption is made in: nobody else changes the world meanwhile.
+    fn assume(
+        &mut self,
+        binding: &Binding,
+        asked: Option<Asked>,
+        context: &mut BindContext<'_>,
+    ) -> Result<Next, BindError> {
+        let now = context.now;
+        let key: PodKey = (binding.namespace.clone(), binding.pod.clone());
+        let shown = format!("{}/{}", binding.namespace, binding.pod);
+        let world = context.world.write();
+        in_sync(world)?;
+        let over = self.assumed.sweep(now, |(namespace, name), one| {
+            let pod = world.pod_id(namespace, name).and_then(|id| world.pod(id));
+            pod.is_none_or(|pod| pod.uid != Uid::from(one.uid.as_str()) || pod.node().is_some())
+        });
+        for ((namespace, name), one) in over {
+            tracing::warn!(namespace, name, node = one.node, "a pod was bound and has not been seen since");
+            world.apply(Event::PodForgotten { namespace, name, uid: one.uid });
+        }
+        let asked = match pod_to_bind(world, binding, asked, &shown) {
+            Err(BindError::Bound { node, .. }) if node == binding.node => return Ok(Next::Nothing),
+            asked => asked?,
+        };
+        match self.assumed.may_begin(&key, &binding.uid, &binding.node, now) {
+            Ok(()) => (),
+            Err(Busy::UnderWay) => return Err(BindError::UnderWay(shown)),
+            Err(Busy::Unclear { node }) => return Err(BindError::Unclear { pod: shown, node }),
+            Err(Busy::Bound { node }) if node == binding.node => return Ok(Next::Nothing),
+            Err(Busy::Bound { node }) => return Err(BindError::Bound { pod: shown, node }),
+        }
+        let alone = [binding.node.as_str()];
+        // Lifted terms yield here only if they did when the choice was made among many nodes.
+        let choice = if asked.relaxed { Choice::Among(&alone) } else { Choice::All };
+        match Judge::of(world, &asked.pod).verdicts(choice).of(&binding.node) {
+            NodeVerdict::Fits => (),
+            NodeVerdict::Fails(reason) => return Err(BindError::Conflict { node: binding.node.clone(), reason }),
+        }
+        self.assumed.begin(key, binding.uid.clone(), binding.node.clone());
+        let pod = Box::new(PodFacts::clone(&asked.pod));
+        world.apply(Event::PodAssumed { pod, node: binding.node.clone() });
+        Ok(Next::Bind)
+    }
+
+    fn end(
+        &mut self,
+        action: BindAction,
+        ending: Ending,
+        result: Result<(), BindError>,
+        context: &mut BindContext<'_>,
+    ) {
+        let BindAction { binding: Binding { namespace, pod: name, uid, .. }, reply } = action;
+        let key = (namespace, name);
+        if self.assumed.end(&key, &uid, ending, context.now) {
+            context.world.write().apply(Event::PodForgotten { namespace: key.0, name: key.1, uid });
+        }
+        self.count_assumed();
+        drop(reply.send(result));
+    }
+
+    fn count_assumed(&self) {
+        self.counts.assumed.store(self.assumed.len(), Ordering::Relaxed);
+    }
+}
+
+impl Controller for ExtenderController {
+    type Action = BindAction;
+    type Outcome = BindOutcome;
+
+    fn name(&self) -> &'static str {
+        super::NAME
+    }
+
+    fn lanes(&self) -> Vec<LaneSettings> {
+        vec![LaneSettings::with_line(IN_FLIGHT_MAX, WAITING_MAX)]
+    }
+
+    /// The world itself is what is looked at.
+    fn observe(&mut self, _: &WorldChange, _: &World, _: Instant) {}
+
+    fn advance(&mut self, context: &mut BindContext<'_>) {
+        for request in self.requests.take() {
+            self.bind(request, context);
+        }
+    }
+
+    fn completed(&mut self, outcome: BindOutcome, context: &mut BindContext<'_>) {
+        let (ending, result) = match outcome.answer {
+            Some(Ok(())) => (Ending::Bound, Ok(())),
+            // Whether it took effect cannot be known.
+            Some(Err(error @ PortError::Passing(_))) => (Ending::Unclear, Err(error.into())),
+            Some(Err(error)) => (Ending::Failed, Err(error.into())),
+            None => (Ending::Unclear, Err(BindError::TimedOut)),
+        };
+        match ending {
+            Ending::Bound => self.counts.bound.add(1),
+            Ending::Unclear => self.counts.unclear.add(1),
+            Ending::Failed => self.counts.failed.add(1),
+        }
+        self.end(outcome.action, ending, result, context);
+    }
+
+    fn refused(&mut self, action: BindAction, closed: Closed, context: &mut BindContext<'_>) {
+        let error = match closed {
+            Closed::DryRun => BindError::DryRun,
+            Closed::NoLease => BindError::NoLease,
+            Closed::NeverInSync(source) | Closed::Relisting(source) | Closed::Stale { source, .. } => {
+                NotInSync(source).into()
+            }
+        };
+        self.end(action, Ending::Failed, Err(error), context);
+    }
+
+    /// Requests wake the loop.
+    fn next_wake(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// The pod as it was last asked about, checked against the world; where it was not, what the world knows is enough.
+fn pod_to_bind(world: &World, binding: &Binding, asked: Option<Asked>, shown: &str) -> Result<Asked, BindError> {
+    let is_meant = |asked: &Asked| (&asked.pod.namespace, &asked.pod.name) == (&binding.namespace, &binding.pod);
+    let asked = asked.filter(is_meant);
+    let known = world.pod_id(&binding.namespace, &binding.pod).and_then(|id| world.pod(id));
+    match known {
+        Some(known) if known.uid != Uid::from(binding.uid.as_str()) => {
+            return Err(BindError::PodReplaced(shown.to_owned()));
+        }
+        Some(known) => {
+            if let Some(node) = known.node() {
+                let node = world.interner().text(node).to_owned();
+                return Err(BindError::Bound { pod: shown.to_owned(), node });
+            }
+        }
+        None if asked.is_none() => return Err(BindError::PodUnknown(shown.to_owned())),
+        None => (),
+    }
+    Ok(asked.unwrap_or_else(|| Asked {
+        pod: Arc::new(PodFacts {
+            namespace: binding.namespace.clone(),
+            name: binding.pod.clone(),
+            uid: binding.uid.clone(),
+            ..PodFacts::default()
+        }),
+        relaxed: false,
+    }))
+}

@@ -1,0 +1,228 @@
+//! What kube-scheduler asks an extender, decided from the world.
+//!
+//! In: a pod and nodes by name. Out: which nodes fit and why the others do not, how good they are, whether evictions would
+//! help; and bindings, carried out. Hosts count as well as nodes: it is InterPodAffinity and the lifted terms composed.
+//!
+//! - This file: answers, read from the world on whatever thread asks. [`controller`]: bindings, which change the world and so take
+//!   their turn in the loop. [`assumed`]: which pods were bound here and not seen yet.
+//! - [`verdict`]: reasons, in a few fixed words. `judge`: the model's answers, put together. `recent`: the pods that were asked
+//!   about. `obstacles`: which pod on which host is in the way, for an Event.
+//!
+//! Invariants: an answer is given from one state of the world, never from two; nothing is answered before Kubernetes is in
+//! sync, and a vCenter that is lost does not matter; the pod that is asked about never stands in its own way.
+
+pub mod assumed;
+pub mod controller;
+mod judge;
+mod obstacles;
+mod recent;
+pub mod verdict;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use model::World;
+use model::affinity::TOO_FEW_HOSTS;
+use model::event::{PodFacts, Source};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use self::controller::{BindAction, BindOutcome, BindRequest};
+use self::judge::{Choice, Judge};
+use self::recent::Recent;
+use crate::counters::Counter;
+use crate::ports::{Binder, Binding, Occurrence, Regarding, Severity};
+use crate::runtime::{EventRecorder, Executor, Mailbox, Repeat, SharedWorld, Waker};
+
+pub use controller::{BindError, ExtenderController};
+pub use verdict::{NodeVerdict, Reason};
+
+#[derive(Clone, Debug)]
+pub struct ExtenderSettings {
+    /// How many hundredths of a score the load of the physical host makes; 0 leaves it out.
+    pub host_load_percent: u8,
+    /// A binding takes no longer. Shorter than kube-scheduler waits, so that it hears why.
+    pub bind_within: Duration,
+    /// Nothing is bound, and no event is posted.
+    pub dry_run: bool,
+}
+
+impl Default for ExtenderSettings {
+    fn default() -> ExtenderSettings {
+        ExtenderSettings { host_load_percent: 0, bind_within: Duration::from_secs(8), dry_run: false }
+    }
+}
+
+/// A source that every answer rests on has not been seen whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} of Kubernetes are not in sync yet")]
+pub struct NotInSync(pub Source);
+
+/// A node on which some pods may be evicted.
+#[derive(Clone, Debug)]
+pub struct Candidate<'a> {
+    pub node: &'a str,
+    /// The UIDs of the pods that would go.
+    pub victims: Vec<&'a str>,
+}
+
+/// What is counted of bindings.
+#[derive(Debug, Default)]
+pub struct ExtenderCounts {
+    pub bound: Counter,
+    /// Refused here, because another pod was there first.
+    pub conflicts: Counter,
+    pub failed: Counter,
+    /// Without an answer from the API server.
+    pub unclear: Counter,
+    assumed: AtomicUsize,
+}
+
+impl ExtenderCounts {
+    /// How many pods are taken to be placed without having been seen so.
+    #[must_use]
+    pub fn assumed(&self) -> usize {
+        self.assumed.load(Ordering::Relaxed)
+    }
+}
+
+const NAME: &str = "extender";
+/// Bindings that were asked for and not looked at yet.
+const REQUESTS_MAX: usize = 4096;
+/// What is in the way is recorded again after an hour, something else sooner: a pod that waits is asked about again and again.
+const REPEAT: Repeat = Repeat { same_after: Some(Duration::from_secs(3600)), changed_after: Duration::from_secs(30) };
+const NO_HOST_FITS: &str = "NoHostFits";
+/// Beyond the binding's own limit, for the loop's turn.
+const TURN_WITHIN: Duration = Duration::from_secs(1);
+
+/// Answers, and hands bindings to its controller.
+pub struct Extender {
+    world: SharedWorld,
+    settings: ExtenderSettings,
+    recent: Mutex<Recent>,
+    events: EventRecorder,
+    requests: Arc<Mailbox<BindRequest>>,
+    counts: Arc<ExtenderCounts>,
+}
+
+impl Extender {
+    /// The one who answers, and the controller that binds for it, to be added to the runtime whose world, recorder and waker these
+    /// are. Without a controller that runs, bindings time out.
+    #[must_use]
+    pub fn new(
+        world: SharedWorld,
+        events: EventRecorder,
+        waker: Waker,
+        settings: ExtenderSettings,
+    ) -> (Arc<Extender>, ExtenderController) {
+        let requests = Mailbox::new(REQUESTS_MAX, waker);
+        let counts = Arc::<ExtenderCounts>::default();
+        let controller = ExtenderController::new(requests.clone(), counts.clone());
+        (Arc::new(Extender { world, settings, recent: Mutex::default(), events, requests, counts }), controller)
+    }
+
+    /// For whoever only asks: bindings are not carried out.
+    #[must_use]
+    pub fn answering(world: SharedWorld, settings: ExtenderSettings) -> Arc<Extender> {
+        Extender::new(world, EventRecorder::default(), Waker::default(), settings).0
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> &ExtenderCounts {
+        &self.counts
+    }
+
+    /// A verdict for each node, in order.
+    pub fn filter(&self, pod: PodFacts, nodes: &[&str]) -> Result<Vec<NodeVerdict>, NotInSync> {
+        let (verdicts, message, relaxed) = {
+            let world = self.ready()?;
+            let judge = Judge::of(&world, &pod);
+            let sheet = judge.verdicts(Choice::Among(nodes));
+            let verdicts: Vec<NodeVerdict> = nodes.iter().map(|name| sheet.of(name)).collect();
+            let none_fits = !nodes.is_empty() && verdicts.iter().all(|verdict| *verdict != NodeVerdict::Fits);
+            let message = match (none_fits, sheet.is_relaxed()) {
+                // Working out who is in the way costs more than the verdicts.
+                (true, _) if self.may_record(&pod) => Some(obstacles::in_words(&judge, nodes, &verdicts)),
+                (false, true) => Some(TOO_FEW_HOSTS.to_owned()),
+                _ => None,
+            };
+            (verdicts, message, sheet.is_relaxed())
+        };
+        if let Some(message) = message.filter(|_| !self.settings.dry_run) {
+            let regarding =
+                Regarding::Pod { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() };
+            let occurrence = Occurrence { regarding, severity: Severity::Warning, reason: NO_HOST_FITS, message };
+            self.events.record(NAME, occurrence, REPEAT, Instant::now());
+        }
+        lock(&self.recent).remember(pod, relaxed);
+        Ok(verdicts)
+    }
+
+    fn may_record(&self, pod: &PodFacts) -> bool {
+        !self.settings.dry_run && self.events.is_open(&pod.uid, NO_HOST_FITS, REPEAT, Instant::now())
+    }
+
+    /// A score from 0 to 10 for each node, in order. A node that is not known has 0.
+    pub fn prioritize(&self, pod: &PodFacts, nodes: &[&str]) -> Result<Vec<i64>, NotInSync> {
+        let world = self.ready()?;
+        Ok(Judge::of(&world, pod).scores(nodes, self.settings.host_load_percent))
+    }
+
+    /// For each candidate, in order: would the node fit once its victims are gone?
+    pub fn preempt(&self, pod: &PodFacts, candidates: &[Candidate<'_>]) -> Result<Vec<bool>, NotInSync> {
+        let world = self.ready()?;
+        let judge = Judge::of(&world, pod);
+        Ok(candidates.iter().map(|candidate| judge.fits_without(candidate)).collect())
+    }
+
+    /// Looks once more, assumes, binds. The binding is carried through even if this future is dropped.
+    pub async fn bind(&self, binding: Binding) -> Result<(), BindError> {
+        if self.settings.dry_run {
+            return Err(BindError::DryRun);
+        }
+        let asked = lock(&self.recent).find(&binding.uid);
+        let (reply, answer) = oneshot::channel();
+        let request = BindRequest { binding, asked, reply };
+        self.requests.post(request).map_err(|_| BindError::Overloaded)?;
+        match tokio::time::timeout(self.settings.bind_within + TURN_WITHIN, answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) | Err(_) => Err(BindError::TimedOut),
+        }
+    }
+
+    fn ready(&self) -> Result<RwLockReadGuard<'_, World>, NotInSync> {
+        let world = self.world.read();
+        in_sync(&world)?;
+        Ok(world)
+    }
+}
+
+/// Sends bindings to the API server, each within a limit.
+pub struct BindExecutor {
+    pub binder: Arc<dyn Binder>,
+    pub bind_within: Duration,
+}
+
+impl Executor<ExtenderController> for BindExecutor {
+    fn execute(&self, action: BindAction) -> BoxFuture<'static, BindOutcome> {
+        let (binder, within) = (self.binder.clone(), self.bind_within);
+        Box::pin(async move {
+            let answer = tokio::time::timeout(within, binder.bind(&action.binding)).await;
+            BindOutcome { action, answer: answer.ok() }
+        })
+    }
+}
+
+fn in_sync(world: &World) -> Result<(), NotInSync> {
+    let sources = [Source::Nodes, Source::Pods, Source::Namespaces];
+    match sources.into_iter().find(|source| !world.in_sync(*source)) {
+        Some(source) => Err(NotInSync(source)),
+        None => Ok(()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

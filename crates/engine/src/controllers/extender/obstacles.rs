@@ -1,0 +1,47 @@
+//! Which pod on which host is in the way, in words.
+//!
+//! kube-scheduler's own event only counts nodes by reason. In: the verdicts. Out: a sentence that names the first few nodes.
+
+use std::fmt::Write as _;
+
+use super::NodeVerdict;
+use super::judge::Judge;
+
+/// Nodes that are named.
+const NODES_NAMED_MAX: usize = 3;
+
+/// What stands in the way on the first few nodes, one of each host.
+pub(super) fn in_words(judge: &Judge<'_>, nodes: &[&str], verdicts: &[NodeVerdict]) -> String {
+    let mut text = String::from("no node fits:");
+    let mut named = 0;
+    let mut hosts = Vec::new();
+    for (name, verdict) in nodes.iter().zip(verdicts) {
+        let NodeVerdict::Fails(reason) = verdict else { continue };
+        let host = judge.host_of(name);
+        if host.as_ref().is_some_and(|host| hosts.contains(host)) {
+            continue;
+        }
+        if named == NODES_NAMED_MAX {
+            break;
+        }
+        let separator = if named == 0 { " " } else { "; " };
+        named += 1;
+        let _ = write!(text, "{separator}{name}");
+        if let Some(host) = host {
+            let _ = write!(text, " on {host}");
+            hosts.push(host);
+        }
+        match judge.blocker(name) {
+            Some(blocker) => {
+                let _ = write!(text, ": {blocker}");
+            }
+            None => {
+                let _ = write!(text, ": {}", reason.text());
+            }
+        }
+    }
+    if nodes.len() > named {
+        let _ = write!(text, "; {} nodes in all", nodes.len());
+    }
+    text
+}

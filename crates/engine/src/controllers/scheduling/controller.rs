@@ -1,0 +1,317 @@
+//! When pods are decided, and what becomes of the scheduler's effects.
+//!
+//! In: changes, and the ends of what was sent. Out: pods decided one after the other, and their effects on the way: bindings and
+//! status, each with a bound on how many at once and how many in line; Events.
+//!
+//! Invariants: a pod is decided only while a binding could begin at once, so nothing waits assumed; what was decided before
+//! Kubernetes was lost is carried through, and nothing new begun.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::event::{Event, Source, VcenterId};
+use model::scheduling::SelectingKind;
+use model::{World, WorldChange};
+use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Scheduler};
+use tokio::time::Instant;
+
+use super::bind::BindEnd;
+use super::execute::{self, BindJob, SchedulingAction, SchedulingOutcome, StatusJob};
+use super::{Attempt, SchedulingMetrics, SchedulingSettings};
+use crate::ports::{Occurrence, Regarding, Severity};
+use crate::runtime::{Closed, Context, Controller, LaneId, LaneSettings, Repeat};
+
+pub const NAME: &str = "scheduling";
+const BINDS: LaneId = LaneId(0);
+const STATUS: LaneId = LaneId(1);
+/// What waits to be bound is bounded by deciding only while there is room; Permit and PreBind may add some.
+const BINDS_WAITING_MAX: usize = 100_000;
+const STATUS_WAITING_MAX: usize = 50_000;
+/// How soon after something happened the figures say so.
+const FIGURES_WITHIN: Duration = Duration::from_millis(100);
+/// How soon a process that does not lead looks whether it does.
+const LEASE_EVERY: Duration = Duration::from_secs(1);
+/// The same failure is recorded again before Kubernetes forgets the first Event (an hour).
+const REPEAT: Repeat = Repeat { same_after: Some(Duration::from_secs(600)), changed_after: Duration::ZERO };
+
+type SchedulingContext<'a> = Context<'a, SchedulingAction, SchedulingOutcome>;
+
+pub struct Scheduling {
+    scheduler: Scheduler,
+    settings: SchedulingSettings,
+    metrics: Arc<dyn SchedulingMetrics>,
+    /// What the scheduler's own time counts from.
+    start: Instant,
+    /// Everything has been seen once: before that, changes are not the scheduler's concern.
+    has_begun: bool,
+    /// Until when vCenters are waited for.
+    patient_until: Option<Instant>,
+    wake_at: Option<Instant>,
+    /// When the figures are shown next; nothing happened since they last were if there is no such moment.
+    figures_at: Option<Instant>,
+    /// What observed changes led to.
+    effects: Vec<Effect>,
+    /// More pods could be tried right now.
+    has_more: bool,
+    lease_at: Option<Instant>,
+}
+
+impl Scheduling {
+    #[must_use]
+    pub fn new(
+        configuration: Configuration,
+        settings: SchedulingSettings,
+        metrics: Arc<dyn SchedulingMetrics>,
+        now: Instant,
+    ) -> Scheduling {
+        Scheduling {
+            scheduler: Scheduler::new(configuration, settings.seed),
+            metrics,
+            start: now,
+            has_begun: false,
+            patient_until: Some(now + settings.vcenter_patience).filter(|_| !settings.vcenters.is_empty()),
+            wake_at: None,
+            figures_at: None,
+            effects: Vec::new(),
+            has_more: false,
+            lease_at: None,
+            settings,
+        }
+    }
+
+    /// In the scheduler's own time.
+    fn at(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.start)
+    }
+
+    fn begin_if_all_is_seen(&mut self, world: &World, now: Instant) {
+        let has_hosts = || self.settings.vcenters.iter().all(|id| world.in_sync(Source::Vcenter(*id)));
+        if !is_in_sync(world) || (self.patient_until.is_some() && !has_hosts()) {
+            return;
+        }
+        (self.has_begun, self.patient_until) = (true, None);
+        tracing::info!(nodes = world.node_count(), pods = world.pod_count(), "everything has been seen");
+        let effects = self.scheduler.observe(self.at(now), world, &Changes::all());
+        self.effects.extend(effects);
+    }
+
+    /// vCenters were waited for long enough.
+    fn lose_patience(&mut self, context: &mut SchedulingContext<'_>) {
+        if self.patient_until.is_none_or(|until| context.now < until) {
+            return;
+        }
+        self.patient_until = None;
+        let world = context.world.read();
+        let is_unread = |id: &&VcenterId| !world.in_sync(Source::Vcenter(**id));
+        let unread = self.settings.vcenters.iter().filter(is_unread).count();
+        tracing::warn!(unread, "vCenters have not been read yet: until they are, hosts come from the labels of nodes");
+        self.begin_if_all_is_seen(world, context.now);
+    }
+
+    /// Counting takes longer than many a thing that happens, so it is done for many of them at once.
+    fn show_figures(&mut self, now: Instant) {
+        if *self.figures_at.get_or_insert(now + FIGURES_WITHIN) <= now {
+            self.metrics.figures(&self.scheduler.figures());
+            self.figures_at = None;
+        }
+    }
+
+    /// Decides as many pods as there is room for bindings and time for.
+    fn decide(&mut self, context: &mut SchedulingContext<'_>) {
+        self.has_more = false;
+        let room = context.actions.room(BINDS);
+        if room == 0 || !self.has_begun || !self.scheduler.has_work() || context.gate.is_dry_run() {
+            return;
+        }
+        if !context.is_leading {
+            self.lease_at = Some(context.now + LEASE_EVERY);
+            return;
+        }
+        let at = self.at(context.now);
+        let world = context.world.write();
+        if !is_in_sync(world) {
+            return;
+        }
+        let mut decided = Vec::with_capacity(room);
+        while decided.len() < room && self.scheduler.has_work() && !context.stopwatch.is_spent() {
+            let began = context.stopwatch.elapsed();
+            let effects = self.scheduler.step(at, world, Input::Schedule { at_most: 1 });
+            self.metrics.decided(context.stopwatch.elapsed().saturating_sub(began));
+            decided.push((effects, context.now + began));
+        }
+        for (effects, began) in decided {
+            self.take(effects, began, context);
+        }
+        self.has_more = self.scheduler.has_work() && context.actions.room(BINDS) > 0;
+    }
+
+    fn step(&mut self, input: Input, began: Instant, context: &mut SchedulingContext<'_>) {
+        let effects = self.scheduler.step(self.at(context.now), context.world.write(), input);
+        self.take(effects, began, context);
+    }
+
+    /// Takes effects over. `began` is when the attempt they belong to did.
+    fn take(&mut self, effects: Vec<Effect>, began: Instant, context: &mut SchedulingContext<'_>) {
+        for effect in effects {
+            match effect {
+                Effect::Bind { pod, node, .. } => {
+                    let job = SchedulingAction::Bind(BindJob { pod, node, began });
+                    if let Err(SchedulingAction::Bind(job)) = context.actions.send(BINDS, job) {
+                        let error = "too many bindings wait".to_owned();
+                        self.step(Input::Failed { pod: job.pod, error }, began, context);
+                    }
+                }
+                Effect::PreBind { pod, plugin, .. } => {
+                    let error = format!("nothing is known of the work of PreBind plugin {plugin}");
+                    self.step(Input::Failed { pod, error }, began, context);
+                }
+                Effect::SetCondition { pod, reason, message } => {
+                    let pod = execute::name(&pod);
+                    self.write(StatusJob::NotScheduled { pod, reason: reason.as_str(), message }, context);
+                }
+                Effect::Nominate { pod, node } => {
+                    self.write(StatusJob::Nominate { pod: execute::name(&pod), node }, context);
+                }
+                Effect::Preempt { pod, node, victims } => {
+                    tracing::info!(
+                        namespace = pod.namespace,
+                        pod = pod.name,
+                        node,
+                        victims = victims.len(),
+                        "making room"
+                    );
+                    for victim in &victims {
+                        self.write(StatusJob::Delete { pod: execute::name(victim) }, context);
+                    }
+                }
+                Effect::PostEvent { pod, event } => record(pod, event, context),
+                Effect::Concluded { profile, result, attempts } => {
+                    let now = context.now + context.stopwatch.elapsed();
+                    self.metrics.attempted(&Attempt {
+                        profile: &profile,
+                        result,
+                        count: attempts.count,
+                        took: now.saturating_duration_since(began),
+                        waited: self.at(now).saturating_sub(attempts.since),
+                    });
+                }
+                Effect::WakeAt(moment) => self.wake_at = Some(self.start + moment),
+            }
+        }
+    }
+
+    fn write(&self, job: StatusJob, context: &mut SchedulingContext<'_>) {
+        if context.actions.send(STATUS, SchedulingAction::Status(job)).is_err() {
+            self.metrics.status_dropped();
+        }
+    }
+
+    fn bind_ended(&mut self, job: BindJob, end: BindEnd, context: &mut SchedulingContext<'_>) {
+        let BindJob { pod, node, began } = job;
+        let (error, known) = match end {
+            BindEnd::Bound => return self.step(Input::Bound { pod }, began, context),
+            BindEnd::Failed { error } => (error, None),
+            BindEnd::Changed { error, pod } => (error, Some(Event::PodApplied(*pod))),
+            BindEnd::Gone { error } => {
+                let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+                (error, Some(Event::PodDeleted { namespace, name }))
+            }
+        };
+        tracing::warn!(namespace = pod.namespace, pod = pod.name, node, error, "a pod could not be bound");
+        if let Some(event) = known {
+            // What was read is newer than what the watch has shown; it is put right should the watch say otherwise.
+            let world = context.world.write();
+            let change = world.apply(event);
+            let effects = self.scheduler.observe(self.at(context.now), world, &Changes::of(&change));
+            self.take(effects, began, context);
+        }
+        self.step(Input::Failed { pod, error }, began, context);
+    }
+}
+
+impl Controller for Scheduling {
+    type Action = SchedulingAction;
+    type Outcome = SchedulingOutcome;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lanes(&self) -> Vec<LaneSettings> {
+        vec![
+            LaneSettings::with_line(self.settings.binds_in_flight_max, BINDS_WAITING_MAX),
+            LaneSettings::with_line(self.settings.status_in_flight_max, STATUS_WAITING_MAX),
+        ]
+    }
+
+    /// The scheduler hears of each change by itself: what helps a pod depends on what there was before.
+    fn observe(&mut self, change: &WorldChange, world: &World, now: Instant) {
+        if !self.has_begun {
+            return self.begin_if_all_is_seen(world, now);
+        }
+        let changes = Changes::of(change);
+        if !changes.is_empty() {
+            let effects = self.scheduler.observe(self.at(now), world, &changes);
+            self.effects.extend(effects);
+        }
+    }
+
+    fn advance(&mut self, context: &mut SchedulingContext<'_>) {
+        self.lose_patience(context);
+        let effects = std::mem::take(&mut self.effects);
+        self.take(effects, context.now, context);
+        if self.wake_at.is_some_and(|wake| wake <= context.now) {
+            self.wake_at = None;
+            self.step(Input::Time, context.now, context);
+        }
+        self.lease_at = None;
+        self.decide(context);
+        self.show_figures(context.now);
+    }
+
+    fn completed(&mut self, outcome: SchedulingOutcome, context: &mut SchedulingContext<'_>) {
+        match outcome {
+            SchedulingOutcome::Bind { job, end } => self.bind_ended(job, end, context),
+            SchedulingOutcome::Status(Ok(())) => (),
+            SchedulingOutcome::Status(Err(error)) => {
+                tracing::debug!(%error, "the status of a pod could not be written");
+            }
+        }
+    }
+
+    fn refused(&mut self, action: SchedulingAction, closed: Closed, context: &mut SchedulingContext<'_>) {
+        if let SchedulingAction::Bind(BindJob { pod, began, .. }) = action {
+            let error = format!("the pod may not be bound now: {}", closed.as_str());
+            self.step(Input::Failed { pod, error }, began, context);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        // In the past, where pods could be tried at once.
+        let more = self.has_more.then_some(self.start);
+        [self.wake_at, self.figures_at, self.patient_until, self.lease_at, more].into_iter().flatten().min()
+    }
+}
+
+fn record(pod: PodRef, event: PodEvent, context: &SchedulingContext<'_>) {
+    let PodRef { namespace, name, uid, .. } = pod;
+    let regarding = Regarding::Pod { namespace, name, uid };
+    let (severity, reason, message) = match event {
+        PodEvent::Scheduled { message } => {
+            tracing::debug!("{message}");
+            let severity = Severity::Normal;
+            let occurrence = Occurrence { regarding, severity, reason: "Scheduled", message };
+            return context.events.conclude(NAME, occurrence);
+        }
+        PodEvent::FailedScheduling { message } => (Severity::Warning, "FailedScheduling", message),
+        PodEvent::Yielded(concession) => (Severity::Warning, concession.reason, concession.message.to_owned()),
+    };
+    let occurrence = Occurrence { regarding, severity, reason, message };
+    context.events.record(NAME, occurrence, REPEAT, context.now);
+}
+
+/// All of Kubernetes that decisions rest on; vCenters do not matter.
+fn is_in_sync(world: &World) -> bool {
+    let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
+    sources.chain(SelectingKind::ALL.map(Source::Selecting)).all(|source| world.in_sync(source))
+}

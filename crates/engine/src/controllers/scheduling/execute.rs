@@ -1,0 +1,81 @@
+//! What is sent to the outside, and what comes back.
+//!
+//! In: actions. Out: futures that carry them out, bounded by the adapters.
+
+use futures::future::BoxFuture;
+use scheduler::PodRef;
+use tokio::time::Instant;
+
+use super::SchedulingPorts;
+use super::bind::{self, BindEnd};
+use super::controller::Scheduling;
+use crate::ports::{Binding, PodName, PortError};
+use crate::runtime::{Action, Executor};
+
+#[derive(Debug)]
+pub enum SchedulingAction {
+    Bind(BindJob),
+    /// A write to the status of a pod, or its deletion.
+    Status(StatusJob),
+}
+
+#[derive(Debug)]
+pub struct BindJob {
+    pub(super) pod: PodRef,
+    pub(super) node: String,
+    /// When its node was chosen.
+    pub(super) began: Instant,
+}
+
+#[derive(Debug)]
+pub enum StatusJob {
+    NotScheduled { pod: PodName, reason: &'static str, message: String },
+    Nominate { pod: PodName, node: Option<String> },
+    Delete { pod: PodName },
+}
+
+impl Action for SchedulingAction {
+    fn is_write(&self) -> bool {
+        true
+    }
+}
+
+#[derive(Debug)]
+pub enum SchedulingOutcome {
+    Bind { job: BindJob, end: BindEnd },
+    Status(Result<(), PortError>),
+}
+
+pub struct SchedulingExecutor(pub SchedulingPorts);
+
+impl Executor<Scheduling> for SchedulingExecutor {
+    fn execute(&self, action: SchedulingAction) -> BoxFuture<'static, SchedulingOutcome> {
+        let ports = self.0.clone();
+        match action {
+            SchedulingAction::Bind(job) => Box::pin(async move {
+                let binding = Binding {
+                    namespace: job.pod.namespace.clone(),
+                    pod: job.pod.name.clone(),
+                    uid: job.pod.uid.clone(),
+                    node: job.node.clone(),
+                };
+                let end = bind::bind(&ports, &binding).await;
+                SchedulingOutcome::Bind { job, end }
+            }),
+            SchedulingAction::Status(job) => Box::pin(async move {
+                let desk = ports.pods;
+                SchedulingOutcome::Status(match job {
+                    StatusJob::NotScheduled { pod, reason, message } => {
+                        desk.not_scheduled(&pod, reason, &message).await
+                    }
+                    StatusJob::Nominate { pod, node } => desk.nominate(&pod, node.as_deref()).await,
+                    StatusJob::Delete { pod } => desk.delete(&pod).await,
+                })
+            }),
+        }
+    }
+}
+
+pub(super) fn name(pod: &PodRef) -> PodName {
+    PodName { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() }
+}

@@ -1,0 +1,369 @@
+//! The controller on an API server that answers as told, in virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use model::World;
+use model::event::{Event, NodeFacts, PodFacts, Source, VcenterId};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, SelectingKind};
+use scheduler::{AttemptResult, Configuration, Figures, plugins};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Attempt, Scheduling, SchedulingExecutor, SchedulingMetrics, SchedulingPorts, SchedulingSettings};
+use crate::ports::{Binder, Binding, EventRecord, EventSink, PodDesk, PodName, PortError, Regarding};
+use crate::runtime::{Lease, Runtime, RuntimeSettings};
+
+/// What the server does with a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bind {
+    Takes,
+    /// It takes effect, and no answer comes.
+    TakesInSilence,
+    /// No answer comes, and a second later it takes effect.
+    TakesLate,
+    /// No effect, no answer.
+    Fails,
+    /// Somebody else bound it first.
+    BoundElsewhere,
+    /// It was deleted.
+    Gone,
+}
+
+#[derive(Default)]
+struct State {
+    /// What happens to the first bindings of a pod, in order; all others succeed.
+    script: BTreeMap<String, Vec<Bind>>,
+    /// Where pods are, as the server has it.
+    nodes: BTreeMap<String, Option<String>>,
+    /// When they will be there.
+    late: BTreeMap<String, (Instant, String)>,
+    binds: Vec<(String, String)>,
+    in_flight: usize,
+    in_flight_max: usize,
+    notices: Vec<(String, &'static str)>,
+    conditions: Vec<(String, String)>,
+    results: Vec<AttemptResult>,
+    figures: Vec<Figures>,
+}
+
+struct Api {
+    state: Mutex<State>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Api {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics")
+    }
+
+    fn take_effect(&self, binding: &Binding, what: Bind) {
+        let mut state = self.state();
+        state.in_flight -= 1;
+        let name = binding.pod.clone();
+        match what {
+            Bind::Takes | Bind::TakesInSilence => drop(state.nodes.insert(name, Some(binding.node.clone()))),
+            Bind::BoundElsewhere => drop(state.nodes.insert(name, Some("elsewhere".to_owned()))),
+            Bind::Gone => drop(state.nodes.remove(&name)),
+            Bind::TakesLate => {
+                let at = Instant::now() + Duration::from_secs(1);
+                state.late.insert(name, (at, binding.node.clone()));
+            }
+            Bind::Fails => {}
+        }
+    }
+
+    async fn tell(&self, pod: PodFacts) {
+        self.events.send(Event::PodApplied(pod)).await.expect("the runtime runs");
+    }
+}
+
+impl Binder for Api {
+    fn bind<'a>(&'a self, binding: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async move {
+            let what = {
+                let mut state = self.state();
+                state.in_flight += 1;
+                state.in_flight_max = state.in_flight_max.max(state.in_flight);
+                state.binds.push((binding.pod.clone(), binding.node.clone()));
+                let script = state.script.entry(binding.pod.clone()).or_default();
+                if script.is_empty() { Bind::Takes } else { script.remove(0) }
+            };
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            self.take_effect(binding, what);
+            match what {
+                Bind::Takes => {
+                    self.tell(pod(&binding.pod, Some(&binding.node))).await;
+                    Ok(())
+                }
+                Bind::TakesInSilence | Bind::TakesLate | Bind::Fails => Err(PortError::Passing("no answer".to_owned())),
+                Bind::BoundElsewhere => Err(PortError::Faulty("it is bound".to_owned())),
+                Bind::Gone => Err(PortError::Gone(binding.pod.clone())),
+            }
+        })
+    }
+}
+
+impl PodDesk for Api {
+    fn read<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
+        let mut state = self.state();
+        if state.late.get(name).is_some_and(|(at, _)| *at <= Instant::now())
+            && let Some((_, node)) = state.late.remove(name)
+        {
+            state.nodes.insert(name.to_owned(), Some(node));
+        }
+        let found = state.nodes.get(name).map(|node| pod(name, node.as_deref()));
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn not_scheduled<'a>(
+        &'a self,
+        pod: &'a PodName,
+        _: &'a str,
+        message: &'a str,
+    ) -> BoxFuture<'a, Result<(), PortError>> {
+        self.state().conditions.push((pod.name.clone(), message.to_owned()));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn nominate<'a>(&'a self, _: &'a PodName, _: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn delete<'a>(&'a self, _: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl EventSink for Api {
+    fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
+        let name = match &record.occurrence.regarding {
+            Regarding::Pod { name, .. } | Regarding::Node { name, .. } => name.clone(),
+        };
+        self.state().notices.push((name, record.occurrence.reason));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl SchedulingMetrics for Api {
+    fn attempted(&self, attempt: &Attempt<'_>) {
+        self.state().results.push(attempt.result);
+    }
+    fn decided(&self, _: Duration) {}
+    fn figures(&self, figures: &Figures) {
+        self.state().figures.push(figures.clone());
+    }
+    fn status_dropped(&self) {
+        panic!("a status was dropped");
+    }
+}
+
+fn pod(name: &str, node: Option<&str>) -> PodFacts {
+    let facts = PodSchedulingFacts {
+        scheduler_name: "bridger".to_owned(),
+        container_count: 1,
+        ..PodSchedulingFacts::default()
+    };
+    PodFacts {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        node: node.map(str::to_owned),
+        scheduling: Some(Arc::new(facts)),
+        ..PodFacts::default()
+    }
+}
+
+fn node(name: &str, allowed_pods: u32) -> Event {
+    let facts = NodeSchedulingFacts { allowed_pods: allowed_pods.into(), ..NodeSchedulingFacts::default() };
+    Event::NodeApplied(NodeFacts {
+        name: name.to_owned(),
+        ready: true,
+        scheduling: Some(Arc::new(facts)),
+        ..NodeFacts::default()
+    })
+}
+
+fn sources() -> Vec<Source> {
+    let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
+    sources.chain(SelectingKind::ALL.map(Source::Selecting)).collect()
+}
+
+struct Stage {
+    api: Arc<Api>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Stage {
+    /// A scheduler that has heard of these nodes and pods, and of all sources in sync but the last.
+    async fn start(nodes: &[(&str, u32)], pods: &[&str], script: &[(&str, &[Bind])]) -> Stage {
+        Stage::start_with(&SchedulingSettings::default(), nodes, pods, script).await
+    }
+
+    async fn start_with(
+        settings: &SchedulingSettings,
+        nodes: &[(&str, u32)],
+        pods: &[&str],
+        script: &[(&str, &[Bind])],
+    ) -> Stage {
+        let (events, received) = mpsc::channel(100_000);
+        let script = script.iter().map(|(pod, binds)| ((*pod).to_owned(), binds.to_vec())).collect();
+        let state =
+            State { script, nodes: pods.iter().map(|pod| ((*pod).to_owned(), None)).collect(), ..State::default() };
+        let api = Arc::new(Api { state: Mutex::new(state), events: events.clone() });
+        let executor = SchedulingExecutor(SchedulingPorts { binder: api.clone(), pods: api.clone() });
+        let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("the default profile");
+        let mut runtime = Runtime::new(World::default(), &RuntimeSettings::default(), api.clone());
+        let scheduling = Scheduling::new(configuration, settings.clone(), api.clone(), Instant::now());
+        runtime.add(scheduling, Arc::new(executor), Lease::always());
+        tokio::spawn(runtime.run(received));
+        let stage = Stage { api, events };
+        let all = sources();
+        for source in &all {
+            stage.send(Event::RelistBegan(*source)).await;
+        }
+        for (name, allowed) in nodes {
+            stage.send(node(name, *allowed)).await;
+        }
+        for name in pods {
+            stage.send(Event::PodApplied(pod(name, None))).await;
+        }
+        for source in &all[..all.len() - 1] {
+            stage.send(Event::RelistEnded(*source)).await;
+        }
+        stage
+    }
+
+    async fn in_sync(&self) {
+        let last = *sources().last().expect("there are sources");
+        self.send(Event::RelistEnded(last)).await;
+    }
+
+    async fn send(&self, event: Event) {
+        self.events.send(event).await.expect("the runtime runs");
+    }
+
+    async fn after(&self, seconds: u64) -> MutexGuard<'_, State> {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        self.api.state()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_bound_before_everything_is_seen_and_then_only_so_many_at_once() {
+    let names: Vec<String> = (0..500).map(|number| format!("p{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let stage = Stage::start(&[("n1", 300), ("n2", 300)], &names, &[]).await;
+    assert_eq!(stage.after(60).await.binds.len(), 0);
+    stage.in_sync().await;
+    let state = stage.after(60).await;
+    assert_eq!(state.binds.len(), 500, "each pod once");
+    assert_eq!(state.in_flight_max, SchedulingSettings::default().binds_in_flight_max);
+    assert!(state.notices.iter().all(|(_, reason)| *reason == "Scheduled"));
+    assert_eq!((state.notices.len(), state.results.len()), (500, 500));
+    assert!(state.nodes.values().all(Option::is_some));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_binding_is_read_again_before_anything_is_decided() {
+    for (first, binds, scheduled, ends_at) in [
+        (Bind::Takes, 1, 1, Some(Some("n1"))),
+        (Bind::TakesInSilence, 1, 1, Some(Some("n1"))),
+        (Bind::TakesLate, 1, 1, Some(Some("n1"))),
+        (Bind::Fails, 2, 1, Some(Some("n1"))),
+        (Bind::BoundElsewhere, 1, 0, Some(Some("elsewhere"))),
+        (Bind::Gone, 1, 0, None),
+    ] {
+        let stage = Stage::start(&[("n1", 10)], &["p"], &[("p", &[first])]).await;
+        stage.in_sync().await;
+        let state = stage.after(120).await;
+        assert_eq!(state.binds.len(), binds, "{first:?}");
+        let told = state.notices.iter().filter(|(_, reason)| *reason == "Scheduled").count();
+        assert_eq!(told, scheduled, "{first:?}");
+        assert_eq!(state.nodes.get("p").map(Option::as_deref), ends_at, "{first:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_not_bound_leaves_its_place_to_others() {
+    // One place; the first pod to be decided is bound elsewhere, so the other gets it.
+    let script: &[(&str, &[Bind])] = &[("a", &[Bind::BoundElsewhere])];
+    let stage = Stage::start(&[("n1", 1)], &["a", "b"], script).await;
+    stage.in_sync().await;
+    let state = stage.after(600).await;
+    assert_eq!(state.nodes["a"].as_deref(), Some("elsewhere"));
+    assert_eq!(state.nodes["b"].as_deref(), Some("n1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_fits_nowhere_is_told_once_and_placed_when_a_node_comes() {
+    let stage = Stage::start(&[("n1", 0)], &["p"], &[]).await;
+    stage.in_sync().await;
+    {
+        let state = stage.after(30).await;
+        assert_eq!(state.binds.len(), 0);
+        assert_eq!(state.conditions.len(), 1);
+        assert_eq!(state.conditions[0].1, "0/1 nodes are available: 1 Too many pods.");
+        assert_eq!(state.notices, [("p".to_owned(), "FailedScheduling")]);
+    }
+    stage.send(node("n2", 1)).await;
+    let state = stage.after(30).await;
+    assert_eq!(state.nodes["p"].as_deref(), Some("n2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_new_is_decided_while_kubernetes_is_lost() {
+    let stage = Stage::start(&[("n1", 10)], &[], &[]).await;
+    stage.in_sync().await;
+    drop(stage.after(1).await);
+    stage.send(Event::Lost(Source::Nodes)).await;
+    stage.api.state().nodes.insert("late".to_owned(), None);
+    stage.send(Event::PodApplied(pod("late", None))).await;
+    assert_eq!(stage.after(60).await.binds.len(), 0);
+    stage.send(Event::RelistBegan(Source::Nodes)).await;
+    stage.send(node("n1", 10)).await;
+    stage.send(Event::RelistEnded(Source::Nodes)).await;
+    assert_eq!(stage.after(1).await.binds.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn vcenters_are_read_before_the_first_decision_but_not_waited_for_without_end() {
+    let vcenter = Source::Vcenter(VcenterId(0));
+    let settings = SchedulingSettings { vcenters: vec![VcenterId(0)], ..SchedulingSettings::default() };
+    let patience = settings.vcenter_patience.as_secs();
+    let stage = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
+    stage.in_sync().await;
+    assert_eq!(stage.after(patience / 2).await.binds.len(), 0, "the vCenter has not been read");
+    stage.send(Event::RelistBegan(vcenter)).await;
+    stage.send(Event::RelistEnded(vcenter)).await;
+    assert_eq!(stage.after(1).await.binds.len(), 1);
+
+    let silent = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
+    silent.in_sync().await;
+    assert_eq!(silent.after(patience - 1).await.binds.len(), 0);
+    assert_eq!(silent.after(2).await.binds.len(), 1, "the vCenter does not answer");
+
+    // Patience does not stand in for Kubernetes.
+    let early = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
+    assert_eq!(early.after(2 * patience).await.binds.len(), 0);
+    early.in_sync().await;
+    assert_eq!(early.after(1).await.binds.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_are_told_soon_after_something_happened_and_not_each_time() {
+    let names: Vec<String> = (0..500).map(|number| format!("p{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let stage = Stage::start(&[("n1", 300)], &names, &[]).await;
+    stage.in_sync().await;
+    let told = {
+        let state = stage.after(60).await;
+        let last = state.figures.last().expect("figures");
+        assert_eq!((last.pending.unschedulable, last.binding, last.cache.pods), (200, 0, 300));
+        state.figures.len()
+    };
+    assert!(told < 20, "{told} times for 500 pods");
+    assert_eq!(stage.after(60).await.figures.len(), told, "nothing happens any more");
+}

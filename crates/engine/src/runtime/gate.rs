@@ -1,0 +1,257 @@
+//! May this action be sent now?
+//!
+//! In: what each change says about its source, whether this is a dry run, who holds which lease. Out: yes, or why not, for one
+//! action. Controllers ask before they decide, and the runtime asks again at the moment an action is sent.
+//!
+//! Invariants: nothing is written before the sources it depends on are in sync, nor once one of them has been lost for longer
+//! than a limit: until then what was last known is still good enough to put a label right; nothing is written without the
+//! controller's lease, nor in a dry run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use model::event::Source;
+use model::{Subject, WorldChange};
+use tokio::time::Instant;
+
+/// What an action needs of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// It was whole, and has not been lost for too long. While it lists again, what was known of it is still there.
+    Fresh(Source),
+    /// The same, and not being listed again, when some of what is known is new and the rest is from before.
+    Settled(Source),
+}
+
+/// Something to be done outside.
+pub trait Action: Send + 'static {
+    /// Whether it changes anything out there. Reading needs neither a lease nor a source.
+    fn is_write(&self) -> bool;
+
+    /// What must hold at the moment it is sent.
+    fn requirements(&self) -> Vec<Requirement> {
+        Vec::new()
+    }
+}
+
+/// Why an action may not be sent. The variant's name is the metric's label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    DryRun,
+    NoLease,
+    NeverInSync(Source),
+    Relisting(Source),
+    Stale { source: Source, lost_for: Duration },
+}
+
+impl Closed {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Closed::DryRun => "dry_run",
+            Closed::NoLease => "no_lease",
+            Closed::NeverInSync(_) => "never_in_sync",
+            Closed::Relisting(_) => "relisting",
+            Closed::Stale { .. } => "stale",
+        }
+    }
+}
+
+/// Whether this process leads a controller: only then does that controller write. Shared with whatever holds the lease.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<AtomicBool>);
+
+impl Lease {
+    /// For a controller that has no other instance.
+    #[must_use]
+    pub fn always() -> Lease {
+        Lease(Arc::new(AtomicBool::new(true)))
+    }
+
+    #[must_use]
+    pub fn not_held() -> Lease {
+        Lease(Arc::new(AtomicBool::new(false)))
+    }
+
+    pub fn set_held(&self, is_held: bool) {
+        self.0.store(is_held, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Never seen whole.
+    Unknown,
+    InSync,
+    /// Seen whole once, and lost at this moment.
+    LostAt(Instant),
+}
+
+#[derive(Debug)]
+pub struct Gate {
+    sources: BTreeMap<Source, State>,
+    relisting: BTreeSet<Source>,
+    stale_max: Duration,
+    dry_run: bool,
+}
+
+impl Gate {
+    #[must_use]
+    pub fn new(stale_max: Duration, dry_run: bool) -> Gate {
+        Gate { sources: BTreeMap::new(), relisting: BTreeSet::new(), stale_max, dry_run }
+    }
+
+    /// Takes note of what a change says about its source.
+    pub fn observe(&mut self, change: &WorldChange, now: Instant) {
+        match &change.subject {
+            Subject::RelistBegan(source) => {
+                self.relisting.insert(*source);
+            }
+            Subject::RelistEnded { source, .. } => {
+                self.relisting.remove(source);
+                self.sources.insert(*source, State::InSync);
+            }
+            Subject::Lost(source) => {
+                self.relisting.remove(source);
+                let state = self.sources.entry(*source).or_insert(State::Unknown);
+                if *state == State::InSync {
+                    *state = State::LostAt(now);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Whether the action may be sent by the holder of this lease.
+    pub fn admits(&self, action: &impl Action, lease: &Lease, now: Instant) -> Result<(), Closed> {
+        action.requirements().into_iter().try_for_each(|requirement| self.check(requirement, now))?;
+        match action.is_write() {
+            true if !lease.is_held() => Err(Closed::NoLease),
+            true if self.dry_run => Err(Closed::DryRun),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a source is what a decision needs it to be.
+    pub fn check(&self, requirement: Requirement, now: Instant) -> Result<(), Closed> {
+        let (source, settled) = match requirement {
+            Requirement::Fresh(source) => (source, false),
+            Requirement::Settled(source) => (source, true),
+        };
+        if settled && self.relisting.contains(&source) {
+            return Err(Closed::Relisting(source));
+        }
+        match self.sources.get(&source).copied().unwrap_or(State::Unknown) {
+            State::Unknown => Err(Closed::NeverInSync(source)),
+            State::InSync => Ok(()),
+            State::LostAt(moment) => {
+                let lost_for = now.saturating_duration_since(moment);
+                if lost_for > self.stale_max { Err(Closed::Stale { source, lost_for }) } else { Ok(()) }
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn is_fresh(&self, source: Source, now: Instant) -> bool {
+        self.check(Requirement::Fresh(source), now).is_ok()
+    }
+
+    #[must_use]
+    pub fn is_settled(&self, source: Source, now: Instant) -> bool {
+        self.check(Requirement::Settled(source), now).is_ok()
+    }
+
+    /// In sync right now, not merely fresh enough.
+    #[must_use]
+    pub fn in_sync(&self, source: Source) -> bool {
+        self.sources.get(&source) == Some(&State::InSync)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::World;
+    use model::event::Event;
+
+    use super::*;
+
+    struct Write(Vec<Requirement>);
+
+    impl Action for Write {
+        fn is_write(&self) -> bool {
+            true
+        }
+
+        fn requirements(&self) -> Vec<Requirement> {
+            self.0.clone()
+        }
+    }
+
+    struct Read;
+
+    impl Action for Read {
+        fn is_write(&self) -> bool {
+            false
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_opens_with_the_first_whole_picture_and_closes_some_time_after_the_source_is_lost() {
+        let mut gate = Gate::new(Duration::from_secs(60), false);
+        let mut world = World::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut observe = |gate: &mut Gate, event: Event, now: Instant| gate.observe(&world.apply(event), now);
+        let fresh = |gate: &Gate, now: Instant| gate.check(Requirement::Fresh(Source::Nodes), now);
+        assert_eq!(fresh(&gate, at(0)), Err(Closed::NeverInSync(Source::Nodes)));
+        observe(&mut gate, Event::Lost(Source::Nodes), at(0));
+        assert_eq!(fresh(&gate, at(0)), Err(Closed::NeverInSync(Source::Nodes)));
+        observe(&mut gate, Event::RelistBegan(Source::Nodes), at(0));
+        assert_eq!(fresh(&gate, at(0)), Err(Closed::NeverInSync(Source::Nodes)));
+        observe(&mut gate, Event::RelistEnded(Source::Nodes), at(0));
+        assert_eq!(fresh(&gate, at(500)), Ok(()));
+
+        observe(&mut gate, Event::Lost(Source::Nodes), at(500));
+        // Hearing of the loss again does not make it younger.
+        observe(&mut gate, Event::Lost(Source::Nodes), at(550));
+        assert_eq!(fresh(&gate, at(560)), Ok(()));
+        assert!(!gate.in_sync(Source::Nodes));
+        let stale = Closed::Stale { source: Source::Nodes, lost_for: Duration::from_secs(61) };
+        assert_eq!(fresh(&gate, at(561)), Err(stale));
+        observe(&mut gate, Event::RelistBegan(Source::Nodes), at(600));
+        assert!(!gate.is_settled(Source::Nodes, at(600)));
+        observe(&mut gate, Event::RelistEnded(Source::Nodes), at(600));
+        assert!(gate.is_settled(Source::Nodes, at(600)));
+        observe(&mut gate, Event::RelistBegan(Source::Nodes), at(600));
+        assert!(gate.is_fresh(Source::Nodes, at(600)) && !gate.is_settled(Source::Nodes, at(600)));
+        assert_eq!(fresh(&gate, at(600)), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_needs_its_sources_the_lease_and_no_dry_run() {
+        let now = Instant::now();
+        let needs = || Write(vec![Requirement::Settled(Source::Pods)]);
+        let gate = Gate::new(Duration::from_secs(60), false);
+        let lease = Lease::not_held();
+        assert_eq!(gate.admits(&needs(), &Lease::always(), now), Err(Closed::NeverInSync(Source::Pods)));
+        assert_eq!(gate.admits(&Write(Vec::new()), &lease, now), Err(Closed::NoLease));
+        assert_eq!(gate.admits(&Read, &lease, now), Ok(()));
+        lease.set_held(true);
+        assert_eq!(gate.admits(&Write(Vec::new()), &lease, now), Ok(()));
+        let gate = Gate::new(Duration::from_secs(60), true);
+        assert_eq!(gate.admits(&Write(Vec::new()), &lease, now), Err(Closed::DryRun));
+        assert_eq!(gate.admits(&Read, &lease, now), Ok(()));
+    }
+}

@@ -1,0 +1,181 @@
+//! One controller in the runtime: its lanes, its work in flight, and its steps, each measured.
+//!
+//! In: changes, time, finished work. Out: steps of the controller, actions on their way, and what the controller itself changed
+//! in the world. [`Host`] is what the runtime sees of it, whatever its actions are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use model::{World, WorldChange};
+use tokio::time::Instant;
+
+use super::controller::{Actions, Computation, Context, Controller, Executor, Stopwatch};
+use super::gate::{Closed, Gate, Lease};
+use super::lane::{Lane, LaneId};
+use super::recorder::EventRecorder;
+use super::stats::{RuntimeStats, Step};
+use super::world::WorldOwner;
+
+/// What all controllers share.
+pub(super) struct Shared {
+    pub(super) owner: WorldOwner,
+    pub(super) gate: Gate,
+    pub(super) events: EventRecorder,
+    pub(super) stats: Arc<RuntimeStats>,
+    pub(super) computes_inline: bool,
+}
+
+/// What a controller itself changed.
+pub(super) type OwnChanges = Vec<Arc<WorldChange>>;
+
+pub(super) trait Host: Send {
+    fn name(&self) -> &'static str;
+    fn observe(&mut self, change: &WorldChange, world: &World, now: Instant);
+    fn advance(&mut self, shared: &Shared, now: Instant) -> OwnChanges;
+    /// Hands finished work to the controller, at most so much.
+    fn complete(&mut self, shared: &Shared, now: Instant, at_most: usize) -> OwnChanges;
+    /// Whether work has finished that was not handed over yet; else the task is woken when some does.
+    fn poll_finished(&mut self, task: &mut std::task::Context<'_>) -> Poll<()>;
+    fn next_wake(&self, now: Instant) -> Option<Instant>;
+}
+
+pub(super) struct Hosted<C: Controller> {
+    pub(super) controller: C,
+    executor: Arc<dyn Executor<C>>,
+    lease: Lease,
+    lanes: Vec<Lane<C::Action>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, (Option<LaneId>, C::Outcome)>>,
+    finished: VecDeque<(Option<LaneId>, C::Outcome)>,
+}
+
+enum Call<C: Controller> {
+    Advance,
+    Completed(C::Outcome),
+    Refused(C::Action, Closed),
+}
+
+impl<C: Controller> Hosted<C> {
+    pub(super) fn new(controller: C, executor: Arc<dyn Executor<C>>, lease: Lease, now: Instant) -> Hosted<C> {
+        let lanes = controller.lanes().into_iter().map(|settings| Lane::new(settings, now)).collect();
+        Hosted { controller, executor, lease, lanes, in_flight: FuturesUnordered::new(), finished: VecDeque::new() }
+    }
+
+    fn step(&mut self, shared: &Shared, now: Instant, call: Call<C>) -> OwnChanges {
+        let mut computations: Vec<Computation<C::Outcome>> = Vec::new();
+        let stopwatch = Stopwatch::start();
+        let (changes, step) = {
+            let mut context = Context {
+                now,
+                world: shared.owner.access(),
+                gate: &shared.gate,
+                is_leading: self.lease.is_held(),
+                events: &shared.events,
+                actions: Actions { lanes: &mut self.lanes, computations: &mut computations, now },
+                stopwatch,
+            };
+            let step = match call {
+                Call::Advance => {
+                    self.controller.advance(&mut context);
+                    Step::Advance
+                }
+                Call::Completed(outcome) => {
+                    self.controller.completed(outcome, &mut context);
+                    Step::Completed
+                }
+                Call::Refused(action, closed) => {
+                    self.controller.refused(action, closed, &mut context);
+                    Step::Completed
+                }
+            };
+            (context.world.finish(), step)
+        };
+        shared.stats.step(self.controller.name(), step, stopwatch.elapsed());
+        for computation in computations {
+            self.compute(computation, shared);
+        }
+        changes
+    }
+
+    fn compute(&mut self, computation: Computation<C::Outcome>, shared: &Shared) {
+        if shared.computes_inline {
+            let outcome = computation();
+            self.in_flight.push(Box::pin(async move { (None, outcome) }));
+            return;
+        }
+        let task = tokio::task::spawn_blocking(computation);
+        self.in_flight.push(Box::pin(async move {
+            match task.await {
+                Ok(outcome) => (None, outcome),
+                // It panicked: the process ends as it would have on the loop; or the runtime shuts down, and nobody asks any more.
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        }));
+    }
+
+    /// Sends what may be in flight.
+    fn send(&mut self, shared: &Shared, now: Instant) -> OwnChanges {
+        let mut changes = OwnChanges::new();
+        for lane in 0..self.lanes.len() {
+            while let Some(action) = self.lanes[lane].begin(now) {
+                match shared.gate.admits(&action, &self.lease, now) {
+                    Ok(()) => {
+                        let executed = self.executor.execute(action);
+                        self.in_flight.push(Box::pin(async move { (Some(LaneId(lane)), executed.await) }));
+                    }
+                    Err(closed) => {
+                        self.lanes[lane].finished();
+                        shared.stats.refused(self.controller.name(), closed);
+                        changes.extend(self.step(shared, now, Call::Refused(action, closed)));
+                    }
+                }
+            }
+        }
+        changes
+    }
+}
+
+impl<C: Controller> Host for Hosted<C> {
+    fn name(&self) -> &'static str {
+        self.controller.name()
+    }
+
+    fn observe(&mut self, change: &WorldChange, world: &World, now: Instant) {
+        self.controller.observe(change, world, now);
+    }
+
+    fn advance(&mut self, shared: &Shared, now: Instant) -> OwnChanges {
+        let mut changes = self.step(shared, now, Call::Advance);
+        changes.extend(self.send(shared, now));
+        changes
+    }
+
+    fn complete(&mut self, shared: &Shared, now: Instant, at_most: usize) -> OwnChanges {
+        let mut changes = OwnChanges::new();
+        for _ in 0..at_most {
+            let Some((lane, outcome)) = self.finished.pop_front() else { break };
+            if let Some(lane) = lane.and_then(|lane| self.lanes.get_mut(lane.0)) {
+                lane.finished();
+            }
+            changes.extend(self.step(shared, now, Call::Completed(outcome)));
+        }
+        changes
+    }
+
+    fn poll_finished(&mut self, task: &mut std::task::Context<'_>) -> Poll<()> {
+        while let Poll::Ready(Some(finished)) = self.in_flight.poll_next_unpin(task) {
+            self.finished.push_back(finished);
+        }
+        if self.finished.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        let lanes = self.lanes.iter().filter(|lane| lane.has_waiting()).filter_map(|lane| lane.opens_at(now));
+        lanes.chain(self.controller.next_wake()).min()
+    }
+}

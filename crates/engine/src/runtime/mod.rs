@@ -1,0 +1,34 @@
+//! One loop, one world, many controllers.
+//!
+//! In: events of all watches, and controllers with their executors. Out: the world as others read it, actions carried out, Events
+//! posted, and figures of it all.
+//!
+//! - [`run`]: the loop. [`controller`]: what it runs. `hosted`: one controller in it. [`world`]: who may write the world.
+//! - [`gate`]: may this action be sent now? [`lane`]: work in flight. [`pace`]: rates and back-offs.
+//! - [`recorder`]: Kubernetes Events; `poster` posts them. [`mailbox`]: how other threads reach a controller.
+//! - [`stats`]: how long steps take.
+//!
+//! Invariants: only the loop changes the world, and every change reaches every controller; in virtual time the same events and
+//! seed give the same actions in the same order.
+
+pub mod controller;
+pub mod gate;
+mod hosted;
+pub mod lane;
+pub mod mailbox;
+pub mod pace;
+mod poster;
+pub mod recorder;
+pub mod run;
+pub mod stats;
+pub mod world;
+
+pub use controller::{Actions, Context, Controller, Executor, Stopwatch};
+pub use gate::{Action, Closed, Gate, Lease, Requirement};
+pub use lane::{LaneId, LaneSettings, Rate};
+pub use mailbox::{Mailbox, Waker};
+pub use pace::{Backoff, Jitter, RateLimit};
+pub use recorder::{EventCounts, EventRecorder, Recorded, Repeat};
+pub use run::{Runtime, RuntimeSettings};
+pub use stats::{RuntimeStats, Step, StepTimes};
+pub use world::{SharedWorld, WorldAccess, WorldOwner};

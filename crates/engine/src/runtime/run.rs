@@ -1,0 +1,204 @@
+//! The only loop, and the only one that changes the world.
+//!
+//! In: events of all sources. Out: steps of the controllers, in their order. One turn: controllers decide and send; the loop waits
+//! for an event, finished work, a letter or a moment; then it hands over what has finished and applies what has come, each event
+//! reported to every controller before the next.
+//!
+//! Invariants: neither events nor finished work can starve the other, nor a controller that has much to do; the world is locked for
+//! writing for some milliseconds at most; a change that a controller made itself reaches all others before anything else happens.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use model::World;
+use model::event::Event;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::controller::{Controller, Executor, Stopwatch};
+use super::gate::{Gate, Lease};
+use super::hosted::{Host, Hosted, OwnChanges, Shared};
+use super::mailbox::Waker;
+use super::pace::sleep_until;
+use super::poster::{EventPoster, PostExecutor};
+use super::recorder::EventRecorder;
+use super::stats::{RuntimeStats, Step};
+use super::world::{SharedWorld, WorldOwner};
+use crate::ports::EventSink;
+
+#[derive(Clone, Debug)]
+pub struct RuntimeSettings {
+    /// Nothing is written; controllers log what would be.
+    pub dry_run: bool,
+    /// How long a lost source is still good enough to write by.
+    pub stale_max: Duration,
+    /// Long computations run on the loop: in virtual time, so that the same seed gives the same history.
+    pub computes_inline: bool,
+}
+
+impl Default for RuntimeSettings {
+    fn default() -> RuntimeSettings {
+        RuntimeSettings { dry_run: false, stale_max: Duration::from_secs(300), computes_inline: false }
+    }
+}
+
+/// How many events, or finished actions of one controller, are taken before anything else gets its turn.
+const BATCH: usize = 1024;
+
+pub struct Runtime {
+    shared: Shared,
+    hosts: Vec<Box<dyn Host>>,
+    waker: Waker,
+}
+
+impl Runtime {
+    /// Events that controllers record are posted to `sink`.
+    #[must_use]
+    pub fn new(mut world: World, settings: &RuntimeSettings, sink: Arc<dyn EventSink>) -> Runtime {
+        world.record_changes();
+        let waker = Waker::default();
+        let shared = Shared {
+            owner: WorldOwner::new(world),
+            gate: Gate::new(settings.stale_max, settings.dry_run),
+            events: EventRecorder::new(waker.clone()),
+            stats: Arc::default(),
+            computes_inline: settings.computes_inline,
+        };
+        let mut runtime = Runtime { shared, hosts: Vec::new(), waker };
+        runtime.add(EventPoster, Arc::new(PostExecutor(sink)), Lease::always());
+        runtime
+    }
+
+    /// Controllers take their turns in the order in which they were added.
+    pub fn add<C: Controller>(&mut self, controller: C, executor: Arc<dyn Executor<C>>, lease: Lease) {
+        self.hosts.push(Box::new(Hosted::new(controller, executor, lease, Instant::now())));
+    }
+
+    #[must_use]
+    pub fn world(&self) -> SharedWorld {
+        self.shared.owner.shared()
+    }
+
+    #[must_use]
+    pub fn events(&self) -> EventRecorder {
+        self.shared.events.clone()
+    }
+
+    #[must_use]
+    pub fn stats(&self) -> Arc<RuntimeStats> {
+        self.shared.stats.clone()
+    }
+
+    /// What lets other threads wake the loop.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// The names of the controllers.
+    pub fn controllers(&self) -> impl Iterator<Item = &'static str> {
+        self.hosts.iter().map(|host| host.name())
+    }
+
+    /// Runs until every sender of events is gone.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let now = Instant::now();
+            for host in 0..self.hosts.len() {
+                let changes = self.hosts[host].advance(&self.shared, now);
+                self.deliver(host, changes, now);
+            }
+            let now = Instant::now();
+            let wake = self.hosts.iter().filter_map(|host| host.next_wake(now)).min();
+            // Timers count whole milliseconds: who has something to do now must not wait for the next one.
+            let is_due = wake.is_some_and(|wake| wake <= now) || !batch.is_empty();
+            tokio::select! {
+                biased;
+                () = finished(&mut self.hosts) => (),
+                count = events.recv_many(&mut batch, BATCH), if batch.is_empty() => {
+                    if count == 0 {
+                        return;
+                    }
+                }
+                () = self.waker.woken() => (),
+                () = tokio::task::yield_now(), if is_due => (),
+                () = sleep_until(wake), if wake.is_some() && !is_due => (),
+            }
+            // Whatever woke the loop, the rest of what is ready is taken too.
+            let now = Instant::now();
+            for host in 0..self.hosts.len() {
+                let changes = self.hosts[host].complete(&self.shared, now, BATCH);
+                self.deliver(host, changes, now);
+            }
+            while batch.len() < BATCH
+                && let Ok(event) = events.try_recv()
+            {
+                batch.push(event);
+            }
+            self.apply(&mut batch, now);
+        }
+    }
+
+    /// Applies events until the batch or the time is used up, and reports each.
+    fn apply(&mut self, batch: &mut Vec<Event>, now: Instant) {
+        if batch.is_empty() {
+            return;
+        }
+        let Runtime { shared, hosts, .. } = self;
+        let stopwatch = Stopwatch::start();
+        let mut held = vec![Duration::ZERO; hosts.len()];
+        let mut applied = 0;
+        let mut left = std::mem::take(batch).into_iter();
+        {
+            let mut world = shared.owner.write();
+            for event in left.by_ref() {
+                world.apply(event);
+                applied += 1;
+                for change in world.take_changes() {
+                    shared.gate.observe(&change, now);
+                    let mut before = Instant::now();
+                    for (host, held) in hosts.iter_mut().zip(&mut held) {
+                        host.observe(&change, &world, now);
+                        let after = Instant::now();
+                        *held += after - before;
+                        before = after;
+                    }
+                }
+                if stopwatch.is_spent() {
+                    break;
+                }
+            }
+        }
+        batch.extend(left);
+        shared.stats.events_applied.add(applied);
+        for (host, held) in hosts.iter().zip(held) {
+            shared.stats.step(host.name(), Step::Observe, held);
+        }
+    }
+
+    /// Reports what one controller changed to all the others.
+    fn deliver(&mut self, from: usize, changes: OwnChanges, now: Instant) {
+        if changes.is_empty() {
+            return;
+        }
+        let Runtime { shared, hosts, .. } = self;
+        let world = shared.owner.shared();
+        let world = world.read();
+        for change in changes {
+            let others = hosts.iter_mut().enumerate().filter(|(number, _)| *number != from);
+            others.for_each(|(_, host)| host.observe(&change, &world, now));
+        }
+    }
+}
+
+/// Work of any controller has finished.
+async fn finished(hosts: &mut [Box<dyn Host>]) {
+    std::future::poll_fn(|task| {
+        // All are asked, so that each wakes this task.
+        let ready = hosts.iter_mut().map(|host| usize::from(host.poll_finished(task).is_ready())).sum::<usize>();
+        if ready > 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
