@@ -1,7 +1,7 @@
 //! HTTP around the engine: the scheduler extender, whether it lives, whether it is ready, what it counts.
 //!
 //! Thin: it asks the engine, shows what it shows, and decides nothing. `/livez` answers as long as the process can; `/readyz`
-//! is 200 once Kubernetes is in sync, whatever the vCenters do, because a vCenter being patched must not stop pods; what is
+//! is 200 once what is needed of Kubernetes is in sync, whatever the vCenters do, because a vCenter being patched must not stop pods; what is
 //! degraded is said in the body. `/metrics` is in the OpenMetrics text format.
 //!
 //! - [`mod@serve`]: listening, with limits on everything a client may take. [`tls`]: certificates, read again when they change.
@@ -23,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use engine::SharedWorld;
 use engine::counters::Counters;
+use model::Parts;
 use model::event::VcenterId;
 use prometheus_client::registry::Registry;
 
@@ -54,6 +55,8 @@ pub struct Shown {
     /// Registers what others count, each time the metrics are shown.
     pub more_metrics: Option<MoreMetrics>,
     pub connections: Arc<ConnectionCounts>,
+    /// The parts of Bridger that are on: it is ready once what they need of Kubernetes is in sync.
+    pub parts: Parts,
 }
 
 pub fn router(shown: Shown) -> Router {
@@ -101,6 +104,7 @@ mod tests {
             extender: None,
             more_metrics: None,
             connections: Arc::default(),
+            parts: Parts::RUN,
         }
     }
 
@@ -134,6 +138,24 @@ mod tests {
         let (status, body) = get(&shown, "/readyz").await;
         assert_eq!(status, 200);
         assert!(body.contains("degraded") && body.contains("cannot reach vc: refused"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn a_scheduler_is_ready_only_with_all_that_it_spreads_by() {
+        let mut shown = shown(None);
+        sync(&shown);
+        assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
+        shown.parts = Parts::SCHEDULING;
+        let expected = "not ready\nservices: not in sync\nreplicationcontrollers: not in sync\n\
+            replicasets: not in sync\nstatefulsets: not in sync\n";
+        assert_eq!(get(&shown, "/readyz").await, (503, expected.to_owned()));
+        for row in model::sources_for(shown.parts).skip(3) {
+            assert_eq!(get(&shown, "/readyz").await.0, 503, "before {}", row.resource);
+            let mut world = shown.world.write().unwrap();
+            world.apply(Event::RelistBegan(row.source));
+            world.apply(Event::RelistEnded(row.source));
+        }
+        assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
     }
 
     #[tokio::test]

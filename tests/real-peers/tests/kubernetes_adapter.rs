@@ -10,9 +10,8 @@ use engine::ports::{LabelChanges, LabelStore, Notice, NoticeBoard, NoticeSubject
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kubernetes::{
-    ConnectError, Connection, Credentials, EventBoard, LABEL_NEEDS, NOTICE_NEEDS, Need, NodeLabels, WATCH_NEEDS,
-};
+use kubernetes::{Access, ConnectError, Connection, Credentials, EventBoard, Need, NodeLabels, watch_needs};
+use model::Part;
 use model::event::{Event, NamespaceFacts, NodeFacts, PodFacts, Source};
 use serde_json::{Value, json};
 use testkit::{ControlPlane, eventually};
@@ -29,7 +28,8 @@ async fn connect_with(kubeconfig: &Path) -> Result<Connection> {
 }
 
 fn needs() -> Vec<Need> {
-    WATCH_NEEDS.iter().chain(&LABEL_NEEDS).chain(&NOTICE_NEEDS).copied().collect()
+    let done = Access::of(Part::NodeLabels).iter().flat_map(|access| access.needs());
+    watch_needs(Part::NodeLabels.into()).chain(done.copied()).collect()
 }
 
 /// What a receiver makes of the events, by the contract: a relist replaces.

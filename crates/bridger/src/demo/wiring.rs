@@ -74,6 +74,7 @@ pub async fn start(
         vcenters: health(followed),
         extender: Some(extender_routes(extender)),
         connections: Arc::default(),
+        parts: model::Parts::RUN,
         more_metrics: None,
     };
     tasks.spawn(engine.run(received));

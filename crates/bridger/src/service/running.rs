@@ -70,9 +70,10 @@ pub async fn run(settings: RunSettings, found: Found, stop: impl Future<Output =
         extender,
         more_metrics: None,
         connections: Arc::default(),
+        parts: settings.parts(),
     };
     service.background.spawn(engine.run(received));
-    service.background.spawn(kubernetes::watch::watch(client, events, seed));
+    service.background.spawn(kubernetes::watch::watch_for(client, events, seed, settings.parts()));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let paths = if settings.extender.on { "/filter, /prioritize, /bind, /preempt, " } else { "" };
     service.serve(listener, shown, tls);
@@ -117,8 +118,8 @@ fn unix_now() -> UnixMillis {
 
 /// Says what was found once everything has been seen, or what is still missing.
 async fn tell_first_picture(world: SharedWorld, vcenters: usize) {
-    let wanted: Vec<Source> = [Source::Nodes, Source::Pods, Source::Namespaces]
-        .into_iter()
+    let wanted: Vec<Source> = model::sources_for(model::Parts::RUN)
+        .map(|row| row.source)
         .chain((0u16..).take(vcenters).map(|number| Source::Vcenter(VcenterId(number))))
         .collect();
     let deadline = tokio::time::Instant::now() + FIRST_PICTURE_WITHIN;

@@ -56,6 +56,7 @@ pub async fn run(
         extender: None,
         more_metrics: Some(Arc::new(move |registry| metrics.register(registry))),
         connections: Arc::default(),
+        parts: model::Parts::SCHEDULING,
     };
     service.background.spawn(driver.run(received));
     service.background.spawn(kubernetes::watch::watch_for_scheduling(client, events, seed));

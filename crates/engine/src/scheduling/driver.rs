@@ -13,7 +13,6 @@ use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use model::World;
 use model::event::{Event, Source, VcenterId};
-use model::scheduling::SelectingKind;
 use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Scheduler, observe};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -345,6 +344,5 @@ impl Driver {
 
 /// All of Kubernetes that decisions rest on; vCenters do not matter.
 fn is_in_sync(world: &World) -> bool {
-    let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
-    sources.chain(SelectingKind::ALL.map(Source::Selecting)).all(|source| world.in_sync(source))
+    world.has_all_for(model::Parts::SCHEDULING)
 }
