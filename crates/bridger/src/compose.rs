@@ -1,6 +1,6 @@
 //! The one composition: adapters, runtime and HTTP routes, wired for every way in which Bridger runs.
 //!
-//! In: which parts are on and how ([`Parts`]), and the two sides as they are reached ([`Outside`]). Out: a running Bridger: its tasks in
+//! In: which parts are on and how ([`PartSettings`]), and the two sides as they are reached ([`Outside`]). Out: a running Bridger: its tasks in
 //! the caller's [`Service`], its routes, its world. `run`, `scheduler`, the demo and the simulated tests differ only in what they pass in.
 //!
 //! Invariant: nothing is decided here.
@@ -16,15 +16,16 @@ use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
 use engine::runtime::{Lease, Rate, Runtime, RuntimeSettings, SharedWorld};
 use engine::scheduling::{self, Scheduling, SchedulingExecutor, SchedulingPorts, SchedulingSettings};
 use jiff::Timestamp;
+use kubernetes::BoundedClient;
 use kubernetes::binder::PodBinder;
 use kubernetes::conditions::PodConditions;
 use kubernetes::events::EventWriter;
 use kubernetes::labels::NodeLabels as LabelWriter;
 use kubernetes::ledger::ConfigMapLedger;
-use kubernetes::{BoundedClient, watch};
 use model::affinity::LiftSettings;
 use model::event::{Event, VcenterId};
 use model::labels::LabelSettings;
+use model::{Part, Parts};
 use scheduler::Configuration;
 use server::Shown;
 use tokio::sync::mpsc;
@@ -36,7 +37,7 @@ use crate::service::scheduler_metrics::SchedulerMetrics;
 
 /// Which parts are on, and how. All of them run on one world and one set of watches.
 #[derive(Default)]
-pub struct Parts {
+pub struct PartSettings {
     pub labels: Option<LabelSettings>,
     pub rules: Option<RuleParts>,
     pub extender: Option<ExtenderSettings>,
@@ -46,6 +47,18 @@ pub struct Parts {
     pub dry_run: bool,
     /// Of node labels; `None`: as by default.
     pub writes_per_second: Option<u32>,
+}
+
+impl PartSettings {
+    /// Which parts are on.
+    #[must_use]
+    pub fn on(&self) -> Parts {
+        Parts::NONE
+            .with(Part::NodeLabels, self.labels.is_some())
+            .with(Part::DrsRules, self.rules.is_some())
+            .with(Part::Extender, self.extender.is_some())
+            .with(Part::Scheduling, self.scheduling.is_some())
+    }
 }
 
 pub struct RuleParts {
@@ -90,7 +103,8 @@ impl Bridger {
 }
 
 /// Wires and starts it all, in tasks of the service.
-pub fn compose(parts: Parts, outside: Outside, service: &mut Service) -> Bridger {
+pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> Bridger {
+    let on = parts.on();
     let Outside { kubernetes: client, vcenters, time_of_day, seed, is_virtual } = outside;
     let runtime_settings =
         RuntimeSettings { dry_run: parts.dry_run, computes_inline: is_virtual, ..RuntimeSettings::default() };
@@ -126,7 +140,6 @@ pub fn compose(parts: Parts, outside: Outside, service: &mut Service) -> Bridger
         runtime.add(controller, Arc::new(executor), Lease::always());
         extender_routes(extender)
     });
-    let is_scheduling = parts.scheduling.is_some();
     let scheduler_metrics = parts.scheduling.map(|configuration| {
         let metrics = Arc::<SchedulerMetrics>::default();
         let ports = SchedulingPorts {
@@ -158,16 +171,13 @@ pub fn compose(parts: Parts, outside: Outside, service: &mut Service) -> Bridger
             Arc::new(register) as server::MoreMetrics
         }),
         connections: Arc::default(),
+        parts: on,
     };
     let world = runtime.world();
     service.background.spawn(runtime.run(received));
-    if is_scheduling {
-        // Its state is large, and most of it is used once.
-        let watching = Box::pin(watch::watch_for_scheduling(client, events, seed));
-        service.background.spawn(async move { watching.await });
-    } else {
-        service.background.spawn(watch::watch(client, events, seed));
-    }
+    // Its state is large, and most of it is used once.
+    let watching = Box::pin(kubernetes::watch(client, events, seed, on));
+    service.background.spawn(watching);
     Bridger { world, counters, shown, rules }
 }
 

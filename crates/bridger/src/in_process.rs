@@ -14,7 +14,7 @@ use vsphere::config::VcenterConfig;
 use vsphere::transport::Transport;
 use vsphere::{Endpoint, Trust};
 
-use crate::compose::{Outside, Parts, RuleParts, Vcenter};
+use crate::compose::{Outside, PartSettings, RuleParts, Vcenter};
 use crate::failure::Failure;
 
 const RECORD_NAMESPACE: &str = "kube-system";
@@ -22,20 +22,20 @@ const RECORD_NAMESPACE: &str = "kube-system";
 const SCHEDULER_NAME: &str = "default-scheduler";
 
 /// Labels, rules and the extender, as `run` has them by default.
-pub fn parts() -> Parts {
-    Parts {
+pub fn parts() -> PartSettings {
+    PartSettings {
         labels: Some(LabelSettings::default()),
         rules: Some(RuleParts { drs: DrsSettings::default(), record_namespace: RECORD_NAMESPACE.to_owned() }),
         extender: Some(ExtenderSettings::default()),
-        ..Parts::default()
+        ..PartSettings::default()
     }
 }
 
 /// The same, and Bridger's own scheduler in place of the one that comes with the world.
-pub fn parts_with_scheduler() -> Result<Parts, Failure> {
+pub fn parts_with_scheduler() -> Result<PartSettings, Failure> {
     let configuration = Configuration::with_name(SCHEDULER_NAME, &scheduler::plugins::standard())
         .map_err(|error| Failure::run(format!("the scheduler's default configuration: {error}")))?;
-    Ok(Parts { scheduling: Some(configuration), ..parts() })
+    Ok(PartSettings { scheduling: Some(configuration), ..parts() })
 }
 
 /// Both servers of a world in virtual time.

@@ -92,7 +92,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::service::startup::{Parts, Purpose, needs};
+    use crate::service::startup::{Purpose, needs};
+    use model::Parts;
 
     fn documents(needs: &[Need]) -> Vec<Value> {
         let account = Account { name: "bridger: x", namespace: "here", record_namespace: "there" };
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn roles_allow_what_is_asked_for_at_the_start_and_nothing_else() {
         for purpose in [Purpose::Run, Purpose::Schedule, Purpose::Snapshot] {
-            let needs = needs(purpose, Parts::ALL);
+            let needs = needs(purpose, Parts::RUN, false);
             let documents = documents(&needs);
             let asked = needs.iter().map(|need| {
                 let is_own = need.scope == Scope::OwnNamespace;

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use model::World;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
 use model::scheduling::{SelectingFacts, SelectingKind};
+use model::{KUBERNETES_SOURCES, World};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -193,12 +193,19 @@ impl Snapshot {
             events.extend(facts);
             events.push(Event::RelistEnded(source));
         };
-        source(Source::Namespaces, &mut self.namespaces.into_iter().map(Event::NamespaceApplied));
-        source(Source::Nodes, &mut self.nodes.into_iter().map(Event::NodeApplied));
-        source(Source::Pods, &mut self.pods.into_iter().map(Event::PodApplied));
-        for kind in SelectingKind::ALL {
-            let of_kind = self.selecting.iter().filter(|facts| facts.kind == kind).cloned();
-            source(Source::Selecting(kind), &mut of_kind.map(Event::SelectingApplied));
+        let Snapshot { mut namespaces, mut nodes, mut pods, selecting, .. } = self;
+        for row in &KUBERNETES_SOURCES {
+            let facts: &mut dyn Iterator<Item = Event> = match row.source {
+                Source::Nodes => &mut nodes.drain(..).map(Event::NodeApplied),
+                Source::Pods => &mut pods.drain(..).map(Event::PodApplied),
+                Source::Namespaces => &mut namespaces.drain(..).map(Event::NamespaceApplied),
+                Source::Selecting(kind) => {
+                    let of_kind = selecting.iter().filter(move |facts| facts.kind == kind).cloned();
+                    &mut of_kind.map(Event::SelectingApplied)
+                }
+                Source::Vcenter(_) => continue,
+            };
+            source(row.source, facts);
         }
         for (number, part) in (0u16..).zip(self.vcenters) {
             let vcenter = VcenterId(number);

@@ -12,7 +12,8 @@ use std::net::IpAddr;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use model::event::{Event, Labels, NamespaceFacts, NodeFacts, OwnerFacts, PodFacts, Source};
+use model::SourceRow;
+use model::event::{Event, Labels, NamespaceFacts, NodeFacts, OwnerFacts, PodFacts};
 use model::scheduling::SelectingKind;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -22,13 +23,8 @@ use self::affinity::Affinity;
 use self::scheduling::{NoScheduling, NodeSpec, NodeStatus, PodSpec, PodStatus, Reading, Scheduling};
 pub(crate) use self::selecting::{ReplicaSet, ReplicationController, Selecting, Service, StatefulSet};
 
-/// A kind of object that is watched.
+/// How an object of a kind that is watched becomes facts. Which kinds there are is told by [`crate::kinds`].
 pub(crate) trait Facts: Clone + Debug + Send + Sync + Sized + 'static {
-    const SOURCE: Source;
-    const KIND: &'static str;
-    const PLURAL: &'static str;
-    /// The API group; the version is always `v1`.
-    const GROUP: &'static str = "";
     /// What the server is asked for; everything when empty.
     const FIELD_SELECTOR: &'static str = "";
     type Scope;
@@ -124,23 +120,23 @@ impl<'de, F: Facts> Deserialize<'de> for Watched<F> {
 }
 
 impl<F: Facts> kube::Resource for Watched<F> {
-    type DynamicType = ();
+    type DynamicType = &'static SourceRow;
     type Scope = F::Scope;
 
-    fn kind((): &()) -> Cow<'_, str> {
-        F::KIND.into()
+    fn kind(row: &&'static SourceRow) -> Cow<'static, str> {
+        row.kind.into()
     }
 
-    fn group((): &()) -> Cow<'_, str> {
-        F::GROUP.into()
+    fn group(row: &&'static SourceRow) -> Cow<'static, str> {
+        row.group.into()
     }
 
-    fn version((): &()) -> Cow<'_, str> {
+    fn version(_: &&'static SourceRow) -> Cow<'static, str> {
         "v1".into()
     }
 
-    fn plural((): &()) -> Cow<'_, str> {
-        F::PLURAL.into()
+    fn plural(row: &&'static SourceRow) -> Cow<'static, str> {
+        row.resource.into()
     }
 
     fn meta(&self) -> &ObjectMeta {
@@ -200,9 +196,6 @@ fn node_facts<R: Reading>(meta: Meta, provider_id: Option<&str>, status: NodeSta
 }
 
 impl Facts for NodeFacts {
-    const SOURCE: Source = Source::Nodes;
-    const KIND: &'static str = "Node";
-    const PLURAL: &'static str = "nodes";
     type Scope = ClusterResourceScope;
     type Spec = NodeSpec<NoScheduling>;
     type Status = NodeStatus<NoScheduling>;
@@ -225,9 +218,6 @@ impl Facts for NodeFacts {
 pub(crate) struct Schedulable<F>(F);
 
 impl Facts for Schedulable<NodeFacts> {
-    const SOURCE: Source = NodeFacts::SOURCE;
-    const KIND: &'static str = NodeFacts::KIND;
-    const PLURAL: &'static str = NodeFacts::PLURAL;
     type Scope = ClusterResourceScope;
     type Spec = NodeSpec<Scheduling>;
     type Status = NodeStatus<Scheduling>;
@@ -290,9 +280,6 @@ fn pod_facts<R: Reading>(meta: &mut Meta, spec: &mut PodSpec<R>, status: &PodSta
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 impl Facts for PodFacts {
-    const SOURCE: Source = Source::Pods;
-    const KIND: &'static str = "Pod";
-    const PLURAL: &'static str = "pods";
     const FIELD_SELECTOR: &'static str = UNFINISHED;
     type Scope = NamespaceResourceScope;
     type Spec = PodSpec<NoScheduling>;
@@ -312,9 +299,6 @@ impl Facts for PodFacts {
 }
 
 impl Facts for Schedulable<PodFacts> {
-    const SOURCE: Source = PodFacts::SOURCE;
-    const KIND: &'static str = PodFacts::KIND;
-    const PLURAL: &'static str = PodFacts::PLURAL;
     const FIELD_SELECTOR: &'static str = UNFINISHED;
     type Scope = NamespaceResourceScope;
     type Spec = PodSpec<Scheduling>;
@@ -342,9 +326,6 @@ impl Facts for Schedulable<PodFacts> {
 }
 
 impl Facts for NamespaceFacts {
-    const SOURCE: Source = Source::Namespaces;
-    const KIND: &'static str = "Namespace";
-    const PLURAL: &'static str = "namespaces";
     type Scope = ClusterResourceScope;
     type Spec = IgnoredAny;
     type Status = IgnoredAny;

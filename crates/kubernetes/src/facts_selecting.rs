@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use k8s_openapi::NamespaceResourceScope;
-use model::event::{Event, Labels, SelectorFacts, Source};
+use model::event::{Event, Labels, SelectorFacts};
 use model::scheduling::{SelectingFacts, SelectingKind};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -17,9 +17,6 @@ use super::{Facts, Meta};
 /// A kind of object that selects pods.
 pub(crate) trait SelectingObject: Clone + Debug + Send + Sync + 'static {
     const SELECTING: SelectingKind;
-    const KIND: &'static str;
-    const PLURAL: &'static str;
-    const GROUP: &'static str;
     type Spec: DeserializeOwned + Into<Option<SelectorFacts>>;
 }
 
@@ -48,33 +45,26 @@ impl From<BySelector> for Option<SelectorFacts> {
 }
 
 macro_rules! selecting {
-    ($name:ident, $plural:literal, $group:literal, $spec:ty) => {
+    ($name:ident, $spec:ty) => {
         #[derive(Clone, Debug)]
         pub(crate) struct $name;
 
         impl SelectingObject for $name {
             const SELECTING: SelectingKind = SelectingKind::$name;
-            const KIND: &'static str = stringify!($name);
-            const PLURAL: &'static str = $plural;
-            const GROUP: &'static str = $group;
             type Spec = $spec;
         }
     };
 }
 
-selecting!(Service, "services", "", ByLabels);
-selecting!(ReplicationController, "replicationcontrollers", "", ByLabels);
-selecting!(ReplicaSet, "replicasets", "apps", BySelector);
-selecting!(StatefulSet, "statefulsets", "apps", BySelector);
+selecting!(Service, ByLabels);
+selecting!(ReplicationController, ByLabels);
+selecting!(ReplicaSet, BySelector);
+selecting!(StatefulSet, BySelector);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Selecting<K>(SelectingFacts, PhantomData<K>);
 
 impl<K: SelectingObject> Facts for Selecting<K> {
-    const SOURCE: Source = Source::Selecting(K::SELECTING);
-    const KIND: &'static str = K::KIND;
-    const PLURAL: &'static str = K::PLURAL;
-    const GROUP: &'static str = K::GROUP;
     type Scope = NamespaceResourceScope;
     type Spec = K::Spec;
     type Status = IgnoredAny;

@@ -2,7 +2,8 @@
 //! imports kube.
 //!
 //! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: what the server allows, asked once.
-//! - [`mod@watch`]: nodes, pods and namespaces as [`model::event::Event`]s. `facts`: what is kept of each object.
+//! - [`mod@watch`]: what is watched, as [`model::event::Event`]s. `kinds`: how each row of [`model::KUBERNETES_SOURCES`] is read.
+//!   `facts`: what is kept of each object.
 //! - [`objects`]: the same for objects from a file. [`pod_json`]: a pod that somebody else hands over.
 //! - [`labels`], [`events`], [`ledger`], [`binder`], [`conditions`]: the engine's ports.
 //! - [`mod@bounded`]: limits of time and size around any client. `paced`: watches opened at a steady pace.
@@ -19,6 +20,7 @@ pub mod connect;
 pub mod events;
 mod facts;
 mod failure;
+mod kinds;
 pub mod labels;
 pub mod ledger;
 pub mod objects;
@@ -38,11 +40,8 @@ pub use events::EventWriter;
 pub use kube::Client;
 pub use labels::NodeLabels;
 pub use ledger::ConfigMapLedger;
-pub use preflight::{
-    BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, POD_NEEDS, RULE_NEEDS, SELECTING_NEEDS, Scope, ServerFacts,
-    WATCH_NEEDS, preflight, preflight_in,
-};
-pub use watch::{watch, watch_for_scheduling};
+pub use preflight::{Access, Need, Scope, ServerFacts, preflight, preflight_in, watch_needs};
+pub use watch::watch;
 
 /// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.
 pub const COMPONENT: &str = "bridger";

@@ -3,26 +3,61 @@
 //! In: one object as `kubectl get -o json` prints it. Out: the event that tells of it, with all that a scheduler must know;
 //! `None` for a kind that is of no interest. A finished pod is told as finished, as it is in no watch.
 
-use model::event::{Event, NamespaceFacts, NodeFacts, PodFacts};
+use model::KUBERNETES_SOURCES;
+use model::event::Event;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Selecting, Service, StatefulSet, Watched};
+use crate::facts::{Facts, Watched};
+use crate::kinds::{self, Detail, Visitor};
 
 /// Reads one object. Fails where the object is not what its kind says.
 pub fn applied(object: &Value) -> Result<Option<Event>, serde_json::Error> {
-    fn read<F: Facts>(object: &Value) -> Result<Option<Event>, serde_json::Error> {
-        Watched::<F>::deserialize(object).map(|watched| Some(watched.facts.applied()))
-    }
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    match (text("apiVersion"), text("kind")) {
-        ("v1", "Node") => read::<Schedulable<NodeFacts>>(object),
-        ("v1", "Pod") => read::<Schedulable<PodFacts>>(object),
-        ("v1", "Namespace") => read::<NamespaceFacts>(object),
-        ("v1", "Service") => read::<Selecting<Service>>(object),
-        ("v1", "ReplicationController") => read::<Selecting<ReplicationController>>(object),
-        ("apps/v1", "ReplicaSet") => read::<Selecting<ReplicaSet>>(object),
-        ("apps/v1", "StatefulSet") => read::<Selecting<StatefulSet>>(object),
-        _ => Ok(None),
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let row = KUBERNETES_SOURCES.iter().find(|row| row.is_of(api_version, kind));
+    row.and_then(|row| kinds::visit(row.source, Detail::Scheduling, Read(object))).transpose()
+}
+
+struct Read<'a>(&'a Value);
+
+impl Visitor for Read<'_> {
+    type Output = Result<Event, serde_json::Error>;
+
+    fn visit<F: Facts>(self) -> Self::Output {
+        Watched::<F>::deserialize(self.0).map(|watched| watched.facts.applied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table_can_be_read_and_nothing_else() {
+        for row in &KUBERNETES_SOURCES {
+            let api_version = if row.group.is_empty() { "v1".to_owned() } else { format!("{}/v1", row.group) };
+            let metadata = json!({ "name": "x", "namespace": "ns" });
+            let object = json!({ "apiVersion": api_version, "kind": row.kind, "metadata": metadata });
+            let event = applied(&object).expect(row.kind).expect(row.kind);
+            assert_eq!(source_of(&event), Some(row.source), "{event:?}");
+            let malformed = json!({ "apiVersion": api_version, "kind": row.kind, "metadata": 7 });
+            assert!(applied(&malformed).is_err(), "{}", row.kind);
+        }
+        let other = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": 7 });
+        assert_eq!(applied(&other).expect("of no interest"), None);
+    }
+
+    fn source_of(event: &Event) -> Option<model::event::Source> {
+        use model::event::Source;
+        Some(match event {
+            Event::NodeApplied(_) => Source::Nodes,
+            Event::PodApplied(_) => Source::Pods,
+            Event::NamespaceApplied(_) => Source::Namespaces,
+            Event::SelectingApplied(facts) => Source::Selecting(facts.kind),
+            _ => return None,
+        })
     }
 }

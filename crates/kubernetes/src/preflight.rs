@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::Request;
 use kube::Client;
+use model::{Part, Parts, sources_for};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -41,53 +42,55 @@ const fn need(verb: &'static str, resource: &'static str) -> Need {
     Need { verb, group: "", resource, scope: Scope::AllNamespaces }
 }
 
-const fn apps(verb: &'static str, resource: &'static str) -> Need {
-    Need { verb, group: "apps", resource, scope: Scope::AllNamespaces }
-}
-
 const fn own(verb: &'static str, resource: &'static str) -> Need {
     Need { verb, group: "", resource, scope: Scope::OwnNamespace }
 }
 
-/// To see the cluster.
-pub const WATCH_NEEDS: [Need; 6] = [
-    need("list", "nodes"),
-    need("watch", "nodes"),
-    need("list", "pods"),
-    need("watch", "pods"),
-    need("list", "namespaces"),
-    need("watch", "namespaces"),
-];
+/// To watch what these parts of Bridger need.
+pub fn watch_needs(parts: Parts) -> impl Iterator<Item = Need> {
+    sources_for(parts)
+        .flat_map(|row| ["list", "watch"].map(|verb| Need { group: row.group, ..need(verb, row.resource) }))
+}
 
-/// To write labels.
-pub const LABEL_NEEDS: [Need; 1] = [need("patch", "nodes")];
+/// Something that is done besides watching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    WriteLabels,
+    /// The record of DRS rules.
+    ReadRecord,
+    /// The record of DRS rules.
+    WriteRecord,
+    BindPods,
+    /// Reading a pod again, writing its conditions, and making room for it.
+    WritePods,
+    WriteEvents,
+}
 
-/// To post notices.
-pub const NOTICE_NEEDS: [Need; 1] = [need("create", "events")];
+impl Access {
+    /// What must be allowed for it.
+    pub const fn needs(self) -> &'static [Need] {
+        match self {
+            Self::WriteLabels => const { &[need("patch", "nodes")] },
+            Self::ReadRecord => const { &[own("list", "configmaps")] },
+            Self::WriteRecord => {
+                const { &[own("list", "configmaps"), own("create", "configmaps"), own("update", "configmaps")] }
+            }
+            Self::BindPods => const { &[need("create", "pods/binding")] },
+            Self::WritePods => const { &[need("get", "pods"), need("patch", "pods/status"), need("delete", "pods")] },
+            Self::WriteEvents => const { &[need("create", "events")] },
+        }
+    }
 
-/// To read the record of DRS rules.
-pub const RECORD_READ_NEEDS: [Need; 1] = [own("list", "configmaps")];
-
-/// To keep the record of DRS rules. Events on pods are told as notices.
-pub const RULE_NEEDS: [Need; 3] = [own("list", "configmaps"), own("create", "configmaps"), own("update", "configmaps")];
-
-/// To bind pods.
-pub const BIND_NEEDS: [Need; 1] = [need("create", "pods/binding")];
-
-/// To see, beyond nodes, pods and namespaces, what selects pods: a scheduler spreads by it.
-pub const SELECTING_NEEDS: [Need; 8] = [
-    need("list", "services"),
-    need("watch", "services"),
-    need("list", "replicationcontrollers"),
-    need("watch", "replicationcontrollers"),
-    apps("list", "replicasets"),
-    apps("watch", "replicasets"),
-    apps("list", "statefulsets"),
-    apps("watch", "statefulsets"),
-];
-
-/// To read a pod again, write its conditions, and make room for it.
-pub const POD_NEEDS: [Need; 3] = [need("get", "pods"), need("patch", "pods/status"), need("delete", "pods")];
+    /// All that a part does, once it is allowed to write.
+    pub const fn of(part: Part) -> &'static [Access] {
+        match part {
+            Part::NodeLabels => &[Self::WriteLabels, Self::WriteEvents],
+            Part::DrsRules => &[Self::ReadRecord, Self::WriteRecord, Self::WriteEvents],
+            Part::Extender => &[Self::BindPods, Self::WriteEvents],
+            Part::Scheduling => &[Self::BindPods, Self::WritePods, Self::WriteEvents],
+        }
+    }
+}
 
 /// What the server says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,7 +256,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_allowed_passes_and_the_server_is_known() {
-        let needs = [need("list", "nodes"), own("update", "configmaps"), BIND_NEEDS[0]];
+        let needs = [need("list", "nodes"), own("update", "configmaps"), Access::BindPods.needs()[0]];
         let reviews = [review(true), review(true), review(true)];
         let script = [version()].into_iter().chain(reviews).chain([namespaces()]).collect();
         let (answer, log) = outcome(script, &needs).await;

@@ -1,7 +1,8 @@
-//! Nodes, pods and namespaces as events; for a scheduler, with more of each, services and controllers too.
+//! What Kubernetes holds, as events.
 //!
-//! In: a client, a bounded channel, a seed. Out: for each of these sources `RelistBegan`, an `Applied` per object,
-//! `RelistEnded`, then each change; `Lost` when nothing can be heard, and a new list as soon as the server is back.
+//! In: a client, a bounded channel, a seed, the parts of Bridger that are on. Out: for each source that those parts need
+//! `RelistBegan`, an `Applied` per object, `RelistEnded`, then each change; `Lost` when nothing can be heard, and a new
+//! list as soon as the server is back.
 //!
 //! - `RelistBegan` is told with the first page in hand, not when it is asked for: while a server is away, a source is
 //!   `Lost` once, and stays so, however often it is tried.
@@ -18,18 +19,21 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::future::{BoxFuture, join_all};
+use futures::{FutureExt, Stream, StreamExt};
 use kube::Api;
 use kube::runtime::watcher;
-use model::event::{Event, NamespaceFacts, NodeFacts, PodFacts};
+use model::event::{Event, Source};
+use model::{KUBERNETES_SOURCES, Part, Parts, SourceRow};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use crate::bounded::BoundedClient;
-use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Selecting, Service, StatefulSet, Watched};
+use crate::facts::{Facts, Watched};
 use crate::failure::describe_watch;
+use crate::kinds::{self, Detail, Visitor};
 use crate::paced::paced;
 
 /// The server ends a watch after this time, and it is resumed: a dead connection lasts no longer.
@@ -41,47 +45,54 @@ pub const PAGE_LIMIT: Duration = Duration::from_secs(60);
 /// Objects per page of a list: bounds what is in memory at a time.
 const PAGE_OBJECTS: u32 = 500;
 
-/// Watches nodes, pods and namespaces until the receiver is gone. The seed is that of the jitter between attempts.
-pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64) {
-    let client = &client.into();
-    let nodes = follow::<NodeFacts>(client.clone(), events.clone(), Backoff::new(seed, 0));
-    let pods = follow::<PodFacts>(client.clone(), events.clone(), Backoff::new(seed, 1));
-    let namespaces = follow::<NamespaceFacts>(client.clone(), events, Backoff::new(seed, 2));
-    futures::join!(nodes, pods, namespaces);
+/// Watches what these parts need until the receiver is gone; nodes and pods with all that a scheduler must know where
+/// there is one. The seed is that of the jitter between attempts.
+pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64, parts: Parts) {
+    let client = client.into();
+    let detail = if parts.contains(Part::Scheduling) { Detail::Scheduling } else { Detail::Placement };
+    // Each row has a stream of jitter of its own, whichever others are followed.
+    let rows = (0..).zip(&KUBERNETES_SOURCES).filter(|(_, row)| row.is_needed_by(parts));
+    let following = rows.filter_map(|(position, row)| {
+        let backoff = Backoff::new(seed, position);
+        let follow = Follow { row, client: client.clone(), events: events.clone(), backoff };
+        kinds::visit(row.source, detail, follow)
+    });
+    join_all(following).await;
 }
 
-/// The same with all that a scheduler must know of nodes and pods, and with services, replication controllers, replica sets
-/// and stateful sets.
-pub async fn watch_for_scheduling(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64) {
-    let (client, events) = (&client.into(), &events);
-    futures::join!(
-        follow::<Schedulable<NodeFacts>>(client.clone(), events.clone(), Backoff::new(seed, 0)),
-        follow::<Schedulable<PodFacts>>(client.clone(), events.clone(), Backoff::new(seed, 1)),
-        follow::<NamespaceFacts>(client.clone(), events.clone(), Backoff::new(seed, 2)),
-        follow::<Selecting<Service>>(client.clone(), events.clone(), Backoff::new(seed, 3)),
-        follow::<Selecting<ReplicationController>>(client.clone(), events.clone(), Backoff::new(seed, 4)),
-        follow::<Selecting<ReplicaSet>>(client.clone(), events.clone(), Backoff::new(seed, 5)),
-        follow::<Selecting<StatefulSet>>(client.clone(), events.clone(), Backoff::new(seed, 6)),
-    );
+/// Follows a row, once its type is known.
+struct Follow {
+    row: &'static SourceRow,
+    client: BoundedClient,
+    events: Sender<Event>,
+    backoff: Backoff,
+}
+
+impl Visitor for Follow {
+    type Output = BoxFuture<'static, ()>;
+
+    fn visit<F: Facts>(self) -> Self::Output {
+        follow::<F>(self.row, self.client, self.events, self.backoff).boxed()
+    }
 }
 
 /// The receiver is gone: nobody wants to know any more.
 struct ReceiverGone;
 
 /// Follows one source through every loss.
-async fn follow<F: Facts>(client: BoundedClient, events: Sender<Event>, mut backoff: Backoff) {
-    let objects: Api<Watched<F>> = Api::all(paced(&client));
+async fn follow<F: Facts>(row: &'static SourceRow, client: BoundedClient, events: Sender<Event>, mut backoff: Backoff) {
+    let objects: Api<Watched<F>> = Api::all_with(paced(&client), &row);
     let mut lost = false;
     loop {
-        let Ok(round) = follow_once(&objects, &events, &mut lost).await else { return };
+        let Ok(round) = follow_once(row.source, &objects, &events, &mut lost).await else { return };
         if !lost {
-            tracing::warn!(source = F::PLURAL, why = round.why, "the watch is lost; listing again");
-            if events.send(Event::Lost(F::SOURCE)).await.is_err() {
+            tracing::warn!(source = row.resource, why = round.why, "the watch is lost; listing again");
+            if events.send(Event::Lost(row.source)).await.is_err() {
                 return;
             }
             lost = true;
         } else {
-            tracing::debug!(source = F::PLURAL, why = round.why, "still lost");
+            tracing::debug!(source = row.resource, why = round.why, "still lost");
         }
         let delay = backoff.after(round.in_sync_for);
         tokio::select! {
@@ -107,6 +118,7 @@ enum Phase {
 
 /// One list and the watch that follows it, up to its first error.
 async fn follow_once<F: Facts>(
+    source: Source,
     objects: &Api<Watched<F>>,
     events: &Sender<Event>,
     lost: &mut bool,
@@ -132,7 +144,7 @@ async fn follow_once<F: Facts>(
         };
         if let (Phase::Asked, watcher::Event::InitApply(_) | watcher::Event::InitDone) = (&phase, &event) {
             phase = Phase::Listing;
-            tell(events, Event::RelistBegan(F::SOURCE)).await?;
+            tell(events, Event::RelistBegan(source)).await?;
             *lost = false;
         }
         match event {
@@ -142,7 +154,7 @@ async fn follow_once<F: Facts>(
             }
             watcher::Event::InitDone => {
                 phase = Phase::InSync(Instant::now());
-                tell(events, Event::RelistEnded(F::SOURCE)).await?;
+                tell(events, Event::RelistEnded(source)).await?;
             }
             watcher::Event::Delete(object) => tell(events, object.facts.deleted()).await?,
         }

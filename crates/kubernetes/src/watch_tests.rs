@@ -1,7 +1,6 @@
 //! The watch against a scripted server, on a paused clock: which events come, in which order, and when.
 
-use futures::FutureExt;
-use model::event::Source;
+use model::event::NodeFacts;
 use model::scheduling::SelectingKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -59,6 +58,11 @@ fn told(event: &Event) -> String {
     }
 }
 
+async fn follow_nodes(client: BoundedClient, events: Sender<Event>, backoff: Backoff) {
+    let row = Source::Nodes.row().expect("a row");
+    follow::<NodeFacts>(row, client, events, backoff).await;
+}
+
 /// Runs the watch of nodes against the script and answers its first events, each with its second.
 async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Log) {
     let (client, log) = scripted(script.into_iter().map(|answer| (NODES, answer)));
@@ -74,7 +78,7 @@ async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Lo
         seen
     };
     // Both end: the watch when its receiver is gone.
-    let (seen, ()) = futures::join!(collect, follow::<NodeFacts>(client.into(), sender, Backoff::new(7, 0)));
+    let (seen, ()) = futures::join!(collect, follow_nodes(client.into(), sender, Backoff::new(7, 0)));
     assert_eq!(seen.len(), count, "{seen:?}");
     (seen, log)
 }
@@ -248,7 +252,7 @@ async fn a_slow_receiver_gets_every_event_in_order() {
         drop(receiver);
         seen
     };
-    let (seen, ()) = futures::join!(receive, follow::<NodeFacts>(client.into(), sender, Backoff::new(7, 0)));
+    let (seen, ()) = futures::join!(receive, follow_nodes(client.into(), sender, Backoff::new(7, 0)));
     let names: Vec<String> = seen.iter().map(told).collect();
     assert_eq!(names[..3], ["began Nodes", "+n1", "ended Nodes"]);
     assert!(names[3..].iter().all(|name| name == "+n1"), "{names:?}");
@@ -266,7 +270,7 @@ async fn the_three_sources_are_followed_side_by_side() {
         ("/api/v1/namespaces", list(&["space"], 5)),
     ]);
     let (sender, mut receiver) = mpsc::channel(64);
-    let mut watching = Box::pin(watch(client, sender, 1));
+    let mut watching = Box::pin(watch(client, sender, 1, Parts::RUN));
     tokio::time::timeout(Duration::from_secs(5), &mut watching).await.expect_err("it goes on");
     let seen: Vec<String> = std::iter::from_fn(|| receiver.recv().now_or_never().flatten()).map(|e| told(&e)).collect();
     let of = |words: &[&str]| {
@@ -302,7 +306,7 @@ async fn a_scheduler_hears_more_of_pods_and_of_services_and_controllers() {
         ("/apis/apps/v1/statefulsets", selecting(whole)),
     ]);
     let (sender, mut receiver) = mpsc::channel(64);
-    let mut watching = Box::pin(watch_for_scheduling(client, sender, 1));
+    let mut watching = Box::pin(watch(client, sender, 1, Parts::SCHEDULING));
     tokio::time::timeout(Duration::from_secs(5), &mut watching).await.expect_err("it goes on");
     let seen: Vec<Event> = std::iter::from_fn(|| receiver.recv().now_or_never().flatten()).collect();
     let pod = seen.iter().find_map(|event| if let Event::PodApplied(pod) = event { Some(pod) } else { None });
@@ -317,6 +321,24 @@ async fn a_scheduler_hears_more_of_pods_and_of_services_and_controllers() {
     }
     drop(receiver);
     watching.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn exactly_the_rows_that_the_parts_need_are_followed() {
+    for parts in [Parts::NONE, Parts::RUN, Part::Extender.into(), Parts::SCHEDULING, Parts::ALL] {
+        let path = |row: &SourceRow| match row.group {
+            "" => format!("/api/v1/{}", row.resource),
+            group => format!("/apis/{group}/v1/{}", row.resource),
+        };
+        let (client, log) = scripted(Vec::<(&str, Answer)>::new());
+        let (sender, receiver) = mpsc::channel(64);
+        let watching = tokio::time::timeout(Duration::from_millis(100), watch(client, sender, 1, parts));
+        watching.await.expect_err("it goes on");
+        drop(receiver);
+        let asked = log.requests().into_iter().map(|request| request.path_and_query);
+        let asked: Vec<String> = asked.map(|path| path.split('?').next().unwrap_or_default().to_owned()).collect();
+        assert_eq!(asked, model::sources_for(parts).map(path).collect::<Vec<_>>(), "{parts:?}");
+    }
 }
 
 proptest! {
@@ -389,7 +411,7 @@ proptest! {
                 drop(receiver);
                 (known, in_sync, out_of_turn)
             };
-            futures::join!(receive, follow::<NodeFacts>(client.into(), sender, Backoff::new(seed, 0))).0
+            futures::join!(receive, follow_nodes(client.into(), sender, Backoff::new(seed, 0))).0
         });
         prop_assert_eq!(known.into_iter().collect::<Vec<_>>(), ["kept", "last"]);
         prop_assert!(in_sync);

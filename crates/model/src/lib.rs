@@ -5,6 +5,7 @@
 //! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
 //! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for a pod to be placed.
 //! - [`change`]: what an event changed, with the facts before; [`Touched`]: what else an answer may have changed for.
+//! - [`sources`]: the one table of what is watched in Kubernetes, and which parts of Bridger need it.
 //! - [`scheduling`]: what schedulers ask of pods and nodes.
 //! - [`report`]: counts and explanations for people.
 //! - [`arena`], [`intern`], [`label_set`], [`node_set`], [`uid`]: how it is kept small and fast to look up.
@@ -31,6 +32,7 @@ mod pods;
 pub mod report;
 pub mod scheduling;
 mod shared;
+pub mod sources;
 mod sync;
 mod touched;
 pub mod uid;
@@ -46,6 +48,7 @@ pub use node_set::NodeSet;
 pub use nodes::{Namespace, Node};
 pub use placement::{HostView, Placement};
 pub use pods::Pod;
+pub use sources::{KUBERNETES_SOURCES, Part, Parts, SourceRow, sources_for};
 pub use sync::SourceState;
 pub use touched::Touched;
 pub use world::World;

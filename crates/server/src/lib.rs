@@ -1,7 +1,7 @@
 //! HTTP around the engine: the scheduler extender, whether it lives, whether it is ready, what it counts.
 //!
 //! Thin: it asks the engine, shows what it shows, and decides nothing. `/livez` answers as long as the process can; `/readyz`
-//! is 200 once Kubernetes is in sync, whatever the vCenters do, because a vCenter being patched must not stop pods; what is
+//! is 200 once what is needed of Kubernetes is in sync, whatever the vCenters do, because a vCenter being patched must not stop pods; what is
 //! degraded is said in the body. `/metrics` is in the OpenMetrics text format.
 //!
 //! - [`mod@serve`]: listening, with limits on everything a client may take. [`tls`]: certificates, read again when they change.
@@ -23,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use engine::counters::Counters;
 use engine::runtime::{EventRecorder, RuntimeStats, SharedWorld};
+use model::Parts;
 use model::event::VcenterId;
 use prometheus_client::registry::Registry;
 
@@ -56,6 +57,8 @@ pub struct Shown {
     /// Registers what others count, each time the metrics are shown.
     pub more_metrics: Option<MoreMetrics>,
     pub connections: Arc<ConnectionCounts>,
+    /// The parts of Bridger that are on: it is ready once what they need of Kubernetes is in sync.
+    pub parts: Parts,
 }
 
 pub fn router(shown: Shown) -> Router {
@@ -111,6 +114,7 @@ mod tests {
             extender: None,
             more_metrics: None,
             connections: Arc::default(),
+            parts: Parts::RUN,
         }
     }
 
@@ -122,8 +126,7 @@ mod tests {
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// With a world that is in sync.
-    fn synced(trouble: Option<&str>) -> Shown {
+    fn in_sync() -> World {
         let mut world = World::default();
         for source in [Source::Nodes, Source::Pods, Source::Namespaces] {
             world.apply(Event::RelistBegan(source));
@@ -132,7 +135,11 @@ mod tests {
             }
             world.apply(Event::RelistEnded(source));
         }
-        showing(WorldOwner::new(world).shared(), trouble)
+        world
+    }
+
+    fn synced(trouble: Option<&str>) -> Shown {
+        showing(WorldOwner::new(in_sync()).shared(), trouble)
     }
 
     #[tokio::test]
@@ -146,6 +153,24 @@ mod tests {
         let (status, body) = get(&shown, "/readyz").await;
         assert_eq!(status, 200);
         assert!(body.contains("degraded") && body.contains("cannot reach vc: refused"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn a_scheduler_is_ready_only_with_all_that_it_spreads_by() {
+        let owner = WorldOwner::new(in_sync());
+        let mut shown = showing(owner.shared(), None);
+        assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
+        shown.parts = Parts::SCHEDULING;
+        let expected = "not ready\nservices: not in sync\nreplicationcontrollers: not in sync\n\
+            replicasets: not in sync\nstatefulsets: not in sync\n";
+        assert_eq!(get(&shown, "/readyz").await, (503, expected.to_owned()));
+        for row in model::sources_for(shown.parts).skip(3) {
+            assert_eq!(get(&shown, "/readyz").await.0, 503, "before {}", row.resource);
+            let mut world = owner.write();
+            world.apply(Event::RelistBegan(row.source));
+            world.apply(Event::RelistEnded(row.source));
+        }
+        assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
     }
 
     #[tokio::test]

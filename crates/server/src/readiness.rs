@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use model::event::Source;
-
 use crate::Shown;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// Kubernetes is in sync: answers can be given.
+    /// All that the parts that are on need of Kubernetes is in sync: answers can be given.
     pub ready: bool,
     /// A line for each thing that is not as it should be.
     pub troubles: Vec<String>,
@@ -19,11 +17,7 @@ pub fn readiness(shown: &Shown) -> Readiness {
     let mut troubles = Vec::new();
     {
         let world = shown.world.read();
-        for (source, name) in [(Source::Nodes, "nodes"), (Source::Pods, "pods"), (Source::Namespaces, "namespaces")] {
-            if !world.in_sync(source) {
-                troubles.push(format!("{name}: not in sync"));
-            }
-        }
+        troubles.extend(world.missing(shown.parts).map(|row| format!("{}: not in sync", row.resource)));
     }
     let ready = troubles.is_empty();
     for (_, vcenter) in (shown.vcenters)() {

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use engine::ports::{LabelChanges, LabelStore, Notice, NoticeBoard, NoticeSubject, PortError, Severity};
+use engine::ports::{EventRecord, EventSink, LabelChanges, LabelStore, Occurrence, PortError, Regarding, Severity};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kubernetes::{
-    ConnectError, Connection, Credentials, EventBoard, LABEL_NEEDS, NOTICE_NEEDS, Need, NodeLabels, WATCH_NEEDS,
-};
+use kubernetes::{Access, ConnectError, Connection, Credentials, EventWriter, Need, NodeLabels, watch_needs};
 use model::event::{Event, NamespaceFacts, NodeFacts, PodFacts, Source};
+use model::{Part, Parts};
 use serde_json::{Value, json};
 use testkit::{ControlPlane, eventually};
 use tokio::sync::mpsc;
@@ -29,7 +28,8 @@ async fn connect_with(kubeconfig: &Path) -> Result<Connection> {
 }
 
 fn needs() -> Vec<Need> {
-    WATCH_NEEDS.iter().chain(&LABEL_NEEDS).chain(&NOTICE_NEEDS).copied().collect()
+    let done = Access::of(Part::NodeLabels).iter().flat_map(|access| access.needs());
+    watch_needs(Part::NodeLabels.into()).chain(done.copied()).collect()
 }
 
 /// What a receiver makes of the events, by the contract: a relist replaces.
@@ -106,7 +106,7 @@ impl Watching {
     fn start(connection: &Connection) -> Watching {
         // A small channel, so that the watch has to wait for its receiver.
         let (sender, events) = mpsc::channel(8);
-        let task = tokio::spawn(kubernetes::watch(connection.client.clone(), sender, 1));
+        let task = tokio::spawn(kubernetes::watch(connection.client.clone(), sender, 1, Parts::RUN));
         Watching { events, picture: Picture::default(), task }
     }
 
@@ -318,6 +318,11 @@ async fn a_label_patch_touches_its_own_keys_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
+fn record(regarding: Regarding, severity: Severity, reason: &'static str, message: &str) -> EventRecord {
+    let occurrence = Occurrence { regarding, severity, reason, message: message.to_owned() };
+    EventRecord { occurrence, count: 1, since: Duration::ZERO }
+}
+
 #[tokio::test]
 async fn notices_are_shown_by_kubectl_describe() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
@@ -332,12 +337,12 @@ async fn notices_are_shown_by_kubectl_describe() -> Result<()> {
     kubectl.run_with(&["create", "-f", "-"], &pod.to_string()).await?;
     let pod_uid = kubectl.run(&["get", "pod", "p1", "-n", &namespace, "-o", "jsonpath={.metadata.uid}"]).await?;
 
-    let board = EventBoard::new(connection.client.clone(), Arc::new(jiff::Timestamp::now));
+    let board = EventWriter::new(connection.client.clone(), Arc::new(jiff::Timestamp::now));
     let uid = node.metadata.uid.context("a uid")?;
-    let about_node = NoticeSubject::Node { name: "noticed".to_owned(), uid };
-    let about_pod = NoticeSubject::Pod { namespace: namespace.clone(), name: "p1".to_owned(), uid: pod_uid };
-    let post = async |about: &NoticeSubject, severity, reason, message: &str| {
-        board.post(&Notice { about: about.clone(), severity, reason, message: message.to_owned() }).await
+    let about_node = Regarding::Node { name: "noticed".to_owned(), uid };
+    let about_pod = Regarding::Pod { namespace: namespace.clone(), name: "p1".to_owned(), uid: pod_uid };
+    let post = async |about: &Regarding, severity, reason, message: &str| {
+        board.post(&record(about.clone(), severity, reason, message)).await
     };
     post(&about_node, Severity::Normal, "HostChanged", "moved from esx-1 to esx-2").await?;
     post(&about_node, Severity::Normal, "HostChanged", "moved from esx-2 to esx-1").await?;
@@ -351,10 +356,8 @@ async fn notices_are_shown_by_kubectl_describe() -> Result<()> {
     assert!(shown.contains("Warning  RuleCapped") && shown.contains("bridger  too few hosts"), "{shown}");
 
     let nobody = connect_with(&control_plane.kubeconfig_for("notice-nobody", &[])?).await?;
-    let board = EventBoard::new(nobody.client, Arc::new(jiff::Timestamp::now));
-    let notice =
-        Notice { about: about_node, severity: Severity::Normal, reason: "HostChanged", message: "no".to_owned() };
-    let outcome = board.post(&notice).await;
+    let board = EventWriter::new(nobody.client, Arc::new(jiff::Timestamp::now));
+    let outcome = board.post(&record(about_node, Severity::Normal, "HostChanged", "no")).await;
     assert!(matches!(outcome, Err(PortError::Refused(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
     Ok(())
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use engine::ports::{Binder, Binding, Ledger, PortError};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use kubernetes::{BIND_NEEDS, ConfigMapLedger, Connection, Credentials, NOTICE_NEEDS, PodBinder, RULE_NEEDS};
+use kubernetes::{Access, ConfigMapLedger, Connection, Credentials, Need, PodBinder};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 
@@ -16,7 +16,8 @@ async fn connect(plane: &ControlPlane) -> Result<Connection> {
 async fn a_record_is_written_only_by_who_read_it_last() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let connection = connect(&plane).await?;
-    let needs: Vec<_> = RULE_NEEDS.into_iter().chain(BIND_NEEDS).chain(NOTICE_NEEDS).collect();
+    let done = [Access::WriteRecord, Access::BindPods, Access::WriteEvents];
+    let needs: Vec<Need> = done.into_iter().flat_map(Access::needs).copied().collect();
     kubernetes::preflight(&connection, &needs).await?;
     let ledger = || ConfigMapLedger::new(connection.client.clone(), "default".to_owned());
     let (first, second) = (ledger(), ledger());

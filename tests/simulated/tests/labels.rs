@@ -5,21 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Engine, Ports, Settings};
-use kubernetes::labels::NodeLabels;
-use kubernetes::notices::EventBoard;
-use model::event::VcenterId;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use bridger::compose::{PartSettings, compose};
+use bridger::in_process;
+use bridger::service::outside::Service;
+use model::labels::LabelSettings;
 use simulator::fault::{Fault, FaultRule, Frequency, Side};
 use simulator::kubernetes::kinds::KindId;
 use simulator::seed::Seed;
 use simulator::{Clock, World, world};
-use tokio::sync::{mpsc, watch};
-use vsphere::config::VcenterConfig;
-use vsphere::inventory::VcenterStatus;
-use vsphere::transport::Transport;
-use vsphere::{Endpoint, Trust};
 
 const KEY: &str = "alpha.cna.vmware.com/host";
 const HOUR: Duration = Duration::from_secs(3600);
@@ -28,36 +21,21 @@ const HOUR: Duration = Duration::from_secs(3600);
 struct Run {
     world: Arc<World>,
     counters: Arc<engine::counters::Counters>,
+    runtime: Arc<engine::runtime::RuntimeStats>,
+    // Dropping it ends Bridger.
+    _service: Service,
 }
 
 impl Run {
-    fn start(seed: u64) -> Run {
+    async fn start(seed: u64) -> Run {
         let config = world::Config { seed: Seed(seed), ..world::Config::default() };
         let world = World::new(&config, Clock::virtual_time());
         tokio::spawn(world.clone().run());
-        let (events, received) = mpsc::channel(1024);
-
-        let (endpoint, credentials) =
-            Endpoint::parse("http://administrator%40vsphere.local:sandbox@embedded/sdk").expect("a URL");
-        let mut vcenter = VcenterConfig::new(endpoint, credentials.expect("in the URL").into(), Trust::System);
-        vcenter.transport = Some(Transport::service(simulator::vcenter::wire::router(world.clone())));
-        let (status, _) = watch::channel(VcenterStatus::default());
-        let jitter = ChaCha8Rng::seed_from_u64(seed);
-        let never = std::future::pending();
-        tokio::spawn(vsphere::inventory::run(vcenter, VcenterId(0), events.clone(), status, jitter, never));
-
-        let client = kube::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
-        tokio::spawn(kubernetes::watch::watch(client.clone(), events, seed));
-        let ports = Ports {
-            labels: Arc::new(NodeLabels::new(client.clone())),
-            notices: Arc::new(EventBoard::new(client, Arc::new(|| jiff::Timestamp::UNIX_EPOCH))),
-            rules: None,
-            ledger: None,
-        };
-        let engine = Engine::new(Settings { seed, ..Settings::default() }, ports);
-        let counters = engine.counters();
-        tokio::spawn(engine.run(received));
-        Run { world, counters }
+        let outside = in_process::outside(&world, &config).await.expect("the embedded servers");
+        let parts = PartSettings { labels: Some(LabelSettings::default()), ..PartSettings::default() };
+        let mut service = Service::new();
+        let bridger = compose(parts, outside, &mut service);
+        Run { world, counters: bridger.counters, runtime: bridger.shown.runtime, _service: service }
     }
 
     /// Each node with its label and the host it really runs on.
@@ -106,7 +84,7 @@ fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
 #[test]
 fn labels_are_true_within_seconds_of_every_move_for_a_day() {
     in_virtual_time(async {
-        let run = Run::start(1);
+        let run = Run::start(1).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(run.wrong(), Vec::<String>::new());
         // Looked at every ten seconds: a label that is wrong twice in a row has not followed.
@@ -129,7 +107,7 @@ fn labels_are_true_within_seconds_of_every_move_for_a_day() {
 fn labels_come_right_whatever_the_network_does() {
     for seed in 1..=u64::try_from(testkit::count(10, 100)).expect("a count") {
         in_virtual_time(async {
-            let run = Run::start(seed);
+            let run = Run::start(seed).await;
             let often = Frequency::Chance(0.05);
             for (side, methods, fault) in [
                 (Side::Kubernetes, "watch *", Fault::WatchCut { after_events: 3 }),
@@ -179,7 +157,7 @@ fn labels_come_right_whatever_the_network_does() {
 #[test]
 fn a_failed_host_and_a_lost_vcenter_leave_labels_that_are_true_again_afterwards() {
     in_virtual_time(async {
-        let run = Run::start(3);
+        let run = Run::start(3).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         run.world.with(|core, now| {
             let host = core.vcenter.inventory().hosts().next().map(|(id, _)| id).expect("a host");
@@ -206,12 +184,12 @@ fn a_failed_host_and_a_lost_vcenter_leave_labels_that_are_true_again_afterwards(
 fn the_same_seed_gives_the_same_run() {
     let history = |seed| {
         in_virtual_time(async move {
-            let run = Run::start(seed);
+            let run = Run::start(seed).await;
             run.fault(Side::Kubernetes, "*", Fault::HttpStatus { status: 503 }, Frequency::Chance(0.1));
             run.fault(Side::Vcenter, "*", Fault::SessionExpired, Frequency::Chance(0.1));
             tokio::time::sleep(2 * HOUR).await;
             let labels = run.labels();
-            format!("{}{labels:?} {}", run.history(), run.counters.events_applied.get())
+            format!("{}{labels:?} {}", run.history(), run.runtime.events_applied.get())
         })
     };
     let first = history(5);

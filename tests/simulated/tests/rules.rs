@@ -7,14 +7,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drs::{DrsSettings, UnixMillis};
-use engine::{Engine, Ports, RuleSettings, Settings, WallClock};
-use kubernetes::labels::NodeLabels;
-use kubernetes::ledger::ConfigMapLedger;
-use kubernetes::notices::EventBoard;
-use model::event::VcenterId;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use bridger::compose::{PartSettings, compose};
+use bridger::in_process;
+use bridger::service::outside::Service;
 use serde_json::{Value, json};
 use simulator::kubernetes::defaults;
 use simulator::kubernetes::kinds::KindId;
@@ -23,12 +18,6 @@ use simulator::kubernetes::sample;
 use simulator::seed::Seed;
 use simulator::vcenter::physics::Actor;
 use simulator::{Clock, World, world};
-use tokio::sync::{mpsc, watch};
-use vsphere::config::VcenterConfig;
-use vsphere::inventory::VcenterStatus;
-use vsphere::rules::Rules;
-use vsphere::transport::Transport;
-use vsphere::{Endpoint, Trust};
 
 const DAY_SECONDS: u64 = 86_400;
 /// How often the observer looks.
@@ -39,6 +28,8 @@ const SERVICES: [(&str, u32); 4] = [("web", 3), ("cart", 3), ("search", 2), ("qu
 struct Run {
     world: Arc<World>,
     counters: Option<Arc<engine::counters::Counters>>,
+    // Dropping it ends Bridger.
+    _service: Option<Service>,
 }
 
 impl Run {
@@ -54,8 +45,11 @@ impl Run {
                 core.kubernetes.store_mut().create(KindId::DEPLOYMENT, object, now).expect("a deployment");
             }
         });
-        let counters = with_bridger.then(|| bridger(&world, seed));
-        Run { world, counters }
+        let (counters, service) = match with_bridger {
+            true => bridger(&world, &config).await,
+            false => return Run { world, counters: None, _service: None },
+        };
+        Run { world, counters: Some(counters), _service: Some(service) }
     }
 
     /// Pairs of running replicas of one service whose machines share a physical host.
@@ -105,39 +99,11 @@ impl Run {
 }
 
 /// Bridger at work on the world through the real wire protocols, in process.
-fn bridger(world: &Arc<World>, seed: u64) -> Arc<engine::counters::Counters> {
-    let (events, received) = mpsc::channel(1024);
-    let (endpoint, credentials) =
-        Endpoint::parse("http://administrator%40vsphere.local:sandbox@embedded/sdk").expect("a URL");
-    let mut vcenter = VcenterConfig::new(endpoint, credentials.expect("in the URL").into(), Trust::System);
-    vcenter.transport = Some(Transport::service(simulator::vcenter::wire::router(world.clone())));
-    let (status, _) = watch::channel(VcenterStatus::default());
-    let jitter = ChaCha8Rng::seed_from_u64(seed);
-    let rules = Rules::new([(VcenterId(0), vcenter.clone())]);
-    tokio::spawn(vsphere::inventory::run(
-        vcenter,
-        VcenterId(0),
-        events.clone(),
-        status,
-        jitter,
-        std::future::pending(),
-    ));
-    let client = kube::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
-    tokio::spawn(kubernetes::watch::watch(client.clone(), events, seed));
-    let ports = Ports {
-        labels: Arc::new(NodeLabels::new(client.clone())),
-        notices: Arc::new(EventBoard::new(client.clone(), Arc::new(|| jiff::Timestamp::UNIX_EPOCH))),
-        rules: Some(Arc::new(rules)),
-        ledger: Some(Arc::new(ConfigMapLedger::new(client, "default".to_owned()))),
-    };
-    let start = tokio::time::Instant::now();
-    let now = move || UnixMillis(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
-    let uuids = BTreeMap::from([(VcenterId(0), "embedded".to_owned())]);
-    let rules = RuleSettings::new(DrsSettings::default(), uuids, WallClock(Arc::new(now)));
-    let engine = Engine::new(Settings { seed, rules: Some(rules), ..Settings::default() }, ports);
-    let counters = engine.counters();
-    tokio::spawn(engine.run(received));
-    counters
+async fn bridger(world: &Arc<World>, config: &world::Config) -> (Arc<engine::counters::Counters>, Service) {
+    let outside = in_process::outside(world, config).await.expect("the embedded servers");
+    let parts = PartSettings { extender: None, ..in_process::parts() };
+    let mut service = Service::new();
+    (compose(parts, outside, &mut service).counters, service)
 }
 
 fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {

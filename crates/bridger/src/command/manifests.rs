@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 use crate::rbac::{self, Account, quoted};
-use crate::service::startup::{self, Parts, Purpose};
+use crate::service::startup::{self, Purpose};
 
 /// Print YAML that makes Kubernetes and Bridger meet
 ///
@@ -65,7 +65,7 @@ impl Rbac {
             namespace: &self.namespace,
             record_namespace: self.record_namespace.as_deref().unwrap_or(&self.namespace),
         };
-        rbac::to_yaml(&startup::needs(purpose, Parts::ALL), &account)
+        rbac::to_yaml(&startup::needs(purpose, model::Parts::RUN, false), &account)
     }
 }
 

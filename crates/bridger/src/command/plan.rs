@@ -14,7 +14,7 @@ use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
 use crate::service::extender::LiftArguments;
-use crate::service::look::{Closeness, look, world_and_books};
+use crate::service::look::{look, world_and_books};
 use crate::service::policy::PolicyArguments;
 use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings, environment};
 use crate::service::startup::Purpose;
@@ -73,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = RunSettings::resolve(&run, environment)?;
     let snapshot = match &arguments.snapshot {
         Some(path) => Snapshot::read(path)?,
-        None => embedded::runtime()?.block_on(look(&settings, Purpose::Read, Closeness::Rules))?.snapshot,
+        None => embedded::runtime()?.block_on(look(&settings, Purpose::Read))?.snapshot,
     };
     let plan = plan(&settings, snapshot)?;
     let sums = Sums::of(&plan.plan);

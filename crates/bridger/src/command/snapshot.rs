@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::embedded;
 use crate::failure::Failure;
-use crate::service::look::{Closeness, look};
+use crate::service::look::look;
 use crate::service::settings::ConnectionArguments;
 use crate::service::startup::Purpose;
 
@@ -27,7 +27,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let snapshot = look(&settings, Purpose::Snapshot, Closeness::Scheduling).await?.snapshot;
+        let snapshot = look(&settings, Purpose::Snapshot).await?.snapshot;
         let size_bytes = snapshot.write(&arguments.file)?;
         let _ = writeln!(
             std::io::stdout().lock(),

@@ -9,9 +9,8 @@ use std::time::Duration;
 use engine::drs_rules::books::Books;
 use engine::ports::{KeptRecord, Ledger as _};
 use kubernetes::ledger::ConfigMapLedger;
-use model::World;
 use model::event::{Event, Source, VcenterId};
-use model::scheduling::SelectingKind;
+use model::{Parts, World, sources_for};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use vsphere::inventory::VcenterStatus;
@@ -43,19 +42,10 @@ pub struct RulesSeen {
     pub ledger: ConfigMapLedger,
 }
 
-/// How closely Kubernetes is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closeness {
-    /// As closely as rules need.
-    Rules,
-    /// As closely as a scheduler does.
-    Scheduling,
-}
-
 /// Checks that everything is there and may be used for this purpose, then looks at all of it, the record too.
-pub async fn look(settings: &RunSettings, purpose: Purpose, closeness: Closeness) -> Result<Seen, Failure> {
+pub async fn look(settings: &RunSettings, purpose: Purpose) -> Result<Seen, Failure> {
     let found = startup::check(settings, purpose).await?;
-    let gathered = gather(settings, &found, closeness).await?;
+    let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
     let ledger = ConfigMapLedger::new(found.connection.client.clone(), settings.record_namespace.clone());
     let texts = ledger.load().await.map_err(|error| Failure::run(format!("the record can't be read: {error}")))?;
     let record: BTreeMap<String, String> = texts.iter().map(|(name, kept)| (name.clone(), kept.text.clone())).collect();
@@ -65,39 +55,28 @@ pub async fn look(settings: &RunSettings, purpose: Purpose, closeness: Closeness
 
 /// The same, as what works on rules takes it.
 pub async fn look_at_rules(settings: &RunSettings, purpose: Purpose) -> Result<RulesSeen, Failure> {
-    let Seen { snapshot, texts, ledger } = look(settings, purpose, Closeness::Rules).await?;
+    let Seen { snapshot, texts, ledger } = look(settings, purpose).await?;
     let (world, books) = world_and_books(settings, snapshot, texts)?;
     Ok(RulesSeen { world, books, ledger })
 }
 
 /// Checks and looks at all there is but the record.
-pub async fn look_without_record(
-    settings: &RunSettings,
-    purpose: Purpose,
-    closeness: Closeness,
-) -> Result<Snapshot, Failure> {
+pub async fn look_without_record(settings: &RunSettings, purpose: Purpose) -> Result<Snapshot, Failure> {
     let found = startup::check(settings, purpose).await?;
-    let gathered = gather(settings, &found, closeness).await?;
+    let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
     Ok(gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), BTreeMap::new()))
 }
 
-async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> Result<Gathered, Failure> {
+async fn gather(settings: &RunSettings, found: &Found, parts: Parts) -> Result<Gathered, Failure> {
     let (events, mut received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
     let (stop, stopped) = watch::channel(false);
     let mut inventories = JoinSet::new();
     let stop_now = || is_true(stopped.clone());
     let vcenters = follow_vcenters(&settings.vcenters, &events, JITTER_SEED, stop_now, &mut inventories);
-    let mut wanted = vec![Source::Nodes, Source::Pods, Source::Namespaces];
-    wanted.extend(vcenters.iter().map(|vcenter| Source::Vcenter(vcenter.id)));
+    let of_kubernetes = sources_for(parts).map(|row| row.source);
+    let wanted: Vec<Source> = of_kubernetes.chain(vcenters.iter().map(|vcenter| Source::Vcenter(vcenter.id))).collect();
     let mut watches = JoinSet::new();
-    let client = found.connection.client.clone();
-    match closeness {
-        Closeness::Rules => watches.spawn(kubernetes::watch::watch(client, events, JITTER_SEED)),
-        Closeness::Scheduling => {
-            wanted.extend(SelectingKind::ALL.map(Source::Selecting));
-            watches.spawn(kubernetes::watch::watch_for_scheduling(client, events, JITTER_SEED))
-        }
-    };
+    watches.spawn(kubernetes::watch::watch(found.connection.client.clone(), events, JITTER_SEED, parts));
 
     let mut gathered = Gathered::default();
     let gathering = async {
@@ -114,10 +93,6 @@ async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> 
     let _ = tokio::time::timeout(STOP_WITHIN, async { while inventories.join_next().await.is_some() {} }).await;
     if !in_time {
         let missing = wanted.iter().filter(|source| !gathered.is_whole(**source)).map(|source| match source {
-            Source::Nodes => "nodes".to_owned(),
-            Source::Pods => "pods".to_owned(),
-            Source::Namespaces => "namespaces".to_owned(),
-            Source::Selecting(_) => "services and controllers".to_owned(),
             Source::Vcenter(id) => match vcenters.iter().find(|vcenter| vcenter.id == *id) {
                 Some(vcenter) => match &*vcenter.status.borrow() {
                     VcenterStatus::Lost { error, .. } => format!("vCenter {} ({error})", vcenter.host),
@@ -125,6 +100,7 @@ async fn gather(settings: &RunSettings, found: &Found, closeness: Closeness) -> 
                 },
                 None => "a vCenter".to_owned(),
             },
+            of_kubernetes => of_kubernetes.name().to_owned(),
         });
         let missing: Vec<String> = missing.collect();
         let seconds = WITHIN.as_secs();

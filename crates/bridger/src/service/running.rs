@@ -14,7 +14,7 @@ use super::outside::{Service, entropy, listen};
 use super::scheduler::ProfileArguments;
 use super::settings::RunSettings;
 use super::startup::{self, Found, Purpose};
-use crate::compose::{Outside, Parts, RuleParts, Vcenter, compose};
+use crate::compose::{Outside, PartSettings, RuleParts, Vcenter, compose};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::say::say;
@@ -70,8 +70,8 @@ async fn run(
 }
 
 /// What is on.
-fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> Parts {
-    Parts {
+fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> PartSettings {
+    PartSettings {
         labels: settings.labels.clone(),
         rules: settings
             .writes_rules()
@@ -101,8 +101,8 @@ fn outside(settings: &RunSettings, found: &Found) -> Outside {
 
 /// Says what was found once everything has been seen, or what is still missing.
 async fn tell_first_picture(world: SharedWorld, vcenters: usize) {
-    let wanted: Vec<Source> = [Source::Nodes, Source::Pods, Source::Namespaces]
-        .into_iter()
+    let wanted: Vec<Source> = model::sources_for(model::Parts::RUN)
+        .map(|row| row.source)
         .chain((0u16..).take(vcenters).map(|number| Source::Vcenter(VcenterId(number))))
         .collect();
     let deadline = tokio::time::Instant::now() + FIRST_PICTURE_WITHIN;

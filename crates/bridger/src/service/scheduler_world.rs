@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use model::event::{Event, Source};
-use model::scheduling::SelectingKind;
+use model::event::Event;
+use model::{Parts, sources_for};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -66,9 +66,8 @@ fn parse(text: &str) -> Result<Value, String> {
 
 /// The list as if it were listed from a server.
 fn list(items: &[Value]) -> Result<Vec<Event>, String> {
-    let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
-    let sources: Vec<Source> = sources.chain(SelectingKind::ALL.map(Source::Selecting)).collect();
-    let mut events: Vec<Event> = sources.iter().copied().map(Event::RelistBegan).collect();
+    let sources = || sources_for(Parts::SCHEDULING).map(|row| row.source);
+    let mut events: Vec<Event> = sources().map(Event::RelistBegan).collect();
     for (place, item) in items.iter().enumerate() {
         let event = kubernetes::objects::applied(item).map_err(|error| {
             let name = item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
@@ -76,7 +75,7 @@ fn list(items: &[Value]) -> Result<Vec<Event>, String> {
         })?;
         events.extend(event);
     }
-    events.extend(sources.into_iter().map(Event::RelistEnded));
+    events.extend(sources().map(Event::RelistEnded));
     Ok(events)
 }
 

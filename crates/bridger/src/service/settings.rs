@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use drs::DrsSettings;
 use model::affinity::LiftSettings;
 use model::labels::LabelSettings;
+use model::{Part, Parts};
 use serde::Deserialize;
 use vsphere::config::{ConfigError, VcenterConfig};
 
@@ -193,6 +194,15 @@ impl RunSettings {
     /// Without a vCenter there is nothing to write rules to.
     pub fn writes_rules(&self) -> bool {
         self.rules && !self.vcenters.is_empty()
+    }
+
+    /// The parts of `run` that are on.
+    pub fn parts(&self) -> Parts {
+        Parts::NONE
+            .with(Part::NodeLabels, self.labels.is_some())
+            .with(Part::DrsRules, self.writes_rules())
+            .with(Part::Extender, self.extender.on)
+            .with(Part::Scheduling, self.scheduling.is_some())
     }
 
     /// Puts everything together; `lookup` answers a variable of the environment.

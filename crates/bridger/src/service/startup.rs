@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kubernetes::connect::{ConnectError, Connection};
-use kubernetes::preflight::{
-    BIND_NEEDS, LABEL_NEEDS, NOTICE_NEEDS, Need, POD_NEEDS, RECORD_READ_NEEDS, RULE_NEEDS, SELECTING_NEEDS,
-    ServerFacts, WATCH_NEEDS, preflight_in,
-};
+use kubernetes::preflight::{Access, Need, ServerFacts, preflight_in, watch_needs};
+use model::{Part, Parts};
 use vsphere::probe::{InventoryCounts, connect_once};
 use vsphere::{About, VsphereError};
 
@@ -49,68 +47,43 @@ pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Fa
     clusters_exist(&settings.clusters, &vcenters)?;
 
     let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
-    let needs = needs(purpose, Parts::of(settings));
+    let needs = needs(purpose, settings.parts(), settings.dry_run);
     let facts = preflight_in(&connection, &settings.record_namespace, &needs).await;
     let facts = facts.map_err(|error| kubernetes_failure(&error))?;
     Ok(Found { connection, kubernetes: facts, vcenters })
 }
 
-/// The parts of `run` that are turned on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
-    pub reads_record: bool,
-    pub labels: bool,
-    pub rules: bool,
-    pub extender: bool,
-}
+impl Purpose {
+    /// The parts whose sources are watched for it. `on` are those of `run`.
+    pub fn parts(self, on: Parts) -> Parts {
+        match self {
+            Self::Run => on,
+            Self::Read | Self::Record => Part::DrsRules.into(),
+            Self::Explain | Self::Snapshot | Self::Schedule => Part::Scheduling.into(),
+        }
+    }
 
-impl Parts {
-    pub const ALL: Parts = Parts { reads_record: true, labels: true, rules: true, extender: true };
-
-    fn of(settings: &RunSettings) -> Parts {
-        let writes = !settings.dry_run;
-        Parts {
-            reads_record: settings.writes_rules(),
-            labels: writes && settings.labels.is_some(),
-            rules: writes && settings.writes_rules(),
-            extender: writes && settings.extender.on,
+    /// What is done besides watching.
+    fn accesses(self, on: Parts, dry_run: bool) -> Vec<Access> {
+        match self {
+            Self::Read | Self::Snapshot => vec![Access::ReadRecord],
+            Self::Explain => Vec::new(),
+            Self::Schedule => Access::of(Part::Scheduling).to_vec(),
+            Self::Record => vec![Access::WriteRecord],
+            Self::Run if dry_run => on.contains(Part::DrsRules).then_some(Access::ReadRecord).into_iter().collect(),
+            Self::Run => on.iter().flat_map(Access::of).copied().collect(),
         }
     }
 }
 
-/// All that must be allowed: what is asked for at the start, and what a role for Bridger allows. `parts` are those of `run`.
-pub fn needs(purpose: Purpose, parts: Parts) -> Vec<Need> {
-    let mut needs: Vec<Need> = WATCH_NEEDS.to_vec();
-    match purpose {
-        Purpose::Read => needs.extend(RECORD_READ_NEEDS),
-        Purpose::Explain => needs.extend(SELECTING_NEEDS),
-        Purpose::Snapshot => {
-            needs.extend(SELECTING_NEEDS);
-            needs.extend(RECORD_READ_NEEDS);
-        }
-        Purpose::Schedule => {
-            needs.extend(SELECTING_NEEDS);
-            needs.extend(BIND_NEEDS);
-            needs.extend(POD_NEEDS);
-            needs.extend(NOTICE_NEEDS);
-        }
-        Purpose::Record => needs.extend(RULE_NEEDS),
-        Purpose::Run => {
-            if parts.reads_record {
-                needs.extend(RECORD_READ_NEEDS);
-            }
-            if parts.labels {
-                needs.extend(LABEL_NEEDS);
-            }
-            if parts.rules {
-                needs.extend(RULE_NEEDS);
-            }
-            if parts.extender {
-                needs.extend(BIND_NEEDS);
-            }
-            if parts.labels || parts.rules || parts.extender {
-                needs.extend(NOTICE_NEEDS);
-            }
+/// All that must be allowed, each once: what is asked for at the start, and what a role for Bridger allows. `on` are the
+/// parts of `run` that are on.
+pub fn needs(purpose: Purpose, on: Parts, dry_run: bool) -> Vec<Need> {
+    let accesses = purpose.accesses(on, dry_run);
+    let mut needs: Vec<Need> = Vec::new();
+    for need in watch_needs(purpose.parts(on)).chain(accesses.iter().flat_map(|access| access.needs()).copied()) {
+        if !needs.contains(&need) {
+            needs.push(need);
         }
     }
     needs
@@ -215,5 +188,64 @@ impl Found {
             text.push_str("Dry run     nothing is written\n");
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubernetes::preflight::Scope;
+
+    use super::*;
+
+    /// `verb resource` of all that is done besides watching.
+    fn done(purpose: Purpose, on: Parts, dry_run: bool) -> Vec<String> {
+        let needs = needs(purpose, on, dry_run);
+        let watched: Vec<Need> = watch_needs(purpose.parts(on)).collect();
+        let (first, rest) = needs.split_at(watched.len());
+        assert_eq!(first, watched, "{purpose:?}");
+        let own = |need: &Need| if need.scope == Scope::OwnNamespace { " here" } else { "" };
+        rest.iter().map(|need| format!("{} {}{}", need.verb, need.resource, own(need))).collect()
+    }
+
+    #[test]
+    fn nothing_is_asked_for_that_is_not_done() {
+        let record = ["list configmaps here", "create configmaps here", "update configmaps here"];
+        let cases: [(Purpose, Parts, bool, &[&str]); 11] = [
+            (Purpose::Run, Parts::NONE, false, &[]),
+            (Purpose::Run, Part::NodeLabels.into(), false, &["patch nodes", "create events"]),
+            (Purpose::Run, Part::DrsRules.into(), false, &[record[0], record[1], record[2], "create events"]),
+            (Purpose::Run, Part::Extender.into(), false, &["create pods/binding", "create events"]),
+            (
+                Purpose::Run,
+                Parts::RUN,
+                false,
+                &["patch nodes", "create events", record[0], record[1], record[2], "create pods/binding"],
+            ),
+            (Purpose::Run, Parts::RUN, true, &record[..1]),
+            (Purpose::Run, Part::Extender.into(), true, &[]),
+            (Purpose::Read, Parts::RUN, false, &record[..1]),
+            (Purpose::Record, Parts::RUN, false, &record),
+            (Purpose::Explain, Parts::RUN, false, &[]),
+            (
+                Purpose::Schedule,
+                Parts::RUN,
+                false,
+                &["create pods/binding", "get pods", "patch pods/status", "delete pods", "create events"],
+            ),
+        ];
+        for (purpose, on, dry_run, expected) in cases {
+            assert_eq!(done(purpose, on, dry_run), expected, "{purpose:?} {on:?} {dry_run}");
+        }
+    }
+
+    #[test]
+    fn what_is_watched_follows_from_the_purpose() {
+        let watched = |purpose: Purpose| watch_needs(purpose.parts(Parts::RUN)).count();
+        for purpose in [Purpose::Run, Purpose::Read, Purpose::Record] {
+            assert_eq!(watched(purpose), 2 * 3, "{purpose:?}");
+        }
+        for purpose in [Purpose::Explain, Purpose::Snapshot, Purpose::Schedule] {
+            assert_eq!(watched(purpose), 2 * 7, "{purpose:?}");
+        }
     }
 }

@@ -374,5 +374,5 @@ fn hosts_that_take_no_pods() {
         maintenance: true,
         ..HostFacts::default()
     };
-    assert!(world.apply(Event::HostApplied { vcenter: VcenterId(0), host: busy }).is_empty());
+    assert!(world.apply(Event::HostApplied { vcenter: VcenterId(0), host: busy }).touched.is_empty());
 }

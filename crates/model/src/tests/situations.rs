@@ -225,14 +225,14 @@ fn cluster_and_datacenter_come_with_the_host() {
     assert_eq!(world.cluster(cluster_id).unwrap().1.name, "C1");
     assert_eq!(world.hosts_in(cluster_id).count(), 2);
 
-    assert!(world.apply(cluster("C2")).contains(node));
+    assert!(world.apply(cluster("C2")).touched.contains(node));
     assert_eq!(names(&world), (text("C2"), text("DC0")));
 
     // A host that leaves its cluster for another that is not known yet.
     let moved = HostFacts { cluster: Some("c-2".to_owned()), datacenter: None, ..host("host-1", "esx-1") };
-    assert!(world.apply(host_applied(moved)).contains(node));
+    assert!(world.apply(host_applied(moved)).touched.contains(node));
     assert_eq!(names(&world), (None, None));
-    assert!(!world.apply(cluster("C3")).contains(node));
+    assert!(!world.apply(cluster("C3")).touched.contains(node));
     assert_eq!((world.clusters_with_nodes().len(), world.hosts_in(cluster_id).count()), (0, 1));
 
     let other = ClusterFacts {
@@ -241,9 +241,9 @@ fn cluster_and_datacenter_come_with_the_host() {
         datacenter: text("DC7"),
         ..ClusterFacts::default()
     };
-    assert!(world.apply(Event::ClusterApplied { vcenter: VCENTER, cluster: other }).contains(node));
+    assert!(world.apply(Event::ClusterApplied { vcenter: VCENTER, cluster: other }).touched.contains(node));
     assert_eq!(names(&world), (text("Other"), text("DC7")));
-    assert!(world.apply(Event::ClusterRemoved { vcenter: VCENTER, id: "c-2".to_owned() }).contains(node));
+    assert!(world.apply(Event::ClusterRemoved { vcenter: VCENTER, id: "c-2".to_owned() }).touched.contains(node));
     assert_eq!(names(&world), (None, None));
 }
 
@@ -284,12 +284,12 @@ fn a_relist_removes_what_it_did_not_bring_once_it_has_ended() {
 
     // One that breaks off removes nothing, and what it brought does not count for the next.
     for event in [Event::RelistBegan(source), at_home(), Event::Lost(source), Event::RelistEnded(source)] {
-        assert!(world.apply(event).is_empty());
+        assert!(world.apply(event).touched.is_empty());
     }
     assert_eq!(world.source(source), SourceState::NeverSynced);
 
     for event in [Event::RelistBegan(source), at_home(), host_applied(host("host-1", "esx-1")), cluster("C1")] {
-        assert!(world.apply(event).is_empty());
+        assert!(world.apply(event).touched.is_empty());
     }
     let touched = world.apply(Event::RelistEnded(source)).touched.clone();
     assert_eq!(touched.nodes().count(), 0, "the host that went had no node on it");
@@ -298,11 +298,11 @@ fn a_relist_removes_what_it_did_not_bring_once_it_has_ended() {
     assert_eq!(host_label(&world, node_id).as_deref(), Some("esx-1"));
 
     for event in [Event::RelistBegan(source), host_applied(host("host-1", "esx-1")), cluster("C1")] {
-        assert!(world.apply(event).is_empty());
+        assert!(world.apply(event).touched.is_empty());
     }
     assert_eq!(world.source(source), SourceState::Relisting { was_synced: true });
     assert_eq!(host_label(&world, node_id).as_deref(), Some("esx-1"));
-    assert!(world.apply(Event::RelistEnded(source)).contains(node_id));
+    assert!(world.apply(Event::RelistEnded(source)).touched.contains(node_id));
     assert_eq!(world.match_of(node_id), Match::Unmatched);
 
     // The nodes' own relist.

@@ -24,7 +24,7 @@ struct Stage {
 
 impl Stage {
     fn new(mode: LiftMode) -> Self {
-        let mut world = world_with(LiftSettings { mode, ..LiftSettings::default() }, &["node-0", "node-1"]);
+        let world = world_with(LiftSettings { mode, ..LiftSettings::default() }, &["node-0", "node-1"]);
         let configuration =
             Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
         let mut scheduler = Scheduler::new(configuration, 1);

@@ -165,7 +165,7 @@ struct Stage {
 impl Stage {
     fn new(nodes: &[&str], first: &Value, second: &Value) -> Self {
         logged();
-        let mut world = world(nodes);
+        let world = world(nodes);
         let mut scheduler = scheduler(first, second);
         let effects = scheduler.observe(Duration::ZERO, &world, &everything());
         assert!(effects.is_empty());

@@ -57,7 +57,7 @@ fn pod(number: usize) -> PodFacts {
 
 /// The world, and how many bytes each pod takes in it.
 fn world(pods: usize) -> (WorldOwner, f64) {
-    let owner = WorldOwner::new(World::default());
+    let owner = WorldOwner::new(model::World::default());
     let mut bytes = 0;
     {
         let mut world = owner.write();

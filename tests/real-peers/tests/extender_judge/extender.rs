@@ -10,7 +10,6 @@ use std::time::Duration;
 use axum::Router;
 use engine::extender::{Extender, ExtenderSettings};
 use engine::runtime::WorldOwner;
-use futures::future::BoxFuture;
 use http::{Request, Response};
 use judge::{Verdict, World};
 use kube::client::Body;
@@ -69,7 +68,7 @@ impl Asking {
 /// All that the adapter's watch tells of the world until it is in sync.
 async fn listed(world: &World, seen: Seen) -> Result<Vec<Event>, String> {
     let (sender, mut events) = mpsc::channel(64);
-    let mut watch = Box::pin(kubernetes::watch(serving(world, seen), sender, 1));
+    let mut watch = Box::pin(kubernetes::watch(serving(world, seen), sender, 1, model::Parts::RUN));
     let collect = async {
         let (mut told, mut ended) = (Vec::new(), 0);
         while ended < SOURCES {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use drs::UnixMillis;
 use drs::record::ClusterName;
 use model::event::Source;
-use model::{Subject, Touched, World, WorldChange};
+use model::{Part, Subject, Touched, World, WorldChange};
 use tokio::time::Instant;
 
 use super::RuleSettings;
@@ -64,7 +64,7 @@ impl Action for RuleAction {
     fn requirements(&self) -> Vec<Requirement> {
         match self {
             RuleAction::Pass { cluster, ask: Ask::Change(_), .. } => {
-                needed_by(cluster).into_iter().map(Requirement::Settled).collect()
+                needed_by(cluster).map(Requirement::Settled).collect()
             }
             // The record is written also when a source was lost on the way: it says what exists.
             RuleAction::Pass { .. } | RuleAction::Load { .. } => Vec::new(),
@@ -73,8 +73,12 @@ impl Action for RuleAction {
 }
 
 /// What the rules of a cluster rest on.
-fn needed_by(cluster: &ClusterName) -> [Source; 4] {
-    [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(cluster.0)]
+fn needed_by(cluster: &ClusterName) -> impl Iterator<Item = Source> {
+    of_kubernetes().chain([Source::Vcenter(cluster.0)])
+}
+
+fn of_kubernetes() -> impl Iterator<Item = Source> {
+    model::sources_for(Part::DrsRules.into()).map(|row| row.source)
 }
 
 #[derive(Debug)]
@@ -226,9 +230,8 @@ impl DrsRules {
     }
 
     fn may_plan(&self, gate: &Gate, now: Instant) -> bool {
-        let sources = [Source::Nodes, Source::Pods, Source::Namespaces];
         self.loads.was_loaded
-            && sources.into_iter().all(|source| gate.is_settled(source, now))
+            && of_kubernetes().all(|source| gate.is_settled(source, now))
             && (self.clusters.is_empty() || self.clusters.values().any(|it| matches!(it.phase, Phase::Idle)))
     }
 
@@ -420,7 +423,7 @@ impl DrsRules {
         let Phase::Busy(pass) = &mut cluster.phase else { return };
         let (gate, now, world) = (context.gate, context.now, context.world.read());
         let is_current = |planned_from: &ClusterRules| {
-            needed_by(&name).into_iter().all(|source| gate.is_settled(source, now))
+            needed_by(&name).all(|source| gate.is_settled(source, now))
                 && known_rules(world, &name).as_ref() == Some(planned_from)
         };
         match pass.step(told, &mut self.books, is_current) {

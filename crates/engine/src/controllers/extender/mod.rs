@@ -216,9 +216,8 @@ impl Executor<ExtenderController> for BindExecutor {
 }
 
 fn in_sync(world: &World) -> Result<(), NotInSync> {
-    let sources = [Source::Nodes, Source::Pods, Source::Namespaces];
-    match sources.into_iter().find(|source| !world.in_sync(*source)) {
-        Some(source) => Err(NotInSync(source)),
+    match world.missing(model::Part::Extender.into()).next() {
+        Some(row) => Err(NotInSync(row.source)),
         None => Ok(()),
     }
 }

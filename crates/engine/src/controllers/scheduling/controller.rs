@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::{Event, Source, VcenterId};
-use model::scheduling::SelectingKind;
-use model::{World, WorldChange};
+use model::{Parts, World, WorldChange};
 use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Scheduler};
 use tokio::time::Instant;
 
@@ -86,7 +85,7 @@ impl Scheduling {
 
     fn begin_if_all_is_seen(&mut self, world: &World, now: Instant) {
         let has_hosts = || self.settings.vcenters.iter().all(|id| world.in_sync(Source::Vcenter(*id)));
-        if !is_in_sync(world) || (self.patient_until.is_some() && !has_hosts()) {
+        if !world.has_all_for(Parts::SCHEDULING) || (self.patient_until.is_some() && !has_hosts()) {
             return;
         }
         (self.has_begun, self.patient_until) = (true, None);
@@ -129,7 +128,7 @@ impl Scheduling {
         }
         let at = self.at(context.now);
         let world = context.world.write();
-        if !is_in_sync(world) {
+        if !world.has_all_for(Parts::SCHEDULING) {
             return;
         }
         let mut decided = Vec::with_capacity(room);
@@ -308,10 +307,4 @@ fn record(pod: PodRef, event: PodEvent, context: &SchedulingContext<'_>) {
     };
     let occurrence = Occurrence { regarding, severity, reason, message };
     context.events.record(NAME, occurrence, REPEAT, context.now);
-}
-
-/// All of Kubernetes that decisions rest on; vCenters do not matter.
-fn is_in_sync(world: &World) -> bool {
-    let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
-    sources.chain(SelectingKind::ALL.map(Source::Selecting)).all(|source| world.in_sync(source))
 }

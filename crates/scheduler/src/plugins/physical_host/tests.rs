@@ -77,7 +77,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn of(mut world: World) -> Self {
+    fn of(world: World) -> Self {
         let mut scheduler = Scheduler::new(configuration(), 1);
         scheduler.observe(Duration::ZERO, &world, &everything());
         Self { world, scheduler, now: Duration::ZERO }

@@ -1,0 +1,42 @@
+//! From a row of the table of sources to the type that reads its objects: the one place where a new kind is added here.
+//!
+//! In: a source and how closely it is read. Out: the visitor called with that type.
+
+use model::event::{NamespaceFacts, NodeFacts, PodFacts, Source};
+use model::scheduling::SelectingKind;
+
+use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Selecting, Service, StatefulSet};
+
+/// Something to do with objects of whatever kind.
+pub(crate) trait Visitor {
+    type Output;
+
+    fn visit<F: Facts>(self) -> Self::Output;
+}
+
+/// How much is read of nodes and pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Where they are and what they say of each other.
+    Placement,
+    /// All that a scheduler must know, too.
+    Scheduling,
+}
+
+/// `None` for a source that is not of Kubernetes.
+pub(crate) fn visit<V: Visitor>(source: Source, detail: Detail, visitor: V) -> Option<V::Output> {
+    Some(match (source, detail) {
+        (Source::Nodes, Detail::Placement) => visitor.visit::<NodeFacts>(),
+        (Source::Nodes, Detail::Scheduling) => visitor.visit::<Schedulable<NodeFacts>>(),
+        (Source::Pods, Detail::Placement) => visitor.visit::<PodFacts>(),
+        (Source::Pods, Detail::Scheduling) => visitor.visit::<Schedulable<PodFacts>>(),
+        (Source::Namespaces, _) => visitor.visit::<NamespaceFacts>(),
+        (Source::Selecting(kind), _) => match kind {
+            SelectingKind::Service => visitor.visit::<Selecting<Service>>(),
+            SelectingKind::ReplicationController => visitor.visit::<Selecting<ReplicationController>>(),
+            SelectingKind::ReplicaSet => visitor.visit::<Selecting<ReplicaSet>>(),
+            SelectingKind::StatefulSet => visitor.visit::<Selecting<StatefulSet>>(),
+        },
+        (Source::Vcenter(_), _) => return None,
+    })
+}
