@@ -160,7 +160,7 @@ impl NodeLook {
         let mut kinds = ChangeKinds::NONE;
         let mut note = |differs: bool, kind: ChangeKinds| {
             if differs {
-                kinds = kinds | kind;
+                kinds |= kind;
             }
         };
         note(self.labels != after.labels, ChangeKinds::NODE_LABELS);

@@ -58,7 +58,7 @@ impl Plugin for PhysicalHost {
 
     fn woken_by(&self) -> ChangeKinds {
         // Only what keeps apart is lifted: nobody who comes is of help.
-        WOKEN_BY.without(ChangeKinds::POD_PLACED)
+        WOKEN_BY.difference(ChangeKinds::POD_PLACED)
     }
 
     fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {
