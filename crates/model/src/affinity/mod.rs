@@ -9,6 +9,7 @@
 //! - `terms`: the distinct terms, and how a new profile finds those that might match it.
 //! - `keeping`, `matching`: how pods, profiles and terms come, meet and go.
 //! - `topology`, `lift`: which nodes are one place. `tally`, `counting`: how many pods are there.
+//! - [`node`]: what node selectors and node affinity mean.
 //! - [`incoming`], [`verdict`], [`score`], [`view`], [`blockers`]: the questions.
 //!
 //! Invariants: finished pods neither carry nor match; terminating ones do until they are gone; so do pods not yet bound,
@@ -22,6 +23,7 @@ mod keeping;
 pub mod lift;
 mod look;
 mod matching;
+pub mod node;
 mod profiles;
 pub mod score;
 pub mod selector;
