@@ -3,8 +3,6 @@
 //! In: the world. Out: a [`Placement`] per node and views on hosts. Invariant: a link that is not known ends the chain;
 //! nothing is made up in its place.
 
-use std::collections::BTreeSet;
-
 use crate::arena::{ClusterId, HostId, NodeId, VmId};
 use crate::event::{ClusterFacts, HostConnection, HostFacts, HostLoadFacts, VcenterId, VmFacts};
 use crate::identity::Match;
@@ -47,7 +45,7 @@ impl<'a> HostView<'a> {
         self.cluster.map(|(_, cluster)| cluster.name.as_str())
     }
 
-    pub fn datacenter_name(&self) -> Option<&'a str> {
+    pub(crate) fn datacenter_name(&self) -> Option<&'a str> {
         let of_cluster = || self.cluster.and_then(|(_, cluster)| cluster.datacenter.as_deref());
         self.facts.datacenter.as_deref().or_else(of_cluster)
     }
@@ -134,21 +132,12 @@ impl World {
         self.inventory.clusters.arena().get(id).map(|kept| (kept.vcenter, &kept.facts))
     }
 
-    pub fn vm_ids(&self) -> impl Iterator<Item = VmId> {
-        self.inventory.vms.arena().ids()
-    }
-
     pub fn host_ids(&self) -> impl Iterator<Item = HostId> {
         self.inventory.hosts.arena().ids()
     }
 
     pub fn cluster_ids(&self) -> impl Iterator<Item = ClusterId> {
         self.inventory.clusters.arena().ids()
-    }
-
-    /// The clusters that run at least one node.
-    pub fn clusters_with_nodes(&self) -> BTreeSet<ClusterId> {
-        self.node_ids().filter_map(|node| self.host_of(node)?.cluster).map(|(cluster, _)| cluster).collect()
     }
 
     pub fn hosts_in(&self, cluster: ClusterId) -> impl Iterator<Item = HostId> {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use model::{NodeId, PodId};
+use model::PodId;
 
 use crate::observe::Changes;
 use crate::points::Concession;
@@ -105,11 +105,4 @@ impl AttemptResult {
             Self::Error => "error",
         }
     }
-}
-
-/// A decision, for those who only want to know where a pod would go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    pub pod: PodId,
-    pub node: NodeId,
 }
