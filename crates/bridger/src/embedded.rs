@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use simulator::certificate::Loopback;
 use simulator::chronicle::Entry;
 use simulator::kubernetes::placer::{self, PlacerConfig};
@@ -19,6 +20,9 @@ use tokio::task::JoinSet;
 use crate::command::PortArguments;
 use crate::failure::Failure;
 use crate::signals;
+
+/// What a URL's user part does not carry as it is: all that RFC 3986 does not leave free, so that no shell minds either.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub struct Embedded {
     world: Arc<World>,
@@ -76,7 +80,8 @@ impl Doorway {
         tasks.spawn(serve::serve(self.kubernetes.0, kubernetes, None));
         let vcenter = with_control(vcenter::wire::router(world.clone()));
         tasks.spawn(serve::serve(self.vcenter.0, vcenter, Some(self.tls.server)));
-        let credentials = format!("{}:{}", config.vcenter.username.replace('@', "%40"), config.vcenter.password);
+        let escaped = |text| utf8_percent_encode(text, RESERVED);
+        let credentials = format!("{}:{}", escaped(&config.vcenter.username), escaped(&config.vcenter.password));
         Open { vcenter: self.vcenter.1, credentials, folder: self.folder }
     }
 }

@@ -26,17 +26,17 @@ impl Guard {
     }
 
     /// The most members a new rule, or a rule that grows, may have.
-    pub fn members_new_max(&self) -> usize {
+    pub(crate) fn members_new_max(&self) -> usize {
         self.hosts.saturating_sub(self.reserve)
     }
 
     /// An existing rule with more members than this can not be satisfied.
-    pub fn members_kept_max(&self) -> usize {
+    pub(crate) fn members_kept_max(&self) -> usize {
         self.hosts_able
     }
 
     /// No rule is made or grows beyond what the hosts there are now could satisfy.
-    pub fn members_grown_max(&self) -> usize {
+    pub(crate) fn members_grown_max(&self) -> usize {
         self.members_new_max().min(self.members_kept_max())
     }
 }

@@ -1,14 +1,14 @@
 //! From the world to DRS rules, so that DRS never undoes what the Kubernetes scheduler decided. Pure.
 //!
-//! - [`planner`], [`mod@plan`]: what to create, edit and delete, and why; from scratch, or with what is kept from plan to plan.
+//! - `planner`, [`mod@plan`]: what to create, edit and delete, and why; from scratch, or with what is kept from plan to plan.
 //! - `places`: which VM a pod runs on. `gather`: what each term wants apart. `needs`: which pods need company. `pinning`,
-//!   `pins`: which hosts pods accept. [`mod@wanted`]: the pairs behind it.
+//!   `pins`: which hosts pods accept. `wanted`: the pairs behind it.
 //! - `cell`, `cover`, `graph`: the edges of one term into as few rules as possible, keeping the rules that exist. `cells`,
 //!   `joint`: what terms have in common, and whether their rules can hold together.
 //! - `cluster`, `following`, `classify`, `settle`, `together`, `ties`, `plan_cluster`, `telling`: the plan for one cluster. `explain`: the pods
-//!   behind a rule. [`guard`]: how many members a rule may have.
-//! - [`record`]: what Bridger owns. [`ownership`]: taking rules in, taking all away. [`finding`]: what people should know.
-//!   [`settings`]. `digest`: short names.
+//!   behind a rule. `guard`: how many members a rule may have.
+//! - [`record`]: what Bridger owns. `ownership`: taking rules in, taking all away. `finding`: what people should know.
+//!   `settings`. `digest`: short names.
 //!
 //! Invariants: the same world, record and moment give the same plan, whatever order events came in and whatever was planned
 //! before; a rule that the record does not name is never in an action; each action names the pods that cause it.
@@ -20,28 +20,28 @@ mod cluster;
 mod cover;
 mod digest;
 mod explain;
-pub mod finding;
+mod finding;
 mod following;
 mod gather;
 mod graph;
-pub mod guard;
+mod guard;
 mod joint;
 mod needs;
-pub mod ownership;
+mod ownership;
 mod pinning;
 mod pins;
 mod places;
 pub mod plan;
 mod plan_cluster;
-pub mod planner;
+mod planner;
 pub mod record;
 mod record_text;
-pub mod settings;
+mod settings;
 mod settle;
 mod telling;
 mod ties;
 mod together;
-pub mod wanted;
+mod wanted;
 
 pub use finding::{Finding, PodRef};
 pub use guard::Guard;

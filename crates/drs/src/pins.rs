@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use model::affinity::node::RequiredNodeAffinity;
 use model::intern::Symbol;
 use model::{PodId, World};
 use rustc_hash::FxHashMap;
@@ -196,11 +197,12 @@ impl Cluster {
             let (Some(pinning), Some(node)) = (&pod.pinning, pod.node()) else { continue };
             let hosts = known.entry((std::sync::Arc::as_ptr(pinning), node)).or_insert_with(|| {
                 let node = world.interner().text(node);
+                let required = RequiredNodeAffinity::of(pinning);
                 let will_do = |host: &usize| {
-                    accepts(pinning, &context.settings.host_key, node, self.hosts[*host].label.as_deref())
+                    accepts(&required, &context.settings.host_key, node, self.hosts[*host].label.as_deref())
                 };
                 let hosts = Bits::of(width, (0..width).filter(will_do));
-                (is_possible(pinning, node) && hosts.count() < width).then_some(hosts)
+                (is_possible(&required, node) && hosts.count() < width).then_some(hosts)
             });
             let Some(hosts) = hosts else { continue };
             let (all, pods) = accepted.entry(*vm).or_insert_with(|| (Bits::of(width, 0..width), Vec::new()));

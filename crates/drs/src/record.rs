@@ -18,7 +18,7 @@ pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
     /// Whether this much has passed since then.
-    pub fn is_past(self, since: Self, wait: Duration) -> bool {
+    pub(crate) fn is_past(self, since: Self, wait: Duration) -> bool {
         u128::from(self.0.saturating_sub(since.0)) >= wait.as_millis()
     }
 

@@ -72,6 +72,7 @@ fn ids(prefix: &str, numbers: &[usize]) -> Vec<String> {
 fn what_pods_accept_means_what_kubernetes_means() {
     use Operator::*;
     let other = RequirementFacts { key: "zone".to_owned(), operator: In, values: vec!["z".to_owned()] };
+    let malformed = RequirementFacts { values: vec![], ..other.clone() };
     let of_node = |operator, node: usize| NodeTermFacts {
         expressions: vec![expression(In, &["esx-0"])],
         fields: vec![RequirementFacts { key: "metadata.name".to_owned(), operator, values: vec![node_name(node)] }],
@@ -103,6 +104,12 @@ fn what_pods_accept_means_what_kubernetes_means() {
         (PinningFacts { node_terms: vec![of_node(In, 0)], ..PinningFacts::default() }, Some(&[0])),
         (PinningFacts { node_terms: vec![of_node(In, 1)], ..PinningFacts::default() }, None),
         (PinningFacts { node_terms: vec![of_node(NotIn, 1)], ..PinningFacts::default() }, Some(&[0])),
+        // A malformed term accepts nothing, whatever label is to blame; where all are malformed the host is not what matters.
+        (terms(&[&[expression(NotIn, &[])], &[expression(In, &["30"])]]), Some(&[3])),
+        (terms(&[&[expression(NotIn, &["a b"])], &[expression(In, &["30"])]]), Some(&[3])),
+        (terms(&[&[expression(Exists, &["7"])], &[expression(In, &["30"])]]), Some(&[3])),
+        (terms(&[&[malformed.clone(), expression(In, &["7"])], &[expression(In, &["30"])]]), Some(&[3])),
+        (terms(&[&[malformed, expression(In, &["7"])]]), None),
     ];
     for (pinning, expected) in cases {
         let mut story = Story::new(Town::new(4, &[0]), Pinning::Should);

@@ -122,7 +122,9 @@ impl PodAffinity {
 
 impl NodeSelector {
     fn tell(self, pinning: &mut PinningFacts) {
-        let terms = self.node_selector_terms.unwrap_or_default();
+        // Required, but without a term: that accepts no node, as an empty term does. Without any there would be no requirement.
+        let terms = self.node_selector_terms.filter(|terms| !terms.is_empty());
+        let terms = terms.unwrap_or_else(|| vec![NodeTerm::default()]);
         pinning.node_terms.extend(terms.into_iter().map(NodeTerm::facts));
     }
 }

@@ -242,6 +242,11 @@ fn the_policy_of_a_pod_is_read() {
             ],
         }
     );
+    for required in [json!({}), json!({ "nodeSelectorTerms": [] })] {
+        let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": required } });
+        let facts: PodFacts = self::facts(&json!({ "metadata": { "name": "p" }, "spec": { "affinity": affinity } }));
+        assert_eq!(facts.pinning.node_terms, [NodeTermFacts::default()], "it accepts no node");
+    }
     let everything = Some(SelectorFacts::default());
     let plain = |key: &str, selector| TermFacts { topology_key: key.to_owned(), selector, ..TermFacts::default() };
     assert_eq!(facts.affinity, [plain("zone", everything.clone())]);

@@ -6,7 +6,7 @@
 //!   `facts`: what is kept of each object.
 //! - [`objects`]: the same for objects from a file. [`pod_json`]: a pod that somebody else hands over.
 //! - [`labels`], [`events`], [`ledger`], [`binder`], [`conditions`]: the engine's ports.
-//! - [`mod@bounded`]: limits of time and size around any client. `paced`: watches opened at a steady pace.
+//! - `bounded`: limits of time and size around any client. `paced`: watches opened at a steady pace.
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
 //! given seed, so that all of it runs on a paused clock against a server in the same process; no credential is in an
@@ -14,7 +14,7 @@
 //! that it can't decode: a log filter should keep that target at `error`.
 
 pub mod binder;
-pub mod bounded;
+mod bounded;
 pub mod conditions;
 pub mod connect;
 pub mod events;

@@ -57,7 +57,7 @@ impl LabelSettings {
     }
 }
 
-fn is_label_key(key: &str) -> bool {
+pub(crate) fn is_label_key(key: &str) -> bool {
     // The part after the slash follows the rule of values; the one before it is a DNS subdomain.
     let Some((domain, name)) = key.split_once('/') else { return is_valid(key) };
     let is_domain_label = |label: &str| {

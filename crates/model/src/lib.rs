@@ -2,13 +2,13 @@
 //!
 //! - [`event`]: what adapters tell, in Bridger's own words.
 //! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
-//! - [`identity`]: which VM a node is. [`placement`]: where nodes run. [`labels`], [`mod@label_value`]: what nodes shall carry.
+//! - `identity`: which VM a node is. `placement`: where nodes run. [`labels`], `label_value`: what nodes shall carry.
 //! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for a pod to be placed.
 //! - [`change`]: what an event changed, with the facts before; [`Touched`]: what else an answer may have changed for.
 //! - [`sources`]: the one table of what is watched in Kubernetes, and which parts of Bridger need it.
 //! - [`scheduling`]: what schedulers ask of pods and nodes.
 //! - [`report`]: counts and explanations for people.
-//! - [`arena`], [`intern`], [`label_set`], [`node_set`], [`uid`]: how it is kept small and fast to look up.
+//! - [`arena`], [`intern`], [`label_set`], `node_set`, [`uid`]: how it is kept small and fast to look up.
 //!
 //! Invariants: [`event::Event`] is the only way state changes; the same events give the same world.
 
@@ -17,16 +17,16 @@ pub mod arena;
 pub mod change;
 pub mod event;
 mod finder;
-pub mod identity;
+mod identity;
 pub mod intern;
 mod inventory;
 pub mod label_set;
-pub mod label_value;
+mod label_value;
 pub mod labels;
 mod node_names;
-pub mod node_set;
+mod node_set;
 mod nodes;
-pub mod placement;
+mod placement;
 mod placing;
 mod pods;
 pub mod report;

@@ -3,8 +3,6 @@
 //! In: the world. Out: a [`Placement`] per node and views on hosts. Invariant: a link that is not known ends the chain;
 //! nothing is made up in its place.
 
-use std::collections::BTreeSet;
-
 use crate::arena::{ClusterId, HostId, NodeId, VmId};
 use crate::event::{ClusterFacts, HostConnection, HostFacts, HostLoadFacts, VcenterId, VmFacts};
 use crate::identity::Match;
@@ -47,7 +45,7 @@ impl<'a> HostView<'a> {
         self.cluster.map(|(_, cluster)| cluster.name.as_str())
     }
 
-    pub fn datacenter_name(&self) -> Option<&'a str> {
+    pub(crate) fn datacenter_name(&self) -> Option<&'a str> {
         let of_cluster = || self.cluster.and_then(|(_, cluster)| cluster.datacenter.as_deref());
         self.facts.datacenter.as_deref().or_else(of_cluster)
     }
@@ -64,6 +62,16 @@ impl<'a> HostView<'a> {
     /// How busy it is; `None` while that is not known.
     pub fn load(&self) -> Option<HostLoadFacts> {
         self.facts.load
+    }
+
+    /// How much of the scarcer of cpu and memory is unused, from 0 to 1; `None` while neither is known.
+    pub fn idle_fraction(&self) -> Option<f64> {
+        let load = self.facts.load?;
+        let idle =
+            |used: u64, capacity: u64| (capacity > 0).then(|| capacity.saturating_sub(used) as f64 / capacity as f64);
+        let cpu = idle(load.cpu_used_mhz, load.cpu_capacity_mhz);
+        let memory = idle(load.memory_used_mib, load.memory_capacity_mib);
+        cpu.into_iter().chain(memory).reduce(f64::min)
     }
 }
 
@@ -124,21 +132,12 @@ impl World {
         self.inventory.clusters.arena().get(id).map(|kept| (kept.vcenter, &kept.facts))
     }
 
-    pub fn vm_ids(&self) -> impl Iterator<Item = VmId> {
-        self.inventory.vms.arena().ids()
-    }
-
     pub fn host_ids(&self) -> impl Iterator<Item = HostId> {
         self.inventory.hosts.arena().ids()
     }
 
     pub fn cluster_ids(&self) -> impl Iterator<Item = ClusterId> {
         self.inventory.clusters.arena().ids()
-    }
-
-    /// The clusters that run at least one node.
-    pub fn clusters_with_nodes(&self) -> BTreeSet<ClusterId> {
-        self.node_ids().filter_map(|node| self.host_of(node)?.cluster).map(|(cluster, _)| cluster).collect()
     }
 
     pub fn hosts_in(&self, cluster: ClusterId) -> impl Iterator<Item = HostId> {
@@ -168,5 +167,35 @@ impl World {
         hosts
             .filter_map(|host| self.inventory.hosts.arena().get(host))
             .flat_map(move |kept| self.nodes_on_host(vcenter, &kept.facts.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::DenseId;
+
+    #[test]
+    fn a_host_is_as_idle_as_its_scarcer_resource() {
+        // Used and capacity of cpu, then of memory.
+        let cases = [
+            ([25, 100, 50, 100], Some(0.5)),
+            ([75, 100, 50, 100], Some(0.25)),
+            ([0, 100, 0, 100], Some(1.0)),
+            ([120, 100, 0, 100], Some(0.0)),
+            // A capacity that is not known says nothing.
+            ([25, 100, 7, 0], Some(0.75)),
+            ([7, 0, 25, 100], Some(0.75)),
+            ([0, 0, 0, 0], None),
+        ];
+        for ([cpu_used_mhz, cpu_capacity_mhz, memory_used_mib, memory_capacity_mib], expected) in cases {
+            let load = HostLoadFacts { cpu_used_mhz, cpu_capacity_mhz, memory_used_mib, memory_capacity_mib };
+            let idle = |load| {
+                let facts = HostFacts { load, ..HostFacts::default() };
+                let id = DenseId::from_index(0);
+                HostView { id, vcenter: VcenterId(0), facts: &facts, cluster: None }.idle_fraction()
+            };
+            assert_eq!((idle(Some(load)), idle(None)), (expected, None), "{load:?}");
+        }
     }
 }

@@ -31,7 +31,7 @@ pub enum SourceState {
 
 impl SourceState {
     /// The picture was whole at least once: answers can be given from it, though maybe old ones.
-    pub fn was_ever_synced(self) -> bool {
+    pub(crate) fn was_ever_synced(self) -> bool {
         matches!(self, Self::InSync | Self::Lost | Self::Relisting { was_synced: true })
     }
 }

@@ -2,91 +2,58 @@
 //!
 //! In: kinds of change, a bit each. Out: sets of kinds, compared in one operation, so that a change nobody waits for costs nothing.
 
-use std::ops::BitOr;
 use std::sync::Arc;
 
+use bitflags::bitflags;
 use model::{NodeId, PodId, TermId};
 
-/// A set of kinds of change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ChangeKinds(u32);
-
-macro_rules! kinds {
-    ($($(#[$meta:meta])* $name:ident = $bit:expr;)+) => {
-        impl ChangeKinds {
-            $($(#[$meta])* pub const $name: Self = Self(1 << $bit);)+
-            /// The single kinds, with their names.
-            const NAMED: &[(Self, &str)] = &[$((Self::$name, stringify!($name)),)+];
-        }
-    };
-}
-
-kinds! {
-    NODE_ADDED = 0;
-    /// Helps where pods of other nodes count: those on it do no longer, and a place may be gone that others are measured by.
-    NODE_REMOVED = 1;
-    NODE_ALLOCATABLE = 2;
-    NODE_LABELS = 3;
-    /// Its taints, or whether it takes pods at all.
-    NODE_TAINTS = 4;
-    NODE_IMAGES = 5;
-    NODE_DECLARED_FEATURES = 6;
-    /// The host it runs on, or what is known of that host.
-    NODE_PLACEMENT = 7;
-    /// A pod was bound, by whomever, or assumed on a node.
-    POD_PLACED = 8;
-    /// A placed pod left its node: deleted, finished, or its binding failed.
-    POD_LEFT = 9;
-    /// The labels of a placed pod.
-    POD_LABELS = 10;
-    /// A placed pod needs less than before.
-    POD_SCALED_DOWN = 11;
-    /// The waiting pod itself.
-    SELF_UPDATED = 12;
-    /// The labels of a namespace.
-    NAMESPACE_LABELS = 13;
-    /// A service, replica set, stateful set or replication controller.
-    WORKLOAD = 14;
+bitflags! {
+    /// A set of kinds of change.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct ChangeKinds: u32 {
+        const NODE_ADDED = 1 << 0;
+        /// Helps where pods of other nodes count: those on it do no longer, and a place may be gone that others are measured by.
+        const NODE_REMOVED = 1 << 1;
+        const NODE_ALLOCATABLE = 1 << 2;
+        const NODE_LABELS = 1 << 3;
+        /// Its taints, or whether it takes pods at all.
+        const NODE_TAINTS = 1 << 4;
+        const NODE_IMAGES = 1 << 5;
+        const NODE_DECLARED_FEATURES = 1 << 6;
+        /// The host it runs on, or what is known of that host.
+        const NODE_PLACEMENT = 1 << 7;
+        /// A pod was bound, by whomever, or assumed on a node.
+        const POD_PLACED = 1 << 8;
+        /// A placed pod left its node: deleted, finished, or its binding failed.
+        const POD_LEFT = 1 << 9;
+        /// The labels of a placed pod.
+        const POD_LABELS = 1 << 10;
+        /// A placed pod needs less than before.
+        const POD_SCALED_DOWN = 1 << 11;
+        /// The waiting pod itself.
+        const SELF_UPDATED = 1 << 12;
+        /// The labels of a namespace.
+        const NAMESPACE_LABELS = 1 << 13;
+        /// A service, replica set, stateful set or replication controller.
+        const WORKLOAD = 1 << 14;
+    }
 }
 
 impl ChangeKinds {
-    pub const NONE: Self = Self(0);
-    pub const ALL: Self = Self(u32::MAX);
+    pub const NONE: Self = Self::empty();
+    pub const ALL: Self = Self::all();
     /// A node came, or any of its aspects changed.
-    pub const NODE: Self = Self(0b1111_1101);
-
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
+    pub const NODE: Self = Self::NODE_ADDED
+        .union(Self::NODE_ALLOCATABLE)
+        .union(Self::NODE_LABELS)
+        .union(Self::NODE_TAINTS)
+        .union(Self::NODE_IMAGES)
+        .union(Self::NODE_DECLARED_FEATURES)
+        .union(Self::NODE_PLACEMENT);
 
     /// The number of its lowest kind.
     pub(crate) fn first_bit(self) -> Option<usize> {
-        (!self.is_empty()).then_some(self.0.trailing_zeros() as usize)
-    }
-
-    /// The names of the kinds in it.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMED.iter().filter(move |(kind, _)| self.intersects(*kind)).map(|(_, name)| *name)
-    }
-}
-
-impl BitOr for ChangeKinds {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        self.with(other)
+        (!self.is_empty()).then_some(self.bits().trailing_zeros() as usize)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use model::{NodeId, PodId};
+use model::PodId;
 
 use crate::points::Concession;
 use crate::queue::Attempts;
@@ -102,11 +102,4 @@ impl AttemptResult {
             Self::Error => "error",
         }
     }
-}
-
-/// A decision, for those who only want to know where a pod would go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    pub pod: PodId,
-    pub node: NodeId,
 }

@@ -1,36 +1,36 @@
 //! The scheduling framework and the plugins on it. Pure: no I/O, no clock, no randomness of its own, no async.
 //!
-//! - [`points`]: the extension points, a small trait each. [`plugin`]: what every plugin says of itself.
-//! - [`status`]: the answers, with their reasons. [`cycle`]: what a plugin sees of one attempt.
-//! - [`registry`]: which plugins there are.
-//! - [`change`]: what happened in the world, as plugins are asked whether it helps a waiting pod.
+//! - `points`: the extension points, a small trait each. `plugin`: what every plugin says of itself.
+//! - `status`: the answers, with their reasons. `cycle`: what a plugin sees of one attempt.
+//! - `registry`: which plugins there are.
+//! - `change`: what happened in the world, as plugins are asked whether it helps a waiting pod.
 //!
 //! Invariants: what a plugin answers depends on nothing but the pod, the world and its own configuration.
 
-pub mod change;
+mod change;
 mod classes;
-pub mod config;
-pub mod cycle;
-pub mod effect;
+mod config;
+mod cycle;
+mod effect;
 mod erased;
 mod evaluate;
 pub mod explain;
 mod journal;
 mod message;
 pub mod observe;
-pub mod plugin;
+mod plugin;
 pub mod plugins;
-pub mod points;
-pub mod profile;
+mod points;
+mod profile;
 mod queue;
-pub mod registry;
+mod registry;
 mod scheduler;
-pub mod status;
+mod status;
 #[cfg(test)]
 mod testing;
 
 pub use change::{Change, ChangeKinds, ChangedPod};
-pub use config::{ConfigError, Configuration, DEFAULT_SCHEDULER_NAME};
+pub use config::{Backoff, ConfigError, Configuration, DEFAULT_SCHEDULER_NAME};
 pub use cycle::Cycle;
 pub use effect::{AttemptResult, ConditionReason, Effect, Input, PodEvent, PodRef};
 pub use explain::{Explanation, NodeExplanation, VerdictKind, explain};
@@ -42,4 +42,4 @@ pub use profile::Profile;
 pub use queue::{Attempts, Incoming, Pending, QueueCounts};
 pub use registry::{NoArgs, Points, Register, Registry};
 pub use scheduler::{CacheSizes, Figures, Scheduler, UnschedulableBy};
-pub use status::{Rejection, Rejections, Status};
+pub use status::{Reasons, Rejection, RejectionId, Rejections, Status};

@@ -151,7 +151,7 @@ fn node_differences(before: &NodeState, after: &NodeState) -> ChangeKinds {
     let mut kinds = ChangeKinds::NONE;
     let mut note = |differs: bool, kind: ChangeKinds| {
         if differs {
-            kinds = kinds | kind;
+            kinds |= kind;
         }
     };
     note(!before.has_labels_of(after), ChangeKinds::NODE_LABELS);

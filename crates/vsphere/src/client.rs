@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::Full;
+use percent_encoding::percent_decode_str;
 
 use crate::ManagedObject;
 use crate::error::VsphereError;
@@ -85,24 +86,9 @@ impl Endpoint {
     }
 }
 
+/// A `%` that begins no escape stands for itself: passwords are often pasted as they are.
 fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let escaped = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
-        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                decoded.push(byte);
-                at += 3;
-            }
-            None => {
-                decoded.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// What the server says of itself.
@@ -356,6 +342,7 @@ mod tests {
             ("https://vc.example.org/", "https://vc.example.org/sdk", None),
             ("http://127.0.0.1:8989/sdk", "http://127.0.0.1:8989/sdk", None),
             ("https://me:p%40ss@vc/sdk", "https://vc/sdk", Some(("me", "p@ss"))),
+            ("https://me:100%+5%+1%4@vc/sdk", "https://vc/sdk", Some(("me", "100%+5%+1%4"))),
             (
                 "administrator%40vsphere.local:x@[::1]:443",
                 "https://[::1]:443/sdk",

@@ -1,8 +1,8 @@
 //! The only client of the vSphere API: a thin SOAP client, hand-typed for the methods and types that Bridger needs.
 //!
-//! - [`xml`], [`soap`]: reading and writing the wire.
-//! - [`tls`], [`transport`]: HTTPS with a CA file, a SHA-256 thumbprint, or, asked for in so many words, no check.
-//! - [`client`]: sessions and methods. [`property`]: the property collector.
+//! - `xml`, `soap`: reading and writing the wire.
+//! - `tls`, [`transport`]: HTTPS with a CA file, a SHA-256 thumbprint, or, asked for in so many words, no check.
+//! - `client`: sessions and methods. [`property`]: the property collector.
 //! - [`config`]: how to reach a vCenter, from what govc users already have. [`probe`]: one look at it, for the start.
 //! - [`inventory`]: what it holds, followed and told in the model's words.
 //! - [`rules`]: DRS rules and groups, read and changed for the engine.
@@ -12,17 +12,17 @@
 //! Invariants: every call has a time limit; answers are bounded in size and depth; a password is in no error and no
 //! debug output; unknown elements are skipped and unknown faults kept by name, so that a newer vCenter does no harm.
 
-pub mod client;
+mod client;
 pub mod config;
-pub mod error;
+mod error;
 pub mod inventory;
 pub mod probe;
 pub mod property;
 pub mod rules;
-pub mod soap;
-pub mod tls;
+mod soap;
+mod tls;
 pub mod transport;
-pub mod xml;
+mod xml;
 
 pub use client::{About, Client, Credentials, Endpoint};
 pub use config::{ConfigError, CredentialSource, Settings, Timing, VcenterConfig};

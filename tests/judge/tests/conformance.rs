@@ -1,6 +1,6 @@
 //! The plugins of `scheduler` against kube-scheduler's own: every node's verdict, plugin and reasons, and every plugin's
-//! normalised score. On the worlds in `cases/`, each of which was a difference once or is where one is likely, then on
-//! random ones. What differs is shrunk and left in the target folder, to be moved to `cases/`.
+//! normalised score. On the worlds in `cases/`, each of which was a difference once or is where one is likely, and in
+//! `malformed/`, which an API server would refuse; then on random ones. What differs is shrunk and left in the target folder, to be moved to `cases/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -96,9 +96,9 @@ fn differences(judge: &mut Judge, world: &World) -> Result<Vec<String>, String> 
     Ok(found)
 }
 
-/// The worlds that are kept, by name.
-fn kept_cases() -> Vec<(String, World)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+/// The worlds that are kept in a folder, by name.
+fn kept_in(folder: &str) -> Vec<(String, World)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let read = |path: PathBuf| {
@@ -121,7 +121,7 @@ fn leave_behind(name: &str, world: &World) -> PathBuf {
 
 /// What was found once is looked at before anything else.
 fn replay(judge: &mut Judge) {
-    for (name, world) in kept_cases() {
+    for (name, world) in kept_in("cases").into_iter().chain(kept_in("malformed")) {
         let found = differences(judge, &world).unwrap_or_else(|error| vec![error]);
         assert!(found.is_empty(), "the kept case {name}:\n{}", found.join("\n"));
     }
@@ -165,7 +165,7 @@ fn all_plugins_say_what_upstream_says_beside_nominated_pods() {
 #[test]
 fn every_kept_case_is_valid_and_asks_something() {
     let mut judge = Judge::start().unwrap();
-    let cases = kept_cases();
+    let cases = kept_in("cases");
     assert!(!cases.is_empty());
     for (name, world) in cases {
         let answer = judge.ask_and_validate(&world).unwrap_or_else(|error| panic!("{name}: {error}"));

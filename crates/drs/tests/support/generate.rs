@@ -74,9 +74,12 @@ pub fn pod() -> impl Strategy<Value = PodFacts> {
 pub fn pinning() -> impl Strategy<Value = PinningFacts> {
     let hosts = || vec((0..6usize).prop_map(|host| format!("esx-{host}")), 1..4);
     let operator = select(vec![Operator::In, Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist]);
-    let expression = (text(&[HOST_KEY, HOST_KEY, "zone"]), operator, hosts())
-        .prop_map(|(key, operator, values)| RequirementFacts { key, operator, values });
-    let field = vec((0..NODES_MAX).prop_map(node_name), 1..4).prop_map(|values| RequirementFacts {
+    let expression =
+        (text(&[HOST_KEY, HOST_KEY, "zone"]), operator, hosts()).prop_map(|(key, operator, values)| match operator {
+            Operator::Exists | Operator::DoesNotExist => RequirementFacts { key, operator, values: vec![] },
+            _ => RequirementFacts { key, operator, values },
+        });
+    let field = vec((0..NODES_MAX).prop_map(node_name), 1..=1).prop_map(|values| RequirementFacts {
         key: "metadata.name".to_owned(),
         operator: Operator::In,
         values,

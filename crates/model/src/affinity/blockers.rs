@@ -4,7 +4,7 @@
 //! `explain` and in events.
 //!
 //! Invariants: each pod named is a cause by itself; no more are named than asked for, and no more looked at than
-//! [`LOOKED_AT_MAX`] for each term, so that an answer is quick in any world. Required affinity that fails has nobody to name.
+//! `LOOKED_AT_MAX` for each term, so that an answer is quick in any world. Required affinity that fails has nobody to name.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::node_set::NodeSet;
 use crate::world::World;
 
 /// How many pods are looked at for one term.
-pub const LOOKED_AT_MAX: usize = 100_000;
+const LOOKED_AT_MAX: usize = 100_000;
 
 /// How a pod is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -74,7 +74,7 @@ impl Reading {
 
 impl Role {
     /// Whether terms in this role are lifted, where their key is.
-    pub fn is_anti_affinity(self) -> bool {
+    pub(crate) fn is_anti_affinity(self) -> bool {
         matches!(self, Self::AntiAffinity | Self::PreferredAntiAffinity(_))
     }
 }

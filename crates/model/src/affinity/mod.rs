@@ -9,29 +9,31 @@
 //! - `terms`: the distinct terms, and how a new profile finds those that might match it.
 //! - `keeping`, `matching`: how pods, profiles and terms come, meet and go.
 //! - `topology`, `lift`: which nodes are one place. `tally`, `counting`: how many pods are there.
-//! - [`incoming`], [`verdict`], [`score`], [`view`], [`blockers`]: the questions.
+//! - [`node`]: what node selectors and node affinity mean.
+//! - `incoming`, `verdict`, `score`, `view`, `blockers`: the questions.
 //!
 //! Invariants: finished pods neither carry nor match; terminating ones do until they are gone; so do pods not yet bound,
 //! and callers that mean placed pods look at the node. Only pods on known nodes are counted. What is answered equals a
 //! comparison of every term with every pod.
 
-pub mod blockers;
+mod blockers;
 mod counting;
-pub mod incoming;
+mod incoming;
 mod keeping;
-pub mod lift;
+mod lift;
 mod look;
 mod matching;
+pub mod node;
 mod profiles;
-pub mod score;
-pub mod selector;
+mod score;
+mod selector;
 mod siblings;
 mod tally;
-pub mod term;
+mod term;
 mod terms;
 mod topology;
-pub mod verdict;
-pub mod view;
+mod verdict;
+mod view;
 
 pub use self::blockers::{Blocker, Obstacle};
 pub use self::incoming::Incoming;
@@ -168,7 +170,8 @@ impl World {
     }
 
     /// How many different pods there are, as far as terms go: namespace, labels and terms of their own.
-    pub fn profile_count(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn profile_count(&self) -> usize {
         self.affinity.profiles.len()
     }
 
@@ -194,7 +197,7 @@ impl World {
         self.affinity.pods_of(profiles.copied())
     }
 
-    pub fn pod_labels(&self, pod: PodId) -> Option<&LabelSet> {
+    pub(crate) fn pod_labels(&self, pod: PodId) -> Option<&LabelSet> {
         self.affinity.profile_of(pod).map(|profile| &*profile.labels)
     }
 

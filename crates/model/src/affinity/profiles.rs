@@ -113,6 +113,7 @@ impl Profiles {
         self.arena.get_mut(id)
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.arena.len()
     }

@@ -204,7 +204,7 @@ pub struct NodeSchedulingFacts {
 
 impl NodeSchedulingFacts {
     #[must_use]
-    pub fn without_images(&self) -> Self {
+    pub(crate) fn without_images(&self) -> Self {
         Self {
             allocatable: self.allocatable.clone(),
             allowed_pods: self.allowed_pods,

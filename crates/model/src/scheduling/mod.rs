@@ -1,22 +1,22 @@
 //! What schedulers ask of pods and nodes.
 //!
-//! - [`facts`]: what adapters tell for it.
-//! - [`resources`], [`node_labels`], [`distinct`], [`images`], `ports`: nodes in columns, kept up to date.
-//! - `selecting`: services and controllers, which tell what pods belong together. [`groups`]: pods that are spread.
-//! - `keeping`: how all of it follows the world. [`questions`]: what can be asked.
+//! - `facts`: what adapters tell for it.
+//! - `resources`, `node_labels`, `distinct`, `images`, `ports`: nodes in columns, kept up to date.
+//! - `selecting`: services and controllers, which tell what pods belong together. `groups`: pods that are spread.
+//! - `keeping`: how all of it follows the world. `questions`: what can be asked.
 //!
 //! Invariants: nothing here walks all pods or all nodes when an event comes; what is answered equals a count of all pods. Pods
 //! and nodes that were told of without facts for schedulers do not exist here.
 
-pub mod distinct;
-pub mod facts;
-pub mod groups;
-pub mod images;
+mod distinct;
+mod facts;
+mod groups;
+mod images;
 mod keeping;
-pub mod node_labels;
+mod node_labels;
 mod ports;
-pub mod questions;
-pub mod resources;
+mod questions;
+mod resources;
 mod selecting;
 
 pub use distinct::Distinct;
@@ -30,4 +30,4 @@ pub use images::Image;
 pub(crate) use keeping::Scheduling;
 pub use node_labels::{LabelColumn, ValueId};
 pub use questions::SpreadGroup;
-pub use resources::{Resource, ResourceColumns};
+pub use resources::{Resource, ResourceColumns, ScalarId};

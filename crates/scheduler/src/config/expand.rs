@@ -22,7 +22,7 @@ use crate::registry::{Built, Registry};
 
 /// The default plugins, at all points they extend, with the weight of their score. As kube-scheduler 1.36 has them, without the
 /// ones for volumes, resource claims, pod groups and preemption, and with this scheduler's own.
-pub const DEFAULT_PLUGINS: &[(&str, i32)] = &[
+pub(super) const DEFAULT_PLUGINS: &[(&str, i32)] = &[
     ("SchedulingGates", 0),
     ("Unsupported", 0),
     ("PrioritySort", 0),
@@ -60,9 +60,6 @@ const GUARD: &str = Unsupported::NAME;
 
 /// Plugins are kept in sets of this many bits.
 const PLUGINS_MAX: usize = 64;
-
-/// The plugins of one point, in order, as places in the profile's list.
-pub type PointSet = Vec<usize>;
 
 pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Registry) -> Result<Profile, ConfigError> {
     let wrong = |problem: String| ConfigError::Profile { profile: name.to_owned(), problem };
@@ -178,7 +175,7 @@ fn at_point(
     names: &[&str],
     built: &[Built],
     extends: fn(&Built) -> bool,
-) -> Result<PointSet, String> {
+) -> Result<Vec<usize>, String> {
     let place = |name: &str| names.iter().position(|known| *known == name);
     let mut own_places = Vec::new();
     for entry in &own.enabled {

@@ -16,7 +16,6 @@ use std::time::Duration;
 use serde_json::Value;
 
 use self::document::{Document, ProfileDocument};
-pub use self::expand::{DEFAULT_PLUGINS, PointSet};
 use crate::erased::AnyQueueSort;
 use crate::profile::Profile;
 use crate::registry::Registry;

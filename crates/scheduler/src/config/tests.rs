@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::expand::DEFAULT_PLUGINS;
 use super::*;
 use crate::cycle::Cycle;
 use crate::plugin::Plugin;

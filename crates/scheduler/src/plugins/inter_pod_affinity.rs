@@ -110,14 +110,14 @@ impl Plugin for InterPodAffinity {
 }
 
 pub(super) const WOKEN_BY: ChangeKinds = ChangeKinds::NODE_ADDED
-    .with(ChangeKinds::NODE_REMOVED)
-    .with(ChangeKinds::NODE_LABELS)
-    .with(ChangeKinds::NODE_PLACEMENT)
-    .with(ChangeKinds::POD_PLACED)
-    .with(ChangeKinds::POD_LEFT)
-    .with(ChangeKinds::POD_LABELS)
-    .with(ChangeKinds::SELF_UPDATED)
-    .with(ChangeKinds::NAMESPACE_LABELS);
+    .union(ChangeKinds::NODE_REMOVED)
+    .union(ChangeKinds::NODE_LABELS)
+    .union(ChangeKinds::NODE_PLACEMENT)
+    .union(ChangeKinds::POD_PLACED)
+    .union(ChangeKinds::POD_LEFT)
+    .union(ChangeKinds::POD_LABELS)
+    .union(ChangeKinds::SELF_UPDATED)
+    .union(ChangeKinds::NAMESPACE_LABELS);
 
 /// A pod that came may be one it wants to be near; one that left may have kept it away, or have been the only one to be near, without
 /// whom it may go anywhere.

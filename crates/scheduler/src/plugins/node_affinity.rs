@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use model::affinity::node::NAME_FIELD;
 use model::arena::DenseId;
 use model::event::{NodeTermFacts, Operator, RequirementFacts};
 use model::{NodeId, NodeSet};
 use serde::Deserialize;
 
-use super::node_selection::{NAME_FIELD, Selection, TermTest};
+use super::node_selection::{Selection, TermTest};
 use crate::change::{Change, ChangeKinds};
 use crate::cycle::Cycle;
 use crate::plugin::{Plugin, Reads};

@@ -1,17 +1,12 @@
 //! Which nodes a pod's node selector and node affinity accept.
 //!
-//! In: requirements on labels and names. Out: a test that is resolved once, against the columns of node labels, and then
-//! compares small numbers for each node.
-//!
-//! Invariant: the meaning is upstream's. All requirements of a term must hold, and one of the terms; a term without any accepts
-//! no node, and neither does one that is malformed, by a number that is none or a value that no label may have.
+//! In: requirements on labels and names, as the model reads them. Out: a test that is resolved once, against the columns of node
+//! labels, and then compares small numbers for each node. Invariant: it accepts what the model's reading accepts.
 
-use model::event::{NodeTermFacts, Operator, PinningFacts, RequirementFacts};
+use model::affinity::node::{Label, LabelRequirement, NameRequirement, NodeTerm, RequiredNodeAffinity, Values};
+use model::event::{Labels, NodeTermFacts, PinningFacts};
 use model::scheduling::{LabelColumn, ValueId};
 use model::{NodeId, NodeSet, World};
-
-/// The field that names a node.
-pub(super) const NAME_FIELD: &str = "metadata.name";
 
 /// One requirement.
 enum Test<'a> {
@@ -41,58 +36,31 @@ impl Accepts {
 }
 
 impl<'a> Test<'a> {
-    /// `None` where the requirement is malformed.
-    fn of_label(requirement: &RequirementFacts, world: &'a World) -> Option<Self> {
-        let RequirementFacts { key, operator, values } = requirement;
-        let well_formed = match operator {
-            Operator::In | Operator::NotIn => !values.is_empty(),
-            Operator::Exists | Operator::DoesNotExist => values.is_empty(),
-            Operator::Gt | Operator::Lt => values.len() == 1,
-        };
-        if !well_formed || !values.iter().all(|value| is_label_value(value)) {
-            return None;
-        }
-        let bound: Option<i64> = match operator {
-            Operator::Gt | Operator::Lt => Some(values[0].parse().ok()?),
-            _ => None,
-        };
+    fn of_label(requirement: &LabelRequirement<'_>, world: &'a World) -> Self {
+        let LabelRequirement { key, values } = *requirement;
         let Some(column) = world.node_label(key) else {
-            let holds_without = matches!(operator, Operator::NotIn | Operator::DoesNotExist);
-            return Some(if holds_without { Self::Always } else { Self::Never });
+            return if values.accept(Label::Absent) { Self::Always } else { Self::Never };
         };
         let known = |values: &[String]| {
             let symbols = values.iter().filter_map(|value| world.interner().get(value));
             symbols.filter_map(|symbol| column.value(symbol)).collect()
         };
-        let beyond = |holds: fn(i64, i64) -> bool| {
-            let number = |symbol| world.interner().text(symbol).parse::<i64>().ok();
-            let holds = |symbol| bound.zip(number(symbol)).is_some_and(|(bound, value)| holds(value, bound));
-            column.values().filter(|&(_, symbol)| holds(symbol)).map(|(value, _)| value).collect()
+        let accepts = match values {
+            Values::Among(values) => Accepts::Among(known(values)),
+            Values::NotAmong(values) => Accepts::NotAmong(known(values)),
+            Values::Any => Accepts::Any,
+            Values::None => Accepts::None,
+            Values::Above(_) | Values::Below(_) => {
+                let is_beyond = |symbol| values.accept(Label::Is(world.interner().text(symbol)));
+                let beyond = column.values().filter(|&(_, symbol)| is_beyond(symbol)).map(|(value, _)| value);
+                Accepts::Among(beyond.collect())
+            }
         };
-        let accepts = match operator {
-            Operator::In => Accepts::Among(known(values)),
-            Operator::NotIn => Accepts::NotAmong(known(values)),
-            Operator::Exists => Accepts::Any,
-            Operator::DoesNotExist => Accepts::None,
-            Operator::Gt => Accepts::Among(beyond(|value, bound| value > bound)),
-            Operator::Lt => Accepts::Among(beyond(|value, bound| value < bound)),
-        };
-        Some(Self::Label { column, accepts })
+        Self::Label { column, accepts }
     }
 
-    /// On a field: exactly one name, and it is that or it is not.
-    fn of_field(requirement: &RequirementFacts, world: &'a World) -> Option<Self> {
-        let [name] = requirement.values.as_slice() else { return None };
-        let is = match requirement.operator {
-            Operator::In => true,
-            Operator::NotIn => false,
-            _ => return None,
-        };
-        if requirement.key != NAME_FIELD {
-            // No node has any other field: it reads as empty.
-            return Some(if name.is_empty() == is { Self::Always } else { Self::Never });
-        }
-        Some(Self::Name { node: world.node_id(name), is })
+    fn of_name(requirement: &NameRequirement<'_>, world: &World) -> Self {
+        Self::Name { node: world.node_id(requirement.name), is: requirement.is }
     }
 
     fn holds(&self, node: NodeId) -> bool {
@@ -105,26 +73,27 @@ impl<'a> Test<'a> {
     }
 }
 
-/// At most 63 characters: letters, digits, and in between also `-`, `_` and `.`; or none at all.
-fn is_label_value(text: &str) -> bool {
-    let is_end = |c: char| c.is_ascii_alphanumeric();
-    let inner = |c: char| is_end(c) || matches!(c, '-' | '_' | '.');
-    text.is_empty()
-        || (text.len() <= 63 && text.starts_with(is_end) && text.ends_with(is_end) && text.chars().all(inner))
-}
-
 /// Whether one term accepts nodes.
 pub(super) struct TermTest<'a>(Vec<Test<'a>>);
 
 impl<'a> TermTest<'a> {
     pub(super) fn of(term: &NodeTermFacts, world: &'a World) -> Self {
-        let never = || Self(vec![Test::Never]);
-        if term.expressions.is_empty() && term.fields.is_empty() {
-            return never();
-        }
-        let labels = term.expressions.iter().map(|requirement| Test::of_label(requirement, world));
-        let fields = term.fields.iter().map(|requirement| Test::of_field(requirement, world));
-        labels.chain(fields).collect::<Option<_>>().map_or_else(never, Self)
+        NodeTerm::of(term).map_or_else(|| Self(vec![Test::Never]), |term| Self::of_read(&term, world))
+    }
+
+    fn of_read(term: &NodeTerm<'_>, world: &'a World) -> Self {
+        let labels = term.labels.iter().map(|requirement| Test::of_label(requirement, world));
+        let names = term.names.iter().map(|requirement| Test::of_name(requirement, world));
+        Self(labels.chain(names).collect())
+    }
+
+    fn of_selector(selector: &Labels, world: &'a World) -> Self {
+        let test = |(key, value): (&String, &String)| {
+            let Some(column) = world.node_label(key) else { return Test::Never };
+            let value = world.interner().get(value).and_then(|symbol| column.value(symbol));
+            Test::Label { column, accepts: Accepts::Among(value.into_iter().collect()) }
+        };
+        Self(selector.iter().map(test).collect())
     }
 
     pub(super) fn holds(&self, node: NodeId) -> bool {
@@ -141,17 +110,11 @@ pub(super) struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     pub(super) fn of(pinning: &PinningFacts, world: &'a World) -> Self {
-        let selector = pinning.node_selector.iter().map(|(key, value)| {
-            let accepts = |column: &LabelColumn| {
-                let value = world.interner().get(value).and_then(|symbol| column.value(symbol));
-                Accepts::Among(value.into_iter().collect())
-            };
-            world.node_label(key).map_or(Test::Never, |column| Test::Label { column, accepts: accepts(column) })
-        });
+        let RequiredNodeAffinity { selector, terms } = RequiredNodeAffinity::of(pinning);
+        let test = |term: &NodeTerm<'_>| TermTest::of_read(term, world);
         Self {
-            selector: TermTest(selector.collect()),
-            terms: (!pinning.node_terms.is_empty())
-                .then(|| pinning.node_terms.iter().map(|term| TermTest::of(term, world)).collect()),
+            selector: TermTest::of_selector(selector, world),
+            terms: terms.map(|terms| terms.iter().map(test).collect()),
         }
     }
 
@@ -173,15 +136,85 @@ impl<'a> Selection<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use model::event::{Event, NodeFacts, Operator, RequirementFacts};
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
-    #[test]
-    fn label_values_are_told_from_other_text() {
-        for good in ["", "a", "A-b_c.9", &"x".repeat(63)] {
-            assert!(is_label_value(good), "{good}");
-        }
-        for bad in ["-a", "a-", "a b", "ä", ".", &"x".repeat(64)] {
-            assert!(!is_label_value(bad), "{bad}");
+    use super::*;
+    use crate::testing::{node, world};
+
+    const KEYS: &[&str] = &["zone", "generation", "example.com/disk"];
+    const VALUES: &[&str] = &["", "a", "b", "1", "5", "07", "-3", "+4", "1e3", "9223372036854775807"];
+
+    fn text(of: &[&'static str], also: &[&'static str]) -> impl Strategy<Value = String> {
+        // What is well formed comes up more often: one malformed requirement silences its whole term.
+        let (mostly, rarely) = (select(of.to_vec()), select(also.to_vec()));
+        prop_oneof![9 => mostly, 1 => rarely].prop_map(str::to_owned)
+    }
+
+    fn value() -> impl Strategy<Value = String> {
+        text(VALUES, &["a b", "-", "ä", "x/y", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"])
+    }
+
+    fn requirement(
+        key: impl Strategy<Value = String>,
+        value: impl Strategy<Value = String>,
+    ) -> impl Strategy<Value = RequirementFacts> {
+        use Operator::{DoesNotExist, Exists, Gt, In, Lt, NotIn};
+        // As many values as belong to the operator, mostly.
+        let any = (select(vec![In, NotIn, Exists, DoesNotExist, Gt, Lt]), vec(value, 0..3), any::<u8>());
+        (key, any).prop_map(|(key, (operator, mut values, roll))| {
+            let fitting = match operator {
+                In | NotIn => values.len(),
+                Exists | DoesNotExist => 0,
+                Gt | Lt => 1,
+            };
+            if roll > 30 {
+                values.truncate(fitting);
+            }
+            RequirementFacts { key, operator, values }
+        })
+    }
+
+    fn term() -> impl Strategy<Value = NodeTermFacts> {
+        let key = text(KEYS, &["elsewhere", "", "a b", "-a/b", "a/b/c"]);
+        let field = text(&["metadata.name"], &["metadata.namespace", "spec.unschedulable", ""]);
+        let name = text(&["n0", "n1", "n2"], &["gone", ""]);
+        (vec(requirement(key, value()), 0..3), vec(requirement(field, name), 0..2))
+            .prop_map(|(expressions, fields)| NodeTermFacts { expressions, fields })
+    }
+
+    fn pinning() -> impl Strategy<Value = PinningFacts> {
+        let selector = prop_oneof![
+            3 => Just(Labels::new()),
+            1 => btree_map(text(KEYS, &["elsewhere", "a b"]), value(), 1..2).prop_map(|map| map.into_iter().collect()),
+        ];
+        (selector, vec(term(), 0..3)).prop_map(|(node_selector, node_terms)| PinningFacts { node_selector, node_terms })
+    }
+
+    proptest! {
+        #[test]
+        fn resolved_or_not_the_same_nodes_are_accepted(
+            pinning in pinning(),
+            labels in vec(btree_map(text(KEYS, &["other"]), text(VALUES, &["c"]), 0..4), 3),
+        ) {
+            let mut world = world(&[]);
+            let labels: Vec<Labels> = labels.into_iter().map(|map| map.into_iter().collect()).collect();
+            for (number, labels) in labels.iter().enumerate() {
+                world.apply(Event::NodeApplied(NodeFacts { labels: labels.clone(), ..node(&format!("n{number}")) }));
+            }
+            let read = RequiredNodeAffinity::of(&pinning);
+            let selection = Selection::of(&pinning, &world);
+            let terms = Selection::of_terms(&pinning.node_terms, &world);
+            for (number, labels) in labels.iter().enumerate() {
+                let name = format!("n{number}");
+                let id = world.node_id(&name).expect("it was applied");
+                let label = |key: &str| Label::from(labels.get(key).map(String::as_str));
+                prop_assert_eq!(selection.holds(id), read.accepts(&name, label), "{}", name);
+                let of_terms = pinning.node_terms.iter().filter_map(NodeTerm::of).any(|term| term.accepts(&name, label));
+                prop_assert_eq!(terms.holds(id), of_terms, "{}, by terms alone", name);
+            }
         }
     }
 }

@@ -58,7 +58,7 @@ impl Plugin for PhysicalHost {
 
     fn woken_by(&self) -> ChangeKinds {
         // Only what keeps apart is lifted: nobody who comes is of help.
-        WOKEN_BY.without(ChangeKinds::POD_PLACED)
+        WOKEN_BY.difference(ChangeKinds::POD_PLACED)
     }
 
     fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {
@@ -146,13 +146,10 @@ fn is_load_known(world: &World) -> bool {
     world.host_ids().any(|host| world.host(host).is_some_and(|host| host.load().is_some()))
 }
 
-/// How much of the scarcer of cpu and memory the node's host has left, from 0 to 100.
+/// How idle the node's host is, from 0 to 100.
 fn free_share(cycle: &Cycle<'_>, node: NodeId) -> Option<i64> {
-    let load = cycle.world.host_of(node)?.load()?;
-    let used = |used: u64, capacity: u64| (capacity > 0).then(|| (used.min(capacity) * 100 / capacity) as i64);
-    let cpu = used(load.cpu_used_mhz, load.cpu_capacity_mhz);
-    let memory = used(load.memory_used_mib, load.memory_capacity_mib);
-    Some(NODE_SCORE_MAX - cpu.max(memory)?)
+    let idle = cycle.world.host_of(node)?.idle_fraction()?;
+    Some((idle * NODE_SCORE_MAX as f64).round() as i64)
 }
 
 impl Score for PhysicalHost {

@@ -85,17 +85,9 @@ impl<'a> Judge<'a> {
         known.into_iter().map(score).collect()
     }
 
-    /// How much of the node's physical host is unused, from 0 to 1, by the scarcer of processor and memory. A host of
-    /// which nothing is known counts as half used: neither sought nor shunned.
+    /// How idle the node's physical host is. One of which nothing is known counts as half used: neither sought nor shunned.
     fn idleness(&self, node: NodeId) -> f64 {
-        let Some(load) = self.world.host_of(node).and_then(|host| host.facts.load) else { return 0.5 };
-        let used = |used: u64, capacity: u64| match capacity {
-            0 => 0.5,
-            _ => (used as f64 / capacity as f64).clamp(0.0, 1.0),
-        };
-        let cpu = used(load.cpu_used_mhz, load.cpu_capacity_mhz);
-        let memory = used(load.memory_used_mib, load.memory_capacity_mib);
-        1.0 - cpu.max(memory)
+        self.world.host_of(node).and_then(|host| host.idle_fraction()).unwrap_or(0.5)
     }
 
     /// Whether the node fits once these pods are gone from it.

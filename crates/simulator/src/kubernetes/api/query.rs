@@ -1,6 +1,9 @@
 //! A request's query: decoded once, read by name, with a real server's messages for what can't be read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
 
 use crate::kubernetes::error::{ApiError, FieldError};
 
@@ -71,19 +74,11 @@ impl Query {
 /// `None` when an escape is broken or the bytes are not UTF-8.
 #[must_use]
 pub fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        if byte == b'%' {
-            let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(byte);
-            rest = tail;
-        }
+    let is_escape = |after: &str| after.len() >= 2 && after.bytes().take(2).all(|digit| digit.is_ascii_hexdigit());
+    if !text.split('%').skip(1).all(is_escape) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -98,7 +93,9 @@ mod tests {
         assert_eq!(query.text("a"), None);
         assert_eq!(query.text("empty"), None);
         assert_eq!(query.number("limit").unwrap_err().to_string(), "strconv.ParseInt: parsing \"x\": invalid syntax");
-        for (raw, decoded) in [("a%2", None), ("%ff", None), ("%E2%82%AC", Some("€")), ("%2+", None)] {
+        for (raw, decoded) in
+            [("a%2", None), ("%ff", None), ("%E2%82%AC", Some("€")), ("%2+", None), ("%+2", None), ("%%41", None)]
+        {
             assert_eq!(percent_decode(raw).as_deref(), decoded, "{raw}");
         }
     }
