@@ -7,7 +7,7 @@
 //! [`Owned::deleted`]. A plan made after that is empty.
 
 use model::World;
-use model::event::{GroupFacts, RuleKind};
+use model::event::{GroupFacts, GroupKind, RuleKind};
 use serde::Serialize;
 
 use crate::finding::{Finding, PodRef, named_cluster};
@@ -121,9 +121,26 @@ pub enum ActionKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum GroupChange {
-    Add(GroupFacts),
-    Edit(GroupFacts),
+    Add(#[serde(serialize_with = "GroupText::serialize")] GroupFacts),
+    Edit(#[serde(serialize_with = "GroupText::serialize")] GroupFacts),
     Remove { name: String },
+}
+
+/// How a plan shows a group.
+#[derive(Serialize)]
+#[serde(remote = "GroupFacts", rename_all = "camelCase")]
+struct GroupText {
+    name: String,
+    user_created: bool,
+    #[serde(serialize_with = "MembersText::serialize")]
+    kind: GroupKind,
+}
+
+#[derive(Serialize)]
+#[serde(remote = "GroupKind", rename_all = "camelCase")]
+enum MembersText {
+    Vms(Vec<String>),
+    Hosts(Vec<String>),
 }
 
 /// What to do now, from scratch; [`Planner`] gives the same with less work.

@@ -10,13 +10,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, SelectingFacts, SelectingKind};
 
 /// One of the vCenters Bridger is connected to: its place in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VcenterId(pub u16);
 
 /// Where events come from; each is listed, in sync and lost on its own.
@@ -101,8 +100,7 @@ pub enum Event {
 pub type Labels = BTreeMap<String, String>;
 
 /// A Kubernetes node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFacts {
     pub name: String,
     pub uid: String,
@@ -122,8 +120,7 @@ pub struct NodeFacts {
 }
 
 /// A pod, trimmed to what is used.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodFacts {
     pub namespace: String,
     pub name: String,
@@ -155,8 +152,7 @@ pub struct PodFacts {
 }
 
 /// The controller of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OwnerFacts {
     /// `ReplicaSet`, `StatefulSet`.
     pub kind: String,
@@ -166,8 +162,7 @@ pub struct OwnerFacts {
 
 /// One term of pod affinity or anti-affinity. Keys of `matchLabelKeys` are already part of the selector: the API server
 /// merges them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TermFacts {
     pub topology_key: String,
     /// `None` matches no pod, an empty one all.
@@ -178,7 +173,7 @@ pub struct TermFacts {
 }
 
 /// A term that is only preferred.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WeightedTermFacts {
     /// From 1 to 100, as the API server has it.
     pub weight: i32,
@@ -186,22 +181,20 @@ pub struct WeightedTermFacts {
 }
 
 /// A label selector: all of it must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SelectorFacts {
     pub labels: Labels,
     pub expressions: Vec<RequirementFacts>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequirementFacts {
     pub key: String,
     pub operator: Operator,
     pub values: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operator {
     In,
     NotIn,
@@ -214,8 +207,7 @@ pub enum Operator {
 }
 
 /// Which nodes a pod accepts, as far as labels and names say.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PinningFacts {
     pub node_selector: Labels,
     /// Required node affinity: one term must hold. Empty when there is none.
@@ -229,8 +221,7 @@ impl PinningFacts {
 }
 
 /// One term of required node affinity: all of it must hold; an empty one accepts no node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeTermFacts {
     /// On labels.
     pub expressions: Vec<RequirementFacts>,
@@ -238,8 +229,7 @@ pub struct NodeTermFacts {
     pub fields: Vec<RequirementFacts>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamespaceFacts {
     pub name: String,
     /// The UID of `kube-system` identifies the Kubernetes cluster.
@@ -249,8 +239,7 @@ pub struct NamespaceFacts {
     pub lift_off: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct VmFacts {
     /// The id within its vCenter: `vm-42`.
     pub id: String,
@@ -267,8 +256,7 @@ pub struct VmFacts {
     pub powered_on: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostConnection {
     #[default]
     Connected,
@@ -277,8 +265,7 @@ pub enum HostConnection {
     NotResponding,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostFacts {
     /// The id within its vCenter: `host-12`.
     pub id: String,
@@ -294,7 +281,7 @@ pub struct HostFacts {
 }
 
 /// How busy a host is, by its own quick statistics, and how much it has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostLoadFacts {
     pub cpu_used_mhz: u64,
     pub cpu_capacity_mhz: u64,
@@ -302,8 +289,7 @@ pub struct HostLoadFacts {
     pub memory_capacity_mib: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
     /// The id within its vCenter: `domain-c8`.
     pub id: String,
@@ -320,8 +306,7 @@ pub struct ClusterFacts {
 }
 
 /// How far DRS goes by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrsBehavior {
     /// It only recommends.
     Manual,
@@ -331,8 +316,7 @@ pub enum DrsBehavior {
     FullyAutomated,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HaFacts {
     pub enabled: bool,
     /// A VM stays down rather than being restarted where that would break an anti-affinity rule.
@@ -347,8 +331,7 @@ impl Default for HaFacts {
 }
 
 /// A DRS rule of a cluster. Whether it is complied with is not told here: vCenter's flag for it is unused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFacts {
     /// Its number within the cluster.
     pub key: i32,
@@ -361,8 +344,7 @@ pub struct RuleFacts {
     pub kind: RuleKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleKind {
     /// The ids of VMs that never share a host.
     VmsApart(Vec<String>),
@@ -375,16 +357,14 @@ pub enum RuleKind {
 }
 
 /// A group of VMs or hosts that VM-Host rules name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupFacts {
     pub name: String,
     pub user_created: bool,
     pub kind: GroupKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupKind {
     /// The ids of VMs.
     Vms(Vec<String>),

@@ -269,7 +269,8 @@ async fn client(number: usize, address: SocketAddr, moment: Arc<AtomicUsize>, st
     while !stop.load(Ordering::Relaxed) {
         let (app, avoided, disliked) = (dice.below(APPS), dice.below(APPS), dice.below(APPS));
         let question = Question { app, avoided, disliked, weight: dice.below(100) as i32 + 1 };
-        let pod = asked(&question, format!("{number}-{}", seen.len()));
+        let uid = format!("{number}-{}", seen.len());
+        let pod = json!([uid, question.app, question.avoided, question.disliked, question.weight]);
         let body = json!({ "Pod": pod, "Nodes": null, "NodeNames": names }).to_string();
         let (path, read): (_, fn(&Value, &[String]) -> Answer) = match dice.below(2) {
             0 => ("/v1/filter", verdicts),
@@ -283,9 +284,10 @@ async fn client(number: usize, address: SocketAddr, moment: Arc<AtomicUsize>, st
     seen
 }
 
-/// The pod in the model's own words, as the clients send it: how the API writes pods is for another crate to know.
+/// The pod in this test's own words, as the clients send it: how the API writes pods is for another crate to know.
 fn read_pod(json: &str) -> Result<PodFacts, String> {
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    let (uid, app, avoided, disliked, weight) = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    Ok(asked(&Question { app, avoided, disliked, weight }, uid))
 }
 
 /// What the answers held: nothing is shown by questions that have one answer.

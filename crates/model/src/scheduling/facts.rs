@@ -8,13 +8,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::event::{Labels, NodeTermFacts, SelectorFacts};
 
 /// What a scheduler reads of a pod. All of it comes from the pod's template, except for a resize under way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSchedulingFacts {
     pub scheduler_name: String,
     pub priority: i32,
@@ -40,7 +37,7 @@ pub struct PodSchedulingFacts {
     pub unsupported: Vec<Unsupported>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PreemptionPolicy {
     #[default]
     PreemptLowerPriority,
@@ -48,8 +45,7 @@ pub enum PreemptionPolicy {
 }
 
 /// Amounts of resources.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ResourceSums {
     pub cpu_milli: i64,
     pub memory_bytes: i64,
@@ -59,8 +55,7 @@ pub struct ResourceSums {
 }
 
 /// What a pod asks for, in the four ways kube-scheduler counts it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodRequests {
     /// What a node must have free: by its spec alone, with pod-level requests.
     pub asked: ResourceSums,
@@ -73,15 +68,14 @@ pub struct PodRequests {
 }
 
 /// Cpu and memory, where a container that asks for none counts as 100m and 200 MiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NonZeroSums {
     pub cpu_milli: i64,
     pub memory_bytes: i64,
 }
 
 /// A port of the node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
     /// As written; `0.0.0.0` where none is given, which stands for every address.
     pub ip: String,
@@ -99,17 +93,16 @@ impl HostPort {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TaintEffect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Taint {
     pub key: String,
-    #[serde(default)]
     pub value: String,
     pub effect: TaintEffect,
 }
@@ -122,8 +115,7 @@ impl fmt::Display for Taint {
 }
 
 /// What a pod puts up with. Those that compare numbers are left out: kube-scheduler ignores them by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Toleration {
     /// Empty for all keys.
     pub key: String,
@@ -141,16 +133,14 @@ impl Toleration {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WeightedNodeTerm {
     pub weight: i32,
     pub term: NodeTermFacts,
 }
 
 /// One topology spread constraint.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpreadFacts {
     pub topology_key: String,
     pub max_skew: i32,
@@ -167,8 +157,7 @@ pub struct SpreadFacts {
 }
 
 /// Something a pod needs that this scheduler does not provide: it is never placed blindly.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unsupported {
     PersistentVolumeClaim(String),
     EphemeralVolume(String),
@@ -188,8 +177,7 @@ impl fmt::Display for Unsupported {
 }
 
 /// What a scheduler reads of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSchedulingFacts {
     pub allocatable: ResourceSums,
     /// How many pods it takes.
@@ -217,15 +205,14 @@ impl NodeSchedulingFacts {
 }
 
 /// An image that a node has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeImage {
     pub names: Vec<String>,
     pub size_bytes: i64,
 }
 
 /// The kinds of objects that select pods and so tell which pods belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SelectingKind {
     Service,
     ReplicationController,
@@ -238,8 +225,7 @@ impl SelectingKind {
 }
 
 /// An object that selects pods, trimmed to its selector.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectingFacts {
     pub kind: SelectingKind,
     pub namespace: String,

@@ -69,9 +69,21 @@ struct Term {
 #[serde(deny_unknown_fields)]
 struct Requirement {
     key: String,
+    #[serde(deserialize_with = "OperatorName::deserialize")]
     operator: Operator,
     #[serde(default)]
     values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(remote = "Operator")]
+enum OperatorName {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
 }
 
 impl From<Term> for NodeTermFacts {

@@ -1,0 +1,90 @@
+//! The file of a snapshot, version 1.
+//!
+//! In: a [`Snapshot`], or the bytes of a file. Out: bytes, or the snapshot or what is wrong with them. The layouts here and
+//! below say how each kind of facts is written; the model knows nothing of files.
+//!
+//! Invariants: what was once written stays readable, so a field may be added with a default and is never renamed or removed
+//! within a version. A field of the model without a place here does not compile.
+
+mod kubernetes;
+mod layout;
+mod scheduling;
+mod vcenter;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use model::event::{NamespaceFacts, NodeFacts, PodFacts};
+use model::scheduling::SelectingFacts;
+use serde::{Deserialize, Serialize};
+
+use self::kubernetes::{Namespace, Node, Pod};
+use self::layout::List;
+use self::scheduling::Selecting;
+use self::vcenter::Vcenter;
+use super::{Snapshot, VcenterPart};
+
+const KIND: &str = "BridgerSnapshot";
+pub(super) const VERSION: u32 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FormatError {
+    #[error("it is not a snapshot")]
+    OtherKind,
+    #[error("it has version {0}, this program reads {VERSION}")]
+    OtherVersion(u32),
+    #[error(transparent)]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// Read before the rest, so that the message is the right one.
+#[derive(Deserialize)]
+struct Head {
+    kind: Option<String>,
+    version: Option<u32>,
+}
+
+/// The whole file.
+#[derive(Serialize)]
+struct File<'a> {
+    kind: &'static str,
+    version: u32,
+    #[serde(flatten, serialize_with = "Body::serialize")]
+    body: &'a Snapshot,
+}
+
+/// What follows the head.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Snapshot", rename_all = "camelCase")]
+struct Body {
+    taken: Timestamp,
+    #[serde(with = "List::<Vcenter>")]
+    vcenters: Vec<VcenterPart>,
+    #[serde(with = "List::<Namespace>")]
+    namespaces: Vec<NamespaceFacts>,
+    #[serde(with = "List::<Node>")]
+    nodes: Vec<NodeFacts>,
+    #[serde(with = "List::<Pod>")]
+    pods: Vec<PodFacts>,
+    #[serde(default, with = "List::<Selecting>")]
+    selecting: Vec<SelectingFacts>,
+    record: BTreeMap<String, String>,
+}
+
+pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, FormatError> {
+    let head: Head = serde_json::from_slice(bytes)?;
+    match (head.kind.as_deref(), head.version) {
+        (Some(KIND), Some(VERSION)) => {
+            let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+            let snapshot = Body::deserialize(&mut deserializer)?;
+            deserializer.end()?;
+            Ok(snapshot)
+        }
+        (Some(KIND), version) => Err(FormatError::OtherVersion(version.unwrap_or(0))),
+        _ => Err(FormatError::OtherKind),
+    }
+}
+
+pub(super) fn write(snapshot: &Snapshot) -> Result<Vec<u8>, FormatError> {
+    Ok(serde_json::to_vec(&File { kind: KIND, version: VERSION, body: snapshot })?)
+}

@@ -1,0 +1,137 @@
+//! A snapshot from the events of one look at all sources.
+//!
+//! In: events. Out: the latest facts of every object, in the order of their names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
+use model::scheduling::{SelectingFacts, SelectingKind};
+
+use super::{Snapshot, VcenterPart};
+
+/// Collects the latest facts of every object, in the order of their names.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    namespaces: BTreeMap<String, NamespaceFacts>,
+    nodes: BTreeMap<String, NodeFacts>,
+    pods: BTreeMap<(String, String), PodFacts>,
+    selecting: BTreeMap<(SelectingKind, String, String), SelectingFacts>,
+    vms: BTreeMap<(VcenterId, String), VmFacts>,
+    hosts: BTreeMap<(VcenterId, String), HostFacts>,
+    clusters: BTreeMap<(VcenterId, String), ClusterFacts>,
+    whole: BTreeSet<Source>,
+}
+
+impl Gathered {
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            // A second list begins after a break: what the first brought may be gone.
+            Event::RelistBegan(source) => self.forget(source),
+            Event::RelistEnded(source) => {
+                self.whole.insert(source);
+            }
+            Event::NodeApplied(node) => {
+                self.nodes.insert(node.name.clone(), node);
+            }
+            Event::NodeDeleted { name } => {
+                self.nodes.remove(&name);
+            }
+            Event::PodApplied(pod) => {
+                self.pods.insert((pod.namespace.clone(), pod.name.clone()), pod);
+            }
+            Event::PodDeleted { namespace, name } => {
+                self.pods.remove(&(namespace, name));
+            }
+            Event::NamespaceApplied(namespace) => {
+                self.namespaces.insert(namespace.name.clone(), namespace);
+            }
+            Event::NamespaceDeleted { name } => {
+                self.namespaces.remove(&name);
+            }
+            Event::SelectingApplied(facts) => {
+                self.selecting.insert((facts.kind, facts.namespace.clone(), facts.name.clone()), facts);
+            }
+            Event::SelectingDeleted { kind, namespace, name } => {
+                self.selecting.remove(&(kind, namespace, name));
+            }
+            Event::VmApplied { vcenter, vm } => {
+                self.vms.insert((vcenter, vm.id.clone()), vm);
+            }
+            Event::VmRemoved { vcenter, id } => {
+                self.vms.remove(&(vcenter, id));
+            }
+            Event::HostApplied { vcenter, host } => {
+                self.hosts.insert((vcenter, host.id.clone()), host);
+            }
+            Event::HostRemoved { vcenter, id } => {
+                self.hosts.remove(&(vcenter, id));
+            }
+            Event::ClusterApplied { vcenter, cluster } => {
+                self.clusters.insert((vcenter, cluster.id.clone()), cluster);
+            }
+            Event::ClusterRemoved { vcenter, id } => {
+                self.clusters.remove(&(vcenter, id));
+            }
+            // What is known stays until the next list; what this process assumes is not of the world.
+            Event::Lost(_) | Event::PodAssumed { .. } | Event::PodForgotten { .. } => (),
+        }
+    }
+
+    fn forget(&mut self, source: Source) {
+        self.whole.remove(&source);
+        match source {
+            Source::Nodes => self.nodes.clear(),
+            Source::Pods => self.pods.clear(),
+            Source::Namespaces => self.namespaces.clear(),
+            Source::Selecting(gone) => self.selecting.retain(|(kind, ..), _| *kind != gone),
+            Source::Vcenter(gone) => {
+                self.vms.retain(|(vcenter, _), _| *vcenter != gone);
+                self.hosts.retain(|(vcenter, _), _| *vcenter != gone);
+                self.clusters.retain(|(vcenter, _), _| *vcenter != gone);
+            }
+        }
+    }
+
+    /// Which of these sources have been seen whole.
+    pub fn is_whole(&self, source: Source) -> bool {
+        self.whole.contains(&source)
+    }
+
+    /// `instance_uuids` are those of the vCenters, in the order of their ids.
+    pub fn into_snapshot(
+        self,
+        taken: Timestamp,
+        instance_uuids: &[String],
+        record: BTreeMap<String, String>,
+    ) -> Snapshot {
+        let mut vcenters: Vec<VcenterPart> = instance_uuids
+            .iter()
+            .map(|uuid| VcenterPart { instance_uuid: uuid.clone(), ..VcenterPart::default() })
+            .collect();
+        for ((vcenter, _), vm) in self.vms {
+            if let Some(part) = vcenters.get_mut(usize::from(vcenter.0)) {
+                part.vms.push(vm);
+            }
+        }
+        for ((vcenter, _), host) in self.hosts {
+            if let Some(part) = vcenters.get_mut(usize::from(vcenter.0)) {
+                part.hosts.push(host);
+            }
+        }
+        for ((vcenter, _), cluster) in self.clusters {
+            if let Some(part) = vcenters.get_mut(usize::from(vcenter.0)) {
+                part.clusters.push(cluster);
+            }
+        }
+        Snapshot {
+            taken,
+            vcenters,
+            namespaces: self.namespaces.into_values().collect(),
+            nodes: self.nodes.into_values().collect(),
+            pods: self.pods.into_values().collect(),
+            selecting: self.selecting.into_values().collect(),
+            record,
+        }
+    }
+}

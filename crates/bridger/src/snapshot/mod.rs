@@ -1,0 +1,131 @@
+//! The world in one file: what both sides hold, and the record of what Bridger owns.
+//!
+//! In: the events of one look at all sources ([`Gathered`]), or a file. Out: a file, or the events that build the same
+//! world again. A snapshot holds names, labels, terms and inventory; no annotation, no environment of a container, no
+//! secret, no credential is ever part of the facts it is made of. How it is written is the matter of `format` alone.
+//!
+//! Invariant: the world made of a snapshot answers as the one it was taken of.
+
+mod format;
+mod gathered;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::Timestamp;
+use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
+use model::scheduling::SelectingFacts;
+use model::{KUBERNETES_SOURCES, World};
+
+use self::format::{FormatError, VERSION};
+pub use self::gathered::Gathered;
+use crate::failure::Failure;
+
+/// Larger files are not read: a snapshot of 150,000 pods has a tenth of this.
+const FILE_BYTES_MAX: u64 = 2 << 30;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    pub taken: Timestamp,
+    pub vcenters: Vec<VcenterPart>,
+    pub namespaces: Vec<NamespaceFacts>,
+    pub nodes: Vec<NodeFacts>,
+    pub pods: Vec<PodFacts>,
+    /// Services and controllers, as far as they select pods.
+    pub selecting: Vec<SelectingFacts>,
+    /// The record's texts by name.
+    pub record: BTreeMap<String, String>,
+}
+
+/// What one vCenter holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VcenterPart {
+    pub instance_uuid: String,
+    pub clusters: Vec<ClusterFacts>,
+    pub hosts: Vec<HostFacts>,
+    pub vms: Vec<VmFacts>,
+}
+
+impl Snapshot {
+    /// The events that build this world.
+    pub fn into_events(self) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut source = |source: Source, facts: &mut dyn Iterator<Item = Event>| {
+            events.push(Event::RelistBegan(source));
+            events.extend(facts);
+            events.push(Event::RelistEnded(source));
+        };
+        let Snapshot { mut namespaces, mut nodes, mut pods, selecting, .. } = self;
+        for row in &KUBERNETES_SOURCES {
+            let facts: &mut dyn Iterator<Item = Event> = match row.source {
+                Source::Nodes => &mut nodes.drain(..).map(Event::NodeApplied),
+                Source::Pods => &mut pods.drain(..).map(Event::PodApplied),
+                Source::Namespaces => &mut namespaces.drain(..).map(Event::NamespaceApplied),
+                Source::Selecting(kind) => {
+                    let of_kind = selecting.iter().filter(move |facts| facts.kind == kind).cloned();
+                    &mut of_kind.map(Event::SelectingApplied)
+                }
+                Source::Vcenter(_) => continue,
+            };
+            source(row.source, facts);
+        }
+        for (number, part) in (0u16..).zip(self.vcenters) {
+            let vcenter = VcenterId(number);
+            let clusters = part.clusters.into_iter().map(|cluster| Event::ClusterApplied { vcenter, cluster });
+            let hosts = part.hosts.into_iter().map(|host| Event::HostApplied { vcenter, host });
+            let vms = part.vms.into_iter().map(|vm| Event::VmApplied { vcenter, vm });
+            source(Source::Vcenter(vcenter), &mut clusters.chain(hosts).chain(vms));
+        }
+        events
+    }
+
+    /// Fills a world that holds nothing yet.
+    pub fn fill(self, world: &mut World) {
+        for event in self.into_events() {
+            world.apply(event);
+        }
+    }
+
+    pub fn instance_uuids(&self) -> Vec<String> {
+        self.vcenters.iter().map(|part| part.instance_uuid.clone()).collect()
+    }
+
+    pub fn read(path: &Path) -> Result<Snapshot, Failure> {
+        let shown = path.display();
+        let unreadable = |error: std::io::Error| {
+            Failure::configuration(format!("snapshot {shown} can't be read: {error}"), "check --snapshot")
+        };
+        let size_bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+        if size_bytes > FILE_BYTES_MAX {
+            return Err(Failure::configuration(
+                format!("snapshot {shown} has {size_bytes} bytes, more than a snapshot can have"),
+                "check --snapshot",
+            ));
+        }
+        let bytes = std::fs::read(path).map_err(unreadable)?;
+        let hint = "a snapshot is a file that `bridger snapshot` wrote";
+        format::read(&bytes).map_err(|error| match error {
+            FormatError::OtherKind => Failure::configuration(format!("{shown} is not a snapshot"), hint),
+            FormatError::OtherVersion(version) => Failure::configuration(
+                format!("snapshot {shown} has version {version}, this program reads {VERSION}"),
+                "use the bridger that wrote it, or take it again",
+            ),
+            FormatError::Malformed(error) => {
+                Failure::configuration(format!("snapshot {shown} is not understood: {error}"), hint)
+            }
+        })
+    }
+
+    /// Written whole or not at all: beside the file first, then in its place.
+    pub fn write(&self, path: &Path) -> Result<u64, Failure> {
+        let failed = |error: std::io::Error| Failure::run(format!("cannot write {}: {error}", path.display()));
+        let bytes = format::write(self).map_err(|error| Failure::run(error.to_string()))?;
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".part");
+        std::fs::write(&beside, &bytes).map_err(failed)?;
+        std::fs::rename(&beside, path).map_err(failed)?;
+        Ok(bytes.len() as u64)
+    }
+}
