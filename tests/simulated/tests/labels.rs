@@ -46,7 +46,7 @@ impl Run {
         let never = std::future::pending();
         tokio::spawn(vsphere::inventory::run(vcenter, VcenterId(0), events.clone(), status, jitter, never));
 
-        let client = kube::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
+        let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
         tokio::spawn(kubernetes::watch::watch(client.clone(), events, seed));
         let ports = Ports {
             labels: Arc::new(NodeLabels::new(client.clone())),

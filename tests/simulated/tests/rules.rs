@@ -122,7 +122,7 @@ fn bridger(world: &Arc<World>, seed: u64) -> Arc<engine::counters::Counters> {
         jitter,
         std::future::pending(),
     ));
-    let client = kube::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
+    let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
     tokio::spawn(kubernetes::watch::watch(client.clone(), events, seed));
     let ports = Ports {
         labels: Arc::new(NodeLabels::new(client.clone())),

@@ -9,6 +9,7 @@ mod binaries;
 mod count;
 mod docs;
 mod shown;
+mod structure;
 mod tier;
 
 use std::time::{Instant, SystemTime};
@@ -19,7 +20,7 @@ use clap::ValueEnum;
 use crate::peers::minutes;
 use tier::Tier;
 
-/// Runs everything: format, clippy, unit and property tests, simulated worlds, real peers, documentation.
+/// Runs everything: format, structure, clippy, unit and property tests, simulated worlds, real peers, documentation.
 ///
 /// Builds the test peers first if they are missing. A tier that fails does not keep the others from running; a tier
 /// that ran no test, or skipped one, fails.
@@ -45,7 +46,7 @@ pub struct Tally {
     pub passed: usize,
     pub failed: usize,
     pub skipped: usize,
-    /// What was counted: `tests`, `files`, `crates`, `links`.
+    /// What was counted: `tests`, `files`, `edges`, `crates`, `links`.
     pub unit: &'static str,
 }
 
