@@ -35,6 +35,9 @@ pub struct Arguments {
     /// What tests draw by lot, they draw from this [default: 1; with --full another one each time].
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    /// Only this random world, by the number that a failing comparison with kube-scheduler printed.
+    #[arg(long, value_name = "NUMBER", requires = "only")]
+    world: Option<u64>,
     /// Only tests whose name contains this, while developing.
     #[arg(long, value_name = "NAME", requires = "tier")]
     only: Option<String>,
@@ -65,7 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let seed = arguments.seed.unwrap_or_else(|| if arguments.full { of_the_clock() } else { 1 });
     println!("seed {seed}; the same again with --seed {seed}");
-    let settings = tier::Settings::new(arguments.full, seed, arguments.only.clone());
+    let settings = tier::Settings::new(arguments.full, seed, arguments.world, arguments.only.clone());
     let outcomes: Vec<Outcome> = tiers
         .into_iter()
         .map(|tier| {

@@ -48,13 +48,15 @@ pub struct Settings {
     pub full: bool,
     /// Of all that tests draw by lot.
     pub seed: u64,
+    /// The one world that tests of random worlds run on.
+    pub world: Option<u64>,
     pub only: Option<String>,
     binaries: OnceCell<Vec<TestBinary>>,
 }
 
 impl Settings {
-    pub fn new(full: bool, seed: u64, only: Option<String>) -> Settings {
-        Settings { full, seed, only, binaries: OnceCell::new() }
+    pub fn new(full: bool, seed: u64, world: Option<u64>, only: Option<String>) -> Settings {
+        Settings { full, seed, world, only, binaries: OnceCell::new() }
     }
 
     /// Built when the first tier needs them.
