@@ -20,24 +20,19 @@ fn main() -> ExitCode {
 }
 
 fn print(arguments: &[String]) -> Result<(), String> {
-    let usage = "usage: world request|list|config all|nominated|inter-pod-affinity SEED [COUNT]";
+    let usage = "usage: world request|list|config all|nominated|inter-pod-affinity NUMBER [COUNT]";
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (form, profile, seed, count) = match arguments[..] {
-        [form, profile, seed] => (form, profile, seed, "1"),
-        [form, profile, seed, count] => (form, profile, seed, count),
+    let (form, profile, first, count) = match arguments[..] {
+        [form, profile, first] => (form, profile, first, "1"),
+        [form, profile, first, count] => (form, profile, first, count),
         _ => return Err(usage.to_owned()),
     };
-    let profile = match profile {
-        "all" => Profile::All,
-        "nominated" => Profile::Nominated,
-        "inter-pod-affinity" => Profile::InterPodAffinity,
-        _ => return Err(usage.to_owned()),
-    };
+    let profile = Profile::ALL.into_iter().find(|it| it.name() == profile).ok_or(usage)?;
     let number = |text: &str| text.parse::<u64>().map_err(|_| usage.to_owned());
-    let (seed, count) = (number(seed)?, number(count)?);
+    let (first, count) = (number(first)?, number(count)?);
     let mut output = BufWriter::new(io::stdout());
-    for seed in seed..seed.saturating_add(count) {
-        let world = World::random(seed, profile);
+    for number in first..first.saturating_add(count) {
+        let world = World::random(number, profile);
         let line = match form {
             "request" => serde_json::to_string(&world).map_err(|error| error.to_string())?,
             "list" => format!("{:#}", world.to_list_json()),

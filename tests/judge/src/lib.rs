@@ -8,7 +8,7 @@
 //! finds a small world in which they still do, and [`Statistics`] says whether the worlds asked anything of each plugin.
 //!
 //! Invariants:
-//! - A world is a pure function of its seed and profile, on every machine.
+//! - A world is a pure function of its number and profile, on every machine.
 //! - Worlds hold only what the API server accepts and stores: with its defaults filled in by the judge, and with
 //!   `matchLabelKeys` merged into selectors.
 //! - The judge never outlives the [`Judge`] that started it, and every question has a time limit.

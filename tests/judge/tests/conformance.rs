@@ -1,6 +1,7 @@
 //! The plugins of `scheduler` against kube-scheduler's own: every node's verdict, plugin and reasons, and every plugin's
 //! normalised score. On the worlds in `cases/`, each of which was a difference once or is where one is likely, and in
-//! `malformed/`, which an API server would refuse; then on random ones. What differs is shrunk and left in the target folder, to be moved to `cases/`.
+//! `malformed/`, which an API server would refuse; then on random ones of the run's seed. What differs is shrunk and left in the
+//! target folder, to be moved to `cases/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use judge::{Answer, Judge, Profile, World, shrink};
 use model::event::Event;
 use scheduler::{Configuration, Explanation, explain, plugins};
-use testkit::count;
+use testkit::worlds::how_to_replay;
+use testkit::{Worlds, count};
 
 /// What is compared of a node.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,38 +130,41 @@ fn replay(judge: &mut Judge) {
 }
 
 #[allow(clippy::print_stdout)]
-fn compare(profile: Profile, worlds: usize) {
+fn compare(profile: Profile, worlds: &Worlds) {
+    println!("{profile:?}: {worlds}");
     let mut judge = Judge::start().unwrap();
     replay(&mut judge);
     let mut kinds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for seed in 0..worlds as u64 {
-        let found = differences(&mut judge, &World::random(seed, profile));
+    for number in worlds.numbers() {
+        let found = differences(&mut judge, &World::random(number, profile));
         let found = found.unwrap_or_else(|error| vec![format!("unanswered: {error}")]);
         let found: BTreeSet<String> =
             found.iter().map(|line| line.split(": ").next().unwrap_or_default().to_owned()).collect();
-        found.into_iter().for_each(|kind| kinds.entry(kind).or_default().push(seed));
+        found.into_iter().for_each(|kind| kinds.entry(kind).or_default().push(number));
     }
-    for (kind, seeds) in &kinds {
+    for (kind, numbers) in &kinds {
         let is_kind = |line: &String| line.starts_with(kind.as_str());
-        let small = shrink(&World::random(seeds[0], profile), |world| {
+        let small = shrink(&World::random(numbers[0], profile), |world| {
             differences(&mut judge, world).is_ok_and(|found| found.iter().any(is_kind))
         });
-        let path = leave_behind(&format!("{profile:?} {} {kind}", seeds[0]), &small);
-        println!("{kind}: {} worlds, the first of seed {}", seeds.len(), seeds[0]);
+        let path = leave_behind(&format!("{profile:?} {} {kind}", numbers[0]), &small);
+        println!("{kind}: {} worlds, the first is {}", numbers.len(), numbers[0]);
         println!("{}", differences(&mut judge, &small).unwrap_or_else(|error| vec![error]).join("\n"));
+        println!("{}", how_to_replay(numbers[0], profile.name()));
         println!("shrunk: {}\nmove it to tests/judge/cases/, to have it replayed in every run\n", path.display());
     }
-    assert!(kinds.is_empty(), "{profile:?}: {worlds} worlds, and these differences: {:?}", kinds.keys());
+    let first: BTreeMap<&String, u64> = kinds.iter().map(|(kind, numbers)| (kind, numbers[0])).collect();
+    assert!(first.is_empty(), "{profile:?}: {worlds}, and these differences, each with its first world: {first:?}");
 }
 
 #[test]
 fn all_plugins_say_what_upstream_says() {
-    compare(Profile::All, count(500, 5000));
+    compare(Profile::All, &Worlds::drawn_or_replayed(count(500, 5000)));
 }
 
 #[test]
 fn all_plugins_say_what_upstream_says_beside_nominated_pods() {
-    compare(Profile::Nominated, count(500, 5000));
+    compare(Profile::Nominated, &Worlds::drawn_or_replayed(count(500, 5000)));
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub mod usage;
 pub mod vcsim;
 pub mod wait;
 pub mod workdir;
+pub mod worlds;
 
 pub use bridger::Bridger;
 pub use command::{Govc, Kubectl};
@@ -28,3 +29,4 @@ pub use sandbox::Sandbox;
 pub use scheduler::Scheduler;
 pub use vcsim::{Vcsim, VcsimOptions};
 pub use wait::eventually;
+pub use worlds::Worlds;

@@ -71,6 +71,8 @@ impl TestBinary {
         command.env("BRIDGER_TEST_COUNTS", if settings.full { "full" } else { "quick" });
         let seed = settings.seed.to_string();
         command.env("BRIDGER_SEED", &seed).env("PROPTEST_RNG_SEED", &seed);
+        // Left over in somebody's environment, it would make every run a run of one world.
+        command.env_remove("BRIDGER_WORLD").envs(settings.world.map(|world| ("BRIDGER_WORLD", world.to_string())));
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -9,6 +9,7 @@ mod binaries;
 mod count;
 mod docs;
 mod shown;
+mod structure;
 mod tier;
 
 use std::time::{Instant, SystemTime};
@@ -19,7 +20,7 @@ use clap::ValueEnum;
 use crate::peers::minutes;
 use tier::Tier;
 
-/// Runs everything: format, clippy, unit and property tests, simulated worlds, real peers, documentation.
+/// Runs everything: format, structure, clippy, unit and property tests, simulated worlds, real peers, documentation.
 ///
 /// Builds the test peers first if they are missing. A tier that fails does not keep the others from running; a tier
 /// that ran no test, or skipped one, fails.
@@ -34,6 +35,9 @@ pub struct Arguments {
     /// What tests draw by lot, they draw from this [default: 1; with --full another one each time].
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    /// Only this random world, by the number that a failing comparison with kube-scheduler printed.
+    #[arg(long, value_name = "NUMBER", requires = "only")]
+    world: Option<u64>,
     /// Only tests whose name contains this, while developing.
     #[arg(long, value_name = "NAME", requires = "tier")]
     only: Option<String>,
@@ -45,7 +49,7 @@ pub struct Tally {
     pub passed: usize,
     pub failed: usize,
     pub skipped: usize,
-    /// What was counted: `tests`, `files`, `crates`, `links`.
+    /// What was counted: `tests`, `files`, `edges`, `crates`, `links`.
     pub unit: &'static str,
 }
 
@@ -64,7 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let seed = arguments.seed.unwrap_or_else(|| if arguments.full { of_the_clock() } else { 1 });
     println!("seed {seed}; the same again with --seed {seed}");
-    let settings = tier::Settings::new(arguments.full, seed, arguments.only.clone());
+    let settings = tier::Settings::new(arguments.full, seed, arguments.world, arguments.only.clone());
     let outcomes: Vec<Outcome> = tiers
         .into_iter()
         .map(|tier| {

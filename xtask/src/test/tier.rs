@@ -15,6 +15,8 @@ use crate::workspace::{self, succeed};
 pub enum Tier {
     /// rustfmt finds nothing to change.
     Format,
+    /// Dependencies point from adapters and the binary to the pure crates, never back.
+    Structure,
     /// Clippy finds nothing, warnings denied, tests included.
     Clippy,
     /// Unit and property tests of every crate but the simulator.
@@ -31,6 +33,7 @@ impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Tier::Format => "format",
+            Tier::Structure => "structure",
             Tier::Clippy => "clippy",
             Tier::Unit => "unit",
             Tier::Simulated => "simulated",
@@ -45,13 +48,15 @@ pub struct Settings {
     pub full: bool,
     /// Of all that tests draw by lot.
     pub seed: u64,
+    /// The one world that tests of random worlds run on.
+    pub world: Option<u64>,
     pub only: Option<String>,
     binaries: OnceCell<Vec<TestBinary>>,
 }
 
 impl Settings {
-    pub fn new(full: bool, seed: u64, only: Option<String>) -> Settings {
-        Settings { full, seed, only, binaries: OnceCell::new() }
+    pub fn new(full: bool, seed: u64, world: Option<u64>, only: Option<String>) -> Settings {
+        Settings { full, seed, world, only, binaries: OnceCell::new() }
     }
 
     /// Built when the first tier needs them.
@@ -72,6 +77,7 @@ impl Tier {
     pub fn run(self, settings: &Settings) -> Result<Tally> {
         match self {
             Tier::Format => format(),
+            Tier::Structure => super::structure::run(),
             Tier::Clippy => clippy(),
             Tier::Unit => run_tests(settings, |package| !SIMULATED.contains(&package) && !PEERS.contains(&package)),
             Tier::Simulated => run_tests(settings, |package| SIMULATED.contains(&package)),

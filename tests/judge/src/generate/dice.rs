@@ -1,4 +1,4 @@
-//! Randomness of one world, from its seed alone.
+//! Randomness of one world, from its number alone.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

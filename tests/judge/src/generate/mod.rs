@@ -29,6 +29,20 @@ pub enum Profile {
     Nominated,
 }
 
+impl Profile {
+    pub const ALL: [Profile; 3] = [Profile::InterPodAffinity, Profile::All, Profile::Nominated];
+
+    /// As the example `world` calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::InterPodAffinity => "inter-pod-affinity",
+            Profile::All => "all",
+            Profile::Nominated => "nominated",
+        }
+    }
+}
+
 /// What a world's objects use.
 #[derive(Clone, Copy, Debug)]
 struct Focus {
@@ -69,9 +83,9 @@ impl Focus {
             _ => Focus {
                 taints: dice.chance(40),
                 cordons: dice.chance(45),
-                node_name: dice.chance(18),
+                node_name: dice.chance(25),
                 node_affinity: dice.chance(40),
-                ports: dice.chance(68),
+                ports: dice.chance(78),
                 tight: dice.chance(38),
                 extended_resources: dice.chance(28),
                 resizes: dice.chance(45),
@@ -79,7 +93,7 @@ impl Focus {
                 spread: dice.chance(25),
                 owners: dice.chance(60),
                 pod_affinity: dice.chance(25),
-                declared_features: dice.chance(45),
+                declared_features: dice.chance(60),
                 ..nothing
             },
         }
@@ -106,10 +120,10 @@ impl Focus {
 }
 
 impl World {
-    /// The world of a seed: the same on every machine.
+    /// The world of a number: the same on every machine.
     #[must_use]
-    pub fn random(seed: u64, profile: Profile) -> World {
-        let dice = &mut Dice::new(seed);
+    pub fn random(number: u64, profile: Profile) -> World {
+        let dice = &mut Dice::new(number);
         let focus = Focus::random(dice, profile);
         let node_count = dice.between(3, 15);
         // A domain without a matching pod hides what counting does wrong, so worlds of spreading are fuller.

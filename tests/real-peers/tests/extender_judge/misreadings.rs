@@ -7,7 +7,7 @@ use judge::change::{pods, remove, terms, visit};
 use judge::{Profile, Verdict, World};
 use model::affinity::LiftSettings;
 use serde_json::{Value, json};
-use testkit::count;
+use testkit::Worlds;
 
 use crate::extender::{Asking, Seen};
 use crate::opinion::Opinion;
@@ -188,25 +188,26 @@ fn every_misreading_of_lifting_is_caught() {
 #[allow(clippy::print_stdout)]
 fn all_are_caught(mut comparison: Comparison, misreadings: &[Misreading]) {
     let mut caught = vec![Vec::new(); misreadings.len()];
-    for seed in 0..count(200, 2000) as u64 {
-        let world = World::random(seed, Profile::InterPodAffinity);
+    // Whatever the seed: it ends as soon as all are caught.
+    for number in Worlds::drawn(2000).numbers() {
+        let world = World::random(number, Profile::InterPodAffinity);
         let (_, right) = comparison.plugin(&world).unwrap();
-        for ((_, read), seeds) in misreadings.iter().zip(&mut caught) {
-            let is_enough = seeds.len() == CAUGHT_MIN;
+        for ((_, read), numbers) in misreadings.iter().zip(&mut caught) {
+            let is_enough = numbers.len() == CAUGHT_MIN;
             let differs = |found: Opinion| !(comparison.wording)(found).differences_from(&right).is_empty();
             if !is_enough && differs(read(&comparison.asking, &world)) {
-                seeds.push(seed);
+                numbers.push(number);
             }
         }
-        if caught.iter().all(|seeds| seeds.len() == CAUGHT_MIN) {
+        if caught.iter().all(|numbers| numbers.len() == CAUGHT_MIN) {
             break;
         }
     }
     println!("{:<62} caught in the worlds", "misreading");
-    for ((name, _), seeds) in misreadings.iter().zip(&caught) {
-        println!("{name:<62} {seeds:?}");
+    for ((name, _), numbers) in misreadings.iter().zip(&caught) {
+        println!("{name:<62} {numbers:?}");
     }
-    let rows = misreadings.iter().zip(&caught).filter(|(_, seeds)| seeds.len() < CAUGHT_MIN);
+    let rows = misreadings.iter().zip(&caught).filter(|(_, numbers)| numbers.len() < CAUGHT_MIN);
     let missed: Vec<&str> = rows.map(|((name, _), _)| *name).collect();
     assert_eq!(missed, Vec::<&str>::new());
 }
