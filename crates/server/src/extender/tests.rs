@@ -328,7 +328,8 @@ proptest! {
             mutate(&mut body, change);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let (status, text) = runtime.block_on(post_to(&routes(true), path, "application/json", body));
+        let (status, text) =
+            runtime.block_on(async { post_to(&routes(true), path, "application/json", body).await });
         prop_assert!([200, 400, 422].contains(&status), "{} {}", status, text);
         if status == 200 {
             prop_assert!(serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
