@@ -1,6 +1,6 @@
 //! How long the index takes to answer for a pod that is to be placed, and how much memory it needs.
 //!
-//! `cargo run --release -p model --example index`: 5000 nodes on 500 hosts in 10 zones; 1,000, 30,000 and 150,000 pods that
+//! `cargo run --profile dist -p model --example index`: 5000 nodes on 500 hosts in 10 zones; 1,000, 30,000 and 150,000 pods that
 //! carry anti-affinity. Prints per kind of pod the 50th and 99th percentile of verdicts and scores of all nodes.
 #![allow(clippy::print_stdout)]
 

@@ -40,7 +40,8 @@ pub fn run(_: &Arguments) -> Result<Report> {
     }
     println!("bench: 10 workloads with 10,000 and with 150,000 pods; about two minutes");
     let mut command = workspace::cargo();
-    command.args(["bench", "--package", "scheduler", "--bench", "decisions"]).env("CRITERION_HOME", &home);
+    command.args(["bench", "--profile", super::PROFILE, "--package", "scheduler", "--bench", "decisions"]);
+    command.env("CRITERION_HOME", &home);
     succeed(&mut command)?;
     fill(&read(&folder)?)
 }

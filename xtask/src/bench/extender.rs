@@ -30,8 +30,8 @@ const BYTES_PER_POD_MAX: f64 = 400.0;
 
 pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
-    let release = super::build_release()?;
-    let mut command = example(&release, "extender");
+    let built = super::build()?;
+    let mut command = example(&built, "extender");
     arguments.rounds.ask(&mut command);
     println!("bench: 64 rounds of scheduling or more; {}", arguments.rounds.takes("about half an hour"));
     fill(&measure(&mut command)?, &arguments.rounds)

@@ -19,9 +19,9 @@ const MEMORY_MIB_MAX: f64 = 256.0;
 
 pub fn run(_: &Arguments) -> Result<Report> {
     crate::peers::build()?;
-    let release = super::build_release()?;
+    let built = super::build()?;
     println!("bench: 200 moves on vcsim, then 5000 nodes on the sandbox; about two minutes");
-    let measured = measure(&mut example(&release, "label"))?;
+    let measured = measure(&mut example(&built, "label"))?;
     let number = |path: &str| figure(&measured, path);
 
     let mut report = Report::new("label");

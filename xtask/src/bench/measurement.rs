@@ -1,6 +1,7 @@
 //! Measurements in programs of their own: how one is run, and what it found.
 //!
-//! In: an example of the release build. Out: the JSON that it printed last; its progress goes to standard error as it comes.
+//! In: an example of the build that is measured. Out: the JSON that it printed last; its progress goes to standard error as it
+//! comes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,10 +9,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// An example of the release build, which finds `bridger` beside it.
-pub fn example(release: &Path, name: &str) -> Command {
-    let mut command = Command::new(release.join("examples").join(name));
-    command.env("BRIDGER_BIN", release.join("bridger"));
+/// An example of the build that is measured, which finds `bridger` beside it.
+pub fn example(built: &Path, name: &str) -> Command {
+    let mut command = Command::new(built.join("examples").join(name));
+    command.env("BRIDGER_BIN", built.join("bridger"));
     command
 }
 

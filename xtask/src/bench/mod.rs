@@ -36,17 +36,20 @@ enum Bench {
     Decisions(decisions::Arguments),
 }
 
+/// What is shipped is what is measured.
+const PROFILE: &str = "dist";
+
 /// Builds everything that benchmarks run, at once: one selection of packages is one set of features, compiled once.
-fn build_release() -> Result<PathBuf> {
-    println!("bench: building the release binaries");
+fn build() -> Result<PathBuf> {
+    println!("bench: building with the profile {PROFILE}");
     let examples = ["day", "label", "plan", "extender", "scheduler"];
     let mut command = workspace::cargo();
-    command.args(["build", "--release", "--workspace", "--bin", "bridger"]);
+    command.args(["build", "--profile", PROFILE, "--workspace", "--bin", "bridger"]);
     for example in examples {
         command.args(["--example", example]);
     }
     succeed(&mut command)?;
-    Ok(workspace::target().join("release"))
+    Ok(workspace::target().join(PROFILE))
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {

@@ -22,13 +22,10 @@ const GROWTH_MAX: f64 = 12.0;
 const RUNS: usize = 3;
 
 pub fn run(_: &Arguments) -> Result<Report> {
-    let release = super::build_release()?;
+    let built = super::build()?;
     println!("bench: plans for 5000 nodes, about a minute");
-    let measured = [
-        ("many", quickest(&release, "many")?),
-        ("one", quickest(&release, "one")?),
-        ("tenth", quickest(&release, "tenth")?),
-    ];
+    let measured =
+        [("many", quickest(&built, "many")?), ("one", quickest(&built, "one")?), ("tenth", quickest(&built, "tenth")?)];
     let number = |layout: &str, path: &str| {
         let (_, of) = measured.iter().find(|(name, _)| *name == layout).with_context(|| format!("no {layout}"))?;
         figure(of, &format!("/{path}"))
@@ -63,10 +60,10 @@ pub fn run(_: &Arguments) -> Result<Report> {
 
 /// One world in a process of its own, so that none finds memory that another has warmed; the quickest of three, because others
 /// use the machine too.
-fn quickest(release: &Path, layout: &str) -> Result<Value> {
+fn quickest(built: &Path, layout: &str) -> Result<Value> {
     let mut best: Option<(f64, Value)> = None;
     for _ in 0..RUNS {
-        let measured = measure(example(release, "plan").arg(layout))?;
+        let measured = measure(example(built, "plan").arg(layout))?;
         let of = measured.get(layout).with_context(|| format!("{layout} in {measured}"))?.clone();
         let first_ms = figure(&of, "/first_ms")?;
         if best.as_ref().is_none_or(|(least_ms, _)| first_ms < *least_ms) {

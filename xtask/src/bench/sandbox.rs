@@ -32,17 +32,17 @@ const DAY_SECONDS_MAX: f64 = 20.0;
 
 pub fn run(arguments: &Arguments) -> Result<Report> {
     let peers = crate::peers::build()?;
-    let release = super::build_release()?;
+    let built = super::build()?;
     let mut report = Report::new("sandbox");
 
     println!("bench: starting {} nodes on {} hosts", arguments.nodes, arguments.hosts);
-    let (seconds, mib) = sandbox(&release.join("bridger"), &peers.program("kubectl"), arguments)?;
+    let (seconds, mib) = sandbox(&built.join("bridger"), &peers.program("kubectl"), arguments)?;
     let size = format!("{} nodes / {} hosts", arguments.nodes, arguments.hosts);
     report.limit(format!("start of {size}"), seconds, "s", START_SECONDS_MAX);
     report.limit(format!("memory of {size}, peak"), mib, "MiB", MEMORY_MIB_MAX);
 
     println!("bench: a simulated day of 12 nodes");
-    let day = day(&release.join("examples/day"))?;
+    let day = day(&built.join("examples/day"))?;
     report.limit("a simulated day of 12 nodes", day, "s", DAY_SECONDS_MAX);
 
     println!("bench: vcsim with {} VMs", arguments.vcsim_vms);

@@ -25,8 +25,8 @@ const EVENTS_AFTER_S_MAX: f64 = 5.0;
 
 pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
-    let release = super::build_release()?;
-    let mut command = example(&release, "scheduler");
+    let built = super::build()?;
+    let mut command = example(&built, "scheduler");
     arguments.rounds.ask(&mut command);
     println!("bench: 98 rounds of scheduling or more; {}", arguments.rounds.takes("about three quarters of an hour"));
     fill(&measure(&mut command)?, &arguments.rounds)
