@@ -19,14 +19,13 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use engine::runtime::{Backoff, Jitter, Retries};
 use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, Stream, StreamExt};
 use kube::Api;
 use kube::runtime::watcher;
 use model::event::{Event, Source};
 use model::{KUBERNETES_SOURCES, Part, Parts, SourceRow};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
@@ -53,8 +52,8 @@ pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed
     // Each row has a stream of jitter of its own, whichever others are followed.
     let rows = (0..).zip(&KUBERNETES_SOURCES).filter(|(_, row)| row.is_needed_by(parts));
     let following = rows.filter_map(|(position, row)| {
-        let backoff = Backoff::new(seed, position);
-        let follow = Follow { row, client: client.clone(), events: events.clone(), backoff };
+        let retries = retries(seed, position);
+        let follow = Follow { row, client: client.clone(), events: events.clone(), retries };
         kinds::visit(row.source, detail, follow)
     });
     join_all(following).await;
@@ -65,14 +64,14 @@ struct Follow {
     row: &'static SourceRow,
     client: BoundedClient,
     events: Sender<Event>,
-    backoff: Backoff,
+    retries: Retries,
 }
 
 impl Visitor for Follow {
     type Output = BoxFuture<'static, ()>;
 
     fn visit<F: Facts>(self) -> Self::Output {
-        follow::<F>(self.row, self.client, self.events, self.backoff).boxed()
+        follow::<F>(self.row, self.client, self.events, self.retries).boxed()
     }
 }
 
@@ -80,7 +79,7 @@ impl Visitor for Follow {
 struct ReceiverGone;
 
 /// Follows one source through every loss.
-async fn follow<F: Facts>(row: &'static SourceRow, client: BoundedClient, events: Sender<Event>, mut backoff: Backoff) {
+async fn follow<F: Facts>(row: &'static SourceRow, client: BoundedClient, events: Sender<Event>, mut retries: Retries) {
     let objects: Api<Watched<F>> = Api::all_with(paced(&client), &row);
     let mut lost = false;
     loop {
@@ -94,7 +93,7 @@ async fn follow<F: Facts>(row: &'static SourceRow, client: BoundedClient, events
         } else {
             tracing::debug!(source = row.resource, why = round.why, "still lost");
         }
-        let delay = backoff.after(round.in_sync_for);
+        let delay = wait_after(&mut retries, round.in_sync_for);
         tokio::select! {
             biased;
             () = events.closed() => return,
@@ -184,32 +183,20 @@ async fn tell(events: &Sender<Event>, event: Event) -> Result<(), ReceiverGone> 
     events.send(event).await.map_err(|_| ReceiverGone)
 }
 
-/// How long to wait before the next attempt: twice as long each time, from 0.5 to 1 s up to 15 to 30 s.
-struct Backoff {
-    jitter: ChaCha8Rng,
-    failures: u32,
+/// From 0.5 to 1 s up to 15 to 30 s.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+
+/// The attempts at one row; each row has a stream of jitter of its own.
+fn retries(seed: u64, row: u64) -> Retries {
+    Retries::new(BACKOFF, Jitter::stream(seed, row))
 }
 
-const DELAY_FIRST: Duration = Duration::from_secs(1);
-const DELAY_MAX: Duration = Duration::from_secs(30);
-
-impl Backoff {
-    fn new(seed: u64, source: u64) -> Backoff {
-        let mut jitter = ChaCha8Rng::seed_from_u64(seed);
-        jitter.set_stream(source);
-        Backoff { jitter, failures: 0 }
+/// Starts over after a time in sync that was worth the name: a server that fails right after each list is spared, too.
+fn wait_after(retries: &mut Retries, in_sync_for: Duration) -> Duration {
+    if in_sync_for >= BACKOFF.longest {
+        retries.succeeded();
     }
-
-    /// Begins anew after a time in sync that was worth the name: a server that fails right after each list is spared, too.
-    fn after(&mut self, in_sync_for: Duration) -> Duration {
-        if in_sync_for >= DELAY_MAX {
-            self.failures = 0;
-        }
-        let delay = DELAY_FIRST.saturating_mul(1 << self.failures.min(8)).min(DELAY_MAX);
-        self.failures = self.failures.saturating_add(1);
-        let half_ms = u64::try_from(delay.as_millis() / 2).unwrap_or(u64::MAX);
-        Duration::from_millis(half_ms + self.jitter.next_u64() % (half_ms + 1))
-    }
+    retries.failed()
 }
 
 #[cfg(test)]

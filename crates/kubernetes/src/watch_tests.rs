@@ -58,7 +58,7 @@ fn told(event: &Event) -> String {
     }
 }
 
-async fn follow_nodes(client: BoundedClient, events: Sender<Event>, backoff: Backoff) {
+async fn follow_nodes(client: BoundedClient, events: Sender<Event>, backoff: Retries) {
     let row = Source::Nodes.row().expect("a row");
     follow::<NodeFacts>(row, client, events, backoff).await;
 }
@@ -78,7 +78,7 @@ async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Lo
         seen
     };
     // Both end: the watch when its receiver is gone.
-    let (seen, ()) = futures::join!(collect, follow_nodes(client.into(), sender, Backoff::new(7, 0)));
+    let (seen, ()) = futures::join!(collect, follow_nodes(client.into(), sender, retries(7, 0)));
     assert_eq!(seen.len(), count, "{seen:?}");
     (seen, log)
 }
@@ -168,7 +168,7 @@ async fn a_server_that_stays_away_is_one_loss_however_often_it_is_asked() {
     let times: Vec<Instant> = log.requests().iter().map(|request| request.at).collect();
     let waits: Vec<Duration> = times.windows(2).skip(2).map(|pair| pair[1] - pair[0]).collect();
     for (index, wait) in waits.iter().enumerate() {
-        let most = Duration::from_secs(1 << index.min(5)).min(DELAY_MAX);
+        let most = Duration::from_secs(1 << index.min(5)).min(BACKOFF.longest);
         assert!((most / 2..=most).contains(wait), "attempt {index}: {wait:?}, at most {most:?}");
     }
 }
@@ -252,7 +252,7 @@ async fn a_slow_receiver_gets_every_event_in_order() {
         drop(receiver);
         seen
     };
-    let (seen, ()) = futures::join!(receive, follow_nodes(client.into(), sender, Backoff::new(7, 0)));
+    let (seen, ()) = futures::join!(receive, follow_nodes(client.into(), sender, retries(7, 0)));
     let names: Vec<String> = seen.iter().map(told).collect();
     assert_eq!(names[..3], ["began Nodes", "+n1", "ended Nodes"]);
     assert!(names[3..].iter().all(|name| name == "+n1"), "{names:?}");
@@ -411,7 +411,7 @@ proptest! {
                 drop(receiver);
                 (known, in_sync, out_of_turn)
             };
-            futures::join!(receive, follow_nodes(client.into(), sender, Backoff::new(seed, 0))).0
+            futures::join!(receive, follow_nodes(client.into(), sender, retries(seed, 0))).0
         });
         prop_assert_eq!(known.into_iter().collect::<Vec<_>>(), ["kept", "last"]);
         prop_assert!(in_sync);
@@ -422,10 +422,10 @@ proptest! {
     #[test]
     fn delays_are_bounded_and_repeatable(seed in any::<u64>(), in_sync_s in proptest::collection::vec(0..120u64, 1..40)) {
         let delays = |source| {
-            let mut backoff = Backoff::new(seed, source);
-            in_sync_s.iter().map(|&seconds| backoff.after(Duration::from_secs(seconds))).collect::<Vec<_>>()
+            let mut retries = retries(seed, source);
+            in_sync_s.iter().map(|&seconds| wait_after(&mut retries, Duration::from_secs(seconds))).collect::<Vec<_>>()
         };
-        prop_assert!(delays(0).iter().all(|delay| (DELAY_FIRST / 2..=DELAY_MAX).contains(delay)));
+        prop_assert!(delays(0).iter().all(|delay| (BACKOFF.first / 2..=BACKOFF.longest).contains(delay)));
         prop_assert_eq!(delays(0), delays(0));
     }
 }

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use model::event::{Event, HostLoadFacts, VcenterId};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use testkit::{Bridger, Govc, Sandbox, Vcsim, VcsimOptions, eventually};
 use tokio::sync::{mpsc, watch};
@@ -54,7 +52,7 @@ impl Told {
         config.timing.read_again_every = Duration::from_secs(1);
         let (sender, events) = mpsc::channel(64);
         let (status, _) = watch::channel(VcenterStatus::default());
-        let jitter = ChaCha8Rng::seed_from_u64(1);
+        let jitter = engine::runtime::Jitter::from_seed(1);
         let run = tokio::spawn(inventory::run(config, VcenterId(0), sender, status, jitter, std::future::pending()));
         Ok(Told { events, run, loads: BTreeMap::new() })
     }

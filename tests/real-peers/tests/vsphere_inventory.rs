@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use model::event::{ClusterFacts, Event, HostFacts, Source, VcenterId, VmFacts};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use serde_json::Value;
 use testkit::{Vcsim, VcsimOptions};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -51,7 +49,7 @@ impl Listener {
         let stopped = async {
             let _ = stopped.await;
         };
-        let jitter = ChaCha8Rng::seed_from_u64(1);
+        let jitter = engine::runtime::Jitter::from_seed(1);
         let task = tokio::spawn(inventory::run(config, ID, sender, status_sender, jitter, stopped));
         Listener {
             events,

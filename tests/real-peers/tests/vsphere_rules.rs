@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use engine::ports::{ClusterRules, PortError, RuleChange, RuleSpec, RuleStore};
 use model::event::{ClusterFacts, Event, GroupFacts, GroupKind, RuleFacts, RuleKind, VcenterId};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use serde_json::Value;
 use testkit::{Govc, Sandbox, Vcsim, VcsimOptions};
 use tokio::sync::{mpsc, watch};
@@ -54,7 +52,7 @@ impl Inventory {
     async fn start(peer: &Peer) -> Result<Inventory> {
         let (sender, events) = mpsc::channel(64);
         let (status, _) = watch::channel(VcenterStatus::default());
-        let jitter = ChaCha8Rng::seed_from_u64(1);
+        let jitter = engine::runtime::Jitter::from_seed(1);
         let run = inventory::run(peer.config.clone(), ID, sender, status, jitter, std::future::pending());
         let task = tokio::spawn(run);
         let mut inventory = Inventory { events, task, cluster: ClusterFacts::default(), ids: BTreeMap::new() };

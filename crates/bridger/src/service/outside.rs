@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::extender::Extender;
+use engine::runtime::Jitter;
 use model::event::{Event, VcenterId};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use server::{ExtenderRoutes, Shown, Tls, VcenterHealth};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -65,7 +64,7 @@ where
         let host = config.endpoint.host().to_owned();
         let (told, status) = watch::channel(VcenterStatus::default());
         // Each with a jitter of its own, so that they do not retry in step.
-        let jitter = ChaCha8Rng::seed_from_u64(seed.wrapping_add(u64::from(number)));
+        let jitter = Jitter::stream(seed, u64::from(number));
         tasks.spawn(inventory::run(config, id, events.clone(), told, jitter, stop()));
         Followed { id, host, status }
     };

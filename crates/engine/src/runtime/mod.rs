@@ -27,7 +27,7 @@ pub use controller::{Actions, Context, Controller, Executor, Stopwatch};
 pub use gate::{Action, Closed, Gate, Lease, Requirement};
 pub use lane::{LaneId, LaneSettings, Rate};
 pub use mailbox::{Mailbox, Waker};
-pub use pace::{Backoff, Jitter, RateLimit};
+pub use pace::{Backoff, Jitter, RateLimit, Retries};
 pub use recorder::{EventCounts, EventRecorder, Recorded, Repeat};
 pub use run::{Runtime, RuntimeSettings};
 pub use stats::{RuntimeStats, Step, StepTimes};

@@ -85,6 +85,32 @@ impl Backoff {
     }
 }
 
+/// A back-off with its own count of failures, for something that is tried again and again.
+#[derive(Clone, Debug)]
+pub struct Retries {
+    backoff: Backoff,
+    jitter: Jitter,
+    failures: u32,
+}
+
+impl Retries {
+    #[must_use]
+    pub fn new(backoff: Backoff, jitter: Jitter) -> Retries {
+        Retries { backoff, jitter, failures: 0 }
+    }
+
+    /// It failed once more: so long to wait before the next attempt.
+    pub fn failed(&mut self) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        self.backoff.wait(self.failures, &mut self.jitter)
+    }
+
+    /// All has gone well for a while.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+}
+
 /// Randomness for spreading waits, from a given seed.
 #[derive(Clone, Debug)]
 pub struct Jitter(ChaCha8Rng);

@@ -21,12 +21,12 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
+use engine::runtime::Jitter;
 use model::event::{Event, Source, VcenterId};
-use rand_chacha::ChaCha8Rng;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use self::backoff::Backoff;
+use self::backoff::{retries, wait_after};
 pub(crate) use self::cluster_settings::ClusterSettings;
 pub(crate) use self::picture::Picture;
 pub(crate) use self::properties::{CLUSTER, HOST, PLACEMENTS, VM, WATCHED};
@@ -60,11 +60,11 @@ pub async fn run(
     id: VcenterId,
     events: mpsc::Sender<Event>,
     status: watch::Sender<VcenterStatus>,
-    jitter: ChaCha8Rng,
+    jitter: Jitter,
     stop: impl Future<Output = ()> + Send,
 ) {
     let mut stop = pin!(stop);
-    let mut backoff = Backoff::new(jitter);
+    let mut retries = retries(jitter);
     let mut teller = Teller::new(events, Source::Vcenter(id));
     let mut attempts = 0u32;
     // A session that ended is replaced at once; if the new one ends soon too, something is wrong and there is no hurry.
@@ -85,14 +85,14 @@ pub async fn run(
             attempts = 0;
         }
         if in_sync_since.is_some_and(|since| since + STEADY <= Instant::now()) {
-            backoff.reset();
+            retries.succeeded();
             may_hurry = true;
         }
         attempts = attempts.saturating_add(1);
         status.send_replace(VcenterStatus::Lost { error: error.to_string(), attempts });
         let hurry = may_hurry && in_sync_since.is_some() && error.is_session_end();
         may_hurry &= !hurry;
-        let wait = if hurry { Duration::ZERO } else { backoff.next(&error) };
+        let wait = if hurry { Duration::ZERO } else { wait_after(&mut retries, &error) };
         tracing::warn!(vcenter = config.endpoint.host(), attempts, wait_ms = wait.as_millis(), "not in sync: {error}");
         let pause = async {
             if teller.lost().await.is_err() {

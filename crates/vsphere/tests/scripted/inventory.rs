@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use crate::vcenter::{Outcome, PASSWORD, Step, Vcenter, at, content, cookie, object, page, reference, text};
 use model::event::{ClusterFacts, Event, HostConnection, HostFacts, HostLoadFacts, Source, VcenterId, VmFacts};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -30,7 +28,7 @@ pub fn follow(config: VcenterConfig, capacity: usize) -> Following {
     let stopped = async {
         let _ = stopped.await;
     };
-    let jitter = ChaCha8Rng::seed_from_u64(1);
+    let jitter = engine::runtime::Jitter::from_seed(1);
     let task = tokio::spawn(inventory::run(config, ID, sender, status_sender, jitter, stopped));
     Following { events, status, stop: Some(stop), task }
 }
@@ -489,5 +487,5 @@ fn a_run_may_move_between_threads() {
     let config = vcenter.block_on(async { Vcenter::new([]).config() });
     let (events, _) = mpsc::channel(1);
     let (status, _) = watch::channel(VcenterStatus::default());
-    movable(inventory::run(config, ID, events, status, ChaCha8Rng::seed_from_u64(1), std::future::pending()));
+    movable(inventory::run(config, ID, events, status, engine::runtime::Jitter::from_seed(1), std::future::pending()));
 }

@@ -5,8 +5,6 @@ use std::time::Duration;
 use crate::vcenter::{Outcome, PASSWORD, Vcenter, at, content, object, page, text};
 use engine::ports::{ClusterRules, PortError, RuleChange, RuleSpec, RuleStore};
 use model::event::{Event, GroupFacts, GroupKind, RuleFacts, RuleKind, VcenterId};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use vsphere::{Rules, VcenterStatus, inventory};
@@ -155,7 +153,7 @@ async fn what_is_read_equals_what_the_inventory_tells() {
 
     let (events, mut heard) = mpsc::channel(16);
     let (status, _) = watch::channel(VcenterStatus::default());
-    let jitter = ChaCha8Rng::seed_from_u64(1);
+    let jitter = engine::runtime::Jitter::from_seed(1);
     let task = tokio::spawn(inventory::run(vcenter.config(), ID, events, status, jitter, std::future::pending()));
     let told = loop {
         if let Event::ClusterApplied { cluster, .. } = heard.recv().await.unwrap() {
