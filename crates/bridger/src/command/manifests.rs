@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use model::{Part, Parts};
+
 use crate::failure::Failure;
 use crate::rbac::{self, Account, quoted};
 use crate::service::startup::{self, Purpose};
@@ -32,6 +34,9 @@ struct Rbac {
     /// What Bridger shall do
     #[arg(long = "for", value_enum, value_name = "WORK", default_value = "run")]
     work: Work,
+    /// Where run has --scheduling on
+    #[arg(long)]
+    scheduling: bool,
     /// Name of the service account and its roles [default: bridger, or bridger- and the work]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -65,7 +70,8 @@ impl Rbac {
             namespace: &self.namespace,
             record_namespace: self.record_namespace.as_deref().unwrap_or(&self.namespace),
         };
-        rbac::to_yaml(&startup::needs(purpose, model::Parts::RUN, false), &account)
+        let parts = Parts::RUN.with(Part::Scheduling, self.scheduling);
+        rbac::to_yaml(&startup::needs(purpose, parts, false), &account)
     }
 }
 

@@ -3,17 +3,28 @@
 //! In: a world. Out: one [`WorldOwner`], which the runtime keeps, and any number of [`SharedWorld`]s for readers on other threads.
 //! Invariant: without the owner nobody can write.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use model::World;
+use parking_lot::{ArcRwLockReadGuard, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The world as others read it.
 #[derive(Clone, Debug, Default)]
 pub struct SharedWorld(Arc<RwLock<World>>);
 
+/// The world as it is at one moment, for a computation on another thread. Nobody writes as long as it is held.
+pub type HeldWorld = ArcRwLockReadGuard<RawRwLock, World>;
+
 impl SharedWorld {
     pub fn read(&self) -> RwLockReadGuard<'_, World> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read()
+    }
+
+    /// To be handed to another thread, and held no longer than needed.
+    #[must_use]
+    pub fn hold(&self) -> HeldWorld {
+        // The loop may read it at the same time, and is the only one who could wait to write.
+        self.0.read_arc_recursive()
     }
 }
 
@@ -33,7 +44,7 @@ impl WorldOwner {
     }
 
     pub fn write(&self) -> RwLockWriteGuard<'_, World> {
-        self.0.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.write()
     }
 
     pub(super) fn access(&self) -> WorldAccess<'_> {
@@ -56,7 +67,7 @@ pub struct WorldAccess<'w> {
 impl WorldAccess<'_> {
     pub fn read(&mut self) -> &World {
         if let Guard::None = self.guard {
-            self.guard = Guard::Read(self.world.read().unwrap_or_else(PoisonError::into_inner));
+            self.guard = Guard::Read(self.world.read());
         }
         match &self.guard {
             Guard::Read(world) => world,
@@ -70,7 +81,7 @@ impl WorldAccess<'_> {
     pub fn write(&mut self) -> &mut World {
         if !matches!(self.guard, Guard::Write(_)) {
             self.guard = Guard::None;
-            self.guard = Guard::Write(self.world.write().unwrap_or_else(PoisonError::into_inner));
+            self.guard = Guard::Write(self.world.write());
         }
         match &mut self.guard {
             Guard::Write(world) => world,

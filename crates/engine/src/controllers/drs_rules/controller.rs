@@ -252,13 +252,14 @@ impl DrsRules {
         };
         self.is_plan_owed = false;
         planner.observe(&std::mem::take(&mut self.touched));
-        let (world, owned, unix_now) = (self.world.clone(), self.books.owned().clone(), self.wall_clock_now());
+        // Held from here on, so that the plan sees exactly the changes that it was told of.
+        let (world, owned, unix_now) = (self.world.hold(), self.books.owned().clone(), self.wall_clock_now());
         context.actions.compute(move || {
-            let world = world.read();
             let planned = planner.plan(&world, &owned, unix_now);
             let prefix = planner::prefix(&world).unwrap_or_default();
             let from = |name: &ClusterName| Some((name.clone(), known_rules(&world, name)?));
             let planned_from = planned.clusters.keys().filter_map(from).collect();
+            drop(world);
             RuleOutcome::Planned(Box::new(Computed { planner, planned, prefix, planned_from }))
         });
     }
@@ -266,6 +267,8 @@ impl DrsRules {
     fn planned(&mut self, computed: Computed, context: &mut RuleContext<'_>) {
         let Computed { planner, mut planned, prefix, mut planned_from } = computed;
         self.planner = Some(planner);
+        // What became due meanwhile.
+        self.plan_if_owed(context.now);
         if !self.may_plan(context.gate, context.now) {
             self.is_plan_owed = true;
             return;

@@ -19,13 +19,14 @@ mod recent;
 pub mod verdict;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use model::World;
 use model::affinity::TOO_FEW_HOSTS;
 use model::event::{PodFacts, Source};
+use parking_lot::RwLockReadGuard;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
