@@ -186,9 +186,10 @@ impl Runtime {
         let Runtime { shared, hosts, .. } = self;
         let world = shared.owner.shared();
         let world = world.read();
-        for change in changes {
-            let others = hosts.iter_mut().enumerate().filter(|(number, _)| *number != from);
-            others.for_each(|(_, host)| host.observe(&change, &world, now));
+        for (_, host) in hosts.iter_mut().enumerate().filter(|(number, _)| *number != from) {
+            let stopwatch = Stopwatch::start();
+            changes.iter().for_each(|change| host.observe(change, &world, now));
+            shared.stats.step(host.name(), Step::Observe, stopwatch.elapsed());
         }
     }
 }
