@@ -427,3 +427,26 @@ async fn relaxed_lifting_yields_where_hosts_are_too_few_and_at_bind_only_then() 
     let told = api.notices.lock().unwrap().clone();
     assert!(told.iter().any(|notice| notice.message.contains("between nodes only")), "{told:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_was_assumed_in_vain_is_free_again_though_nobody_asks() {
+    let api =
+        Arc::new(Api { answers: Mutex::new(vec![Err(PortError::Passing("no answer".to_owned()))]), ..Api::default() });
+    let world = world(LiftSettings::default(), 2);
+    let pod = replica("web", "a");
+    apply(&world, Event::PodApplied(pod.clone())).await;
+    let extender = extender(&world, &api);
+    assert!(extender.bind(binding(&pod, "n0")).await.is_err());
+    let assumed = || shared(&world).read().assumed_pod_count();
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert_eq!((assumed(), extender.counts().assumed()), (1, 1), "it may still take effect");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!((assumed(), extender.counts().assumed()), (0, 0));
+
+    // One that was seen bound is no assumption any more, and stays.
+    assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()));
+    apply(&world, on("n0", pod)).await;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!((assumed(), extender.counts().assumed()), (0, 0));
+    assert_eq!(shared(&world).read().pods_bound_to("n0").len(), 1);
+}

@@ -2,7 +2,7 @@
 //!
 //! The observer reads the state of the two simulated servers alone. Every run is from a seed, which a failure prints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use bridger::compose::{PartSettings, compose};
 use bridger::in_process;
 use bridger::service::outside::Service;
+use engine::runtime::{RuntimeStats, Step};
 use serde_json::{Value, json};
 use simulator::kubernetes::defaults;
 use simulator::kubernetes::kinds::KindId;
@@ -38,13 +39,7 @@ impl Run {
         let world = World::new(&config, Clock::virtual_time());
         tokio::spawn(world.clone().run());
         tokio::spawn(placer::run(world.clone(), PlacerConfig { seed: Seed(seed), ..PlacerConfig::default() }));
-        world.with(|core, now| {
-            for (name, replicas) in SERVICES {
-                let mut object = sample::apart_by_node(name, replicas, name, &json!({}));
-                defaults::apply(KindId::DEPLOYMENT, &mut object, core.kubernetes.store());
-                core.kubernetes.store_mut().create(KindId::DEPLOYMENT, object, now).expect("a deployment");
-            }
-        });
+        deploy(&world);
         let (counters, service) = match with_bridger {
             true => bridger(&world, &config).await,
             false => return Run { world, counters: None, _service: None },
@@ -96,6 +91,16 @@ impl Run {
             clusters.map(|rule| (rule.name.clone(), format!("{:?}", rule.kind))).collect()
         })
     }
+}
+
+fn deploy(world: &World) {
+    world.with(|core, now| {
+        for (name, replicas) in SERVICES {
+            let mut object = sample::apart_by_node(name, replicas, name, &json!({}));
+            defaults::apply(KindId::DEPLOYMENT, &mut object, core.kubernetes.store());
+            core.kubernetes.store_mut().create(KindId::DEPLOYMENT, object, now).expect("a deployment");
+        }
+    });
 }
 
 /// Bridger at work on the world through the real wire protocols, in process.
@@ -222,4 +227,36 @@ fn the_same_seed_gives_the_same_day() {
     let first = history(5);
     assert!(first.contains("moved from"));
     assert_eq!(first, history(5));
+}
+
+/// How long a step may hold the loop is read off a histogram. It is worth only what it counts: every step of every controller.
+#[test]
+fn every_step_of_every_controller_is_measured() {
+    in_virtual_time(async {
+        let config = world::Config { seed: Seed(1), ..world::Config::default() };
+        let world = World::new(&config, Clock::virtual_time());
+        tokio::spawn(world.clone().run());
+        deploy(&world);
+        let outside = in_process::outside(&world, &config).await.expect("the embedded servers");
+        let mut service = Service::new();
+        let parts = in_process::parts_with_scheduler().expect("the default profile");
+        let stats: Arc<RuntimeStats> = compose(parts, outside, &mut service).shown.runtime;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let steps = stats.steps();
+        for controller in ["events", "node-labels", "drs-rules", "extender", "scheduling"] {
+            // Nobody asks the extender to bind here.
+            let completes = controller != "extender";
+            for (step, happens) in [(Step::Observe, true), (Step::Advance, true), (Step::Completed, completes)] {
+                let times = steps.get(&(controller, step)).copied().unwrap_or_default();
+                assert_eq!(times.count > 0, happens, "{controller} {step:?}: {times:?}");
+                assert_eq!(times.buckets.iter().sum::<u64>(), times.count, "{controller} {step:?}: {times:?}");
+            }
+        }
+        let controllers: BTreeSet<&str> = steps.keys().map(|(controller, _)| *controller).collect();
+        assert_eq!(controllers.len(), 5, "{controllers:?}");
+        // All controllers have had the same turns.
+        let turns: BTreeSet<u64> =
+            steps.iter().filter(|((_, step), _)| *step == Step::Advance).map(|(_, times)| times.count).collect();
+        assert_eq!(turns.len(), 1, "{turns:?}");
+    });
 }

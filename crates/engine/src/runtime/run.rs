@@ -108,7 +108,7 @@ impl Runtime {
             let now = Instant::now();
             for host in 0..self.hosts.len() {
                 let changes = self.hosts[host].advance(&self.shared, now);
-                self.deliver(host, changes, now);
+                self.deliver(host, &changes, now);
             }
             let now = Instant::now();
             let wake = self.hosts.iter().filter_map(|host| host.next_wake(now)).min();
@@ -130,7 +130,7 @@ impl Runtime {
             let now = Instant::now();
             for host in 0..self.hosts.len() {
                 let changes = self.hosts[host].complete(&self.shared, now, BATCH);
-                self.deliver(host, changes, now);
+                self.deliver(host, &changes, now);
             }
             while batch.len() < BATCH
                 && let Ok(event) = events.try_recv()
@@ -179,16 +179,17 @@ impl Runtime {
     }
 
     /// Reports what one controller changed to all the others.
-    fn deliver(&mut self, from: usize, changes: OwnChanges, now: Instant) {
+    fn deliver(&mut self, from: usize, changes: &OwnChanges, now: Instant) {
         if changes.is_empty() {
             return;
         }
         let Runtime { shared, hosts, .. } = self;
         let world = shared.owner.shared();
         let world = world.read();
-        for change in changes {
-            let others = hosts.iter_mut().enumerate().filter(|(number, _)| *number != from);
-            others.for_each(|(_, host)| host.observe(&change, &world, now));
+        for (_, host) in hosts.iter_mut().enumerate().filter(|(number, _)| *number != from) {
+            let stopwatch = Stopwatch::start();
+            changes.iter().for_each(|change| host.observe(change, &world, now));
+            shared.stats.step(host.name(), Step::Observe, stopwatch.elapsed());
         }
     }
 }

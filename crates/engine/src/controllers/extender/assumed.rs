@@ -111,6 +111,12 @@ impl Assumptions {
         false
     }
 
+    /// When the first is over, if nothing else is heard of it.
+    #[must_use]
+    pub fn next_over(&self) -> Option<Instant> {
+        self.pods.values().filter_map(|one| one.until).min()
+    }
+
     /// Looks at a few that have not been looked at for long. `confirmed` answers whether the world has its own word on the
     /// pod by now: then the assumption is dropped. Answers those that are over without that, to be forgotten.
     pub fn sweep(
@@ -118,8 +124,26 @@ impl Assumptions {
         now: Instant,
         confirmed: impl Fn(&PodKey, &Assumption) -> bool,
     ) -> Vec<(PodKey, Assumption)> {
+        self.look_at(LOOKED_AT, now, confirmed)
+    }
+
+    /// The same of all of them.
+    pub fn sweep_all(
+        &mut self,
+        now: Instant,
+        confirmed: impl Fn(&PodKey, &Assumption) -> bool,
+    ) -> Vec<(PodKey, Assumption)> {
+        self.look_at(usize::MAX, now, confirmed)
+    }
+
+    fn look_at(
+        &mut self,
+        at_most: usize,
+        now: Instant,
+        confirmed: impl Fn(&PodKey, &Assumption) -> bool,
+    ) -> Vec<(PodKey, Assumption)> {
         let mut over = Vec::new();
-        for _ in 0..LOOKED_AT.min(self.turn.len()) {
+        for _ in 0..at_most.min(self.turn.len()) {
             let Some(key) = self.turn.pop_front() else { break };
             let Some(one) = self.pods.get(&key) else { continue };
             let binding = one.stage == Stage::Binding;
@@ -172,6 +196,7 @@ mod tests {
         let elsewhere = book.may_begin(&key("a"), "u1", "n2", at(1));
         assert_eq!(elsewhere, Err(Busy::Unclear { node: "n1".to_owned() }));
         assert!(book.sweep(at(29), never).is_empty());
+        assert_eq!(book.next_over(), Some(at(30)));
         assert_eq!(book.may_begin(&key("a"), "u1", "n2", at(30)), Ok(()));
         assert_eq!(book.sweep(at(30), never).len(), 1);
         assert!(book.is_empty());

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use model::event::{Event, PodFacts};
 use model::uid::Uid;
@@ -16,7 +17,7 @@ use model::{World, WorldChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::assumed::{Assumptions, Busy, Ending, PodKey};
+use super::assumed::{Assumption, Assumptions, Busy, Ending, PodKey};
 use super::judge::{Choice, Judge};
 use super::recent::Asked;
 use super::{ExtenderCounts, NodeVerdict, NotInSync, Reason, in_sync};
@@ -91,16 +92,20 @@ const LANE: LaneId = LaneId(0);
 /// More than kube-scheduler has on its way at once.
 const IN_FLIGHT_MAX: usize = 512;
 const WAITING_MAX: usize = 4096;
+/// How often all assumptions are looked at, at most.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 pub struct ExtenderController {
     requests: Arc<Mailbox<BindRequest>>,
     assumed: Assumptions,
     counts: Arc<ExtenderCounts>,
+    /// When the next assumption may be over. Others count on the room it takes, so it ends in time though nobody asks.
+    sweep_at: Option<Instant>,
 }
 
 impl ExtenderController {
     pub(super) fn new(requests: Arc<Mailbox<BindRequest>>, counts: Arc<ExtenderCounts>) -> ExtenderController {
-        ExtenderController { requests, assumed: Assumptions::default(), counts }
+        ExtenderController { requests, assumed: Assumptions::default(), counts, sweep_at: None }
     }
 
     fn bind(&mut self, request: BindRequest, context: &mut BindContext<'_>) {
@@ -136,14 +141,8 @@ impl ExtenderController {
         let shown = format!("{}/{}", binding.namespace, binding.pod);
         let world = context.world.write();
         in_sync(world)?;
-        let over = self.assumed.sweep(now, |(namespace, name), one| {
-            let pod = world.pod_id(namespace, name).and_then(|id| world.pod(id));
-            pod.is_none_or(|pod| pod.uid != Uid::from(one.uid.as_str()) || pod.node().is_some())
-        });
-        for ((namespace, name), one) in over {
-            tracing::warn!(namespace, name, node = one.node, "a pod was bound and has not been seen since");
-            world.apply(Event::PodForgotten { namespace, name, uid: one.uid });
-        }
+        let over = self.assumed.sweep(now, |key, one| has_its_own_word(world, key, one));
+        forget(over, world);
         let asked = match pod_to_bind(world, binding, asked, &shown) {
             Err(BindError::Bound { node, .. }) if node == binding.node => return Ok(Next::Nothing),
             asked => asked?,
@@ -179,9 +178,26 @@ impl ExtenderController {
         let key = (namespace, name);
         if self.assumed.end(&key, &uid, ending, context.now) {
             context.world.write().apply(Event::PodForgotten { namespace: key.0, name: key.1, uid });
+        } else {
+            // The next look finds out when it is over.
+            let soon = context.now + SWEEP_EVERY;
+            self.sweep_at = Some(self.sweep_at.map_or(soon, |at| at.min(soon)));
         }
         self.count_assumed();
         drop(reply.send(result));
+    }
+
+    fn sweep_all(&mut self, context: &mut BindContext<'_>) {
+        if self.sweep_at.is_none_or(|at| at > context.now) {
+            return;
+        }
+        let world = context.world.read();
+        let over = self.assumed.sweep_all(context.now, |key, one| has_its_own_word(world, key, one));
+        if !over.is_empty() {
+            forget(over, context.world.write());
+        }
+        self.sweep_at = self.assumed.next_over().map(|at| at.max(context.now + SWEEP_EVERY));
+        self.count_assumed();
     }
 
     fn count_assumed(&self) {
@@ -205,6 +221,7 @@ impl Controller for ExtenderController {
     fn observe(&mut self, _: &WorldChange, _: &World, _: Instant) {}
 
     fn advance(&mut self, context: &mut BindContext<'_>) {
+        self.sweep_all(context);
         for request in self.requests.take() {
             self.bind(request, context);
         }
@@ -239,7 +256,20 @@ impl Controller for ExtenderController {
 
     /// Requests wake the loop.
     fn next_wake(&self) -> Option<Instant> {
-        None
+        self.sweep_at
+    }
+}
+
+/// Whether the world knows of the pod by itself: it is bound, gone or another one.
+fn has_its_own_word(world: &World, (namespace, name): &PodKey, one: &Assumption) -> bool {
+    let pod = world.pod_id(namespace, name).and_then(|id| world.pod(id));
+    pod.is_none_or(|pod| pod.uid != Uid::from(one.uid.as_str()) || pod.node().is_some())
+}
+
+fn forget(over: Vec<(PodKey, Assumption)>, world: &mut World) {
+    for ((namespace, name), one) in over {
+        tracing::warn!(namespace, name, node = one.node, "a pod was bound and has not been seen since");
+        world.apply(Event::PodForgotten { namespace, name, uid: one.uid });
     }
 }
 

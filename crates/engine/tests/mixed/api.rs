@@ -1,0 +1,274 @@
+//! An API server from a seed: bindings take a while, some fail, some are not answered, and the watch lags.
+//!
+//! In: pods, and bindings. Out: where pods really are, told later through the watch, in order; every binding that took effect, and
+//! what was wrong with it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use engine::ports::{Binder, Binding, EventRecord, EventSink, PodDesk, PodName, PortError};
+use engine::scheduling::{Attempt, SchedulingMetrics};
+use futures::future::BoxFuture;
+use model::event::{Event, PodFacts};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use scheduler::Figures;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::{ALLOWED, OWN, app_of, host_name};
+
+/// What becomes of a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Takes,
+    /// Refused for good.
+    Fails,
+    /// An error that says nothing, and no effect.
+    Breaks,
+    /// The same, and it takes effect later.
+    BreaksAndTakes,
+    /// No answer within any limit, and no effect.
+    Silent,
+    /// The same, and it takes effect.
+    SilentAndTakes,
+}
+
+const WAYS: [Way; 6] = [Way::Takes, Way::Fails, Way::Breaks, Way::BreaksAndTakes, Way::Silent, Way::SilentAndTakes];
+/// Of 100, in the order of the ways.
+const SHARES: [u32; 6] = [86, 4, 4, 2, 2, 2];
+const SILENT_FOR: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub bound_by_own: usize,
+    pub bound_by_other: usize,
+    /// Pods that Bridger tried.
+    pub decided: usize,
+    /// How often each way was taken.
+    pub ways: [usize; 6],
+}
+
+struct State {
+    random: ChaCha8Rng,
+    /// The pods that there are, and where.
+    pods: BTreeMap<String, PodFacts>,
+    watch: VecDeque<(Instant, Event)>,
+    /// Bindings that will take effect, though who asked has given up.
+    late: Vec<(Instant, Binding)>,
+    seen: Seen,
+    violations: Vec<String>,
+    history: Vec<(Duration, String, String)>,
+}
+
+pub struct Api {
+    state: Mutex<State>,
+    pub start: Instant,
+}
+
+impl Api {
+    /// Whose watch sends there.
+    pub fn start(seed: u64, events: mpsc::Sender<Event>) -> Arc<Api> {
+        let state = State {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            pods: BTreeMap::new(),
+            watch: VecDeque::new(),
+            late: Vec::new(),
+            seen: Seen::default(),
+            violations: Vec::new(),
+            history: Vec::new(),
+        };
+        let api = Arc::new(Api { state: Mutex::new(state), start: Instant::now() });
+        let watched = api.clone();
+        tokio::spawn(async move {
+            loop {
+                let next = {
+                    let mut state = watched.state();
+                    state.take_late_effects(watched.start.elapsed());
+                    let is_due = state.watch.front().is_some_and(|(at, _)| *at <= Instant::now());
+                    if is_due { state.watch.pop_front() } else { None }
+                };
+                match next {
+                    Some((_, event)) => {
+                        if events.send(event).await.is_err() {
+                            return;
+                        }
+                    }
+                    None => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        });
+        api
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn create(&self, pod: PodFacts) {
+        let mut state = self.state();
+        state.pods.insert(pod.name.clone(), pod.clone());
+        state.tell(Event::PodApplied(pod));
+    }
+
+    pub fn delete(&self, pod: &PodFacts) {
+        let mut state = self.state();
+        state.pods.remove(&pod.name);
+        state.tell(Event::PodDeleted { namespace: pod.namespace.clone(), name: pod.name.clone() });
+    }
+
+    pub fn are_bound(&self, pods: &[PodFacts]) -> bool {
+        let state = self.state();
+        pods.iter().all(|pod| state.pods.get(&pod.name).is_some_and(|pod| pod.node.is_some()))
+    }
+
+    pub fn is_waiting(&self, pod: &str) -> bool {
+        self.state().pods.get(pod).is_some_and(|pod| pod.node.is_none())
+    }
+
+    /// How many bindings have taken effect.
+    pub fn bound(&self) -> usize {
+        let seen = &self.state().seen;
+        seen.bound_by_own + seen.bound_by_other
+    }
+
+    pub fn waiting(&self) -> Vec<String> {
+        self.state().pods.values().filter(|pod| pod.node.is_none()).map(|pod| pod.name.clone()).collect()
+    }
+
+    pub fn seen(&self) -> Seen {
+        self.state().seen.clone()
+    }
+
+    pub fn violations(&self) -> Vec<String> {
+        self.state().violations.clone()
+    }
+
+    /// Pods and nodes, as they were bound.
+    pub fn history(&self) -> Vec<(Duration, String, String)> {
+        self.state().history.clone()
+    }
+}
+
+impl State {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.random.next_u32() % bound
+    }
+
+    fn draw(&mut self) -> Way {
+        let mut left = self.below(100);
+        let mut way = 0;
+        while left >= SHARES[way] {
+            left -= SHARES[way];
+            way += 1;
+        }
+        self.seen.ways[way] += 1;
+        WAYS[way]
+    }
+
+    /// The watch says so later, and never before what it has to say first.
+    fn tell(&mut self, event: Event) {
+        let lag = Duration::from_millis(if self.below(50) == 0 { 700 } else { u64::from(self.below(60)) });
+        let at = self.watch.back().map_or_else(Instant::now, |(at, _)| *at).max(Instant::now() + lag);
+        self.watch.push_back((at, event));
+    }
+
+    fn take_late_effects(&mut self, passed: Duration) {
+        let now = Instant::now();
+        for (_, binding) in self.late.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
+            // The pod may be bound or gone by then.
+            let _ = self.bind(&binding, passed);
+        }
+    }
+
+    /// As an API server does it: a pod that is bound, gone or another one is not bound.
+    fn bind(&mut self, binding: &Binding, passed: Duration) -> Result<(), PortError> {
+        let Some(pod) = self.pods.get_mut(&binding.pod).filter(|pod| pod.uid == binding.uid) else {
+            return Err(PortError::Gone(binding.pod.clone()));
+        };
+        if pod.node.is_some() {
+            return Err(PortError::Faulty("it is bound".to_owned()));
+        }
+        pod.node = Some(binding.node.clone());
+        let pod = pod.clone();
+        match pod.scheduling.as_ref().is_some_and(|facts| facts.scheduler_name == OWN) {
+            true => self.seen.bound_by_own += 1,
+            false => self.seen.bound_by_other += 1,
+        }
+        self.history.push((passed, binding.pod.clone(), binding.node.clone()));
+        self.check(&pod, &binding.node);
+        self.tell(Event::PodApplied(pod));
+        Ok(())
+    }
+
+    fn check(&mut self, pod: &PodFacts, node: &str) {
+        let on_node = self.pods.values().filter(|other| other.node.as_deref() == Some(node)).count();
+        if on_node > ALLOWED {
+            self.violations.push(format!("{} is the {on_node}th pod on {node}", pod.name));
+        }
+        let app = app_of(&pod.name);
+        let its_like = self.pods.range(format!("{app}-")..).take_while(|(name, _)| app_of(name) == app);
+        for (name, other) in its_like.filter(|(name, _)| **name != pod.name) {
+            if other.node.as_deref().is_some_and(|other| host_name(other) == host_name(node)) {
+                self.violations.push(format!("{} and {name} share {}", pod.name, host_name(node)));
+            }
+        }
+    }
+}
+
+impl Binder for Api {
+    fn bind<'a>(&'a self, binding: &'a Binding) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async move {
+            let (way, takes, later) = {
+                let mut state = self.state();
+                (state.draw(), 2 + state.below(40), 100 + state.below(1200))
+            };
+            tokio::time::sleep(Duration::from_millis(takes.into())).await;
+            if let Way::BreaksAndTakes | Way::SilentAndTakes = way {
+                let at = Instant::now() + Duration::from_millis(later.into());
+                self.state().late.push((at, binding.clone()));
+            }
+            match way {
+                Way::Takes => return self.state().bind(binding, self.start.elapsed()),
+                Way::Fails => return Err(PortError::Refused("not now".to_owned())),
+                Way::Breaks | Way::BreaksAndTakes => (),
+                Way::Silent | Way::SilentAndTakes => tokio::time::sleep(SILENT_FOR).await,
+            }
+            Err(PortError::Passing("no answer".to_owned()))
+        })
+    }
+}
+
+impl PodDesk for Api {
+    fn read<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
+        Box::pin(async move { Ok(self.state().pods.get(name).cloned()) })
+    }
+
+    fn not_scheduled<'a>(&'a self, _: &'a PodName, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn nominate<'a>(&'a self, _: &'a PodName, _: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
+        panic!("{pod:?} is to make room, and nobody has a priority")
+    }
+}
+
+impl EventSink for Api {
+    fn post<'a>(&'a self, _: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl SchedulingMetrics for Api {
+    fn attempted(&self, _: &Attempt<'_>) {}
+    fn decided(&self, _: Duration) {
+        self.state().seen.decided += 1;
+    }
+    fn figures(&self, _: &Figures) {}
+    fn status_dropped(&self) {}
+}

@@ -1,0 +1,358 @@
+//! A controller as anybody may write one: it counts the pods on each physical host and hands the counts to a sink.
+//!
+//! In: changes of the world, letters that ask for a fresh count. Out: a report for each host whose count is another than was last
+//! taken, an Event for each that was, and a diary of all that happened, which the test reads. It uses what `engine::runtime`
+//! offers to everybody, and nothing else of the engine but the words for an Event.
+//!
+//! Invariant: it keeps a picture of where pods are from the changes alone, and checks that each change goes on from the one before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use engine::ports::{Occurrence, Regarding, Severity};
+use engine::runtime::{
+    Action, Closed, Context, Controller, Executor, LaneId, LaneSettings, Mailbox, Rate, Repeat, Requirement,
+};
+use futures::future::BoxFuture;
+use model::event::{Source, VcenterId};
+use model::{NodeId, PodId, PodState, Subject, World, WorldChange};
+use tokio::time::Instant;
+
+pub const NAME: &str = "census";
+const LANE: LaneId = LaneId(0);
+pub const IN_FLIGHT_MAX: usize = 2;
+/// Changes come in crowds: they are counted together.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// What was refused or has failed is tried again.
+const TRY_EVERY: Duration = Duration::from_secs(5);
+
+/// How many pods a host has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// No two reports have the same.
+    pub number: u64,
+    pub host: String,
+    pub pods: usize,
+    /// Any node of the host, for the Event.
+    node: Regarding,
+}
+
+impl Action for Report {
+    fn is_write(&self) -> bool {
+        true
+    }
+
+    fn requirements(&self) -> Vec<Requirement> {
+        let vcenter = Source::Vcenter(VcenterId(0));
+        vec![Requirement::Settled(Source::Pods), Requirement::Fresh(Source::Nodes), Requirement::Fresh(vcenter)]
+    }
+}
+
+pub type Counts = BTreeMap<String, (usize, Regarding)>;
+
+pub enum Outcome {
+    Taken { report: Report, is_taken: bool },
+    Counted(Counts),
+}
+
+/// Takes reports; each as long as it likes, and some not at all.
+#[derive(Default)]
+pub struct Sink {
+    state: Mutex<SinkState>,
+}
+
+#[derive(Default)]
+struct SinkState {
+    taken: BTreeMap<String, usize>,
+    in_flight: usize,
+    most_in_flight: usize,
+}
+
+impl Sink {
+    fn lock(&self) -> MutexGuard<'_, SinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last count of each host.
+    pub fn taken(&self) -> BTreeMap<String, usize> {
+        self.lock().taken.clone()
+    }
+
+    pub fn most_in_flight(&self) -> usize {
+        self.lock().most_in_flight
+    }
+}
+
+pub struct SinkExecutor {
+    pub sink: Arc<Sink>,
+    pub diary: Diary,
+}
+
+impl Executor<Census> for SinkExecutor {
+    fn execute(&self, report: Report) -> BoxFuture<'static, Outcome> {
+        let sink = self.sink.clone();
+        self.diary.note(Entry::Executed(report.number));
+        Box::pin(async move {
+            {
+                let mut state = sink.lock();
+                state.in_flight += 1;
+                state.most_in_flight = state.most_in_flight.max(state.in_flight);
+            }
+            tokio::time::sleep(Duration::from_millis(10 + report.number % 7 * 30)).await;
+            let is_taken = report.number % 5 != 4;
+            let mut state = sink.lock();
+            state.in_flight -= 1;
+            if is_taken {
+                state.taken.insert(report.host.clone(), report.pods);
+            }
+            drop(state);
+            Outcome::Taken { report, is_taken }
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    Pod {
+        uid: String,
+        node: Option<NodeId>,
+        is_assumed: bool,
+    },
+    Changed(&'static str),
+    Asked,
+    Counted,
+    /// Whether this process led at that moment.
+    Sent(u64, bool),
+    Executed(u64),
+    Completed(u64),
+    Refused(u64, &'static str),
+}
+
+/// What happened when, in order. All clones are one.
+#[derive(Clone)]
+pub struct Diary {
+    entries: Arc<Mutex<Vec<(Duration, Entry)>>>,
+    start: Instant,
+}
+
+impl Diary {
+    pub fn new() -> Diary {
+        Diary { entries: Arc::default(), start: Instant::now() }
+    }
+
+    fn note(&self, entry: Entry) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).push((self.start.elapsed(), entry));
+    }
+
+    pub fn entries(&self) -> Vec<(Duration, Entry)> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What is known of a pod: its UID, where it is, and whether that is only assumed.
+type Known = (String, Option<NodeId>, bool);
+
+pub struct Census {
+    letters: Arc<Mailbox<()>>,
+    diary: Diary,
+    /// From the changes alone.
+    pods: BTreeMap<PodId, Known>,
+    has_changed: bool,
+    is_counting: bool,
+    count_at: Instant,
+    counts: Counts,
+    /// Hosts with a report on the way.
+    under_way: BTreeSet<String>,
+    taken: BTreeMap<String, usize>,
+    try_at: Option<Instant>,
+    sent: u64,
+    wake: Option<Instant>,
+}
+
+type CensusContext<'a> = Context<'a, Report, Outcome>;
+
+impl Census {
+    pub fn new(letters: Arc<Mailbox<()>>, diary: Diary) -> Census {
+        Census {
+            letters,
+            diary,
+            pods: BTreeMap::new(),
+            has_changed: false,
+            is_counting: false,
+            count_at: Instant::now(),
+            counts: Counts::new(),
+            under_way: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            try_at: None,
+            sent: 0,
+            wake: None,
+        }
+    }
+
+    /// A change that was missed, came twice or came out of turn does not go on from what is known.
+    fn pod_changed(&mut self, before: Option<&PodState>, after: Option<&PodState>) {
+        if let Some(id) = before.or(after).map(|pod| pod.id) {
+            assert_eq!(self.pods.get(&id), before.map(known).as_ref(), "before the change to {after:?}");
+        }
+        if let Some(pod) = before {
+            self.pods.remove(&pod.id);
+        }
+        if let Some(pod) = after {
+            let (uid, node, is_assumed) = known(pod);
+            self.diary.note(Entry::Pod { uid: uid.clone(), node, is_assumed });
+            self.pods.insert(pod.id, (uid, node, is_assumed));
+        }
+    }
+
+    fn check_picture(&self, world: &World) {
+        let nodes: BTreeMap<&str, NodeId> =
+            world.node_ids().filter_map(|id| Some((world.node_name(id)?, id))).collect();
+        let pods = world.pods().map(|(id, pod)| {
+            let node = pod.placed_on().and_then(|name| nodes.get(world.interner().text(name)).copied());
+            (id, (pod.uid.to_string(), node, pod.is_assumed()))
+        });
+        assert_eq!(self.pods, pods.collect::<BTreeMap<_, _>>(), "the changes do not add up to the world");
+    }
+
+    /// Copies what is to be counted, and counts it off the loop.
+    fn count(&mut self, context: &mut CensusContext<'_>) {
+        let world = context.world.read();
+        let copied: Vec<(String, Regarding, usize)> = world
+            .node_ids()
+            .filter_map(|node| {
+                let regarding = Regarding::Node { name: world.node_name(node)?.to_owned(), uid: world.node_uid(node)? };
+                Some((world.host_name_of(node)?.to_owned(), regarding, world.pods_on(node).len()))
+            })
+            .collect();
+        (self.has_changed, self.is_counting) = (false, true);
+        self.count_at = context.now + COUNT_EVERY;
+        context.actions.compute(move || {
+            let mut counts = Counts::new();
+            for (host, node, pods) in copied {
+                counts.entry(host).or_insert((0, node)).0 += pods;
+            }
+            Outcome::Counted(counts)
+        });
+    }
+
+    fn send(&mut self, context: &mut CensusContext<'_>) {
+        for (host, (pods, node)) in &self.counts {
+            if self.taken.get(host) == Some(pods) || self.under_way.contains(host) {
+                continue;
+            }
+            let report = Report { number: self.sent, host: host.clone(), pods: *pods, node: node.clone() };
+            // Whatever the lane does not take waits for the next turn.
+            if context.actions.send(LANE, report).is_err() {
+                return;
+            }
+            self.diary.note(Entry::Sent(self.sent, context.is_leading));
+            self.sent += 1;
+            self.under_way.insert(host.clone());
+        }
+    }
+}
+
+fn known(pod: &PodState) -> Known {
+    (pod.uid.to_string(), pod.node, pod.is_assumed)
+}
+
+impl Controller for Census {
+    type Action = Report;
+    type Outcome = Outcome;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lanes(&self) -> Vec<LaneSettings> {
+        vec![LaneSettings {
+            in_flight_max: IN_FLIGHT_MAX,
+            waiting_max: 1,
+            rate: Some(Rate { per_second: 20, burst: 4 }),
+        }]
+    }
+
+    fn observe(&mut self, change: &WorldChange, world: &World, _: Instant) {
+        self.has_changed = true;
+        let kind = match &change.subject {
+            Subject::Pod { before, after } => return self.pod_changed(before.as_deref(), after.as_deref()),
+            Subject::RelistEnded { removed_objects, .. } => {
+                if *removed_objects {
+                    // Those are told by no change of their own.
+                    self.pods.retain(|id, _| world.pod(*id).is_some());
+                }
+                "relist ended"
+            }
+            Subject::RelistBegan(_) => "relist began",
+            Subject::Lost(_) => "lost",
+            Subject::Node { .. } => {
+                // A pod may have been bound to a node before that was known.
+                let mut moved = BTreeMap::new();
+                for (id, pod) in world.pods() {
+                    moved.insert(id, pod.placed_on().and_then(|name| world.node_id(world.interner().text(name))));
+                }
+                for (id, known) in &mut self.pods {
+                    known.1 = moved.get(id).copied().flatten();
+                }
+                "node"
+            }
+            Subject::Namespace { .. } => "namespace",
+            Subject::Workload => "workload",
+            Subject::Inventory => "inventory",
+        };
+        self.diary.note(Entry::Changed(kind));
+    }
+
+    fn advance(&mut self, context: &mut CensusContext<'_>) {
+        self.check_picture(context.world.read());
+        let is_asked = !self.letters.take().is_empty();
+        if is_asked {
+            self.diary.note(Entry::Asked);
+            self.has_changed = true;
+            self.count_at = context.now;
+            self.taken.clear();
+        }
+        if self.has_changed && !self.is_counting && self.count_at <= context.now {
+            self.count(context);
+        }
+        if self.try_at.is_none_or(|at| at <= context.now) {
+            self.try_at = None;
+            self.send(context);
+        }
+        let count_at = (self.has_changed && !self.is_counting).then_some(self.count_at);
+        self.wake = [count_at, self.try_at, context.actions.opens_at(LANE)].into_iter().flatten().min();
+    }
+
+    fn completed(&mut self, outcome: Outcome, context: &mut CensusContext<'_>) {
+        match outcome {
+            Outcome::Counted(counts) => {
+                self.diary.note(Entry::Counted);
+                (self.is_counting, self.counts) = (false, counts);
+            }
+            Outcome::Taken { report, is_taken } => {
+                self.diary.note(Entry::Completed(report.number));
+                self.under_way.remove(&report.host);
+                if !is_taken {
+                    self.try_at = Some(context.now + TRY_EVERY);
+                    return;
+                }
+                let message = format!("{} has {} pods", report.host, report.pods);
+                let (regarding, severity, reason) = (report.node, Severity::Normal, "HostCounted");
+                let occurrence = Occurrence { regarding, severity, reason, message };
+                context.events.record(NAME, occurrence, Repeat::ALWAYS, context.now);
+                self.taken.insert(report.host, report.pods);
+            }
+        }
+    }
+
+    fn refused(&mut self, report: Report, closed: Closed, context: &mut CensusContext<'_>) {
+        self.diary.note(Entry::Refused(report.number, closed.as_str()));
+        self.under_way.remove(&report.host);
+        self.try_at = Some(context.now + TRY_EVERY);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.wake
+    }
+}
