@@ -2,7 +2,7 @@
 //!
 //! Of each pod only the name and the node are read: whoever watches shares the cores with those who are measured.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use futures::stream::{BoxStream, StreamExt};
@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::Request;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 /// The label of the pods that are measured.
 pub(super) const MEASURED: &str = "measured=true";
@@ -50,7 +51,8 @@ pub(super) struct Binds {
     client: Client,
     requests: Request,
     watch: BoxStream<'static, kube::Result<WatchEvent<PodSeen>>>,
-    names: BTreeSet<String>,
+    /// By name, with the moment it was first seen.
+    seen: BTreeMap<String, Instant>,
 }
 
 impl Binds {
@@ -60,11 +62,16 @@ impl Binds {
         // Nobody schedules yet: only the version counts, and one pod is enough for that.
         let listed = list(client, &requests, &ListParams::default().limit(1)).await?;
         let watch = watch(client, &requests, &listed.metadata).await?;
-        Ok(Binds { client: client.clone(), requests, watch, names: BTreeSet::new() })
+        Ok(Binds { client: client.clone(), requests, watch, seen: BTreeMap::new() })
     }
 
     pub(super) fn count(&self) -> usize {
-        self.names.len()
+        self.seen.len()
+    }
+
+    /// When the bind of this pod was seen.
+    pub(super) fn seen(&self, name: &str) -> Option<Instant> {
+        self.seen.get(name).copied()
     }
 
     /// Takes in what the server says next.
@@ -85,7 +92,7 @@ impl Binds {
 
     fn take(&mut self, pod: PodSeen) {
         if pod.spec.node_name.is_some() {
-            self.names.insert(pod.metadata.name);
+            self.seen.entry(pod.metadata.name).or_insert_with(Instant::now);
         }
     }
 }

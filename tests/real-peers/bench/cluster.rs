@@ -1,8 +1,10 @@
 //! A cluster of objects without machines: nodes and pods of a real API server, and rounds of scheduling on it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::future;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -10,6 +12,7 @@ use serde_json::{Map, Value, json};
 use testkit::{ControlPlane, eventually, usage};
 use tokio::time::Instant;
 
+use super::arrival::{Arrival, Waits};
 use super::binds::{Binds, MEASURED};
 use super::selection::{Load, Selection};
 use super::turns;
@@ -21,6 +24,8 @@ const NAMESPACE: &str = "bench";
 const AT_ONCE: usize = 32;
 /// Pods of the load that avoid each other.
 const LOAD_GROUP: usize = 10;
+/// Where nodes are VMs, one of so many groups avoids physical hosts: some hundred DRS rules, below the limit of 1000.
+const BY_HOST_EVERY: usize = 10;
 /// Of the pods measured: the last ones may wait for back-offs, and a single one would make the figure.
 const COUNTED_SHARE: f64 = 0.95;
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
@@ -41,6 +46,7 @@ pub struct Setup {
     /// The schedulerName of all pods.
     pub scheduler_name: &'static str,
     pub until: Until,
+    pub arrival: Arrival,
 }
 
 /// What one contender did with one workload.
@@ -51,11 +57,15 @@ pub struct Round {
     pub peak_mib: f64,
     /// From the last bind to the last Scheduled event, with [`Until::Told`].
     pub events_after_s: Option<f64>,
+    /// Of the pods that came evenly, with [`Arrival::During`].
+    pub waits: Option<Waits>,
 }
 
 pub struct Cluster {
     control_plane: ControlPlane,
     setup: Setup,
+    /// Nodes are VMs: whoever labels them with their hosts is one of those that are measured.
+    on_machines: bool,
     client: kube::Client,
     pods: Api<Pod>,
     events: Api<Event>,
@@ -63,6 +73,18 @@ pub struct Cluster {
 
 impl Cluster {
     pub async fn start(setup: Setup) -> Result<Cluster> {
+        Cluster::start_on(setup, &[]).await
+    }
+
+    /// With nodes that are VMs of a vCenter, by their system UUIDs, one for each. Nobody has labelled them with hosts yet.
+    pub async fn start_on(setup: Setup, system_uuids: &[String]) -> Result<Cluster> {
+        let on_machines = !system_uuids.is_empty();
+        ensure!(
+            !on_machines || system_uuids.len() == setup.size.nodes,
+            "{} VMs for {} nodes",
+            system_uuids.len(),
+            setup.size.nodes
+        );
         let control_plane = ControlPlane::start_with(&[
             "--max-requests-inflight=0",
             "--max-mutating-requests-inflight=0",
@@ -76,25 +98,35 @@ impl Cluster {
         let nodes: Api<Node> = Api::all(client.clone());
         let objects = (0..size.nodes).map(|number| {
             let name = node_name(number);
-            let (host, zone) = (format!("esx-{}", number % size.hosts), format!("zone-{}", number % size.zones));
             let capacity = json!({ "cpu": "4", "memory": "32Gi", "pods": "110" });
             let ready = json!([{ "type": "Ready", "status": "True", "reason": "Bench", "message": "",
                 "lastHeartbeatTime": null, "lastTransitionTime": null }]);
-            Ok::<Node, anyhow::Error>(serde_json::from_value(json!({
-                "metadata": { "name": name, "labels": { HOSTNAME: name, HOST: host, ZONE: zone } },
+            let mut node = json!({
+                "metadata": { "name": name, "labels": { HOSTNAME: name, ZONE: format!("zone-{}", number % size.zones) } },
                 "status": { "capacity": capacity, "allocatable": capacity, "conditions": ready },
-            }))?)
+            });
+            match system_uuids.get(number) {
+                Some(uuid) => node["status"]["nodeInfo"] = node_info(uuid),
+                None => node["metadata"]["labels"][HOST] = json!(format!("esx-{}", number % size.hosts)),
+            }
+            Ok::<Node, anyhow::Error>(serde_json::from_value(node)?)
         });
         each(objects, |node| create(&nodes, node)).await.context("creating nodes")?;
         let (pods, events) = (Api::namespaced(client.clone(), NAMESPACE), Api::namespaced(client.clone(), NAMESPACE));
-        Ok(Cluster { control_plane, setup, client, pods, events })
+        Ok(Cluster { control_plane, setup, on_machines, client, pods, events })
     }
 
-    /// Every selected round. `show` gives a round's line for people, and its figures. Answers those of every turn by
+    #[must_use]
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.control_plane
+    }
+
+    /// Every selected round, of each contender in turn. `show` gives a round's line for people, and its figures. Answers those of every turn by
     /// load, workload and contender.
     #[allow(clippy::print_stderr)]
     pub async fn rounds<C: Contender>(
         &self,
+        contenders: &[C],
         selection: &Selection,
         workloads: &[Workload],
         show: impl Fn(&Round) -> (String, Value),
@@ -108,7 +140,7 @@ impl Cluster {
             let mut figures = Map::new();
             for workload in workloads {
                 let mut rounds: Vec<(C, Vec<f64>, Vec<Value>)> =
-                    C::ALL.iter().map(|contender| (*contender, Vec::new(), Vec::new())).collect();
+                    contenders.iter().map(|contender| (*contender, Vec::new(), Vec::new())).collect();
                 loop {
                     for (contender, rates, turns) in &mut rounds {
                         if !rates.is_empty() && !contender.takes_turns() {
@@ -143,7 +175,9 @@ impl Cluster {
         let pods = (0..self.setup.size.running).map(|number| {
             let group = format!("load-{}", number / LOAD_GROUP);
             let node = node_name(number % self.setup.size.nodes);
-            pod(&format!("load-{number}"), &group, Ask::ApartByNode, self.setup.scheduler_name, Some(&node))
+            let by_host = self.on_machines && (number / LOAD_GROUP).is_multiple_of(BY_HOST_EVERY);
+            let ask = if by_host { Ask::ApartByHost } else { Ask::ApartByNode };
+            pod(&format!("load-{number}"), &group, ask, self.setup.scheduler_name, Some(&node))
         });
         each(pods, |pod| create(&self.pods, pod)).await.context("creating the load")
     }
@@ -152,16 +186,63 @@ impl Cluster {
     async fn round<C: Contender>(&self, contender: C, workload: &Workload) -> Result<Round> {
         let beside = contender.beside(&self.control_plane).await?;
         let count = self.setup.size.measured;
-        let group_pods = workload.group_pods.min(count);
-        let pods = (0..count).map(|number| {
-            let group = format!("measured-{}", number / group_pods);
-            pod(&format!("measured-{number}"), &group, workload.ask, self.setup.scheduler_name, None)
-        });
-        each(pods, |pod| create(&self.pods, pod)).await.context("creating pods")?;
+        let all_at_once = || each(self.measured(workload, 0..count), |pod| create(&self.pods, pod));
+        if self.setup.arrival == Arrival::Before {
+            all_at_once().await.context("creating pods")?;
+        }
         let mut binds = Binds::watch(&self.client, self.pods.resource_url()).await?;
 
         let running = contender.start(beside, &self.control_plane).await?;
-        let cpu_s = || usage::cpu_s(pid(&running)?);
+        let coming = async {
+            match self.setup.arrival {
+                Arrival::Before => Ok(()),
+                Arrival::During { .. } => all_at_once().await.context("creating pods"),
+            }
+        };
+        let (span, ()) = future::try_join(self.span(&mut binds, &running), coming).await?;
+        let last = Instant::now();
+        let events_after_s = match self.setup.until {
+            Until::Counted => None,
+            Until::Told => {
+                self.all_told(count).await?;
+                Some(last.elapsed().as_secs_f64())
+            }
+        };
+        let waits = match self.setup.arrival {
+            Arrival::Before => None,
+            Arrival::During { evenly, per_second } => {
+                let pods = self.measured(workload, count..count + evenly);
+                let waits = self.waits(&mut binds, pods, count + evenly, per_second);
+                Some(waits.await.with_context(|| running.output())?)
+            }
+        };
+        let peak_mib = usage::peak_mib(pid(&running)?)?;
+        drop((binds, running));
+        self.clear().await?;
+        let pods = span.pods.max(1) as f64;
+        Ok(Round {
+            pods_per_second: pods / span.took.as_secs_f64(),
+            cpu_ms_per_pod: span.cpu_s * 1000.0 / pods,
+            peak_mib,
+            events_after_s,
+            waits,
+        })
+    }
+
+    /// The pods of a workload with these numbers.
+    fn measured(&self, workload: &Workload, numbers: Range<usize>) -> impl Iterator<Item = Result<Pod>> {
+        let (ask, scheduler_name) = (workload.ask, self.setup.scheduler_name);
+        let group_pods = workload.group_pods.min(self.setup.size.measured);
+        numbers.map(move |number| {
+            let group = format!("measured-{}", number / group_pods);
+            pod(&format!("measured-{number}"), &group, ask, scheduler_name, None)
+        })
+    }
+
+    /// Watches until as many are bound as the round wants; measures from the first to the last that counts.
+    async fn span(&self, binds: &mut Binds, running: &impl Running) -> Result<Span> {
+        let cpu_s = || usage::cpu_s(pid(running)?);
+        let count = self.setup.size.measured;
         let counted = (count as f64 * COUNTED_SHARE) as usize;
         let wanted = match self.setup.until {
             Until::Counted => counted,
@@ -177,29 +258,45 @@ impl Cluster {
             if first.is_none() && binds.count() > 0 {
                 first = Some((Instant::now(), cpu_s()?, binds.count()));
             }
-            if let (None, Some((at, before_s, from)), true) = (span, first, binds.count() >= counted) {
-                span = Some((at.elapsed(), cpu_s()? - before_s, binds.count() - from));
+            if let (None, Some((at, before_s, from)), true) = (&span, first, binds.count() >= counted) {
+                span = Some(Span { took: at.elapsed(), cpu_s: cpu_s()? - before_s, pods: binds.count() - from });
             }
         }
-        let last = Instant::now();
-        let events_after_s = match self.setup.until {
-            Until::Counted => None,
-            Until::Told => {
-                self.all_told(count).await?;
-                Some(last.elapsed().as_secs_f64())
+        span.context("nothing was measured")
+    }
+
+    /// How long pods wait that come one after the other: from the answer to their creation to the bind in the watch.
+    async fn waits(
+        &self,
+        binds: &mut Binds,
+        pods: impl Iterator<Item = Result<Pod>>,
+        wanted: usize,
+        per_second: u32,
+    ) -> Result<Waits> {
+        let start = Instant::now();
+        let coming = pods.zip(0u32..).map(|(pod, place)| async move {
+            let pod = pod?;
+            let name = pod.metadata.name.clone().context("a name")?;
+            tokio::time::sleep_until(start + Duration::from_secs(1) / per_second * place).await;
+            create(&self.pods, pod).await?;
+            Ok((name, Instant::now()))
+        });
+        let deadline = start + self.setup.size.limit;
+        let binding = async {
+            while binds.count() < wanted {
+                match tokio::time::timeout_at(deadline, binds.next()).await {
+                    Ok(taken) => taken?,
+                    Err(_) => bail!("{} of {wanted} were bound in time", binds.count()),
+                }
             }
+            Ok(())
         };
-        let peak_mib = usage::peak_mib(pid(&running)?)?;
-        drop((binds, running));
-        self.clear().await?;
-        let (took, cpu_s, pods) = span.context("nothing was measured")?;
-        let pods = pods.max(1) as f64;
-        Ok(Round {
-            pods_per_second: pods / took.as_secs_f64(),
-            cpu_ms_per_pod: cpu_s * 1000.0 / pods,
-            peak_mib,
-            events_after_s,
-        })
+        let (created, ()) = future::try_join(future::try_join_all(coming), binding).await?;
+        let waits = created.into_iter().map(|(name, at)| {
+            // Seen before the answer was: it took no time.
+            Ok(binds.seen(&name).context("a bind")?.saturating_duration_since(at))
+        });
+        Waits::of(waits.collect::<Result<_>>()?)
     }
 
     /// Waits for the Scheduled event of each pod.
@@ -233,6 +330,32 @@ impl Cluster {
         })
         .await
     }
+}
+
+/// From the first bind to the last that counts.
+struct Span {
+    took: Duration,
+    cpu_s: f64,
+    pods: usize,
+}
+
+/// A node's own facts: its machine, and nothing else.
+fn node_info(system_uuid: &str) -> Value {
+    let mut info = json!({ "systemUUID": system_uuid });
+    for member in [
+        "machineID",
+        "bootID",
+        "kernelVersion",
+        "osImage",
+        "containerRuntimeVersion",
+        "kubeletVersion",
+        "kubeProxyVersion",
+        "operatingSystem",
+        "architecture",
+    ] {
+        info[member] = json!("");
+    }
+    info
 }
 
 fn pid(running: &impl Running) -> Result<u32> {

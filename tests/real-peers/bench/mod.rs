@@ -4,6 +4,7 @@
 //! In: how large it is, the workloads, a selection of rounds from the command line. Out: a figure for each load, workload and
 //! contender. What shares the machine with those who are measured does as little as it can.
 
+mod arrival;
 mod binds;
 mod cluster;
 mod selection;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use anyhow::Result;
 use testkit::ControlPlane;
 
+pub use arrival::{Arrival, Waits};
 pub use cluster::{Cluster, Round, Setup, Until};
 pub use selection::{Load, Selection};
 pub use workload::{Ask, HOST, HOSTNAME, Workload, ZONE, term};
@@ -34,10 +36,8 @@ pub struct Size {
 }
 
 /// One of those that are measured beside each other.
-pub trait Contender: Copy + 'static {
-    /// In the order of their turns.
-    const ALL: &'static [Self];
-    /// What must run before the pods are there.
+pub trait Contender: Copy {
+    /// What must run before the pods are there: all of it, where they come while it is at work.
     type Beside;
     type Running: Running;
 

@@ -15,7 +15,7 @@ mod ways;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use real_peers::bench::{Ask, Cluster, Selection, Setup, Size, Until, Workload};
+use real_peers::bench::{Arrival, Ask, Cluster, Selection, Setup, Size, Until, Workload};
 use serde_json::{Value, json};
 
 use self::ways::Way;
@@ -42,9 +42,9 @@ async fn main() -> Result<()> {
         true => latency::measure(pods_many).await.context("measuring latency")?,
         false => Value::Null,
     };
-    let setup = Setup { size, scheduler_name: ways::SCHEDULER_NAME, until: Until::Counted };
+    let setup = Setup { size, scheduler_name: ways::SCHEDULER_NAME, until: Until::Counted, arrival: Arrival::Before };
     let cluster = Cluster::start(setup).await.context("starting the cluster")?;
-    let rounds = cluster.rounds::<Way>(&selection, &workloads, |round| {
+    let rounds = cluster.rounds(&Way::ALL, &selection, &workloads, |round| {
         (format!("{:>8.1} pods/s", round.pods_per_second), json!(round.pods_per_second))
     });
     let throughput = rounds.await.context("measuring throughput")?;

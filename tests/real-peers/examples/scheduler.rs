@@ -6,25 +6,34 @@
 //! shows them, CPU time over the same span, memory at its peak; and how long the last Scheduled event takes to arrive.
 //! `--only=WORD` and `--load=empty|loaded` select some rounds.
 //!
+//! With `--with=all` two others take turns: `bridger scheduler`, and `bridger run` with labels, rules, extender and scheduling on,
+//! connected to a vCenter that has a VM for each node. Both are at work before pods come; how long pods wait is measured too.
+//!
 //! With `null-binder KUBECONFIG` it is that null binder: a process of its own, so that its CPU time can be told.
 
 #[path = "scheduler/contestant.rs"]
 mod contestant;
 #[path = "scheduler/null_binder.rs"]
 mod null_binder;
+#[path = "scheduler/with_all.rs"]
+mod with_all;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use real_peers::bench::{Ask, Cluster, Round, Selection, Setup, Size, Until, Workload};
+use real_peers::bench::{Arrival, Ask, Cluster, Round, Selection, Setup, Size, Until, Waits, Workload};
 use serde_json::{Value, json};
 
 use self::contestant::{Kind, SCHEDULER_NAME};
+use self::with_all::{Machines, With};
 
 const FULL: Size =
     Size { nodes: 5000, hosts: 500, zones: 10, running: 30_000, measured: 2000, limit: Duration::from_secs(240) };
 const QUICK: Size =
     Size { nodes: 300, hosts: 100, zones: 5, running: 600, measured: 200, limit: Duration::from_secs(60) };
+/// Pods that come evenly once those that are counted are bound, and how many of them in a second.
+const EVENLY_FULL: (usize, u32) = (600, 100);
+const EVENLY_QUICK: (usize, u32) = (100, 50);
 
 fn workloads(size: &Size) -> Vec<Workload> {
     vec![
@@ -47,23 +56,40 @@ async fn main() -> Result<()> {
     {
         return null_binder::run(kubeconfig.as_ref()).await;
     }
+    let (with, arguments): (Vec<String>, Vec<String>) =
+        arguments.into_iter().partition(|argument| argument == "--with=all");
     let selection = Selection::parse(arguments)?;
     let size = if selection.quick { QUICK } else { FULL };
     let workloads = selection.of(workloads(&size))?;
-    let setup = Setup { size, scheduler_name: SCHEDULER_NAME, until: Until::Told };
-    let cluster = Cluster::start(setup).await.context("starting the cluster")?;
-    let rounds = cluster.rounds::<Kind>(&selection, &workloads, show).await?;
+    let setup = Setup { size, scheduler_name: SCHEDULER_NAME, until: Until::Told, arrival: Arrival::Before };
+    let rounds = if with.is_empty() {
+        let cluster = Cluster::start(setup).await.context("starting the cluster")?;
+        cluster.rounds(&Kind::ALL, &selection, &workloads, show).await?
+    } else {
+        let (evenly, per_second) = if selection.quick { EVENLY_QUICK } else { EVENLY_FULL };
+        let setup = Setup { arrival: Arrival::During { evenly, per_second }, ..setup };
+        let machines = Machines::start(&size).await.context("starting the vCenter")?;
+        let uuids = machines.system_uuids().await.context("reading its VMs")?;
+        let cluster = Cluster::start_on(setup, &uuids).await.context("starting the cluster")?;
+        machines.label(cluster.control_plane()).await.context("labelling nodes")?;
+        cluster.rounds(&[With::Nothing, With::All(&machines)], &selection, &workloads, show).await?
+    };
     println!("{}", json!({ "rounds": rounds, "nodes": size.nodes, "running": size.running }));
     Ok(())
 }
 
 fn show(round: &Round) -> (String, Value) {
-    let Round { pods_per_second, cpu_ms_per_pod, peak_mib, events_after_s } = *round;
-    let line = format!(
+    let Round { pods_per_second, cpu_ms_per_pod, peak_mib, events_after_s, waits } = *round;
+    let mut line = format!(
         "{pods_per_second:>8.1} pods/s {cpu_ms_per_pod:>7.2} ms CPU/pod {peak_mib:>6.0} MiB, events after {:.1} s",
         events_after_s.unwrap_or_default(),
     );
-    let figures = json!({ "pods_per_second": pods_per_second, "cpu_ms_per_pod": cpu_ms_per_pod, "peak_mib": peak_mib,
+    let mut figures = json!({ "pods_per_second": pods_per_second, "cpu_ms_per_pod": cpu_ms_per_pod, "peak_mib": peak_mib,
         "events_after_s": events_after_s });
+    if let Some(Waits { p50_ms, p99_ms }) = waits {
+        line.push_str(&format!(", waits {p50_ms:.1} ms, p99 {p99_ms:.1} ms"));
+        figures["wait_p50_ms"] = json!(p50_ms);
+        figures["wait_p99_ms"] = json!(p99_ms);
+    }
     (line, figures)
 }

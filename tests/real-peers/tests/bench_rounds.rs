@@ -1,7 +1,10 @@
-//! Which rounds a benchmark runs, because a wrong word must not cost an hour; and how many turns, because luck must not count.
+//! Which rounds a benchmark runs, because a wrong word must not cost an hour; and how many turns, because luck must not count;
+//! and how waits are summed up.
+
+use std::time::Duration;
 
 use real_peers::bench::turns::is_another_needed;
-use real_peers::bench::{Ask, Load, Selection, Workload};
+use real_peers::bench::{Ask, Load, Selection, Waits, Workload};
 
 fn selected(arguments: &[&str]) -> Result<(Vec<&'static str>, Vec<Load>), String> {
     let workloads = ["basic", "anti-affinity by node", "affinity by zone"];
@@ -49,4 +52,13 @@ fn turns_go_on_until_each_best_is_confirmed_or_there_were_enough() {
     ] {
         assert_eq!(is_another_needed([turns, &others]), another, "{turns:?}");
     }
+}
+
+#[test]
+fn of_waits_the_middle_and_the_tail_count() {
+    let waits = |ms: &[u64]| Waits::of(ms.iter().copied().map(Duration::from_millis).collect()).ok();
+    assert_eq!(waits(&[]), None);
+    assert_eq!(waits(&[7]), Some(Waits { p50_ms: 7.0, p99_ms: 7.0 }));
+    let backwards: Vec<u64> = (0..200).rev().collect();
+    assert_eq!(waits(&backwards), Some(Waits { p50_ms: 100.0, p99_ms: 198.0 }));
 }

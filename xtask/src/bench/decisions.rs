@@ -29,7 +29,7 @@ const GROWTH_MAX: f64 = 1.3;
 const WORKLOADS: usize = 10;
 
 /// Decisions per second, by workload and by pods that run.
-type Rates = BTreeMap<String, BTreeMap<u64, f64>>;
+pub type Rates = BTreeMap<String, BTreeMap<u64, f64>>;
 
 pub fn run(_: &Arguments) -> Result<Report> {
     let home = workspace::target().join("criterion");
@@ -47,7 +47,7 @@ pub fn run(_: &Arguments) -> Result<Report> {
 }
 
 /// What criterion wrote: a folder for each workload, in it one for each number of pods.
-fn read(folder: &Path) -> Result<Rates> {
+pub fn read(folder: &Path) -> Result<Rates> {
     let mut rates = Rates::new();
     for workload in folders(folder)? {
         for of_pods in folders(&workload)? {

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: one file per benchmark; each measures beside a peer and beside a limit, in one run.
 
+mod compare;
 mod decisions;
 mod extender;
 mod label;
@@ -34,6 +35,7 @@ enum Bench {
     Extender(extender::Arguments),
     Scheduler(scheduler::Arguments),
     Decisions(decisions::Arguments),
+    Compare(compare::Arguments),
 }
 
 /// What is shipped is what is measured.
@@ -60,6 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Bench::Extender(arguments) => extender::run(arguments)?,
         Bench::Scheduler(arguments) => scheduler::run(arguments)?,
         Bench::Decisions(arguments) => decisions::run(arguments)?,
+        Bench::Compare(arguments) => compare::run(arguments)?,
     };
     report.publish()
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask bench scheduler`: `bridger scheduler` beside kube-scheduler and beside a binder that decides nothing.
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde_json::Value;
 
 use super::measurement::{example, measure};
@@ -15,6 +16,15 @@ use super::rounds::{Load, Rounds, Turns};
 pub struct Arguments {
     #[command(flatten)]
     rounds: Rounds,
+    /// Instead, what the other parts take from scheduling: `bridger scheduler` in turn with `bridger run` that also labels,
+    /// writes rules and is an extender, with a vCenter that has a VM for each node
+    #[arg(long, value_name = "PARTS")]
+    with: Option<With>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum With {
+    All,
 }
 
 const OF_NULL_BINDER_MIN: f64 = 0.9;
@@ -22,12 +32,21 @@ const OF_NULL_BINDER_MIN: f64 = 0.9;
 const LOADED_RATIO_MIN: f64 = 8.0;
 const CPU_RATIO_MAX: f64 = 0.1;
 const EVENTS_AFTER_S_MAX: f64 = 5.0;
+/// With all parts, of the rate without.
+const WITH_ALL_MIN: f64 = 0.9;
+/// And of how long pods wait, at the 99th percentile.
+const WITH_ALL_WAIT_MAX: f64 = 1.5;
 
 pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
     let built = super::build()?;
     let mut command = example(&built, "scheduler");
     arguments.rounds.ask(&mut command);
+    if arguments.with == Some(With::All) {
+        command.arg("--with=all");
+        println!("bench: 84 rounds of scheduling or more; {}", arguments.rounds.takes("about an hour"));
+        return fill_with_all(&measure(&mut command)?, &arguments.rounds);
+    }
     println!("bench: 98 rounds of scheduling or more; {}", arguments.rounds.takes("about three quarters of an hour"));
     fill(&measure(&mut command)?, &arguments.rounds)
 }
@@ -69,6 +88,36 @@ fn fill(measured: &Value, rounds: &Rounds) -> Result<Report> {
     Ok(report)
 }
 
+/// Both took equally many turns: the best of each are compared.
+fn fill_with_all(measured: &Value, rounds: &Rounds) -> Result<Report> {
+    let mut report = Report::new("scheduler-with-all");
+    for load in rounds.loads() {
+        let name = load.name();
+        let workloads = measured["rounds"][name].as_object().with_context(|| format!("{name} in {measured}"))?;
+        for workload in workloads.keys() {
+            let what = format!("{name}: {workload}");
+            let both = |member: &str| {
+                let turns = |who: &str| Turns::of(measured, &format!("/rounds/{name}/{workload}/{who}"), member);
+                Ok::<_, anyhow::Error>((turns("bridger with all")?, turns("bridger")?))
+            };
+            let (all, alone) = both("pods_per_second")?;
+            report.at_least(what.clone(), all.most(), "pods/s", "bridger alone", alone.most(), WITH_ALL_MIN);
+            let (all, alone) = both("wait_p99_ms")?;
+            let wait = format!("{what}, wait p99");
+            report.at_most(wait, all.least(), "ms", "bridger alone", alone.least(), WITH_ALL_WAIT_MAX);
+            for (member, noun, unit) in [
+                ("wait_p50_ms", "wait p50", "ms"),
+                ("cpu_ms_per_pod", "CPU", "ms/pod"),
+                ("peak_mib", "peak memory", "MiB"),
+            ] {
+                let (all, alone) = both(member)?;
+                report.beside(format!("{what}, {noun}"), all.least(), unit, "bridger alone", alone.least());
+            }
+        }
+    }
+    Ok(report)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +135,23 @@ mod tests {
         let some = json!({ "rounds": { "loaded": { "basic": rounds } } });
         assert!(fill(&some, &Rounds::some(Some("basic"), Some(Load::Loaded))).is_ok());
         assert!(fill(&some, &Rounds::some(Some("basic"), None)).is_err());
+    }
+
+    #[test]
+    fn with_all_parts_rate_and_wait_have_their_limits() {
+        let turns = |rate: f64, wait: f64| {
+            json!([{ "pods_per_second": rate, "cpu_ms_per_pod": 0.5, "peak_mib": 100.0, "wait_p50_ms": 2.0,
+                "wait_p99_ms": wait }])
+        };
+        // Rate and p99 with all, beside 1000 pods/s and 10 ms; and how many rows then fail.
+        for (rate, wait, missed) in [(950.0, 14.0, 0), (890.0, 14.0, 1), (950.0, 16.0, 1), (890.0, 16.0, 2)] {
+            let workload = json!({ "bridger": turns(1000.0, 10.0), "bridger with all": turns(rate, wait) });
+            let measured = json!({ "rounds": { "loaded": { "basic": workload } } });
+            let report = fill_with_all(&measured, &Rounds::some(None, Some(Load::Loaded))).expect("all is there");
+            assert_eq!(report.missed(), missed, "{rate} pods/s and {wait} ms");
+            assert!(fill_with_all(&measured, &Rounds::default()).is_err());
+        }
+        let alone = json!({ "rounds": { "loaded": { "basic": { "bridger": turns(1000.0, 10.0) } } } });
+        assert!(fill_with_all(&alone, &Rounds::some(None, Some(Load::Loaded))).is_err());
     }
 }

@@ -31,8 +31,12 @@ pub enum Way {
     Neither,
 }
 
+impl Way {
+    /// In the order of their turns.
+    pub const ALL: [Way; 4] = [Way::InTree, Way::Bridger, Way::Agreeing, Way::Neither];
+}
+
 impl Contender for Way {
-    const ALL: &'static [Way] = &[Way::InTree, Way::Bridger, Way::Agreeing, Way::Neither];
     type Beside = Beside;
     type Running = Measured;
 

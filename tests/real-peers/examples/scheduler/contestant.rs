@@ -15,8 +15,12 @@ pub enum Kind {
     Bridger,
 }
 
+impl Kind {
+    /// In the order of their turns.
+    pub const ALL: [Kind; 3] = [Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger];
+}
+
 impl Contender for Kind {
-    const ALL: &'static [Kind] = &[Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger];
     type Beside = ();
     type Running = Contestant;
 
@@ -39,6 +43,14 @@ impl Contender for Kind {
     async fn start(self, (): (), control_plane: &ControlPlane) -> Result<Contestant> {
         Contestant::start(self, control_plane).await
     }
+}
+
+/// `bridger scheduler`.
+pub fn scheduler_alone(control_plane: &ControlPlane) -> Result<Bridger> {
+    let environment = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
+    // Terms hold as they are written, as they do for the others.
+    let arguments = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
+    Bridger::start(&arguments, &environment)
 }
 
 /// Ends with this value.
@@ -65,12 +77,7 @@ impl Contestant {
                 command.arg("null-binder").arg(control_plane.kubeconfig()).kill_on_drop(true);
                 Contestant::NullBinder(command.spawn().context("starting the null binder")?)
             }
-            Kind::Bridger => {
-                let environment = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
-                // Terms hold as they are written, as they do for the others.
-                let arguments = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
-                Contestant::Bridger(Bridger::start(&arguments, &environment)?)
-            }
+            Kind::Bridger => Contestant::Bridger(scheduler_alone(control_plane)?),
         })
     }
 }

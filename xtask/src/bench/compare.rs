@@ -1,0 +1,351 @@
+//! `cargo xtask bench compare`: this checkout beside another one, in turns.
+//!
+//! In: a folder with another checkout whose benchmarks are built. Out: each figure that both have, before and after.
+//! Nothing of the other checkout is built or changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde_json::Value;
+
+use super::measurement::{example, measure};
+use super::report::Report;
+use super::{decisions, rounds::Turns};
+use crate::workspace::{self, succeed};
+
+/// This checkout beside another, in turns: decisions, labels, scheduler and extender (small clusters), the best of each figure.
+///
+/// The other one has been built: `cargo xtask bench scheduler --quick --only basic` there builds the programs,
+/// `cargo bench -p scheduler --no-run` the decisions. Fails when a figure is worse by more than 10 %.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The other checkout
+    #[arg(long, value_name = "FOLDER")]
+    before: PathBuf,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    turns: u32,
+    /// Only this measurement; may be given several times
+    #[arg(long, value_name = "MEASUREMENT")]
+    only: Vec<Measurement>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Measurement {
+    Decisions,
+    Label,
+    Scheduler,
+    Extender,
+}
+
+/// A figure may be worse by this share.
+const WORSE_MAX: f64 = 0.1;
+/// Cargo's folders that a benchmark may have been built in.
+const PROFILES: [&str; 2] = ["dist", "release"];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Figure {
+    value: f64,
+    unit: &'static str,
+    better: Better,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    More,
+    Less,
+}
+
+impl Figure {
+    fn more(value: f64, unit: &'static str) -> Figure {
+        Figure { value, unit, better: Better::More }
+    }
+
+    fn less(value: f64, unit: &'static str) -> Figure {
+        Figure { value, unit, better: Better::Less }
+    }
+
+    fn best(self, other: Figure) -> Figure {
+        let value = match self.better {
+            Better::More => self.value.max(other.value),
+            Better::Less => self.value.min(other.value),
+        };
+        Figure { value, ..self }
+    }
+}
+
+type Figures = BTreeMap<String, Figure>;
+
+pub fn run(arguments: &Arguments) -> Result<Report> {
+    let measurements = match arguments.only.is_empty() {
+        true => Measurement::value_variants(),
+        false => &arguments.only,
+    };
+    crate::peers::build()?;
+    let before = Checkout::at("before", arguments.before.join("target"));
+    before.has_all(measurements)?;
+    let built = super::build()?;
+    if measurements.contains(&Measurement::Decisions) {
+        let bench =
+            ["bench", "--profile", super::PROFILE, "--package", "scheduler", "--bench", "decisions", "--no-run"];
+        succeed(workspace::cargo().args(bench))?;
+    }
+    let after = Checkout { programs: Some(built), ..Checkout::at("after", workspace::target()) };
+    let checkouts = [before, after];
+    let mut best = [Figures::new(), Figures::new()];
+    for turn in 1..=arguments.turns {
+        let started = Instant::now();
+        for measurement in measurements {
+            for (checkout, best) in checkouts.iter().zip(&mut best) {
+                println!("bench: turn {turn} of {}: {measurement:?}, {}", arguments.turns, checkout.name);
+                keep_best(best, checkout.measure(*measurement)?);
+            }
+        }
+        let minutes = started.elapsed().as_secs_f64() / 60.0;
+        let left = minutes * f64::from(arguments.turns - turn);
+        println!("bench: the turn took {minutes:.1} minutes; about {left:.0} minutes are left");
+    }
+    let [before, after] = best;
+    fill(&before, &after)
+}
+
+/// One of the two.
+struct Checkout {
+    name: &'static str,
+    target: PathBuf,
+    /// Where `bridger` and the examples are, where that is known.
+    programs: Option<PathBuf>,
+}
+
+impl Checkout {
+    fn at(name: &'static str, target: PathBuf) -> Checkout {
+        Checkout { name, target, programs: None }
+    }
+
+    /// Asked before anything is measured, and before this checkout is built.
+    fn has_all(&self, measurements: &[Measurement]) -> Result<()> {
+        for measurement in measurements {
+            match measurement {
+                Measurement::Decisions => drop(self.decisions()?),
+                other => {
+                    let program = self.programs()?.join("examples").join(other.example());
+                    if !program.is_file() {
+                        bail!("{} is not built", program.display());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn programs(&self) -> Result<PathBuf> {
+        let built = PROFILES.iter().map(|profile| self.target.join(profile).join("bridger"));
+        let newest = || newest(built).and_then(|program| program.parent().map(Path::to_owned));
+        let folder = self.programs.clone().or_else(newest);
+        folder.with_context(|| format!("{} has no bridger in {PROFILES:?}", self.target.display()))
+    }
+
+    /// Criterion's program. Cargo adds a hash to its name, and leaves older ones beside it.
+    fn decisions(&self) -> Result<PathBuf> {
+        let folders = PROFILES.iter().map(|profile| self.target.join(profile).join("deps"));
+        let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().filter_map(Result::ok);
+        let is_program = |path: &PathBuf| {
+            path.extension().is_none()
+                && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("decisions-"))
+        };
+        let programs = entries.map(|entry| entry.path()).filter(is_program);
+        newest(programs).with_context(|| format!("{} has no benchmark of decisions", self.target.display()))
+    }
+
+    fn measure(&self, measurement: Measurement) -> Result<Figures> {
+        if measurement == Measurement::Decisions {
+            let home = self.target.join("criterion-compare");
+            if home.exists() {
+                fs::remove_dir_all(&home).with_context(|| format!("removing {}", home.display()))?;
+            }
+            let mut command = Command::new(self.decisions()?);
+            succeed(command.arg("--bench").env("CRITERION_HOME", &home))?;
+            return Ok(of_decisions(&decisions::read(&home.join("decisions"))?));
+        }
+        let mut command = example(&self.programs()?, measurement.example());
+        if measurement != Measurement::Label {
+            command.arg("--quick");
+        }
+        Ok(figures(measurement, &measure(&mut command)?))
+    }
+}
+
+impl Measurement {
+    const fn example(self) -> &'static str {
+        match self {
+            Measurement::Decisions => "decisions",
+            Measurement::Label => "label",
+            Measurement::Scheduler => "scheduler",
+            Measurement::Extender => "extender",
+        }
+    }
+}
+
+fn newest(files: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let dated = |file: PathBuf| {
+        let changed: SystemTime = fs::metadata(&file).and_then(|data| data.modified()).ok()?;
+        Some((changed, file))
+    };
+    files.filter_map(dated).max().map(|(_, file)| file)
+}
+
+fn of_decisions(rates: &decisions::Rates) -> Figures {
+    let rows = rates.iter().flat_map(|(workload, by_pods)| {
+        by_pods.iter().map(move |(pods, rate)| (format!("decisions: {workload}, {pods} pods"), *rate))
+    });
+    rows.map(|(name, rate)| (name, Figure::more(rate, "/s"))).collect()
+}
+
+/// What counts of what an example printed. What is not there is left out: the other checkout may not have it.
+fn figures(measurement: Measurement, measured: &Value) -> Figures {
+    let (rounds, member, single): (_, _, &[(&str, &str, &str)]) = match measurement {
+        Measurement::Decisions => return Figures::new(),
+        Measurement::Label => (
+            None,
+            "",
+            &[("added, p99", "/latency/added_ms/p99", "ms"), ("first labelling of 5000 nodes", "/scale/seconds", "s")],
+        ),
+        Measurement::Scheduler => (Some("/rounds"), "pods_per_second", &[]),
+        Measurement::Extender => (Some("/throughput"), "", &[("filter, p99", "/latency/many/p99_ms", "ms")]),
+    };
+    let name = measurement.example();
+    let mut figures = Figures::new();
+    for (what, path, unit) in single.iter().copied() {
+        if let Some(value) = measured.pointer(path).and_then(Value::as_f64) {
+            figures.insert(format!("{name}: {what}"), Figure::less(value, unit));
+        }
+    }
+    let loads = rounds.and_then(|path| measured.pointer(path)?.as_object());
+    for (load, workloads) in loads.into_iter().flatten() {
+        for (workload, ways) in workloads.as_object().into_iter().flatten() {
+            if let Ok(turns) = Turns::of(ways, "/bridger", member) {
+                figures.insert(format!("{name}: {load}: {workload}"), Figure::more(turns.most(), "pods/s"));
+            }
+        }
+    }
+    figures
+}
+
+fn keep_best(best: &mut Figures, turn: Figures) {
+    for (name, figure) in turn {
+        best.entry(name).and_modify(|known| *known = known.best(figure)).or_insert(figure);
+    }
+}
+
+/// Each figure that both have. None at all is an error.
+fn fill(before: &Figures, after: &Figures) -> Result<Report> {
+    let mut report = Report::new("compare");
+    let mut compared = 0;
+    for (name, new) in after {
+        let Some(old) = before.get(name) else { continue };
+        compared += 1;
+        match new.better {
+            Better::More => report.at_least(name, new.value, new.unit, "before", old.value, 1.0 - WORSE_MAX),
+            Better::Less => report.at_most(name, new.value, new.unit, "before", old.value, 1.0 + WORSE_MAX),
+        }
+    }
+    let only_in = |one: &Figures, other: &Figures, name: &str| {
+        let missing: Vec<&str> = one.keys().filter(|key| !other.contains_key(*key)).map(String::as_str).collect();
+        if !missing.is_empty() {
+            println!("bench: measured only {name}: {}", missing.join("; "));
+        }
+    };
+    only_in(before, after, "before");
+    only_in(after, before, "after");
+    if compared == 0 {
+        bail!("the two checkouts have no figure in common");
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn one(figure: Figure) -> Figures {
+        Figures::from([("a".to_owned(), figure)])
+    }
+
+    #[test]
+    fn a_figure_may_be_worse_by_a_tenth_and_better_by_anything() {
+        let (rate, time) = (|value| one(Figure::more(value, "/s")), |value| one(Figure::less(value, "ms")));
+        for (before, after, missed) in [
+            (rate(100.0), rate(91.0), 0),
+            (rate(100.0), rate(89.0), 1),
+            (rate(100.0), rate(500.0), 0),
+            (time(100.0), time(109.0), 0),
+            (time(100.0), time(111.0), 1),
+            (time(100.0), time(1.0), 0),
+        ] {
+            assert_eq!(fill(&before, &after).expect("one figure").missed(), missed, "{before:?} {after:?}");
+        }
+        assert!(fill(&Figures::new(), &rate(1.0)).is_err());
+    }
+
+    #[test]
+    fn the_best_turn_of_each_figure_counts() {
+        for (figure, turns, expected) in [
+            (Figure::more as fn(f64, &'static str) -> Figure, [2.0, 3.0, 1.0], 3.0),
+            (Figure::less, [2.0, 3.0, 1.0], 1.0),
+        ] {
+            let mut best = Figures::new();
+            turns.into_iter().for_each(|value| keep_best(&mut best, one(figure(value, "unit"))));
+            assert_eq!(best["a"].value, expected);
+        }
+    }
+
+    #[test]
+    fn each_measurement_has_its_figures() {
+        let label = json!({ "latency": { "added_ms": { "p99": 30.0 } }, "scale": { "seconds": 50.0 } });
+        let scheduler = json!({ "rounds": { "loaded": { "basic": {
+            "bridger": [{ "pods_per_second": 8.0 }, { "pods_per_second": 9.0 }], "null binder": [{}] } } } });
+        let extender = json!({ "throughput": { "empty": { "preferred": { "bridger": [5.0, 4.0] } } },
+            "latency": { "many": { "p99_ms": 0.3 } } });
+        for (measurement, measured, expected) in [
+            (Measurement::Label, label, &[("added, p99", 30.0), ("first labelling of 5000 nodes", 50.0)][..]),
+            (Measurement::Scheduler, scheduler, &[("loaded: basic", 9.0)]),
+            (Measurement::Extender, extender, &[("empty: preferred", 5.0), ("filter, p99", 0.3)]),
+        ] {
+            let found = figures(measurement, &measured);
+            let found: Vec<(String, f64)> = found.into_iter().map(|(name, figure)| (name, figure.value)).collect();
+            let example = measurement.example();
+            let expected: Vec<(String, f64)> =
+                expected.iter().map(|(name, value)| (format!("{example}: {name}"), *value)).collect();
+            assert_eq!(found, expected);
+            assert!(figures(measurement, &json!({})).is_empty());
+        }
+        let rates = decisions::Rates::from([("basic".to_owned(), BTreeMap::from([(10_000, 7.0), (150_000, 6.0)]))]);
+        let found = of_decisions(&rates);
+        let names: Vec<&str> = found.keys().map(String::as_str).collect();
+        assert_eq!(names, ["decisions: basic, 10000 pods", "decisions: basic, 150000 pods"]);
+    }
+
+    #[test]
+    fn what_is_not_built_is_told_before_anything_is_measured() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let checkout = Checkout::at("before", folder.path().to_owned());
+        for measurement in Measurement::value_variants() {
+            assert!(checkout.has_all(&[*measurement]).is_err(), "{measurement:?}");
+        }
+        for file in
+            ["release/bridger", "release/examples/label", "release/deps/decisions-0a", "release/deps/decisions-0a.d"]
+        {
+            let file = folder.path().join(file);
+            fs::create_dir_all(file.parent().expect("a parent")).expect("a folder");
+            fs::write(&file, "").expect("a file");
+        }
+        assert!(checkout.has_all(&[Measurement::Decisions, Measurement::Label]).is_ok());
+        assert!(checkout.has_all(&[Measurement::Scheduler]).is_err());
+        assert!(checkout.decisions().is_ok_and(|program| program.ends_with("release/deps/decisions-0a")));
+    }
+}
