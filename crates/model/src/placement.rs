@@ -64,14 +64,20 @@ impl<'a> HostView<'a> {
         self.facts.load
     }
 
-    /// How much of the scarcer of cpu and memory is unused, from 0 to 1; `None` while neither is known.
-    pub fn idle_fraction(&self) -> Option<f64> {
+    /// The scarcer of cpu and memory: how much of it is unused, of how much; `None` while neither is known. As whole numbers, so that
+    /// everybody rounds the same.
+    pub fn idle(&self) -> Option<(u64, u64)> {
         let load = self.facts.load?;
-        let idle =
-            |used: u64, capacity: u64| (capacity > 0).then(|| capacity.saturating_sub(used) as f64 / capacity as f64);
+        let idle = |used: u64, capacity: u64| (capacity > 0).then(|| (capacity.saturating_sub(used), capacity));
         let cpu = idle(load.cpu_used_mhz, load.cpu_capacity_mhz);
         let memory = idle(load.memory_used_mib, load.memory_capacity_mib);
-        cpu.into_iter().chain(memory).reduce(f64::min)
+        let share = |(unused, capacity): &(u64, u64)| (u128::from(*unused) << 32) / u128::from(*capacity);
+        cpu.into_iter().chain(memory).min_by_key(share)
+    }
+
+    /// The same from 0 to 1.
+    pub fn idle_fraction(&self) -> Option<f64> {
+        self.idle().map(|(unused, capacity)| unused as f64 / capacity as f64)
     }
 }
 

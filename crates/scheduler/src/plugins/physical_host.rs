@@ -148,8 +148,9 @@ fn is_load_known(world: &World) -> bool {
 
 /// How idle the node's host is, from 0 to 100.
 fn free_share(cycle: &Cycle<'_>, node: NodeId) -> Option<i64> {
-    let idle = cycle.world.host_of(node)?.idle_fraction()?;
-    Some((idle * NODE_SCORE_MAX as f64).round() as i64)
+    let (unused, capacity) = cycle.world.host_of(node)?.idle()?;
+    // The share in use is rounded down.
+    Some((u128::from(unused) * NODE_SCORE_MAX as u128).div_ceil(u128::from(capacity)) as i64)
 }
 
 impl Score for PhysicalHost {
