@@ -66,14 +66,14 @@ struct Stage {
 
 impl Stage {
     fn start(settings: NodeLabelsSettings) -> Stage {
-        Stage::start_with(settings, RuntimeSettings::default())
+        Stage::start_with(settings, &RuntimeSettings::default())
     }
 
-    fn start_with(settings: NodeLabelsSettings, runtime: RuntimeSettings) -> Stage {
+    fn start_with(settings: NodeLabelsSettings, runtime: &RuntimeSettings) -> Stage {
         let cluster = Arc::new(Cluster::default());
         let (events, receiver) = mpsc::channel(64);
         *cluster.echo.lock().unwrap() = Some(events.clone());
-        let mut runtime = Runtime::new(World::default(), &runtime, cluster.clone());
+        let mut runtime = Runtime::new(World::default(), runtime, cluster.clone());
         let controller = NodeLabels::new(settings, Arc::<Counters>::default());
         runtime.add(controller, Arc::new(LabelExecutor(cluster.clone())), Lease::always());
         tokio::spawn(runtime.run(receiver));
@@ -240,7 +240,7 @@ async fn failures_are_tried_again_and_a_dry_run_writes_nothing() {
 
     let stage = Stage::start_with(
         NodeLabelsSettings::default(),
-        RuntimeSettings { dry_run: true, ..RuntimeSettings::default() },
+        &RuntimeSettings { dry_run: true, ..RuntimeSettings::default() },
     );
     stage.ordinary().await;
     assert_eq!((stage.writes(), stage.label("n1")), (0, None));

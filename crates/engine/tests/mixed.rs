@@ -31,10 +31,10 @@ use tokio::time::Instant;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const HOST: &str = "alpha.cna.vmware.com/host";
-const HOSTS: usize = 8;
+const HOSTS: usize = 5;
 const NODES: usize = 2 * HOSTS;
 /// Pods that a node allows.
-const ALLOWED: usize = 6;
+const ALLOWED: usize = 10;
 const REPLICAS: usize = 4;
 /// Places that are left free, so that every app finds hosts in the end.
 const SPARE: usize = 8;

@@ -29,6 +29,8 @@ const NODES_PER_HOST: usize = 3;
 const REPLICAS: usize = 6;
 /// Of the nodes with room for one pod: so many are taken through the extender in one go, and as many are left.
 const NARROW: usize = 20;
+/// Half of them by Bridger's own choice, and one before the others.
+const WAVE: usize = 2 * NARROW + 1;
 const OWN: &str = "bridger";
 const OTHER: &str = "default-scheduler";
 /// Whose pods the test itself places, as kube-scheduler would.
@@ -153,7 +155,7 @@ impl Stage {
     /// Half of the narrow nodes are being taken through the extender. While those bindings are held back, so that no watch can tell
     /// of them, Bridger places as many pods of its own: all of them belong on the other half.
     async fn wave(&self, wave: usize) -> Result<()> {
-        let names: Vec<String> = (0..2 * NARROW).map(|number| format!("narrow-{wave}-{number:02}")).collect();
+        let mut names: Vec<String> = (0..WAVE).map(|number| format!("narrow-{wave}-{number:02}")).collect();
         for name in &names {
             let object = node(name, &format!("narrow-{wave}"), 1000, true);
             self.nodes.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
@@ -168,6 +170,16 @@ impl Stage {
         })
         .await
         .context("Bridger shall know all nodes")?;
+        // Bridger keeps what it finds out about nodes for the next pod that is like this one, so the others rest on what it hears
+        // from now on.
+        self.create([wide_pod(&format!("own-{wave}-first"), OWN, wave)]).await?;
+        let label = format!("wave={wave}");
+        let first = eventually(SOON, || async {
+            let pods = self.pods.list(&ListParams::default().labels(&label)).await?.items;
+            pods.iter().find_map(node_of).map(str::to_owned).context("the first one waits")
+        })
+        .await?;
+        names.retain(|name| *name != first);
 
         self.gatekeeper.hold("/pods/held-");
         let binding = try_join_all(
@@ -183,9 +195,9 @@ impl Stage {
             let own = (0..NARROW).map(|number| wide_pod(&format!("own-{wave}-{number:02}"), OWN, wave));
             self.create(own).await?;
             let placed = eventually(SOON, || async {
-                let pods = self.pods.list(&ListParams::default().labels(&format!("wave={wave}"))).await?.items;
+                let pods = self.pods.list(&ListParams::default().labels(&label)).await?.items;
                 let bound = pods.iter().filter(|pod| node_of(pod).is_some()).count();
-                ensure!(bound == NARROW, "{bound} are bound");
+                ensure!(bound == NARROW + 1, "{bound} are bound");
                 Ok(())
             })
             .await;
@@ -194,7 +206,7 @@ impl Stage {
         };
         let (errors, ()) = futures::try_join!(binding, placing)?;
         ensure!(errors.iter().all(String::is_empty), "{errors:?}");
-        self.bound(&format!("wave={wave}"), 2 * NARROW, SOON).await
+        self.bound(&label, WAVE, SOON).await
     }
 
     /// A line for everything that should not be.
@@ -260,7 +272,7 @@ async fn extender_and_scheduling_in_one_process() -> Result<()> {
     config["clientConnection"]["qps"] = json!(1000);
     config["clientConnection"]["burst"] = json!(2000);
     let _scheduler = Scheduler::start(&stage.control_plane, Some(config)).await?;
-    let apps = (count(600, 10_000) - 2 * NARROW * waves).div_ceil(REPLICAS);
+    let apps = (count(600, 10_000) - WAVE * waves).div_ceil(REPLICAS);
     let pods = (0..apps).flat_map(|app| {
         let app = format!("app-{app:04}");
         // In turn, so that both place replicas of one app at the same time.
@@ -285,7 +297,7 @@ async fn extender_and_scheduling_in_one_process() -> Result<()> {
     ensure!(by_extender == wanted as u64, "{by_extender} pods were bound by the extender, not {wanted}");
     println!(
         "{} pods, half by each; kube-scheduler was refused {conflicts} times; created in {created:.1?}, bound in {bound:.1?}",
-        2 * waves * NARROW + apps * REPLICAS
+        WAVE * waves + apps * REPLICAS
     );
     Ok(())
 }

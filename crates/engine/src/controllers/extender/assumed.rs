@@ -35,6 +35,8 @@ pub struct Assumption {
     pub stage: Stage,
     /// When it is over if nothing else is heard; never while the binding runs.
     until: Option<Instant>,
+    /// An earlier binding of the pod to this node was not answered, and may take effect until then.
+    unclear_until: Option<Instant>,
 }
 
 /// Why a binding may not begin.
@@ -91,7 +93,9 @@ impl Assumptions {
     }
 
     pub fn begin(&mut self, key: PodKey, uid: String, node: String) {
-        let one = Assumption { uid, node, stage: Stage::Binding, until: None };
+        let before = self.pods.get(&key).filter(|one| one.uid == uid && one.node == node);
+        let unclear_until = before.and_then(|one| one.unclear_until);
+        let one = Assumption { uid, node, stage: Stage::Binding, until: None, unclear_until };
         if self.pods.insert(key.clone(), one).is_none() {
             self.turn.push_back(key);
         }
@@ -102,7 +106,12 @@ impl Assumptions {
         let Some(one) = self.pods.get_mut(key).filter(|one| one.uid == uid) else { return false };
         (one.stage, one.until) = match ending {
             Ending::Bound => (Stage::Bound, Some(now + SEEN_WITHIN)),
-            Ending::Unclear => (Stage::Unclear, Some(now + UNCLEAR_FOR)),
+            Ending::Unclear => {
+                one.unclear_until = Some(now + UNCLEAR_FOR);
+                (Stage::Unclear, one.unclear_until)
+            }
+            // What came of the one before is as unclear as it was.
+            Ending::Failed if one.unclear_until.is_some_and(|until| until > now) => (Stage::Unclear, one.unclear_until),
             Ending::Failed => {
                 self.remove(key);
                 return true;
@@ -200,6 +209,13 @@ mod tests {
         assert_eq!(book.may_begin(&key("a"), "u1", "n2", at(30)), Ok(()));
         assert_eq!(book.sweep(at(30), never).len(), 1);
         assert!(book.is_empty());
+
+        book.begin(key("a"), "u1".to_owned(), "n1".to_owned());
+        assert!(!book.end(&key("a"), "u1", Ending::Unclear, at(0)));
+        book.begin(key("a"), "u1".to_owned(), "n1".to_owned());
+        assert!(!book.end(&key("a"), "u1", Ending::Failed, at(10)), "the first one may still take effect");
+        assert_eq!(book.next_over(), Some(at(30)));
+        assert_eq!(book.sweep(at(30), never).len(), 1);
 
         book.begin(key("b"), "u1".to_owned(), "n1".to_owned());
         assert!(book.end(&key("b"), "u1", Ending::Failed, at(0)));
