@@ -114,7 +114,9 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     let counters = Arc::<Counters>::default();
     let ids: Vec<VcenterId> = (0u16..).zip(&vcenters).map(|(number, _)| VcenterId(number)).collect();
 
-    if let Some(labels) = parts.labels {
+    // Without labels it still reports nodes whose machine is not certain; a scheduler alone has no use for that.
+    if on != Parts::SCHEDULING {
+        let labels = parts.labels;
         let defaults = NodeLabelsSettings::default();
         let writes = parts.writes_per_second.map_or(defaults.writes, |count| Rate { per_second: count, burst: count });
         let settings = NodeLabelsSettings { labels, vcenters: ids.clone(), writes, seed, ..defaults };

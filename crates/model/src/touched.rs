@@ -54,7 +54,9 @@ impl Touched {
 
     /// Adds what a later event touched.
     pub fn merge(&mut self, later: Self) {
-        self.nodes.retain(|node| !later.removed.contains(node));
+        if !later.removed.is_empty() {
+            self.nodes.retain(|node| !later.removed.contains(node));
+        }
         self.nodes.extend(later.nodes);
         self.removed.extend(later.removed);
         self.terms.extend(later.terms);

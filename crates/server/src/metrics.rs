@@ -112,8 +112,9 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
     let one = |value: u64| vec![(String::new(), value)];
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let vcenters = (shown.vcenters)();
-    // Those of the scheduler are counted under names of its own.
-    let (posted, lost) = events(shown, |controller| controller != scheduling::NAME);
+    // Those of the scheduler are counted under names of its own, and those of the extender never were.
+    let (posted, lost) =
+        events(shown, |controller| controller != scheduling::NAME && controller != engine::extender::NAME);
     let mut families = extender_families(shown);
     families.extend(rule_families(&counters.rules));
     families.extend([

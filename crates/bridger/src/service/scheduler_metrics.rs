@@ -131,6 +131,8 @@ impl SchedulerMetrics {
 impl SchedulerMetrics {
     /// Takes over what the recorder counted of this controller's Events.
     pub fn count_events(&self, counts: EventCounts) {
+        // One at a time: two who ask at once must not both add what is missing.
+        let _last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let set = |family: &Family<Labels, Counter>, name: &'static str, value: &str, total: u64| {
             if total > 0 {
                 let counter = family.get_or_create(&vec![(name, value.to_owned())]);

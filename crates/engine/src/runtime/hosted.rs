@@ -175,7 +175,8 @@ impl<C: Controller> Host for Hosted<C> {
     }
 
     fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let lanes = self.lanes.iter().filter(|lane| lane.has_waiting()).filter_map(|lane| lane.opens_at(now));
+        // A token may have come since the lane was last looked at: then it is due now.
+        let lanes = self.lanes.iter().filter(|lane| lane.can_begin()).map(|lane| lane.opens_at(now).unwrap_or(now));
         lanes.chain(self.controller.next_wake()).min()
     }
 }

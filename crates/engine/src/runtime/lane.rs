@@ -94,8 +94,9 @@ impl<A> Lane<A> {
         self.rate.as_ref().filter(|_| is_free)?.opens_at(now)
     }
 
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Something waits, and only the rate may keep it from beginning.
+    pub(super) fn can_begin(&self) -> bool {
+        !self.waiting.is_empty() && self.in_flight < self.settings.in_flight_max
     }
 }
 

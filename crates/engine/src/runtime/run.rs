@@ -106,14 +106,17 @@ impl Runtime {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             let now = Instant::now();
+            let mut has_news = false;
             for host in 0..self.hosts.len() {
                 let changes = self.hosts[host].advance(&self.shared, now);
+                has_news |= !changes.is_empty();
                 self.deliver(host, &changes, now);
             }
             let now = Instant::now();
             let wake = self.hosts.iter().filter_map(|host| host.next_wake(now)).min();
             // Timers count whole milliseconds: who has something to do now must not wait for the next one.
-            let is_due = wake.is_some_and(|wake| wake <= now) || !batch.is_empty();
+            // So must those whose turn was over when another controller changed the world.
+            let is_due = has_news || wake.is_some_and(|wake| wake <= now) || !batch.is_empty();
             tokio::select! {
                 biased;
                 () = finished(&mut self.hosts) => (),
@@ -147,12 +150,12 @@ impl Runtime {
             return;
         }
         let Runtime { shared, hosts, .. } = self;
-        let stopwatch = Stopwatch::start();
         let mut held = vec![Duration::ZERO; hosts.len()];
         let mut applied = 0;
         let mut left = std::mem::take(batch).into_iter();
         {
             let mut world = shared.owner.write();
+            let stopwatch = Stopwatch::start();
             for event in left.by_ref() {
                 world.apply(event);
                 applied += 1;

@@ -105,6 +105,12 @@ impl Pass {
         (pass, Ask::Read)
     }
 
+    /// No change has gone through yet.
+    #[must_use]
+    pub fn has_changed_nothing(&self) -> bool {
+        self.split.through.is_empty()
+    }
+
     /// `is_current` tells, right before anything is changed, whether the plan's world is still the latest.
     pub fn step(&mut self, told: Told, books: &mut Books, is_current: impl FnOnce(&ClusterRules) -> bool) -> Next {
         match (self.stage, told) {

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::RuleSettings;
 use super::aside::Aside;
 use super::books::Books;
-use super::carry_out::{Ask, Next, Pass, Told, Work};
+use super::carry_out::{Ask, End, Next, Pass, Told, Work};
 use super::counters::{RuleCounters, RuleProblem};
 use super::facts::{cluster_facts, known_rules};
 use super::planner::{self, Planned, Planner, Unit};
@@ -96,6 +96,8 @@ pub struct Computed {
     prefix: String,
     /// The rules of each cluster that is planned for.
     planned_from: BTreeMap<ClusterName, ClusterRules>,
+    /// [`DrsRules::record_changes`] when it began.
+    record_changes: u64,
 }
 
 type RuleContext<'a> = Context<'a, RuleAction, RuleOutcome>;
@@ -159,8 +161,11 @@ pub struct DrsRules {
     /// A plan was due and could not be made, or not for all clusters.
     is_plan_owed: bool,
     /// A cluster changed since echoes were last looked for.
-    is_cluster_touched: bool,
+    pub(super) is_cluster_touched: bool,
+    /// How often the record turned out to be another one than was known.
+    record_changes: u64,
     reports: PodReports,
+    report_at: Option<Instant>,
     pub(super) jitter: Jitter,
     pub(super) counters: Arc<RuleCounters>,
     was_leading: bool,
@@ -187,7 +192,9 @@ impl DrsRules {
             plan_at: None,
             is_plan_owed: false,
             is_cluster_touched: false,
+            record_changes: 0,
             reports: PodReports::default(),
+            report_at: None,
             jitter: Jitter::from_seed(seed ^ SEED_TAG),
             counters,
             was_leading: true,
@@ -254,21 +261,26 @@ impl DrsRules {
         planner.observe(&std::mem::take(&mut self.touched));
         // Held from here on, so that the plan sees exactly the changes that it was told of.
         let (world, owned, unix_now) = (self.world.hold(), self.books.owned().clone(), self.wall_clock_now());
+        let record_changes = self.record_changes;
         context.actions.compute(move || {
             let planned = planner.plan(&world, &owned, unix_now);
             let prefix = planner::prefix(&world).unwrap_or_default();
             let from = |name: &ClusterName| Some((name.clone(), known_rules(&world, name)?));
             let planned_from = planned.clusters.keys().filter_map(from).collect();
             drop(world);
-            RuleOutcome::Planned(Box::new(Computed { planner, planned, prefix, planned_from }))
+            RuleOutcome::Planned(Box::new(Computed { planner, planned, prefix, planned_from, record_changes }))
         });
     }
 
     fn planned(&mut self, computed: Computed, context: &mut RuleContext<'_>) {
-        let Computed { planner, mut planned, prefix, mut planned_from } = computed;
+        let Computed { planner, mut planned, prefix, mut planned_from, record_changes } = computed;
         self.planner = Some(planner);
         // What became due meanwhile.
         self.plan_if_owed(context.now);
+        if record_changes != self.record_changes {
+            // It was made from a record that somebody has changed since: what they wrote must not be lost.
+            return self.plan_by(context.now);
+        }
         if !self.may_plan(context.gate, context.now) {
             self.is_plan_owed = true;
             return;
@@ -394,6 +406,7 @@ impl DrsRules {
                     Some(cluster) => !matches!(cluster.phase, Phase::Busy(_)) && cluster.moved_at_load < number,
                 };
                 let is_changed = self.books.loaded(texts, may_change);
+                self.record_changes += u64::from(is_changed);
                 for cluster in self.clusters.values_mut() {
                     match cluster.phase {
                         Phase::AwaitingRecord { until } if cluster.moved_at_load < number => {
@@ -497,6 +510,7 @@ impl Controller for DrsRules {
         self.lease_at = (!context.is_leading).then(|| context.now + LEASE_EVERY);
         self.plan(context);
         self.reports.record(context.events, context.now, context.stopwatch);
+        self.report_at = self.reports.next_due(context.now);
         self.count_behind(context.now);
     }
 
@@ -509,6 +523,16 @@ impl Controller for DrsRules {
     }
 
     fn refused(&mut self, action: RuleAction, closed: Closed, context: &mut RuleContext<'_>) {
+        if let RuleAction::Pass { cluster: name, ask: Ask::Change(_), .. } = &action
+            && let Some(cluster) = self.clusters.get_mut(name)
+            && let Phase::Busy(pass) = &cluster.phase
+            && pass.has_changed_nothing()
+        {
+            // A source was lost or is listed again: nothing failed, and the next plan waits for the gate.
+            cluster.moved_at_load = self.loads.number;
+            let name = name.clone();
+            return self.ended(&name, End::Outdated, context.now);
+        }
         self.not_sent(action, closed.as_str(), context);
     }
 
@@ -518,7 +542,7 @@ impl Controller for DrsRules {
             Phase::AwaitingEcho { until, .. } | Phase::Waiting { until } => Some(until),
             Phase::Idle | Phase::Busy(_) | Phase::AwaitingRecord { .. } => None,
         });
-        clusters.chain(load).chain(self.plan_at).chain(self.lease_at).chain(self.reports.next_due()).min()
+        clusters.chain(load).chain(self.plan_at).chain(self.lease_at).chain(self.report_at).min()
     }
 }
 

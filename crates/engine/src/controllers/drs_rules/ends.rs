@@ -38,6 +38,7 @@ impl DrsRules {
                 let since = *cluster.lag_since.get_or_insert(now);
                 let until = now + LAG_BACKOFF.wait(cluster.lags, &mut self.jitter);
                 cluster.phase = Phase::AwaitingEcho { expected: found, until };
+                self.is_cluster_touched = true;
                 let lag = now.saturating_duration_since(since);
                 if lag >= LAG_REPORTED_AFTER {
                     let message = format!("the watch has been behind the vCenter for {} s", lag.as_secs());
@@ -102,6 +103,8 @@ impl DrsRules {
         if missing.is_empty() {
             cluster.ran_well();
             cluster.phase = Phase::AwaitingEcho { expected: found, until: now + self.settings.echo_within };
+            // The watch may have shown it before the last answer came.
+            self.is_cluster_touched = true;
         } else {
             cluster.failures = cluster.failures.saturating_add(1);
             cluster.phase = Phase::Waiting { until: now + BACKOFF.wait(cluster.failures, &mut self.jitter) };

@@ -40,11 +40,10 @@ type Key = (PodRef, &'static str);
 pub struct PodReports {
     /// What the last plan found.
     found: BTreeMap<Key, String>,
-    /// What is new or has changed, and is not recorded yet.
+    /// What is new or has changed, and was not looked at yet.
     pending: BTreeSet<Key>,
-    due: Option<Instant>,
-    /// Something came that was not looked at yet.
-    is_fresh: bool,
+    /// What came too soon after the last, and may be recorded then.
+    later: BTreeMap<Key, Instant>,
 }
 
 impl PodReports {
@@ -64,24 +63,22 @@ impl PodReports {
         let found = &self.found;
         // What is no longer found is not reported.
         self.pending.retain(|key| found.contains_key(key));
+        self.later.retain(|key, _| found.contains_key(key));
         let changed = found.iter().filter(|(key, message)| before.get(*key) != Some(*message));
         self.pending.extend(changed.map(|(key, _)| key.clone()));
-        self.is_fresh = !self.pending.is_empty();
     }
 
     /// When something that was found may be recorded; a moment in the past where there was no time for all.
     #[must_use]
-    pub fn next_due(&self) -> Option<Instant> {
-        self.due
+    pub fn next_due(&self, now: Instant) -> Option<Instant> {
+        let more = (!self.pending.is_empty()).then_some(now);
+        more.or_else(|| self.later.values().min().copied())
     }
 
     /// Records what is pending, as far as the recorder lets it and time allows.
     pub fn record(&mut self, events: &EventRecorder, now: Instant, stopwatch: Stopwatch) {
-        if !std::mem::take(&mut self.is_fresh) && self.due.is_none_or(|due| now < due) {
-            return;
-        }
-        self.due = None;
-        let mut later = BTreeSet::new();
+        let due = self.later.extract_if(.., |_, due| *due <= now);
+        self.pending.extend(due.map(|(key, _)| key));
         while let Some(key) = self.pending.pop_first() {
             let Some(message) = self.found.get(&key) else { continue };
             let (pod, reason) = &key;
@@ -90,17 +87,12 @@ impl PodReports {
             let (severity, message) = (Severity::Warning, message.clone());
             let occurrence = Occurrence { regarding, severity, reason, message };
             if let Recorded::TooSoon { until } = events.record(NAME, occurrence, REPEAT, now) {
-                self.due = Some(self.due.map_or(until, |due| due.min(until)));
-                later.insert(key);
+                self.later.insert(key, until);
             }
             if stopwatch.is_spent() {
                 break;
             }
         }
-        if !self.pending.is_empty() {
-            self.due = Some(now);
-        }
-        self.pending.append(&mut later);
     }
 }
 
@@ -155,7 +147,7 @@ mod tests {
         assert!(first[0].message.contains("6 ") && first[0].message.contains("reserve 1"), "{}", first[0].message);
         for seconds in [1, 5000] {
             stage.reports.observe(&[unsatisfiable(6, 80)]);
-            assert_eq!((stage.recorded(seconds).len(), stage.reports.next_due()), (0, None));
+            assert_eq!((stage.recorded(seconds).len(), stage.reports.next_due(stage.at(0))), (0, None));
         }
         // Gone and back changed: reported, as the hour is long over.
         stage.reports.observe(&[]);
@@ -163,7 +155,7 @@ mod tests {
         assert_eq!(stage.recorded(5002).len(), 2);
         stage.reports.observe(&[unsatisfiable(8, 2)]);
         assert!(stage.recorded(5100).is_empty());
-        assert_eq!(stage.reports.next_due(), Some(stage.at(5002 + 3600)));
+        assert_eq!(stage.reports.next_due(stage.at(0)), Some(stage.at(5002 + 3600)));
         assert_eq!(stage.recorded(5003 + 3600).len(), 2);
     }
 
@@ -174,7 +166,7 @@ mod tests {
         assert_eq!(stage.recorded(0).len(), 1);
         stage.reports.observe(&[]);
         stage.reports.observe(&[unsatisfiable(6, 1)]);
-        assert_eq!((stage.recorded(60).len(), stage.reports.next_due()), (0, None));
+        assert_eq!((stage.recorded(60).len(), stage.reports.next_due(stage.at(0))), (0, None));
     }
 
     #[tokio::test(start_paused = true)]
@@ -186,6 +178,6 @@ mod tests {
         assert!(stage.recorded(60).is_empty());
         stage.reports.observe(&[]);
         assert!(stage.recorded(7200).is_empty());
-        assert_eq!(stage.reports.next_due(), None);
+        assert_eq!(stage.reports.next_due(stage.at(0)), None);
     }
 }

@@ -7,6 +7,7 @@
 //! In: requests, from other threads. Out: bindings, and an answer to each request. Invariant: a binding that has begun is carried
 //! through even if whoever asked hangs up, because the pod may be bound.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -97,6 +98,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 pub struct ExtenderController {
     requests: Arc<Mailbox<BindRequest>>,
+    /// Taken from the mailbox, and not looked at yet for lack of time.
+    waiting: VecDeque<BindRequest>,
+    /// When it last had its turn.
+    turn_at: Option<Instant>,
     assumed: Assumptions,
     counts: Arc<ExtenderCounts>,
     /// When the next assumption may be over. Others count on the room it takes, so it ends in time though nobody asks.
@@ -105,11 +110,22 @@ pub struct ExtenderController {
 
 impl ExtenderController {
     pub(super) fn new(requests: Arc<Mailbox<BindRequest>>, counts: Arc<ExtenderCounts>) -> ExtenderController {
-        ExtenderController { requests, assumed: Assumptions::default(), counts, sweep_at: None }
+        ExtenderController {
+            requests,
+            waiting: VecDeque::new(),
+            turn_at: None,
+            assumed: Assumptions::default(),
+            counts,
+            sweep_at: None,
+        }
     }
 
     fn bind(&mut self, request: BindRequest, context: &mut BindContext<'_>) {
         let BindRequest { binding, asked, reply } = request;
+        if reply.is_closed() {
+            // Who asked has given up, and may try another node: nothing has begun yet.
+            return;
+        }
         let outcome = self.assume(&binding, asked, context);
         self.count_assumed();
         // Who asked may have hung up; that is its own affair.
@@ -222,8 +238,13 @@ impl Controller for ExtenderController {
 
     fn advance(&mut self, context: &mut BindContext<'_>) {
         self.sweep_all(context);
-        for request in self.requests.take() {
+        self.turn_at = Some(context.now);
+        self.waiting.extend(self.requests.take());
+        while let Some(request) = self.waiting.pop_front() {
             self.bind(request, context);
+            if context.stopwatch.is_spent() {
+                break;
+            }
         }
     }
 
@@ -256,7 +277,7 @@ impl Controller for ExtenderController {
 
     /// Requests wake the loop.
     fn next_wake(&self) -> Option<Instant> {
-        self.sweep_at
+        if self.waiting.is_empty() { self.sweep_at } else { self.turn_at }
     }
 }
 

@@ -89,7 +89,7 @@ impl ExtenderCounts {
     }
 }
 
-const NAME: &str = "extender";
+pub const NAME: &str = "extender";
 /// Bindings that were asked for and not looked at yet.
 const REQUESTS_MAX: usize = 4096;
 /// What is in the way is recorded again after an hour, something else sooner: a pod that waits is asked about again and again.

@@ -23,7 +23,8 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: D
 
 #[derive(Clone, Debug)]
 pub struct NodeLabelsSettings {
-    pub labels: LabelSettings,
+    /// `None`: nothing is written, and nodes whose machine is not certain are reported all the same.
+    pub labels: Option<LabelSettings>,
     /// The vCenters that are configured, connected or not.
     pub vcenters: Vec<VcenterId>,
     pub writes: Rate,
@@ -35,7 +36,7 @@ pub struct NodeLabelsSettings {
 impl Default for NodeLabelsSettings {
     fn default() -> NodeLabelsSettings {
         NodeLabelsSettings {
-            labels: LabelSettings::default(),
+            labels: Some(LabelSettings::default()),
             vcenters: vec![VcenterId(0)],
             writes: Rate { per_second: 100, burst: 100 },
             writes_in_flight_max: 16,
@@ -131,7 +132,8 @@ impl NodeLabels {
         if lives_on(world, node).is_none_or(|vcenter| !may_write(context.gate, vcenter, context.now)) {
             return;
         }
-        let desired = DesiredLabels::of(world, node, &self.settings.labels);
+        let Some(settings) = &self.settings.labels else { return };
+        let desired = DesiredLabels::of(world, node, settings);
         let changes = changes(&desired);
         if self.labeller.observe(name, &desired.labels, &changes, context.now) == Observation::ChangedByOthers {
             self.counters.labels_changed_by_others.add(1);
@@ -170,6 +172,7 @@ impl NodeLabels {
     }
 
     fn send_due(&mut self, context: &mut LabelContext<'_>) {
+        let Some(settings) = &self.settings.labels else { return };
         while context.actions.room(LANE) > 0 && !context.stopwatch.is_spent() {
             let Some(name) = self.labeller.take_due(context.now) else { return };
             let world = context.world.read();
@@ -177,14 +180,14 @@ impl NodeLabels {
                 self.labeller.forget(&name);
                 continue;
             };
-            let desired = DesiredLabels::of(world, node, &self.settings.labels);
+            let desired = DesiredLabels::of(world, node, settings);
             let changes = changes(&desired);
             let Some(vcenter) = lives_on(world, node) else { continue };
             if changes.is_empty() || !may_write(context.gate, vcenter, context.now) {
                 // Right by now, or not ours to say: the next relist or change looks at it again.
                 continue;
             }
-            let host = desired.differences.get(&self.settings.labels.host_key);
+            let host = desired.differences.get(&settings.host_key);
             let moved = host.and_then(|host| Some(format!("moved from {} to {}", host.from.as_ref()?, host.to)));
             let moved = moved.map(|message| occurrence(world, node, Severity::Normal, "HostChanged", message));
             // There is room.
@@ -216,6 +219,8 @@ impl Controller for NodeLabels {
     }
 
     fn advance(&mut self, context: &mut LabelContext<'_>) {
+        // First what was due before: looking may use the time up.
+        self.send_due(context);
         self.look_at_changed(context);
         self.report_problems(context);
         self.send_due(context);

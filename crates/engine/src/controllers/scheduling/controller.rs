@@ -132,7 +132,9 @@ impl Scheduling {
             return;
         }
         let mut decided = Vec::with_capacity(room);
-        while decided.len() < room && self.scheduler.has_work() && !context.stopwatch.is_spent() {
+        // One at least: waiting for the lock may have used the time up.
+        while decided.len() < room && self.scheduler.has_work() && (decided.is_empty() || !context.stopwatch.is_spent())
+        {
             let began = context.stopwatch.elapsed();
             let effects = self.scheduler.step(at, world, Input::Schedule { at_most: 1 });
             self.metrics.decided(context.stopwatch.elapsed().saturating_sub(began));
