@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     arguments.rounds.ask(&mut command);
     if arguments.with == Some(With::All) {
         command.arg("--with=all");
-        println!("bench: 84 rounds of scheduling or more; {}", arguments.rounds.takes("about an hour"));
+        println!("bench: 84 rounds of scheduling or more; {}", arguments.rounds.takes("an hour or two"));
         return fill_with_all(&measure(&mut command)?, &arguments.rounds);
     }
     println!("bench: 98 rounds of scheduling or more; {}", arguments.rounds.takes("about three quarters of an hour"));
