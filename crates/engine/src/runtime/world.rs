@@ -21,7 +21,6 @@ impl SharedWorld {
     }
 
     /// To be handed to another thread, and held no longer than needed.
-    #[must_use]
     pub fn hold(&self) -> HeldWorld {
         // The loop may read it at the same time, and is the only one who could wait to write.
         self.0.read_arc_recursive()
