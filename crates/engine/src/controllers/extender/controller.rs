@@ -239,7 +239,10 @@ impl Controller for ExtenderController {
     fn advance(&mut self, context: &mut BindContext<'_>) {
         self.sweep_all(context);
         self.turn_at = Some(context.now);
-        self.waiting.extend(self.requests.take());
+        // Only then, so that the mailbox's limit holds for both.
+        if self.waiting.is_empty() {
+            self.waiting = self.requests.take();
+        }
         while let Some(request) = self.waiting.pop_front() {
             self.bind(request, context);
             if context.stopwatch.is_spent() {
@@ -275,9 +278,9 @@ impl Controller for ExtenderController {
         self.end(action, Ending::Failed, Err(error), context);
     }
 
-    /// Requests wake the loop.
+    /// Requests wake the loop, once: those that were left in the mailbox then must not wait for another.
     fn next_wake(&self) -> Option<Instant> {
-        if self.waiting.is_empty() { self.sweep_at } else { self.turn_at }
+        if self.waiting.is_empty() && self.requests.is_empty() { self.sweep_at } else { self.turn_at }
     }
 }
 
