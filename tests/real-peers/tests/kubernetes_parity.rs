@@ -472,6 +472,19 @@ async fn subresources(witness: &mut Witness) -> Result<()> {
             ],
         )
         .await?;
+    // The deployment controller's first write, an annotation, counts as a change of its own: before the next step it is
+    // there on both sides.
+    let idle = format!("{deployments}/idle");
+    if !witness.has_controllers {
+        let revision = json!({ "metadata": { "annotations": { "deployment.kubernetes.io/revision": "1" } } });
+        witness.call("PATCH", &idle, MERGE_PATCH, &revision).await?;
+    }
+    eventually(LIMIT, || async {
+        let (_, found) = witness.call("GET", &idle, "application/json", &Value::Null).await?;
+        ensure!(found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1", "{found}");
+        Ok(())
+    })
+    .await?;
     let scale = format!("{deployments}/idle/scale");
     witness.note("scale", get(&scale), &["/kind", "/apiVersion", "/spec", "/status/selector"]).await?;
     witness
