@@ -1,6 +1,8 @@
-//! Which rounds are run: `--quick`, `--only=WORD`, `--load=empty|loaded`.
+//! Which rounds are run, and of whom: `--quick`, `--only=WORD`, `--load=empty|loaded`, `--before=PROGRAM`, `--turns=NUMBER`.
 
-use anyhow::{Result, bail, ensure};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
 
 use super::workload::Workload;
 
@@ -30,6 +32,8 @@ pub struct Selection {
     /// Workloads whose name contains this.
     only: Option<String>,
     load: Option<Load>,
+    before: Option<PathBuf>,
+    turns: Option<usize>,
 }
 
 impl Selection {
@@ -44,7 +48,14 @@ impl Selection {
                     Some(load) => selection.load = Some(load),
                     None => bail!("--load is empty or loaded, not {name:?}"),
                 },
-                _ => bail!("{argument:?} is none of --quick, --only=WORD, --load=empty|loaded"),
+                Some(("--before", program)) => selection.before = Some(PathBuf::from(program)),
+                Some(("--turns", number)) => {
+                    let turns = number.parse().ok().filter(|turns| *turns > 0);
+                    selection.turns = Some(turns.with_context(|| format!("--turns is a number, not {number:?}"))?);
+                }
+                _ => bail!(
+                    "{argument:?} is none of --quick, --only=WORD, --load=empty|loaded, --before=PROGRAM, --turns=NUMBER"
+                ),
             }
         }
         Ok(selection)
@@ -54,6 +65,18 @@ impl Selection {
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.only.is_none() && self.load.is_none()
+    }
+
+    /// Another Bridger: it and this one are the only contenders.
+    #[must_use]
+    pub fn before(&self) -> Option<&Path> {
+        self.before.as_deref()
+    }
+
+    /// So many turns, however well they repeat their figures.
+    #[must_use]
+    pub fn turns(&self) -> Option<usize> {
+        self.turns
     }
 
     pub fn loads(&self) -> impl Iterator<Item = Load> {

@@ -5,7 +5,11 @@
 //!    with everything (what an extender costs at least), and with neither (what the machine can do at most). Pods are
 //!    created before the scheduler starts; the rate is counted over the binds of the first 95 %, as a watch shows them.
 //! 2. Latency: a filter request with 5000 names, from the whole request to the whole answer, in a server whose world holds
-//!    few pods and many. Not where `--only=WORD` or `--load=empty|loaded` select some rounds of the first.
+//!    few pods and many. Not where `--only=WORD` or `--load=empty|loaded` select some rounds of the first. With `latency` alone
+//!    nothing else.
+//!
+//! With `--before=PROGRAM` another build of Bridger and this one are the only ways of the first, `--turns=NUMBER` times each; the
+//! second is of the code this program is built from, and left out.
 
 #[path = "extender/latency.rs"]
 mod latency;
@@ -35,16 +39,24 @@ const WORKLOADS: [Workload; 4] = [
 #[tokio::main]
 #[allow(clippy::print_stdout)]
 async fn main() -> Result<()> {
-    let selection = Selection::parse(std::env::args().skip(1))?;
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_latency_alone = arguments.iter().any(|argument| argument == "latency");
+    arguments.retain(|argument| argument != "latency");
+    let selection = Selection::parse(arguments)?;
     let workloads = selection.of(WORKLOADS.to_vec())?;
     let (size, pods_many) = if selection.quick { (QUICK, 20_000) } else { (FULL, 150_000) };
-    let latency = match selection.is_everything() {
+    let latency = match selection.is_everything() && selection.before().is_none() {
         true => latency::measure(pods_many).await.context("measuring latency")?,
         false => Value::Null,
     };
+    if is_latency_alone {
+        println!("{}", json!({ "latency": latency }));
+        return Ok(());
+    }
     let setup = Setup { size, scheduler_name: ways::SCHEDULER_NAME, until: Until::Counted, arrival: Arrival::Before };
     let cluster = Cluster::start(setup).await.context("starting the cluster")?;
-    let rounds = cluster.rounds(&Way::ALL, &selection, &workloads, |round| {
+    let ways = Way::all(selection.before());
+    let rounds = cluster.rounds(&ways, &selection, &workloads, |round| {
         (format!("{:>8.1} pods/s", round.pods_per_second), json!(round.pods_per_second))
     });
     let throughput = rounds.await.context("measuring throughput")?;

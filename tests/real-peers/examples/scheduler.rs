@@ -4,7 +4,8 @@
 //! the same pods: kube-scheduler with its QPS raised, a null binder that does what any scheduler must and no more, and `bridger
 //! scheduler`. Pods are created before the scheduler starts; the rate is counted over the binds of the first 95 %, as a watch
 //! shows them, CPU time over the same span, memory at its peak; and how long the last Scheduled event takes to arrive.
-//! `--only=WORD` and `--load=empty|loaded` select some rounds.
+//! `--only=WORD` and `--load=empty|loaded` select some rounds. With `--before=PROGRAM` another build of Bridger and this one are the
+//! only ones, `--turns=NUMBER` times each.
 //!
 //! With `--with=all` two others take turns: `bridger scheduler`, and `bridger run` with labels, rules, extender and scheduling on,
 //! connected to a vCenter that has a VM for each node. Both are at work before pods come; how long pods wait is measured too.
@@ -64,7 +65,7 @@ async fn main() -> Result<()> {
     let setup = Setup { size, scheduler_name: SCHEDULER_NAME, until: Until::Told, arrival: Arrival::Before };
     let rounds = if with.is_empty() {
         let cluster = Cluster::start(setup).await.context("starting the cluster")?;
-        cluster.rounds(&Kind::ALL, &selection, &workloads, show).await?
+        cluster.rounds(&Kind::all(selection.before()), &selection, &workloads, show).await?
     } else {
         let (evenly, per_second) = if selection.quick { EVENLY_QUICK } else { EVENLY_FULL };
         let setup = Setup { arrival: Arrival::During { evenly, per_second }, ..setup };

@@ -1,6 +1,6 @@
 //! `bridger` itself, as a process beside its peers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -23,10 +23,14 @@ pub struct Bridger {
 impl Bridger {
     /// Starts it with these arguments and variables, in an environment without credentials of anybody else's.
     pub fn start(arguments: &[&str], environment: &[(&str, String)]) -> Result<Bridger> {
+        Bridger::start_program(&crate::sandbox::binary()?, arguments, environment)
+    }
+
+    /// Another build of it.
+    pub fn start_program(program: &Path, arguments: &[&str], environment: &[(&str, String)]) -> Result<Bridger> {
         let workdir = Workdir::create("bridger")?;
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let process =
-            Process::start_with(workdir.path(), "bridger", &crate::sandbox::binary()?, &arguments, environment)?;
+        let process = Process::start_with(workdir.path(), "bridger", program, &arguments, environment)?;
         Ok(Bridger { process, _workdir: workdir })
     }
 

@@ -1,7 +1,8 @@
 //! `cargo xtask bench compare`: this checkout beside another one, in turns.
 //!
-//! In: a folder with another checkout whose benchmarks are built. Out: each figure that both have, before and after.
-//! Nothing of the other checkout is built or changed.
+//! In: a folder with another checkout whose programs are built. Out: each figure that both have, before and after.
+//! Nothing of the other checkout is built or changed. Where the program itself is measured, both are measured by this checkout's
+//! benchmark, in one cluster where that is possible; what is measured inside a benchmark's process is each checkout's own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +22,7 @@ use crate::workspace::{self, succeed};
 /// This checkout beside another, in turns: decisions, labels, scheduler and extender (small clusters), the best of each figure.
 ///
 /// The other one has been built: `cargo xtask bench scheduler --quick --only basic` there builds the programs,
-/// `cargo bench -p scheduler --no-run` the decisions. Fails when a figure is worse by more than 10 %.
+/// `cargo bench --workspace --bench decisions --no-run` the decisions. Fails when a figure is worse by more than 10 %.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The other checkout
@@ -94,23 +95,64 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
             ["bench", "--profile", super::PROFILE, "--package", "scheduler", "--bench", "decisions", "--no-run"];
         succeed(workspace::cargo().args(bench))?;
     }
-    let after = Checkout { programs: Some(built), ..Checkout::at("after", workspace::target()) };
-    let checkouts = [before, after];
-    let mut best = [Figures::new(), Figures::new()];
-    for turn in 1..=arguments.turns {
+    let [before, after] = [before, Checkout { programs: Some(built), ..Checkout::at("after", workspace::target()) }];
+    let mut best = Best::default();
+    for measurement in measurements {
         let started = Instant::now();
-        for measurement in measurements {
-            for (checkout, best) in checkouts.iter().zip(&mut best) {
-                println!("bench: turn {turn} of {}: {measurement:?}, {}", arguments.turns, checkout.name);
-                keep_best(best, checkout.measure(*measurement)?);
+        match measurement {
+            Measurement::Decisions => best.in_turn(arguments.turns, &[&before, &after], Checkout::measure_decisions)?,
+            Measurement::Label => best.in_turn(arguments.turns, &[&before, &after], |checkout| {
+                let mut command = example(&after.programs()?, "label");
+                Ok(of_label(&measure(command.env("BRIDGER_BIN", checkout.programs()?.join("bridger")))?))
+            })?,
+            Measurement::Scheduler => best.in_one_run(arguments.turns, "scheduler", [&before, &after])?,
+            Measurement::Extender => {
+                best.in_turn(arguments.turns, &[&before, &after], |checkout| {
+                    let mut command = example(&checkout.programs()?, "extender");
+                    Ok(of_latency(&measure(command.args(["latency", "--quick"]))?))
+                })?;
+                best.in_one_run(arguments.turns, "extender", [&before, &after])?;
             }
         }
-        let minutes = started.elapsed().as_secs_f64() / 60.0;
-        let left = minutes * f64::from(arguments.turns - turn);
-        println!("bench: the turn took {minutes:.1} minutes; about {left:.0} minutes are left");
+        println!("bench: {measurement:?} took {:.1} minutes", started.elapsed().as_secs_f64() / 60.0);
     }
-    let [before, after] = best;
-    fill(&before, &after)
+    fill(&best.before, &best.after)
+}
+
+/// The best of each figure so far.
+#[derive(Default)]
+struct Best {
+    before: Figures,
+    after: Figures,
+}
+
+impl Best {
+    /// Each of the two in turn, a process for each turn.
+    fn in_turn(
+        &mut self,
+        turns: u32,
+        checkouts: &[&Checkout; 2],
+        measure: impl Fn(&Checkout) -> Result<Figures>,
+    ) -> Result<()> {
+        for turn in 1..=turns {
+            for (checkout, best) in checkouts.iter().zip([&mut self.before, &mut self.after]) {
+                println!("bench: turn {turn} of {turns}, {}", checkout.name);
+                keep_best(best, measure(checkout)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Both programs in turn on one cluster, by this checkout's benchmark.
+    fn in_one_run(&mut self, turns: u32, name: &str, [before, after]: [&Checkout; 2]) -> Result<()> {
+        let mut command = example(&after.programs()?, name);
+        command.arg("--quick").arg(format!("--turns={turns}"));
+        command.arg(format!("--before={}", before.programs()?.join("bridger").display()));
+        let measured = measure(&mut command)?;
+        keep_best(&mut self.before, of_rounds(name, "before", &measured));
+        keep_best(&mut self.after, of_rounds(name, "bridger", &measured));
+        Ok(())
+    }
 }
 
 /// One of the two.
@@ -131,8 +173,9 @@ impl Checkout {
         for measurement in measurements {
             match measurement {
                 Measurement::Decisions => drop(self.decisions()?),
-                other => {
-                    let program = self.programs()?.join("examples").join(other.example());
+                Measurement::Label | Measurement::Scheduler => drop(self.programs()?),
+                Measurement::Extender => {
+                    let program = self.programs()?.join("examples/extender");
                     if !program.is_file() {
                         bail!("{} is not built", program.display());
                     }
@@ -161,32 +204,14 @@ impl Checkout {
         newest(programs).with_context(|| format!("{} has no benchmark of decisions", self.target.display()))
     }
 
-    fn measure(&self, measurement: Measurement) -> Result<Figures> {
-        if measurement == Measurement::Decisions {
-            let home = self.target.join("criterion-compare");
-            if home.exists() {
-                fs::remove_dir_all(&home).with_context(|| format!("removing {}", home.display()))?;
-            }
-            let mut command = Command::new(self.decisions()?);
-            succeed(command.arg("--bench").env("CRITERION_HOME", &home))?;
-            return Ok(of_decisions(&decisions::read(&home.join("decisions"))?));
+    fn measure_decisions(&self) -> Result<Figures> {
+        let home = self.target.join("criterion-compare");
+        if home.exists() {
+            fs::remove_dir_all(&home).with_context(|| format!("removing {}", home.display()))?;
         }
-        let mut command = example(&self.programs()?, measurement.example());
-        if measurement != Measurement::Label {
-            command.arg("--quick");
-        }
-        Ok(figures(measurement, &measure(&mut command)?))
-    }
-}
-
-impl Measurement {
-    const fn example(self) -> &'static str {
-        match self {
-            Measurement::Decisions => "decisions",
-            Measurement::Label => "label",
-            Measurement::Scheduler => "scheduler",
-            Measurement::Extender => "extender",
-        }
+        let mut command = Command::new(self.decisions()?);
+        succeed(command.arg("--bench").env("CRITERION_HOME", &home))?;
+        Ok(of_decisions(&decisions::read(&home.join("decisions"))?))
     }
 }
 
@@ -205,29 +230,29 @@ fn of_decisions(rates: &decisions::Rates) -> Figures {
     rows.map(|(name, rate)| (name, Figure::more(rate, "/s"))).collect()
 }
 
-/// What counts of what an example printed. What is not there is left out: the other checkout may not have it.
-fn figures(measurement: Measurement, measured: &Value) -> Figures {
-    let (rounds, member, single): (_, _, &[(&str, &str, &str)]) = match measurement {
-        Measurement::Decisions => return Figures::new(),
-        Measurement::Label => (
-            None,
-            "",
-            &[("added, p99", "/latency/added_ms/p99", "ms"), ("first labelling of 5000 nodes", "/scale/seconds", "s")],
-        ),
-        Measurement::Scheduler => (Some("/rounds"), "pods_per_second", &[]),
-        Measurement::Extender => (Some("/throughput"), "", &[("filter, p99", "/latency/many/p99_ms", "ms")]),
-    };
-    let name = measurement.example();
+fn of_label(measured: &Value) -> Figures {
+    one(measured, "label: added, p99", "/latency/added_ms/p99", "ms")
+        .chain(one(measured, "label: first labelling of 5000 nodes", "/scale/seconds", "s"))
+        .collect()
+}
+
+fn of_latency(measured: &Value) -> Figures {
+    one(measured, "extender: filter, p99", "/latency/many/p99_ms", "ms").collect()
+}
+
+/// A figure of which less is better. What is not there is left out: then the two have it not in common.
+fn one(measured: &Value, name: &str, path: &str, unit: &'static str) -> impl Iterator<Item = (String, Figure)> {
+    let value = measured.pointer(path).and_then(Value::as_f64);
+    value.map(|value| (name.to_owned(), Figure::less(value, unit))).into_iter()
+}
+
+/// The best turn of this contender, for each load and workload.
+fn of_rounds(name: &str, contender: &str, measured: &Value) -> Figures {
+    let (rounds, member) = if name == "scheduler" { ("/rounds", "pods_per_second") } else { ("/throughput", "") };
     let mut figures = Figures::new();
-    for (what, path, unit) in single.iter().copied() {
-        if let Some(value) = measured.pointer(path).and_then(Value::as_f64) {
-            figures.insert(format!("{name}: {what}"), Figure::less(value, unit));
-        }
-    }
-    let loads = rounds.and_then(|path| measured.pointer(path)?.as_object());
-    for (load, workloads) in loads.into_iter().flatten() {
+    for (load, workloads) in measured.pointer(rounds).and_then(Value::as_object).into_iter().flatten() {
         for (workload, ways) in workloads.as_object().into_iter().flatten() {
-            if let Ok(turns) = Turns::of(ways, "/bridger", member) {
+            if let Ok(turns) = Turns::of(ways, &format!("/{contender}"), member) {
                 figures.insert(format!("{name}: {load}: {workload}"), Figure::more(turns.most(), "pods/s"));
             }
         }
@@ -272,13 +297,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn one(figure: Figure) -> Figures {
+    fn alone(figure: Figure) -> Figures {
         Figures::from([("a".to_owned(), figure)])
     }
 
     #[test]
     fn a_figure_may_be_worse_by_a_tenth_and_better_by_anything() {
-        let (rate, time) = (|value| one(Figure::more(value, "/s")), |value| one(Figure::less(value, "ms")));
+        let (rate, time) = (|value| alone(Figure::more(value, "/s")), |value| alone(Figure::less(value, "ms")));
         for (before, after, missed) in [
             (rate(100.0), rate(91.0), 0),
             (rate(100.0), rate(89.0), 1),
@@ -299,7 +324,7 @@ mod tests {
             (Figure::less, [2.0, 3.0, 1.0], 1.0),
         ] {
             let mut best = Figures::new();
-            turns.into_iter().for_each(|value| keep_best(&mut best, one(figure(value, "unit"))));
+            turns.into_iter().for_each(|value| keep_best(&mut best, alone(figure(value, "unit"))));
             assert_eq!(best["a"].value, expected);
         }
     }
@@ -308,21 +333,22 @@ mod tests {
     fn each_measurement_has_its_figures() {
         let label = json!({ "latency": { "added_ms": { "p99": 30.0 } }, "scale": { "seconds": 50.0 } });
         let scheduler = json!({ "rounds": { "loaded": { "basic": {
-            "bridger": [{ "pods_per_second": 8.0 }, { "pods_per_second": 9.0 }], "null binder": [{}] } } } });
-        let extender = json!({ "throughput": { "empty": { "preferred": { "bridger": [5.0, 4.0] } } },
+            "bridger": [{ "pods_per_second": 8.0 }, { "pods_per_second": 9.0 }],
+            "before": [{ "pods_per_second": 7.0 }, { "pods_per_second": 6.0 }] } } } });
+        let extender = json!({ "throughput": { "empty": { "preferred": { "bridger": [5.0, 4.0], "before": [3.0, 2.0] } } },
             "latency": { "many": { "p99_ms": 0.3 } } });
-        for (measurement, measured, expected) in [
-            (Measurement::Label, label, &[("added, p99", 30.0), ("first labelling of 5000 nodes", 50.0)][..]),
-            (Measurement::Scheduler, scheduler, &[("loaded: basic", 9.0)]),
-            (Measurement::Extender, extender, &[("empty: preferred", 5.0), ("filter, p99", 0.3)]),
+        for (found, expected) in [
+            (of_label(&label), &[("label: added, p99", 30.0), ("label: first labelling of 5000 nodes", 50.0)][..]),
+            (of_latency(&extender), &[("extender: filter, p99", 0.3)]),
+            (of_rounds("scheduler", "bridger", &scheduler), &[("scheduler: loaded: basic", 9.0)]),
+            (of_rounds("scheduler", "before", &scheduler), &[("scheduler: loaded: basic", 7.0)]),
+            (of_rounds("extender", "bridger", &extender), &[("extender: empty: preferred", 5.0)]),
+            (of_rounds("extender", "before", &extender), &[("extender: empty: preferred", 3.0)]),
+            (of_label(&json!({})), &[]),
+            (of_rounds("extender", "before", &json!({})), &[]),
         ] {
-            let found = figures(measurement, &measured);
-            let found: Vec<(String, f64)> = found.into_iter().map(|(name, figure)| (name, figure.value)).collect();
-            let example = measurement.example();
-            let expected: Vec<(String, f64)> =
-                expected.iter().map(|(name, value)| (format!("{example}: {name}"), *value)).collect();
+            let found: Vec<(&str, f64)> = found.iter().map(|(name, figure)| (name.as_str(), figure.value)).collect();
             assert_eq!(found, expected);
-            assert!(figures(measurement, &json!({})).is_empty());
         }
         let rates = decisions::Rates::from([("basic".to_owned(), BTreeMap::from([(10_000, 7.0), (150_000, 6.0)]))]);
         let found = of_decisions(&rates);
@@ -337,15 +363,13 @@ mod tests {
         for measurement in Measurement::value_variants() {
             assert!(checkout.has_all(&[*measurement]).is_err(), "{measurement:?}");
         }
-        for file in
-            ["release/bridger", "release/examples/label", "release/deps/decisions-0a", "release/deps/decisions-0a.d"]
-        {
+        for file in ["release/bridger", "release/deps/decisions-0a", "release/deps/decisions-0a.d"] {
             let file = folder.path().join(file);
             fs::create_dir_all(file.parent().expect("a parent")).expect("a folder");
             fs::write(&file, "").expect("a file");
         }
-        assert!(checkout.has_all(&[Measurement::Decisions, Measurement::Label]).is_ok());
-        assert!(checkout.has_all(&[Measurement::Scheduler]).is_err());
+        assert!(checkout.has_all(&[Measurement::Decisions, Measurement::Label, Measurement::Scheduler]).is_ok());
+        assert!(checkout.has_all(&[Measurement::Extender]).is_err());
         assert!(checkout.decisions().is_ok_and(|program| program.ends_with("release/deps/decisions-0a")));
     }
 }

@@ -1,5 +1,6 @@
 //! The four ways that kube-scheduler is measured in.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,55 +22,63 @@ use testkit::{Bridger, ControlPlane, Scheduler};
 pub const SCHEDULER_NAME: &str = "default-scheduler";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Way<'a> {
     /// kube-scheduler's own InterPodAffinity.
     InTree,
     Bridger,
+    /// Another build of Bridger.
+    Before(&'a Path),
     /// An extender that agrees with everything, on Bridger's HTTP stack.
     Agreeing,
     /// No InterPodAffinity and no extender.
     Neither,
 }
 
-impl Way {
+impl<'a> Way<'a> {
     /// In the order of their turns.
-    pub const ALL: [Way; 4] = [Way::InTree, Way::Bridger, Way::Agreeing, Way::Neither];
+    pub fn all(before: Option<&'a Path>) -> Vec<Way<'a>> {
+        match before {
+            None => vec![Way::InTree, Way::Bridger, Way::Agreeing, Way::Neither],
+            Some(program) => vec![Way::Before(program), Way::Bridger],
+        }
+    }
 }
 
-impl Contender for Way {
-    type Beside = Beside;
-    type Running = Measured;
+impl<'a> Contender for Way<'a> {
+    type Beside = Beside<'a>;
+    type Running = Measured<'a>;
 
     fn name(self) -> &'static str {
         match self {
             Way::InTree => "in-tree",
             Way::Bridger => "bridger",
+            Way::Before(_) => "before",
             Way::Agreeing => "agreeing",
             Way::Neither => "neither",
         }
     }
 
     fn takes_turns(self) -> bool {
-        matches!(self, Way::Bridger | Way::Agreeing)
+        matches!(self, Way::Bridger | Way::Before(_) | Way::Agreeing)
     }
 
-    async fn beside(self, control_plane: &ControlPlane) -> Result<Beside> {
+    async fn beside(self, control_plane: &ControlPlane) -> Result<Beside<'a>> {
         Beside::start(self, control_plane).await
     }
 
-    async fn start(self, beside: Beside, control_plane: &ControlPlane) -> Result<Measured> {
+    async fn start(self, beside: Beside<'a>, control_plane: &ControlPlane) -> Result<Measured<'a>> {
         let scheduler = Scheduler::start(control_plane, Some(beside.scheduler_config())).await?;
         Ok(Measured { scheduler, beside })
     }
 }
 
 /// kube-scheduler, and what it asks.
-pub struct Measured {
+pub struct Measured<'a> {
     scheduler: Scheduler,
-    beside: Beside,
+    beside: Beside<'a>,
 }
 
-impl Running for Measured {
+impl Running for Measured<'_> {
     fn pid(&self) -> Option<u32> {
         self.scheduler.pid()
     }
@@ -81,23 +90,27 @@ impl Running for Measured {
 }
 
 /// What runs beside kube-scheduler in one of the ways. It ends with this value.
-pub struct Beside {
-    way: Way,
+pub struct Beside<'a> {
+    way: Way<'a>,
     address: Option<String>,
     bridger: Option<Bridger>,
     agreeing: Option<tokio::task::JoinHandle<()>>,
 }
 
-impl Beside {
-    async fn start(way: Way, control_plane: &ControlPlane) -> Result<Beside> {
+impl<'a> Beside<'a> {
+    async fn start(way: Way<'a>, control_plane: &ControlPlane) -> Result<Beside<'a>> {
         let mut beside = Beside { way, address: None, bridger: None, agreeing: None };
         match way {
             Way::InTree | Way::Neither => (),
-            Way::Bridger => {
+            Way::Bridger | Way::Before(_) => {
                 let kubeconfig = control_plane.kubeconfig().display().to_string();
                 // Terms as they are written, so that all ways decide the same.
                 let arguments = ["run", "--port", "0", "--labels", "off", "--lift", "none"];
-                let mut bridger = Bridger::start(&arguments, &[("KUBECONFIG", kubeconfig)])?;
+                let environment = [("KUBECONFIG", kubeconfig)];
+                let mut bridger = match way {
+                    Way::Before(program) => Bridger::start_program(program, &arguments, &environment)?,
+                    _ => Bridger::start(&arguments, &environment)?,
+                };
                 bridger.prints("matched to a VM", Duration::from_secs(120)).await?;
                 beside.address = Some(bridger.address()?);
                 beside.bridger = Some(bridger);
@@ -142,7 +155,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for Beside<'_> {
     fn drop(&mut self) {
         if let Some(agreeing) = &self.agreeing {
             agreeing.abort();

@@ -1,5 +1,7 @@
 //! A scheduler under measurement: how it is started.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use real_peers::bench::{Contender, Running};
 use serde_json::json;
@@ -9,18 +11,25 @@ use testkit::{Bridger, ControlPlane, Scheduler};
 pub const SCHEDULER_NAME: &str = "measured";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Kind<'a> {
     KubeScheduler,
     NullBinder,
     Bridger,
+    /// Another build of Bridger.
+    Before(&'a Path),
 }
 
-impl Kind {
+impl<'a> Kind<'a> {
     /// In the order of their turns.
-    pub const ALL: [Kind; 3] = [Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger];
+    pub fn all(before: Option<&'a Path>) -> Vec<Kind<'a>> {
+        match before {
+            None => vec![Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger],
+            Some(program) => vec![Kind::Before(program), Kind::Bridger],
+        }
+    }
 }
 
-impl Contender for Kind {
+impl Contender for Kind<'_> {
     type Beside = ();
     type Running = Contestant;
 
@@ -29,11 +38,12 @@ impl Contender for Kind {
             Kind::KubeScheduler => "kube-scheduler",
             Kind::NullBinder => "null binder",
             Kind::Bridger => "bridger",
+            Kind::Before(_) => "before",
         }
     }
 
     fn takes_turns(self) -> bool {
-        matches!(self, Kind::Bridger | Kind::NullBinder)
+        self != Kind::KubeScheduler
     }
 
     async fn beside(self, _: &ControlPlane) -> Result<()> {
@@ -45,12 +55,15 @@ impl Contender for Kind {
     }
 }
 
-/// `bridger scheduler`.
-pub fn scheduler_alone(control_plane: &ControlPlane) -> Result<Bridger> {
+/// `bridger scheduler`: this one, or another build.
+pub fn scheduler_alone(control_plane: &ControlPlane, program: Option<&Path>) -> Result<Bridger> {
     let environment = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
     // Terms hold as they are written, as they do for the others.
     let arguments = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
-    Bridger::start(&arguments, &environment)
+    match program {
+        None => Bridger::start(&arguments, &environment),
+        Some(program) => Bridger::start_program(program, &arguments, &environment),
+    }
 }
 
 /// Ends with this value.
@@ -61,7 +74,7 @@ pub enum Contestant {
 }
 
 impl Contestant {
-    async fn start(kind: Kind, control_plane: &ControlPlane) -> Result<Contestant> {
+    async fn start(kind: Kind<'_>, control_plane: &ControlPlane) -> Result<Contestant> {
         Ok(match kind {
             Kind::KubeScheduler => {
                 let config = json!({
@@ -77,7 +90,8 @@ impl Contestant {
                 command.arg("null-binder").arg(control_plane.kubeconfig()).kill_on_drop(true);
                 Contestant::NullBinder(command.spawn().context("starting the null binder")?)
             }
-            Kind::Bridger => Contestant::Bridger(scheduler_alone(control_plane)?),
+            Kind::Bridger => Contestant::Bridger(scheduler_alone(control_plane, None)?),
+            Kind::Before(program) => Contestant::Bridger(scheduler_alone(control_plane, Some(program))?),
         })
     }
 }

@@ -110,7 +110,7 @@ impl Contender for With<'_> {
 
     async fn beside(self, control_plane: &ControlPlane) -> Result<Calm> {
         let bridger = match self {
-            With::Nothing => scheduler_alone(control_plane)?,
+            With::Nothing => scheduler_alone(control_plane, None)?,
             With::All(machines) => machines.run(control_plane)?,
         };
         let ready = match self {
