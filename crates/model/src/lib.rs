@@ -17,6 +17,7 @@ pub mod arena;
 pub mod change;
 pub mod event;
 mod finder;
+mod host_idle;
 mod identity;
 pub mod intern;
 mod inventory;

@@ -5,6 +5,7 @@
 
 use crate::arena::{ClusterId, HostId, NodeId, VmId};
 use crate::event::{ClusterFacts, HostConnection, HostFacts, HostLoadFacts, VcenterId, VmFacts};
+use crate::host_idle::HostIdle;
 use crate::identity::Match;
 use crate::label_value::label_value;
 use crate::node_set::NodeSet;
@@ -75,6 +76,13 @@ impl<'a> HostView<'a> {
         cpu.into_iter().chain(memory).min_by_key(share)
     }
 
+    /// The same from 0 to 100; the share in use is rounded down.
+    pub fn idle_percent(&self) -> Option<u8> {
+        let (unused, capacity) = self.idle()?;
+        let percent = (u128::from(unused) * 100).div_ceil(u128::from(capacity));
+        Some(u8::try_from(percent).unwrap_or(100))
+    }
+
     /// The same from 0 to 1.
     pub fn idle_fraction(&self) -> Option<f64> {
         self.idle().map(|(unused, capacity)| unused as f64 / capacity as f64)
@@ -107,6 +115,11 @@ impl World {
     /// are not ready either. A host that merely lost its connection still runs its VMs.
     pub fn nodes_refused(&self) -> &NodeSet {
         &self.refused
+    }
+
+    /// How idle the nodes' hosts are.
+    pub fn host_idle(&self) -> &HostIdle {
+        &self.host_idle
     }
 
     pub(crate) fn takes_no_pods(&self, node: NodeId) -> bool {

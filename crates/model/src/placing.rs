@@ -4,7 +4,7 @@
 //! take no pods, as of now. Invariant: a pod counts on a node exactly while both are known and one names the other.
 
 use crate::affinity::Around;
-use crate::arena::{NodeId, PodId};
+use crate::arena::{HostId, NodeId, PodId};
 use crate::event::{PodFacts, Source};
 use crate::pods::Forgotten;
 use crate::touched::Touched;
@@ -17,12 +17,20 @@ impl World {
         let host = self.host_label_value(id).map(|host| self.interner.acquire(&host));
         let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
         self.affinity.set_node(id, host, self.pods.on_node(name), around, &mut self.interner);
-        self.reconsider_refusal(id);
+        self.reconsider_host(id);
     }
 
-    pub(crate) fn reconsider_refusal(&mut self, id: NodeId) {
+    /// Brings up to date what a node takes from its host.
+    pub(crate) fn reconsider_host(&mut self, id: NodeId) {
         let is_refused = self.takes_no_pods(id);
         self.refused.set(id, is_refused);
+        let idle_percent = self.host_of(id).and_then(|host| host.idle_percent());
+        self.host_idle.set(id, idle_percent);
+    }
+
+    pub(crate) fn host_load_changed(&mut self, host: HostId) {
+        let nodes: Vec<NodeId> = self.vms_on(host).filter_map(|vm| self.node_of(vm)).collect();
+        nodes.into_iter().for_each(|node| self.reconsider_host(node));
     }
 
     pub(crate) fn apply_pod(&mut self, facts: &PodFacts, touched: &mut Touched) {

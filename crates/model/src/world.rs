@@ -13,6 +13,7 @@ use crate::affinity::{Affinity, LiftSettings};
 use crate::arena::{ClusterId, HostId, NodeId, PodId, VmId};
 use crate::change::{Before, WorldChange};
 use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
+use crate::host_idle::HostIdle;
 use crate::identity::{Identity, NodeKeys, vm_keys};
 use crate::intern::{Interner, Symbol};
 use crate::inventory::Inventory;
@@ -34,6 +35,7 @@ pub struct World {
     pub(crate) inventory: Inventory,
     pub(crate) identity: Identity,
     pub(crate) refused: NodeSet,
+    pub(crate) host_idle: HostIdle,
     pub(crate) scheduling: Scheduling,
     /// Changes that nobody has taken yet; `None` where nobody wants them.
     recorded: Option<Vec<Arc<WorldChange>>>,
@@ -185,7 +187,7 @@ impl World {
             touched.nodes.insert(id);
         }
         self.identity.set_node(id, NodeKeys::of(facts), &mut touched.nodes);
-        self.reconsider_refusal(id);
+        self.reconsider_host(id);
     }
 
     fn remove_node(&mut self, id: NodeId, touched: &mut Touched) {
@@ -194,6 +196,7 @@ impl World {
         let pods = self.node(id).map_or(&[][..], |node| self.pods.on_node(node.name));
         self.affinity.remove_node(id, pods, &mut self.interner);
         self.refused.remove(id);
+        self.host_idle.set(id, None);
         self.nodes.remove(id, &mut self.interner);
         touched.removed.insert(id);
     }
@@ -247,7 +250,11 @@ impl World {
 
     fn apply_host(&mut self, vcenter: VcenterId, host: HostFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
+        let load = host.load;
         let (id, before) = self.inventory.hosts.apply(vcenter, host, generation);
+        if before.as_ref().is_some_and(|before| before.load != load) {
+            self.host_load_changed(id);
+        }
         if let Some(kept) = self.inventory.hosts.arena().get(id)
             && before.as_ref().is_none_or(|before| !describes_the_same_host(before, &kept.facts))
         {

@@ -162,15 +162,21 @@ fn host() -> impl Strategy<Value = HostFacts> {
         select(vec![HostConnection::Connected, HostConnection::Disconnected, HostConnection::NotResponding]);
     let name = text(&["esx-1", "2001:db8::7", "", "esx 2"]);
     let datacenter = option::of(text(&["DC0", "DC 1"]));
-    (text(HOST_IDS), name, option::of(text(CLUSTER_IDS)), datacenter, connection, any::<bool>()).prop_map(
-        |(id, name, cluster, datacenter, connection, maintenance)| HostFacts {
+    let load = option::of((0..3_u64, 0..3_u64).prop_map(|(used, capacity)| HostLoadFacts {
+        cpu_used_mhz: used * 500,
+        cpu_capacity_mhz: capacity * 1000,
+        memory_used_mib: 300,
+        memory_capacity_mib: 1000,
+    }));
+    (text(HOST_IDS), name, option::of(text(CLUSTER_IDS)), datacenter, connection, any::<bool>(), load).prop_map(
+        |(id, name, cluster, datacenter, connection, maintenance, load)| HostFacts {
             id,
             name,
             cluster,
             datacenter,
             connection,
             maintenance,
-            load: None,
+            load,
         },
     )
 }

@@ -81,7 +81,11 @@ proptest! {
         for node in lived.node_ids() {
             let expected = reference.is_refused(lived.node_name(node).expect("known"));
             prop_assert_eq!(lived.nodes_refused().contains(node), expected);
+            let idle_percent = lived.host_of(node).and_then(|host| host.idle_percent());
+            prop_assert_eq!(lived.host_idle().percent(node), idle_percent);
         }
+        let is_idle_known = |world: &World| world.node_ids().any(|node| world.host_idle().percent(node).is_some());
+        prop_assert_eq!(lived.host_idle().is_empty(), !is_idle_known(&lived));
         prop_assert_eq!(lived.nodes_refused().len(), fresh.nodes_refused().len());
 
         let policy = reference.describe_policy();

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use model::affinity::{Refusal, TOO_FEW_HOSTS};
 use model::arena::DenseId;
-use model::{LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts, World};
+use model::{LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts};
 
 use super::inter_pod_affinity::{State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
 use crate::change::{Change, ChangeKinds};
@@ -134,23 +134,13 @@ impl PreScore for PhysicalHost {
         let Some(incoming) = state.index.look_up(cycle) else { return Status::Skip };
         state.is_silent = incoming.is_silent(cycle.world, cycle.view, Reading::LiftedOnly, &ScoreSettings::default());
         state.free.clear();
-        if is_load_known(cycle.world) {
-            let free = |node| free_share(cycle, node).unwrap_or(FREE_UNKNOWN);
+        let idle = cycle.world.host_idle();
+        if !idle.is_empty() {
+            let free = |node| idle.percent(node).map_or(FREE_UNKNOWN, i64::from);
             state.free.extend(nodes.iter().map(|node| (node, free(node))));
         }
         if state.is_silent && state.free.is_empty() { Status::Skip } else { Status::Success }
     }
-}
-
-fn is_load_known(world: &World) -> bool {
-    world.host_ids().any(|host| world.host(host).is_some_and(|host| host.load().is_some()))
-}
-
-/// How idle the node's host is, from 0 to 100.
-fn free_share(cycle: &Cycle<'_>, node: NodeId) -> Option<i64> {
-    let (unused, capacity) = cycle.world.host_of(node)?.idle()?;
-    // The share in use is rounded down.
-    Some((u128::from(unused) * NODE_SCORE_MAX as u128).div_ceil(u128::from(capacity)) as i64)
 }
 
 impl Score for PhysicalHost {
