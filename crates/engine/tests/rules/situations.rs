@@ -71,6 +71,27 @@ fn a_burst_of_pods_is_one_change() {
 }
 
 #[test]
+fn while_pods_keep_coming_passes_take_a_tenth_of_the_time() {
+    in_virtual_time(async {
+        let outside = Outside::new(21, 1, 40, 600);
+        let _process = Process::start(&outside, 1).await;
+        seconds(5).await;
+        let began = tokio::time::Instant::now();
+        // Pairs, each a rule of its own.
+        for number in 0..600 {
+            outside.add_pod(lonely(&format!("app-{}", number / 2), number, 0, number)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let storm_s = began.elapsed().as_secs() as usize;
+        let changes = outside.lock().change_calls;
+        // A pass makes five calls of 60 ms, and its echo takes 300 ms: without a rest there would be more than one in a second.
+        assert!((storm_s / 10..=storm_s / 2).contains(&changes), "{changes} changes in {storm_s} s");
+        seconds(15).await;
+        assert_eq!(outside.lock().own(C).len(), 300, "the last ones too");
+    });
+}
+
+#[test]
 fn nothing_is_written_while_a_source_is_not_whole() {
     for source in [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(VCENTER)] {
         in_virtual_time(async {

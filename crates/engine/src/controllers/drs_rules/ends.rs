@@ -46,7 +46,10 @@ impl DrsRules {
                 }
             }
             End::Failed { stage, error } => self.failed(name, stage, &error, now),
-            End::Carried(carried) => self.carried(name, *carried, now),
+            End::Carried(carried) => {
+                self.rest(name, now);
+                self.carried(name, *carried, now);
+            }
         }
         self.counters.set_owned(self.books.owned().len());
     }
