@@ -4,8 +4,8 @@
 //!
 //! Changes of the world are gathered for a moment and planned for at once, off the loop; what changes meanwhile stays due. Each
 //! cluster goes its own way from there: a pass, then a wait until the watch shows what it did; after a failure a wait that grows.
-//! After trouble with the record a cluster rests until the record has been read again. While pods keep coming, passes follow each
-//! other at a distance that grows with what they take: vCenter and API server have more to do than rules.
+//! After trouble with the record a cluster rests until the record has been read again. While pods keep coming, a cluster's passes
+//! follow each other at a distance that grows with what they take: vCenter and API server have more to do than rules.
 //!
 //! - `ends`: what to make of how a pass ended.
 //!
@@ -42,7 +42,7 @@ const WAITING_MAX: usize = 10_000;
 pub(super) const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(300) };
 /// How often the record is looked at while somebody has to mend it: what was mended shall show soon.
 const MENDING_RELOAD: Duration = Duration::from_secs(5);
-/// After a pass no plan is made for so many times what the pass took: rules take at most a tenth of the time.
+/// After a pass a cluster rests for so many times what the pass took: its rules take at most a tenth of the time.
 const REST_FACTOR: u32 = 9;
 const REST_MAX: Duration = Duration::from_secs(10);
 /// The seed of the writer's waits is its own.
@@ -128,8 +128,10 @@ pub(super) enum Phase {
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     pub(super) phase: Phase,
-    /// When its last pass began.
+    /// When its pass began.
     pub(super) pass_began: Option<Instant>,
+    /// No pass begins before.
+    pub(super) rests_until: Option<Instant>,
     pub(super) failures: u32,
     pub(super) lag_since: Option<Instant>,
     pub(super) lags: u32,
@@ -164,8 +166,6 @@ pub struct DrsRules {
     pub(super) loads: Loads,
     pub(super) clusters: BTreeMap<ClusterName, Cluster>,
     plan_at: Option<Instant>,
-    /// No plan is made before.
-    rests_until: Option<Instant>,
     /// A plan was due and could not be made, or not for all clusters.
     is_plan_owed: bool,
     /// A cluster changed since echoes were last looked for.
@@ -198,7 +198,6 @@ impl DrsRules {
             loads: Loads { number: 0, under_way: false, was_loaded: false, failures: 0, next: now },
             clusters: BTreeMap::new(),
             plan_at: None,
-            rests_until: None,
             is_plan_owed: false,
             is_cluster_touched: false,
             record_changes: 0,
@@ -225,8 +224,9 @@ impl DrsRules {
                 Phase::Idle | Phase::Busy(_) | Phase::AwaitingRecord { .. } => false,
             };
             if is_over {
-                cluster.phase = Phase::Idle;
-                is_any_idle = true;
+                let rest = cluster.rests_until.take().filter(|until| context.now < *until);
+                is_any_idle |= rest.is_none();
+                cluster.phase = rest.map_or(Phase::Idle, |until| Phase::Waiting { until });
             }
         }
         if is_any_idle {
@@ -254,7 +254,7 @@ impl DrsRules {
     /// Begins to compute a plan, if one is due. Whatever keeps it from being made makes one due when it ends: a gate that opens, a
     /// load, a pass, a plan under way.
     fn plan(&mut self, context: &mut RuleContext<'_>) {
-        if self.plan_due().is_none_or(|due| context.now < due) {
+        if self.plan_at.is_none_or(|due| context.now < due) {
             return;
         }
         self.plan_at = None;
@@ -480,22 +480,18 @@ impl DrsRules {
         self.plan_at = Some(self.plan_at.map_or(moment, |due| due.min(moment)));
     }
 
-    fn plan_due(&self) -> Option<Instant> {
-        self.plan_at.map(|due| self.rests_until.map_or(due, |until| due.max(until)))
-    }
-
-    /// After a pass that did something.
-    pub(super) fn rest(&mut self, name: &ClusterName, now: Instant) {
-        let began = self.clusters.get_mut(name).and_then(|cluster| cluster.pass_began.take());
-        let took = began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
-        let until = now + (took * REST_FACTOR).min(REST_MAX);
-        self.rests_until = self.rests_until.max(Some(until));
-    }
-
     fn count_behind(&self, now: Instant) {
         let behind = self.clusters.values().filter_map(|cluster| cluster.behind_since);
         let longest = behind.map(|since| now.saturating_duration_since(since)).max().unwrap_or_default();
         self.counters.set_behind(longest);
+    }
+}
+
+impl Cluster {
+    /// After a pass that did something.
+    pub(super) fn rest(&mut self, now: Instant) {
+        let took = self.pass_began.take().map(|began| now.saturating_duration_since(began)).unwrap_or_default();
+        self.rests_until = Some(now + (took * REST_FACTOR).min(REST_MAX));
     }
 }
 
@@ -564,7 +560,7 @@ impl Controller for DrsRules {
             Phase::AwaitingEcho { until, .. } | Phase::Waiting { until } => Some(until),
             Phase::Idle | Phase::Busy(_) | Phase::AwaitingRecord { .. } => None,
         });
-        clusters.chain(load).chain(self.plan_due()).chain(self.lease_at).chain(self.report_at).min()
+        clusters.chain(load).chain(self.plan_at).chain(self.lease_at).chain(self.report_at).min()
     }
 }
 

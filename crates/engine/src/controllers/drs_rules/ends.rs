@@ -47,7 +47,7 @@ impl DrsRules {
             }
             End::Failed { stage, error } => self.failed(name, stage, &error, now),
             End::Carried(carried) => {
-                self.rest(name, now);
+                cluster.rest(now);
                 self.carried(name, *carried, now);
             }
         }
