@@ -155,12 +155,8 @@ impl Cluster {
                         turns.push(figures);
                     }
                     let in_turn = rounds.iter().filter(|(contender, ..)| contender.takes_turns());
-                    let mut in_turn = in_turn.map(|(_, rates, _)| rates.as_slice());
-                    let is_another_needed = match selection.turns() {
-                        Some(turns) => in_turn.any(|rates| rates.len() < turns),
-                        None => turns::is_another_needed(in_turn),
-                    };
-                    if !is_another_needed {
+                    let in_turn = in_turn.map(|(_, rates, _)| rates.as_slice());
+                    if !turns::is_another_needed(selection.turns(), in_turn) {
                         break;
                     }
                 }

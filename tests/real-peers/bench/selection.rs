@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::turns::Turns;
 use super::workload::Workload;
 
 /// What runs in the cluster already.
@@ -25,7 +26,7 @@ impl Load {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// A small cluster.
     pub quick: bool,
@@ -33,7 +34,7 @@ pub struct Selection {
     only: Option<String>,
     load: Option<Load>,
     before: Option<PathBuf>,
-    turns: Option<usize>,
+    turns: Turns,
 }
 
 impl Selection {
@@ -51,7 +52,8 @@ impl Selection {
                 Some(("--before", program)) => selection.before = Some(PathBuf::from(program)),
                 Some(("--turns", number)) => {
                     let turns = number.parse().ok().filter(|turns| *turns > 0);
-                    selection.turns = Some(turns.with_context(|| format!("--turns is a number, not {number:?}"))?);
+                    let turns = turns.with_context(|| format!("--turns is a number, not {number:?}"))?;
+                    selection.turns = Turns::at_least(turns);
                 }
                 _ => bail!(
                     "{argument:?} is none of --quick, --only=WORD, --load=empty|loaded, --before=PROGRAM, --turns=NUMBER"
@@ -73,9 +75,8 @@ impl Selection {
         self.before.as_deref()
     }
 
-    /// So many turns, however well they repeat their figures.
     #[must_use]
-    pub fn turns(&self) -> Option<usize> {
+    pub fn turns(&self) -> Turns {
         self.turns
     }
 

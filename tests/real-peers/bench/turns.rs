@@ -4,16 +4,34 @@
 //! compared, and turns go on until each contender's best is no stroke of luck, or there were enough. When to stop depends on
 //! how each repeats its own figure, never on how they compare; all take equally many.
 
-const TURNS_MIN: usize = 3;
-const TURNS_MAX: usize = 8;
+/// At least so many, and at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    least: usize,
+    most: usize,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns { least: 3, most: 8 }
+    }
+}
+
+impl Turns {
+    #[must_use]
+    pub fn at_least(least: usize) -> Turns {
+        Turns { least, most: least * 3 }
+    }
+}
+
 /// A second turn comes as near to the best as this.
 const CONFIRMED_WITHIN: f64 = 0.04;
 
 /// Whether those who take turns take another one. `rates` are those of each, so far.
 #[must_use]
-pub fn is_another_needed<'a>(rates: impl IntoIterator<Item = &'a [f64]>) -> bool {
+pub fn is_another_needed<'a>(limits: Turns, rates: impl IntoIterator<Item = &'a [f64]>) -> bool {
     let mut rates = rates.into_iter();
-    rates.any(|turns| turns.len() < TURNS_MIN || (turns.len() < TURNS_MAX && !is_confirmed(turns)))
+    rates.any(|turns| turns.len() < limits.least || (turns.len() < limits.most && !is_confirmed(turns)))
 }
 
 fn is_confirmed(turns: &[f64]) -> bool {

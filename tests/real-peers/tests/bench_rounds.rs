@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use real_peers::bench::turns::is_another_needed;
+use real_peers::bench::turns::{Turns, is_another_needed};
 use real_peers::bench::{Ask, Load, Selection, Waits, Workload};
 
 fn selected(arguments: &[&str]) -> Result<(Vec<&'static str>, Vec<Load>), String> {
@@ -33,7 +33,9 @@ fn rounds_are_selected_by_workload_and_load() {
 
 #[test]
 fn what_selects_nothing_is_refused() {
-    for arguments in [&["--only=other"][..], &["--load=full"], &["--load"], &["quick"], &["--only", "basic"]] {
+    for arguments in
+        [&["--only=other"][..], &["--load=full"], &["--load"], &["quick"], &["--only", "basic"], &["--turns=0"]]
+    {
         assert!(selected(arguments).is_err(), "{arguments:?}");
     }
 }
@@ -50,7 +52,10 @@ fn turns_go_on_until_each_best_is_confirmed_or_there_were_enough() {
         (&[100.0, 110.0, 120.0, 130.0, 140.0, 150.0, 160.0], true),
         (&[100.0, 110.0, 120.0, 130.0, 140.0, 150.0, 160.0, 170.0], false),
     ] {
-        assert_eq!(is_another_needed([turns, &others]), another, "{turns:?}");
+        assert_eq!(is_another_needed(Turns::default(), [turns, &others]), another, "{turns:?}");
+    }
+    for (turns, another) in [(4, true), (5, false)] {
+        assert_eq!(is_another_needed(Turns::at_least(5), [vec![100.0; turns].as_slice()]), another, "{turns}");
     }
 }
 
