@@ -67,7 +67,7 @@ impl<'a> HostView<'a> {
 
     /// The scarcer of cpu and memory: how much of it is unused, of how much; `None` while neither is known. As whole numbers, so that
     /// everybody rounds the same.
-    pub fn idle(&self) -> Option<(u64, u64)> {
+    fn idle(&self) -> Option<(u64, u64)> {
         let load = self.facts.load?;
         let idle = |used: u64, capacity: u64| (capacity > 0).then(|| (capacity.saturating_sub(used), capacity));
         let cpu = idle(load.cpu_used_mhz, load.cpu_capacity_mhz);
@@ -122,10 +122,8 @@ impl World {
         &self.host_idle
     }
 
-    pub(crate) fn takes_no_pods(&self, node: NodeId) -> bool {
-        self.host_of(node).is_some_and(|host| {
-            host.maintenance() || (host.connection() != HostConnection::Connected && !self.is_ready(node))
-        })
+    pub(crate) fn takes_no_pods(&self, node: NodeId, host: &HostView<'_>) -> bool {
+        host.maintenance() || (host.connection() != HostConnection::Connected && !self.is_ready(node))
     }
 
     /// The host a node runs on, as a label's value: as vSphere tells it, else as the node's own label says.

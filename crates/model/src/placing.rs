@@ -1,10 +1,10 @@
 //! Where pods are: how pods, nodes and hosts that change reach the index of terms.
 //!
-//! In: pods as they are told or assumed, nodes whose labels or host may have changed. Out: the index, and the nodes that
+//! In: pods as they are observed or assumed, nodes whose labels or host may have changed. Out: the index, how idle hosts are, and the nodes that
 //! take no pods, as of now. Invariant: a pod counts on a node exactly while both are known and one names the other.
 
 use crate::affinity::Around;
-use crate::arena::{HostId, NodeId, PodId};
+use crate::arena::{NodeId, PodId};
 use crate::event::{PodFacts, Source};
 use crate::pods::Forgotten;
 use crate::touched::Touched;
@@ -22,15 +22,11 @@ impl World {
 
     /// Brings up to date what a node takes from its host.
     pub(crate) fn reconsider_host(&mut self, id: NodeId) {
-        let is_refused = self.takes_no_pods(id);
+        let host = self.host_of(id);
+        let is_refused = host.is_some_and(|host| self.takes_no_pods(id, &host));
+        let idle_percent = host.and_then(|host| host.idle_percent());
         self.refused.set(id, is_refused);
-        let idle_percent = self.host_of(id).and_then(|host| host.idle_percent());
         self.host_idle.set(id, idle_percent);
-    }
-
-    pub(crate) fn host_load_changed(&mut self, host: HostId) {
-        let nodes: Vec<NodeId> = self.vms_on(host).filter_map(|vm| self.node_of(vm)).collect();
-        nodes.into_iter().for_each(|node| self.reconsider_host(node));
     }
 
     pub(crate) fn apply_pod(&mut self, facts: &PodFacts, touched: &mut Touched) {

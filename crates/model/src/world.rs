@@ -250,18 +250,16 @@ impl World {
 
     fn apply_host(&mut self, vcenter: VcenterId, host: HostFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
-        let load = host.load;
         let (id, before) = self.inventory.hosts.apply(vcenter, host, generation);
-        if before.as_ref().is_some_and(|before| before.load != load) {
-            self.host_load_changed(id);
-        }
-        if let Some(kept) = self.inventory.hosts.arena().get(id)
-            && before.as_ref().is_none_or(|before| !describes_the_same_host(before, &kept.facts))
-        {
+        let Some(kept) = self.inventory.hosts.arena().get(id) else { return };
+        if before.as_ref().is_none_or(|before| !describes_the_same_host(before, &kept.facts)) {
             touched.nodes.extend(self.nodes_on_host(vcenter, &kept.facts.id));
             let clusters = [before.and_then(|before| before.cluster), kept.facts.cluster.clone()];
             let known = |cluster: String| self.inventory.clusters.find(vcenter, &cluster);
             touched.clusters.extend(clusters.into_iter().flatten().filter_map(known));
+        } else if before.is_some_and(|before| before.load != kept.facts.load) {
+            let nodes: Vec<NodeId> = self.nodes_on_host(vcenter, &kept.facts.id).collect();
+            nodes.into_iter().for_each(|node| self.reconsider_host(node));
         }
     }
 

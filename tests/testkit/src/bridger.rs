@@ -23,14 +23,15 @@ pub struct Bridger {
 impl Bridger {
     /// Starts it with these arguments and variables, in an environment without credentials of anybody else's.
     pub fn start(arguments: &[&str], environment: &[(&str, String)]) -> Result<Bridger> {
-        Bridger::start_program(&crate::sandbox::binary()?, arguments, environment)
+        Bridger::start_build(None, arguments, environment)
     }
 
-    /// Another build of it.
-    pub fn start_program(program: &Path, arguments: &[&str], environment: &[(&str, String)]) -> Result<Bridger> {
+    /// The build under test, or another one.
+    pub fn start_build(program: Option<&Path>, arguments: &[&str], environment: &[(&str, String)]) -> Result<Bridger> {
+        let program = program.map_or_else(crate::sandbox::binary, |program| Ok(program.to_owned()))?;
         let workdir = Workdir::create("bridger")?;
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let process = Process::start_with(workdir.path(), "bridger", program, &arguments, environment)?;
+        let process = Process::start_with(workdir.path(), "bridger", &program, &arguments, environment)?;
         Ok(Bridger { process, _workdir: workdir })
     }
 

@@ -106,11 +106,8 @@ impl<'a> Beside<'a> {
                 let kubeconfig = control_plane.kubeconfig().display().to_string();
                 // Terms as they are written, so that all ways decide the same.
                 let arguments = ["run", "--port", "0", "--labels", "off", "--lift", "none"];
-                let environment = [("KUBECONFIG", kubeconfig)];
-                let mut bridger = match way {
-                    Way::Before(program) => Bridger::start_program(program, &arguments, &environment)?,
-                    _ => Bridger::start(&arguments, &environment)?,
-                };
+                let program = if let Way::Before(program) = way { Some(program) } else { None };
+                let mut bridger = Bridger::start_build(program, &arguments, &[("KUBECONFIG", kubeconfig)])?;
                 bridger.prints("matched to a VM", Duration::from_secs(120)).await?;
                 beside.address = Some(bridger.address()?);
                 beside.bridger = Some(bridger);

@@ -60,10 +60,7 @@ pub fn scheduler_alone(control_plane: &ControlPlane, program: Option<&Path>) -> 
     let environment = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
     // Terms hold as they are written, as they do for the others.
     let arguments = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
-    match program {
-        None => Bridger::start(&arguments, &environment),
-        Some(program) => Bridger::start_program(program, &arguments, &environment),
-    }
+    Bridger::start_build(program, &arguments, &environment)
 }
 
 /// Ends with this value.
