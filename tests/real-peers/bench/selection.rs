@@ -34,8 +34,12 @@ pub struct Selection {
     only: Option<String>,
     load: Option<Load>,
     before: Option<PathBuf>,
-    turns: Turns,
+    turns: Option<usize>,
+    in_pairs: bool,
 }
+
+/// Odd, so that there is a middle one.
+const PAIRS: usize = 5;
 
 impl Selection {
     /// A word that is not understood is an error: a run of an hour shall not be one of the wrong rounds.
@@ -52,8 +56,8 @@ impl Selection {
                 Some(("--before", program)) => selection.before = Some(PathBuf::from(program)),
                 Some(("--turns", number)) => {
                     let turns = number.parse().ok().filter(|turns| *turns > 0);
-                    let turns = turns.with_context(|| format!("--turns is a number, not {number:?}"))?;
-                    selection.turns = Turns::at_least(turns);
+                    let turns: usize = turns.with_context(|| format!("--turns is a number, not {number:?}"))?;
+                    selection.turns = Some(turns);
                 }
                 _ => bail!(
                     "{argument:?} is none of --quick, --only=WORD, --load=empty|loaded, --before=PROGRAM, --turns=NUMBER"
@@ -75,9 +79,19 @@ impl Selection {
         self.before.as_deref()
     }
 
+    /// Two contenders take turns as pairs.
+    #[must_use]
+    pub fn in_pairs(self) -> Selection {
+        Selection { in_pairs: true, ..self }
+    }
+
     #[must_use]
     pub fn turns(&self) -> Turns {
-        self.turns
+        match (self.in_pairs, self.turns) {
+            (true, turns) => Turns::exactly(turns.unwrap_or(PAIRS)),
+            (false, Some(turns)) => Turns::at_least(turns),
+            (false, None) => Turns::default(),
+        }
     }
 
     pub fn loads(&self) -> impl Iterator<Item = Load> {

@@ -2,7 +2,9 @@
 //!
 //! What else happens on a machine only ever slows a contender down, and for longer than a turn lasts: so the best turns are
 //! compared, and turns go on until each contender's best is no stroke of luck, or there were enough. When to stop depends on
-//! how each repeats its own figure, never on how they compare; all take equally many.
+//! how each repeats its own figure, never on how they compare; all take equally many. Where pods come while they are bound, a machine may
+//! also be lucky for a while: then two take turns as pairs, a number of them that is known before, and the middle one of the pairs' ratios
+//! counts.
 
 /// At least so many, and at most.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,11 @@ impl Turns {
     #[must_use]
     pub fn at_least(least: usize) -> Turns {
         Turns { least, most: least * 3 }
+    }
+
+    #[must_use]
+    pub fn exactly(number: usize) -> Turns {
+        Turns { least: number, most: number }
     }
 }
 

@@ -8,7 +8,8 @@
 //! only ones, `--turns=NUMBER` times each at least, until the best of each is confirmed.
 //!
 //! With `--with=all` two others take turns: `bridger scheduler`, and `bridger run` with labels, rules, extender and scheduling on,
-//! connected to a vCenter that has a VM for each node. Both are at work before pods come; how long pods wait is measured too.
+//! connected to a vCenter that has a VM for each node. Both are at work before pods come; how long pods wait is measured too. They take
+//! turns as pairs, `--turns=NUMBER` of them.
 //!
 //! With `null-binder KUBECONFIG` it is that null binder: a process of its own, so that its CPU time can be told.
 
@@ -78,6 +79,7 @@ async fn main() -> Result<()> {
         let uuids = machines.system_uuids().await.context("reading its VMs")?;
         let cluster = Cluster::start_on(setup, &uuids).await.context("starting the cluster")?;
         machines.label(cluster.control_plane()).await.context("labelling nodes")?;
+        let selection = selection.in_pairs();
         cluster.rounds(&[With::Nothing, With::All(&machines)], &selection, &workloads, show).await?
     };
     println!("{}", json!({ "rounds": rounds, "nodes": size.nodes, "running": size.running }));

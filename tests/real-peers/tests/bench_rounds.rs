@@ -56,6 +56,8 @@ fn turns_go_on_until_each_best_is_confirmed_or_there_were_enough() {
     }
     for (turns, another) in [(4, true), (5, false)] {
         assert_eq!(is_another_needed(Turns::at_least(5), [vec![100.0; turns].as_slice()]), another, "{turns}");
+        let unlike: Vec<f64> = (0..turns).map(|turn| 100.0 * (turn + 1) as f64).collect();
+        assert_eq!(is_another_needed(Turns::exactly(5), [unlike.as_slice()]), another, "{turns}");
     }
 }
 

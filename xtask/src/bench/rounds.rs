@@ -17,6 +17,9 @@ pub struct Rounds {
     /// Only an empty cluster, or only one with running pods; only goals of what is measured are judged
     #[arg(long, value_name = "LOAD")]
     load: Option<Load>,
+    /// How often each contender is measured; without it, as often as its figure needs
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: Option<u32>,
 }
 
 /// What runs in the cluster already.
@@ -46,6 +49,9 @@ impl Rounds {
         }
         if let Some(load) = self.load {
             command.arg(format!("--load={}", load.name()));
+        }
+        if let Some(turns) = self.turns {
+            command.arg(format!("--turns={turns}"));
         }
     }
 
@@ -102,12 +108,24 @@ impl Turns {
     pub fn least(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
+
+    /// The middle one; of an even number the lower of the two.
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// What each turn is of the other's turn beside it.
+    pub fn ratios(&self, beside: &Turns) -> Turns {
+        Turns(self.0.iter().zip(&beside.0).map(|(own, other)| own / other).collect())
+    }
 }
 
 #[cfg(test)]
 impl Rounds {
     pub fn some(only: Option<&str>, load: Option<Load>) -> Rounds {
-        Rounds { quick: false, only: only.map(str::to_owned), load }
+        Rounds { quick: false, only: only.map(str::to_owned), load, turns: None }
     }
 }
 
@@ -123,15 +141,17 @@ mod tests {
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
         assert!(told(&Rounds::default()).is_empty());
-        let rounds = Rounds { quick: true, ..Rounds::some(Some("by host"), Some(Load::Loaded)) };
-        assert_eq!(told(&rounds), ["--quick", "--only=by host", "--load=loaded"]);
+        let rounds = Rounds { quick: true, turns: Some(7), ..Rounds::some(Some("by host"), Some(Load::Loaded)) };
+        assert_eq!(told(&rounds), ["--quick", "--only=by host", "--load=loaded", "--turns=7"]);
     }
 
     #[test]
     fn of_several_turns_the_best_and_the_worst_are_known() {
         let measured = serde_json::json!({ "plain": [2.0, 3.0, 1.0], "with member": [{ "s": 5.0 }], "none": [] });
         let turns = Turns::of(&measured, "/plain", "").expect("turns");
-        assert_eq!((turns.most(), turns.least()), (3.0, 1.0));
+        assert_eq!((turns.most(), turns.least(), turns.median()), (3.0, 1.0, 2.0));
+        let beside = Turns::of(&serde_json::json!({ "plain": [1.0, 1.0, 2.0] }), "/plain", "").expect("turns");
+        assert_eq!(turns.ratios(&beside).0, [2.0, 3.0, 0.5]);
         assert_eq!(Turns::of(&measured, "/with member", "s").expect("a turn").most(), 5.0);
         for (path, member) in [("/none", ""), ("/nowhere", ""), ("/with member", "t"), ("/plain", "s")] {
             assert!(Turns::of(&measured, path, member).is_err(), "{path} {member}");
