@@ -111,7 +111,8 @@ impl Bounds {
         rules.sort_unstable_by_key(|(name, _)| *name);
         for (name, rule) in rules {
             match rule.sort {
-                Some(RuleSort::OnHosts) if rule.mandatory => {
+                // One that names no host at all contradicts itself, whatever we do.
+                Some(RuleSort::OnHosts) if rule.mandatory && !rule.hosts.is_empty() => {
                     let (vms, hosts) = (rule.members.clone(), rule.hosts.clone());
                     bounds.limits.push(HostLimit { vms, hosts });
                 }

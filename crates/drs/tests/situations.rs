@@ -283,6 +283,28 @@ fn an_intent_is_carried_out_and_a_creation_that_was_not_recorded_is_found_again(
     assert_eq!((rule.uuid.clone(), rule.restored), (uuid, false));
 }
 
+/// A plan is made, and ends, also where a rule of others can not be satisfied.
+#[test]
+fn a_mandatory_rule_of_others_without_hosts_limits_nothing() {
+    for hosts in [Some(GroupKind::Hosts(Vec::new())), None] {
+        let mut story = Story::new(Town::new(5, &[0, 1, 2]));
+        story.town.pods = replicas("web", &[0, 1, 2]);
+        let cluster = &mut story.town.clusters[0];
+        let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
+        cluster.groups = vec![group("theirs", GroupKind::Vms((0..3).map(vm_id).collect()))];
+        cluster.groups.extend(hosts.map(|kind| group("their-hosts", kind)));
+        let kind = RuleKind::VmsOnHosts {
+            vm_group: "theirs".to_owned(),
+            affine_hosts: Some("their-hosts".to_owned()),
+            anti_affine_hosts: None,
+        };
+        cluster.rules = vec![RuleFacts { mandatory: true, ..rule(FOREIGN_KEYS, "licence", kind) }];
+        story.pass();
+        assert_eq!(story.rules(), sets(&[&[0, 1, 2]]));
+        assert!(story.plan().is_empty());
+    }
+}
+
 #[test]
 fn a_rule_that_the_record_does_not_name_is_left_alone() {
     let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
