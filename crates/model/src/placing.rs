@@ -1,7 +1,7 @@
 //! Where pods are: how pods, nodes and hosts that change reach the index of terms.
 //!
-//! In: pods as they are observed or assumed, nodes whose labels or host may have changed. Out: the index, how idle hosts are, and the nodes that
-//! take no pods, as of now. Invariant: a pod counts on a node exactly while both are known and one names the other.
+//! In: pods as they are observed or assumed, nodes whose labels or host may have changed. Out: the index, how idle hosts are, and
+//! the nodes that take no pods, as of now. Invariant: a pod counts on a node exactly while both are known and one names the other.
 
 use crate::affinity::Around;
 use crate::arena::{NodeId, PodId};

@@ -17,7 +17,7 @@ pub struct Rounds {
     /// Only an empty cluster, or only one with running pods; only goals of what is measured are judged
     #[arg(long, value_name = "LOAD")]
     load: Option<Load>,
-    /// How often each contender is measured; without it, as often as its figure needs
+    /// Turns of each contender: at least so many, until its best is confirmed; exactly so many with `--with all`
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     turns: Option<u32>,
 }
@@ -134,15 +134,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_measurement_is_told_what_was_selected() {
-        let told = |rounds: &Rounds| {
+    fn the_measurement_gets_what_was_selected() {
+        let arguments_of = |rounds: &Rounds| {
             let mut command = Command::new("true");
             rounds.ask(&mut command);
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
-        assert!(told(&Rounds::default()).is_empty());
+        assert!(arguments_of(&Rounds::default()).is_empty());
         let rounds = Rounds { quick: true, turns: Some(7), ..Rounds::some(Some("by host"), Some(Load::Loaded)) };
-        assert_eq!(told(&rounds), ["--quick", "--only=by host", "--load=loaded", "--turns=7"]);
+        assert_eq!(arguments_of(&rounds), ["--quick", "--only=by host", "--load=loaded", "--turns=7"]);
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub fn foreign_rules() -> impl Strategy<Value = Vec<RuleFacts>> {
 }
 
 pub fn groups() -> impl Strategy<Value = Vec<GroupFacts>> {
-    (vec((0..NODES_MAX).prop_map(vm_id), 0..4), vec((0..5usize).prop_map(|host| format!("host-{host}")), 1..3))
+    (vec((0..NODES_MAX).prop_map(vm_id), 0..4), vec((0..5usize).prop_map(|host| format!("host-{host}")), 0..3))
         .prop_map(|(vms, hosts)| {
             let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
             vec![group("vms", GroupKind::Vms(vms)), group("hosts", GroupKind::Hosts(hosts))]
