@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
-use drs::{Action, ActionKind, Plan, RuleSort};
+use drs::{Change, ChangeKind, Plan, RuleType};
 
 /// How many names are shown in one place before the rest is counted.
 const NAMES_SHOWN: usize = 6;
@@ -24,9 +24,9 @@ impl Sums {
         let mut sums = Sums::default();
         for (_, action) in plan.actions() {
             match action.kind {
-                ActionKind::Create => sums.create += 1,
-                ActionKind::Edit { .. } => sums.edit += 1,
-                ActionKind::Delete { .. } | ActionKind::DeleteGroups => sums.delete += 1,
+                ChangeKind::Create => sums.create += 1,
+                ChangeKind::Edit { .. } => sums.edit += 1,
+                ChangeKind::Delete { .. } | ChangeKind::DeleteGroups => sums.delete += 1,
             }
         }
         sums
@@ -75,23 +75,23 @@ pub fn text(plan: &Plan, width: Option<u16>) -> String {
     text
 }
 
-fn row(action: &Action) -> [String; 5] {
-    let sort = match action.sort {
-        RuleSort::Apart => "apart",
-        RuleSort::Together => "together",
-        RuleSort::OnHosts => "on hosts",
+fn row(action: &Change) -> [String; 5] {
+    let sort = match action.rule_type {
+        RuleType::VmAntiAffinity => "apart",
+        RuleType::VmAffinity => "together",
+        RuleType::VmHost => "on hosts",
     };
     let verb = match &action.kind {
-        ActionKind::Create => "create",
-        ActionKind::Edit { .. } => "edit",
-        ActionKind::Delete { .. } | ActionKind::DeleteGroups => "delete",
+        ChangeKind::Create => "create",
+        ChangeKind::Edit { .. } => "edit",
+        ChangeKind::Delete { .. } | ChangeKind::DeleteGroups => "delete",
     };
     let vms = action.vms.iter().map(|vm| match &action.kind {
-        ActionKind::Edit { added, .. } if added.contains(&vm.id) => format!("+{}", vm.name),
+        ChangeKind::Edit { added, .. } if added.contains(&vm.id) => format!("+{}", vm.name),
         _ => vm.name.clone(),
     });
     let mut vms: Vec<String> = vms.collect();
-    if let ActionKind::Edit { removed, .. } = &action.kind {
+    if let ChangeKind::Edit { removed, .. } = &action.kind {
         // Of members that leave only the id may be left.
         vms.extend(removed.iter().map(|id| format!("-{id}")));
     }

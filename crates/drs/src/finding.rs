@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::uid::Uid;
 use serde::{Serialize, Serializer};
 
-use crate::record::ClusterName;
+use crate::input::ClusterKey;
 
 /// A pod by name; cheap to have many of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -23,160 +23,88 @@ fn displayed<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<
     serializer.collect_str(value)
 }
 
-/// A cluster for machines to read.
-pub(crate) fn named_cluster<S: Serializer>(name: &ClusterName, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Named<'a> {
-        vcenter: u16,
-        id: &'a str,
-    }
-    Named { vcenter: name.0.0, id: &name.1 }.serialize(serializer)
-}
-
 impl fmt::Display for PodRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 
+/// Pairs of VMs by name that pods require apart and that no rule keeps apart, for the reason the finding gives.
+pub type VmPairs = Vec<(String, String)>;
+
+/// More VMs are to be apart than there are hosts for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TooFewHosts {
+    pub cluster: ClusterKey,
+    /// VMs that all want to be apart from each other; `None` where several rules together are too much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vms: Option<usize>,
+    pub hosts: usize,
+    pub reserve: usize,
+    pub pairs_left: usize,
+    pub pairs: VmPairs,
+    pub pods: Vec<PodRef>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(tag = "finding", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum Finding {
     /// The UID of `kube-system` is not known, so no rule could be told from another cluster's.
     NoIdentity,
-    /// More VMs want to be apart than there are hosts for.
-    Unsatisfiable {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        /// VMs that all want to be apart from each other.
-        vms: usize,
-        hosts: usize,
-        reserve: usize,
-        /// Pairs that no rule keeps apart.
-        pairs_left: usize,
-        pods: Vec<PodRef>,
-    },
+    /// One term, too many VMs.
+    Unsatisfiable(TooFewHosts),
     /// Rules that are each fine leave DRS no way together: these pairs are left out.
-    JointlyUnsatisfiable {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        hosts: usize,
-        reserve: usize,
-        pairs_left: usize,
-        pods: Vec<PodRef>,
-    },
+    JointlyUnsatisfiable(TooFewHosts),
     /// Pods on one VM accept no common host, or none of the cluster.
-    PinnedNowhere {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        vm: String,
-        hosts: usize,
-        pods: Vec<PodRef>,
-    },
+    PinnedNowhere { cluster: ClusterKey, vm: String, hosts: usize, pods: Vec<PodRef> },
     /// More VMs are bound to these hosts, and to be apart, than there are of them.
-    PinnedTooTight {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        vms: usize,
-        hosts: usize,
-        pods: Vec<PodRef>,
-    },
+    PinnedTooTight { cluster: ClusterKey, vms: usize, hosts: usize, pods: Vec<PodRef> },
     /// A rule that is not Bridger's keeps together what pods want apart.
-    Conflict {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        vms: (String, String),
-        rival: String,
-        pods: Vec<PodRef>,
-    },
+    Conflict { cluster: ClusterKey, vms: (String, String), rival: String, pods: Vec<PodRef> },
     /// Two pods that want to be apart are on one VM: no rule can part them.
     SameVm { vm: String, node: String, pods: (PodRef, PodRef) },
     /// Pods with such terms run on a node whose VM is not known, or is in no cluster.
     UnknownVm { node: String, pods: usize },
     /// Rules protect nothing here.
-    DrsOff {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        rules: usize,
-    },
+    DrsOff { cluster: ClusterKey, rules: usize },
     /// DRS only recommends: a person must apply its moves.
-    DrsNotAutomatic {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        rules: usize,
-    },
+    DrsNotAutomatic { cluster: ClusterKey, rules: usize },
     /// With one host down, HA would find no host for a VM of this rule.
-    HaMayNotRestart {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        rule: String,
-        members: usize,
-        hosts_able: usize,
-    },
+    HaMayNotRestart { cluster: ClusterKey, rule: String, members: usize, hosts_able: usize },
     /// Preferred terms have no form in rules.
     PreferredLeftOut { terms: usize, pods: usize },
-    DisabledByAdministrator {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        rule: String,
-    },
+    /// Somebody disabled it, and it stays so.
+    DisabledByAdministrator { cluster: ClusterKey, rule: String, pairs: VmPairs },
     /// DRS turned it off, because it contradicts this older rule.
-    DisabledByConflict {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        rule: String,
-        rival: String,
-    },
-    /// Came back once, was deleted again, and is left alone.
-    DeletedByHand {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        rule: String,
-    },
+    DisabledByConflict { cluster: ClusterKey, rule: String, rival: String, pairs: VmPairs },
+    /// Came back not long ago, was deleted again, and is left alone for a while.
+    DeletedByHand { cluster: ClusterKey, rule: String, pairs: VmPairs },
+    /// It should change, but somebody's rule rests on one of its groups.
+    GroupInUse { cluster: ClusterKey, rule: String, group: String, used_by: String },
     /// Has the name of one of this cluster's rules, but the record does not say so.
-    NotRecorded {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        rule: String,
-    },
+    NotRecorded { cluster: ClusterKey, rule: String },
     /// The rule of that name is not the one that was recorded.
-    RecordDisagrees {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        rule: String,
-    },
+    RecordDisagrees { cluster: ClusterKey, rule: String },
     /// So many rules at once are not deleted without being told to.
-    DeletionsHeld {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        due: usize,
-        owned: usize,
-    },
+    DeletionsHeld { cluster: ClusterKey, due: usize, owned: usize },
     /// Rules left out because of the limit per cluster.
-    RuleLimit {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        left_out: usize,
-        limit: usize,
-    },
+    RuleLimit { cluster: ClusterKey, left_out: usize, limit: usize, pairs: VmPairs },
     /// Affinity that no pod can satisfy without breaking anti-affinity.
-    AffinityUnmet {
-        #[serde(serialize_with = "named_cluster")]
-        cluster: ClusterName,
-        vm: String,
-        pod: PodRef,
-    },
+    AffinityUnmet { cluster: ClusterKey, vm: String, pod: PodRef },
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoIdentity => f.write_str("the namespace kube-system is not known, so rules can not be named"),
-            Self::Unsatisfiable { vms, hosts, reserve, pairs_left, .. } => write!(
+            Self::Unsatisfiable(TooFewHosts { vms, hosts, reserve, pairs_left, .. }) => write!(
                 f,
-                "{vms} VMs want to be apart, {hosts} hosts, reserve {reserve}: {pairs_left} pairs are not kept apart"
+                "{} VMs want to be apart, {hosts} hosts, reserve {reserve}: {pairs_left} pairs are not kept apart",
+                vms.unwrap_or_default()
             ),
-            Self::JointlyUnsatisfiable { hosts, reserve, pairs_left, .. } => write!(
+            Self::JointlyUnsatisfiable(TooFewHosts { hosts, reserve, pairs_left, .. }) => write!(
                 f,
                 "{pairs_left} pairs are not kept apart: with all other rules more VMs than fit would be apart, {hosts} hosts, reserve {reserve}"
             ),
@@ -211,6 +139,9 @@ impl fmt::Display for Finding {
                 write!(f, "{rule} is disabled, because {rival:?} says the opposite")
             }
             Self::DeletedByHand { rule, .. } => write!(f, "{rule} was deleted twice, and is left alone"),
+            Self::GroupInUse { rule, group, used_by, .. } => {
+                write!(f, "{rule} is left as it is, because {used_by:?} rests on its group {group}")
+            }
             Self::NotRecorded { rule, .. } => write!(f, "{rule} has this cluster's prefix but is not in the record"),
             Self::RecordDisagrees { rule, .. } => write!(f, "{rule} is not the rule that was recorded under this name"),
             Self::DeletionsHeld { due, owned, .. } => {
@@ -229,35 +160,39 @@ impl fmt::Display for Finding {
 impl Finding {
     /// For machines: metrics, JSON. Never changes.
     pub fn name(&self) -> &'static str {
+        self.into()
+    }
+
+    /// The pairs that are not kept apart because of this.
+    pub fn pairs(&self) -> VmPairs {
         match self {
-            Self::NoIdentity => "noIdentity",
-            Self::Unsatisfiable { .. } => "unsatisfiable",
-            Self::JointlyUnsatisfiable { .. } => "jointlyUnsatisfiable",
-            Self::PinnedNowhere { .. } => "pinnedNowhere",
-            Self::PinnedTooTight { .. } => "pinnedTooTight",
-            Self::Conflict { .. } => "conflict",
-            Self::SameVm { .. } => "sameVm",
-            Self::UnknownVm { .. } => "unknownVm",
-            Self::DrsOff { .. } => "drsOff",
-            Self::DrsNotAutomatic { .. } => "drsNotAutomatic",
-            Self::HaMayNotRestart { .. } => "haMayNotRestart",
-            Self::PreferredLeftOut { .. } => "preferredLeftOut",
-            Self::DisabledByAdministrator { .. } => "disabledByAdministrator",
-            Self::DisabledByConflict { .. } => "disabledByConflict",
-            Self::DeletedByHand { .. } => "deletedByHand",
-            Self::NotRecorded { .. } => "notRecorded",
-            Self::RecordDisagrees { .. } => "recordDisagrees",
-            Self::DeletionsHeld { .. } => "deletionsHeld",
-            Self::RuleLimit { .. } => "ruleLimit",
-            Self::AffinityUnmet { .. } => "affinityUnmet",
+            Self::Unsatisfiable(TooFewHosts { pairs, .. })
+            | Self::JointlyUnsatisfiable(TooFewHosts { pairs, .. })
+            | Self::DisabledByAdministrator { pairs, .. }
+            | Self::DisabledByConflict { pairs, .. }
+            | Self::DeletedByHand { pairs, .. }
+            | Self::RuleLimit { pairs, .. } => pairs.clone(),
+            Self::Conflict { vms, .. } => vec![vms.clone()],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where to add pairs that are not kept apart because this rule is left alone; without one, because there are too many rules.
+    pub(crate) fn pairs_of(&mut self, of_rule: Option<&str>) -> Option<&mut VmPairs> {
+        match self {
+            Self::RuleLimit { pairs, .. } => of_rule.is_none().then_some(pairs),
+            Self::DisabledByAdministrator { rule, pairs, .. }
+            | Self::DisabledByConflict { rule, pairs, .. }
+            | Self::DeletedByHand { rule, pairs, .. } => (Some(rule.as_str()) == of_rule).then_some(pairs),
+            _ => None,
         }
     }
 
     /// The pods it concerns, as far as they are named.
     pub fn pods(&self) -> Vec<&PodRef> {
         match self {
-            Self::Unsatisfiable { pods, .. }
-            | Self::JointlyUnsatisfiable { pods, .. }
+            Self::Unsatisfiable(TooFewHosts { pods, .. })
+            | Self::JointlyUnsatisfiable(TooFewHosts { pods, .. })
             | Self::PinnedNowhere { pods, .. }
             | Self::PinnedTooTight { pods, .. }
             | Self::Conflict { pods, .. } => pods.iter().collect(),
@@ -265,34 +200,5 @@ impl Finding {
             Self::AffinityUnmet { pod, .. } => vec![pod],
             _ => Vec::new(),
         }
-    }
-
-    /// The same for somebody who looks at one of its pods; `None` where no pod is concerned.
-    pub fn notice(&self) -> Option<String> {
-        Some(match self {
-            Self::Unsatisfiable { vms, hosts, reserve, .. } => {
-                format!("{vms} replicas want different hosts: {hosts} usable hosts, reserve {reserve}")
-            }
-            Self::JointlyUnsatisfiable { hosts, reserve, pairs_left, .. } => format!(
-                "{pairs_left} pairs of replicas cannot be kept on different hosts beside the rules of other workloads: \
-                 {hosts} usable hosts, reserve {reserve}"
-            ),
-            Self::PinnedNowhere { vm, hosts, pods, .. } => {
-                format!("the {} pods on VM {vm} accept no host in common: {hosts} hosts in the cluster", pods.len())
-            }
-            Self::PinnedTooTight { vms, hosts, .. } => {
-                format!("{vms} VMs are bound to {hosts} hosts, and more of them than that want different hosts")
-            }
-            Self::Conflict { vms: (a, b), rival, .. } => {
-                format!("wants VMs {a} and {b} on different hosts, but the DRS rule {rival:?} keeps them together")
-            }
-            Self::SameVm { node, pods: (a, b), .. } => {
-                format!("{a} and {b} want different hosts and both run on node {node}: no DRS rule can part them")
-            }
-            Self::AffinityUnmet { vm, .. } => {
-                format!("wants company on its host that anti-affinity or a DRS rule keeps away from VM {vm}")
-            }
-            _ => return None,
-        })
     }
 }

@@ -31,6 +31,8 @@ pub struct DrsSettings {
     pub removal_grace: Duration,
     /// How long more members than hosts must last before a rule shrinks.
     pub shrink_hold: Duration,
+    /// How long it is remembered that a rule was deleted by hand and made again: deleted once more, it is left so for as long.
+    pub restore_memory: Duration,
     /// How many rules may be deleted in one pass.
     pub deletions_max: usize,
     /// Deleting more than this share of its rules at once needs `allow_mass_deletion`.
@@ -51,6 +53,7 @@ impl Default for DrsSettings {
             reserve_hosts: 1,
             removal_grace: Duration::from_secs(300),
             shrink_hold: Duration::from_secs(900),
+            restore_memory: Duration::from_secs(24 * 3600),
             deletions_max: 20,
             deletion_share_max: 0.5,
             allow_mass_deletion: false,

@@ -11,21 +11,21 @@ use drs::*;
 
 const PREFIX: &str = "bridger-6f1c2f0e-0a7b-4c5e-9d55-3b1f0e5a7c01-";
 
-fn rules(all: impl IntoIterator<Item = (&'static str, OwnedRule)>) -> Rules {
+fn rules(all: impl IntoIterator<Item = (&'static str, RecordedRule)>) -> Rules {
     all.into_iter().map(|(digest, rule)| (format!("{PREFIX}{digest}"), Arc::new(rule))).collect()
 }
 
-fn intent(sort: RuleSort) -> OwnedRule {
-    OwnedRule::intent(sort, "00c0ffee00c0ffee".to_owned())
+fn intent(rule_type: RuleType) -> RecordedRule {
+    RecordedRule::intent(rule_type, "00c0ffee00c0ffee".to_owned())
 }
 
-fn made(sort: RuleSort) -> OwnedRule {
-    OwnedRule { uuid: Some("5235b1a2-6f0e-4d3c-8d3a-0a1b2c3d4e5f".to_owned()), ..intent(sort) }
+fn made(rule_type: RuleType) -> RecordedRule {
+    RecordedRule { uuid: Some("5235b1a2-6f0e-4d3c-8d3a-0a1b2c3d4e5f".to_owned()), ..intent(rule_type) }
 }
 
-fn bound(rule: OwnedRule, digest: &str) -> OwnedRule {
+fn bound(rule: RecordedRule, digest: &str) -> RecordedRule {
     let name = format!("{PREFIX}{digest}");
-    OwnedRule { groups: Some(OwnedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") }), ..rule }
+    RecordedRule { groups: Some(RecordedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") }), ..rule }
 }
 
 fn unwanted(since: u64, vms: &[&str]) -> Option<Unwanted> {
@@ -34,7 +34,7 @@ fn unwanted(since: u64, vms: &[&str]) -> Option<Unwanted> {
 
 /// The golden files, and what each says.
 fn records() -> Vec<(&'static str, Rules)> {
-    use RuleSort::{Apart, OnHosts, Together};
+    use RuleType::{VmAffinity as Together, VmAntiAffinity as Apart, VmHost as OnHosts};
     let (a, b, c) = ("0123456789abcdef", "89abcdef01234567", "fedcba9876543210");
     vec![
         ("none", Rules::new()),
@@ -43,27 +43,27 @@ fn records() -> Vec<(&'static str, Rules)> {
         (
             "unwanted",
             rules([
-                (a, OwnedRule { unwanted: unwanted(1_767_225_600_000, &["vm-101", "vm-102"]), ..made(Apart) }),
+                (a, RecordedRule { unwanted: unwanted(1_767_225_600_000, &["vm-101", "vm-102"]), ..made(Apart) }),
                 // None of its VMs is a node any more.
-                (b, OwnedRule { unwanted: unwanted(0, &[""]), ..made(Together) }),
-                (c, OwnedRule { unwanted: unwanted(u64::MAX, &[]), ..bound(made(OnHosts), c) }),
+                (b, RecordedRule { unwanted: unwanted(0, &[""]), ..made(Together) }),
+                (c, RecordedRule { unwanted: unwanted(u64::MAX, &[]), ..bound(made(OnHosts), c) }),
             ]),
         ),
         (
             "waiting",
             rules([
-                (a, OwnedRule { outnumbered_since: Some(UnixMillis(1_767_225_600_000)), ..made(Apart) }),
-                (b, OwnedRule { restored: true, ..intent(Together) }),
+                (a, RecordedRule { outnumbered_since: Some(UnixMillis(1_767_225_600_000)), ..made(Apart) }),
+                (b, RecordedRule { restored_at: Some(UnixMillis::UNKNOWN), ..intent(Together) }),
             ]),
         ),
         (
             "everything",
             rules([(
                 c,
-                OwnedRule {
+                RecordedRule {
                     unwanted: unwanted(1_767_225_600_000, &["vm-101"]),
                     outnumbered_since: Some(UnixMillis(1)),
-                    restored: true,
+                    restored_at: Some(UnixMillis::UNKNOWN),
                     ..bound(made(OnHosts), c)
                 },
             )]),
@@ -72,7 +72,7 @@ fn records() -> Vec<(&'static str, Rules)> {
             "texts",
             Rules::from([(
                 "a \"name\"\\ of\u{1f5a5} any\tkind".to_owned(),
-                Arc::new(OwnedRule { uuid: Some(String::new()), ..OwnedRule::intent(Apart, "süß".to_owned()) }),
+                Arc::new(RecordedRule { uuid: Some(String::new()), ..RecordedRule::intent(Apart, "süß".to_owned()) }),
             )]),
         ),
     ]

@@ -5,14 +5,14 @@ mod support;
 use std::collections::BTreeSet;
 
 use drs::{
-    ActionKind, DrsSettings, Finding, GroupChange, Owned, OwnedGroups, Pinning, Plan, RuleSort, UnixMillis, plan,
+    ChangeKind, DrsSettings, Finding, GroupChange, Pinning, Plan, Record, RecordedGroups, RuleType, UnixMillis, plan,
 };
 use model::event::*;
 use support::*;
 
 struct Story {
     town: Town,
-    owned: Owned,
+    owned: Record,
     now: UnixMillis,
     settings: DrsSettings,
 }
@@ -20,7 +20,7 @@ struct Story {
 impl Story {
     fn new(town: Town, pinning: Pinning) -> Story {
         let settings = DrsSettings { pinning, ..DrsSettings::default() };
-        Story { town, owned: Owned::default(), now: UnixMillis(0), settings }
+        Story { town, owned: Record::default(), now: UnixMillis(0), settings }
     }
 
     fn plan(&self) -> Plan {
@@ -130,13 +130,13 @@ fn a_binding_follows_its_pods_with_the_same_rule_and_goes_with_its_groups() {
     story.town.pods = vec![pinned(0, 0, only(&["esx-0", "esx-1"])), pinned(1, 1, only(&["esx-0", "esx-1"]))];
     let first = story.pass();
     let (_, action) = first.actions().next().expect("one rule");
-    assert_eq!((first.actions().count(), action.sort), (1, RuleSort::OnHosts));
+    assert_eq!((first.actions().count(), action.rule_type), (1, RuleType::VmHost));
     assert_eq!((action.hosts.join(" "), action.moves.len()), ("esx-0 esx-1".to_owned(), 0));
     assert!(matches!(&action.groups[..], [GroupChange::Add(_), GroupChange::Add(_)]));
     assert_eq!(action.pods.len(), 2);
     let (name, uuid) = (story.town.clusters[0].rules[0].name.clone(), story.town.clusters[0].rules[0].uuid.clone());
     let recorded = story.owned.clusters.values().next().expect("recorded")[&name].clone();
-    let groups = OwnedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") };
+    let groups = RecordedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") };
     assert_eq!(recorded.groups, Some(groups));
     assert!(story.plan().is_empty());
 
@@ -144,7 +144,7 @@ fn a_binding_follows_its_pods_with_the_same_rule_and_goes_with_its_groups() {
     story.town.pods.push(pinned(2, 2, only(&["esx-0", "esx-1"])));
     let plan = story.pass();
     let (_, action) = plan.actions().next().expect("one");
-    assert!(matches!(&action.kind, ActionKind::Edit { added, .. } if *added == ids("vm", &[2])));
+    assert!(matches!(&action.kind, ChangeKind::Edit { added, .. } if *added == ids("vm", &[2])));
     assert!(matches!(&action.groups[..], [GroupChange::Edit(group)] if group.name.ends_with("-vms")));
     assert_eq!(action.moves, ["machine-02"]);
     story.town.pods.iter_mut().for_each(|pod| pod.pinning = only(&["esx-3"]));
@@ -222,7 +222,7 @@ fn groups_of_others_are_left_alone_and_groups_without_their_rule_go() {
     story.town.clusters[0].rules.clear();
     story.town.pods.clear();
     let plan = story.pass();
-    assert!(plan.actions().all(|(_, action)| action.kind == ActionKind::DeleteGroups));
+    assert!(plan.actions().all(|(_, action)| action.kind == ChangeKind::DeleteGroups));
     assert_eq!(story.town.clusters[0].groups, [taken]);
     assert!(story.owned.is_empty());
 }

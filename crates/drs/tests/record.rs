@@ -13,19 +13,19 @@ use proptest::prelude::*;
 use support::generate::{at_once, cases, town};
 use support::*;
 
-fn owned_rule() -> impl Strategy<Value = OwnedRule> {
-    let sort = prop_oneof![Just(RuleSort::Apart), Just(RuleSort::Together), Just(RuleSort::OnHosts)];
+fn owned_rule() -> impl Strategy<Value = RecordedRule> {
+    let sort = prop_oneof![Just(RuleType::VmAntiAffinity), Just(RuleType::VmAffinity), Just(RuleType::VmHost)];
     let unwanted = (any::<u64>(), vec(".*", 0..4)).prop_map(|(since, vms)| Unwanted { since: UnixMillis(since), vms });
-    let groups = (".*", ".*").prop_map(|(vms, hosts)| OwnedGroups { vms, hosts });
+    let groups = (".*", ".*").prop_map(|(vms, hosts)| RecordedGroups { vms, hosts });
     let times = (option::of(unwanted), option::of(any::<u64>().prop_map(UnixMillis)));
-    (sort, ".*", option::of(".*"), times, any::<bool>(), option::of(groups)).prop_map(
-        |(sort, source, uuid, (unwanted, outnumbered_since), restored, groups)| OwnedRule {
-            sort,
+    (sort, ".*", option::of(".*"), times, option::of(any::<u64>().prop_map(UnixMillis)), option::of(groups)).prop_map(
+        |(rule_type, source, uuid, (unwanted, outnumbered_since), restored_at, groups)| RecordedRule {
+            rule_type,
             source,
             uuid,
             unwanted,
             outnumbered_since,
-            restored,
+            restored_at,
             groups,
         },
     )
@@ -42,7 +42,7 @@ proptest! {
 
     #[test]
     fn no_text_is_read_wrong(text in ".*", cut in 0..400usize) {
-        let rules = Rules::from([("a".to_owned(), Arc::new(OwnedRule::intent(RuleSort::Apart, text.clone())))]);
+        let rules = Rules::from([("a".to_owned(), Arc::new(RecordedRule::intent(RuleType::VmAntiAffinity, text.clone())))]);
         let whole = to_text(&rules);
         let cut: String = whole.chars().take(cut).collect();
         prop_assert!(cut == whole || from_text(&cut).is_err());
@@ -55,8 +55,8 @@ proptest! {
         let settings = at_once();
         let foreign: Vec<RuleFacts> = town.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
         let groups: Vec<GroupFacts> = town.clusters.iter().flat_map(|cluster| cluster.groups.clone()).collect();
-        let owned = town.carry_out(&plan(&town.world(), &Owned::default(), UnixMillis(0), &settings));
-        let (adopted, record) = adopt(&town.world(), &Owned::default());
+        let owned = town.carry_out(&plan(&town.world(), &Record::default(), UnixMillis(0), &settings));
+        let (adopted, record) = adopt(&town.world(), &Record::default());
         // What is named with the prefix and can not be told from Bridger's own is shown too.
         for (cluster, rules) in &owned.clusters {
             for name in rules.keys() {
@@ -88,15 +88,15 @@ fn a_wrong_text_is_an_error_that_names_the_place() {
     assert!(error(wrong).to_string().contains("column"), "{}", error(wrong));
     assert!(matches!(error(&"x".repeat(2 << 20)), RecordError::TooLarge { .. }));
     let later = r#"{"version":1,"new":1,"rules":{"a":{"sort":"onHosts","source":"s","later":[1]}}}"#;
-    assert_eq!(from_text(later).expect("read")["a"].sort, RuleSort::OnHosts);
+    assert_eq!(from_text(later).expect("read")["a"].rule_type, RuleType::VmHost);
 }
 
 #[test]
 fn a_thousand_rules_fit() {
     let rule = |number: usize| {
-        let rule = OwnedRule {
+        let rule = RecordedRule {
             uuid: Some(uuid::Uuid::from_u128(number as u128).to_string()),
-            ..OwnedRule::intent(RuleSort::Apart, format!("{number:016x}"))
+            ..RecordedRule::intent(RuleType::VmAntiAffinity, format!("{number:016x}"))
         };
         (format!("bridger-{UID}-{number:016x}"), Arc::new(rule))
     };
@@ -109,12 +109,12 @@ fn an_adopted_rule_is_followed_again() {
     let mut town = Town::new(5, &[0, 1, 2, 3]);
     town.pods = (0..3).map(|number| lonely("web", number, number)).collect();
     let settings = DrsSettings::default();
-    town.carry_out(&plan(&town.world(), &Owned::default(), UnixMillis(0), &settings));
-    let (adopted, record) = adopt(&town.world(), &Owned::default());
+    town.carry_out(&plan(&town.world(), &Record::default(), UnixMillis(0), &settings));
+    let (adopted, record) = adopt(&town.world(), &Record::default());
     assert_eq!((adopted.len(), &adopted[0].vms), (1, &vec![vm_id(0), vm_id(1), vm_id(2)]));
     let after = plan(&town.world(), &record, UnixMillis(0), &settings);
     assert!(after.is_empty() && after.findings.is_empty(), "{:?}", after.findings);
     town.pods[0].node = Some(node_name(3));
     let edited = plan(&town.world(), &after.record, UnixMillis(0), &settings);
-    assert!(matches!(edited.actions().next(), Some((_, Action { kind: ActionKind::Edit { .. }, .. }))));
+    assert!(matches!(edited.actions().next(), Some((_, Change { kind: ChangeKind::Edit { .. }, .. }))));
 }

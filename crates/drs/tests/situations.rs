@@ -5,21 +5,21 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use drs::{ActionKind, DrsSettings, Finding, Owned, Plan, RuleSort, UnixMillis, plan};
+use drs::{ChangeKind, DrsSettings, Finding, Plan, Record, RuleType, TooFewHosts, UnixMillis, plan};
 use model::event::*;
 use support::*;
 
 /// A town that is planned for and changed, with its record and its clock.
 struct Story {
     town: Town,
-    owned: Owned,
+    owned: Record,
     now: UnixMillis,
     settings: DrsSettings,
 }
 
 impl Story {
     fn new(town: Town) -> Story {
-        Story { town, owned: Owned::default(), now: UnixMillis(1_000_000), settings: DrsSettings::default() }
+        Story { town, owned: Record::default(), now: UnixMillis(1_000_000), settings: DrsSettings::default() }
     }
 
     fn plan(&self) -> Plan {
@@ -53,10 +53,10 @@ impl Story {
 fn kinds(plan: &Plan) -> Vec<&'static str> {
     plan.actions()
         .map(|(_, action)| match action.kind {
-            ActionKind::Create => "create",
-            ActionKind::Edit { .. } => "edit",
-            ActionKind::Delete { .. } => "delete",
-            ActionKind::DeleteGroups => "delete groups",
+            ChangeKind::Create => "create",
+            ChangeKind::Edit { .. } => "edit",
+            ChangeKind::Delete { .. } => "delete",
+            ChangeKind::DeleteGroups => "delete groups",
         })
         .collect()
 }
@@ -171,14 +171,18 @@ fn what_can_not_be_satisfied_is_capped_and_told_with_the_figures() {
     assert_eq!(story.rules(), sets(&[&[0, 1, 2, 3], &[4, 5]]));
     let told: Vec<String> = plan.findings.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["6 VMs want to be apart, 5 hosts, reserve 1: 8 pairs are not kept apart"]);
-    assert!(matches!(&plan.findings[0], Finding::Unsatisfiable { pods, .. } if pods.len() == 6));
+    assert!(matches!(&plan.findings[0], Finding::Unsatisfiable(TooFewHosts { pods, .. }) if pods.len() == 6));
     assert_eq!(plan.clusters[0].uncovered.len(), 8);
 
     let mut alone = Story::new(Town::new(1, &[0, 0]));
     alone.town.pods = replicas("web", &[0, 1]);
     let plan = alone.pass();
     assert!(plan.is_empty());
-    assert!(matches!(plan.findings[..], [Finding::Unsatisfiable { hosts: 1, reserve: 1, .. }]), "{:?}", plan.findings);
+    assert!(
+        matches!(plan.findings[..], [Finding::Unsatisfiable(TooFewHosts { hosts: 1, reserve: 1, .. })]),
+        "{:?}",
+        plan.findings
+    );
 }
 
 #[test]
@@ -207,7 +211,7 @@ fn maintenance_cuts_a_rule_only_when_it_must_and_lasts_and_a_disconnect_never() 
     let plan = story.pass();
     assert_eq!(kinds(&plan), ["edit"]);
     assert_eq!(story.rules(), sets(&[&[0, 1, 2]]));
-    assert!(plan.findings.iter().any(|finding| matches!(finding, Finding::Unsatisfiable { .. })));
+    assert!(plan.findings.iter().any(|finding| matches!(finding, Finding::Unsatisfiable(_))));
     assert_eq!(kinds(&story.pass()), [""; 0]);
     story.town.hosts[3].0.maintenance = false;
     assert_eq!(kinds(&story.pass()), ["edit"]);
@@ -265,6 +269,156 @@ fn what_was_deleted_by_hand_comes_back_once() {
     assert_eq!(kinds(&story.pass()), ["create"]);
 }
 
+const DAY_S: u64 = 24 * 3600;
+
+/// What is planned once the rule was deleted twice, so many seconds apart.
+fn deleted_twice(apart_s: u64) -> Story {
+    let mut story = Story::new(Town::new(5, &[0, 1]));
+    story.town.pods = replicas("web", &[0, 1]);
+    story.pass();
+    story.town.clusters[0].rules.clear();
+    assert_eq!(kinds(&story.pass()), ["create"]);
+    story.wait(apart_s);
+    story.town.clusters[0].rules.clear();
+    story
+}
+
+#[test]
+fn that_a_rule_was_deleted_is_forgotten_after_a_day() {
+    assert_eq!(kinds(&deleted_twice(DAY_S).plan()), ["create"]);
+    let mut story = deleted_twice(DAY_S - 1);
+    let plan = story.pass();
+    assert!(plan.is_empty());
+    assert_eq!(plan.next_due, Some(UnixMillis(story.now.0 + 1000)), "it is looked at again then");
+    story.wait(1);
+    assert_eq!(kinds(&story.pass()), ["create"]);
+    assert_eq!(story.rules(), sets(&[&[0, 1]]));
+
+    // A record that does not say when: a day from now.
+    let mut story = deleted_twice(0);
+    for rules in story.owned.clusters.values_mut() {
+        for rule in std::sync::Arc::make_mut(rules).values_mut() {
+            std::sync::Arc::make_mut(rule).restored_at = Some(UnixMillis::UNKNOWN);
+        }
+    }
+    assert!(story.pass().is_empty());
+    story.wait(DAY_S - 1);
+    assert!(story.pass().is_empty());
+    story.wait(1);
+    assert_eq!(kinds(&story.pass()), ["create"]);
+}
+
+#[test]
+fn a_rule_that_was_given_up_is_restored_on_demand() {
+    let mut story = deleted_twice(0);
+    assert!(story.pass().is_empty());
+    let name = story.owned.clusters.values().flat_map(|rules| rules.keys()).next().expect("one").clone();
+    let world = story.town.world();
+    assert!(drs::restore(&world, &story.owned, Some("another")).0.is_empty());
+    for named in [Some(name.as_str()), None] {
+        let (restored, record) = drs::restore(&world, &story.owned, named);
+        assert_eq!(restored.iter().map(|(_, rule)| rule).collect::<Vec<_>>(), [&name]);
+        assert_eq!(kinds(&plan(&world, &record, story.now, &story.settings)), ["create"]);
+    }
+    let (_, record) = drs::restore(&world, &story.owned, None);
+    story.owned = record;
+    story.pass();
+    assert!(drs::restore(&story.town.world(), &story.owned, None).0.is_empty(), "it is there");
+}
+
+/// An administrator's mandatory rule on the group of these VMs and the one of these hosts.
+fn vm_host_rule(cluster: &mut ClusterFacts, vms: &[usize], hosts: &[usize], must_run: bool) {
+    let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
+    cluster.groups.push(group("theirs", GroupKind::Vms(vms.iter().map(|vm| vm_id(*vm)).collect())));
+    let hosts = hosts.iter().map(|host| format!("host-{host}")).collect();
+    cluster.groups.push(group("their-hosts", GroupKind::Hosts(hosts)));
+    let named = |is_it: bool| is_it.then(|| "their-hosts".to_owned());
+    let kind = RuleKind::VmsOnHosts {
+        vm_group: "theirs".to_owned(),
+        affine_hosts: named(must_run),
+        anti_affine_hosts: named(!must_run),
+    };
+    cluster.rules.push(RuleFacts { mandatory: true, ..rule(FOREIGN_KEYS, "licence", kind) });
+}
+
+#[test]
+fn hosts_that_a_mandatory_rule_of_others_leaves_limit_a_rule() {
+    // Two hosts are left, be they named or all others excluded.
+    for (hosts, must_run) in [(&[0, 1][..], true), (&[2, 3, 4, 5], false)] {
+        let mut story = Story::new(Town::new(6, &[0, 1, 2, 3]));
+        story.town.pods = replicas("web", &[0, 1, 2, 3]);
+        vm_host_rule(&mut story.town.clusters[0], &[0, 1, 2, 3], hosts, must_run);
+        let plan = story.pass();
+        assert!(story.rules().iter().all(|members| members.len() == 2), "{:?}", story.rules());
+        let named: BTreeSet<_> = plan.findings.iter().flat_map(Finding::pairs).collect();
+        assert!(!named.is_empty());
+        assert_eq!(named.len(), plan.clusters[0].uncovered.len(), "{:?}", plan.findings);
+        assert!(story.plan().is_empty());
+
+        // A rule that DRS only should follow limits nothing.
+        story.town.clusters[0].rules.retain(|rule| rule.key >= FOREIGN_KEYS);
+        story.town.clusters[0].rules[0].mandatory = false;
+        story.owned = Record::default();
+        story.pass();
+        assert_eq!(story.rules(), sets(&[&[0, 1, 2, 3]]));
+    }
+}
+
+#[test]
+fn vms_that_are_no_nodes_count_where_rules_of_others_name_them() {
+    let mut story = Story::new(Town::new(5, &[0, 1, 2]));
+    story.town.pods = replicas("web", &[0, 1]);
+    let with_database = |vm: usize, key| {
+        let members = vec![vm_id(vm), "vm-database".to_owned()];
+        rule(FOREIGN_KEYS + key, &format!("database-{vm}"), RuleKind::VmsTogether(members))
+    };
+    story.town.clusters[0].rules = vec![with_database(0, 0), with_database(1, 1)];
+    let plan = story.pass();
+    assert!(plan.is_empty(), "both are where the database is");
+    let conflict = |finding: &Finding| matches!(finding, Finding::Conflict { rival, .. } if rival == "database-0");
+    assert!(plan.findings.iter().any(conflict), "{:?}", plan.findings);
+}
+
+#[test]
+fn a_group_that_others_use_is_left_alone() {
+    let only_on = |number: usize, node: usize, hosts: &[&str]| PodFacts {
+        pinning: PinningFacts {
+            node_terms: vec![NodeTermFacts {
+                expressions: vec![RequirementFacts {
+                    key: HOST_KEY.to_owned(),
+                    operator: Operator::In,
+                    values: hosts.iter().map(|&host| host.to_owned()).collect(),
+                }],
+                fields: Vec::new(),
+            }],
+            ..PinningFacts::default()
+        },
+        ..pod("licensed", number, node)
+    };
+    let mut story = Story::new(Town::new(5, &[0, 1]));
+    story.settings.removal_grace = Duration::ZERO;
+    story.town.pods = vec![only_on(0, 0, &["esx-0", "esx-1"])];
+    assert_eq!(kinds(&story.pass()), ["create"]);
+    let own = story.only_rule().clone();
+    let groups = story.town.clusters[0].groups.clone();
+    let borrower = rule(FOREIGN_KEYS, "borrower", own.kind);
+    story.town.clusters[0].rules.push(borrower);
+
+    // Another VM would join.
+    story.town.pods.push(only_on(1, 1, &["esx-0", "esx-1"]));
+    let plan = story.pass();
+    assert!(plan.is_empty());
+    let in_use = |finding: &Finding| matches!(finding, Finding::GroupInUse { used_by, .. } if used_by == "borrower");
+    assert!(plan.findings.iter().any(in_use), "{:?}", plan.findings);
+
+    // The rule goes, its groups stay.
+    story.town.pods.clear();
+    assert_eq!(kinds(&story.pass()), ["delete"]);
+    assert_eq!(story.town.clusters[0].groups, groups);
+    assert!(story.owned.is_empty());
+    assert!(story.plan().is_empty());
+}
+
 #[test]
 fn an_intent_is_carried_out_and_a_creation_that_was_not_recorded_is_found_again() {
     let mut story = Story::new(Town::new(5, &[0, 1]));
@@ -280,7 +434,7 @@ fn an_intent_is_carried_out_and_a_creation_that_was_not_recorded_is_found_again(
     assert!(again.is_empty());
     let uuid = story.only_rule().uuid.clone();
     let rule = story.owned.clusters.values().flat_map(|rules| rules.values()).next().expect("one");
-    assert_eq!((rule.uuid.clone(), rule.restored), (uuid, false));
+    assert_eq!((rule.uuid.clone(), rule.restored_at), (uuid, None));
 }
 
 /// A plan is made, and ends, also where a rule of others can not be satisfied.
@@ -312,7 +466,7 @@ fn a_rule_that_the_record_does_not_name_is_left_alone() {
     story.pass();
     let name = story.only_rule().name.clone();
     // The record is lost.
-    story.owned = Owned::default();
+    story.owned = Record::default();
     story.town.pods = replicas("web", &[2, 3]);
     let plan = story.pass();
     assert_eq!(kinds(&plan), ["create"]);
@@ -364,7 +518,7 @@ fn foreign_rules_constrain() {
     ];
     let plan = story.pass();
     assert_eq!(story.rules(), sets(&[&[0, 1]]));
-    assert!(matches!(plan.findings[..], [Finding::Unsatisfiable { .. }]), "{:?}", plan.findings);
+    assert!(matches!(plan.findings[..], [Finding::Unsatisfiable(_)]), "{:?}", plan.findings);
 }
 
 #[test]
@@ -418,10 +572,10 @@ fn lifting_can_be_turned_off() {
     assert_eq!(story.rules(), sets(&[&[0, 1, 2]]), "the others still want to be apart from it");
     story.town.pods.truncate(2);
     story.town.pods[1].lift_off = true;
-    assert_eq!(drs::wanted(&story.town.world(), &story.settings).apart(), BTreeSet::new());
+    assert_eq!(story.town.apart(&story.settings), BTreeSet::new());
     // The host label itself is no matter of lifting.
     story.town.pods[0].anti_affinity = vec![term(HOST_KEY, "web")];
-    assert_eq!(drs::wanted(&story.town.world(), &story.settings).apart().len(), 1);
+    assert_eq!(story.town.apart(&story.settings).len(), 1);
 
     let mut story = Story::new(Town::new(5, &[0, 1]));
     story.town.pods = replicas("web", &[0, 1]);
@@ -443,7 +597,7 @@ fn affinity_makes_the_fewest_ties_and_yields_to_anti_affinity() {
     let plan = story.pass();
     assert_eq!(story.rules(), sets(&[&[1, 2]]));
     let (_, action) = plan.actions().next().expect("one");
-    assert_eq!((action.sort, action.moves.len()), (RuleSort::Together, 0));
+    assert_eq!((action.rule_type, action.moves.len()), (RuleType::VmAffinity, 0));
     assert_eq!(action.pods.iter().map(ToString::to_string).collect::<Vec<_>>(), ["shop/web-0"]);
     // DRS moves both: the tie stays as it is.
     (story.town.nodes[1], story.town.nodes[2]) = (Some(3), Some(3));
@@ -526,6 +680,6 @@ fn a_vm_whose_host_is_unknown_for_a_moment_stays_a_member() {
 fn without_an_identity_nothing_is_planned() {
     let town = Town::new(5, &[0, 1]);
     let events = town.events().into_iter().filter(|event| !matches!(event, Event::NamespaceApplied(_)));
-    let plan = plan(&world_of(events.collect()), &Owned::default(), UnixMillis(0), &DrsSettings::default());
+    let plan = plan(&world_of(events.collect()), &Record::default(), UnixMillis(0), &DrsSettings::default());
     assert_eq!(plan.findings, [Finding::NoIdentity]);
 }

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use drs::{Change, ChangeKind, GroupChange, RecordedGroups, RuleType, VmRef};
 use futures::future::BoxFuture;
-use model::event::{GroupFacts, PodFacts, RuleFacts, RuleKind, VcenterId};
+use model::event::{GroupFacts, PodFacts, RuleFacts, VcenterId};
 
 /// Why a call to the outside failed. The variant is the metric's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,36 +94,6 @@ pub struct ClusterRules {
     pub groups: Vec<GroupFacts>,
 }
 
-/// One change to a cluster's rules or groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleChange {
-    AddRule(RuleSpec),
-    /// The rule as a whole is sent, with its key and UUID: it keeps its identity.
-    EditRule {
-        key: i32,
-        uuid: Option<String>,
-        rule: RuleSpec,
-    },
-    RemoveRule {
-        key: i32,
-    },
-    AddGroup(GroupFacts),
-    EditGroup(GroupFacts),
-    RemoveGroup {
-        name: String,
-    },
-}
-
-/// A rule as it shall be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleSpec {
-    pub name: String,
-    pub enabled: bool,
-    /// Means something for VM-Host rules only.
-    pub mandatory: bool,
-    pub kind: RuleKind,
-}
-
 /// Reads and changes DRS rules and groups.
 pub trait RuleStore: Send + Sync {
     /// As they are at this moment; `cluster` is the id within its vCenter.
@@ -133,7 +104,7 @@ pub trait RuleStore: Send + Sync {
         &'a self,
         vcenter: VcenterId,
         cluster: &'a str,
-        changes: &'a [RuleChange],
+        changes: &'a [Change],
     ) -> BoxFuture<'a, Result<(), PortError>>;
 }
 

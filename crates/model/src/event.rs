@@ -352,8 +352,24 @@ pub enum RuleKind {
     VmsTogether(Vec<String>),
     /// The names of a group of VMs and of the groups of hosts they shall, or shall not, run on.
     VmsOnHosts { vm_group: String, affine_hosts: Option<String>, anti_affine_hosts: Option<String> },
-    /// One this program has no use for: the type's name.
+    /// The names of a group of VMs, and of the group that must have started before it. Says nothing of hosts.
+    Dependency { vm_group: String, depends_on: String },
+    /// One this program does not know: the type's name.
     Other(String),
+}
+
+impl RuleKind {
+    /// The names of the groups it rests on.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        let names = match self {
+            RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } => {
+                [Some(vm_group), affine_hosts.as_ref(), anti_affine_hosts.as_ref()]
+            }
+            RuleKind::Dependency { vm_group, depends_on } => [Some(vm_group), Some(depends_on), None],
+            RuleKind::VmsApart(_) | RuleKind::VmsTogether(_) | RuleKind::Other(_) => [None; 3],
+        };
+        names.into_iter().flatten().map(String::as_str)
+    }
 }
 
 /// A group of VMs or hosts that VM-Host rules name.

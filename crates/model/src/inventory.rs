@@ -5,6 +5,7 @@
 //! what the members say, whether or not the host or cluster itself is known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use crate::arena::{Arena, ClusterId, DenseId, HostId, VmId};
 use crate::event::{ClusterFacts, HostFacts, VcenterId, VmFacts};
@@ -45,7 +46,7 @@ impl Described for HostFacts {
     }
 }
 
-impl Described for ClusterFacts {
+impl Described for Arc<ClusterFacts> {
     fn id(&self) -> &str {
         &self.id
     }
@@ -165,5 +166,6 @@ impl<I: DenseId + Ord> Index<I> {
 pub(crate) struct Inventory {
     pub(crate) vms: Kind<VmId, VmFacts>,
     pub(crate) hosts: Kind<HostId, HostFacts>,
-    pub(crate) clusters: Kind<ClusterId, ClusterFacts>,
+    /// Shared, because a plan is made from a copy, and a cluster may have thousands of rules.
+    pub(crate) clusters: Kind<ClusterId, Arc<ClusterFacts>>,
 }

@@ -4,7 +4,8 @@
 //! - [`world`]: all that is known, changed by events alone; answers about Kubernetes and the state of sources.
 //! - `identity`: which VM a node is. `placement`: where nodes run. [`labels`], `label_value`: what nodes shall carry.
 //! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for a pod to be placed.
-//! - [`change`]: what an event changed, with the facts before; [`Touched`]: what else an answer may have changed for.
+//! - [`change`]: what an event changed, with the facts before; [`Touched`]: what else an answer may have changed for;
+//!   [`Revision`]: whether what rules follow from is as it was.
 //! - [`sources`]: the one table of what is watched in Kubernetes, and which parts of Bridger need it.
 //! - [`scheduling`]: what schedulers ask of pods and nodes.
 //! - [`report`]: counts and explanations for people.
@@ -31,6 +32,7 @@ mod placement;
 mod placing;
 mod pods;
 pub mod report;
+mod revisions;
 pub mod scheduling;
 mod shared;
 pub mod sources;
@@ -49,6 +51,7 @@ pub use node_set::NodeSet;
 pub use nodes::{Namespace, Node};
 pub use placement::{HostView, Placement};
 pub use pods::Pod;
+pub use revisions::Revision;
 pub use sources::{KUBERNETES_SOURCES, Part, Parts, SourceRow, sources_for};
 pub use sync::SourceState;
 pub use touched::Touched;

@@ -3,6 +3,8 @@
 //! In: the world. Out: a [`Placement`] per node and views on hosts. Invariant: a link that is not known ends the chain;
 //! nothing is made up in its place.
 
+use std::sync::Arc;
+
 use crate::arena::{ClusterId, HostId, NodeId, VmId};
 use crate::event::{ClusterFacts, HostConnection, HostFacts, HostLoadFacts, VcenterId, VmFacts};
 use crate::host_idle::HostIdle;
@@ -136,16 +138,21 @@ impl World {
         let kept = self.inventory.hosts.arena().get(id)?;
         let cluster = kept.facts.cluster.as_deref().and_then(|cluster| {
             let id = self.inventory.clusters.find(kept.vcenter, cluster)?;
-            Some((id, &self.inventory.clusters.arena().get(id)?.facts))
+            Some((id, &*self.inventory.clusters.arena().get(id)?.facts))
         });
         Some(HostView { id, vcenter: kept.vcenter, facts: &kept.facts, cluster })
+    }
+
+    /// The VM of this id within its vCenter.
+    pub fn vm_id(&self, vcenter: VcenterId, id: &str) -> Option<VmId> {
+        self.inventory.vms.find(vcenter, id)
     }
 
     pub fn vm(&self, id: VmId) -> Option<(VcenterId, &VmFacts)> {
         self.inventory.vms.arena().get(id).map(|kept| (kept.vcenter, &kept.facts))
     }
 
-    pub fn cluster(&self, id: ClusterId) -> Option<(VcenterId, &ClusterFacts)> {
+    pub fn cluster(&self, id: ClusterId) -> Option<(VcenterId, &Arc<ClusterFacts>)> {
         self.inventory.clusters.arena().get(id).map(|kept| (kept.vcenter, &kept.facts))
     }
 

@@ -6,7 +6,7 @@
 use crate::affinity::Around;
 use crate::arena::{NodeId, PodId};
 use crate::event::{PodFacts, Source};
-use crate::pods::Forgotten;
+use crate::pods::{Forgotten, Pod};
 use crate::touched::Touched;
 use crate::world::World;
 
@@ -75,21 +75,28 @@ impl World {
     }
 
     pub(crate) fn remove_pod(&mut self, id: PodId, touched: &mut Touched) {
-        touched.merge(self.traces_of(id));
+        if self.has_requirements(id) {
+            touched.require(self.bound_to(id));
+        }
         let before = self.standing(id);
         self.affinity.remove_pod(id, &mut self.interner);
         self.pods.remove(id, &mut self.interner);
         self.pod_changed(id, before.as_ref());
     }
 
-    /// Names what a change of a pod touches: what it left traces in before, and what it does after.
+    /// Tells whether a change of a pod changes what is required, and on which nodes.
     fn trace(&mut self, known: Option<PodId>, touched: &mut Touched, change: impl FnOnce(&mut Self) -> Option<PodId>) {
-        let before = known.map(|id| (self.mark_of(id), self.traces_of(id)));
+        let before = known.map(|id| (self.mark_of(id), self.has_requirements(id), self.bound_to(id)));
         let Some(id) = change(self) else { return };
         // Most of what a pod's watch tells is its status, which changes nothing here.
-        if before.as_ref().is_none_or(|(mark, _)| *mark != self.mark_of(id)) {
-            touched.merge(self.traces_of(id));
-            touched.merge(before.map(|(_, traces)| traces).unwrap_or_default());
+        if before.as_ref().is_some_and(|(mark, ..)| *mark == self.mark_of(id)) {
+            return;
+        }
+        if self.has_requirements(id) {
+            touched.require(self.bound_to(id));
+        }
+        if let Some((_, true, node)) = before {
+            touched.require(node);
         }
     }
 
@@ -103,12 +110,16 @@ impl World {
         (pod, self.affinity.mark_of(id))
     }
 
-    /// Where a pod leaves its traces.
-    fn traces_of(&self, id: PodId) -> Touched {
-        let carried = self.pod_terms(id).iter().map(|(term, _)| *term);
-        let terms = carried.chain(self.terms_matching(id).iter().copied()).collect();
-        let is_looked_at = self.pods.get(id).is_some_and(|pod| pod.preferred_terms > 0 || pod.pinning.is_some());
-        let pods = is_looked_at.then_some(id).into_iter().collect();
-        Touched { terms, pods, ..Touched::default() }
+    /// Whether rules may depend on it: it has terms, is matched by some, or accepts certain nodes only.
+    fn has_requirements(&self, id: PodId) -> bool {
+        let is_looked_at = |pod: &Pod| pod.preferred_terms > 0 || pod.pinning.is_some();
+        !self.pod_terms(id).is_empty()
+            || !self.terms_matching(id).is_empty()
+            || self.pods.get(id).is_some_and(is_looked_at)
+    }
+
+    /// The node it is bound to, if that is known.
+    fn bound_to(&self, id: PodId) -> Option<NodeId> {
+        self.nodes.find(self.pods.get(id)?.node()?)
     }
 }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::arena::{Arena, PodId};
 use crate::event::{OwnerFacts, PinningFacts, PodFacts};
@@ -93,6 +93,8 @@ pub(crate) struct Pods {
     nominated: FxHashMap<PodId, Box<str>>,
     /// How many are assumed on a node.
     assumed: usize,
+    /// Those that are bound to no node, on their way out, or have preferred terms; none that is finished.
+    unsettled: FxHashSet<PodId>,
 }
 
 impl Pods {
@@ -106,6 +108,25 @@ impl Pods {
 
     pub(crate) fn len(&self) -> usize {
         self.arena.len()
+    }
+
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = PodId> {
+        self.unsettled.iter().copied()
+    }
+
+    /// The names of the nodes that pods are on.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Symbol> {
+        self.by_node.keys().copied()
+    }
+
+    /// To be called whenever a pod changed.
+    fn note(&mut self, id: PodId) {
+        let is_unsettled = |pod: &Pod| pod.terminating || pod.node().is_none() || pod.preferred_terms > 0;
+        if self.arena.get(id).is_some_and(|pod| !pod.finished && is_unsettled(pod)) {
+            self.unsettled.insert(id);
+        } else {
+            self.unsettled.remove(&id);
+        }
     }
 
     pub(crate) fn find(&self, namespace: Symbol, name: &str) -> Option<PodId> {
@@ -127,6 +148,7 @@ impl Pods {
             let id = self.insert(facts, namespace, generation);
             self.bind(id, node, false);
             self.nominate(id, facts);
+            self.note(id);
             return id;
         };
         self.nominate(id, facts);
@@ -152,6 +174,7 @@ impl Pods {
             let scheduling = std::mem::replace(&mut pod.scheduling, scheduling);
             self.release(owner, pinning, scheduling);
         }
+        self.note(id);
         id
     }
 
@@ -185,6 +208,7 @@ impl Pods {
             let node = interner.acquire(node);
             self.unbind(id, interner);
             self.bind(id, Some(node), true);
+            self.note(id);
             return Some((id, false));
         }
         if facts.finished {
@@ -197,6 +221,7 @@ impl Pods {
             pod.is_hearsay = true;
         }
         self.bind(id, Some(node), true);
+        self.note(id);
         Some((id, true))
     }
 
@@ -207,6 +232,7 @@ impl Pods {
                     return Forgotten::ToRemove(id);
                 }
                 self.unbind(id, interner);
+                self.note(id);
                 Forgotten::TakenOff(id)
             }
             _ => Forgotten::Nothing,
@@ -261,6 +287,7 @@ impl Pods {
     pub(crate) fn remove(&mut self, id: PodId, interner: &mut Interner) {
         self.unbind(id, interner);
         let Some(pod) = self.arena.remove(id) else { return };
+        self.note(id);
         self.nominated.remove(&id);
         self.by_name.remove(id, &(pod.namespace, &*pod.name));
         self.release(pod.owner, pod.pinning, pod.scheduling);

@@ -1,18 +1,18 @@
 //! What an event may have changed an answer for, so that whoever keeps answers looks at those again and at no others.
 //!
-//! In: what [`crate::World::apply`] changed. Out: nodes, terms, pods and clusters. Invariant: what is not named here answers
-//! as before; naming one is a small part of the event's own cost.
+//! In: what [`crate::World::apply`] changed. Out: nodes and clusters, and whether what pods require of each other and of hosts is
+//! another. Invariant: what is not named here answers as before; naming one is a small part of the event's own cost.
 
 use std::collections::BTreeSet;
 
-use crate::arena::{ClusterId, NodeId, PodId, TermId};
+use crate::arena::{ClusterId, NodeId};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     pub(crate) nodes: BTreeSet<NodeId>,
     pub(crate) removed: BTreeSet<NodeId>,
-    pub(crate) terms: BTreeSet<TermId>,
-    pub(crate) pods: BTreeSet<PodId>,
+    pub(crate) requirements_on: BTreeSet<NodeId>,
+    pub(crate) requirements: bool,
     pub(crate) clusters: BTreeSet<ClusterId>,
 }
 
@@ -23,20 +23,15 @@ impl Touched {
         self.nodes.iter().copied()
     }
 
-    /// Nodes that are gone. Look at these first: after a [`Touched::merge`] such an id may have been given to a new node.
+    /// Nodes that are gone.
     pub fn removed(&self) -> impl Iterator<Item = NodeId> {
         self.removed.iter().copied()
     }
 
-    /// Terms of which this may have changed: whether there are any such, who carries them, which pods they match, which
-    /// node those are bound to, whether they are on their way out, and who opted out. Where these nodes are is not meant.
-    pub fn terms(&self) -> impl Iterator<Item = TermId> {
-        self.terms.iter().copied()
-    }
-
-    /// Pods with preferred terms, or that accept certain nodes only, or did: they came, changed or are gone.
-    pub fn pods(&self) -> impl Iterator<Item = PodId> {
-        self.pods.iter().copied()
+    /// Whether pods came, changed or went that have terms, are matched by some, or accept certain nodes only; or what terms match
+    /// is another, or who opted out.
+    pub fn requirements(&self) -> bool {
+        self.requirements
     }
 
     /// Clusters that came, changed in any way or are gone, and those of which a host did.
@@ -52,15 +47,9 @@ impl Touched {
         *self == Self::default()
     }
 
-    /// Adds what a later event touched.
-    pub fn merge(&mut self, later: Self) {
-        if !later.removed.is_empty() {
-            self.nodes.retain(|node| !later.removed.contains(node));
-        }
-        self.nodes.extend(later.nodes);
-        self.removed.extend(later.removed);
-        self.terms.extend(later.terms);
-        self.pods.extend(later.pods);
-        self.clusters.extend(later.clusters);
+    /// Pods on this node require something else than before; `None` for pods on no node that is known.
+    pub(crate) fn require(&mut self, node: Option<NodeId>) {
+        self.requirements = true;
+        self.requirements_on.extend(node);
     }
 }

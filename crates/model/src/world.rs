@@ -20,6 +20,7 @@ use crate::inventory::Inventory;
 use crate::node_set::NodeSet;
 use crate::nodes::{Namespace, Namespaces, Node, Nodes};
 use crate::pods::{Pod, Pods};
+use crate::revisions::{Revision, Revisions};
 use crate::scheduling::Scheduling;
 use crate::sync::{Generation, SourceState, Sources};
 use crate::touched::Touched;
@@ -37,6 +38,7 @@ pub struct World {
     pub(crate) refused: NodeSet,
     pub(crate) host_idle: HostIdle,
     pub(crate) scheduling: Scheduling,
+    revisions: Revisions,
     /// Changes that nobody has taken yet; `None` where nobody wants them.
     recorded: Option<Vec<Arc<WorldChange>>>,
 }
@@ -138,6 +140,7 @@ impl World {
         for &node in &touched.nodes {
             self.locate(node);
         }
+        self.revisions.note(&touched);
         touched
     }
 
@@ -218,13 +221,18 @@ impl World {
     fn namespace_replaced(&mut self, name: Symbol, before: Option<Namespace>, touched: &mut Touched) {
         let labels_before = before.as_ref().map_or(&[][..], |before| before.labels.pairs());
         let labels_after = self.namespaces.labels(name);
+        let mut is_other = false;
         if labels_before != labels_after {
-            touched.terms.extend(self.affinity.namespace_changed(name, labels_before, labels_after));
+            is_other |= self.affinity.namespace_changed(name, labels_before, labels_after);
         }
         let lift_off = self.namespaces.get(name).is_some_and(|namespace| namespace.lift_off);
         if before.as_ref().is_some_and(|before| before.lift_off) != lift_off {
-            touched.terms.extend(self.affinity.terms_carried_in(name));
+            is_other = true;
             self.affinity.set_namespace_lift(name, lift_off);
+        }
+        if is_other {
+            touched.require(None);
+            self.revisions.note_namespaces();
         }
         if let Some(before) = before {
             before.labels.release(&mut self.interner);
@@ -273,7 +281,7 @@ impl World {
 
     fn apply_cluster(&mut self, vcenter: VcenterId, cluster: ClusterFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
-        let (id, before) = self.inventory.clusters.apply(vcenter, cluster, generation);
+        let (id, before) = self.inventory.clusters.apply(vcenter, Arc::new(cluster), generation);
         let Some(kept) = self.inventory.clusters.arena().get(id) else { return };
         if before.as_ref() != Some(&kept.facts) {
             touched.clusters.insert(id);
@@ -346,6 +354,21 @@ impl World {
         Some(self.node(id)?.uid.to_string())
     }
 
+    /// Another one whenever its VM or host, or what its pods require, may be another.
+    pub fn node_revision(&self, id: NodeId) -> Revision {
+        self.revisions.node(id)
+    }
+
+    /// Another one whenever its rules or its hosts may be others.
+    pub fn cluster_revision(&self, id: ClusterId) -> Revision {
+        self.revisions.cluster(id)
+    }
+
+    /// Another one whenever the namespaces that terms look in, or that opted out, may be others.
+    pub fn namespaces_revision(&self) -> Revision {
+        self.revisions.namespaces()
+    }
+
     pub fn node_labels(&self, id: NodeId) -> Option<Labels> {
         Some(self.node(id)?.labels.to_labels(&self.interner))
     }
@@ -383,6 +406,16 @@ impl World {
         self.pods.iter()
     }
 
+    /// Those that are bound to no node, on their way out, or have preferred terms, and are not finished; in no particular order.
+    pub fn unsettled_pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.pods.unsettled().filter_map(|id| Some((id, self.pods.get(id)?)))
+    }
+
+    /// The names of the nodes that pods are bound to or assumed on, whether or not these are known.
+    pub fn names_of_nodes_with_pods(&self) -> impl Iterator<Item = Symbol> {
+        self.pods.nodes()
+    }
+
     pub fn pod_count(&self) -> usize {
         self.pods.len()
     }
@@ -399,6 +432,11 @@ impl World {
 
     pub fn namespace(&self, name: &str) -> Option<&Namespace> {
         self.namespaces.get(self.interner.get(name)?)
+    }
+
+    /// By the symbol of its name.
+    pub fn namespace_of(&self, name: Symbol) -> Option<&Namespace> {
+        self.namespaces.get(name)
     }
 
     pub fn namespace_count(&self) -> usize {

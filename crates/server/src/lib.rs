@@ -93,6 +93,7 @@ mod tests {
     use axum::body::Body;
     use axum::http::Request;
     use engine::counters::RuleProblem;
+    use engine::drs_rules::{ClusterKey, Finding};
     use engine::runtime::WorldOwner;
     use http_body_util::BodyExt;
     use model::World;
@@ -196,8 +197,10 @@ mod tests {
         rules.passes.add(4);
         rules.created.add(3);
         rules.failures_faulty.add(1);
-        rules.found(["unsatisfiable", "drsOff", "unsatisfiable"].into_iter());
-        rules.found(["unsatisfiable"].into_iter());
+        let cluster = ClusterKey::new(VcenterId(0), "domain-c8");
+        let drs_off = Finding::DrsOff { cluster: cluster.clone(), rules: 1 };
+        rules.found(&[Finding::NoIdentity, drs_off, Finding::NoIdentity]);
+        rules.found(&[Finding::NoIdentity]);
         let (_, body) = get(&shown, "/metrics").await;
         for expected in [
             "bridger_rules_owned 0",
@@ -205,7 +208,7 @@ mod tests {
             "bridger_rules_changes_total{kind=\"create\"} 3",
             "bridger_rules_changes_total{kind=\"delete\"} 0",
             "bridger_rules_failures_total{reason=\"faulty\"} 1",
-            "bridger_rules_findings{name=\"unsatisfiable\"} 1",
+            "bridger_rules_findings{name=\"noIdentity\"} 1",
             "bridger_rules_findings{name=\"drsOff\"} 0",
             "bridger_rules_behind_seconds 0",
         ] {
@@ -213,7 +216,16 @@ mod tests {
         }
         assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
 
-        let cluster = (VcenterId(0), "domain-c8".to_owned());
+        let given_up =
+            |rule: &str| Finding::DeletedByHand { cluster: cluster.clone(), rule: rule.to_owned(), pairs: vec![] };
+        rules.found(&[given_up("bridger-a"), given_up("bridger-b")]);
+        let (status, body) = get(&shown, "/readyz").await;
+        assert_eq!(status, 200);
+        assert!(
+            body.starts_with("ready, degraded\nrules: RuleGivenUp: bridger-a (1 more) was deleted twice"),
+            "{body}"
+        );
+        rules.found(&[]);
         let message = "the record is gone: bridger adopt mends it".to_owned();
         rules.trouble(&cluster, Some(RuleProblem { reason: "RecordGone", message }));
         let (status, body) = get(&shown, "/readyz").await;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use engine::ports::{ClusterRules, PortError, RuleChange, RuleSpec, RuleStore};
+use engine::ports::{
+    Change, ChangeKind, ClusterRules, GroupChange, PortError, RecordedGroups, RuleStore, RuleType, VmRef,
+};
 use model::event::{ClusterFacts, Event, GroupFacts, GroupKind, RuleFacts, RuleKind, VcenterId};
 use serde_json::Value;
 use testkit::{Govc, Sandbox, Vcsim, VcsimOptions};
@@ -101,8 +103,22 @@ async fn witness(peer: &Peer) -> Result<BTreeMap<String, Value>> {
         .collect()
 }
 
-fn spec(name: &str, kind: RuleKind) -> RuleSpec {
-    RuleSpec { name: name.to_owned(), enabled: true, mandatory: false, kind }
+fn rule_change(name: &str, rule_type: RuleType, kind: ChangeKind, vms: &[String]) -> Change {
+    let vms = vms.iter().map(|id| VmRef { id: id.clone(), name: id.clone() }).collect();
+    Change::new(name.to_owned(), rule_type, kind, vms)
+}
+
+fn create(name: &str, rule_type: RuleType, vms: &[String]) -> Change {
+    rule_change(name, rule_type, ChangeKind::Create, vms)
+}
+
+fn delete(name: &str, key: i32) -> Change {
+    rule_change(name, RuleType::VmAntiAffinity, ChangeKind::Delete { key, uuid: None }, &[])
+}
+
+fn delete_group(name: &str) -> Change {
+    let groups = vec![GroupChange::Remove { name: name.to_owned() }];
+    Change { groups, ..rule_change("ours-pin", RuleType::VmHost, ChangeKind::DeleteGroups, &[]) }
 }
 
 fn rule<'a>(rules: &'a ClusterRules, name: &str) -> Result<&'a RuleFacts> {
@@ -114,11 +130,9 @@ fn members(witness: &Value) -> Vec<&str> {
 }
 
 /// An edit that keeps who the rule is.
-fn edit(facts: &RuleFacts, change: impl FnOnce(&mut RuleSpec)) -> RuleChange {
-    let RuleFacts { key, uuid, name, enabled, mandatory, kind, .. } = facts.clone();
-    let mut rule = RuleSpec { name, enabled, mandatory, kind };
-    change(&mut rule);
-    RuleChange::EditRule { key, uuid, rule }
+fn edit(facts: &RuleFacts, rule_type: RuleType, vms: &[String]) -> Change {
+    let (key, uuid) = (facts.key, facts.uuid.clone());
+    rule_change(&facts.name, rule_type, ChangeKind::Edit { key, uuid, added: vec![], removed: vec![] }, vms)
 }
 
 async fn story(peer: &Peer) -> Result<()> {
@@ -128,7 +142,7 @@ async fn story(peer: &Peer) -> Result<()> {
     let host = inventory.ids.values().find(|id| id.starts_with("host-")).context("a host")?.clone();
     let vm_list = |indexes: &[usize]| indexes.iter().map(|index| vms[*index].clone()).collect::<Vec<_>>();
     let store = Rules::new([(ID, peer.config.clone())]);
-    let change = async |changes: &[RuleChange]| store.change(ID, &cluster, changes).await;
+    let change = async |changes: &[Change]| store.change(ID, &cluster, changes).await;
 
     // An administrator's own.
     let govc = &peer.govc;
@@ -148,12 +162,19 @@ async fn story(peer: &Peer) -> Result<()> {
         affine_hosts: Some("ours-hosts".to_owned()),
         anti_affine_hosts: None,
     };
+    let names = RecordedGroups { vms: "ours-vms".to_owned(), hosts: "ours-hosts".to_owned() };
+    let pinned = Change {
+        group_names: Some(names),
+        groups: vec![
+            GroupChange::Add(group("ours-vms", GroupKind::Vms(vm_list(&[0])))),
+            GroupChange::Add(group("ours-hosts", GroupKind::Hosts(vec![host]))),
+        ],
+        ..create("ours-pin", RuleType::VmHost, &vm_list(&[0]))
+    };
     change(&[
-        RuleChange::AddRule(spec("ours-apart", RuleKind::VmsApart(vm_list(&[0, 2])))),
-        RuleChange::AddRule(spec("ours-together", RuleKind::VmsTogether(vm_list(&[1, 3])))),
-        RuleChange::AddRule(spec("ours-pin", pin.clone())),
-        RuleChange::AddGroup(group("ours-vms", GroupKind::Vms(vm_list(&[0])))),
-        RuleChange::AddGroup(group("ours-hosts", GroupKind::Hosts(vec![host]))),
+        create("ours-apart", RuleType::VmAntiAffinity, &vm_list(&[0, 2])),
+        create("ours-together", RuleType::VmAffinity, &vm_list(&[1, 3])),
+        pinned.clone(),
     ])
     .await?;
     let read = store.read(ID, &cluster).await?;
@@ -168,20 +189,18 @@ async fn story(peer: &Peer) -> Result<()> {
     ensure!(shown.contains("ClusterAntiAffinityRuleSpec"), "{shown}");
     ensure!(members(&seen["ours-apart"]) == vm_list(&[0, 2]), "{seen:?}");
 
-    // Edited in place: another member, then off, and it is still the same rule.
+    // Edited in place: other members, and it is still the same rule.
     let before = rule(&read, "ours-apart")?.clone();
-    change(&[
-        edit(&before, |rule| rule.kind = RuleKind::VmsApart(vm_list(&[0, 2, 3]))),
-        edit(rule(&read, "ours-together")?, |rule| rule.enabled = false),
-        RuleChange::EditGroup(group("ours-vms", GroupKind::Vms(vm_list(&[0, 1])))),
-    ])
-    .await?;
+    let mut wider = edit(rule(&read, "ours-pin")?, RuleType::VmHost, &vm_list(&[0, 1]));
+    wider.group_names.clone_from(&pinned.group_names);
+    wider.groups = vec![GroupChange::Edit(group("ours-vms", GroupKind::Vms(vm_list(&[0, 1]))))];
+    change(&[edit(&before, RuleType::VmAntiAffinity, &vm_list(&[0, 2, 3])), wider]).await?;
     let read = store.read(ID, &cluster).await?;
     inventory.until_soon(&read).await?;
     let after = rule(&read, "ours-apart")?;
     let expected = RuleFacts { kind: RuleKind::VmsApart(vm_list(&[0, 2, 3])), ..before };
     ensure!(*after == expected, "{after:?}");
-    ensure!(!rule(&read, "ours-together")?.enabled && rule(&read, "ours-pin")?.enabled, "{read:?}");
+    ensure!(rule(&read, "ours-pin")?.kind == pin && rule(&read, "ours-pin")?.enabled, "{read:?}");
     let edited = witness(peer).await?;
     for field in ["key", "ruleUuid"] {
         ensure!(edited["ours-apart"][field] == seen["ours-apart"][field], "{field}: {edited:?}");
@@ -189,23 +208,22 @@ async fn story(peer: &Peer) -> Result<()> {
     ensure!(members(&edited["ours-vms"]) == vm_list(&[0, 1]), "{edited:?}");
 
     // What can not be is told as such, and changes nothing.
-    let twice = RuleChange::AddRule(spec("foreign", RuleKind::VmsApart(vm_list(&[2, 3]))));
-    let mut faulty = vec![twice, RuleChange::RemoveRule { key: 9999 }, RuleChange::RemoveGroup { name: "x".into() }];
+    let twice = create("foreign", RuleType::VmAntiAffinity, &vm_list(&[2, 3]));
+    let mut faulty = vec![twice, delete("none", 9999), delete_group("x")];
     if peer.checks_rules {
         let unknown = vec![vms[0].clone(), "vm-9999".to_owned()];
-        faulty.push(RuleChange::AddRule(spec("ours-unknown", RuleKind::VmsApart(unknown))));
-        faulty.push(RuleChange::AddRule(spec("ours-lonely", RuleKind::VmsApart(vm_list(&[1])))));
-        faulty.push(RuleChange::RemoveGroup { name: "ours-vms".to_owned() });
+        faulty.push(create("ours-unknown", RuleType::VmAntiAffinity, &unknown));
+        faulty.push(create("ours-lonely", RuleType::VmAntiAffinity, &vm_list(&[1])));
+        faulty.push(delete_group("ours-vms"));
     }
     for faulty in faulty {
         let outcome = change(std::slice::from_ref(&faulty)).await;
         ensure!(matches!(outcome, Err(PortError::Faulty(_))), "{faulty:?}: {outcome:?}");
     }
     ensure!(witness(peer).await? == edited, "a change that fails changes nothing");
-    for outcome in [
-        store.read(ID, "domain-c9999").await.map(|_| ()),
-        store.change(ID, "domain-c9999", &[RuleChange::RemoveRule { key: 1 }]).await,
-    ] {
+    for outcome in
+        [store.read(ID, "domain-c9999").await.map(|_| ()), store.change(ID, "domain-c9999", &[delete("none", 1)]).await]
+    {
         ensure!(matches!(outcome, Err(PortError::Gone(_))), "{outcome:?}");
     }
 
@@ -218,8 +236,8 @@ async fn story(peer: &Peer) -> Result<()> {
 
     // Ours go, and only they.
     let ours = read.rules.iter().filter(|rule| rule.name.starts_with("ours-"));
-    let mut removals: Vec<_> = ours.map(|rule| RuleChange::RemoveRule { key: rule.key }).collect();
-    removals.extend(["ours-vms", "ours-hosts"].map(|name| RuleChange::RemoveGroup { name: name.to_owned() }));
+    let mut removals: Vec<_> = ours.map(|rule| delete(&rule.name, rule.key)).collect();
+    removals.extend(["ours-vms", "ours-hosts"].map(delete_group));
     change(&removals).await?;
     ensure!(witness(peer).await? == foreign, "the administrator's are as they were");
 
@@ -281,8 +299,7 @@ async fn what_goes_wrong_on_the_way_shows_when_the_rules_are_read() -> Result<()
         let name = format!("rule-{number}");
         store.read(ID, &cluster).await?;
         sandbox.control("POST", "faults", rule).await?;
-        let outcome =
-            store.change(ID, &cluster, &[RuleChange::AddRule(spec(&name, RuleKind::VmsApart(vms.clone())))]).await;
+        let outcome = store.change(ID, &cluster, &[create(&name, RuleType::VmAntiAffinity, &vms)]).await;
         ensure!(outcome.is_ok() == succeeds, "{about}: {outcome:?}");
         ensure!(matches!(outcome, Ok(()) | Err(PortError::Passing(_))), "{about}: {outcome:?}");
         // A change whose answer was lost may still be under way.

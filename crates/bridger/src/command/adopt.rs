@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use drs::Record;
 use engine::drs_rules::once;
 
 use crate::confirm::confirm;
@@ -18,6 +19,9 @@ use crate::service::startup::Purpose;
 /// first. No rule is changed.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    /// Instead, make rules anew that somebody deleted twice and that are therefore left alone: one of them, or all
+    #[arg(long, value_name = "RULE|all")]
+    restore: Option<String>,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -28,23 +32,58 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let RulesSeen { world, mut books, ledger } = look_at_rules(&settings, Purpose::Record).await?;
-        let (adopted, record) = drs::adopt(&world, books.owned());
-        if adopted.is_empty() {
-            say("Nothing to adopt: every rule with this cluster's name is in the record.");
-            return Ok(ExitCode::SUCCESS);
+        let seen = look_at_rules(&settings, Purpose::Record).await?;
+        match &arguments.restore {
+            Some(rule) => restore(seen, rule, arguments.yes).await,
+            None => adopt(seen, arguments.yes).await,
         }
-        for rule in &adopted {
-            say(&format!("{}: {} ({} VMs: {})", rule.cluster_name, rule.rule, rule.vms.len(), rule.vms.join(", ")));
-        }
-        if !confirm(&format!("Record these {} rules as Bridger's?", adopted.len()), arguments.yes)? {
-            say("Nothing was recorded.");
-            return Ok(ExitCode::SUCCESS);
-        }
-        once::record(&record, &mut books, &ledger)
-            .await
-            .map_err(|error| Failure::run(format!("the record can't be written: {error}")))?;
-        say(&format!("{} rules are recorded.", adopted.len()));
-        Ok(ExitCode::SUCCESS)
     })
+}
+
+async fn adopt(seen: RulesSeen, yes: bool) -> Result<ExitCode, Failure> {
+    let (adopted, record) = drs::adopt(&seen.world, seen.books.owned());
+    if adopted.is_empty() {
+        say("Nothing to adopt: every rule with this cluster's name is in the record.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for rule in &adopted {
+        say(&format!("{}: {} ({} VMs: {})", rule.cluster_name, rule.rule, rule.vms.len(), rule.vms.join(", ")));
+    }
+    let question = format!("Record these {} rules as Bridger's?", adopted.len());
+    write(seen, record, &question, yes, &format!("{} rules are recorded.", adopted.len())).await
+}
+
+async fn restore(seen: RulesSeen, rule: &str, yes: bool) -> Result<ExitCode, Failure> {
+    let named = (rule != "all").then_some(rule);
+    let (restored, record) = drs::restore(&seen.world, seen.books.owned(), named);
+    if restored.is_empty() {
+        return match named {
+            Some(rule) => {
+                Err(Failure::run(format!("{rule} is none of the rules that are left alone because they were deleted")))
+            }
+            None => {
+                say("Nothing to restore: no rule is left alone because it was deleted.");
+                Ok(ExitCode::SUCCESS)
+            }
+        };
+    }
+    for (cluster, rule) in &restored {
+        say(&format!("{}: {rule}", cluster.id));
+    }
+    let question = format!("Make these {} rules anew, as far as pods still require them?", restored.len());
+    let done = format!("{} rules are no longer left alone: a running Bridger makes them anew.", restored.len());
+    write(seen, record, &question, yes, &done).await
+}
+
+async fn write(seen: RulesSeen, record: Record, question: &str, yes: bool, done: &str) -> Result<ExitCode, Failure> {
+    let RulesSeen { mut books, ledger, .. } = seen;
+    if !confirm(question, yes)? {
+        say("Nothing was recorded.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    once::record(&record, &mut books, &ledger)
+        .await
+        .map_err(|error| Failure::run(format!("the record can't be written: {error}")))?;
+    say(done);
+    Ok(ExitCode::SUCCESS)
 }

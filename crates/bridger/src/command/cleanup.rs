@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let store = vsphere::Rules::new((0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned()));
         let ends = once::carry_out(plan, &world, &mut books, &store, &ledger).await;
         store.close().await;
-        let troubles: Vec<String> = ends.iter().filter_map(|(cluster, end)| trouble(&cluster.1, end)).collect();
+        let troubles: Vec<String> = ends.iter().filter_map(|(cluster, end)| trouble(&cluster.id, end)).collect();
         if troubles.is_empty() {
             say(&format!("{} rules are deleted.", sums.delete));
             return Ok(ExitCode::SUCCESS);

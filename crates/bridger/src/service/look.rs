@@ -120,7 +120,7 @@ pub fn world_and_books(
     let mut books = Books::new(ids.collect());
     books.loaded(texts, |_| true);
     if let Some((cluster, why)) = books.first_unreadable() {
-        return Err(Failure::run(format!("the record of cluster {}: {why}", cluster.1)));
+        return Err(Failure::run(format!("the record of cluster {}: {why}", cluster.id)));
     }
     let mut world = World::with_lifting(settings.lifting.clone());
     snapshot.fill(&mut world);

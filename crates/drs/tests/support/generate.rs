@@ -113,23 +113,44 @@ pub fn pods() -> impl Strategy<Value = Vec<PodFacts>> {
     })
 }
 
+/// The groups that rules of others name, some of them empty, one that is not there.
+const VM_GROUPS: &[&str] = &["vms", "vms", "more-vms", "no-vms", "gone"];
+const HOST_GROUPS: &[&str] = &["hosts", "hosts", "more-hosts", "no-hosts", "gone"];
+
+/// Every kind of rule that vSphere has, also those that Bridger never makes.
+fn foreign_kind() -> impl Strategy<Value = RuleKind> {
+    let vms = || vec((0..NODES_MAX + 2).prop_map(vm_id), 0..5);
+    let vm_host = |affine: bool, anti_affine: bool| {
+        (text(VM_GROUPS), text(HOST_GROUPS), text(HOST_GROUPS)).prop_map(move |(vm_group, hosts, others)| {
+            RuleKind::VmsOnHosts {
+                vm_group,
+                affine_hosts: affine.then_some(hosts),
+                anti_affine_hosts: anti_affine.then_some(others),
+            }
+        })
+    };
+    prop_oneof![
+        3 => vms().prop_map(RuleKind::VmsApart),
+        3 => vms().prop_map(RuleKind::VmsTogether),
+        2 => vm_host(true, false),
+        2 => vm_host(false, true),
+        // vSphere's own clients make neither of these; its API does not forbid them.
+        1 => vm_host(true, true),
+        1 => vm_host(false, false),
+        1 => (text(VM_GROUPS), text(VM_GROUPS))
+            .prop_map(|(vm_group, depends_on)| RuleKind::Dependency { vm_group, depends_on }),
+        1 => Just(RuleKind::Other("ClusterSomethingNewInfo".to_owned())),
+    ]
+}
+
 /// Rules of somebody else, some named almost like Bridger's.
 pub fn foreign_rules() -> impl Strategy<Value = Vec<RuleFacts>> {
-    let vms = vec((0..NODES_MAX).prop_map(vm_id), 2..4);
     let name = text(&["web", "bridger-other", "bridger-42030201-ab12-7d4c-9a00-1c2d3e4f5a6b-0000"]);
-    let foreign = (name, vms, 0..3u8, prop::bool::weighted(0.8)).prop_map(|(name, vms, kind, enabled)| {
-        let kind = match kind {
-            0 => RuleKind::VmsApart(vms),
-            1 => RuleKind::VmsTogether(vms),
-            _ => RuleKind::VmsOnHosts {
-                vm_group: "vms".to_owned(),
-                affine_hosts: Some("hosts".to_owned()),
-                anti_affine_hosts: None,
-            },
-        };
-        RuleFacts { enabled, mandatory: true, uuid: Some("theirs".to_owned()), ..rule(0, &name, kind) }
+    let flags = (prop::bool::weighted(0.8), prop::bool::weighted(0.7), prop::bool::weighted(0.9));
+    let foreign = (name, foreign_kind(), flags).prop_map(|(name, kind, (enabled, mandatory, user_created))| {
+        RuleFacts { enabled, mandatory, user_created, uuid: Some("theirs".to_owned()), ..rule(0, &name, kind) }
     });
-    vec(foreign, 0..3).prop_map(|mut rules| {
+    vec(foreign, 0..4).prop_map(|mut rules| {
         for (number, rule) in rules.iter_mut().enumerate() {
             rule.key = FOREIGN_KEYS + number as i32;
             rule.name = format!("{}{number}", rule.name);
@@ -139,11 +160,19 @@ pub fn foreign_rules() -> impl Strategy<Value = Vec<RuleFacts>> {
 }
 
 pub fn groups() -> impl Strategy<Value = Vec<GroupFacts>> {
-    (vec((0..NODES_MAX).prop_map(vm_id), 0..4), vec((0..5usize).prop_map(|host| format!("host-{host}")), 0..3))
-        .prop_map(|(vms, hosts)| {
-            let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
-            vec![group("vms", GroupKind::Vms(vms)), group("hosts", GroupKind::Hosts(hosts))]
-        })
+    let vms = || vec((0..NODES_MAX + 2).prop_map(vm_id), 0..5);
+    let hosts = || vec((0..6usize).prop_map(|host| format!("host-{host}")), 1..4);
+    (vms(), vms(), hosts(), hosts()).prop_map(|(vms, more_vms, hosts, more_hosts)| {
+        let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
+        vec![
+            group("vms", GroupKind::Vms(vms)),
+            group("more-vms", GroupKind::Vms(more_vms)),
+            group("no-vms", GroupKind::Vms(Vec::new())),
+            group("hosts", GroupKind::Hosts(hosts)),
+            group("more-hosts", GroupKind::Hosts(more_hosts)),
+            group("no-hosts", GroupKind::Hosts(Vec::new())),
+        ]
+    })
 }
 
 pub fn town() -> impl Strategy<Value = Town> {
@@ -178,23 +207,36 @@ pub struct Change {
     /// Node, host.
     pub moves: Vec<(usize, usize)>,
     pub maintenance: Vec<usize>,
+    /// An administrator makes a rule on one of the groups there are, be it Bridger's.
+    pub borrows: Option<usize>,
     pub seconds: u64,
 }
 
 pub fn changes() -> impl Strategy<Value = Vec<Change>> {
-    let change = (option::of(pods()), vec((0..NODES_MAX, 0..8usize), 0..3), vec(0..8usize, 0..2), 0..1200u64)
-        .prop_map(|(pods, moves, maintenance, seconds)| (pods, moves, maintenance, seconds));
-    vec(change, 1..4).prop_map(|changes| {
-        changes
-            .into_iter()
-            .map(|(pods, moves, maintenance, seconds)| Change {
-                pods: pods.unwrap_or_default(),
-                moves,
-                maintenance,
-                seconds,
-            })
-            .collect()
-    })
+    let moves = vec((0..NODES_MAX, 0..8usize), 0..3);
+    let borrows = option::weighted(0.2, 0..20usize);
+    let change = (option::of(pods()), moves, vec(0..8usize, 0..2), borrows, 0..1200u64).prop_map(
+        |(pods, moves, maintenance, borrows, seconds)| Change {
+            pods: pods.unwrap_or_default(),
+            moves,
+            maintenance,
+            borrows,
+            seconds,
+        },
+    );
+    vec(change, 1..4)
+}
+
+/// A rule of somebody else that rests on the groups of a rule there is.
+fn borrow(cluster: &mut ClusterFacts, number: usize) {
+    let kinds = cluster.rules.iter().map(|rule| &rule.kind).filter(|kind| kind.groups().next().is_some());
+    let kinds: Vec<RuleKind> = kinds.cloned().collect();
+    if let Some(kind) = kinds.get(number % kinds.len().max(1)) {
+        let key = cluster.rules.iter().map(|rule| rule.key).max().unwrap_or(0).max(FOREIGN_KEYS) + 1;
+        let uuid = Some("theirs".to_owned());
+        // Should rules limit nothing: what matters here are the groups.
+        cluster.rules.push(RuleFacts { uuid, ..rule(key, &format!("borrows-{key}"), kind.clone()) });
+    }
 }
 
 pub fn change(town: &mut Town, change: &Change) {
@@ -210,6 +252,9 @@ pub fn change(town: &mut Town, change: &Change) {
                 town.nodes[node] = Some(hosts[host % hosts.len()]);
             }
         }
+    }
+    if let Some(number) = change.borrows {
+        borrow(&mut town.clusters[0], number);
     }
     for (number, (host, _)) in town.hosts.iter_mut().enumerate() {
         host.maintenance = change.maintenance.contains(&number);

@@ -7,7 +7,7 @@ pub mod generate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drs::{ActionKind, DrsSettings, GroupChange, Owned, Plan};
+use drs::{ChangeKind, DrsSettings, GroupChange, Plan, Record};
 use model::World;
 use model::event::*;
 
@@ -136,10 +136,10 @@ impl Town {
     }
 
     /// Does what the plan says, as a vCenter would, and records it.
-    pub fn carry_out(&mut self, plan: &Plan) -> Owned {
+    pub fn carry_out(&mut self, plan: &Plan) -> Record {
         let mut owned = plan.record.clone();
         for (cluster, action) in plan.actions() {
-            let facts = self.clusters.iter_mut().find(|facts| facts.id == cluster.cluster.1).expect("a known cluster");
+            let facts = self.clusters.iter_mut().find(|facts| facts.id == cluster.cluster.id).expect("a known cluster");
             let kind = action.rule_kind();
             for change in &action.groups {
                 let has = |name: &str| facts.groups.iter().any(|group| group.name == name);
@@ -159,7 +159,7 @@ impl Town {
                 }
             }
             match &action.kind {
-                ActionKind::Create => {
+                ChangeKind::Create => {
                     assert!(facts.rules.iter().all(|rule| rule.name != action.rule), "a name is used twice");
                     let own = facts.rules.iter().map(|rule| rule.key).filter(|key| *key < FOREIGN_KEYS);
                     let key = own.max().unwrap_or(0) + 1;
@@ -168,18 +168,18 @@ impl Town {
                     facts.rules.push(RuleFacts { uuid: Some(uuid.clone()), mandatory: action.mandatory, ..made });
                     owned.created(&cluster.cluster, &action.rule, uuid);
                 }
-                ActionKind::Edit { key, uuid, .. } => {
+                ChangeKind::Edit { key, uuid, .. } => {
                     let found = facts.rules.iter_mut().find(|rule| rule.key == *key).expect("the rule is there");
                     assert_eq!((&found.name, &found.uuid), (&action.rule, uuid));
                     (found.kind, found.mandatory) = (kind, action.mandatory);
                 }
-                ActionKind::Delete { key, uuid } => {
+                ChangeKind::Delete { key, uuid } => {
                     let found = facts.rules.iter().find(|rule| rule.key == *key).expect("the rule is there");
                     assert_eq!((&found.name, &found.uuid), (&action.rule, uuid));
                     facts.rules.retain(|rule| rule.key != *key);
                     owned.deleted(&cluster.cluster, &action.rule);
                 }
-                ActionKind::DeleteGroups => owned.deleted(&cluster.cluster, &action.rule),
+                ChangeKind::DeleteGroups => owned.deleted(&cluster.cluster, &action.rule),
             }
         }
         owned

@@ -31,4 +31,4 @@ pub use pace::{Backoff, Jitter, RateLimit, Retries};
 pub use recorder::{EventCounts, EventRecorder, Recorded, Repeat};
 pub use run::{Runtime, RuntimeSettings};
 pub use stats::{RuntimeStats, Step, StepTimes};
-pub use world::{HeldWorld, SharedWorld, WorldAccess, WorldOwner};
+pub use world::{SharedWorld, WorldAccess, WorldOwner};

@@ -6,24 +6,15 @@
 use std::sync::Arc;
 
 use model::World;
-use parking_lot::{ArcRwLockReadGuard, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The world as others read it.
 #[derive(Clone, Debug, Default)]
 pub struct SharedWorld(Arc<RwLock<World>>);
 
-/// The world as it is at one moment, for a computation on another thread. Nobody writes as long as it is held.
-pub type HeldWorld = ArcRwLockReadGuard<RawRwLock, World>;
-
 impl SharedWorld {
     pub fn read(&self) -> RwLockReadGuard<'_, World> {
         self.0.read()
-    }
-
-    /// To be handed to another thread, and held no longer than needed.
-    pub fn hold(&self) -> HeldWorld {
-        // The loop may read it at the same time, and is the only one who could wait to write.
-        self.0.read_arc_recursive()
     }
 }
 

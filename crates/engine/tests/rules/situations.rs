@@ -91,6 +91,32 @@ fn while_pods_keep_coming_passes_take_a_tenth_of_the_time() {
     });
 }
 
+/// A pass that only records what is being waited for takes its time too: what becomes due meanwhile is planned after it.
+#[test]
+fn a_plan_that_falls_due_during_a_pass_is_made() {
+    for delay in 0..60 {
+        in_virtual_time(async {
+            let outside = Outside::new(delay, 1, 6, 6);
+            let process = Process::start(&outside, 1).await;
+            for number in 0..3 {
+                outside.add_pod(lonely("web", number, 0, number)).await;
+            }
+            seconds(20).await;
+            let saves = outside.calls().1;
+            // Its VM leaves the rule after the grace: that is recorded now, and no rule is changed.
+            outside.remove_pod("web-2").await;
+            tokio::time::sleep(Duration::from_millis(500 + 20 * delay)).await;
+            outside.add_pod(lonely("web", 3, 0, 3)).await;
+            seconds(20).await;
+            assert!(outside.calls().1 > saves, "something was recorded");
+            let state = outside.lock();
+            let own = state.own(C);
+            assert!(members(&own[0].kind).contains(&vm_id(0, 3)), "{delay}: {:?}", state.history);
+            assert_eq!(process.counters.rules.behind_seconds(), 0);
+        });
+    }
+}
+
 #[test]
 fn nothing_is_written_while_a_source_is_not_whole() {
     for source in [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(VCENTER)] {

@@ -223,48 +223,46 @@ impl State {
         self.clusters[cluster].rules.iter().filter(|rule| rule.name.starts_with(PREFIX)).collect()
     }
 
-    fn apply(&mut self, cluster: &str, changes: &[RuleChange]) -> Result<(), PortError> {
+    fn apply(&mut self, cluster: &str, changes: &[Change]) -> Result<(), PortError> {
         let mut facts = self.clusters[cluster].clone();
         for change in changes {
-            let spec = match change {
-                RuleChange::AddRule(spec) | RuleChange::EditRule { rule: spec, .. } => Some(spec),
-                _ => None,
-            };
-            if let Some(spec) = spec {
-                let vms = members(&spec.kind);
+            let (name, kind) = (&change.rule, change.rule_kind());
+            if matches!(change.kind, ChangeKind::Create | ChangeKind::Edit { .. }) {
+                let vms = members(&kind);
                 if let Some(vm) = vms.iter().find(|vm| self.cursed.contains(*vm) || !self.vms.contains_key(*vm)) {
                     return Err(PortError::Faulty(format!("{vm} is no VM")));
                 }
             }
-            match change {
-                RuleChange::AddRule(spec) => {
-                    assert!(self.is_recorded(cluster, &spec.name), "{} was not recorded before", spec.name);
-                    assert!(facts.rules.iter().all(|rule| rule.name != spec.name), "{} is there twice", spec.name);
+            let no_rule = |key: &i32| PortError::Faulty(format!("no rule {key}"));
+            assert!(self.is_recorded(cluster, name), "{name} was not recorded before");
+            match &change.kind {
+                ChangeKind::Create => {
+                    assert!(facts.rules.iter().all(|rule| rule.name != *name), "{name} is there twice");
                     self.keys += 1;
-                    facts.rules.push(rule(self.keys, &spec.name, spec.kind.clone()));
+                    facts.rules.push(rule(self.keys, name, kind));
                 }
-                RuleChange::EditRule { key, uuid, rule: spec } => {
-                    let Some(found) = facts.rules.iter_mut().find(|rule| rule.key == *key) else {
-                        return Err(PortError::Faulty(format!("no rule {key}")));
-                    };
-                    assert_eq!((&found.name, &found.uuid), (&spec.name, uuid), "another rule is edited");
-                    assert!(self.is_recorded(cluster, &spec.name), "{} is not ours", spec.name);
-                    found.kind = spec.kind.clone();
-                    found.enabled = spec.enabled;
+                ChangeKind::Edit { key, uuid, .. } => {
+                    let found = facts.rules.iter_mut().find(|rule| rule.key == *key).ok_or_else(|| no_rule(key))?;
+                    assert_eq!((&found.name, &found.uuid), (name, uuid), "another rule is edited");
+                    assert!(found.enabled, "what somebody disabled stays so");
+                    found.kind = kind;
                 }
-                RuleChange::RemoveRule { key } => {
-                    let Some(found) = facts.rules.iter().find(|rule| rule.key == *key) else {
-                        return Err(PortError::Faulty(format!("no rule {key}")));
-                    };
-                    assert!(self.is_recorded(cluster, &found.name), "{} is not ours", found.name);
+                ChangeKind::Delete { key, .. } => {
+                    let found = facts.rules.iter().find(|rule| rule.key == *key).ok_or_else(|| no_rule(key))?;
+                    assert_eq!(found.name, *name, "another rule is deleted");
                     facts.rules.retain(|rule| rule.key != *key);
                 }
-                RuleChange::AddGroup(group) => facts.groups.push(group.clone()),
-                RuleChange::EditGroup(group) => {
-                    facts.groups.retain(|other| other.name != group.name);
-                    facts.groups.push(group.clone());
+                ChangeKind::DeleteGroups => (),
+            }
+            for group in &change.groups {
+                match group {
+                    GroupChange::Add(group) => facts.groups.push(group.clone()),
+                    GroupChange::Edit(group) => {
+                        facts.groups.retain(|other| other.name != group.name);
+                        facts.groups.push(group.clone());
+                    }
+                    GroupChange::Remove { name } => facts.groups.retain(|group| group.name != *name),
                 }
-                RuleChange::RemoveGroup { name } => facts.groups.retain(|group| group.name != *name),
             }
         }
         self.changes += changes.len();
@@ -308,7 +306,7 @@ impl RuleStore for Port {
         &'a self,
         _: VcenterId,
         cluster: &'a str,
-        changes: &'a [RuleChange],
+        changes: &'a [Change],
     ) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async move {
             self.0.lock().change_calls += 1;

@@ -13,9 +13,9 @@ use crate::intern::Symbol;
 use crate::nodes::Namespaces;
 
 impl Affinity {
-    /// The labels of a namespace are other ones now; no labels stand for a namespace that is not known. Returns the
-    /// terms that are about this namespace now, or no longer are.
-    pub(crate) fn namespace_changed(&mut self, namespace: Symbol, before: &Pairs, after: &Pairs) -> Vec<TermId> {
+    /// The labels of a namespace are other ones now; no labels stand for a namespace that is not known. Returns
+    /// whether terms are about this namespace now, or no longer are.
+    pub(crate) fn namespace_changed(&mut self, namespace: Symbol, before: &Pairs, after: &Pairs) -> bool {
         let concerned: Vec<(TermId, bool)> = self
             .terms
             .with_namespace_selector()
@@ -25,9 +25,6 @@ impl Affinity {
                 (was != is).then_some((id, is))
             })
             .collect();
-        if concerned.is_empty() {
-            return Vec::new();
-        }
         for profile in self.profiles.in_namespace(namespace).to_vec() {
             for &(term, is) in &concerned {
                 let (Some(kept), Some(seen)) = (self.terms.get(term), self.profiles.get(profile)) else { continue };
@@ -36,7 +33,7 @@ impl Affinity {
                 }
             }
         }
-        concerned.into_iter().map(|(term, _)| term).collect()
+        !concerned.is_empty()
     }
 
     /// Finds the terms that a new profile satisfies.

@@ -119,12 +119,6 @@ impl Affinity {
         Some((entry.profile, entry.place != NOT_LISTED))
     }
 
-    /// The terms that pods of this namespace have.
-    pub(crate) fn terms_carried_in(&self, namespace: Symbol) -> impl Iterator<Item = TermId> {
-        let profiles = self.profiles.in_namespace(namespace).iter().filter_map(|&profile| self.profiles.get(profile));
-        profiles.flat_map(|profile| profile.carried.iter().map(|(term, _)| *term))
-    }
-
     pub(crate) fn topology(&self) -> &Topology {
         &self.topology
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::description::{describe_node, describe_nodes, describe_pods};
-use super::generate::{NODE_NAMES, event, events};
+use super::generate::{NODE_NAMES, events};
 use super::policy::describe_policy;
 use super::reference::Reference;
 use crate::event::{Event, Source, VcenterId};
@@ -109,22 +109,6 @@ proptest! {
             prop_assert_eq!(touched.removed().collect::<BTreeSet<_>>(), gone);
             prop_assert!(touched.nodes().all(|node| after.contains_key(&node)), "touched a node that is not there");
             before = after;
-        }
-    }
-
-    #[test]
-    fn merged_touches_say_what_changed_over_several_events(history in events(), last in proptest::collection::vec(event(), 1..8)) {
-        let mut world = world_after(&history);
-        let before = descriptions_by_id(&world);
-        let mut merged = crate::Touched::default();
-        for event in last {
-            merged.merge(world.apply(event).touched.clone());
-        }
-        for (node, description) in descriptions_by_id(&world) {
-            prop_assert!(merged.contains(node) || before.get(&node) == Some(&description));
-        }
-        for node in before.keys().filter(|node| world.node(**node).is_none()) {
-            prop_assert!(merged.removed().any(|removed| removed == *node) && !merged.contains(*node));
         }
     }
 

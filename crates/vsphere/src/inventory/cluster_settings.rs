@@ -76,6 +76,10 @@ fn rule(element: &Element) -> RuleFacts {
             affine_hosts: text(element, "affineHostGroupName"),
             anti_affine_hosts: text(element, "antiAffineHostGroupName"),
         },
+        Some("ClusterDependencyRuleInfo") => RuleKind::Dependency {
+            vm_group: text(element, "vmGroup").unwrap_or_default(),
+            depends_on: text(element, "dependsOnVmGroup").unwrap_or_default(),
+        },
         other => RuleKind::Other(other.unwrap_or_default().to_owned()),
     };
     RuleFacts {
@@ -146,7 +150,9 @@ mod tests {
              <rule x:type=\"ClusterAntiAffinityRuleSpec\"><key>3</key><enabled>true</enabled><name>apart%2f1</name>\
                <userCreated>true</userCreated><inCompliance>false</inCompliance><ruleUuid>u-3</ruleUuid>{vms}</rule>\
              <rule x:type=\"ClusterAffinityRuleSpec\"><key>4</key><name>together</name>{vms}</rule>\
-             <rule x:type=\"ClusterDependencyRuleInfo\"><key>5</key><name>order</name></rule>\
+             <rule x:type=\"ClusterDependencyRuleInfo\"><key>5</key><name>order</name><vmGroup>a</vmGroup>\
+               <dependsOnVmGroup>b</dependsOnVmGroup></rule>\
+             <rule x:type=\"SomethingNew\"><key>6</key><name>new</name></rule>\
              <group x:type=\"ClusterVmGroup\"><name>b</name><userCreated>true</userCreated>{vms}</group>\
              <group x:type=\"ClusterHostGroup\"><name>a</name><host type=\"HostSystem\">host-1</host></group>\
              <group x:type=\"SomethingNew\"><name>c</name></group>"
@@ -174,7 +180,8 @@ mod tests {
                 ..rule(3, "apart%2f1", RuleKind::VmsApart(both()))
             },
             rule(4, "together", RuleKind::VmsTogether(both())),
-            rule(5, "order", RuleKind::Other("ClusterDependencyRuleInfo".to_owned())),
+            rule(5, "order", RuleKind::Dependency { vm_group: "a".to_owned(), depends_on: "b".to_owned() }),
+            rule(6, "new", RuleKind::Other("SomethingNew".to_owned())),
             RuleFacts { enabled: true, mandatory: true, ..rule(9, "pin", pin) },
         ];
         assert_eq!(read.rules, expected);

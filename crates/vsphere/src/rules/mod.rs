@@ -18,7 +18,7 @@ mod task;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ports::{ClusterRules, PortError, RuleChange, RuleStore};
+use engine::ports::{Change, ClusterRules, PortError, RuleStore};
 use futures::future::{BoxFuture, join_all};
 use model::event::VcenterId;
 use tokio::time::timeout;
@@ -81,9 +81,8 @@ impl Rules {
         &self,
         vcenter: VcenterId,
         cluster: &ManagedObject,
-        changes: &[RuleChange],
+        changes: &[Change],
     ) -> Result<(), PortError> {
-        spec::check(changes)?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -122,7 +121,7 @@ impl RuleStore for Rules {
         &'a self,
         vcenter: VcenterId,
         cluster: &'a str,
-        changes: &'a [RuleChange],
+        changes: &'a [Change],
     ) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async move { self.change_cluster(vcenter, &ManagedObject::new(CLUSTER, cluster), changes).await })
     }

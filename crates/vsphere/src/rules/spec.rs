@@ -5,109 +5,93 @@
 //! edit leaves out is lost. The number of changes is the caller's
 //! business: vCenter takes thousands in one reconfiguration.
 
-use engine::ports::{PortError, RuleChange, RuleSpec};
+use engine::ports::{Change, ChangeKind, GroupChange};
 use model::event::{GroupFacts, GroupKind, RuleKind};
 
 use crate::ManagedObject;
 use crate::inventory::{HOST, VM};
 use crate::xml::Writer;
 
-/// Refuses what can not be written, before anything is sent.
-pub(super) fn check(changes: &[RuleChange]) -> Result<(), PortError> {
-    for change in changes {
-        if let RuleChange::AddRule(rule) | RuleChange::EditRule { rule, .. } = change
-            && let RuleKind::Other(kind) = &rule.kind
-        {
-            return Err(PortError::Faulty(format!(
-                "rule {:?} is of the type {kind:?}, which is not written",
-                rule.name
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// The parameters `spec` and `modify` of `ReconfigureComputeResource_Task`.
-pub(super) fn write(body: &mut Writer, changes: &[RuleChange]) {
-    let mut ordered: Vec<&RuleChange> = changes.iter().collect();
-    ordered.sort_by_key(|change| match change {
-        RuleChange::RemoveRule { .. } | RuleChange::RemoveGroup { .. } => 0,
-        RuleChange::EditRule { .. } | RuleChange::EditGroup(_) => 1,
-        RuleChange::AddRule(_) | RuleChange::AddGroup(_) => 2,
+pub(super) fn write(body: &mut Writer, changes: &[Change]) {
+    let mut rules: Vec<&Change> = changes.iter().collect();
+    rules.sort_by_key(|change| match change.kind {
+        ChangeKind::Delete { .. } | ChangeKind::DeleteGroups => 0,
+        ChangeKind::Edit { .. } => 1,
+        ChangeKind::Create => 2,
+    });
+    let mut groups: Vec<&GroupChange> = changes.iter().flat_map(|change| &change.groups).collect();
+    groups.sort_by_key(|group| match group {
+        GroupChange::Remove { .. } => 0,
+        GroupChange::Edit(_) => 1,
+        GroupChange::Add(_) => 2,
     });
     body.nest_typed("spec", "ClusterConfigSpecEx", |spec| {
-        ordered.iter().for_each(|change| rule_change(spec, change));
-        ordered.iter().for_each(|change| group_change(spec, change));
+        rules.iter().for_each(|change| rule_change(spec, change));
+        groups.iter().for_each(|change| group_change(spec, change));
     });
     // Only what is named changes; without this all that is not named would be taken away.
     body.value("modify", true);
 }
 
-fn rule_change(spec: &mut Writer, change: &RuleChange) {
-    let mut update = |operation: &str, inside: &dyn Fn(&mut Writer)| {
-        spec.nest("rulesSpec", |update| {
-            update.text("operation", operation);
-            inside(update);
-        });
-    };
-    match change {
-        RuleChange::AddRule(rule) => update("add", &|update| rule_info(update, None, rule)),
-        RuleChange::EditRule { key, uuid, rule } => {
-            update("edit", &|update| rule_info(update, Some((*key, uuid.as_deref())), rule));
+fn update(spec: &mut Writer, name: &str, operation: &str, inside: impl FnOnce(&mut Writer)) {
+    spec.nest(name, |update| {
+        update.text("operation", operation);
+        inside(update);
+    });
+}
+
+fn rule_change(spec: &mut Writer, change: &Change) {
+    match &change.kind {
+        ChangeKind::Create => update(spec, "rulesSpec", "add", |update| rule_info(update, None, change)),
+        ChangeKind::Edit { key, uuid, .. } => {
+            update(spec, "rulesSpec", "edit", |update| rule_info(update, Some((*key, uuid.as_deref())), change));
         }
-        RuleChange::RemoveRule { key } => update("remove", &|update| {
+        ChangeKind::Delete { key, .. } => update(spec, "rulesSpec", "remove", |update| {
             update.typed_value("removeKey", "int", key);
         }),
-        RuleChange::AddGroup(_) | RuleChange::EditGroup(_) | RuleChange::RemoveGroup { .. } => (),
+        ChangeKind::DeleteGroups => (),
     }
 }
 
-fn group_change(spec: &mut Writer, change: &RuleChange) {
-    let mut update = |operation: &str, inside: &dyn Fn(&mut Writer)| {
-        spec.nest("groupSpec", |update| {
-            update.text("operation", operation);
-            inside(update);
-        });
-    };
+fn group_change(spec: &mut Writer, change: &GroupChange) {
     match change {
-        RuleChange::AddGroup(group) => update("add", &|update| group_info(update, group)),
-        RuleChange::EditGroup(group) => update("edit", &|update| group_info(update, group)),
-        RuleChange::RemoveGroup { name } => update("remove", &|update| {
+        GroupChange::Add(group) => update(spec, "groupSpec", "add", |update| group_info(update, group)),
+        GroupChange::Edit(group) => update(spec, "groupSpec", "edit", |update| group_info(update, group)),
+        GroupChange::Remove { name } => update(spec, "groupSpec", "remove", |update| {
             update.typed_value("removeKey", "string", name);
         }),
-        RuleChange::AddRule(_) | RuleChange::EditRule { .. } | RuleChange::RemoveRule { .. } => (),
     }
 }
 
-/// A rule; `identity` is the key and UUID of one that exists.
-fn rule_info(update: &mut Writer, identity: Option<(i32, Option<&str>)>, rule: &RuleSpec) {
-    let kind = match &rule.kind {
+/// A rule; `identity` is the key and UUID of one that exists. What Bridger writes is enabled: one that somebody disabled is left alone.
+fn rule_info(update: &mut Writer, identity: Option<(i32, Option<&str>)>, change: &Change) {
+    let rule = change.rule_kind();
+    let kind = match &rule {
         RuleKind::VmsApart(_) => "ClusterAntiAffinityRuleSpec",
         RuleKind::VmsTogether(_) => "ClusterAffinityRuleSpec",
         RuleKind::VmsOnHosts { .. } => "ClusterVmHostRuleInfo",
-        RuleKind::Other(kind) => kind,
+        // Never made.
+        RuleKind::Dependency { .. } | RuleKind::Other(_) => return,
     };
     update.nest_typed("info", kind, |info| {
         if let Some((key, _)) = identity {
             info.value("key", key);
         }
-        info.value("enabled", rule.enabled).text("name", &rule.name).value("mandatory", rule.mandatory);
+        info.value("enabled", true).text("name", &change.rule).value("mandatory", change.mandatory);
         info.value("userCreated", true);
         if let Some((_, Some(uuid))) = identity {
             info.text("ruleUuid", uuid);
         }
-        match &rule.kind {
+        match &rule {
             RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms) => references(info, "vm", VM, vms),
-            RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } => {
+            RuleKind::VmsOnHosts { vm_group, affine_hosts, .. } => {
                 info.text("vmGroupName", vm_group);
                 if let Some(hosts) = affine_hosts {
                     info.text("affineHostGroupName", hosts);
                 }
-                if let Some(hosts) = anti_affine_hosts {
-                    info.text("antiAffineHostGroupName", hosts);
-                }
             }
-            RuleKind::Other(_) => (),
+            RuleKind::Dependency { .. } | RuleKind::Other(_) => (),
         }
     });
 }
@@ -131,6 +115,7 @@ fn references(info: &mut Writer, name: &str, kind: &str, ids: &[String]) {
 
 #[cfg(test)]
 mod tests {
+    use engine::ports::{RecordedGroups, RuleType, VmRef};
     use model::event::RuleFacts;
     use proptest::option::of as maybe;
     use proptest::prelude::*;
@@ -147,24 +132,17 @@ mod tests {
         prop::collection::vec((0..50u32).prop_map(move |number| format!("{kind}-{number}")), 0..6)
     }
 
-    fn any_spec() -> impl Strategy<Value = RuleSpec> {
-        let kind = prop_oneof![
-            any_ids("vm").prop_map(RuleKind::VmsApart),
-            any_ids("vm").prop_map(RuleKind::VmsTogether),
-            (any_name(), maybe(any_name()), maybe(any_name())).prop_map(
-                |(vm_group, affine_hosts, anti_affine_hosts)| RuleKind::VmsOnHosts {
-                    vm_group,
-                    affine_hosts,
-                    anti_affine_hosts
-                }
-            ),
-        ];
-        (any_name(), any::<bool>(), any::<bool>(), kind).prop_map(|(name, enabled, mandatory, kind)| RuleSpec {
-            name,
-            enabled,
-            mandatory,
-            kind,
-        })
+    fn any_rule(kind: impl Strategy<Value = ChangeKind>) -> impl Strategy<Value = Change> {
+        let rule_type = prop_oneof![Just(RuleType::VmAntiAffinity), Just(RuleType::VmAffinity), Just(RuleType::VmHost)];
+        let groups = prop::collection::vec(any_group_change(), 0..3);
+        (any_name(), rule_type, kind, any_ids("vm"), any::<bool>(), groups).prop_map(
+            |(name, rule_type, kind, vms, mandatory, groups)| {
+                let vms = vms.into_iter().map(|id| VmRef { name: id.clone(), id }).collect();
+                let names = RecordedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") };
+                let group_names = (rule_type == RuleType::VmHost).then_some(names);
+                Change { mandatory, groups, group_names, ..Change::new(name, rule_type, kind, vms) }
+            },
+        )
     }
 
     fn any_group() -> impl Strategy<Value = GroupFacts> {
@@ -172,19 +150,59 @@ mod tests {
         (any_name(), any::<bool>(), kind).prop_map(|(name, user_created, kind)| GroupFacts { name, user_created, kind })
     }
 
-    fn any_change() -> impl Strategy<Value = RuleChange> {
+    fn any_group_change() -> impl Strategy<Value = GroupChange> {
         prop_oneof![
-            any_spec().prop_map(RuleChange::AddRule),
-            (1..99i32, maybe("[0-9a-f]{8}"), any_spec()).prop_map(|(key, uuid, rule)| RuleChange::EditRule {
-                key,
-                uuid,
-                rule
-            }),
-            (1..99i32).prop_map(|key| RuleChange::RemoveRule { key }),
-            any_group().prop_map(RuleChange::AddGroup),
-            any_group().prop_map(RuleChange::EditGroup),
-            any_name().prop_map(|name| RuleChange::RemoveGroup { name }),
+            any_group().prop_map(GroupChange::Add),
+            any_group().prop_map(GroupChange::Edit),
+            any_name().prop_map(|name| GroupChange::Remove { name }),
         ]
+    }
+
+    fn any_change() -> impl Strategy<Value = Change> {
+        let uuid = || maybe("[0-9a-f]{8}");
+        any_rule(prop_oneof![
+            Just(ChangeKind::Create),
+            (1..99i32, uuid()).prop_map(|(key, uuid)| ChangeKind::Edit { key, uuid, added: vec![], removed: vec![] }),
+            (1..99i32, uuid()).prop_map(|(key, uuid)| ChangeKind::Delete { key, uuid }),
+            Just(ChangeKind::DeleteGroups),
+        ])
+    }
+
+    /// As much of a change as the wire has.
+    #[derive(Clone, Debug, PartialEq)]
+    enum Sent {
+        Removed(i32),
+        Rule { key: i32, uuid: Option<String>, name: String, mandatory: bool, kind: RuleKind },
+        Group(GroupChange),
+    }
+
+    fn expected(changes: &[Change]) -> Vec<Sent> {
+        let rule = |change: &Change, key, uuid: &Option<String>| Sent::Rule {
+            key,
+            uuid: uuid.clone(),
+            name: change.rule.clone(),
+            mandatory: change.mandatory,
+            kind: change.rule_kind(),
+        };
+        let mut sent: Vec<(u8, Sent)> = Vec::new();
+        for change in changes {
+            match &change.kind {
+                ChangeKind::Delete { key, .. } => sent.push((0, Sent::Removed(*key))),
+                ChangeKind::Edit { key, uuid, .. } => sent.push((1, rule(change, *key, uuid))),
+                ChangeKind::Create => sent.push((2, rule(change, 0, &None))),
+                ChangeKind::DeleteGroups => (),
+            }
+            sent.extend(change.groups.iter().map(|group| {
+                let rank = match group {
+                    GroupChange::Remove { .. } => 3,
+                    GroupChange::Edit(_) => 4,
+                    GroupChange::Add(_) => 5,
+                };
+                (rank, Sent::Group(group.clone()))
+            }));
+        }
+        sent.sort_by_key(|(rank, _)| *rank);
+        sent.into_iter().map(|(_, sent)| sent).collect()
     }
 
     /// What a cluster would show of a rule or group that is sent, and the operation.
@@ -195,32 +213,28 @@ mod tests {
         Some((update.text_at("operation")?.to_owned(), ClusterSettings::read(&config)))
     }
 
-    /// The change that an update of the wire means.
-    fn meaning(update: &Element) -> Option<RuleChange> {
+    /// What an update of the wire means.
+    fn meaning(update: &Element) -> Option<Sent> {
         let of_rules = update.name == "rulesSpec";
         if update.text_at("operation") == Some("remove") {
             let key = update.child("removeKey")?;
             return Some(match (of_rules, key.xsi_type.as_deref()?) {
-                (true, "int") => RuleChange::RemoveRule { key: key.text.parse().ok()? },
-                (false, "string") => RuleChange::RemoveGroup { name: key.text.clone() },
+                (true, "int") => Sent::Removed(key.text.parse().ok()?),
+                (false, "string") => Sent::Group(GroupChange::Remove { name: key.text.clone() }),
                 _ => return None,
             });
         }
         let (operation, settings) = shown(update, if of_rules { "rule" } else { "group" })?;
         if let Some(group) = settings.groups.into_iter().next() {
             return match operation.as_str() {
-                "add" => Some(RuleChange::AddGroup(group)),
-                "edit" => Some(RuleChange::EditGroup(group)),
+                "add" => Some(Sent::Group(GroupChange::Add(group))),
+                "edit" => Some(Sent::Group(GroupChange::Edit(group))),
                 _ => None,
             };
         }
         let RuleFacts { key, uuid, name, enabled, mandatory, kind, .. } = settings.rules.into_iter().next()?;
-        let rule = RuleSpec { name, enabled, mandatory, kind };
-        match (operation.as_str(), key) {
-            ("add", 0) => Some(RuleChange::AddRule(rule)),
-            ("edit", key) => Some(RuleChange::EditRule { key, uuid, rule }),
-            _ => None,
-        }
+        let fits = enabled && matches!((operation.as_str(), key), ("add", 0) | ("edit", 1..));
+        fits.then_some(Sent::Rule { key, uuid, name, mandatory, kind })
     }
 
     proptest! {
@@ -233,19 +247,9 @@ mod tests {
             let body = Element::parse(&body).unwrap();
             prop_assert_eq!(body.text_at("modify"), Some("true"));
             let updates = &body.child("spec").unwrap().children;
-            let found: Vec<RuleChange> = updates.iter().filter_map(meaning).collect();
+            let found: Vec<Sent> = updates.iter().filter_map(meaning).collect();
             prop_assert_eq!(found.len(), updates.len());
-            let rank = |change: &RuleChange| match change {
-                RuleChange::RemoveRule { .. } => 0,
-                RuleChange::EditRule { .. } => 1,
-                RuleChange::AddRule(_) => 2,
-                RuleChange::RemoveGroup { .. } => 3,
-                RuleChange::EditGroup(_) => 4,
-                RuleChange::AddGroup(_) => 5,
-            };
-            let mut expected = changes;
-            expected.sort_by_key(rank);
-            prop_assert_eq!(found, expected);
+            prop_assert_eq!(found, expected(&changes));
         }
     }
 }

@@ -136,7 +136,7 @@ async fn record_lost(respect: &Respect, name: &str) -> Result<()> {
     .await
 }
 
-/// A rule deleted by hand comes back once; deleted again it is left alone.
+/// A rule deleted by hand comes back once; deleted again it is left alone, until somebody takes that back.
 async fn deleted(respect: &Respect, name: &str) -> Result<()> {
     let before = identity(&respect.rule(name, &[0, 1, 2, 3, 4], true).await?);
     respect.site.administer("cluster.rule.remove", &["-name", name]).await?;
@@ -162,6 +162,17 @@ async fn deleted(respect: &Respect, name: &str) -> Result<()> {
     })
     .await?;
     ensure!(metric(&respect.bridger, "bridger_rules_passes_total").await? > passes, "a pass was made");
+    let ready = respect.bridger.get("/readyz").await?;
+    ensure!(ready.contains("degraded") && ready.contains(&format!("RuleGivenUp: {name}")), "{ready}");
+
+    let unknown = respect.cluster.command(&["adopt", "--restore", "web", "--yes"]).await?;
+    ensure!(unknown.code == Some(1) && unknown.stderr.contains("web is none of the rules"), "{unknown:?}");
+    let restored = respect.cluster.command(&["adopt", "--restore", name, "--yes"]).await?;
+    ensure!(restored.code == Some(0) && restored.stdout.contains("1 rules are no longer left alone"), "{restored:?}");
+    respect.rule(name, &[0, 1, 2, 3, 4], true).await?;
+    respect.found("deletedByHand", 0).await?;
+    let again = respect.cluster.command(&["adopt", "--restore", "all", "--yes"]).await?;
+    ensure!(again.code == Some(0) && again.stdout.contains("Nothing to restore"), "{again:?}");
     Ok(())
 }
 
@@ -169,10 +180,10 @@ async fn deleted(respect: &Respect, name: &str) -> Result<()> {
 async fn cleaned_up(respect: &mut Respect, name: &str) -> Result<()> {
     respect.bridger.stop();
     let shown = respect.cluster.command(&["cleanup", "--dry-run"]).await?;
-    ensure!(shown.code == Some(0) && shown.stdout.contains("0 to edit, 2 to delete"), "{shown:?}");
-    ensure!(respect.own().await?.rules.len() == 2, "shown, not deleted");
+    ensure!(shown.code == Some(0) && shown.stdout.contains("0 to edit, 3 to delete"), "{shown:?}");
+    ensure!(respect.own().await?.rules.len() == 3, "shown, not deleted");
     let deleted = respect.cluster.command(&["cleanup", "--yes"]).await?;
-    ensure!(deleted.code == Some(0) && deleted.stdout.contains("2 rules are deleted"), "{deleted:?}");
+    ensure!(deleted.code == Some(0) && deleted.stdout.contains("3 rules are deleted"), "{deleted:?}");
     ensure!(respect.site.witness().await? == respect.foreign, "exactly the administrator's are left");
     let record = respect.cluster.record().await?;
     ensure!(record.is_empty(), "{name} is not there and needs no record: {record:?}");

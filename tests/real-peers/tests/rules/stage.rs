@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -81,6 +81,16 @@ impl Site {
         Ok(())
     }
 
+    /// The names of the hosts of these ids.
+    pub async fn host_names(&self, ids: &[String]) -> Result<Vec<String>> {
+        let found = self.govc.run(&["find", "-i", CLUSTER_PATH, "-type", "h"]).await?;
+        let name = |id: &String| {
+            let place = found.lines().position(|line| line.trim().rsplit(':').next() == Some(id));
+            place.and_then(|place| self.hosts.get(place).cloned()).with_context(|| format!("no host {id} in {found}"))
+        };
+        ids.iter().map(name).collect()
+    }
+
     pub async fn migrate(&self, machine: usize, host: usize) -> Result<()> {
         let host = format!("{CLUSTER_PATH}/{}", self.hosts[host]);
         self.govc.run(&["vm.migrate", "-host", &host, &self.machines[machine].vm]).await?;
@@ -122,8 +132,13 @@ impl Cluster {
 
     /// `bridger run`, once it listens.
     pub async fn run(&self, flags: &[&str]) -> Result<Bridger> {
+        self.run_build(None, flags).await
+    }
+
+    /// That of another build.
+    pub async fn run_build(&self, program: Option<&Path>, flags: &[&str]) -> Result<Bridger> {
         let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1", "--extender", "off"], flags].concat();
-        let mut bridger = Bridger::start(&arguments, &self.environment)?;
+        let mut bridger = Bridger::start_build(program, &arguments, &self.environment)?;
         bridger.prints("Listening", SOON).await?;
         Ok(bridger)
     }

@@ -129,6 +129,7 @@ enum RuleMeaning {
     VmsApart(Vec<String>),
     VmsTogether(Vec<String>),
     VmsOnHosts { vm_group: String, affine_hosts: Option<String>, anti_affine_hosts: Option<String> },
+    Dependency { vm_group: String, depends_on: String },
     Other(String),
 }
 

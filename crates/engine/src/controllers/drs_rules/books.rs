@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use drs::Owned;
-use drs::record::ClusterName;
+use drs::ClusterKey;
+use drs::Record;
 use model::event::VcenterId;
 
 use super::planner;
@@ -17,58 +17,58 @@ use crate::ports::{KeptRecord, RecordVersion};
 #[derive(Debug)]
 pub struct Books {
     vcenter_uuids: BTreeMap<VcenterId, String>,
-    kept: BTreeMap<ClusterName, KeptRecord>,
+    kept: BTreeMap<ClusterKey, KeptRecord>,
     /// Texts that make no sense, and why.
-    unreadable: BTreeMap<ClusterName, String>,
-    owned: Owned,
+    unreadable: BTreeMap<ClusterKey, String>,
+    owned: Record,
 }
 
 impl Books {
     #[must_use]
     pub fn new(vcenter_uuids: BTreeMap<VcenterId, String>) -> Books {
-        Books { vcenter_uuids, kept: BTreeMap::new(), unreadable: BTreeMap::new(), owned: Owned::default() }
+        Books { vcenter_uuids, kept: BTreeMap::new(), unreadable: BTreeMap::new(), owned: Record::default() }
     }
 
     #[must_use]
-    pub fn owned(&self) -> &Owned {
+    pub fn owned(&self) -> &Record {
         &self.owned
     }
 
     #[must_use]
-    pub fn kept(&self, cluster: &ClusterName) -> Option<&KeptRecord> {
+    pub fn kept(&self, cluster: &ClusterKey) -> Option<&KeptRecord> {
         self.kept.get(cluster)
     }
 
     /// Why the cluster's text can't be used.
     #[must_use]
-    pub fn unreadable(&self, cluster: &ClusterName) -> Option<&str> {
+    pub fn unreadable(&self, cluster: &ClusterKey) -> Option<&str> {
         self.unreadable.get(cluster).map(String::as_str)
     }
 
     /// The first text that can't be used, and why.
     #[must_use]
-    pub fn first_unreadable(&self) -> Option<(&ClusterName, &str)> {
+    pub fn first_unreadable(&self) -> Option<(&ClusterKey, &str)> {
         self.unreadable.iter().next().map(|(cluster, why)| (cluster, why.as_str()))
     }
 
     /// `None` while the vCenter's identity is not known.
     #[must_use]
-    pub fn text_name(&self, cluster: &ClusterName) -> Option<String> {
-        self.vcenter_uuids.get(&cluster.0).map(|uuid| format!("{uuid}/{}", cluster.1))
+    pub fn text_name(&self, cluster: &ClusterKey) -> Option<String> {
+        self.vcenter_uuids.get(&cluster.vcenter).map(|uuid| format!("{uuid}/{}", cluster.id))
     }
 
-    fn cluster_of(&self, text_name: &str) -> Option<ClusterName> {
+    fn cluster_of(&self, text_name: &str) -> Option<ClusterKey> {
         let (uuid, id) = text_name.rsplit_once('/')?;
         let (vcenter, _) = self.vcenter_uuids.iter().find(|(_, known)| *known == uuid)?;
-        Some((*vcenter, id.to_owned()))
+        Some(ClusterKey::new(*vcenter, id))
     }
 
     /// Takes over what the ledger holds, for the clusters that `may_change` names. Returns whether anything is new.
-    pub fn loaded(&mut self, texts: BTreeMap<String, KeptRecord>, may_change: impl Fn(&ClusterName) -> bool) -> bool {
+    pub fn loaded(&mut self, texts: BTreeMap<String, KeptRecord>, may_change: impl Fn(&ClusterKey) -> bool) -> bool {
         let found = texts.into_iter().filter_map(|(name, kept)| Some((self.cluster_of(&name)?, kept)));
-        let found: BTreeMap<ClusterName, KeptRecord> = found.collect();
+        let found: BTreeMap<ClusterKey, KeptRecord> = found.collect();
         let gone = self.kept.keys().filter(|cluster| may_change(cluster) && !found.contains_key(cluster));
-        let gone: Vec<ClusterName> = gone.cloned().collect();
+        let gone: Vec<ClusterKey> = gone.cloned().collect();
         let mut changed = !gone.is_empty();
         gone.iter().for_each(|cluster| self.gone(cluster));
         for (cluster, kept) in found {
@@ -87,13 +87,13 @@ impl Books {
     }
 
     /// The text was written.
-    pub fn saved(&mut self, cluster: &ClusterName, record: &Owned, kept: KeptRecord) {
+    pub fn saved(&mut self, cluster: &ClusterKey, record: &Record, kept: KeptRecord) {
         planner::take_over(&mut self.owned, cluster, record);
         self.kept.insert(cluster.clone(), kept);
     }
 
     /// The text is not there any more.
-    pub fn gone(&mut self, cluster: &ClusterName) {
+    pub fn gone(&mut self, cluster: &ClusterKey) {
         self.kept.remove(cluster);
         self.unreadable.remove(cluster);
         self.owned.clusters.remove(cluster);
@@ -101,7 +101,7 @@ impl Books {
 
     /// The text to be written to make this the record, unless it says so already.
     #[must_use]
-    pub fn text_to_save(&self, cluster: &ClusterName, record: &Owned) -> Option<(String, Option<RecordVersion>)> {
+    pub fn text_to_save(&self, cluster: &ClusterKey, record: &Record) -> Option<(String, Option<RecordVersion>)> {
         let kept = self.kept.get(cluster);
         let text = planner::to_text(record, cluster);
         let is_needed = match kept {
@@ -115,7 +115,7 @@ impl Books {
     /// The text to be written before rules are changed: also where it says so already, so that a record which somebody
     /// deleted or changed meanwhile is noticed first.
     #[must_use]
-    pub fn text_to_hold(&self, cluster: &ClusterName, record: &Owned) -> Option<(String, Option<RecordVersion>)> {
+    pub fn text_to_hold(&self, cluster: &ClusterKey, record: &Record) -> Option<(String, Option<RecordVersion>)> {
         match self.kept.get(cluster) {
             Some(kept) => Some((planner::to_text(record, cluster), Some(kept.version.clone()))),
             None => self.text_to_save(cluster, record),
@@ -127,8 +127,8 @@ impl Books {
 mod tests {
     use super::*;
 
-    fn cluster(vcenter: u16) -> ClusterName {
-        (VcenterId(vcenter), "domain-c8".to_owned())
+    fn cluster(vcenter: u16) -> ClusterKey {
+        ClusterKey::new(VcenterId(vcenter), "domain-c8")
     }
 
     fn kept(text: String, version: &str) -> KeptRecord {

@@ -6,24 +6,22 @@
 //!
 //! In: the answer to what was last asked. Out: what to ask next, or how the pass ended.
 
-use drs::Owned;
-use drs::record::ClusterName;
+use drs::{Change, ChangeKind, ClusterKey, Record};
 
 use super::books::Books;
 use super::facts::{in_order, shows};
-use super::planner::{Unit, Verb};
 use super::split::Split;
-use crate::ports::{ClusterRules, KeptRecord, PortError, RecordVersion, RuleChange};
+use crate::ports::{ClusterRules, KeptRecord, PortError, RecordVersion};
 
 /// What a pass has to do.
 #[derive(Debug)]
 pub struct Work {
-    pub cluster: ClusterName,
+    pub cluster: ClusterKey,
     /// The `fresh` ones first, which go together; the others one by one.
-    pub units: Vec<Unit>,
+    pub changes: Vec<Change>,
     pub fresh: usize,
     /// The record to be written first: this cluster's part.
-    pub record: Owned,
+    pub record: Record,
     /// The rules that the plan was made from, in order.
     pub planned_from: ClusterRules,
 }
@@ -32,7 +30,7 @@ pub struct Work {
 pub enum Ask {
     Read,
     Save { text: String, expected: Option<RecordVersion> },
-    Change(Vec<RuleChange>),
+    Change(Vec<Change>),
 }
 
 #[derive(Debug)]
@@ -68,13 +66,13 @@ pub enum End {
     Carried(Box<Carried>),
 }
 
-/// What became of the units of a pass.
+/// What became of the changes of a pass.
 #[derive(Debug)]
 pub struct Carried {
     /// The rules as they were read back, in order.
     pub found: ClusterRules,
-    pub done: Vec<Verb>,
-    pub culprits: Vec<(Unit, String)>,
+    pub done: Vec<ChangeKind>,
+    pub culprits: Vec<(Change, String)>,
     /// Rules for which the change was taken and does not show.
     pub missing: Vec<String>,
 }
@@ -100,7 +98,7 @@ pub struct Pass {
 impl Pass {
     #[must_use]
     pub fn begin(work: Work) -> (Pass, Ask) {
-        let split = Split::new(work.fresh, work.units.len());
+        let split = Split::new(work.fresh, work.changes.len());
         let pass = Pass { work, stage: Stage::Reading, split, saving: String::new(), carried: None, stopped_by: None };
         (pass, Ask::Read)
     }
@@ -120,7 +118,7 @@ impl Pass {
                     return Next::End(End::Lagging { found });
                 }
                 let (cluster, record) = (&self.work.cluster, &self.work.record);
-                let text = match self.work.units.is_empty() {
+                let text = match self.work.changes.is_empty() {
                     true => books.text_to_save(cluster, record),
                     false => books.text_to_hold(cluster, record),
                 };
@@ -169,7 +167,7 @@ impl Pass {
     }
 
     fn intent_saved(&mut self, is_current: impl FnOnce(&ClusterRules) -> bool) -> Next {
-        if self.work.units.is_empty() {
+        if self.work.changes.is_empty() {
             return Next::End(End::Settled);
         }
         if !is_current(&self.work.planned_from) {
@@ -181,10 +179,7 @@ impl Pass {
 
     fn attempt(&mut self) -> Next {
         match self.split.attempt() {
-            Some(range) => {
-                let changes = self.work.units[range].iter().flat_map(|unit| unit.changes.iter().cloned()).collect();
-                Next::Ask(Ask::Change(changes))
-            }
+            Some(range) => Next::Ask(Ask::Change(self.work.changes[range].to_vec())),
             None => self.read_back(),
         }
     }
@@ -197,25 +192,27 @@ impl Pass {
     /// Notes in the record what shows of what was asked for.
     fn look_at(&mut self, found: ClusterRules) {
         let (mut done, mut missing) = (Vec::new(), Vec::new());
-        for unit in self.split.through.iter().map(|unit| &self.work.units[*unit]) {
-            if !unit.changes.iter().all(|change| shows(change, &found)) {
-                missing.push(unit.rule.clone());
+        for change in self.split.through.iter().map(|place| &self.work.changes[*place]) {
+            if !shows(change, &found) {
+                missing.push(change.rule.clone());
                 continue;
             }
-            done.push(unit.verb);
-            match unit.verb {
-                Verb::Delete => self.work.record.deleted(&self.work.cluster, &unit.rule),
-                Verb::Create => {
-                    let rule = found.rules.iter().find(|rule| rule.name == unit.rule);
+            done.push(change.kind.clone());
+            match change.kind {
+                ChangeKind::Delete { .. } | ChangeKind::DeleteGroups => {
+                    self.work.record.deleted(&self.work.cluster, &change.rule);
+                }
+                ChangeKind::Create => {
+                    let rule = found.rules.iter().find(|rule| rule.name == change.rule);
                     if let Some(uuid) = rule.and_then(|rule| rule.uuid.clone()) {
-                        self.work.record.created(&self.work.cluster, &unit.rule, uuid);
+                        self.work.record.created(&self.work.cluster, &change.rule, uuid);
                     }
                 }
-                Verb::Edit => (),
+                ChangeKind::Edit { .. } => (),
             }
         }
         let culprits = std::mem::take(&mut self.split.culprits);
-        let culprits = culprits.into_iter().map(|(unit, why)| (self.work.units[unit].clone(), why)).collect();
+        let culprits = culprits.into_iter().map(|(place, why)| (self.work.changes[place].clone(), why)).collect();
         self.carried = Some(Carried { found, done, culprits, missing });
     }
 

@@ -15,10 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drs::UnixMillis;
-use drs::record::ClusterName;
+use drs::{Change, ClusterKey, Record, UnixMillis};
 use model::event::Source;
-use model::{Part, Subject, Touched, World, WorldChange};
+use model::{Part, Subject, World, WorldChange};
 use tokio::time::Instant;
 
 use super::RuleSettings;
@@ -26,8 +25,8 @@ use super::aside::Aside;
 use super::books::Books;
 use super::carry_out::{Ask, End, Next, Pass, Told, Work};
 use super::counters::{RuleCounters, RuleProblem};
-use super::facts::{cluster_facts, known_rules};
-use super::planner::{self, Planned, Planner, Unit};
+use super::facts::{cluster_facts, known_rules, rules_of};
+use super::planner::{self, Planned, PlannedCluster, Planner};
 use super::reports::PodReports;
 use crate::ports::{ClusterRules, KeptRecord, PortError};
 use crate::runtime::{
@@ -54,7 +53,7 @@ const LEASE_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum RuleAction {
     Load { number: u64 },
-    Pass { cluster: ClusterName, text_name: String, ask: Ask },
+    Pass { cluster: ClusterKey, text_name: String, ask: Ask },
 }
 
 impl Action for RuleAction {
@@ -77,8 +76,8 @@ impl Action for RuleAction {
 }
 
 /// What the rules of a cluster rest on.
-fn needed_by(cluster: &ClusterName) -> impl Iterator<Item = Source> {
-    of_kubernetes().chain([Source::Vcenter(cluster.0)])
+fn needed_by(cluster: &ClusterKey) -> impl Iterator<Item = Source> {
+    of_kubernetes().chain([Source::Vcenter(cluster.vcenter)])
 }
 
 fn of_kubernetes() -> impl Iterator<Item = Source> {
@@ -88,7 +87,7 @@ fn of_kubernetes() -> impl Iterator<Item = Source> {
 #[derive(Debug)]
 pub enum RuleOutcome {
     Loaded { number: u64, texts: Result<BTreeMap<String, KeptRecord>, PortError> },
-    Pass { cluster: ClusterName, told: Told },
+    Pass { cluster: ClusterKey, told: Told },
     Planned(Box<Computed>),
 }
 
@@ -98,8 +97,6 @@ pub struct Computed {
     planner: Planner,
     planned: Planned,
     prefix: String,
-    /// The rules of each cluster that is planned for.
-    planned_from: BTreeMap<ClusterName, ClusterRules>,
     /// [`DrsRules::record_changes`] when it began.
     record_changes: u64,
 }
@@ -140,7 +137,7 @@ pub(super) struct Cluster {
     pub(super) aside: Aside,
     /// The last load that may have missed what this cluster's passes wrote.
     pub(super) moved_at_load: u64,
-    pub(super) shown_in_dry_run: Vec<Unit>,
+    pub(super) shown_in_dry_run: Vec<Change>,
     /// Nothing is written until somebody has mended the record.
     pub(super) awaits_mending: bool,
 }
@@ -160,11 +157,9 @@ pub struct DrsRules {
     world: SharedWorld,
     /// `None` while a plan is computed.
     planner: Option<Planner>,
-    /// Since the last plan was begun.
-    touched: Touched,
     pub(super) books: Books,
     pub(super) loads: Loads,
-    pub(super) clusters: BTreeMap<ClusterName, Cluster>,
+    pub(super) clusters: BTreeMap<ClusterKey, Cluster>,
     plan_at: Option<Instant>,
     /// A plan was due and could not be made, or not for all clusters.
     is_plan_owed: bool,
@@ -193,7 +188,6 @@ impl DrsRules {
         DrsRules {
             planner: Some(Planner::new(settings.drs.clone())),
             world,
-            touched: Touched::default(),
             books: Books::new(settings.vcenter_uuids.clone()),
             loads: Loads { number: 0, under_way: false, was_loaded: false, failures: 0, next: now },
             clusters: BTreeMap::new(),
@@ -267,22 +261,17 @@ impl DrsRules {
             return;
         };
         self.is_plan_owed = false;
-        planner.observe(&std::mem::take(&mut self.touched));
-        // Held from here on, so that the plan sees exactly the changes that it was told of.
-        let (world, owned, unix_now) = (self.world.hold(), self.books.owned().clone(), self.wall_clock_now());
+        let (world, record, unix_now) = (self.world.clone(), self.books.owned().clone(), self.wall_clock_now());
         let record_changes = self.record_changes;
         context.actions.compute(move || {
-            let planned = planner.plan(&world, &owned, unix_now);
-            let prefix = planner::prefix(&world).unwrap_or_default();
-            let from = |name: &ClusterName| Some((name.clone(), known_rules(&world, name)?));
-            let planned_from = planned.clusters.keys().filter_map(from).collect();
-            drop(world);
-            RuleOutcome::Planned(Box::new(Computed { planner, planned, prefix, planned_from, record_changes }))
+            let planned = planner.plan(&world, &record, unix_now);
+            let prefix = planner::prefix(&world.read()).unwrap_or_default();
+            RuleOutcome::Planned(Box::new(Computed { planner, planned, prefix, record_changes }))
         });
     }
 
     fn planned(&mut self, computed: Computed, context: &mut RuleContext<'_>) {
-        let Computed { planner, mut planned, prefix, mut planned_from, record_changes } = computed;
+        let Computed { planner, planned, prefix, record_changes } = computed;
         self.planner = Some(planner);
         // What became due meanwhile.
         self.plan_if_owed(context.now);
@@ -294,7 +283,7 @@ impl DrsRules {
             self.is_plan_owed = true;
             return;
         }
-        self.counters.found(planned.findings.iter().map(drs::Finding::name));
+        self.counters.found(&planned.findings);
         self.reports.observe(&planned.findings);
         self.clusters.retain(|name, cluster| {
             let is_kept = !matches!(cluster.phase, Phase::Idle) || planned.clusters.contains_key(name);
@@ -303,17 +292,17 @@ impl DrsRules {
             }
             is_kept
         });
-        for (name, units) in std::mem::take(&mut planned.clusters) {
+        for (name, of_cluster) in planned.clusters {
             let cluster = self.clusters.entry(name.clone()).or_default();
             if !matches!(cluster.phase, Phase::Idle) {
                 self.is_plan_owed = true;
                 continue;
             }
-            if !context.gate.is_settled(Source::Vcenter(name.0), context.now) {
+            if !context.gate.is_settled(Source::Vcenter(name.vcenter), context.now) {
                 // The vCenter's next list makes a plan due.
                 continue;
             }
-            if units.is_empty() {
+            if of_cluster.changes.is_empty() {
                 cluster.behind_since = None;
             } else {
                 cluster.behind_since.get_or_insert(context.now);
@@ -326,16 +315,14 @@ impl DrsRules {
                 continue;
             }
             if context.gate.is_dry_run() {
-                show(&name, &units, &mut cluster.shown_in_dry_run);
+                show(&name, &of_cluster.changes, &mut cluster.shown_in_dry_run);
                 self.counters.trouble(&name, None);
                 continue;
             }
             if !context.is_leading {
                 continue;
             }
-            if let Some(from) = planned_from.remove(&name) {
-                self.begin(name, units, &planned, from, context);
-            }
+            self.begin(name, of_cluster, context);
         }
         self.counters.set_owned(self.books.owned().len());
         if let Some(due) = planned.next_due {
@@ -345,27 +332,22 @@ impl DrsRules {
     }
 
     /// Begins a pass, unless there is nothing to write.
-    fn begin(
-        &mut self,
-        name: ClusterName,
-        units: Vec<Unit>,
-        planned: &Planned,
-        planned_from: ClusterRules,
-        context: &mut RuleContext<'_>,
-    ) {
+    fn begin(&mut self, name: ClusterKey, planned: PlannedCluster, context: &mut RuleContext<'_>) {
         let (Some(text_name), Some(cluster)) = (self.books.text_name(&name), self.clusters.get_mut(&name)) else {
             return;
         };
-        let sorted = cluster.aside.sort(units, context.now);
-        let record = planner::part(&planned.record, &name);
-        let is_settled = sorted.units.is_empty() && self.books.text_to_save(&name, &record).is_none();
+        let PlannedCluster { changes, rules, planned_from } = planned;
+        let sorted = cluster.aside.sort(changes, context.now);
+        let mut record = Record::default();
+        record.set(&name, rules);
+        let is_settled = sorted.changes.is_empty() && self.books.text_to_save(&name, &record).is_none();
         if is_settled && cluster.aside.len() == 0 {
             cluster.failures = 0;
             self.counters.trouble(&name, None);
         }
         if !is_settled {
-            let (units, fresh) = (sorted.units, sorted.fresh);
-            let (pass, ask) = Pass::begin(Work { cluster: name.clone(), units, fresh, record, planned_from });
+            let (changes, fresh, planned_from) = (sorted.changes, sorted.fresh, rules_of(&planned_from));
+            let (pass, ask) = Pass::begin(Work { cluster: name.clone(), changes, fresh, record, planned_from });
             cluster.phase = Phase::Busy(Box::new(pass));
             cluster.pass_began = Some(context.now);
             cluster.moved_at_load = self.loads.number;
@@ -377,7 +359,7 @@ impl DrsRules {
         }
     }
 
-    fn ask(&mut self, cluster: ClusterName, text_name: String, ask: Ask, context: &mut RuleContext<'_>) {
+    fn ask(&mut self, cluster: ClusterKey, text_name: String, ask: Ask, context: &mut RuleContext<'_>) {
         if let Err(action) = context.actions.send(LANE, RuleAction::Pass { cluster, text_name, ask }) {
             self.not_sent(action, "too many requests wait", context);
         }
@@ -411,7 +393,7 @@ impl DrsRules {
                 self.counters.ledger_trouble(None);
                 let clusters = &self.clusters;
                 // A load that began before a pass wrote may show what was before it.
-                let may_change = |name: &ClusterName| match clusters.get(name) {
+                let may_change = |name: &ClusterKey| match clusters.get(name) {
                     None => true,
                     Some(cluster) => !matches!(cluster.phase, Phase::Busy(_)) && cluster.moved_at_load < number,
                 };
@@ -444,7 +426,7 @@ impl DrsRules {
         }
     }
 
-    fn told(&mut self, name: ClusterName, told: Told, context: &mut RuleContext<'_>) {
+    fn told(&mut self, name: ClusterKey, told: Told, context: &mut RuleContext<'_>) {
         let Some(cluster) = self.clusters.get_mut(&name) else { return };
         let Phase::Busy(pass) = &mut cluster.phase else { return };
         let (gate, now, world) = (context.gate, context.now, context.world.read());
@@ -514,7 +496,6 @@ impl Controller for DrsRules {
             return;
         }
         self.is_cluster_touched |= change.touched.clusters().next().is_some();
-        self.touched.merge(change.touched.clone());
         self.plan_by(now + self.settings.additions_batch);
     }
 
@@ -566,7 +547,7 @@ impl Controller for DrsRules {
 
 /// What forbids to write rules of this cluster, whatever is planned. `prefix` is that of this Kubernetes cluster's rules.
 #[must_use]
-pub fn stands_in_the_way(books: &Books, world: &World, name: &ClusterName, prefix: &str) -> Option<RuleProblem> {
+pub fn stands_in_the_way(books: &Books, world: &World, name: &ClusterKey, prefix: &str) -> Option<RuleProblem> {
     if books.text_name(name).is_none() {
         let message = "the vCenter's instance UUID is not known, so its rules can't be recorded".to_owned();
         return Some(RuleProblem { reason: "NoInstanceUuid", message });
@@ -587,12 +568,13 @@ pub fn stands_in_the_way(books: &Books, world: &World, name: &ClusterName, prefi
 }
 
 /// Logs what would be done, once for each distinct plan.
-fn show(name: &ClusterName, units: &[Unit], shown: &mut Vec<Unit>) {
-    if shown == units {
+fn show(name: &ClusterKey, changes: &[Change], shown: &mut Vec<Change>) {
+    if shown.len() == changes.len() && shown.iter().zip(changes).all(|(a, b)| a.is_same_write(b)) {
         return;
     }
-    for unit in units {
-        tracing::info!(cluster = name.1, rule = unit.rule, verb = ?unit.verb, changes = ?unit.changes, "dry run: would write");
+    for change in changes {
+        let Change { rule, kind, groups, .. } = change;
+        tracing::info!(cluster = name.id, rule, change = ?kind, writes = ?change.rule_kind(), ?groups, "dry run: would write");
     }
-    *shown = units.to_vec();
+    *shown = changes.to_vec();
 }

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drs::record::ClusterName;
+use drs::{ChangeKind, ClusterKey, Finding};
 
-use super::planner::Verb;
 use crate::counters::Counter;
 use crate::ports::PortError;
 
@@ -33,8 +32,10 @@ pub struct RuleCounters {
 
 #[derive(Debug, Default)]
 struct Troubles {
-    clusters: BTreeMap<ClusterName, RuleProblem>,
+    clusters: BTreeMap<ClusterKey, RuleProblem>,
     ledger: Option<String>,
+    /// Rules that are left alone because they were deleted twice.
+    given_up: Vec<String>,
 }
 
 /// Something that keeps rules of a cluster from being written.
@@ -67,7 +68,7 @@ impl RuleCounters {
 
     /// What keeps rules from being written, by the cluster's id.
     #[must_use]
-    pub fn problems(&self) -> BTreeMap<ClusterName, RuleProblem> {
+    pub fn problems(&self) -> BTreeMap<ClusterKey, RuleProblem> {
         lock(&self.troubles).clusters.clone()
     }
 
@@ -78,10 +79,17 @@ impl RuleCounters {
         if let Some(ledger) = &troubles.ledger {
             return Some(ledger.clone());
         }
-        let (cluster, problem) = troubles.clusters.first_key_value()?;
+        let Some((cluster, problem)) = troubles.clusters.first_key_value() else {
+            let first = troubles.given_up.first()?;
+            let more = troubles.given_up.len() - 1;
+            let more = if more == 0 { String::new() } else { format!(" ({more} more)") };
+            return Some(format!(
+                "RuleGivenUp: {first}{more} was deleted twice and is left alone: bridger adopt --restore makes it anew"
+            ));
+        };
         let more = troubles.clusters.len() - 1;
         let more = if more == 0 { String::new() } else { format!(" ({more} more clusters have problems)") };
-        Some(format!("{}: {}: {}{more}", cluster.1, problem.reason, problem.message))
+        Some(format!("{}: {}: {}{more}", cluster.id, problem.reason, problem.message))
     }
 
     pub(crate) fn set_owned(&self, rules: usize) {
@@ -92,11 +100,11 @@ impl RuleCounters {
         self.behind_seconds.store(behind.as_secs(), Ordering::Relaxed);
     }
 
-    pub(crate) fn changed(&self, verb: Verb) {
-        match verb {
-            Verb::Create => self.created.add(1),
-            Verb::Edit => self.edited.add(1),
-            Verb::Delete => self.deleted.add(1),
+    pub(crate) fn changed(&self, kind: &ChangeKind) {
+        match kind {
+            ChangeKind::Create => self.created.add(1),
+            ChangeKind::Edit { .. } => self.edited.add(1),
+            ChangeKind::Delete { .. } | ChangeKind::DeleteGroups => self.deleted.add(1),
         }
     }
 
@@ -110,23 +118,34 @@ impl RuleCounters {
     }
 
     /// Takes note of what a plan found.
-    pub fn found(&self, names: impl Iterator<Item = &'static str>) {
+    pub fn found(&self, found: &[Finding]) {
+        let given_up = |finding: &Finding| match finding {
+            Finding::DeletedByHand { rule, .. } => Some(rule.clone()),
+            _ => None,
+        };
+        lock(&self.troubles).given_up = found.iter().filter_map(given_up).collect();
         let mut findings = lock(&self.findings);
         findings.values_mut().for_each(|count| *count = 0);
-        names.for_each(|name| *findings.entry(name).or_default() += 1);
+        found.iter().for_each(|finding| *findings.entry(finding.name()).or_default() += 1);
     }
 
     /// Takes note of a cluster's problem, or that it has none; a new one is logged.
-    pub fn trouble(&self, cluster: &ClusterName, problem: Option<RuleProblem>) {
+    pub fn trouble(&self, cluster: &ClusterKey, problem: Option<RuleProblem>) {
         let mut troubles = lock(&self.troubles);
         let Some(problem) = problem else {
             if troubles.clusters.remove(cluster).is_some() {
-                tracing::info!(vcenter = cluster.0.0, cluster = cluster.1, "rules can be written again");
+                tracing::info!(vcenter = cluster.vcenter.0, cluster = cluster.id, "rules can be written again");
             }
             return;
         };
         if troubles.clusters.get(cluster).is_none_or(|known| known.reason != problem.reason) {
-            tracing::warn!(vcenter = cluster.0.0, cluster = cluster.1, reason = problem.reason, "{}", problem.message);
+            tracing::warn!(
+                vcenter = cluster.vcenter.0,
+                cluster = cluster.id,
+                reason = problem.reason,
+                "{}",
+                problem.message
+            );
         }
         troubles.clusters.insert(cluster.clone(), problem);
     }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use drs::record::ClusterName;
+use drs::ClusterKey;
 use tokio::time::Instant;
 
 use super::carry_out::{Carried, End, Stage};
@@ -20,7 +20,7 @@ const LAG_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longes
 const ASIDE_BACKOFF: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
 
 impl DrsRules {
-    pub(super) fn ended(&mut self, name: &ClusterName, end: End, now: Instant) {
+    pub(super) fn ended(&mut self, name: &ClusterKey, end: End, now: Instant) {
         let Some(cluster) = self.clusters.get_mut(name) else { return };
         match end {
             End::Settled => {
@@ -54,7 +54,7 @@ impl DrsRules {
         self.counters.set_owned(self.books.owned().len());
     }
 
-    fn failed(&mut self, name: &ClusterName, stage: Stage, error: &PortError, now: Instant) {
+    fn failed(&mut self, name: &ClusterKey, stage: Stage, error: &PortError, now: Instant) {
         let Some(cluster) = self.clusters.get_mut(name) else { return };
         self.counters.failed(error);
         cluster.failures = cluster.failures.saturating_add(1);
@@ -82,15 +82,15 @@ impl DrsRules {
         self.counters.trouble(name, Some(RuleProblem { reason, message }));
     }
 
-    fn carried(&mut self, name: &ClusterName, carried: Carried, now: Instant) {
+    fn carried(&mut self, name: &ClusterKey, carried: Carried, now: Instant) {
         let Some(cluster) = self.clusters.get_mut(name) else { return };
         let Carried { found, done, culprits, missing } = carried;
-        done.iter().for_each(|verb| self.counters.changed(*verb));
-        tracing::info!(vcenter = name.0.0, cluster = name.1, changes = done.len(), "rules changed");
+        done.iter().for_each(|kind| self.counters.changed(kind));
+        tracing::info!(vcenter = name.vcenter.0, cluster = name.id, changes = done.len(), "rules changed");
         let problem = match (culprits.first(), missing.first()) {
-            (Some((unit, why)), _) => {
+            (Some((change, why)), _) => {
                 let message =
-                    format!("{} of its rules can not be written, {} for one: {why}", culprits.len(), unit.rule);
+                    format!("{} of its rules can not be written, {} for one: {why}", culprits.len(), change.rule);
                 Some(RuleProblem { reason: "RuleRejected", message })
             }
             (None, Some(rule)) => {
@@ -99,9 +99,9 @@ impl DrsRules {
             }
             (None, None) => None,
         };
-        for (unit, why) in culprits {
+        for (change, why) in culprits {
             self.counters.failed(&PortError::Faulty(why));
-            cluster.aside.put(unit, now, &ASIDE_BACKOFF, &mut self.jitter);
+            cluster.aside.put(change, now, &ASIDE_BACKOFF, &mut self.jitter);
         }
         if missing.is_empty() {
             cluster.ran_well();

@@ -23,12 +23,12 @@ impl Executor<DrsRules> for RuleExecutor {
                 RuleAction::Load { number } => RuleOutcome::Loaded { number, texts: ports.ledger.load().await },
                 RuleAction::Pass { cluster, text_name, ask } => {
                     let told = match ask {
-                        Ask::Read => Told::Read(ports.store.read(cluster.0, &cluster.1).await),
+                        Ask::Read => Told::Read(ports.store.read(cluster.vcenter, &cluster.id).await),
                         Ask::Save { text, expected } => {
                             Told::Saved(ports.ledger.save(&text_name, &text, expected.as_ref()).await)
                         }
                         Ask::Change(changes) => {
-                            Told::Changed(ports.store.change(cluster.0, &cluster.1, &changes).await)
+                            Told::Changed(ports.store.change(cluster.vcenter, &cluster.id, &changes).await)
                         }
                     };
                     RuleOutcome::Pass { cluster, told }

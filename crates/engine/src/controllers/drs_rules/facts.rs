@@ -3,22 +3,28 @@
 //! In: facts from either. Out: the same in a form in which equal means the same. The order of members says nothing, in
 //! vCenter as here.
 
-use model::World;
-use model::event::{ClusterFacts, GroupKind, RuleKind};
+use std::sync::Arc;
 
-use crate::ports::{ClusterRules, RuleChange};
-use drs::record::ClusterName;
+use drs::{Change, ChangeKind, ClusterKey, GroupChange};
+use model::World;
+use model::event::{ClusterFacts, GroupKind, RuleFacts, RuleKind};
+
+use crate::ports::ClusterRules;
 
 /// What is known of a cluster, when it is known.
-pub(crate) fn cluster_facts<'a>(world: &'a World, cluster: &ClusterName) -> Option<&'a ClusterFacts> {
+pub(crate) fn cluster_facts<'a>(world: &'a World, cluster: &ClusterKey) -> Option<&'a Arc<ClusterFacts>> {
     let mut all = world.cluster_ids().filter_map(|id| world.cluster(id));
-    all.find(|(vcenter, facts)| (*vcenter, &facts.id) == (cluster.0, &cluster.1)).map(|(_, facts)| facts)
+    all.find(|(vcenter, facts)| (*vcenter, &facts.id) == (cluster.vcenter, &cluster.id)).map(|(_, facts)| facts)
 }
 
 /// What the watch told last of a cluster's rules.
-pub(crate) fn known_rules(world: &World, cluster: &ClusterName) -> Option<ClusterRules> {
-    let facts = cluster_facts(world, cluster)?;
-    Some(in_order(ClusterRules { rules: facts.rules.clone(), groups: facts.groups.clone() }))
+pub(crate) fn known_rules(world: &World, cluster: &ClusterKey) -> Option<ClusterRules> {
+    cluster_facts(world, cluster).map(|facts| rules_of(facts))
+}
+
+/// In order.
+pub(crate) fn rules_of(facts: &ClusterFacts) -> ClusterRules {
+    in_order(ClusterRules { rules: facts.rules.clone(), groups: facts.groups.clone() })
 }
 
 pub(crate) fn in_order(mut rules: ClusterRules) -> ClusterRules {
@@ -30,23 +36,29 @@ pub(crate) fn in_order(mut rules: ClusterRules) -> ClusterRules {
 }
 
 /// Whether a change shows in rules that are in order.
-pub(crate) fn shows(change: &RuleChange, found: &ClusterRules) -> bool {
+pub(crate) fn shows(change: &Change, found: &ClusterRules) -> bool {
+    let is_there = |key: Option<i32>| {
+        let kind = ordered(&change.rule_kind());
+        let is_it = |rule: &&RuleFacts| key.is_none_or(|key| rule.key == key) && rule.name == change.rule;
+        found.rules.iter().filter(is_it).any(|rule| rule.kind == kind)
+    };
+    let rule_shows = match &change.kind {
+        ChangeKind::Create => is_there(None),
+        ChangeKind::Edit { key, .. } => is_there(Some(*key)),
+        ChangeKind::Delete { key, .. } => found.rules.iter().all(|rule| rule.key != *key),
+        ChangeKind::DeleteGroups => true,
+    };
+    rule_shows && change.groups.iter().all(|group| group_shows(group, found))
+}
+
+fn group_shows(change: &GroupChange, found: &ClusterRules) -> bool {
     match change {
-        RuleChange::AddRule(spec) => {
-            let kind = ordered(&spec.kind);
-            found.rules.iter().any(|rule| rule.name == spec.name && rule.kind == kind)
-        }
-        RuleChange::EditRule { key, rule: spec, .. } => {
-            let kind = ordered(&spec.kind);
-            found.rules.iter().any(|rule| rule.key == *key && rule.name == spec.name && rule.kind == kind)
-        }
-        RuleChange::RemoveRule { key } => found.rules.iter().all(|rule| rule.key != *key),
-        RuleChange::AddGroup(group) | RuleChange::EditGroup(group) => {
+        GroupChange::Add(group) | GroupChange::Edit(group) => {
             let mut kind = group.kind.clone();
             sort_group(&mut kind);
             found.groups.iter().any(|found| found.name == group.name && found.kind == kind)
         }
-        RuleChange::RemoveGroup { name } => found.groups.iter().all(|group| group.name != *name),
+        GroupChange::Remove { name } => found.groups.iter().all(|group| group.name != *name),
     }
 }
 

@@ -31,6 +31,7 @@ use drs::{DrsSettings, UnixMillis};
 use model::event::VcenterId;
 
 pub use controller::DrsRules;
+pub use drs::{ClusterKey, Finding};
 pub use execute::RuleExecutor;
 
 #[derive(Clone, Debug)]

@@ -1,105 +1,122 @@
-//! The pure planner of `drs`, in the terms the writer works with.
+//! Plans for all clusters, made again only where something changed.
 //!
-//! In: the world, the record, the moment. Out: for each cluster the units of work, each a rule with all changes that must
-//! go through together; the record to be written first; findings; when to look again though nothing happened.
+//! In: the world, the record, the moment. Out: for each cluster its changes, the record to be written first and the rules that these were
+//! made from; findings; when to look again though nothing happened.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use drs::record::ClusterName;
-use drs::{ActionKind, DrsSettings, Finding, GroupChange, Owned, Plan, UnixMillis};
+use drs::{
+    Change, ClusterKey, ClusterView, DrsSettings, Finding, Fingerprint, Record, Rules, Surroundings, UnixMillis,
+};
 use model::event::ClusterFacts;
-use model::{Touched, World};
+use model::{ClusterId, World};
 
-use crate::ports::{RuleChange, RuleSpec};
+use crate::runtime::SharedWorld;
 
-/// What is done to a rule, for counting and for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
-    Create,
-    Edit,
-    Delete,
-}
-
-/// One rule and all changes that it takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
-    pub rule: String,
-    pub verb: Verb,
-    pub changes: Vec<RuleChange>,
+/// The plan for one cluster, and what it was made from.
+#[derive(Clone, Debug)]
+pub struct PlannedCluster {
+    pub changes: Vec<Change>,
+    /// The record to be written first.
+    pub rules: Arc<Rules>,
+    /// With the rules that the plan was made from.
+    pub planned_from: Arc<ClusterFacts>,
 }
 
 #[derive(Debug, Default)]
 pub struct Planned {
     /// Every cluster that can be planned for, also those with nothing to do.
-    pub clusters: BTreeMap<ClusterName, Vec<Unit>>,
+    pub clusters: BTreeMap<ClusterKey, PlannedCluster>,
     pub findings: Vec<Finding>,
-    pub record: Owned,
+    /// How many of them changed since the plan before.
+    pub changed_clusters: usize,
     /// Time alone changes the plan then.
     pub next_due: Option<UnixMillis>,
 }
 
+/// Plans each cluster that is another one than at the last plan.
 #[derive(Debug)]
-pub struct Planner(drs::Planner);
+pub struct Planner {
+    settings: DrsSettings,
+    last: BTreeMap<ClusterKey, Last>,
+}
+
+/// The last plan for a cluster, and what it was made from.
+#[derive(Debug)]
+struct Last {
+    fingerprint: Fingerprint,
+    rules: Arc<Rules>,
+    planned: Option<PlannedCluster>,
+    findings: Vec<Finding>,
+    next_due: Option<UnixMillis>,
+    /// It was made in this pass.
+    is_new: bool,
+}
+
+impl Last {
+    fn holds(&self, fingerprint: &Fingerprint, rules: &Arc<Rules>, now: UnixMillis) -> bool {
+        self.next_due.is_none_or(|due| now < due) && self.rules == *rules && self.fingerprint == *fingerprint
+    }
+}
 
 impl Planner {
     #[must_use]
     pub fn new(settings: DrsSettings) -> Self {
-        Self(drs::Planner::new(settings))
+        Self { settings, last: BTreeMap::new() }
     }
 
-    /// Takes note of what changed since the last plan.
-    pub fn observe(&mut self, touched: &Touched) {
-        self.0.observe(touched);
-    }
-
-    pub fn plan(&mut self, world: &World, owned: &Owned, now: UnixMillis) -> Planned {
-        Planned::of(self.0.plan(world, owned, now), world)
-    }
-}
-
-impl Planned {
-    /// A plan as units of work.
-    #[must_use]
-    pub fn of(plan: Plan, world: &World) -> Planned {
-        let facts = facts_by_name(world);
-        let mut clusters = BTreeMap::new();
-        for planned in &plan.clusters {
-            let Some(facts) = facts.get(&planned.cluster) else { continue };
-            let units = planned.actions.iter().map(|action| unit(action, facts)).collect();
-            clusters.insert(planned.cluster.clone(), units);
+    /// Reads the world cluster by cluster, and holds it for no longer than it takes to copy one.
+    pub fn plan(&mut self, world: &SharedWorld, record: &Record, now: UnixMillis) -> Planned {
+        let Some(surroundings) = Surroundings::of(&world.read(), record, &self.settings) else {
+            self.last.clear();
+            return Planned { findings: vec![Finding::NoIdentity], ..Planned::default() };
+        };
+        let ids: Vec<ClusterId> = world.read().cluster_ids().collect();
+        let mut last = std::mem::take(&mut self.last);
+        let mut planned = Planned { findings: surroundings.findings().to_vec(), ..Planned::default() };
+        for id in ids {
+            let Some((key, of_cluster)) = self.plan_cluster(world, id, record, &surroundings, &mut last, now) else {
+                continue;
+            };
+            planned.changed_clusters += usize::from(of_cluster.is_new);
+            planned.findings.extend(of_cluster.findings.iter().cloned());
+            planned.next_due = planned.next_due.into_iter().chain(of_cluster.next_due).min();
+            planned.clusters.extend(of_cluster.planned.clone().map(|planned| (key.clone(), planned)));
+            self.last.insert(key, of_cluster);
         }
-        Planned { clusters, findings: plan.findings, record: plan.record, next_due: plan.next_due }
+        planned
     }
-}
 
-fn facts_by_name(world: &World) -> BTreeMap<ClusterName, &ClusterFacts> {
-    let facts = world.cluster_ids().filter_map(|id| world.cluster(id));
-    facts.map(|(vcenter, facts)| ((vcenter, facts.id.clone()), facts)).collect()
-}
-
-fn unit(action: &drs::Action, facts: &ClusterFacts) -> Unit {
-    let spec = |enabled| RuleSpec {
-        name: action.rule.clone(),
-        enabled,
-        mandatory: action.mandatory,
-        kind: action.rule_kind(),
-    };
-    let (verb, change) = match &action.kind {
-        ActionKind::Create => (Verb::Create, Some(RuleChange::AddRule(spec(true)))),
-        ActionKind::Edit { key, uuid, .. } => {
-            // Somebody may have disabled it: that is not ours to undo.
-            let enabled = facts.rules.iter().find(|rule| rule.key == *key).is_none_or(|rule| rule.enabled);
-            (Verb::Edit, Some(RuleChange::EditRule { key: *key, uuid: uuid.clone(), rule: spec(enabled) }))
+    fn plan_cluster(
+        &self,
+        world: &SharedWorld,
+        id: ClusterId,
+        record: &Record,
+        surroundings: &Surroundings,
+        last: &mut BTreeMap<ClusterKey, Last>,
+        now: UnixMillis,
+    ) -> Option<(ClusterKey, Last)> {
+        let (view, fingerprint, rules) = {
+            let world = world.read();
+            let (vcenter, facts) = world.cluster(id)?;
+            let key = ClusterKey::new(vcenter, facts.id.clone());
+            let rules = record.rules(&key);
+            let fingerprint = Fingerprint::of(&world, id, &rules, surroundings);
+            if let Some(known) = last.remove(&key).filter(|last| last.holds(&fingerprint, &rules, now)) {
+                return Some((key, Last { is_new: false, ..known }));
+            }
+            (ClusterView::of(&world, id, &rules, surroundings, &self.settings)?, fingerprint, rules)
+        };
+        let plan = drs::plan_cluster(&view, &rules, &self.settings, now);
+        let mut last = Last { fingerprint, rules, planned: None, findings: Vec::new(), next_due: None, is_new: true };
+        if let Some(plan) = plan {
+            let planned_from = Arc::clone(view.facts());
+            last.planned = Some(PlannedCluster { changes: plan.actions, rules: plan.rules, planned_from });
+            (last.findings, last.next_due) = (plan.findings, plan.next_due);
         }
-        ActionKind::Delete { key, .. } => (Verb::Delete, Some(RuleChange::RemoveRule { key: *key })),
-        ActionKind::DeleteGroups => (Verb::Delete, None),
-    };
-    let groups = action.groups.iter().map(|group| match group {
-        GroupChange::Add(group) => RuleChange::AddGroup(group.clone()),
-        GroupChange::Edit(group) => RuleChange::EditGroup(group.clone()),
-        GroupChange::Remove { name } => RuleChange::RemoveGroup { name: name.clone() },
-    });
-    Unit { rule: action.rule.clone(), verb, changes: change.into_iter().chain(groups).collect() }
+        Some((view.key().clone(), last))
+    }
 }
 
 /// What the names of this Kubernetes cluster's rules and groups begin with, once its identity is known.
@@ -108,12 +125,12 @@ pub fn prefix(world: &World) -> Option<String> {
 }
 
 /// How many rules the record holds for a cluster.
-pub fn rule_count(owned: &Owned, cluster: &ClusterName) -> usize {
+pub fn rule_count(owned: &Record, cluster: &ClusterKey) -> usize {
     owned.clusters.get(cluster).map_or(0, |rules| rules.len())
 }
 
 /// Makes what is recorded for a cluster the same as in another record.
-pub fn take_over(owned: &mut Owned, cluster: &ClusterName, from: &Owned) {
+pub fn take_over(owned: &mut Record, cluster: &ClusterKey, from: &Record) {
     match from.clusters.get(cluster) {
         Some(rules) => {
             owned.clusters.insert(cluster.clone(), rules.clone());
@@ -125,20 +142,20 @@ pub fn take_over(owned: &mut Owned, cluster: &ClusterName, from: &Owned) {
 }
 
 /// The part of the record that is about one cluster.
-pub fn part(owned: &Owned, cluster: &ClusterName) -> Owned {
-    let mut part = Owned::default();
+pub fn part(owned: &Record, cluster: &ClusterKey) -> Record {
+    let mut part = Record::default();
     take_over(&mut part, cluster, owned);
     part
 }
 
 /// What is recorded for a cluster, as it is kept.
-pub fn to_text(owned: &Owned, cluster: &ClusterName) -> String {
+pub fn to_text(owned: &Record, cluster: &ClusterKey) -> String {
     let none = drs::Rules::new();
     drs::record::to_text(owned.clusters.get(cluster).map_or(&none, |rules| rules))
 }
 
 /// Reads a text into the record.
-pub fn from_text(owned: &mut Owned, cluster: &ClusterName, text: &str) -> Result<(), drs::record::RecordError> {
+pub fn from_text(owned: &mut Record, cluster: &ClusterKey, text: &str) -> Result<(), drs::record::RecordError> {
     let rules = drs::record::from_text(text)?;
     if rules.is_empty() {
         owned.clusters.remove(cluster);
@@ -150,8 +167,8 @@ pub fn from_text(owned: &mut Owned, cluster: &ClusterName, text: &str) -> Result
 
 /// A record of one rule that does not exist yet.
 #[cfg(test)]
-pub(crate) fn intent_for_tests(cluster: &ClusterName, rule: &str) -> Owned {
-    let intent = drs::OwnedRule::intent(drs::RuleSort::Apart, "digest".to_owned());
+pub(crate) fn intent_for_tests(cluster: &ClusterKey, rule: &str) -> Record {
+    let intent = drs::RecordedRule::intent(drs::RuleType::VmAntiAffinity, "digest".to_owned());
     let rules = drs::Rules::from([(rule.to_owned(), intent.into())]);
-    Owned { clusters: BTreeMap::from([(cluster.clone(), rules.into())]) }
+    Record { clusters: BTreeMap::from([(cluster.clone(), rules.into())]) }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use drs::{Finding, PodRef};
+use drs::{Finding, PodRef, TooFewHosts};
 use tokio::time::Instant;
 
 use super::controller::NAME;
@@ -23,13 +23,43 @@ const REPEAT: Repeat = Repeat { same_after: Some(AGAIN_AFTER), changed_after: AG
 /// The reason that events on pods carry; `None` for what is not told to pods.
 fn reason(finding: &Finding) -> Option<&'static str> {
     Some(match finding {
-        Finding::Unsatisfiable { .. } => "Unsatisfiable",
-        Finding::JointlyUnsatisfiable { .. } => "JointlyUnsatisfiable",
+        Finding::Unsatisfiable(_) => "Unsatisfiable",
+        Finding::JointlyUnsatisfiable(_) => "JointlyUnsatisfiable",
         Finding::PinnedNowhere { .. } => "PinnedNowhere",
         Finding::PinnedTooTight { .. } => "PinnedTooTight",
         Finding::Conflict { .. } => "RuleConflict",
         Finding::SameVm { .. } => "SameVm",
         Finding::AffinityUnmet { .. } => "AffinityUnmet",
+        _ => return None,
+    })
+}
+
+/// The finding for somebody who looks at one of its pods, with the arithmetic.
+fn message(finding: &Finding) -> Option<String> {
+    Some(match finding {
+        Finding::Unsatisfiable(TooFewHosts { vms, hosts, reserve, .. }) => {
+            let vms = vms.unwrap_or_default();
+            format!("{vms} replicas want different hosts: {hosts} usable hosts, reserve {reserve}")
+        }
+        Finding::JointlyUnsatisfiable(TooFewHosts { hosts, reserve, pairs_left, .. }) => format!(
+            "{pairs_left} pairs of replicas cannot be kept on different hosts beside the rules of other workloads: \
+             {hosts} usable hosts, reserve {reserve}"
+        ),
+        Finding::PinnedNowhere { vm, hosts, pods, .. } => {
+            format!("the {} pods on VM {vm} accept no host in common: {hosts} hosts in the cluster", pods.len())
+        }
+        Finding::PinnedTooTight { vms, hosts, .. } => {
+            format!("{vms} VMs are bound to {hosts} hosts, and more of them than that want different hosts")
+        }
+        Finding::Conflict { vms: (a, b), rival, .. } => {
+            format!("wants VMs {a} and {b} on different hosts, but the DRS rule {rival:?} keeps them together")
+        }
+        Finding::SameVm { node, pods: (a, b), .. } => {
+            format!("{a} and {b} want different hosts and both run on node {node}: no DRS rule can part them")
+        }
+        Finding::AffinityUnmet { vm, .. } => {
+            format!("wants company on its host that anti-affinity or a DRS rule keeps away from VM {vm}")
+        }
         _ => return None,
     })
 }
@@ -51,7 +81,7 @@ impl PodReports {
     pub fn observe(&mut self, findings: &[Finding]) {
         let before = std::mem::take(&mut self.found);
         for finding in findings {
-            let (Some(message), Some(reason)) = (finding.notice(), reason(finding)) else { continue };
+            let (Some(message), Some(reason)) = (message(finding), reason(finding)) else { continue };
             for pod in finding.pods().into_iter().take(PODS_REPORTED_MAX) {
                 if self.found.len() >= ENTRIES_MAX {
                     break;
@@ -110,9 +140,10 @@ mod tests {
     }
 
     fn unsatisfiable(vms: usize, pods: usize) -> Finding {
-        let cluster = (VcenterId(0), "domain-c8".to_owned());
+        let cluster = drs::ClusterKey::new(VcenterId(0), "domain-c8");
         let pods = (0..pods).map(pod).collect();
-        Finding::Unsatisfiable { cluster, vms, hosts: 5, reserve: 1, pairs_left: 3, pods }
+        let (vms, pairs) = (Some(vms), Vec::new());
+        Finding::Unsatisfiable(TooFewHosts { cluster, vms, hosts: 5, reserve: 1, pairs_left: 3, pairs, pods })
     }
 
     struct Stage {

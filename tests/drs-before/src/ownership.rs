@@ -62,7 +62,7 @@ pub fn adopt(world: &World, owned: &Owned) -> (Vec<Adopted>, Owned) {
 /// All known clusters, in the order of vCenters and ids.
 fn clusters(world: &World) -> BTreeMap<ClusterName, &ClusterFacts> {
     let clusters = world.cluster_ids().filter_map(|id| world.cluster(id));
-    clusters.map(|(vcenter, facts)| ((vcenter, facts.id.clone()), facts)).collect()
+    clusters.map(|(vcenter, facts)| ((vcenter, facts.id.clone()), &**facts)).collect()
 }
 
 /// `None` for what Bridger never makes: also a rule whose groups are somebody else's.

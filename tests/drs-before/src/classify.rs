@@ -54,7 +54,7 @@ pub(crate) fn see(facts: &ClusterFacts, places: &ClusterPlaces) -> SeenRules {
                 let names = OwnedGroups { vms: vm_group.clone(), hosts: host_group.clone() };
                 (Some(RuleSort::OnHosts), vms, Some(names), hosts)
             }
-            RuleKind::VmsOnHosts { .. } | RuleKind::Other(_) => (None, &[], None, &[]),
+            RuleKind::VmsOnHosts { .. } | RuleKind::Dependency { .. } | RuleKind::Other(_) => (None, &[], None, &[]),
         };
         let (mut members, mut others) = (Vec::with_capacity(vms.len()), Vec::new());
         for vm in vms {

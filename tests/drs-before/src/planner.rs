@@ -9,7 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{PodId, Touched, World};
+use crate::touched::Touched;
+use model::{PodId, World};
 
 use crate::cluster::{Changes, Cluster, Context};
 use crate::finding::Finding;
@@ -32,14 +33,12 @@ pub struct Planner {
 
 impl Planner {
     pub fn new(settings: DrsSettings) -> Self {
-        Self { settings, touched: Touched::default(), kept: None }
+        Self { settings, touched: Touched, kept: None }
     }
 
     /// Takes note of what an event touched. Every event since the last plan must be told.
     pub fn observe(&mut self, touched: &Touched) {
-        if self.kept.is_some() {
-            self.touched.merge(touched.clone());
-        }
+        self.touched = touched.clone();
     }
 
     /// What to do now.

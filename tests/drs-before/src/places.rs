@@ -9,9 +9,10 @@
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::touched::Touched;
 use model::event::{ClusterFacts, RuleKind, VcenterId};
 use model::intern::Symbol;
-use model::{ClusterId, HostId, NodeId, Placement, PodId, Touched, World};
+use model::{ClusterId, HostId, NodeId, Placement, PodId, World};
 use rustc_hash::FxHashMap;
 
 use crate::finding::PodRef;
@@ -37,7 +38,7 @@ pub(crate) struct VmPlace {
 
 impl ClusterPlaces {
     pub(crate) fn facts<'a>(&self, world: &'a World) -> Option<&'a ClusterFacts> {
-        world.cluster(self.id).map(|(_, facts)| facts)
+        world.cluster(self.id).map(|(_, facts)| &**facts)
     }
 
     pub(crate) fn find(&self, vm_id: &str) -> Option<usize> {
@@ -206,7 +207,7 @@ fn locate<F: FnOnce() -> Remembered>(
                 let mut of_name = world.cluster_ids().filter_map(|id| Some((id, world.cluster(id)?)));
                 of_name
                     .find(|(_, (of, facts))| *of == vcenter && facts.id == *cluster)
-                    .map(|(id, (_, facts))| (id, facts))
+                    .map(|(id, (_, facts))| (id, &**facts))
             })
         }
     };

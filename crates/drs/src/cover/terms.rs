@@ -1,0 +1,336 @@
+//! The terms of one cluster, the rules that each gets, and what terms have in common.
+//!
+//! In: terms, the rules that exist for each, what constrains them. Out: per term the members each existing rule shall have and new rules;
+//! which terms need no rules of their own, because rules of others part all that theirs would; which pairs can not be had beside all the
+//! others.
+//!
+//! A term is *redundant* when each pair that its rules part is in a rule of a term that ranks before it and is not redundant itself; or, of
+//! one that has no rules yet, in a rule of others. So dropping the redundant ones uncovers nothing.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use super::cliques::{Covering, Existing, TooLarge};
+use super::graph::{Graph, pairs};
+use super::guard::Guard;
+use super::joint::Joint;
+use crate::input::Term;
+use crate::reconcile::constraints::Constraints;
+
+/// Rounds of looking for what can not hold together: each refuses a pair at least, and few need a second.
+const ROUNDS_MAX: usize = 100;
+/// Nothing has this number: keys of rules are positive.
+pub(crate) const NO_KEY: i32 = i32::MAX;
+
+pub(crate) type Pairs = BTreeSet<(usize, usize)>;
+
+/// A rule that was made for a term.
+#[derive(Clone, Debug)]
+pub(crate) struct ExistingRule<'v> {
+    pub(crate) name: &'v str,
+    /// Sorted; empty for one that is not there at the moment.
+    pub(crate) members: Vec<usize>,
+    /// It was outnumbered for so long that it may shrink.
+    pub(crate) may_shrink: bool,
+}
+
+/// A term, and what was made for it so far.
+#[derive(Debug)]
+pub(crate) struct TermRules<'v> {
+    pub(crate) term: &'v Term,
+    /// By name.
+    pub(crate) existing: Vec<ExistingRule<'v>>,
+    /// The number of its oldest rule: older ones are preferred to newer ones.
+    pub(crate) oldest_key: i32,
+    /// No new rule is made, because somebody turned one off.
+    pub(crate) is_abandoned: bool,
+    pub(crate) cover: TermCover<'v>,
+    /// Others' rules part all that its own would.
+    pub(crate) is_redundant: bool,
+}
+
+/// The rules a term gets, in numbers of VMs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct TermCover<'v> {
+    /// By name; sorted members, fewer than two when nothing requires it any more.
+    pub(crate) kept: Vec<(&'v str, Vec<usize>)>,
+    pub(crate) new: Vec<Vec<usize>>,
+    /// Pairs that are to be parted and are in none of these.
+    pub(crate) left: Vec<(usize, usize)>,
+    /// Pairs that can not be parted, because somebody decided so or because of all the others.
+    pub(crate) forbidden: Vec<(usize, usize)>,
+    pub(crate) too_large: Vec<TooLarge>,
+}
+
+impl TermCover<'_> {
+    pub(crate) fn cliques(&self) -> impl Iterator<Item = &Vec<usize>> {
+        self.kept.iter().map(|(_, members)| members).chain(&self.new).filter(|members| members.len() > 1)
+    }
+
+    fn has(&self, a: usize, b: usize) -> bool {
+        self.cliques().any(|clique| clique.binary_search(&a).is_ok() && clique.binary_search(&b).is_ok())
+    }
+}
+
+impl<'v> TermRules<'v> {
+    pub(crate) fn new(term: &'v Term) -> Self {
+        Self {
+            term,
+            existing: Vec::new(),
+            oldest_key: NO_KEY,
+            is_abandoned: false,
+            cover: TermCover::default(),
+            is_redundant: false,
+        }
+    }
+
+    /// What comes first when two terms require the same: the one about more VMs, then the one with the older rule.
+    pub(crate) fn rank(&self) -> (usize, i32, u64) {
+        (usize::MAX - self.term.vms.len(), self.oldest_key, self.term.digest)
+    }
+}
+
+/// What all terms of a cluster have to keep to.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits<'a> {
+    pub(crate) guard: Guard,
+    pub(crate) constraints: &'a Constraints,
+    /// Own rules that somebody turned off, with their members: that is not worked around.
+    pub(crate) turned_off: &'a [(&'a str, Vec<usize>)],
+}
+
+impl Limits<'_> {
+    pub(crate) fn forbids(&self, a: usize, b: usize) -> bool {
+        let is_off = |(_, off): &(&str, Vec<usize>)| off.contains(&a) && off.contains(&b);
+        self.constraints.keeps_together(a, b) || self.turned_off.iter().any(is_off)
+    }
+
+    /// What a term gets without the pairs refused, as if it were alone.
+    fn cover<'v>(&self, rules: &TermRules<'v>, refused: &Pairs) -> TermCover<'v> {
+        let term = rules.term;
+        let vms = &term.vms;
+        let allowed = &self.constraints.allowed;
+        let is_limited = vms.iter().any(|vm| allowed.of(*vm).is_some());
+        let any_forbidden = self.constraints.keeps_any_together() || !self.turned_off.is_empty() || !refused.is_empty();
+        // Most terms are so: then all that follows comes to this.
+        if !is_limited && !any_forbidden && term.parts_all() {
+            match rules.existing.as_slice() {
+                [rule] if rule.members == *vms && !rule.may_shrink => {
+                    return TermCover { kept: vec![(rule.name, vms.clone())], ..TermCover::default() };
+                }
+                [] if vms.len() <= self.guard.members_grown_max() && !rules.is_abandoned => {
+                    return TermCover { new: vec![vms.clone()], ..TermCover::default() };
+                }
+                _ => (),
+            }
+        }
+        let local = |vm: &usize| vms.binary_search(vm).ok();
+        let mut forbidden = Vec::new();
+        let mut apart = Graph::new(vms.len());
+        let flags = |pods: &[(usize, usize)]| {
+            let mut flags = vec![false; vms.len()];
+            pods.iter().filter_map(|(vm, _)| local(vm)).for_each(|place| flags[place] = true);
+            flags
+        };
+        let (carries, matches) = (flags(&term.carriers), flags(&term.matches));
+        for a in 0..vms.len() {
+            for b in a + 1..vms.len() {
+                if carries[a] && matches[b] || carries[b] && matches[a] {
+                    if self.forbids(vms[a], vms[b]) || refused.contains(&(vms[a], vms[b])) {
+                        forbidden.push((vms[a], vms[b]));
+                    } else {
+                        apart.add(a, b);
+                    }
+                }
+            }
+        }
+        let existing = rules.existing.iter().map(|rule| Existing {
+            members: rule.members.iter().filter_map(local).collect(),
+            held: rule.members.len(),
+            may_shrink: rule.may_shrink,
+        });
+        let global = |members: &[usize]| -> Vec<usize> { members.iter().map(|member| vms[*member]).collect() };
+        let rivals = |clique: &[usize], next: usize| {
+            let rivals = allowed.rivals(&global(clique), vms[next])?;
+            Some(rivals.iter().filter_map(local).collect())
+        };
+        let rivals = is_limited.then_some(rivals);
+        let covering = Covering { apart: &apart, guard: self.guard, rivals, abandoned: rules.is_abandoned };
+        let cover = covering.cover(&existing.collect::<Vec<_>>());
+        let names = rules.existing.iter().map(|rule| rule.name);
+        TermCover {
+            kept: names.zip(cover.kept.iter().map(|members| global(members))).collect(),
+            new: cover.new.iter().map(|members| global(members)).collect(),
+            left: cover.left.edges().map(|(a, b)| (vms[a], vms[b])).collect(),
+            forbidden,
+            too_large: cover
+                .too_large
+                .iter()
+                .map(|clique| TooLarge { members: global(&clique.members), left_out: global(&clique.left_out) })
+                .collect(),
+        }
+    }
+}
+
+/// In the order of digests.
+#[derive(Debug, Default)]
+pub(crate) struct Terms<'v> {
+    pub(crate) all: Vec<TermRules<'v>>,
+    by_digest: FxHashMap<u64, usize>,
+    /// Per VM the positions of the terms about it, sorted.
+    of_vm: Vec<Vec<usize>>,
+    /// Pairs that can not be had beside all the others.
+    pub(crate) refused: Pairs,
+}
+
+impl<'v> Terms<'v> {
+    /// `width` is the number of VMs.
+    pub(crate) fn new(width: usize, terms: &'v [Term]) -> Self {
+        let mut of_vm = vec![Vec::new(); width];
+        for (position, term) in terms.iter().enumerate() {
+            term.vms.iter().for_each(|vm| of_vm[*vm].push(position));
+        }
+        let by_digest = terms.iter().map(|term| term.digest).zip(0..).collect();
+        Self { all: terms.iter().map(TermRules::new).collect(), by_digest, of_vm, refused: Pairs::new() }
+    }
+
+    pub(crate) fn find(&self, digest: u64) -> Option<usize> {
+        self.by_digest.get(&digest).copied()
+    }
+
+    /// Whether any term requires these two to be on different hosts.
+    pub(crate) fn part(&self, a: usize, b: usize) -> bool {
+        self.parting(a, b).next().is_some()
+    }
+
+    /// The terms that require it.
+    pub(crate) fn parting(&self, a: usize, b: usize) -> impl Iterator<Item = usize> {
+        self.with_both(a, b).filter(move |position| self.all[*position].term.parts(a, b))
+    }
+
+    /// The terms that are about both VMs.
+    fn with_both(&self, a: usize, b: usize) -> impl Iterator<Item = usize> {
+        let mut with_b = self.of_vm[b].iter().peekable();
+        self.of_vm[a].iter().copied().filter(move |position| {
+            while with_b.next_if(|other| *other < position).is_some() {}
+            with_b.peek() == Some(&position)
+        })
+    }
+
+    /// The term that is about most of these VMs, if it is about two of them at least.
+    pub(crate) fn nearest(&self, members: &[usize]) -> Option<usize> {
+        let mut shared: FxHashMap<usize, usize> = FxHashMap::default();
+        for position in members.iter().flat_map(|vm| &self.of_vm[*vm]) {
+            *shared.entry(*position).or_default() += 1;
+        }
+        let best = shared.into_iter().max_by_key(|(position, shared)| (*shared, usize::MAX - position));
+        best.filter(|(_, shared)| *shared > 1).map(|(position, _)| position)
+    }
+
+    /// Finds out what each term gets.
+    pub(crate) fn cover(&mut self, limits: Limits<'_>) {
+        for position in 0..self.all.len() {
+            self.all[position].cover = limits.cover(&self.all[position], &Pairs::new());
+        }
+        if self.may_be_tight(limits) {
+            self.hold_together(limits);
+        }
+        for position in self.by_rank() {
+            self.all[position].is_redundant = self.is_redundant(position, limits.constraints);
+        }
+    }
+
+    fn by_rank(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.all.len()).collect();
+        order.sort_by_cached_key(|position| self.all[*position].rank());
+        order
+    }
+
+    /// Those that rank before it are known to be redundant or not.
+    fn is_redundant(&self, position: usize, constraints: &Constraints) -> bool {
+        let rules = &self.all[position];
+        let rank = rules.rank();
+        // What is there stays beside a rule of others; what is not yet there need not come.
+        let others_do = |pair| rules.oldest_key == NO_KEY && constraints.apart.contains(&pair);
+        let is_before = |other: usize, a: usize, b: usize| {
+            let other = &self.all[other];
+            other.rank() < rank && !other.is_redundant && other.cover.has(a, b)
+        };
+        // What it requires and can not have is no reason to keep it.
+        let mut had = rules.cover.cliques().flat_map(|clique| pairs(clique));
+        had.all(|(a, b)| others_do((a, b)) || self.with_both(a, b).any(|other| is_before(other, a, b)))
+    }
+
+    /// Whether VMs may be so entangled that their rules can not hold together.
+    fn may_be_tight(&self, limits: Limits<'_>) -> bool {
+        !limits.constraints.allowed.is_empty() || self.may_have_clique(limits.guard.members_grown_max() + 1, limits)
+    }
+
+    /// Whether VMs may be so entangled that no host is left for one that has to avoid them all.
+    pub(crate) fn may_be_crowded(&self, limits: Limits<'_>) -> bool {
+        self.may_have_clique(limits.guard.members_grown_max(), limits)
+    }
+
+    /// Whether so many VMs may be all apart from each other: each of them then avoids all but itself.
+    fn may_have_clique(&self, size: usize, limits: Limits<'_>) -> bool {
+        let mut load = vec![0_usize; self.of_vm.len()];
+        for clique in self.all.iter().flat_map(|rules| rules.cover.cliques()) {
+            clique.iter().for_each(|vm| load[*vm] += clique.len() - 1);
+        }
+        for (a, b) in &limits.constraints.apart {
+            load[*a] += 1;
+            load[*b] += 1;
+        }
+        let loaded = load.iter().filter(|load| **load + 1 >= size).count();
+        limits.constraints.keeps_any_together() || loaded >= size
+    }
+
+    /// Everything that is to be parted.
+    pub(crate) fn joint<'a>(&self, limits: Limits<'a>) -> Joint<'a> {
+        let mut joint = Joint::new(self.of_vm.len(), limits.guard, limits.constraints);
+        for clique in self.all.iter().flat_map(|rules| rules.cover.cliques()) {
+            pairs(clique).for_each(|(a, b)| joint.add(a, b));
+        }
+        joint
+    }
+
+    /// Finds the pairs that can not be had beside all the others, and what the terms get without them.
+    fn hold_together(&mut self, limits: Limits<'_>) {
+        let order = self.by_rank();
+        // Pairs that are there, or were found to fit, come before all others; also those of a rule that its term could do without, were
+        // it alone: another would have to grow for that.
+        let mut settled = Graph::new(self.of_vm.len());
+        for rule in self.all.iter().flat_map(|rules| &rules.existing) {
+            pairs(&rule.members).for_each(|(a, b)| settled.add(a, b));
+        }
+        let (mut refused, mut tried_again) = (Pairs::new(), Pairs::new());
+        for _ in 0..ROUNDS_MAX {
+            let mut joint = Joint::new(self.of_vm.len(), limits.guard, limits.constraints);
+            let cliques = order.iter().flat_map(|position| self.all[*position].cover.cliques());
+            let (fixed, proposed): (Vec<_>, Vec<_>) =
+                cliques.flat_map(|clique| pairs(clique)).partition(|(a, b)| settled.has(*a, *b));
+            fixed.iter().for_each(|(a, b)| joint.add(*a, *b));
+            let mut changed: Pairs = proposed.iter().copied().filter(|(a, b)| !joint.try_add(*a, *b)).collect();
+            refused.extend(changed.iter().copied());
+            if changed.is_empty() && refused.is_empty() {
+                break;
+            }
+            if changed.is_empty() {
+                // What stood in the way of a pair may have been refused itself.
+                proposed.iter().for_each(|(a, b)| settled.add(*a, *b));
+                let fits = |pair: &&(usize, usize)| !tried_again.contains(*pair) && joint.try_add(pair.0, pair.1);
+                let Some(pair) = refused.iter().find(fits).copied() else { break };
+                refused.remove(&pair);
+                tried_again.insert(pair);
+                settled.add(pair.0, pair.1);
+                changed.insert(pair);
+            }
+            let concerned: BTreeSet<usize> = changed.iter().flat_map(|(a, b)| self.parting(*a, *b)).collect();
+            for position in concerned {
+                self.all[position].cover = limits.cover(&self.all[position], &refused);
+            }
+        }
+        self.refused = refused;
+    }
+}

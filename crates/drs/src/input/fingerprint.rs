@@ -1,0 +1,40 @@
+//! What is kept of a cluster between plans: as much as is needed to see that it did not change.
+//!
+//! Invariant: a cluster with the same fingerprint has the same plan at the same moment. The opposite does not hold: something may have
+//! changed that makes no difference.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::{ClusterId, NodeId, Revision, World};
+
+use super::{Surroundings, nodes};
+use crate::record::Rules;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    prefix: Arc<str>,
+    cluster: (ClusterId, Revision),
+    namespaces: Revision,
+    nodes: Vec<(NodeId, Revision)>,
+    rolling: BTreeSet<String>,
+}
+
+impl Fingerprint {
+    /// `rules` are those recorded for the cluster.
+    #[must_use]
+    pub fn of(world: &World, cluster: ClusterId, rules: &Rules, surroundings: &Surroundings) -> Self {
+        let nodes = nodes::ids(world, cluster, rules, &surroundings.hostless)
+            .into_iter()
+            .map(|node| (node, world.node_revision(node)));
+        let mut nodes: Vec<(NodeId, Revision)> = nodes.collect();
+        nodes.sort_unstable();
+        Self {
+            prefix: Arc::clone(&surroundings.prefix),
+            cluster: (cluster, world.cluster_revision(cluster)),
+            namespaces: world.namespaces_revision(),
+            nodes,
+            rolling: surroundings.rolling_of(rules),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Pods that accept certain physical hosts only, by node selector or required node affinity on the host label.
+
+use std::sync::Arc;
+
+use model::Pod;
+use model::event::{NodeTermFacts, PinningFacts};
+
+use crate::settings::DrsSettings;
+
+/// The pod's node affinity, if it is about the host label at all.
+pub(super) fn of<'p>(pod: &'p Pod, settings: &DrsSettings) -> Option<&'p Arc<PinningFacts>> {
+    let names_host = |accepts: &&Arc<PinningFacts>| {
+        let of_term = |term: &NodeTermFacts| term.expressions.iter().any(|of| of.key == settings.host_key);
+        accepts.node_selector.contains_key(&settings.host_key) || accepts.node_terms.iter().any(of_term)
+    };
+    pod.pinning.as_ref().filter(names_host)
+}

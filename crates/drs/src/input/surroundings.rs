@@ -1,0 +1,83 @@
+//! What is not about one cluster: who this Kubernetes cluster is, which workloads are in the middle of a rollout, and pods on nodes whose
+//! VM or cluster is not known.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::{PodId, TermId, World};
+use rustc_hash::FxHashSet;
+
+use super::digest::{digest_text, term_digest};
+use super::nodes::Hostless;
+use super::terms::Keys;
+use super::{company, hosts, nodes, terms};
+use crate::finding::Finding;
+use crate::plan::rule_prefix;
+use crate::record::{Record, Rules};
+use crate::settings::DrsSettings;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Surroundings {
+    pub(crate) prefix: Arc<str>,
+    /// Digests of terms of which some pods are on their way in or out.
+    rolling: FxHashSet<String>,
+    pub(super) hostless: Vec<Hostless>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Surroundings {
+    /// `None` while the Kubernetes cluster has no identity: then no rule could be told from another cluster's.
+    #[must_use]
+    pub fn of(world: &World, record: &Record, settings: &DrsSettings) -> Option<Self> {
+        let prefix = rule_prefix(&world.kubernetes_uid()?).into();
+        let keys = Keys::of(world, settings);
+        let host_key = world.interner().get(&settings.host_key);
+        let (located, hostless) = nodes::located(world, record);
+        let mut rolling: FxHashSet<TermId> = FxHashSet::default();
+        let mut preferred = (0, 0);
+        for (id, pod) in world.unsettled_pods() {
+            if pod.preferred_terms > 0 {
+                preferred = (preferred.0 + pod.preferred_terms as usize, preferred.1 + 1);
+            }
+            if pod.terminating || pod.node().is_none() {
+                rolling.extend(terms::concerning(world, &keys, id));
+            }
+        }
+        let is_concerned = |id: &PodId| {
+            world.pod(*id).is_some_and(|pod| {
+                !pod.finished
+                    && pod.node().is_some()
+                    && (terms::concerning(world, &keys, *id).next().is_some()
+                        || company::terms_of(world, host_key, *id).is_some()
+                        || hosts::of(pod, settings).is_some())
+            })
+        };
+        let mut unlocated: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in world.names_of_nodes_with_pods().filter(|name| !located.contains(name)) {
+            let name = world.interner().text(name);
+            let pods = world.pods_bound_to(name).iter().filter(|id| is_concerned(id)).count();
+            if pods > 0 {
+                unlocated.insert(name, pods);
+            }
+        }
+        let rolling = rolling.into_iter().filter_map(|term| Some(digest_text(term_digest(world, world.term(term)?))));
+        let rolling = rolling.collect();
+        let unknown = |(node, pods): (&str, usize)| Finding::UnknownVm { node: node.to_owned(), pods };
+        let (terms, pods) = preferred;
+        let preferred = (pods > 0).then_some(Finding::PreferredLeftOut { terms, pods });
+        let findings = unlocated.into_iter().map(unknown).chain(preferred).collect();
+        Some(Self { prefix, rolling, hostless, findings })
+    }
+
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Those that rules of this record are for.
+    pub(crate) fn rolling_of(&self, rules: &Rules) -> BTreeSet<String> {
+        // Mostly there are none, and many rules.
+        let rules = rules.values().take_while(|_| !self.rolling.is_empty());
+        rules.map(|rule| &rule.source).filter(|digest| self.rolling.contains(*digest)).cloned().collect()
+    }
+}

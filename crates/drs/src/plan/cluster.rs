@@ -1,0 +1,304 @@
+//! The plan for one cluster: a pure function of its part of the world, its record, settings and the moment.
+//!
+//! New rules keep to the limit, those first whose VMs are where the rule does not allow them; deletions are few at a time, and never most of
+//! them without being told to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::event::{GroupFacts, GroupKind};
+
+use super::report::{Report, open_pairs, rules_of_others};
+use super::{Change, ChangeKind, ClusterPlan, GroupChange, VmRef};
+use crate::finding::Finding;
+use crate::input::ClusterView;
+use crate::input::digest::{digest, digest_text};
+use crate::reconcile::affinity::pods_in_company;
+use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_parted};
+use crate::reconcile::observed::other_user;
+use crate::reconcile::settle::Settling;
+use crate::reconcile::{DesiredRule, OwnRule, Reconciled};
+use crate::record::{RecordedGroups, RecordedRule, RuleType, Rules, UnixMillis};
+use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings, Pinning};
+
+/// `None` while nothing is known of its hosts, so nothing can be said of its rules. `rules` are those recorded for it.
+#[must_use]
+pub fn plan_cluster(
+    view: &ClusterView,
+    rules: &Arc<Rules>,
+    settings: &DrsSettings,
+    now: UnixMillis,
+) -> Option<ClusterPlan> {
+    if view.hosts.is_empty() {
+        return None;
+    }
+    let mut reconciled = Reconciled::of(view, rules, settings, now);
+    let new = std::mem::take(&mut reconciled.new);
+    let findings = view.same_vm.iter().cloned().chain(std::mem::take(&mut reconciled.findings)).collect();
+    let record = Arc::clone(rules);
+    let (changes, postponed) = (Vec::new(), Vec::new());
+    let planning = Planning { reconciled: &reconciled, before: rules, record, changes, postponed, findings };
+    Some(planning.plan(new))
+}
+
+struct Planning<'p, 'v> {
+    reconciled: &'p Reconciled<'v>,
+    before: &'p Rules,
+    /// As it shall be: copied when first changed.
+    record: Arc<Rules>,
+    changes: Vec<Change>,
+    postponed: Vec<String>,
+    findings: Vec<Finding>,
+}
+
+impl<'p, 'v> Planning<'p, 'v> {
+    fn plan(mut self, new: Vec<DesiredRule>) -> ClusterPlan {
+        let Reconciled { view, .. } = *self.reconciled;
+        self.findings.extend(rules_of_others(self.reconciled, self.before));
+        let (due, next_due) = self.change_own();
+        let (new, left_out) = self.within_limit(new);
+        let created = self.create(new);
+        let deleted = self.delete(due);
+        let of_type = |own: &&OwnRule<'_>| own.recorded.rule_type == RuleType::VmAntiAffinity;
+        let kept = self.reconciled.own.iter().filter(|own| of_type(own) && !deleted.contains(own.name));
+        let finally = kept.map(|own| (own.name.to_owned(), own.settled.becomes.clone())).chain(created).collect();
+        let own_count = self.reconciled.owned_count() - deleted.len();
+        let made = self.changes.iter().filter(|change| change.kind == ChangeKind::Create).count();
+        let open = open_pairs(self.reconciled, &left_out, &finally);
+        let mut report = Report { reconciled: self.reconciled, open: &open, findings: &mut self.findings };
+        report.cluster(own_count + made, &finally);
+        report.pairs(&left_out);
+        ClusterPlan {
+            cluster: view.key.clone(),
+            cluster_name: view.facts.name.clone(),
+            actions: self.changes,
+            uncovered: open.into_iter().map(|(a, b)| (view.vms[a].id.clone(), view.vms[b].id.clone())).collect(),
+            postponed: self.postponed,
+            findings: self.findings,
+            rules: self.record,
+            next_due,
+        }
+    }
+
+    fn set(&mut self, name: &str, rule: Option<&Arc<RecordedRule>>) {
+        let rules = Arc::make_mut(&mut self.record);
+        match rule {
+            Some(rule) => drop(rules.insert(name.to_owned(), Arc::clone(rule))),
+            None => drop(rules.remove(name)),
+        }
+    }
+
+    /// What becomes of recorded rules; answers those that may be deleted now, and when to look again.
+    fn change_own(&mut self) -> (Vec<&'p OwnRule<'v>>, Option<UnixMillis>) {
+        let (mut due, mut next_due) = (Vec::new(), None);
+        let reconciled = self.reconciled;
+        for own in &reconciled.own {
+            let settled = &own.settled;
+            if settled.record.as_ref() != Some(own.recorded) {
+                self.set(own.name, settled.record.as_ref());
+            }
+            self.findings.extend(settled.finding.clone());
+            next_due = next_due.into_iter().chain(settled.next_due).min();
+            if let Some((kind, members)) = &settled.change {
+                let change = self.change_of(own, kind.clone(), members);
+                match self.group_in_use(&change) {
+                    Some(finding) => self.findings.push(finding),
+                    None => self.changes.push(change),
+                }
+            }
+            if settled.due {
+                due.push(own);
+            }
+            if settled.record.is_none() && self.has_groups(own) {
+                self.set(own.name, Some(own.recorded));
+                self.changes.push(self.change_of(own, ChangeKind::DeleteGroups, &[]));
+            }
+        }
+        (due, next_due)
+    }
+
+    fn within_limit(&mut self, mut new: Vec<DesiredRule>) -> (Vec<DesiredRule>, Vec<DesiredRule>) {
+        let limit = self.reconciled.settling.settings.rules_max;
+        let coming = self.changes.iter().filter(|change| change.kind == ChangeKind::Create).count();
+        let room = limit.saturating_sub(self.reconciled.owned_count() + coming);
+        if new.len() <= room {
+            return (new, Vec::new());
+        }
+        // The sort is stable, so that otherwise the order stays.
+        new.sort_by_cached_key(|rule| std::cmp::Reverse(self.moves(rule).len()));
+        let left_out = new.split_off(room);
+        let (cluster, pairs) = (self.reconciled.view.key.clone(), Vec::new());
+        self.findings.push(Finding::RuleLimit { cluster, left_out: left_out.len(), limit, pairs });
+        (new, left_out)
+    }
+
+    /// Answers the anti-affinity rules among them, with their members.
+    fn create(&mut self, new: Vec<DesiredRule>) -> Vec<(String, Vec<usize>)> {
+        let mut created = Vec::new();
+        for rule in new {
+            let name = self.new_name(&rule);
+            let mut intent = RecordedRule::intent(rule.rule_type, rule.source.clone());
+            intent.groups = (rule.rule_type == RuleType::VmHost).then(|| RecordedGroups::of_rule(&name));
+            if rule.rule_type == RuleType::VmAntiAffinity {
+                created.push((name.clone(), rule.members.clone()));
+            }
+            self.changes.push(self.change(&name, &intent, ChangeKind::Create, rule));
+            self.set(&name, Some(&Arc::new(intent)));
+        }
+        created
+    }
+
+    fn delete(&mut self, mut due: Vec<&OwnRule<'v>>) -> BTreeSet<&'v str> {
+        let (Settling { settings, view, .. }, owned) = (self.reconciled.settling, self.reconciled.owned_count());
+        let names = |of: Vec<&OwnRule<'_>>| of.into_iter().map(|own| own.name.to_owned()).collect();
+        let is_too_many =
+            due.len() > DELETIONS_UNQUESTIONED && due.len() as f64 > settings.deletion_share_max * owned as f64;
+        if is_too_many && !settings.allow_mass_deletion {
+            self.findings.push(Finding::DeletionsHeld { cluster: view.key.clone(), due: due.len(), owned });
+            self.postponed = names(due);
+            return BTreeSet::new();
+        }
+        self.postponed = names(due.split_off(settings.deletions_max.min(due.len())));
+        for own in &due {
+            if let Some(rule) = &own.observed {
+                let kind = ChangeKind::Delete { key: rule.facts.key, uuid: rule.facts.uuid.clone() };
+                self.changes.push(self.change_of(own, kind, &rule.members));
+            }
+        }
+        due.into_iter().map(|own| own.name).collect()
+    }
+
+    fn new_name(&self, rule: &DesiredRule) -> String {
+        let Reconciled { view, ref foreign, .. } = *self.reconciled;
+        let has_group = |name: &str| view.facts.groups.iter().any(|group| group.name == name);
+        let mut number = 0_usize;
+        loop {
+            let digest = digest(&[rule.rule_type.text(), &rule.source, &number.to_string()]);
+            let name = format!("{}{}", view.prefix, digest_text(digest));
+            let groups = RecordedGroups::of_rule(&name);
+            let has_groups = || has_group(&groups.vms) || has_group(&groups.hosts);
+            let is_taken = foreign.contains_key(name.as_str())
+                || self.before.contains_key(&name)
+                || self.record.contains_key(&name)
+                || rule.rule_type == RuleType::VmHost && has_groups();
+            if !is_taken {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
+    fn change_of(&self, own: &OwnRule<'_>, kind: ChangeKind, members: &[usize]) -> Change {
+        let Reconciled { view, settling, ref terms, .. } = *self.reconciled;
+        let recorded = own.recorded;
+        let mut rule = DesiredRule::new(recorded.rule_type, recorded.source.clone(), members.to_vec());
+        if matches!(kind, ChangeKind::Create | ChangeKind::Edit { .. }) {
+            match recorded.rule_type {
+                RuleType::VmAntiAffinity => {
+                    let term = own.term.map(|position| terms.all[position].term);
+                    rule.pods = term.map(|term| pods_parted(view, term, members)).unwrap_or_default();
+                }
+                RuleType::VmAffinity => rule.pods = pods_in_company(view, members),
+                RuleType::VmHost => {
+                    (rule.hosts, rule.pods) = (own.hosts.clone(), own.pods.clone());
+                    rule.mandatory = settling.settings.pinning == Pinning::Must;
+                }
+            }
+        }
+        self.change(own.name, recorded, kind, rule)
+    }
+
+    fn change(&self, name: &str, recorded: &RecordedRule, kind: ChangeKind, mut rule: DesiredRule) -> Change {
+        let view = self.reconciled.view;
+        let vm = |vm: &usize| VmRef { id: view.vms[*vm].id.clone(), name: view.vms[*vm].name.clone() };
+        let is_end = matches!(kind, ChangeKind::Delete { .. } | ChangeKind::DeleteGroups);
+        rule.pods.truncate(PODS_NAMED_MAX);
+        let groups = recorded.groups.as_ref().map(|names| self.groups(name, names, is_end, &rule));
+        let vms = rule.members.iter().map(vm).collect();
+        Change {
+            hosts: rule.hosts.iter().map(|host| view.hosts[*host].name.0.clone()).collect(),
+            mandatory: rule.mandatory,
+            groups: groups.unwrap_or_default(),
+            moves: if is_end { Vec::new() } else { self.moves(&rule) },
+            pods: rule.pods,
+            group_names: recorded.groups.clone(),
+            ..Change::new(name.to_owned(), rule.rule_type, kind, vms)
+        }
+    }
+
+    /// A group that others rest on is not changed.
+    fn group_in_use(&self, change: &Change) -> Option<Finding> {
+        let view = self.reconciled.view;
+        change.groups.iter().find_map(|group| {
+            let GroupChange::Edit(group) = group else { return None };
+            let used_by = other_user(&view.facts, &group.name, &change.rule)?.to_owned();
+            let (cluster, rule, group) = (view.key.clone(), change.rule.clone(), group.name.clone());
+            Some(Finding::GroupInUse { cluster, rule, group, used_by })
+        })
+    }
+
+    /// Groups that are left of a rule, and that nobody else rests on.
+    fn has_groups(&self, own: &OwnRule<'_>) -> bool {
+        let facts = &self.reconciled.view.facts;
+        let is_left = |group: &str| {
+            facts.groups.iter().any(|other| other.name == group) && other_user(facts, group, own.name).is_none()
+        };
+        own.recorded.groups.as_ref().is_some_and(|names| is_left(&names.vms) || is_left(&names.hosts))
+    }
+
+    /// What must be done to the groups of a rule.
+    fn groups(&self, of_rule: &str, names: &RecordedGroups, is_end: bool, rule: &DesiredRule) -> Vec<GroupChange> {
+        let view = self.reconciled.view;
+        let vms = GroupKind::Vms(view.vm_ids(&rule.members));
+        let hosts = GroupKind::Hosts(view.host_ids(&rule.hosts));
+        let mut changes = Vec::new();
+        for (name, kind) in [(&names.vms, vms), (&names.hosts, hosts)] {
+            let existing = view.facts.groups.iter().find(|group| group.name == *name);
+            let group = GroupFacts { name: name.clone(), user_created: true, kind };
+            match existing {
+                Some(_) if is_end && other_user(&view.facts, name, of_rule).is_some() => (),
+                Some(_) if is_end => changes.push(GroupChange::Remove { name: name.clone() }),
+                Some(existing) if same_members(&existing.kind, &group.kind) => (),
+                Some(_) => changes.push(GroupChange::Edit(group)),
+                None if is_end => (),
+                None => changes.push(GroupChange::Add(group)),
+            }
+        }
+        changes
+    }
+
+    /// The VMs that are where the rule does not allow them.
+    fn moves(&self, rule: &DesiredRule) -> Vec<String> {
+        let vms = &self.reconciled.view.vms;
+        let mut by_host: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for &member in &rule.members {
+            if let Some(host) = vms[member].host {
+                by_host.entry(host).or_default().push(member);
+            }
+        }
+        let moving: Vec<usize> = match rule.rule_type {
+            RuleType::VmAntiAffinity => by_host.values().flat_map(|vms| &vms[1..]).copied().collect(),
+            RuleType::VmAffinity => {
+                // The host with most of them stays.
+                let stay = by_host.values().max_by_key(|vms| (vms.len(), usize::MAX - vms[0])).cloned();
+                let stay = stay.unwrap_or_default();
+                by_host.values().flatten().filter(|vm| !stay.contains(vm)).copied().collect()
+            }
+            RuleType::VmHost => {
+                let elsewhere = by_host.iter().filter(|(host, _)| !rule.hosts.contains(host));
+                elsewhere.flat_map(|(_, vms)| vms).copied().collect()
+            }
+        };
+        let mut moves: Vec<String> = moving.into_iter().map(|vm| vms[vm].name.clone()).collect();
+        moves.sort_unstable();
+        moves
+    }
+}
+
+fn same_members(a: &GroupKind, b: &GroupKind) -> bool {
+    let sorted = |of: &[String]| of.iter().cloned().collect::<BTreeSet<String>>();
+    match (a, b) {
+        (GroupKind::Vms(a), GroupKind::Vms(b)) | (GroupKind::Hosts(a), GroupKind::Hosts(b)) => sorted(a) == sorted(b),
+        _ => false,
+    }
+}

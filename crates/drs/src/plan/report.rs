@@ -1,0 +1,170 @@
+//! What people should know of a cluster beside the changes: rules that are not as recorded, settings that make rules useless or harmful,
+//! and pairs of VMs that no rule keeps apart, each with its reason.
+
+use std::collections::BTreeSet;
+
+use model::event::DrsBehavior;
+
+use crate::cover::graph::{pairs, set_of};
+use crate::cover::guard::Guard;
+use crate::cover::terms::{Pairs, TermRules};
+use crate::finding::{Finding, PodRef, TooFewHosts, VmPairs};
+use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_parted};
+use crate::reconcile::{DesiredRule, Reconciled};
+use crate::record::{RuleType, Rules};
+
+pub(super) struct Report<'r> {
+    pub(super) reconciled: &'r Reconciled<'r>,
+    /// Pairs that no rule will keep apart.
+    pub(super) open: &'r Pairs,
+    pub(super) findings: &'r mut Vec<Finding>,
+}
+
+/// Anti-affinity rules by name, with the members they have after the changes.
+pub(super) type Finally = Vec<(String, Vec<usize>)>;
+
+impl Report<'_> {
+    pub(super) fn cluster(&mut self, rules: usize, finally: &Finally) {
+        let Reconciled { view, guard, .. } = self.reconciled;
+        let cluster = || view.key.clone();
+        if rules > 0 && !view.facts.drs_enabled {
+            self.findings.push(Finding::DrsOff { cluster: cluster(), rules });
+        } else if rules > 0 && view.facts.drs_behavior != DrsBehavior::FullyAutomated {
+            self.findings.push(Finding::DrsNotAutomatic { cluster: cluster(), rules });
+        }
+        if !(view.facts.ha.enabled && view.facts.ha.respects_vm_anti_affinity) {
+            return;
+        }
+        let hosts_able = guard.hosts_able;
+        for (rule, members) in finally.iter().filter(|(_, members)| members.len() >= hosts_able.max(2)) {
+            let (rule, members) = (rule.clone(), members.len());
+            self.findings.push(Finding::HaMayNotRestart { cluster: cluster(), rule, members, hosts_able });
+        }
+    }
+
+    /// Names each open pair in the finding that says why it is open.
+    pub(super) fn pairs(&mut self, left_out: &[DesiredRule]) {
+        let Reconciled { view, constraints, terms, turned_off, .. } = self.reconciled;
+        let mut conflicts = Pairs::new();
+        for (position, rules) in terms.all.iter().enumerate() {
+            self.too_large(rules);
+            let forbidden = rules.cover.forbidden.iter().copied().filter(|pair| self.open.contains(pair));
+            let (refused, others): (Vec<_>, Vec<_>) = forbidden.partition(|pair| terms.refused.contains(pair));
+            self.refused(rules, &refused);
+            for (a, b) in others {
+                if constraints.keeps_together(a, b) {
+                    conflicts.insert((a, b));
+                } else if let Some((rule, _)) = turned_off.iter().find(|(_, off)| off.contains(&a) && off.contains(&b))
+                {
+                    self.excuse(Some(rule), &[(a, b)]);
+                }
+            }
+            if rules.is_abandoned {
+                let left: Vec<_> = rules.cover.left.iter().copied().filter(|pair| self.open.contains(pair)).collect();
+                let mut of_term = self.reconciled.own.iter().filter(|own| own.term == Some(position));
+                if let Some(own) = of_term.find(|own| own.settled.finding.is_some()) {
+                    self.excuse(Some(own.name), &left);
+                }
+            }
+        }
+        for (a, b) in conflicts {
+            let terms = terms.parting(a, b).map(|position| terms.all[position].term);
+            let mut pods: Vec<PodRef> = terms.flat_map(|term| pods_parted(view, term, &[a, b])).collect();
+            pods.sort_unstable();
+            pods.dedup();
+            pods.truncate(PODS_NAMED_MAX);
+            let vms = (view.vms[a].name.clone(), view.vms[b].name.clone());
+            let rival = constraints.rival(a, b).to_owned();
+            self.findings.push(Finding::Conflict { cluster: view.key.clone(), vms, rival, pods });
+        }
+        let of_rules = anti_affinity(left_out).flat_map(|rule| pairs(&rule.members));
+        let left_out: Vec<_> = of_rules.filter(|pair| self.open.contains(pair)).collect();
+        self.excuse(None, &left_out);
+    }
+
+    fn named(&self, pairs: impl IntoIterator<Item = (usize, usize)>) -> VmPairs {
+        let name = |vm: usize| self.reconciled.view.vms[vm].name.clone();
+        pairs.into_iter().map(|(a, b)| (name(a), name(b))).collect()
+    }
+
+    /// These are open because the rule is left alone, or because there are too many.
+    fn excuse(&mut self, rule: Option<&str>, pairs: &[(usize, usize)]) {
+        let pairs = self.named(pairs.iter().copied());
+        if let Some(of_rule) = self.findings.iter_mut().find_map(|finding| finding.pairs_of(rule)) {
+            for pair in pairs {
+                if !of_rule.contains(&pair) {
+                    of_rule.push(pair);
+                }
+            }
+        }
+    }
+
+    /// More VMs that are all to be apart than there are hosts for.
+    fn too_large(&mut self, rules: &TermRules<'_>) {
+        for clique in &rules.cover.too_large {
+            let (members, left_out) = (&clique.members, &clique.left_out);
+            let pairs = left_out.iter().flat_map(|a| members.iter().map(move |b| (*a.min(b), *a.max(b))));
+            let pairs = pairs.filter(|pair| self.open.contains(pair));
+            let pairs = self.named(pairs);
+            if pairs.is_empty() {
+                continue;
+            }
+            let mut vms = [clique.members.as_slice(), &clique.left_out].concat();
+            vms.sort_unstable();
+            let found = self.too_few_hosts(rules, pairs, &vms);
+            self.findings.push(Finding::Unsatisfiable(TooFewHosts { vms: Some(vms.len()), ..found }));
+        }
+    }
+
+    /// Pairs that can not be had beside all the others.
+    fn refused(&mut self, rules: &TermRules<'_>, refused: &[(usize, usize)]) {
+        if !refused.is_empty() {
+            let vms: BTreeSet<usize> = refused.iter().flat_map(|(a, b)| [*a, *b]).collect();
+            let vms: Vec<usize> = vms.into_iter().collect();
+            let found = self.too_few_hosts(rules, self.named(refused.iter().copied()), &vms);
+            self.findings.push(Finding::JointlyUnsatisfiable(found));
+        }
+    }
+
+    fn too_few_hosts(&self, rules: &TermRules<'_>, pairs: VmPairs, vms: &[usize]) -> TooFewHosts {
+        let Reconciled { view, guard: Guard { hosts, reserve, .. }, .. } = *self.reconciled;
+        let (cluster, pods) = (view.key.clone(), pods_parted(view, rules.term, vms));
+        TooFewHosts { cluster, vms: None, hosts, reserve, pairs_left: pairs.len(), pairs, pods }
+    }
+}
+
+/// Rules that look like Bridger's, and are not.
+pub(super) fn rules_of_others<'r>(
+    reconciled: &'r Reconciled<'_>,
+    recorded: &'r Rules,
+) -> impl Iterator<Item = Finding> + 'r {
+    let Reconciled { view, foreign, .. } = reconciled;
+    foreign.keys().filter_map(|rule| {
+        let (cluster, rule) = (view.key.clone(), rule.to_string());
+        match () {
+            () if recorded.contains_key(&rule) => Some(Finding::RecordDisagrees { cluster, rule }),
+            () if rule.starts_with(&*view.prefix) => Some(Finding::NotRecorded { cluster, rule }),
+            () => None,
+        }
+    })
+}
+
+fn anti_affinity(rules: &[DesiredRule]) -> impl Iterator<Item = &DesiredRule> {
+    rules.iter().filter(|rule| rule.rule_type == RuleType::VmAntiAffinity)
+}
+
+/// The pairs that pods require apart and that no rule will keep apart.
+pub(super) fn open_pairs(reconciled: &Reconciled<'_>, left_out: &[DesiredRule], finally: &Finally) -> Pairs {
+    let covers = reconciled.terms.all.iter().map(|rules| &rules.cover);
+    let open = covers.flat_map(|cover| cover.left.iter().chain(&cover.forbidden)).copied();
+    let mut open: Pairs = open.chain(anti_affinity(left_out).flat_map(|rule| pairs(&rule.members))).collect();
+    let concerned = set_of(reconciled.view.vms.len(), open.iter().flat_map(|(a, b)| [*a, *b]));
+    for (_, members) in finally {
+        let within: Vec<usize> = members.iter().copied().filter(|vm| concerned.contains(*vm)).collect();
+        for pair in pairs(&within) {
+            open.remove(&pair);
+        }
+    }
+    open.retain(|pair| !reconciled.constraints.apart.contains(pair));
+    open
+}

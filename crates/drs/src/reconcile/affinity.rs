@@ -1,0 +1,115 @@
+//! VM-VM affinity rules: VMs that are kept together, so that each pod with required affinity has company on its host.
+//!
+//! One rule per group of VMs; a group keeps the rule that has most of its members. Invariants: what pods require apart is never kept
+//! together; company that a rule of others provides needs none of ours.
+
+use std::cell::LazyCell;
+use std::collections::BTreeMap;
+
+use super::settle::Target;
+use super::{DesiredRule, Reconciled};
+use crate::cover::graph::pairs;
+use crate::cover::groups::tied_groups;
+use crate::finding::{Finding, PodRef};
+use crate::input::digest::{digest, digest_text};
+use crate::input::{ClusterView, Company};
+use crate::record::RuleType;
+
+/// Whether the pod has company where these VMs are together.
+fn meets(group: &[usize], company: &Company) -> bool {
+    group.contains(&company.vm) && company.partners.iter().any(|partner| group.contains(partner))
+}
+
+/// The pods that have company because these VMs are together.
+pub(crate) fn pods_in_company(view: &ClusterView, members: &[usize]) -> Vec<PodRef> {
+    view.pod_refs(view.company.iter().filter(|company| meets(members, company)).map(|company| company.pod))
+}
+
+impl Reconciled<'_> {
+    pub(super) fn affinity(&mut self) {
+        let own = self.of_type(RuleType::VmAffinity);
+        if own.is_empty() && self.view.company.is_empty() {
+            return;
+        }
+        let (view, settling) = (self.view, self.settling);
+        let mut met: Vec<Vec<usize>> = self.constraints.together.iter().map(|(_, members)| members.clone()).collect();
+        let mut tied: Vec<(usize, Vec<usize>)> = Vec::new();
+        // Left alone for as long as the same VMs would be tied.
+        let mut given_up: BTreeMap<String, usize> = BTreeMap::new();
+        for at in own {
+            let own = &mut self.own[at];
+            match &own.observed {
+                Some(observed) if !observed.facts.enabled => {
+                    let is_required = view.company.iter().any(|company| meets(&observed.members, company));
+                    met.push(observed.members.clone());
+                    let finding = settling.disabled(own.name);
+                    own.settled = settling.leave(own.prepared.clone(), observed, is_required, finding);
+                }
+                None if settling.is_given_up(own) => drop(given_up.insert(own.recorded.source.clone(), at)),
+                _ => tied.push((at, own.members().to_vec())),
+            }
+        }
+        let unmet = view.company.iter().filter(|company| !met.iter().any(|group| meets(group, company)));
+        let company: Vec<Company> = unmet.cloned().collect();
+        let (mut groups, conflicts) = self.groups(&company, &tied);
+        for ((at, members), urgent) in tied.into_iter().zip(conflicts) {
+            let own = &mut self.own[at];
+            let members = take_group(view, &own.recorded.source, &members, &mut groups);
+            let target = Target { members, urgent, reshaped: false };
+            own.settled = settling.settle(own.prepared.clone(), own.observed.as_ref(), &target);
+        }
+        for members in groups {
+            let source = source_of(view, &members);
+            match given_up.remove(&source) {
+                Some(at) => self.give_up(at),
+                None => {
+                    let pods = pods_in_company(view, &members);
+                    self.new.push(DesiredRule { pods, ..DesiredRule::new(RuleType::VmAffinity, source, members) });
+                }
+            }
+        }
+    }
+
+    /// Which VMs to keep together, and of each rule whether it keeps together what must not be.
+    fn groups(&mut self, company: &[Company], tied: &[(usize, Vec<usize>)]) -> (Vec<Vec<usize>>, Vec<bool>) {
+        let (vms, limits) = (&self.view.vms, self.limits());
+        let same_host = |a: usize, b: usize| vms[a].host.is_some() && vms[a].host == vms[b].host;
+        let is_crowded = self.terms.may_be_crowded(limits);
+        let joint = LazyCell::new(|| self.terms.joint(limits));
+        let is_apart =
+            |a: usize, b: usize| self.terms.part(a, b) || self.constraints.apart.contains(&(a.min(b), a.max(b)));
+        let may_share = |a: &[usize], b: &[usize]| {
+            let all = [a, b].concat();
+            a.iter().all(|a| b.iter().all(|b| !is_apart(*a, *b)))
+                && self.allowed.common(&all).is_none_or(|common| !common.is_clear())
+                && (!is_crowded || joint.may_share(&all))
+        };
+        let now: Vec<Vec<usize>> = tied.iter().map(|(_, members)| members.clone()).collect();
+        let found = tied_groups(company, may_share, &now, same_host);
+        let unmet = found.unmet.iter().map(|company| Finding::AffinityUnmet {
+            cluster: self.view.key.clone(),
+            vm: vms[company.vm].name.clone(),
+            pod: self.view.pods[company.pod].clone(),
+        });
+        let unmet: Vec<Finding> = unmet.collect();
+        let conflicts = now.iter().map(|members| pairs(members).any(|(a, b)| is_apart(a, b))).collect();
+        let groups = found.groups;
+        drop(joint);
+        self.findings.extend(unmet);
+        (groups, conflicts)
+    }
+}
+
+/// The group that has most in common with the rule, or the one it was made for; none when there is none.
+fn take_group(view: &ClusterView, source: &str, members: &[usize], groups: &mut Vec<Vec<usize>>) -> Vec<usize> {
+    let shared = |place: usize| groups[place].iter().filter(|vm| members.contains(vm)).count();
+    let nearest = (0..groups.len()).max_by_key(|&place| (shared(place), usize::MAX - place));
+    let made_for = || groups.iter().position(|group| source_of(view, group) == source);
+    let found = nearest.filter(|&place| shared(place) > 0).or_else(made_for);
+    found.map(|place| groups.remove(place)).unwrap_or_default()
+}
+
+fn source_of(view: &ClusterView, members: &[usize]) -> String {
+    let ids: Vec<&str> = members.iter().map(|vm| view.vms[*vm].id.as_str()).collect();
+    digest_text(digest(&ids))
+}

@@ -1,0 +1,121 @@
+//! VM-VM anti-affinity rules.
+//!
+//! Each recorded rule goes to the term it was made for; where that term is gone, maybe only worded differently, the one about most of the
+//! rule's members takes its place. Then terms are covered, and each rule is settled.
+
+use super::settle::{Settled, Target};
+use super::{DesiredRule, OwnRule, Reconciled};
+use crate::cover::graph::pairs;
+use crate::cover::terms::ExistingRule;
+use crate::finding::{Finding, PodRef};
+use crate::input::digest::{digest_text, parse_digest};
+use crate::input::{ClusterView, PodOn, Term};
+use crate::record::RuleType;
+
+/// How many pods are named: a rule may serve many workloads, and nobody reads hundreds of names.
+pub(crate) const PODS_NAMED_MAX: usize = 50;
+
+impl Reconciled<'_> {
+    pub(super) fn anti_affinity(&mut self) {
+        let own = self.of_type(RuleType::VmAntiAffinity);
+        own.iter().for_each(|at| self.assign(*at));
+        let off = own.iter().map(|at| &self.own[*at]).filter(|own| own.is_disabled());
+        let off = off.filter(|own| self.is_required(own.members()));
+        self.turned_off = off.map(|own| (own.name, own.members().to_vec())).collect();
+        let mut terms = std::mem::take(&mut self.terms);
+        terms.cover(self.limits());
+        self.terms = terms;
+        for at in own {
+            self.own[at].settled = self.settle_anti_affinity(&self.own[at]);
+        }
+        let new = self.new_anti_affinity();
+        self.new.extend(new);
+    }
+
+    /// Brings a rule to the term it is for.
+    fn assign(&mut self, at: usize) {
+        let (own, settling) = (&mut self.own[at], self.settling);
+        let made_for = parse_digest(&own.recorded.source).and_then(|digest| self.terms.find(digest));
+        let Some(position) = made_for.or_else(|| self.terms.nearest(own.members())) else { return };
+        own.term = Some(position);
+        let rules = &mut self.terms.all[position];
+        if settling.is_given_up(own) || own.is_disabled() {
+            rules.is_abandoned = true;
+            return;
+        }
+        own.prepared.source = digest_text(rules.term.digest);
+        if let Some(rule) = &own.observed {
+            rules.oldest_key = rules.oldest_key.min(rule.facts.key);
+            let kept_max = self.guard.members_kept_max();
+            own.may_shrink = settling.is_outnumbered(&mut own.prepared, rule.members.len(), kept_max);
+        }
+        let (name, members, may_shrink) = (own.name, own.members().to_vec(), own.may_shrink);
+        rules.existing.push(ExistingRule { name, members, may_shrink });
+    }
+
+    /// Whether pods require any two of these apart, and nobody else keeps those together.
+    fn is_required(&self, members: &[usize]) -> bool {
+        pairs(members).any(|(a, b)| !self.constraints.keeps_together(a, b) && self.terms.part(a, b))
+    }
+
+    fn settle_anti_affinity(&self, own: &OwnRule<'_>) -> Settled {
+        let settling = self.settling;
+        let rules = own.term.map(|position| &self.terms.all[position]);
+        match &own.observed {
+            Some(observed) if !observed.facts.enabled => {
+                let finding = self.disabled_finding(own.name, &observed.members);
+                settling.leave(own.prepared.clone(), observed, self.is_required(&observed.members), finding)
+            }
+            None if settling.is_given_up(own) => rules.map(|_| settling.give_up(own)).unwrap_or_default(),
+            observed => {
+                let kept = rules.filter(|rules| !rules.is_redundant).map_or(&[][..], |rules| &rules.cover.kept);
+                let members = kept.iter().find(|(of, _)| *of == own.name).map(|(_, members)| members.clone());
+                let is_required = |a, b| rules.is_some_and(|rules| rules.term.parts(a, b));
+                let contradicts =
+                    || pairs(own.members()).any(|(a, b)| self.limits().forbids(a, b) && is_required(a, b));
+                let urgent = own.may_shrink || contradicts();
+                let target = Target { members: members.unwrap_or_default(), urgent, reshaped: false };
+                settling.settle(own.prepared.clone(), observed.as_ref(), &target)
+            }
+        }
+    }
+
+    fn disabled_finding(&self, name: &str, members: &[usize]) -> Finding {
+        match pairs(members).find(|(a, b)| self.constraints.keeps_together(*a, *b)) {
+            Some((a, b)) => Finding::DisabledByConflict {
+                cluster: self.view.key.clone(),
+                rule: name.to_owned(),
+                rival: self.constraints.rival(a, b).to_owned(),
+                pairs: Vec::new(),
+            },
+            None => self.settling.disabled(name),
+        }
+    }
+
+    /// In the order of ranks: the order of keys then is the same.
+    fn new_anti_affinity(&self) -> Vec<DesiredRule> {
+        let mut terms: Vec<_> =
+            self.terms.all.iter().filter(|rules| !rules.is_redundant && !rules.cover.new.is_empty()).collect();
+        terms.sort_by_key(|rules| rules.rank());
+        let new = terms.into_iter().flat_map(|rules| rules.cover.new.iter().map(|members| (rules.term, members)));
+        new.map(|(term, members)| DesiredRule {
+            pods: pods_parted(self.view, term, members),
+            ..DesiredRule::new(RuleType::VmAntiAffinity, digest_text(term.digest), members.clone())
+        })
+        .collect()
+    }
+}
+
+/// The pods on these VMs of which one's anti-affinity is about another, by name, and no more than [`PODS_NAMED_MAX`].
+pub(crate) fn pods_parted(view: &ClusterView, term: &Term, members: &[usize]) -> Vec<PodRef> {
+    let within = |pods: &[PodOn]| -> Vec<PodOn> {
+        pods.iter().filter(|(vm, _)| members.binary_search(vm).is_ok()).copied().collect()
+    };
+    let (carriers, matches) = (within(&term.carriers), within(&term.matches));
+    let has_other = |of: &[PodOn], vm: usize| of.iter().any(|(other, _)| *other != vm);
+    let one_way = carriers.iter().filter(|(vm, _)| has_other(&matches, *vm));
+    let other_way = matches.iter().filter(|(vm, _)| has_other(&carriers, *vm));
+    let mut pods = view.pod_refs(one_way.chain(other_way).map(|(_, pod)| *pod));
+    pods.truncate(PODS_NAMED_MAX);
+    pods
+}

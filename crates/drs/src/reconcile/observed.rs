@@ -1,0 +1,118 @@
+//! The rules that a cluster has, in numbers of VMs and hosts, and which of them are Bridger's.
+//!
+//! In: the cluster's rules and groups, the record. Out: each rule as an [`ObservedRule`]. Invariant: a rule is Bridger's only where its
+//! name, its kind and its UUID are those recorded, and its groups too.
+
+use fixedbitset::FixedBitSet;
+use model::event::{ClusterFacts, GroupKind, RuleFacts, RuleKind};
+use rustc_hash::FxHashMap;
+
+use crate::cover::graph::set_of;
+use crate::record::{RecordedGroups, RecordedRule, RuleType};
+
+/// What a rule asks of DRS, whoever made it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Meaning {
+    Apart,
+    Together,
+    OnHosts(FixedBitSet),
+    NotOnHosts(FixedBitSet),
+    /// Nothing about where VMs run: dependencies between VMs, for one.
+    Nothing,
+}
+
+/// A rule as the cluster has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ObservedRule<'v> {
+    pub(crate) facts: &'v RuleFacts,
+    pub(crate) meaning: Meaning,
+    /// Node VMs, sorted.
+    pub(crate) members: Vec<usize>,
+    /// Ids of members that are no node VMs of this cluster.
+    pub(crate) others: Vec<&'v str>,
+}
+
+impl ObservedRule<'_> {
+    /// `None` for kinds that Bridger never makes.
+    pub(crate) fn rule_type(&self) -> Option<RuleType> {
+        match self.meaning {
+            Meaning::Apart => Some(RuleType::VmAntiAffinity),
+            Meaning::Together => Some(RuleType::VmAffinity),
+            Meaning::OnHosts(_) => Some(RuleType::VmHost),
+            Meaning::NotOnHosts(_) | Meaning::Nothing => None,
+        }
+    }
+
+    /// The hosts a VM-Host rule names, as far as they are in the cluster.
+    pub(crate) fn hosts(&self) -> Option<&FixedBitSet> {
+        match &self.meaning {
+            Meaning::OnHosts(hosts) => Some(hosts),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the rule that was recorded under its name.
+    pub(crate) fn is_recorded(&self, recorded: &RecordedRule) -> bool {
+        let has_groups =
+            |names: &RecordedGroups| self.facts.kind.groups().eq([names.vms.as_str(), names.hosts.as_str()]);
+        self.rule_type() == Some(recorded.rule_type)
+            && (recorded.uuid.is_none() || recorded.uuid == self.facts.uuid)
+            && recorded.groups.as_ref().is_none_or(has_groups)
+    }
+}
+
+/// The rule that rests on this group, beside the one it was made for.
+pub(crate) fn other_user<'f>(facts: &'f ClusterFacts, group: &str, made_for: &str) -> Option<&'f str> {
+    let uses = |rule: &&RuleFacts| rule.name != made_for && rule.kind.groups().any(|name| name == group);
+    facts.rules.iter().find(uses).map(|rule| rule.name.as_str())
+}
+
+/// By name. Names are unique in a cluster; of two the later one counts.
+///
+/// `vms` and `hosts` say their numbers by id.
+pub(crate) fn observe<'v>(
+    facts: &'v ClusterFacts,
+    vms: &FxHashMap<&str, usize>,
+    hosts: &FxHashMap<&str, usize>,
+) -> FxHashMap<&'v str, ObservedRule<'v>> {
+    let groups: FxHashMap<&str, &GroupKind> =
+        facts.groups.iter().map(|group| (group.name.as_str(), &group.kind)).collect();
+    let vms_of = |name: &str| match groups.get(name) {
+        Some(GroupKind::Vms(ids)) => ids.as_slice(),
+        _ => &[],
+    };
+    let hosts_of = |name: &str| match groups.get(name) {
+        Some(GroupKind::Hosts(ids)) => set_of(hosts.len(), ids.iter().filter_map(|id| hosts.get(id.as_str())).copied()),
+        _ => FixedBitSet::with_capacity(hosts.len()),
+    };
+    let observe = |rule: &'v RuleFacts| {
+        let (meaning, ids) = match &rule.kind {
+            RuleKind::VmsApart(ids) => (Meaning::Apart, ids.as_slice()),
+            RuleKind::VmsTogether(ids) => (Meaning::Together, ids.as_slice()),
+            RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(hosts), anti_affine_hosts: None } => {
+                (Meaning::OnHosts(hosts_of(hosts)), vms_of(vm_group))
+            }
+            RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } => {
+                let mut others = hosts_of(affine_hosts.as_deref().unwrap_or_default());
+                others.toggle_range(..);
+                if affine_hosts.is_none() {
+                    others.clear();
+                }
+                others.union_with(&hosts_of(anti_affine_hosts.as_deref().unwrap_or_default()));
+                (Meaning::NotOnHosts(others), vms_of(vm_group))
+            }
+            RuleKind::Dependency { .. } | RuleKind::Other(_) => (Meaning::Nothing, &[][..]),
+        };
+        let (mut members, mut others) = (Vec::with_capacity(ids.len()), Vec::new());
+        for id in ids {
+            match vms.get(id.as_str()) {
+                Some(member) => members.push(*member),
+                None => others.push(id.as_str()),
+            }
+        }
+        members.sort_unstable();
+        members.dedup();
+        (rule.name.as_str(), ObservedRule { facts: rule, meaning, members, others })
+    };
+    facts.rules.iter().map(observe).collect()
+}

@@ -1,0 +1,213 @@
+//! VM-Host rules, because pods accept certain physical hosts only.
+//!
+//! Per set of hosts one rule with its two groups. A VM with several such pods gets what all of them accept. Only the host label is looked
+//! at: what other labels a node would have on another host can not be known, so these count as satisfied; names of nodes do not change
+//! with the host, so these are compared with the pod's own. Invariants: a rule is made only where the host label really leaves some hosts
+//! out; a mandatory one only where its VMs then still have hosts enough.
+
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+use model::affinity::node::{Label, RequiredNodeAffinity};
+use model::event::PinningFacts;
+use rustc_hash::FxHashMap;
+
+use super::observed::ObservedRule;
+use super::settle::Target;
+use super::{DesiredRule, OwnRule, Reconciled};
+use crate::cover::graph::set_of;
+use crate::finding::Finding;
+use crate::input::digest::{digest, digest_text};
+use crate::record::RuleType;
+use crate::settings::Pinning;
+
+/// VMs for which the same hosts will do.
+#[derive(Debug)]
+struct Bound {
+    /// Positions among the cluster's hosts, sorted.
+    hosts: Vec<usize>,
+    vms: Vec<usize>,
+    /// Positions among the view's pods.
+    pods: Vec<usize>,
+}
+
+impl Bound {
+    fn has_hosts(&self, rule: &ObservedRule<'_>) -> bool {
+        rule.hosts().is_some_and(|hosts| hosts.ones().eq(self.hosts.iter().copied()))
+    }
+}
+
+/// What is left of the hosts for one VM, and the pods that say so.
+type Accepted = BTreeMap<usize, (FixedBitSet, Vec<usize>)>;
+
+impl Reconciled<'_> {
+    /// Settles the rules there are; returns new ones.
+    pub(super) fn vm_host(&mut self) -> Vec<DesiredRule> {
+        let own = self.of_type(RuleType::VmHost);
+        if own.is_empty() && self.view.host_affinity.is_empty() {
+            return Vec::new();
+        }
+        let mandatory = self.settling.settings.pinning == Pinning::Must;
+        let mut bound = match self.settling.settings.pinning {
+            Pinning::Off => Vec::new(),
+            Pinning::Should | Pinning::Must => self.bound(mandatory),
+        };
+        for (at, bound) in self.assign_bound(own, &mut bound) {
+            let is_given_up = self.settling.is_given_up(&self.own[at]);
+            let is_off = is_given_up || self.own[at].is_disabled();
+            if let Some(bound) = bound.as_ref().filter(|_| mandatory && !is_off) {
+                self.allow(bound);
+            }
+            match bound {
+                Some(_) if is_given_up => self.give_up(at),
+                None if is_given_up => (),
+                bound => self.settle_vm_host(at, bound.as_ref(), mandatory),
+            }
+        }
+        if mandatory {
+            bound.iter().for_each(|bound| self.allow(bound));
+        }
+        let view = self.view;
+        let new = bound.into_iter().map(|bound| {
+            let (source, pods) = (self.source_of_hosts(&bound.hosts), view.pod_refs(bound.pods));
+            DesiredRule { pods, hosts: bound.hosts, mandatory, ..DesiredRule::new(RuleType::VmHost, source, bound.vms) }
+        });
+        new.collect()
+    }
+
+    fn allow(&mut self, bound: &Bound) {
+        let hosts = set_of(self.view.hosts.len(), bound.hosts.iter().copied());
+        bound.vms.iter().for_each(|vm| self.allowed.limit(*vm, &hosts));
+    }
+
+    /// A rule keeps its hosts if it can, else most of its VMs.
+    fn assign_bound(&self, own: Vec<usize>, bound: &mut Vec<Bound>) -> Vec<(usize, Option<Bound>)> {
+        let (mut taken, mut rest) = (Vec::new(), Vec::new());
+        for at in own {
+            let OwnRule { recorded, observed, .. } = &self.own[at];
+            let made_for = |bound: &Bound| self.source_of_hosts(&bound.hosts) == recorded.source;
+            let is_it = |bound: &Bound| observed.as_ref().map_or_else(|| made_for(bound), |rule| bound.has_hosts(rule));
+            match bound.iter().position(is_it) {
+                Some(place) => taken.push((at, Some(bound.remove(place)))),
+                None => rest.push(at),
+            }
+        }
+        for at in rest {
+            let members = self.own[at].members();
+            let shared = |bound: &Bound| bound.vms.iter().filter(|vm| members.contains(vm)).count();
+            let best = (0..bound.len()).max_by_key(|&place| (shared(&bound[place]), usize::MAX - place));
+            let best = best.filter(|&place| shared(&bound[place]) > 0);
+            taken.push((at, best.map(|place| bound.remove(place))));
+        }
+        taken
+    }
+
+    fn settle_vm_host(&mut self, at: usize, bound: Option<&Bound>, mandatory: bool) {
+        let (view, settling) = (self.view, self.settling);
+        let own = &mut self.own[at];
+        let rule = own.prepared.clone();
+        own.settled = match &own.observed {
+            Some(observed) if !observed.facts.enabled => {
+                settling.leave(rule, observed, bound.is_some(), settling.disabled(own.name))
+            }
+            observed => {
+                let reshaped = observed.as_ref().is_some_and(|rule| {
+                    rule.facts.mandatory != mandatory || bound.is_some_and(|bound| !bound.has_hosts(rule))
+                });
+                let members = bound.map(|bound| bound.vms.clone()).unwrap_or_default();
+                settling.settle(rule, observed.as_ref(), &Target { members, urgent: false, reshaped })
+            }
+        };
+        if let Some(bound) = bound {
+            own.hosts.clone_from(&bound.hosts);
+            own.pods = view.pod_refs(bound.pods.iter().copied());
+        }
+    }
+
+    fn source_of_hosts(&self, hosts: &[usize]) -> String {
+        let ids: Vec<&str> = hosts.iter().map(|host| self.view.hosts[*host].id.0.as_str()).collect();
+        digest_text(digest(&ids))
+    }
+
+    /// What pods accept, as sets of hosts with their VMs; what can not be is reported and left out.
+    fn bound(&mut self, mandatory: bool) -> Vec<Bound> {
+        let view = self.view;
+        let mut accepted = self.accepted();
+        if mandatory {
+            self.heed_others(&mut accepted);
+        }
+        let mut by_hosts: BTreeMap<Vec<usize>, Bound> = BTreeMap::new();
+        for (vm, (hosts, pods)) in accepted {
+            let hosts: Vec<usize> = hosts.ones().collect();
+            if hosts.is_empty() {
+                let (vm, pods) = (view.vms[vm].name.clone(), view.pod_refs(pods));
+                let (cluster, hosts) = (view.key.clone(), view.hosts.len());
+                self.findings.push(Finding::PinnedNowhere { cluster, vm, hosts, pods });
+                continue;
+            }
+            let bound = || Bound { hosts: hosts.clone(), vms: Vec::new(), pods: Vec::new() };
+            let bound = by_hosts.entry(hosts.clone()).or_insert_with(bound);
+            bound.vms.push(vm);
+            bound.pods.extend(pods);
+        }
+        let mut all: Vec<Bound> = by_hosts.into_values().collect();
+        if mandatory {
+            let too_tight: Vec<bool> = {
+                let joint = self.terms.joint(self.limits());
+                all.iter().map(|bound| joint.has_apart(&bound.vms, bound.hosts.len() + 1)).collect()
+            };
+            let (kept, left): (Vec<_>, Vec<_>) = all.into_iter().zip(too_tight).partition(|(_, is_tight)| !is_tight);
+            all = kept.into_iter().map(|(bound, _)| bound).collect();
+            for (bound, _) in left {
+                let (cluster, pods) = (view.key.clone(), view.pod_refs(bound.pods));
+                let (vms, hosts) = (bound.vms.len(), bound.hosts.len());
+                self.findings.push(Finding::PinnedTooTight { cluster, vms, hosts, pods });
+            }
+        }
+        all
+    }
+
+    /// By VM; only those for which not every host will do.
+    fn accepted(&self) -> Accepted {
+        let (view, host_key) = (self.view, &self.settling.settings.host_key);
+        let width = view.hosts.len();
+        let mut known: FxHashMap<(*const PinningFacts, &str), Option<FixedBitSet>> = FxHashMap::default();
+        let mut accepted = Accepted::new();
+        for affinity in &view.host_affinity {
+            let node = &*view.vms[affinity.vm].node;
+            let address = std::sync::Arc::as_ptr(&affinity.accepts);
+            let hosts = known.entry((address, node)).or_insert_with(|| {
+                let required = RequiredNodeAffinity::of(&affinity.accepts);
+                let will_do = |host: &usize| {
+                    let value = view.hosts[*host].label.as_deref();
+                    required.accepts(node, |key| if key == host_key { Label::from(value) } else { Label::Unknown })
+                };
+                let hosts = set_of(width, (0..width).filter(will_do));
+                // Without a term that the node's name leaves, the host is not what matters.
+                let is_possible =
+                    required.terms.as_ref().is_none_or(|terms| terms.iter().any(|term| term.accepts_name(node)));
+                (is_possible && hosts.count_ones(..) < width).then_some(hosts)
+            });
+            let Some(hosts) = hosts else { continue };
+            let (all, pods) = accepted.entry(affinity.vm).or_insert_with(|| (set_of(width, 0..width), Vec::new()));
+            all.intersect_with(hosts);
+            pods.push(affinity.pod);
+        }
+        accepted
+    }
+
+    /// A mandatory rule must leave its VMs a host beside the mandatory rules and the company that others chose for them.
+    fn heed_others(&self, accepted: &mut Accepted) {
+        let mut left: BTreeMap<usize, FixedBitSet> = BTreeMap::new();
+        for (vm, (hosts, _)) in accepted.iter() {
+            let all = left.entry(self.constraints.leader(*vm)).or_insert_with(|| hosts.clone());
+            all.intersect_with(hosts);
+            self.constraints.allowed.of(*vm).into_iter().for_each(|allowed| all.intersect_with(allowed));
+        }
+        for (vm, (hosts, _)) in accepted.iter_mut() {
+            if left.get(&self.constraints.leader(*vm)).is_some_and(FixedBitSet::is_clear) {
+                hosts.clear();
+            }
+        }
+    }
+}

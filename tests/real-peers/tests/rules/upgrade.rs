@@ -1,0 +1,197 @@
+//! Rules that an earlier version wrote: this one takes them over as they are.
+//!
+//! They are what commit 6919da2 wrote for the pods below, as `tests/golden/written-rules.json` keeps it. With
+//! `BRIDGER_BEFORE=PROGRAM` that program writes them instead; with `BRIDGER_GOLDEN=write` beside it the file is made anew.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use serde_json::{Value, json};
+use testkit::eventually;
+
+use crate::pods::{self, away_from, only_on, pod, with};
+use crate::stage::{Cluster, SOON, Site, counts, metric};
+use crate::witness::{APART, ON_HOSTS, TOGETHER, Witness, ids, is_a};
+
+/// Stands for what differs from one Kubernetes cluster to the next.
+const PREFIX: &str = "PREFIX-";
+/// So many rules are required: one of each kind, and one more for a second workload.
+const RULES: usize = 4;
+
+fn golden_file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden/written-rules.json")
+}
+
+struct Upgrade {
+    site: Site,
+    cluster: Cluster,
+}
+
+impl Upgrade {
+    async fn place(&self, name: &str, app: &str, machine: usize, affinity: &Value) -> Result<()> {
+        pods::create(&self.cluster.client, pod(name, app, &self.site.machines[machine].node, affinity)).await
+    }
+
+    async fn own(&self) -> Result<Witness> {
+        Ok(self.site.witness().await?.own(&self.cluster.prefix))
+    }
+
+    fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.cluster.client.clone(), "kube-system")
+    }
+
+    /// An earlier program writes the rules, and ends.
+    async fn write_by(&self, program: &Path) -> Result<()> {
+        let mut before = self.cluster.run_build(Some(program), &[]).await?;
+        eventually(SOON, || async {
+            let (own, record) = (self.own().await?, self.cluster.record().await?);
+            let is_known = |rule: &Value| rule["uuid"].is_string();
+            let is_done = own.rules.len() == RULES && record.len() == RULES && record.values().all(is_known);
+            ensure!(is_done, "{own:?} {record:?}\n{}", before.output());
+            Ok(())
+        })
+        .await?;
+        before.stop();
+        if std::env::var("BRIDGER_GOLDEN").is_ok_and(|golden| golden == "write") {
+            let text = serde_json::to_string_pretty(&self.written().await?)? + "\n";
+            std::fs::write(golden_file(), text.replace(&self.cluster.prefix, PREFIX))?;
+        }
+        Ok(())
+    }
+
+    /// What there is now, as it is kept: UUIDs of rules by the names of these.
+    async fn written(&self) -> Result<Value> {
+        let own = self.own().await?;
+        let list = ListParams::default().labels("bridger.dev/kind=rules");
+        let map = self.config_maps().list(&list).await?.items.into_iter().next().context("a record")?;
+        let mut data = map.data.context("data")?;
+        for (name, rule) in &own.rules {
+            let uuid = rule["ruleUuid"].as_str().context("a UUID")?;
+            data.values_mut().for_each(|text| *text = text.replace(uuid, &format!("UUID-{name}")));
+        }
+        let names = |entry: &Value, field: &str| -> Vec<String> { ids(entry, field).into_iter().collect() };
+        let rules = own.rules.iter().map(|(name, rule)| {
+            json!({ "name": name, "kind": rule["kind"], "key": rule["key"], "vms": names(rule, "vm"),
+                "vmGroup": rule["vmGroupName"], "hostGroup": rule["affineHostGroupName"] })
+        });
+        let groups = own
+            .groups
+            .iter()
+            .map(|(name, group)| json!({ "name": name, "vms": names(group, "vm"), "hosts": names(group, "host") }));
+        Ok(json!({
+            "configMap": { "name": map.metadata.name, "labels": map.metadata.labels, "data": data },
+            "rules": rules.collect::<Vec<_>>(),
+            "groups": groups.collect::<Vec<_>>(),
+        }))
+    }
+
+    /// Makes what is kept, in the order in which it was made.
+    async fn write_kept(&self) -> Result<()> {
+        let text = std::fs::read_to_string(golden_file()).context("the golden file")?;
+        let kept: Value = serde_json::from_str(&text.replace(PREFIX, &self.cluster.prefix))?;
+        let listed = |of: &Value| -> Vec<String> {
+            of.as_array().into_iter().flatten().filter_map(|id| id.as_str().map(str::to_owned)).collect()
+        };
+        let vm_name = |id: &String| {
+            let machine = self.site.machines.iter().find(|machine| machine.id == *id);
+            machine.map(|machine| machine.vm.clone()).with_context(|| format!("no VM {id}"))
+        };
+        let text = |value: &Value| value.as_str().map(str::to_owned).context("a text");
+        for group in kept["groups"].as_array().context("groups")? {
+            let vms = listed(&group["vms"]).iter().map(vm_name).collect::<Result<Vec<_>>>()?;
+            let hosts = self.site.host_names(&listed(&group["hosts"])).await?;
+            let (kind, members) = if hosts.is_empty() { ("-vm", vms) } else { ("-host", hosts) };
+            let name = text(&group["name"])?;
+            let mut arguments = vec!["-name", &name, kind];
+            arguments.extend(members.iter().map(String::as_str));
+            self.site.administer("cluster.group.create", &arguments).await?;
+        }
+        let mut rules = kept["rules"].as_array().context("rules")?.clone();
+        rules.sort_by_key(|rule| rule["key"].as_i64());
+        for rule in &rules {
+            let name = text(&rule["name"])?;
+            let vms = listed(&rule["vms"]).iter().map(vm_name).collect::<Result<Vec<_>>>()?;
+            let mut arguments = vec!["-name".to_owned(), name, "-enable".to_owned()];
+            match () {
+                () if is_a(rule, APART) => arguments.push("-anti-affinity".to_owned()),
+                () if is_a(rule, TOGETHER) => arguments.push("-affinity".to_owned()),
+                () => {
+                    let groups = (text(&rule["vmGroup"])?, text(&rule["hostGroup"])?);
+                    let words = ["-vm-host", "-vm-group", &groups.0, "-host-affine-group", &groups.1];
+                    arguments.extend(words.map(str::to_owned));
+                }
+            }
+            arguments.extend(vms);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            self.site.administer("cluster.rule.create", &arguments).await?;
+        }
+        let mut data: BTreeMap<String, String> = serde_json::from_value(kept["configMap"]["data"].clone())?;
+        for (name, rule) in self.own().await?.rules {
+            let uuid = text(&rule["ruleUuid"])?;
+            data.values_mut().for_each(|text| *text = text.replace(&format!("UUID-{name}"), &uuid));
+        }
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": { "name": kept["configMap"]["name"], "labels": kept["configMap"]["labels"] } });
+        self.config_maps().create(&PostParams::default(), &serde_json::from_value(map)?).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn rules_of_an_earlier_version_stay_as_they_are() -> Result<()> {
+    let site = Site::start(5, 8).await?;
+    let hosts: Vec<String> = site.hosts.clone();
+    let cluster = Cluster::start(&site, 0..8).await?;
+    let upgrade = Upgrade { site, cluster };
+    for machine in 0..3 {
+        upgrade.place(&format!("web-{machine}"), "web", machine, &away_from("web")).await?;
+    }
+    for machine in 2..4 {
+        upgrade.place(&format!("api-{machine}"), "api", machine, &away_from("api")).await?;
+    }
+    upgrade.place("cache", "cache", 4, &json!({})).await?;
+    upgrade.place("reader", "reader", 5, &with("cache")).await?;
+    upgrade.place("licensed", "licensed", 6, &only_on(&[&hosts[0], &hosts[1]])).await?;
+
+    match std::env::var_os("BRIDGER_BEFORE") {
+        Some(program) => upgrade.write_by(Path::new(&program)).await?,
+        None => upgrade.write_kept().await?,
+    }
+    let before = upgrade.own().await?;
+    for (kind, number) in [(APART, 2), (TOGETHER, 1), (ON_HOSTS, 1)] {
+        ensure!(before.of_kind(kind).len() == number, "{kind}: {before:?}");
+    }
+    let record = upgrade.cluster.record().await?;
+
+    // Nothing is left to do.
+    let planned = upgrade.cluster.command(&["plan", "-o", "json"]).await?;
+    let plan: Value = serde_json::from_str(&planned.stdout).with_context(|| format!("{planned:?}"))?;
+    let clusters = plan["clusters"].as_array().context("clusters")?;
+    let actions: Vec<&Value> = clusters.iter().flat_map(|cluster| cluster["actions"].as_array()).flatten().collect();
+    ensure!(clusters.len() == 1 && actions.is_empty(), "{planned:?}");
+
+    // A rule for new pods shows that it is at work.
+    let bridger = upgrade.cluster.run(&[]).await?;
+    for machine in 6..8 {
+        upgrade.place(&format!("new-{machine}"), "new", machine, &away_from("new")).await?;
+    }
+    counts(&bridger, "bridger_rules_changes_total{kind=\"create\"}", 1).await?;
+    for kind in ["edit", "delete"] {
+        let changes = metric(&bridger, &format!("bridger_rules_changes_total{{kind=\"{kind}\"}}")).await?;
+        ensure!(changes == Some(0), "{kind}: {changes:?}\n{}", bridger.output());
+    }
+    let after = upgrade.own().await?;
+    ensure!(after.only(&before.names()) == before, "{before:?}\n{after:?}\n{}", bridger.output());
+    let recorded = eventually(SOON, || async {
+        let recorded = upgrade.cluster.record().await?;
+        ensure!(recorded.len() == RULES + 1, "{recorded:?}");
+        Ok(recorded)
+    })
+    .await?;
+    ensure!(record.iter().all(|(name, rule)| recorded.get(name) == Some(rule)), "{record:?}\n{recorded:?}");
+    Ok(())
+}
