@@ -30,7 +30,7 @@ impl fmt::Display for PodRef {
 }
 
 /// Pairs of VMs by name that pods require apart and that no rule keeps apart, for the reason the finding gives.
-pub type VmPairs = Vec<(String, String)>;
+pub type VmPairs = Arc<[(String, String)]>;
 
 /// More VMs are to be apart than there are hosts for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,7 +47,7 @@ pub struct TooFewHosts {
     pub pods: Vec<PodRef>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
 #[serde(tag = "finding", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[strum(serialize_all = "camelCase")]
 pub enum Finding {
@@ -158,26 +158,29 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
+    /// What [`Finding::name`] may say.
+    pub const NAMES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
+
     /// For machines: metrics, JSON. Never changes.
     pub fn name(&self) -> &'static str {
         self.into()
     }
 
     /// The pairs that are not kept apart because of this.
-    pub fn pairs(&self) -> VmPairs {
+    pub fn pairs(&self) -> &[(String, String)] {
         match self {
             Self::Unsatisfiable(TooFewHosts { pairs, .. })
             | Self::JointlyUnsatisfiable(TooFewHosts { pairs, .. })
             | Self::DisabledByAdministrator { pairs, .. }
             | Self::DisabledByConflict { pairs, .. }
             | Self::DeletedByHand { pairs, .. }
-            | Self::RuleLimit { pairs, .. } => pairs.clone(),
-            Self::Conflict { vms, .. } => vec![vms.clone()],
-            _ => Vec::new(),
+            | Self::RuleLimit { pairs, .. } => pairs,
+            Self::Conflict { vms, .. } => std::slice::from_ref(vms),
+            _ => &[],
         }
     }
 
-    /// Where to add pairs that are not kept apart because this rule is left alone; without one, because there are too many rules.
+    /// Where to put the pairs that are not kept apart because this rule is left alone; without one, because there are too many rules.
     pub(crate) fn pairs_of(&mut self, of_rule: Option<&str>) -> Option<&mut VmPairs> {
         match self {
             Self::RuleLimit { pairs, .. } => of_rule.is_none().then_some(pairs),

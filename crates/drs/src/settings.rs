@@ -31,7 +31,8 @@ pub struct DrsSettings {
     pub removal_grace: Duration,
     /// How long more members than hosts must last before a rule shrinks.
     pub shrink_hold: Duration,
-    /// How long it is remembered that a rule was deleted by hand and made again: deleted once more, it is left so for as long.
+    /// How long it is remembered that a rule was deleted by hand and made again: deleted once more before that is over, it is left so until
+    /// then.
     pub restore_memory: Duration,
     /// How many rules may be deleted in one pass.
     pub deletions_max: usize,

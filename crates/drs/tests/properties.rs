@@ -53,7 +53,7 @@ fn check_coverage(town: &Town, plan: &Plan, settings: &DrsSettings) -> Result<()
             .collect();
         prop_assert_eq!(&uncovered, &expected);
         // Each has a finding that names it, and no finding names any other.
-        let excused: BTreeSet<(String, String)> = planned.findings.iter().flat_map(Finding::pairs).collect();
+        let excused: BTreeSet<(String, String)> = planned.findings.iter().flat_map(Finding::pairs).cloned().collect();
         let named: BTreeSet<(String, String)> =
             uncovered.iter().map(|(a, b)| (machine_name(a), machine_name(b))).collect();
         prop_assert_eq!(excused, named, "{:#?}", planned.findings);

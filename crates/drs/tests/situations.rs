@@ -5,70 +5,10 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use drs::{ChangeKind, DrsSettings, Finding, Plan, Record, RuleType, TooFewHosts, UnixMillis, plan};
+use drs::{DrsSettings, Finding, Record, RuleType, TooFewHosts, UnixMillis, plan};
 use model::event::*;
+use support::story::*;
 use support::*;
-
-/// A town that is planned for and changed, with its record and its clock.
-struct Story {
-    town: Town,
-    owned: Record,
-    now: UnixMillis,
-    settings: DrsSettings,
-}
-
-impl Story {
-    fn new(town: Town) -> Story {
-        Story { town, owned: Record::default(), now: UnixMillis(1_000_000), settings: DrsSettings::default() }
-    }
-
-    fn plan(&self) -> Plan {
-        plan(&self.town.world(), &self.owned, self.now, &self.settings)
-    }
-
-    /// Plans and carries out.
-    fn pass(&mut self) -> Plan {
-        let plan = self.plan();
-        self.owned = self.town.carry_out(&plan);
-        plan
-    }
-
-    fn wait(&mut self, seconds: u64) {
-        self.now.0 += seconds * 1000;
-    }
-
-    /// The members of Bridger's own rules in the first cluster, as numbers of VMs.
-    fn rules(&self) -> BTreeSet<Vec<usize>> {
-        let own = self.town.clusters[0].rules.iter().filter(|rule| rule.key < FOREIGN_KEYS);
-        own.map(|rule| members(rule).iter().filter_map(|vm| vm.strip_prefix("vm-")?.parse().ok()).collect()).collect()
-    }
-
-    fn only_rule(&mut self) -> &mut RuleFacts {
-        let rules = &mut self.town.clusters[0].rules;
-        assert_eq!(rules.len(), 1, "{rules:?}");
-        &mut rules[0]
-    }
-}
-
-fn kinds(plan: &Plan) -> Vec<&'static str> {
-    plan.actions()
-        .map(|(_, action)| match action.kind {
-            ChangeKind::Create => "create",
-            ChangeKind::Edit { .. } => "edit",
-            ChangeKind::Delete { .. } => "delete",
-            ChangeKind::DeleteGroups => "delete groups",
-        })
-        .collect()
-}
-
-fn sets(sets: &[&[usize]]) -> BTreeSet<Vec<usize>> {
-    sets.iter().map(|set| set.to_vec()).collect()
-}
-
-/// Replicas of one app on these nodes.
-fn replicas(app: &str, nodes: &[usize]) -> Vec<PodFacts> {
-    nodes.iter().enumerate().map(|(number, node)| lonely(app, number, *node)).collect()
-}
 
 #[test]
 fn a_rule_follows_its_pods_and_goes_after_the_grace() {
@@ -219,152 +159,6 @@ fn maintenance_cuts_a_rule_only_when_it_must_and_lasts_and_a_disconnect_never() 
 }
 
 #[test]
-fn what_an_administrator_disabled_stays_so() {
-    let mut story = Story::new(Town::new(5, &[0, 1, 2]));
-    story.town.pods = replicas("web", &[0, 1]);
-    story.pass();
-    story.only_rule().enabled = false;
-    story.town.pods = replicas("web", &[0, 1, 2]);
-    let plan = story.pass();
-    assert!(plan.is_empty(), "neither edited nor worked around");
-    assert!(matches!(plan.findings[..], [Finding::DisabledByAdministrator { .. }]), "{:?}", plan.findings);
-    assert_eq!(plan.clusters[0].uncovered.len(), 3);
-
-    // DRS itself turns the newer of two contradicting rules off.
-    let rival = rule(FOREIGN_KEYS, "keep", RuleKind::VmsTogether(vec![vm_id(0), vm_id(1)]));
-    story.town.clusters[0].rules.push(rival);
-    let plan = story.plan();
-    assert!(plan.is_empty());
-    let by_conflict =
-        |finding: &Finding| matches!(finding, Finding::DisabledByConflict { rival, .. } if rival == "keep");
-    assert!(plan.findings.iter().any(by_conflict), "{:?}", plan.findings);
-
-    story.town.clusters[0].rules.pop();
-    story.only_rule().enabled = true;
-    assert_eq!(kinds(&story.pass()), ["edit"]);
-}
-
-#[test]
-fn what_was_deleted_by_hand_comes_back_once() {
-    let mut story = Story::new(Town::new(5, &[0, 1]));
-    story.town.pods = replicas("web", &[0, 1]);
-    story.pass();
-    let name = story.only_rule().name.clone();
-    story.town.clusters[0].rules.clear();
-    assert_eq!(kinds(&story.pass()), ["create"]);
-    assert_eq!(story.only_rule().name, name);
-    story.town.clusters[0].rules.clear();
-    let plan = story.pass();
-    assert!(plan.is_empty());
-    assert!(
-        matches!(&plan.findings[..], [Finding::DeletedByHand { rule, .. }] if *rule == name),
-        "{:?}",
-        plan.findings
-    );
-    // Once nothing wants it, it is forgotten, and a new beginning is one.
-    story.town.pods.clear();
-    story.pass();
-    assert!(story.owned.is_empty());
-    story.town.pods = replicas("web", &[0, 1]);
-    assert_eq!(kinds(&story.pass()), ["create"]);
-}
-
-const DAY_S: u64 = 24 * 3600;
-
-/// What is planned once the rule was deleted twice, so many seconds apart.
-fn deleted_twice(apart_s: u64) -> Story {
-    let mut story = Story::new(Town::new(5, &[0, 1]));
-    story.town.pods = replicas("web", &[0, 1]);
-    story.pass();
-    story.town.clusters[0].rules.clear();
-    assert_eq!(kinds(&story.pass()), ["create"]);
-    story.wait(apart_s);
-    story.town.clusters[0].rules.clear();
-    story
-}
-
-#[test]
-fn that_a_rule_was_deleted_is_forgotten_after_a_day() {
-    assert_eq!(kinds(&deleted_twice(DAY_S).plan()), ["create"]);
-    let mut story = deleted_twice(DAY_S - 1);
-    let plan = story.pass();
-    assert!(plan.is_empty());
-    assert_eq!(plan.next_due, Some(UnixMillis(story.now.0 + 1000)), "it is looked at again then");
-    story.wait(1);
-    assert_eq!(kinds(&story.pass()), ["create"]);
-    assert_eq!(story.rules(), sets(&[&[0, 1]]));
-
-    // A record that does not say when: a day from now.
-    let mut story = deleted_twice(0);
-    for rules in story.owned.clusters.values_mut() {
-        for rule in std::sync::Arc::make_mut(rules).values_mut() {
-            std::sync::Arc::make_mut(rule).restored_at = Some(UnixMillis::UNKNOWN);
-        }
-    }
-    assert!(story.pass().is_empty());
-    story.wait(DAY_S - 1);
-    assert!(story.pass().is_empty());
-    story.wait(1);
-    assert_eq!(kinds(&story.pass()), ["create"]);
-}
-
-#[test]
-fn a_rule_that_was_given_up_is_restored_on_demand() {
-    let mut story = deleted_twice(0);
-    assert!(story.pass().is_empty());
-    let name = story.owned.clusters.values().flat_map(|rules| rules.keys()).next().expect("one").clone();
-    let world = story.town.world();
-    assert!(drs::restore(&world, &story.owned, Some("another")).0.is_empty());
-    for named in [Some(name.as_str()), None] {
-        let (restored, record) = drs::restore(&world, &story.owned, named);
-        assert_eq!(restored.iter().map(|(_, rule)| rule).collect::<Vec<_>>(), [&name]);
-        assert_eq!(kinds(&plan(&world, &record, story.now, &story.settings)), ["create"]);
-    }
-    let (_, record) = drs::restore(&world, &story.owned, None);
-    story.owned = record;
-    story.pass();
-    assert!(drs::restore(&story.town.world(), &story.owned, None).0.is_empty(), "it is there");
-}
-
-/// An administrator's mandatory rule on the group of these VMs and the one of these hosts.
-fn vm_host_rule(cluster: &mut ClusterFacts, vms: &[usize], hosts: &[usize], must_run: bool) {
-    let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
-    cluster.groups.push(group("theirs", GroupKind::Vms(vms.iter().map(|vm| vm_id(*vm)).collect())));
-    let hosts = hosts.iter().map(|host| format!("host-{host}")).collect();
-    cluster.groups.push(group("their-hosts", GroupKind::Hosts(hosts)));
-    let named = |is_it: bool| is_it.then(|| "their-hosts".to_owned());
-    let kind = RuleKind::VmsOnHosts {
-        vm_group: "theirs".to_owned(),
-        affine_hosts: named(must_run),
-        anti_affine_hosts: named(!must_run),
-    };
-    cluster.rules.push(RuleFacts { mandatory: true, ..rule(FOREIGN_KEYS, "licence", kind) });
-}
-
-#[test]
-fn hosts_that_a_mandatory_rule_of_others_leaves_limit_a_rule() {
-    // Two hosts are left, be they named or all others excluded.
-    for (hosts, must_run) in [(&[0, 1][..], true), (&[2, 3, 4, 5], false)] {
-        let mut story = Story::new(Town::new(6, &[0, 1, 2, 3]));
-        story.town.pods = replicas("web", &[0, 1, 2, 3]);
-        vm_host_rule(&mut story.town.clusters[0], &[0, 1, 2, 3], hosts, must_run);
-        let plan = story.pass();
-        assert!(story.rules().iter().all(|members| members.len() == 2), "{:?}", story.rules());
-        let named: BTreeSet<_> = plan.findings.iter().flat_map(Finding::pairs).collect();
-        assert!(!named.is_empty());
-        assert_eq!(named.len(), plan.clusters[0].uncovered.len(), "{:?}", plan.findings);
-        assert!(story.plan().is_empty());
-
-        // A rule that DRS only should follow limits nothing.
-        story.town.clusters[0].rules.retain(|rule| rule.key >= FOREIGN_KEYS);
-        story.town.clusters[0].rules[0].mandatory = false;
-        story.owned = Record::default();
-        story.pass();
-        assert_eq!(story.rules(), sets(&[&[0, 1, 2, 3]]));
-    }
-}
-
-#[test]
 fn vms_that_are_no_nodes_count_where_rules_of_others_name_them() {
     let mut story = Story::new(Town::new(5, &[0, 1, 2]));
     story.town.pods = replicas("web", &[0, 1]);
@@ -377,46 +171,6 @@ fn vms_that_are_no_nodes_count_where_rules_of_others_name_them() {
     assert!(plan.is_empty(), "both are where the database is");
     let conflict = |finding: &Finding| matches!(finding, Finding::Conflict { rival, .. } if rival == "database-0");
     assert!(plan.findings.iter().any(conflict), "{:?}", plan.findings);
-}
-
-#[test]
-fn a_group_that_others_use_is_left_alone() {
-    let only_on = |number: usize, node: usize, hosts: &[&str]| PodFacts {
-        pinning: PinningFacts {
-            node_terms: vec![NodeTermFacts {
-                expressions: vec![RequirementFacts {
-                    key: HOST_KEY.to_owned(),
-                    operator: Operator::In,
-                    values: hosts.iter().map(|&host| host.to_owned()).collect(),
-                }],
-                fields: Vec::new(),
-            }],
-            ..PinningFacts::default()
-        },
-        ..pod("licensed", number, node)
-    };
-    let mut story = Story::new(Town::new(5, &[0, 1]));
-    story.settings.removal_grace = Duration::ZERO;
-    story.town.pods = vec![only_on(0, 0, &["esx-0", "esx-1"])];
-    assert_eq!(kinds(&story.pass()), ["create"]);
-    let own = story.only_rule().clone();
-    let groups = story.town.clusters[0].groups.clone();
-    let borrower = rule(FOREIGN_KEYS, "borrower", own.kind);
-    story.town.clusters[0].rules.push(borrower);
-
-    // Another VM would join.
-    story.town.pods.push(only_on(1, 1, &["esx-0", "esx-1"]));
-    let plan = story.pass();
-    assert!(plan.is_empty());
-    let in_use = |finding: &Finding| matches!(finding, Finding::GroupInUse { used_by, .. } if used_by == "borrower");
-    assert!(plan.findings.iter().any(in_use), "{:?}", plan.findings);
-
-    // The rule goes, its groups stay.
-    story.town.pods.clear();
-    assert_eq!(kinds(&story.pass()), ["delete"]);
-    assert_eq!(story.town.clusters[0].groups, groups);
-    assert!(story.owned.is_empty());
-    assert!(story.plan().is_empty());
 }
 
 #[test]
@@ -435,28 +189,6 @@ fn an_intent_is_carried_out_and_a_creation_that_was_not_recorded_is_found_again(
     let uuid = story.only_rule().uuid.clone();
     let rule = story.owned.clusters.values().flat_map(|rules| rules.values()).next().expect("one");
     assert_eq!((rule.uuid.clone(), rule.restored_at), (uuid, None));
-}
-
-/// A plan is made, and ends, also where a rule of others can not be satisfied.
-#[test]
-fn a_mandatory_rule_of_others_without_hosts_limits_nothing() {
-    for hosts in [Some(GroupKind::Hosts(Vec::new())), None] {
-        let mut story = Story::new(Town::new(5, &[0, 1, 2]));
-        story.town.pods = replicas("web", &[0, 1, 2]);
-        let cluster = &mut story.town.clusters[0];
-        let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
-        cluster.groups = vec![group("theirs", GroupKind::Vms((0..3).map(vm_id).collect()))];
-        cluster.groups.extend(hosts.map(|kind| group("their-hosts", kind)));
-        let kind = RuleKind::VmsOnHosts {
-            vm_group: "theirs".to_owned(),
-            affine_hosts: Some("their-hosts".to_owned()),
-            anti_affine_hosts: None,
-        };
-        cluster.rules = vec![RuleFacts { mandatory: true, ..rule(FOREIGN_KEYS, "licence", kind) }];
-        story.pass();
-        assert_eq!(story.rules(), sets(&[&[0, 1, 2]]));
-        assert!(story.plan().is_empty());
-    }
 }
 
 #[test]
@@ -485,40 +217,6 @@ fn a_rule_that_the_record_does_not_name_is_left_alone() {
     let disagrees = |finding: &Finding| matches!(finding, Finding::RecordDisagrees { .. });
     assert!(plan.findings.iter().any(disagrees), "{:?}", plan.findings);
     assert!(plan.actions().all(|(_, action)| action.rule != recorded));
-}
-
-#[test]
-fn foreign_rules_constrain() {
-    let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
-    story.town.pods = replicas("web", &[0, 1, 2]);
-    // Kept apart already: nothing to do.
-    let apart =
-        rule(FOREIGN_KEYS, "admin", RuleKind::VmsApart(vec![vm_id(0), vm_id(1), vm_id(2), "vm-else".to_owned()]));
-    story.town.clusters[0].rules = vec![apart];
-    assert!(story.plan().is_empty());
-    // Kept together: that pair can not be had.
-    let together = rule(FOREIGN_KEYS, "admin", RuleKind::VmsTogether(vec![vm_id(0), vm_id(1)]));
-    story.town.clusters[0].rules = vec![together];
-    let plan = story.pass();
-    assert_eq!(story.rules(), sets(&[&[0, 2], &[1, 2]]));
-    let [Finding::Conflict { vms, rival, pods, .. }] = &plan.findings[..] else { panic!("{:?}", plan.findings) };
-    assert_eq!((vms.0.as_str(), vms.1.as_str(), rival.as_str()), ("machine-00", "machine-01", "admin"));
-    assert_eq!(pods.len(), 2);
-    assert_eq!(plan.clusters[0].uncovered, [("vm-00".to_owned(), "vm-01".to_owned())]);
-    // Bound to two hosts: no more than two of them in one rule.
-    let pin =
-        RuleKind::VmsOnHosts { vm_group: "v".to_owned(), affine_hosts: Some("h".to_owned()), anti_affine_hosts: None };
-    let mut story = Story::new(Town::new(5, &[0, 1, 2, 3]));
-    story.town.pods = replicas("web", &[0, 1, 2]);
-    let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
-    story.town.clusters[0].rules = vec![RuleFacts { mandatory: true, ..rule(FOREIGN_KEYS, "pin", pin) }];
-    story.town.clusters[0].groups = vec![
-        group("v", GroupKind::Vms((0..3).map(vm_id).collect())),
-        group("h", GroupKind::Hosts(vec!["host-0".to_owned(), "host-1".to_owned()])),
-    ];
-    let plan = story.pass();
-    assert_eq!(story.rules(), sets(&[&[0, 1]]));
-    assert!(matches!(plan.findings[..], [Finding::Unsatisfiable(_)]), "{:?}", plan.findings);
 }
 
 #[test]

@@ -40,6 +40,10 @@ impl Revisions {
         self.namespaces = self.latest;
     }
 
+    pub(crate) fn latest(&self) -> Revision {
+        self.latest
+    }
+
     pub(crate) fn node(&self, id: NodeId) -> Revision {
         self.nodes.get(&id).copied().unwrap_or_default()
     }

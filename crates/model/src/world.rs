@@ -365,6 +365,11 @@ impl World {
     }
 
     /// Another one whenever the namespaces that terms look in, or that opted out, may be others.
+    /// Of the last change of anything that DRS rules follow from.
+    pub fn revision(&self) -> Revision {
+        self.revisions.latest()
+    }
+
     pub fn namespaces_revision(&self) -> Revision {
         self.revisions.namespaces()
     }

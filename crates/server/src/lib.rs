@@ -217,12 +217,14 @@ mod tests {
         assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
 
         let given_up =
-            |rule: &str| Finding::DeletedByHand { cluster: cluster.clone(), rule: rule.to_owned(), pairs: vec![] };
+            |rule: &str| Finding::DeletedByHand { cluster: cluster.clone(), rule: rule.to_owned(), pairs: [].into() };
         rules.found(&[given_up("bridger-a"), given_up("bridger-b")]);
         let (status, body) = get(&shown, "/readyz").await;
         assert_eq!(status, 200);
         assert!(
-            body.starts_with("ready, degraded\nrules: RuleGivenUp: bridger-a (1 more) was deleted twice"),
+            body.starts_with(
+                "ready, degraded\nrules: domain-c8: RuleGivenUp: bridger-a was deleted twice and stays deleted (1 more)"
+            ),
             "{body}"
         );
         rules.found(&[]);

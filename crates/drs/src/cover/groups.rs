@@ -36,7 +36,7 @@ impl Groups {
 pub(crate) struct TiedGroups<'a> {
     /// Sorted, of two or more VMs each.
     pub(crate) groups: Vec<Vec<usize>>,
-    /// Companys that nothing could meet.
+    /// Pods whose required affinity nothing could satisfy.
     pub(crate) unmet: Vec<&'a Company>,
 }
 

@@ -19,13 +19,9 @@ impl AllowedHosts {
         self.by_vm.entry(vm).and_modify(|allowed| allowed.intersect_with(hosts)).or_insert_with(|| hosts.clone());
     }
 
+    /// The hosts it may run on, if it is limited to some.
     pub(crate) fn of(&self, vm: usize) -> Option<&FixedBitSet> {
-        self.by_vm.get(&vm)
-    }
-
-    /// The hosts it may run on, if there are some, and not all.
-    fn some(&self, vm: usize) -> Option<&FixedBitSet> {
-        self.of(vm).filter(|hosts| !hosts.is_clear())
+        self.by_vm.get(&vm).filter(|hosts| !hosts.is_clear())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -60,7 +56,7 @@ impl AllowedHosts {
 
     /// The members that leave this VM no host of its own; `None` where there is one.
     pub(crate) fn rivals(&self, members: &[usize], vm: usize) -> Option<Vec<usize>> {
-        let of_vm = self.some(vm)?;
+        let of_vm = self.of(vm)?;
         let mut matching = Matching { allowed: self, on_host: FxHashMap::default() };
         for &member in members {
             matching.find_host(member, &mut FixedBitSet::with_capacity(of_vm.len()));
@@ -85,7 +81,7 @@ struct Matching<'a> {
 impl Matching<'_> {
     /// Gives the VM a host, moving others if need be; notes the hosts that were looked at.
     fn find_host(&mut self, vm: usize, tried: &mut FixedBitSet) -> bool {
-        let Some(allowed) = self.allowed.some(vm) else { return true };
+        let Some(allowed) = self.allowed.of(vm) else { return true };
         for host in allowed.ones() {
             if tried.put(host) {
                 continue;

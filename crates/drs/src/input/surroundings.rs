@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{PodId, TermId, World};
+use model::{PodId, Revision, TermId, World};
 use rustc_hash::FxHashSet;
 
 use super::digest::{digest_text, term_digest};
@@ -18,6 +18,7 @@ use crate::settings::DrsSettings;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Surroundings {
+    revision: Revision,
     pub(crate) prefix: Arc<str>,
     /// Digests of terms of which some pods are on their way in or out.
     rolling: FxHashSet<String>,
@@ -66,7 +67,13 @@ impl Surroundings {
         let (terms, pods) = preferred;
         let preferred = (pods > 0).then_some(Finding::PreferredLeftOut { terms, pods });
         let findings = unlocated.into_iter().map(unknown).chain(preferred).collect();
-        Some(Self { prefix, rolling, hostless, findings })
+        Some(Self { revision: world.revision(), prefix, rolling, hostless, findings })
+    }
+
+    /// Whether they are still those of this world.
+    #[must_use]
+    pub fn is_current(&self, world: &World) -> bool {
+        self.revision == world.revision()
     }
 
     #[must_use]

@@ -51,7 +51,7 @@ struct Planning<'p, 'v> {
     findings: Vec<Finding>,
 }
 
-impl<'p, 'v> Planning<'p, 'v> {
+impl Planning<'_, '_> {
     fn plan(mut self, new: Vec<DesiredRule>) -> ClusterPlan {
         let Reconciled { view, .. } = *self.reconciled;
         self.findings.extend(rules_of_others(self.reconciled, self.before));
@@ -88,30 +88,38 @@ impl<'p, 'v> Planning<'p, 'v> {
         }
     }
 
-    /// What becomes of recorded rules; answers those that may be deleted now, and when to look again.
-    fn change_own(&mut self) -> (Vec<&'p OwnRule<'v>>, Option<UnixMillis>) {
+    /// What becomes of recorded rules; answers the deletions that are due, and when to look again.
+    fn change_own(&mut self) -> (Vec<Change>, Option<UnixMillis>) {
         let (mut due, mut next_due) = (Vec::new(), None);
         let reconciled = self.reconciled;
         for own in &reconciled.own {
             let settled = &own.settled;
-            if settled.record.as_ref() != Some(own.recorded) {
-                self.set(own.name, settled.record.as_ref());
-            }
+            let mut record = settled.record.as_ref();
             self.findings.extend(settled.finding.clone());
             next_due = next_due.into_iter().chain(settled.next_due).min();
-            if let Some((kind, members)) = &settled.change {
-                let change = self.change_of(own, kind.clone(), members);
-                match self.group_in_use(&change) {
-                    Some(finding) => self.findings.push(finding),
-                    None => self.changes.push(change),
+            let change = match (&settled.change, &own.observed) {
+                (Some((kind, members)), _) => Some(self.change_of(own, kind.clone(), members)),
+                (None, Some(rule)) if settled.due => {
+                    let kind = ChangeKind::Delete { key: rule.facts.key, uuid: rule.facts.uuid.clone() };
+                    Some(self.change_of(own, kind, &rule.members))
                 }
+                _ if record.is_none() && self.has_groups(own) => {
+                    record = Some(own.recorded);
+                    Some(self.change_of(own, ChangeKind::DeleteGroups, &[]))
+                }
+                _ => None,
+            };
+            match change.as_ref().and_then(|change| self.group_in_use(change)) {
+                // Nothing is changed, so the record stays as it is too.
+                Some(finding) => {
+                    record = Some(own.recorded);
+                    self.findings.push(finding);
+                }
+                None if settled.due => due.extend(change),
+                None => self.changes.extend(change),
             }
-            if settled.due {
-                due.push(own);
-            }
-            if settled.record.is_none() && self.has_groups(own) {
-                self.set(own.name, Some(own.recorded));
-                self.changes.push(self.change_of(own, ChangeKind::DeleteGroups, &[]));
+            if record != Some(own.recorded) {
+                self.set(own.name, record);
             }
         }
         (due, next_due)
@@ -127,7 +135,7 @@ impl<'p, 'v> Planning<'p, 'v> {
         // The sort is stable, so that otherwise the order stays.
         new.sort_by_cached_key(|rule| std::cmp::Reverse(self.moves(rule).len()));
         let left_out = new.split_off(room);
-        let (cluster, pairs) = (self.reconciled.view.key.clone(), Vec::new());
+        let (cluster, pairs) = (self.reconciled.view.key.clone(), [].into());
         self.findings.push(Finding::RuleLimit { cluster, left_out: left_out.len(), limit, pairs });
         (new, left_out)
     }
@@ -148,24 +156,20 @@ impl<'p, 'v> Planning<'p, 'v> {
         created
     }
 
-    fn delete(&mut self, mut due: Vec<&OwnRule<'v>>) -> BTreeSet<&'v str> {
+    fn delete(&mut self, mut due: Vec<Change>) -> BTreeSet<String> {
         let (Settling { settings, view, .. }, owned) = (self.reconciled.settling, self.reconciled.owned_count());
-        let names = |of: Vec<&OwnRule<'_>>| of.into_iter().map(|own| own.name.to_owned()).collect();
+        let names = |of: &[Change]| -> Vec<String> { of.iter().map(|change| change.rule.clone()).collect() };
         let is_too_many =
             due.len() > DELETIONS_UNQUESTIONED && due.len() as f64 > settings.deletion_share_max * owned as f64;
         if is_too_many && !settings.allow_mass_deletion {
             self.findings.push(Finding::DeletionsHeld { cluster: view.key.clone(), due: due.len(), owned });
-            self.postponed = names(due);
+            self.postponed = names(&due);
             return BTreeSet::new();
         }
-        self.postponed = names(due.split_off(settings.deletions_max.min(due.len())));
-        for own in &due {
-            if let Some(rule) = &own.observed {
-                let kind = ChangeKind::Delete { key: rule.facts.key, uuid: rule.facts.uuid.clone() };
-                self.changes.push(self.change_of(own, kind, &rule.members));
-            }
-        }
-        due.into_iter().map(|own| own.name).collect()
+        self.postponed = names(&due.split_off(settings.deletions_max.min(due.len())));
+        let deleted = names(&due).into_iter().collect();
+        self.changes.extend(due);
+        deleted
     }
 
     fn new_name(&self, rule: &DesiredRule) -> String {
@@ -213,7 +217,7 @@ impl<'p, 'v> Planning<'p, 'v> {
         let vm = |vm: &usize| VmRef { id: view.vms[*vm].id.clone(), name: view.vms[*vm].name.clone() };
         let is_end = matches!(kind, ChangeKind::Delete { .. } | ChangeKind::DeleteGroups);
         rule.pods.truncate(PODS_NAMED_MAX);
-        let groups = recorded.groups.as_ref().map(|names| self.groups(name, names, is_end, &rule));
+        let groups = recorded.groups.as_ref().map(|names| self.groups(names, is_end, &rule));
         let vms = rule.members.iter().map(vm).collect();
         Change {
             hosts: rule.hosts.iter().map(|host| view.hosts[*host].name.0.clone()).collect(),
@@ -226,28 +230,27 @@ impl<'p, 'v> Planning<'p, 'v> {
         }
     }
 
-    /// A group that others rest on is not changed.
+    /// A group that others rest on stays as it is.
     fn group_in_use(&self, change: &Change) -> Option<Finding> {
         let view = self.reconciled.view;
         change.groups.iter().find_map(|group| {
-            let GroupChange::Edit(group) = group else { return None };
-            let used_by = other_user(&view.facts, &group.name, &change.rule)?.to_owned();
-            let (cluster, rule, group) = (view.key.clone(), change.rule.clone(), group.name.clone());
+            let (GroupChange::Edit(GroupFacts { name, .. }) | GroupChange::Remove { name }) = group else {
+                return None;
+            };
+            let used_by = other_user(&view.facts, name, &change.rule)?.to_owned();
+            let (cluster, rule, group) = (view.key.clone(), change.rule.clone(), name.clone());
             Some(Finding::GroupInUse { cluster, rule, group, used_by })
         })
     }
 
-    /// Groups that are left of a rule, and that nobody else rests on.
+    /// Whether groups are left of a rule.
     fn has_groups(&self, own: &OwnRule<'_>) -> bool {
-        let facts = &self.reconciled.view.facts;
-        let is_left = |group: &str| {
-            facts.groups.iter().any(|other| other.name == group) && other_user(facts, group, own.name).is_none()
-        };
+        let is_left = |group: &str| self.reconciled.view.facts.groups.iter().any(|other| other.name == group);
         own.recorded.groups.as_ref().is_some_and(|names| is_left(&names.vms) || is_left(&names.hosts))
     }
 
     /// What must be done to the groups of a rule.
-    fn groups(&self, of_rule: &str, names: &RecordedGroups, is_end: bool, rule: &DesiredRule) -> Vec<GroupChange> {
+    fn groups(&self, names: &RecordedGroups, is_end: bool, rule: &DesiredRule) -> Vec<GroupChange> {
         let view = self.reconciled.view;
         let vms = GroupKind::Vms(view.vm_ids(&rule.members));
         let hosts = GroupKind::Hosts(view.host_ids(&rule.hosts));
@@ -256,7 +259,6 @@ impl<'p, 'v> Planning<'p, 'v> {
             let existing = view.facts.groups.iter().find(|group| group.name == *name);
             let group = GroupFacts { name: name.clone(), user_created: true, kind };
             match existing {
-                Some(_) if is_end && other_user(&view.facts, name, of_rule).is_some() => (),
                 Some(_) if is_end => changes.push(GroupChange::Remove { name: name.clone() }),
                 Some(existing) if same_members(&existing.kind, &group.kind) => (),
                 Some(_) => changes.push(GroupChange::Edit(group)),

@@ -113,8 +113,11 @@ impl Change {
 
     /// Whether both ask the same of a vCenter, for whatever reasons.
     pub fn is_same_write(&self, other: &Self) -> bool {
-        let written = |change: &Self| (change.rule.clone(), change.kind.clone(), change.rule_kind(), change.mandatory);
-        written(self) == written(other) && self.groups == other.groups
+        let same_vms = || self.vms.iter().map(|vm| &vm.id).eq(other.vms.iter().map(|vm| &vm.id));
+        (&self.rule, &self.kind, self.rule_type, self.mandatory)
+            == (&other.rule, &other.kind, other.rule_type, other.mandatory)
+            && (&self.groups, &self.group_names) == (&other.groups, &other.group_names)
+            && same_vms()
     }
 
     /// What the rule shall say once it is carried out.

@@ -1,7 +1,7 @@
 //! What people should know of a cluster beside the changes: rules that are not as recorded, settings that make rules useless or harmful,
 //! and pairs of VMs that no rule keeps apart, each with its reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::DrsBehavior;
 
@@ -46,6 +46,8 @@ impl Report<'_> {
     pub(super) fn pairs(&mut self, left_out: &[DesiredRule]) {
         let Reconciled { view, constraints, terms, turned_off, .. } = self.reconciled;
         let mut conflicts = Pairs::new();
+        // By the rule that is left alone; without one, because there are too many.
+        let mut excused: BTreeMap<Option<&str>, Pairs> = BTreeMap::new();
         for (position, rules) in terms.all.iter().enumerate() {
             self.too_large(rules);
             let forbidden = rules.cover.forbidden.iter().copied().filter(|pair| self.open.contains(pair));
@@ -56,14 +58,14 @@ impl Report<'_> {
                     conflicts.insert((a, b));
                 } else if let Some((rule, _)) = turned_off.iter().find(|(_, off)| off.contains(&a) && off.contains(&b))
                 {
-                    self.excuse(Some(rule), &[(a, b)]);
+                    excused.entry(Some(*rule)).or_default().insert((a, b));
                 }
             }
             if rules.is_abandoned {
-                let left: Vec<_> = rules.cover.left.iter().copied().filter(|pair| self.open.contains(pair)).collect();
+                let left = rules.cover.left.iter().copied().filter(|pair| self.open.contains(pair));
                 let mut of_term = self.reconciled.own.iter().filter(|own| own.term == Some(position));
                 if let Some(own) = of_term.find(|own| own.settled.finding.is_some()) {
-                    self.excuse(Some(own.name), &left);
+                    excused.entry(Some(own.name)).or_default().extend(left);
                 }
             }
         }
@@ -78,25 +80,18 @@ impl Report<'_> {
             self.findings.push(Finding::Conflict { cluster: view.key.clone(), vms, rival, pods });
         }
         let of_rules = anti_affinity(left_out).flat_map(|rule| pairs(&rule.members));
-        let left_out: Vec<_> = of_rules.filter(|pair| self.open.contains(pair)).collect();
-        self.excuse(None, &left_out);
+        excused.entry(None).or_default().extend(of_rules.filter(|pair| self.open.contains(pair)));
+        for (rule, pairs) in excused {
+            let pairs = self.named(pairs);
+            if let Some(of_rule) = self.findings.iter_mut().find_map(|finding| finding.pairs_of(rule)) {
+                *of_rule = pairs;
+            }
+        }
     }
 
     fn named(&self, pairs: impl IntoIterator<Item = (usize, usize)>) -> VmPairs {
         let name = |vm: usize| self.reconciled.view.vms[vm].name.clone();
         pairs.into_iter().map(|(a, b)| (name(a), name(b))).collect()
-    }
-
-    /// These are open because the rule is left alone, or because there are too many.
-    fn excuse(&mut self, rule: Option<&str>, pairs: &[(usize, usize)]) {
-        let pairs = self.named(pairs.iter().copied());
-        if let Some(of_rule) = self.findings.iter_mut().find_map(|finding| finding.pairs_of(rule)) {
-            for pair in pairs {
-                if !of_rule.contains(&pair) {
-                    of_rule.push(pair);
-                }
-            }
-        }
     }
 
     /// More VMs that are all to be apart than there are hosts for.

@@ -55,6 +55,9 @@ impl Reconciled<'_> {
         for ((at, members), urgent) in tied.into_iter().zip(conflicts) {
             let own = &mut self.own[at];
             let members = take_group(view, &own.recorded.source, &members, &mut groups);
+            if !members.is_empty() {
+                own.prepared.source = source_of(view, &members);
+            }
             let target = Target { members, urgent, reshaped: false };
             own.settled = settling.settle(own.prepared.clone(), own.observed.as_ref(), &target);
         }

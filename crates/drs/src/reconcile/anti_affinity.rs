@@ -43,7 +43,11 @@ impl Reconciled<'_> {
             rules.is_abandoned = true;
             return;
         }
-        own.prepared.source = digest_text(rules.term.digest);
+        let source = digest_text(rules.term.digest);
+        if own.prepared.source != source {
+            // Another workload's rule now: what it waited for was about the one before.
+            (own.prepared.source, own.prepared.unwanted) = (source, None);
+        }
         if let Some(rule) = &own.observed {
             rules.oldest_key = rules.oldest_key.min(rule.facts.key);
             let kept_max = self.guard.members_kept_max();
@@ -86,7 +90,7 @@ impl Reconciled<'_> {
                 cluster: self.view.key.clone(),
                 rule: name.to_owned(),
                 rival: self.constraints.rival(a, b).to_owned(),
-                pairs: Vec::new(),
+                pairs: [].into(),
             },
             None => self.settling.disabled(name),
         }

@@ -62,7 +62,9 @@ impl Constraints {
         constraints
     }
 
+    /// A rule that leaves no host at all, because its group is empty or missing, limits nothing.
     fn limit(&mut self, members: &[usize], hosts: &FixedBitSet) {
+        let members = if hosts.is_clear() { &[] } else { members };
         members.iter().for_each(|vm| self.allowed.limit(*vm, hosts));
     }
 

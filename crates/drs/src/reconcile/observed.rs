@@ -94,9 +94,8 @@ pub(crate) fn observe<'v>(
             }
             RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } => {
                 let mut others = hosts_of(affine_hosts.as_deref().unwrap_or_default());
-                others.toggle_range(..);
-                if affine_hosts.is_none() {
-                    others.clear();
+                if !others.is_clear() {
+                    others.toggle_range(..);
                 }
                 others.union_with(&hosts_of(anti_affine_hosts.as_deref().unwrap_or_default()));
                 (Meaning::NotOnHosts(others), vms_of(vm_group))

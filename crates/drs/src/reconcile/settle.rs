@@ -51,15 +51,16 @@ pub(crate) struct Settling<'a> {
 impl Settling<'_> {
     /// It came back not long ago, and was deleted again. What is that long ago is forgotten.
     pub(crate) fn is_given_up(&self, own: &OwnRule<'_>) -> bool {
-        let is_recent =
-            |at: UnixMillis| at == UnixMillis::UNKNOWN || !self.now.is_past(at, self.settings.restore_memory);
+        // A moment to come was written by a clock that was wrong.
+        let is_past = |at: UnixMillis| self.now.is_past(at, self.settings.restore_memory) || at > self.now;
+        let is_recent = |at: UnixMillis| at == UnixMillis::UNKNOWN || !is_past(at);
         own.observed.is_none() && own.recorded.uuid.is_some() && own.recorded.restored_at.is_some_and(is_recent)
     }
 
     /// Deleted twice by hand: reported, and left so until that is forgotten.
     pub(crate) fn give_up(&self, own: &OwnRule<'_>) -> Settled {
         let (cluster, rule) = (self.view.key.clone(), own.name.to_owned());
-        let finding = Finding::DeletedByHand { cluster, rule, pairs: Vec::new() };
+        let finding = Finding::DeletedByHand { cluster, rule, pairs: [].into() };
         let mut rule = Arc::clone(own.recorded);
         if rule.restored_at == Some(UnixMillis::UNKNOWN) {
             Arc::make_mut(&mut rule).restored_at = Some(self.now);
@@ -106,7 +107,7 @@ impl Settling<'_> {
     }
 
     pub(crate) fn disabled(&self, name: &str) -> Finding {
-        Finding::DisabledByAdministrator { cluster: self.view.key.clone(), rule: name.to_owned(), pairs: Vec::new() }
+        Finding::DisabledByAdministrator { cluster: self.view.key.clone(), rule: name.to_owned(), pairs: [].into() }
     }
 
     /// A rule that somebody turned off: it stays so, and goes when nothing wants it any more.
@@ -117,7 +118,7 @@ impl Settling<'_> {
         is_wanted: bool,
         finding: Finding,
     ) -> Settled {
-        fill_uuid(&mut rule, observed);
+        self.complete(&mut rule, observed);
         let due = if is_wanted { self.note_unwanted(&mut rule, Vec::new()) } else { self.wait(&mut rule, observed) };
         self.done(rule, Settled { due, finding: Some(finding), ..Settled::default() })
     }
@@ -142,7 +143,7 @@ impl Settling<'_> {
             let change = Some((ChangeKind::Create, target.members.clone()));
             return self.done(rule, Settled { change, becomes: target.members.clone(), ..Settled::default() });
         };
-        fill_uuid(&mut rule, observed);
+        self.complete(&mut rule, observed);
         if !is_wanted {
             let due = self.wait(&mut rule, observed);
             return self.done(rule, Settled { due, becomes: observed.members.clone(), ..Settled::default() });
@@ -164,17 +165,20 @@ impl Settling<'_> {
         self.done(rule, Settled { change, becomes: target.members.clone(), ..Settled::default() })
     }
 
+    fn complete(&self, rule: &mut RecordedRule, observed: &ObservedRule<'_>) {
+        // Created, and the process ended before that was recorded.
+        if rule.uuid.is_none() {
+            rule.uuid.clone_from(&observed.facts.uuid);
+        }
+        if rule.restored_at == Some(UnixMillis::UNKNOWN) {
+            rule.restored_at = Some(self.now);
+        }
+    }
+
     fn done(&self, rule: RecordedRule, settled: Settled) -> Settled {
         let unwanted = rule.unwanted.as_ref().map(|unwanted| unwanted.since.after(self.grace(&rule)));
         let outnumbered = rule.outnumbered_since.map(|since| since.after(self.settings.shrink_hold));
         let next_due = [unwanted, outnumbered].into_iter().flatten().filter(|due| *due > self.now).min();
         Settled { record: Some(Arc::new(rule)), next_due, ..settled }
-    }
-}
-
-/// Created, and the process ended before that was recorded.
-fn fill_uuid(rule: &mut RecordedRule, observed: &ObservedRule<'_>) {
-    if rule.uuid.is_none() {
-        rule.uuid.clone_from(&observed.facts.uuid);
     }
 }

@@ -104,8 +104,10 @@ impl Reconciled<'_> {
 
     fn settle_vm_host(&mut self, at: usize, bound: Option<&Bound>, mandatory: bool) {
         let (view, settling) = (self.view, self.settling);
+        let source = bound.map(|bound| self.source_of_hosts(&bound.hosts));
         let own = &mut self.own[at];
-        let rule = own.prepared.clone();
+        let mut rule = own.prepared.clone();
+        rule.source = source.unwrap_or(rule.source);
         own.settled = match &own.observed {
             Some(observed) if !observed.facts.enabled => {
                 settling.leave(rule, observed, bound.is_some(), settling.disabled(own.name))

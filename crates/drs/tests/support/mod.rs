@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod generate;
+pub mod story;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -292,10 +292,16 @@ impl DrsRules {
             }
             is_kept
         });
+        let mut is_outdated = false;
         for (name, of_cluster) in planned.clusters {
             let cluster = self.clusters.entry(name.clone()).or_default();
             if !matches!(cluster.phase, Phase::Idle) {
                 self.is_plan_owed = true;
+                continue;
+            }
+            if self.books.owned().rules(&name) != of_cluster.recorded {
+                // A pass that ended while the plan was computed has changed the record: that must not be lost.
+                is_outdated = true;
                 continue;
             }
             if !context.gate.is_settled(Source::Vcenter(name.vcenter), context.now) {
@@ -324,6 +330,9 @@ impl DrsRules {
             }
             self.begin(name, of_cluster, context);
         }
+        if is_outdated {
+            self.plan_by(context.now);
+        }
         self.counters.set_owned(self.books.owned().len());
         if let Some(due) = planned.next_due {
             let wait = Duration::from_millis(due.0.saturating_sub(self.wall_clock_now().0));
@@ -336,7 +345,7 @@ impl DrsRules {
         let (Some(text_name), Some(cluster)) = (self.books.text_name(&name), self.clusters.get_mut(&name)) else {
             return;
         };
-        let PlannedCluster { changes, rules, planned_from } = planned;
+        let PlannedCluster { changes, rules, planned_from, .. } = planned;
         let sorted = cluster.aside.sort(changes, context.now);
         let mut record = Record::default();
         record.set(&name, rules);

@@ -35,7 +35,7 @@ struct Troubles {
     clusters: BTreeMap<ClusterKey, RuleProblem>,
     ledger: Option<String>,
     /// Rules that are left alone because they were deleted twice.
-    given_up: Vec<String>,
+    given_up: Vec<(ClusterKey, String)>,
 }
 
 /// Something that keeps rules of a cluster from being written.
@@ -80,11 +80,12 @@ impl RuleCounters {
             return Some(ledger.clone());
         }
         let Some((cluster, problem)) = troubles.clusters.first_key_value() else {
-            let first = troubles.given_up.first()?;
+            let (cluster, rule) = troubles.given_up.first()?;
             let more = troubles.given_up.len() - 1;
             let more = if more == 0 { String::new() } else { format!(" ({more} more)") };
             return Some(format!(
-                "RuleGivenUp: {first}{more} was deleted twice and is left alone: bridger adopt --restore makes it anew"
+                "{}: RuleGivenUp: {rule} was deleted twice and stays deleted{more}: `bridger adopt --restore all` creates it again",
+                cluster.id
             ));
         };
         let more = troubles.clusters.len() - 1;
@@ -120,7 +121,7 @@ impl RuleCounters {
     /// Takes note of what a plan found.
     pub fn found(&self, found: &[Finding]) {
         let given_up = |finding: &Finding| match finding {
-            Finding::DeletedByHand { rule, .. } => Some(rule.clone()),
+            Finding::DeletedByHand { cluster, rule, .. } => Some((cluster.clone(), rule.clone())),
             _ => None,
         };
         lock(&self.troubles).given_up = found.iter().filter_map(given_up).collect();

@@ -20,6 +20,8 @@ pub struct PlannedCluster {
     pub changes: Vec<Change>,
     /// The record to be written first.
     pub rules: Arc<Rules>,
+    /// The record that the plan was made from.
+    pub recorded: Arc<Rules>,
     /// With the rules that the plan was made from.
     pub planned_from: Arc<ClusterFacts>,
 }
@@ -68,15 +70,15 @@ impl Planner {
 
     /// Reads the world cluster by cluster, and holds it for no longer than it takes to copy one.
     pub fn plan(&mut self, world: &SharedWorld, record: &Record, now: UnixMillis) -> Planned {
-        let Some(surroundings) = Surroundings::of(&world.read(), record, &self.settings) else {
-            self.last.clear();
+        let mut last = std::mem::take(&mut self.last);
+        let Some(mut surroundings) = Surroundings::of(&world.read(), record, &self.settings) else {
             return Planned { findings: vec![Finding::NoIdentity], ..Planned::default() };
         };
         let ids: Vec<ClusterId> = world.read().cluster_ids().collect();
-        let mut last = std::mem::take(&mut self.last);
-        let mut planned = Planned { findings: surroundings.findings().to_vec(), ..Planned::default() };
+        let mut planned = Planned::default();
         for id in ids {
-            let Some((key, of_cluster)) = self.plan_cluster(world, id, record, &surroundings, &mut last, now) else {
+            let Some((key, of_cluster)) = self.plan_cluster(world, id, record, &mut surroundings, &mut last, now)
+            else {
                 continue;
             };
             planned.changed_clusters += usize::from(of_cluster.is_new);
@@ -85,6 +87,7 @@ impl Planner {
             planned.clusters.extend(of_cluster.planned.clone().map(|planned| (key.clone(), planned)));
             self.last.insert(key, of_cluster);
         }
+        planned.findings.splice(..0, surroundings.findings().iter().cloned());
         planned
     }
 
@@ -93,12 +96,16 @@ impl Planner {
         world: &SharedWorld,
         id: ClusterId,
         record: &Record,
-        surroundings: &Surroundings,
+        surroundings: &mut Surroundings,
         last: &mut BTreeMap<ClusterKey, Last>,
         now: UnixMillis,
     ) -> Option<(ClusterKey, Last)> {
         let (view, fingerprint, rules) = {
             let world = world.read();
+            if !surroundings.is_current(&world) {
+                // Of the same moment as the cluster: a VM that lost its host in between must not look gone.
+                *surroundings = Surroundings::of(&world, record, &self.settings)?;
+            }
             let (vcenter, facts) = world.cluster(id)?;
             let key = ClusterKey::new(vcenter, facts.id.clone());
             let rules = record.rules(&key);
@@ -111,8 +118,8 @@ impl Planner {
         let plan = drs::plan_cluster(&view, &rules, &self.settings, now);
         let mut last = Last { fingerprint, rules, planned: None, findings: Vec::new(), next_due: None, is_new: true };
         if let Some(plan) = plan {
-            let planned_from = Arc::clone(view.facts());
-            last.planned = Some(PlannedCluster { changes: plan.actions, rules: plan.rules, planned_from });
+            let (recorded, planned_from) = (Arc::clone(&last.rules), Arc::clone(view.facts()));
+            last.planned = Some(PlannedCluster { changes: plan.actions, rules: plan.rules, recorded, planned_from });
             (last.findings, last.next_due) = (plan.findings, plan.next_due);
         }
         Some((view.key().clone(), last))
@@ -139,13 +146,6 @@ pub fn take_over(owned: &mut Record, cluster: &ClusterKey, from: &Record) {
             owned.clusters.remove(cluster);
         }
     }
-}
-
-/// The part of the record that is about one cluster.
-pub fn part(owned: &Record, cluster: &ClusterKey) -> Record {
-    let mut part = Record::default();
-    take_over(&mut part, cluster, owned);
-    part
 }
 
 /// What is recorded for a cluster, as it is kept.

@@ -142,7 +142,7 @@ mod tests {
     fn unsatisfiable(vms: usize, pods: usize) -> Finding {
         let cluster = drs::ClusterKey::new(VcenterId(0), "domain-c8");
         let pods = (0..pods).map(pod).collect();
-        let (vms, pairs) = (Some(vms), Vec::new());
+        let (vms, pairs) = (Some(vms), [].into());
         Finding::Unsatisfiable(TooFewHosts { cluster, vms, hosts: 5, reserve: 1, pairs_left: 3, pairs, pods })
     }
 
