@@ -42,7 +42,7 @@ pub mod uid;
 pub mod world;
 
 pub use affinity::{Incoming, LiftMode, LiftSettings, Reading, Role, ScoreSettings, Scores, Verdicts, View};
-pub use arena::{ClusterId, HostId, NodeId, PodId, TermId, VmId};
+pub use arena::{ClusterId, HostId, NodeId, PodId, ProfileId, TermId, VmId};
 pub use change::{NodeState, PodState, Subject, WorldChange};
 pub use identity::{Evidence, Match};
 pub use label_value::label_value;

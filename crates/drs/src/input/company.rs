@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use model::{PodId, Role, TermId, World};
 
-use super::{Company, Pods};
+use super::{Alike, Company, PodOn, Pods};
+use crate::settings::DrsSettings;
 
 /// The terms of affinity of a pod, if one of them is about hosts.
 pub(super) fn terms_of(world: &World, host_key: Option<model::intern::Symbol>, pod: PodId) -> Option<Vec<TermId>> {
@@ -17,24 +18,27 @@ pub(super) fn terms_of(world: &World, host_key: Option<model::intern::Symbol>, p
     terms.iter().any(is_of_hosts).then_some(terms)
 }
 
-/// Pods with the same terms, by their numbers, are looked at together.
-pub(super) type ByTerms = BTreeMap<Vec<TermId>, Vec<usize>>;
-
-pub(super) fn of(world: &World, pods: &mut Pods, by_terms: ByTerms) -> Vec<Company> {
+pub(super) fn of(world: &World, pods: &Pods, settings: &DrsSettings) -> Vec<Company> {
+    let host_key = world.interner().get(&settings.host_key);
+    // Pods with the same terms are looked at together.
+    let mut by_terms: BTreeMap<Vec<TermId>, Vec<PodOn>> = BTreeMap::new();
+    for Alike { one, on_vms, .. } in pods.alike.values() {
+        if let Some(terms) = terms_of(world, host_key, *one) {
+            by_terms.entry(terms).or_default().extend(on_vms);
+        }
+    }
     let mut found = Vec::new();
     for (terms, carriers) in by_terms {
-        let would_do = |(_, pod): &&(usize, PodId)| {
-            let matching = world.terms_matching(*pod);
-            terms.iter().all(|term| matching.contains(term))
-        };
-        let partners: Vec<(usize, PodId)> = pods.on_vms.iter().filter(would_do).copied().collect();
-        for number in carriers {
-            let (vm, pod) = pods.on_vms[number];
+        let would_do = |alike: &&Alike| terms.iter().all(|term| world.terms_matching(alike.one).contains(term));
+        let mut partners: Vec<PodOn> =
+            pods.alike.values().filter(would_do).flat_map(|alike| &alike.on_vms).copied().collect();
+        partners.sort_unstable();
+        for (vm, pod) in carriers {
             let others = partners.iter().filter(|(_, other)| *other != pod);
             let mut partners: Vec<usize> = others.map(|(partner, _)| *partner).collect();
             partners.dedup();
             if !partners.is_empty() && !partners.contains(&vm) {
-                found.push(Company { pod: pods.name(world, number), vm, partners });
+                found.push(Company { pod, vm, partners });
             }
         }
     }

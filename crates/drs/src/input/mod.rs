@@ -21,7 +21,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::event::{ClusterFacts, PinningFacts, VcenterId};
-use model::{ClusterId, PodId, World, label_value};
+use model::{ClusterId, Pod, PodId, ProfileId, World, label_value};
+use rustc_hash::FxHashMap;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use self::fingerprint::Fingerprint;
@@ -178,25 +179,19 @@ impl ClusterView {
             .collect();
         hosts.sort_by(|a, b| a.id.cmp(&b.id));
         let located = nodes::in_cluster(world, nodes::ids(world, cluster, rules, &surroundings.hostless), &hosts);
-        let host_key = world.interner().get(&settings.host_key);
-        let (mut pods, mut terms) = (Pods::for_nodes(world, &located), terms::Gathering::new(world, settings));
-        let (mut company, mut host_affinity) = (company::ByTerms::new(), Vec::new());
+        let (mut pods, mut host_affinity) = (Pods::default(), Vec::new());
+        pods.named.reserve(located.iter().map(|node| world.pods_on(node.id).len()).sum());
         for (vm, node) in located.iter().enumerate() {
             for &id in world.pods_on(node.id) {
                 let Some(pod) = world.pod(id).filter(|pod| !pod.finished && pod.node().is_some()) else { continue };
-                let number = pods.add(vm, id);
-                terms.add(world, &mut pods, number, pod);
-                if let Some(terms) = company::terms_of(world, host_key, id) {
-                    company.entry(terms).or_default().push(number);
-                }
+                pods.add(world, vm, id, pod);
                 if let Some(accepts) = hosts::of(pod, settings) {
-                    let accepts = Arc::clone(accepts);
-                    host_affinity.push(HostAffinity { pod: pods.name(world, number), vm, accepts });
+                    host_affinity.push(HostAffinity { pod: pods.name(world, pod), vm, accepts: Arc::clone(accepts) });
                 }
             }
         }
-        let (terms, same_vm) = terms.terms(world, &mut pods, &located);
-        let company = company::of(world, &mut pods, company);
+        let (terms, same_vm) = terms::of(world, &pods, &located, settings);
+        let company = company::of(world, &pods, settings);
         Some(Self {
             key: ClusterKey::new(vcenter, facts.id.clone()),
             facts: Arc::clone(facts),
@@ -244,45 +239,43 @@ pub(crate) fn is_selected(facts: &ClusterFacts, settings: &DrsSettings) -> bool 
     settings.clusters.as_ref().is_none_or(|names| names.contains(&facts.name))
 }
 
-/// The pods on a cluster's VMs, and those of them that are named.
+/// Pods on a cluster's VMs that require the same and are matched by the same.
+struct Alike {
+    one: PodId,
+    /// Some term is about them.
+    is_concerned: bool,
+    /// In the order of the VMs; none where no term is about them.
+    on_vms: Vec<PodOn>,
+}
+
+impl Alike {
+    fn new(world: &World, one: PodId) -> Self {
+        let is_concerned = !world.pod_terms(one).is_empty() || !world.terms_matching(one).is_empty();
+        Self { one, is_concerned, on_vms: Vec::new() }
+    }
+}
+
+/// The pods on a cluster's VMs that something is about.
+#[derive(Default)]
 struct Pods {
-    /// By VM.
-    on_vms: Vec<(usize, PodId)>,
     named: Vec<PodRef>,
-    /// By the position in `on_vms`.
-    positions: Vec<Option<u32>>,
+    alike: FxHashMap<(ProfileId, bool), Alike>,
 }
 
 impl Pods {
-    /// Room for all of them, and none of them yet.
-    fn for_nodes(world: &World, nodes: &[nodes::Node]) -> Self {
-        let count = nodes.iter().map(|node| world.pods_on(node.id).len()).sum();
-        let (on_vms, positions) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        Self { on_vms, named: Vec::with_capacity(count), positions }
+    fn add(&mut self, world: &World, vm: usize, id: PodId, pod: &Pod) {
+        let Some(profile) = world.pod_profile(id) else { return };
+        let alike = self.alike.entry((profile, pod.lift_off)).or_insert_with(|| Alike::new(world, id));
+        if alike.is_concerned {
+            alike.on_vms.push((vm, self.named.len()));
+            self.name(world, pod);
+        }
     }
 
-    fn add(&mut self, vm: usize, pod: PodId) -> usize {
-        self.on_vms.push((vm, pod));
-        self.positions.push(None);
-        self.on_vms.len() - 1
+    /// Its position among those that are named.
+    fn name(&mut self, world: &World, pod: &Pod) -> usize {
+        let (namespace, name) = (world.interner().shared(pod.namespace), Arc::clone(&pod.name));
+        self.named.push(PodRef { namespace, name, uid: pod.uid.clone() });
+        self.named.len() - 1
     }
-
-    /// The position of a pod among those that are named.
-    fn name(&mut self, world: &World, number: usize) -> usize {
-        let (named, pod) = (&mut self.named, self.on_vms[number].1);
-        let position = self.positions[number].get_or_insert_with(|| {
-            named.extend(pod_ref(world, pod));
-            named.len() as u32 - 1
-        });
-        *position as usize
-    }
-}
-
-pub(crate) fn pod_ref(world: &World, pod: PodId) -> Option<PodRef> {
-    let pod = world.pod(pod)?;
-    Some(PodRef {
-        namespace: world.interner().shared(pod.namespace),
-        name: Arc::clone(&pod.name),
-        uid: pod.uid.clone(),
-    })
 }

@@ -11,12 +11,12 @@
 use std::collections::BTreeSet;
 
 use model::intern::Symbol;
-use model::{Pod, PodId, Role, TermId, World};
+use model::{PodId, Role, TermId, World};
 use rustc_hash::FxHashMap;
 
 use super::digest::term_digest;
 use super::nodes::Node;
-use super::{PodOn, Pods, Term};
+use super::{Alike, PodOn, Pods, Term};
 use crate::finding::{Finding, PodRef};
 use crate::settings::DrsSettings;
 
@@ -37,110 +37,70 @@ impl Keys {
     }
 
     /// Whether this term of this pod keeps it from sharing a host.
-    pub(super) fn counts(&self, world: &World, pod: &Pod, term: TermId) -> bool {
-        self.meaning(world, term).counts(world, pod)
-    }
-
-    fn meaning(&self, world: &World, term: TermId) -> KeyMeaning {
-        match world.term(term).map(|term| term.topology_key) {
-            key if key.is_some() && key == self.host => KeyMeaning::Hosts,
-            Some(key) if self.lifted.contains(&key) => KeyMeaning::Lifted,
-            _ => KeyMeaning::Other,
-        }
+    fn counts(&self, world: &World, pod: PodId, term: TermId) -> bool {
+        let key = world.term(term).map(|term| term.topology_key);
+        key.is_some_and(|key| Some(key) == self.host || self.lifted.contains(&key) && !opted_out(world, pod))
     }
 }
 
-/// What a term's topology key means.
-#[derive(Clone, Copy)]
-enum KeyMeaning {
-    Hosts,
-    /// Nodes, and therefore hosts too.
-    Lifted,
-    Other,
+fn opted_out(world: &World, pod: PodId) -> bool {
+    let is_off = |namespace: Symbol| world.namespace_of(namespace).is_some_and(|namespace| namespace.lift_off);
+    world.pod(pod).is_some_and(|pod| pod.lift_off || is_off(pod.namespace))
 }
 
-impl KeyMeaning {
-    fn counts(self, world: &World, pod: &Pod) -> bool {
-        let is_off = |namespace: Symbol| world.namespace_of(namespace).is_some_and(|namespace| namespace.lift_off);
-        match self {
-            Self::Hosts => true,
-            Self::Lifted => !pod.lift_off && !is_off(pod.namespace),
-            Self::Other => false,
-        }
-    }
-}
-
-/// The terms of anti-affinity that a pod has.
-fn of_pod(world: &World, pod: PodId) -> impl Iterator<Item = TermId> {
+/// The terms of anti-affinity that a pod has and that count.
+fn of_pod<'a>(world: &'a World, keys: &'a Keys, pod: PodId) -> impl Iterator<Item = TermId> + 'a {
     let terms = world.pod_terms(pod).iter().filter(|(_, role)| *role == Role::AntiAffinity);
-    terms.map(|(term, _)| *term)
+    terms.map(|(term, _)| *term).filter(move |term| keys.counts(world, pod, *term))
 }
 
+/// The pods that have a term, and those that match it.
+#[derive(Default)]
 struct Gathered {
-    meaning: KeyMeaning,
     carriers: Vec<PodOn>,
     matches: Vec<PodOn>,
 }
 
-/// The terms of a cluster's pods, pod by pod.
-pub(super) struct Gathering {
-    keys: Keys,
-    terms: FxHashMap<TermId, Gathered>,
-}
-
-impl Gathering {
-    pub(super) fn new(world: &World, settings: &DrsSettings) -> Self {
-        Self { keys: Keys::of(world, settings), terms: FxHashMap::default() }
+pub(super) fn of(world: &World, pods: &Pods, nodes: &[Node], settings: &DrsSettings) -> (Vec<Term>, Vec<Finding>) {
+    let keys = Keys::of(world, settings);
+    let mut gathered: FxHashMap<TermId, Gathered> = FxHashMap::default();
+    for Alike { one, on_vms, .. } in pods.alike.values() {
+        for term in of_pod(world, &keys, *one) {
+            gathered.entry(term).or_default().carriers.extend(on_vms);
+        }
     }
-
-    /// `number` is the pod's among those of the cluster; they come in the order of their VMs.
-    pub(super) fn add(&mut self, world: &World, pods: &mut Pods, number: usize, pod: &Pod) {
-        let (vm, id) = pods.on_vms[number];
-        for term in of_pod(world, id) {
-            let new =
-                || Gathered { meaning: self.keys.meaning(world, term), carriers: Vec::new(), matches: Vec::new() };
-            let gathered = self.terms.entry(term).or_insert_with(new);
-            if gathered.meaning.counts(world, pod) {
-                gathered.carriers.push((vm, pods.name(world, number)));
+    for Alike { one, on_vms, .. } in pods.alike.values() {
+        for term in world.terms_matching(*one) {
+            if let Some(gathered) = gathered.get_mut(term) {
+                gathered.matches.extend(on_vms);
             }
         }
     }
-
-    /// Once all pods were added.
-    pub(super) fn terms(mut self, world: &World, pods: &mut Pods, nodes: &[Node]) -> (Vec<Term>, Vec<Finding>) {
-        self.terms.retain(|_, gathered| !gathered.carriers.is_empty());
-        for number in 0..pods.on_vms.len() {
-            let (vm, pod) = pods.on_vms[number];
-            for term in world.terms_matching(pod) {
-                if let Some(gathered) = self.terms.get_mut(term) {
-                    gathered.matches.push((vm, pods.name(world, number)));
-                }
-            }
+    let mut terms = Vec::with_capacity(gathered.len());
+    let mut same_vm = BTreeSet::new();
+    for (id, Gathered { mut carriers, mut matches }) in gathered {
+        carriers.sort_unstable();
+        matches.sort_unstable();
+        let mut vms: Vec<usize> = carriers.iter().chain(&matches).map(|(vm, _)| *vm).collect();
+        vms.sort_unstable();
+        vms.dedup();
+        // Mostly the same pods, each on a VM of its own.
+        if carriers != matches || vms.len() < carriers.len() {
+            same_vm.extend(on_one_vm(&pods.named, &carriers, &matches));
         }
-        let mut terms = Vec::with_capacity(self.terms.len());
-        let mut same_vm = BTreeSet::new();
-        for (id, Gathered { carriers, matches, .. }) in self.terms {
-            let mut vms: Vec<usize> = carriers.iter().chain(&matches).map(|(vm, _)| *vm).collect();
-            vms.sort_unstable();
-            vms.dedup();
-            // Mostly the same pods, each on a VM of its own.
-            if carriers != matches || vms.len() < carriers.len() {
-                same_vm.extend(on_one_vm(&pods.named, &carriers, &matches));
-            }
-            if vms.len() > 1
-                && !matches.is_empty()
-                && let Some(term) = world.term(id)
-            {
-                terms.push(Term { digest: term_digest(world, term), vms, carriers, matches });
-            }
+        if vms.len() > 1
+            && !matches.is_empty()
+            && let Some(term) = world.term(id)
+        {
+            terms.push(Term { digest: term_digest(world, term), vms, carriers, matches });
         }
-        terms.sort_unstable_by_key(|term| term.digest);
-        let same_vm = same_vm.into_iter().map(|(a, b, vm)| {
-            let vm = &nodes[vm].vm;
-            Finding::SameVm { vm: vm.name.clone(), node: vm.node.to_string(), pods: (a, b) }
-        });
-        (terms, same_vm.collect())
     }
+    terms.sort_unstable_by_key(|term| term.digest);
+    let same_vm = same_vm.into_iter().map(|(a, b, vm)| {
+        let vm = &nodes[vm].vm;
+        Finding::SameVm { vm: vm.name.clone(), node: vm.node.to_string(), pods: (a, b) }
+    });
+    (terms, same_vm.collect())
 }
 
 /// Pairs of pods on one VM of which one's term matches the other.
@@ -165,8 +125,7 @@ fn on_one_vm(named: &[PodRef], carriers: &[PodOn], matches: &[PodOn]) -> Vec<(Po
 
 /// The terms that count and that a pod has, or that match it.
 pub(super) fn concerning<'a>(world: &'a World, keys: &'a Keys, pod: PodId) -> impl Iterator<Item = TermId> + 'a {
-    let counts = |pod: PodId, term: TermId| world.pod(pod).is_some_and(|pod| keys.counts(world, pod, term));
-    let has_carriers = move |term: &TermId| world.carriers(*term, Role::AntiAffinity).any(|pod| counts(pod, *term));
-    let own = of_pod(world, pod).filter(move |term| counts(pod, *term));
-    own.chain(world.terms_matching(pod).iter().copied().filter(has_carriers))
+    let has_carriers =
+        |term: &&TermId| world.carriers(**term, Role::AntiAffinity).any(|pod| keys.counts(world, pod, **term));
+    of_pod(world, keys, pod).chain(world.terms_matching(pod).iter().filter(has_carriers).copied())
 }

@@ -43,10 +43,9 @@ impl Reconciled<'_> {
             rules.is_abandoned = true;
             return;
         }
-        let source = digest_text(rules.term.digest);
-        if own.prepared.source != source {
+        if made_for.is_none() {
             // Another workload's rule now: what it waited for was about the one before.
-            (own.prepared.source, own.prepared.unwanted) = (source, None);
+            (own.prepared.source, own.prepared.unwanted) = (digest_text(rules.term.digest), None);
         }
         if let Some(rule) = &own.observed {
             rules.oldest_key = rules.oldest_key.min(rule.facts.key);

@@ -195,6 +195,11 @@ impl World {
         self.affinity.profile_of(pod).map(|profile| &*profile.labels)
     }
 
+    /// Pods with the same namespace, labels and terms have the same profile.
+    pub fn pod_profile(&self, pod: PodId) -> Option<ProfileId> {
+        self.affinity.entry(pod).map(|entry| entry.profile)
+    }
+
     /// The labels as one value for all pods with the same namespace, labels and terms, and for no others: pods can be
     /// compared by its address.
     pub fn pod_profile_labels(&self, pod: PodId) -> Option<&Arc<LabelSet>> {
