@@ -8,6 +8,7 @@
 mod binaries;
 mod count;
 mod docs;
+mod lines;
 mod shown;
 mod structure;
 mod tier;

@@ -1,4 +1,4 @@
-//! The structure tier: dependencies point from adapters and the binary to the pure crates, never back.
+//! The structure tier: dependencies point from adapters and the binary to the pure crates, never back; and crates stay small (`lines`).
 //!
 //! Input: `cargo metadata` and the tables below. Output: how many dependencies of the workspace's crates were checked, or
 //! every one that the tables do not allow. Invariants: a crate without a row fails; what a pure crate reaches through
@@ -155,6 +155,7 @@ pub fn run() -> Result<Tally> {
     }
     let checked = graph.of_members().count();
     println!("{checked} dependencies of {} crates point where they should", graph.members.len());
+    super::lines::check()?;
     Ok(Tally { passed: checked, unit: "edges", ..Tally::default() })
 }
 

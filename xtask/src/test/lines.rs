@@ -1,0 +1,52 @@
+//! How large a crate may become: a limit on its lines of code, part of the structure tier.
+//!
+//! Input: the table below and the crates' sources. Output: the first crate that is too large. Invariant: what is
+//! blank, a comment, or tests at the end of a file does not count.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+/// Lines of code in `crates/NAME/src`.
+const LINES_MAX: &[(&str, usize)] = &[("drs", 3_300)];
+
+pub fn check() -> Result<()> {
+    for (name, lines_max) in LINES_MAX {
+        let lines = count_in(&workspace::root().join("crates").join(name).join("src"))?;
+        println!("{name}: {lines} lines of code of at most {lines_max}");
+        if lines > *lines_max {
+            bail!("crates/{name}/src has {lines} lines of code, and at most {lines_max} are wanted: simplify it");
+        }
+    }
+    Ok(())
+}
+
+fn count_in(folder: &Path) -> Result<usize> {
+    let mut lines = 0;
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        lines += match path.extension() {
+            _ if path.is_dir() => count_in(&path)?,
+            Some(extension) if extension == "rs" => count(&std::fs::read_to_string(&path)?),
+            _ => 0,
+        };
+    }
+    Ok(lines)
+}
+
+fn count(source: &str) -> usize {
+    let lines = source.lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]");
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_comments_and_tests_do_not_count() {
+        assert_eq!(count("//! A\n\nuse b;\n    // why\nfn c() {}\n/// d\n#[cfg(test)]\nmod tests {\n}\n"), 2);
+    }
+}
