@@ -1,8 +1,8 @@
 //! Measures plans: `cargo xtask bench plan` runs this, and reads the JSON it prints.
 //!
 //! A world of nodes and services with anti-affinity, ten replicas each, planned for from scratch and then after each of many
-//! events, and after what was then done, as the service does it; once with ten vSphere clusters and once with all in one, and one of
-//! these ten alone for the growth. After an event, only plans for which exactly one cluster had changed count: a wait that ends or a rule
+//! events, and after what was then done, as the service does it; once with ten vSphere clusters and once with all in one, and at a
+//! tenth of the pods for the growth. After an event, only plans for which exactly one cluster had changed count: a wait that ends or a rule
 //! that was read back may change others at the same time.
 
 #![allow(clippy::print_stdout)]
@@ -32,7 +32,6 @@ const CHECKED_EVERY: usize = 50;
 #[derive(Clone, Copy)]
 struct Size {
     clusters: usize,
-    nodes: usize,
     pods: usize,
     events: usize,
 }
@@ -99,13 +98,13 @@ impl Bench {
             bench.apply(Event::ClusterApplied { vcenter: VCENTER, cluster: cluster.clone() });
             bench.clusters.push(cluster);
         }
-        for host in 0..size.nodes / NODES_PER_HOST {
+        for host in 0..NODES / NODES_PER_HOST {
             let cluster = Some(format!("domain-c{}", host * NODES_PER_HOST / bench.nodes_per_cluster()));
             let (id, name) = (format!("host-{host}"), format!("esx-{host}"));
             let host = HostFacts { id, name, cluster, ..HostFacts::default() };
             bench.apply(Event::HostApplied { vcenter: VCENTER, host });
         }
-        for node in 0..size.nodes {
+        for node in 0..NODES {
             bench.apply(Event::VmApplied { vcenter: VCENTER, vm: vm(node, node / NODES_PER_HOST) });
             let system_uuid = Some(uuid::Uuid::from_u128(node as u128 + 1));
             let name = format!("node-{node}");
@@ -131,7 +130,7 @@ impl Bench {
     }
 
     fn nodes_per_cluster(&self) -> usize {
-        self.size.nodes / self.size.clusters
+        NODES / self.size.clusters
     }
 
     /// A node of the vSphere cluster that the service is in.
@@ -327,8 +326,8 @@ fn held(bench: &Bench, owned: &Record, number: usize, settings: &DrsSettings) ->
 
 fn main() {
     let only = std::env::args().nth(1);
-    let size = |clusters, part, events| Size { clusters, nodes: NODES / part, pods: PODS / part, events };
-    let sizes = [("many", size(10, 1, 1_000)), ("one", size(1, 1, 200)), ("tenth", size(1, 10, 100))];
+    let size = |clusters, pods, events| Size { clusters, pods, events };
+    let sizes = [("many", size(10, PODS, 1_000)), ("one", size(1, PODS, 200)), ("tenth", size(10, PODS / 10, 100))];
     let measured: serde_json::Map<String, Value> = sizes
         .into_iter()
         .filter(|(name, _)| only.as_ref().is_none_or(|only| only == name))

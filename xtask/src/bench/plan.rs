@@ -11,7 +11,7 @@ use super::report::Report;
 /// Plans for 5000 nodes, 100,000 pods and 10,000 services with anti-affinity; from scratch, and after each of many events.
 ///
 /// Once with ten vSphere clusters and once with everything in one. The number of rules is beside that of one rule for each
-/// pod and one for each pair; the growth is that from one of the ten clusters to all of them.
+/// pod and one for each pair; the growth is that from a tenth of the pods on the same nodes.
 #[derive(clap::Args)]
 pub struct Arguments {}
 
@@ -19,13 +19,13 @@ const FIRST_MS_MAX: f64 = 300.0;
 /// After an event in a cluster of 500 nodes, and in one of 5000.
 const EVENT_500_MS_MAX: f64 = 20.0;
 const EVENT_5000_MS_MAX: f64 = 150.0;
-/// Ten times the clusters, ten times the time; a little is allowed for what does not fit into caches any more.
+/// Ten times the pods, ten times the time; a little is allowed for what does not fit into caches any more.
 const GROWTH_MAX: f64 = 12.0;
-const RUNS: usize = 5;
+const RUNS: usize = 3;
 
 pub fn run(_: &Arguments) -> Result<Report> {
     let built = super::build()?;
-    println!("bench: plans for 5000 nodes, about four minutes");
+    println!("bench: plans for 5000 nodes, about three minutes");
     let measured =
         [("many", quickest(&built, "many")?), ("one", quickest(&built, "one")?), ("tenth", quickest(&built, "tenth")?)];
     let number = |layout: &str, path: &str| {
@@ -56,7 +56,7 @@ pub fn run(_: &Arguments) -> Result<Report> {
         report.none(format!("{what}: left to do after carrying out"), of("left_to_do")?, "actions");
     }
     report.limit(
-        "growth, 1 to 10 clusters of 500 nodes and 10,000 pods",
+        "growth, 10,000 to 100,000 pods",
         number("many", "first_ms")? / number("tenth", "first_ms")?,
         "x",
         GROWTH_MAX,
@@ -64,25 +64,17 @@ pub fn run(_: &Arguments) -> Result<Report> {
     Ok(report)
 }
 
-/// One world in a process of its own, so that none finds memory that another has warmed; of five runs the least of each figure, because
-/// others use the machine too.
+/// One world in a process of its own, so that none finds memory that another has warmed; the quickest of three, because others
+/// use the machine too.
 fn quickest(built: &Path, layout: &str) -> Result<Value> {
-    let mut least = Value::Null;
+    let mut best: Option<(f64, Value)> = None;
     for _ in 0..RUNS {
         let measured = measure(example(built, "plan").arg(layout))?;
-        let of = measured.get(layout).with_context(|| format!("{layout} in {measured}"))?;
-        least = lesser(&least, of);
-    }
-    Ok(least)
-}
-
-/// The lesser one of each number.
-fn lesser(a: &Value, b: &Value) -> Value {
-    match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
-            b.iter().map(|(name, b)| (name.clone(), a.get(name).map_or_else(|| b.clone(), |a| lesser(a, b)))).collect()
+        let of = measured.get(layout).with_context(|| format!("{layout} in {measured}"))?.clone();
+        let first_ms = figure(&of, "/first_ms")?;
+        if best.as_ref().is_none_or(|(least_ms, _)| first_ms < *least_ms) {
+            best = Some((first_ms, of));
         }
-        (Value::Number(a_number), Value::Number(b_number)) if a_number.as_f64() < b_number.as_f64() => a.clone(),
-        _ => b.clone(),
     }
+    Ok(best.context("a measurement")?.1)
 }
