@@ -9,13 +9,14 @@
 //! - [`sources`]: the one table of what is watched in Kubernetes, and which parts of Bridger need it.
 //! - [`scheduling`]: what schedulers ask of pods and nodes.
 //! - [`report`]: counts and explanations for people.
-//! - [`arena`], [`intern`], [`label_set`], `node_set`, [`uid`]: how it is kept small and fast to look up.
+//! - `digest`: short names for what things say. [`arena`], [`intern`], [`label_set`], `node_set`, [`uid`]: how it is kept small and fast to look up.
 //!
 //! Invariants: [`event::Event`] is the only way state changes; the same events give the same world.
 
 pub mod affinity;
 pub mod arena;
 pub mod change;
+mod digest;
 pub mod event;
 mod finder;
 mod host_idle;
@@ -44,6 +45,7 @@ pub mod world;
 pub use affinity::{Incoming, LiftMode, LiftSettings, Reading, Role, ScoreSettings, Scores, Verdicts, View};
 pub use arena::{ClusterId, HostId, NodeId, PodId, ProfileId, TermId, VmId};
 pub use change::{NodeState, PodState, Subject, WorldChange};
+pub use digest::digest;
 pub use identity::{Evidence, Match};
 pub use label_value::label_value;
 pub use labels::{LabelDifference, LabelSettings, WantedLabels, differences, wanted};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::{PodId, Revision, TermId, World};
 use rustc_hash::FxHashSet;
 
-use super::digest::{digest_text, term_digest};
+use super::digest::digest_text;
 use super::nodes::Hostless;
 use super::terms::Keys;
 use super::{company, hosts, nodes, terms};
@@ -61,7 +61,7 @@ impl Surroundings {
                 unlocated.insert(name, pods);
             }
         }
-        let rolling = rolling.into_iter().filter_map(|term| Some(digest_text(term_digest(world, world.term(term)?))));
+        let rolling = rolling.into_iter().filter_map(|term| world.term_digest(term).map(digest_text));
         let rolling = rolling.collect();
         let unknown = |(node, pods): (&str, usize)| Finding::UnknownVm { node: node.to_owned(), pods };
         let (terms, pods) = preferred;

@@ -14,7 +14,6 @@ use model::intern::Symbol;
 use model::{PodId, Role, TermId, World};
 use rustc_hash::FxHashMap;
 
-use super::digest::term_digest;
 use super::nodes::Node;
 use super::{Alike, PodOn, Pods, Term};
 use crate::finding::{Finding, PodRef};
@@ -90,9 +89,9 @@ pub(super) fn of(world: &World, pods: &Pods, nodes: &[Node], settings: &DrsSetti
         }
         if vms.len() > 1
             && !matches.is_empty()
-            && let Some(term) = world.term(id)
+            && let Some(digest) = world.term_digest(id)
         {
-            terms.push(Term { digest: term_digest(world, term), vms, carriers, matches });
+            terms.push(Term { digest, vms, carriers, matches });
         }
     }
     terms.sort_unstable_by_key(|term| term.digest);

@@ -12,7 +12,7 @@ use super::report::{Report, open_pairs, rules_of_others};
 use super::{Change, ChangeKind, ClusterPlan, GroupChange, VmRef};
 use crate::finding::Finding;
 use crate::input::ClusterView;
-use crate::input::digest::{digest, digest_text};
+use crate::input::digest::digest_text;
 use crate::reconcile::affinity::pods_in_company;
 use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_parted};
 use crate::reconcile::observed::other_user;
@@ -177,7 +177,7 @@ impl Planning<'_, '_> {
         let has_group = |name: &str| view.facts.groups.iter().any(|group| group.name == name);
         let mut number = 0_usize;
         loop {
-            let digest = digest(&[rule.rule_type.text(), &rule.source, &number.to_string()]);
+            let digest = model::digest(&[rule.rule_type.text(), &rule.source, &number.to_string()]);
             let name = format!("{}{}", view.prefix, digest_text(digest));
             let groups = RecordedGroups::of_rule(&name);
             let has_groups = || has_group(&groups.vms) || has_group(&groups.hosts);

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::{Change, ChangeKind, ClusterPlan, GroupChange, Plan, VmRef, rule_prefix};
 use crate::finding::Finding;
 use crate::input::ClusterKey;
-use crate::input::digest::{digest, digest_text};
+use crate::input::digest::digest_text;
 use crate::reconcile::observed::{observe, other_user};
 use crate::record::{Record, RecordedGroups, RecordedRule, RuleType, Rules};
 
@@ -45,7 +45,7 @@ pub fn adopt(world: &World, owned: &Record) -> (Vec<Adopted>, Record) {
             }
             let Some((rule_type, vms, groups)) = what_it_is(facts, rule, &prefix) else { continue };
             // What it was made for is not known; the term about most of its VMs will take it in.
-            let source = digest_text(digest(&[&rule.name]));
+            let source = digest_text(model::digest(&[&rule.name]));
             let owned_rule = RecordedRule {
                 uuid: rule.uuid.clone(),
                 groups: groups.clone(),

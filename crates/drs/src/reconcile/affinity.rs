@@ -5,13 +5,14 @@
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::settle::Target;
 use super::{DesiredRule, Reconciled};
 use crate::cover::graph::pairs;
 use crate::cover::groups::tied_groups;
 use crate::finding::{Finding, PodRef};
-use crate::input::digest::{digest, digest_text};
+use crate::input::digest::digest_text;
 use crate::input::{ClusterView, Company};
 use crate::record::RuleType;
 
@@ -43,7 +44,7 @@ impl Reconciled<'_> {
                     let is_required = view.company.iter().any(|company| meets(&observed.members, company));
                     met.push(observed.members.clone());
                     let finding = settling.disabled(own.name);
-                    own.settled = settling.leave(own.prepared.clone(), observed, is_required, finding);
+                    own.settled = settling.leave(Arc::clone(&own.prepared), observed, is_required, finding);
                 }
                 None if settling.is_given_up(own) => drop(given_up.insert(own.recorded.source.clone(), at)),
                 _ => tied.push((at, own.members().to_vec())),
@@ -56,10 +57,10 @@ impl Reconciled<'_> {
             let own = &mut self.own[at];
             let members = take_group(view, &own.recorded.source, &members, &mut groups);
             if !members.is_empty() {
-                own.prepared.source = source_of(view, &members);
+                Arc::make_mut(&mut own.prepared).source = source_of(view, &members);
             }
             let target = Target { members, urgent, reshaped: false };
-            own.settled = settling.settle(own.prepared.clone(), own.observed.as_ref(), &target);
+            own.settled = settling.settle(Arc::clone(&own.prepared), own.observed.as_ref(), &target);
         }
         for members in groups {
             let source = source_of(view, &members);
@@ -114,5 +115,5 @@ fn take_group(view: &ClusterView, source: &str, members: &[usize], groups: &mut 
 
 fn source_of(view: &ClusterView, members: &[usize]) -> String {
     let ids: Vec<&str> = members.iter().map(|vm| view.vms[*vm].id.as_str()).collect();
-    digest_text(digest(&ids))
+    digest_text(model::digest(&ids))
 }

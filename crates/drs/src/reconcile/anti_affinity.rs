@@ -3,6 +3,8 @@
 //! Each recorded rule goes to the term it was made for; where that term is gone, maybe only worded differently, the one about most of the
 //! rule's members takes its place. Then terms are covered, and each rule is settled.
 
+use std::sync::Arc;
+
 use super::settle::{Settled, Target};
 use super::{DesiredRule, OwnRule, Reconciled};
 use crate::cover::graph::pairs;
@@ -45,7 +47,8 @@ impl Reconciled<'_> {
         }
         if made_for.is_none() {
             // Another workload's rule now: what it waited for was about the one before.
-            (own.prepared.source, own.prepared.unwanted) = (digest_text(rules.term.digest), None);
+            let prepared = Arc::make_mut(&mut own.prepared);
+            (prepared.source, prepared.unwanted) = (digest_text(rules.term.digest), None);
         }
         if let Some(rule) = &own.observed {
             rules.oldest_key = rules.oldest_key.min(rule.facts.key);
@@ -67,7 +70,7 @@ impl Reconciled<'_> {
         match &own.observed {
             Some(observed) if !observed.facts.enabled => {
                 let finding = self.disabled_finding(own.name, &observed.members);
-                settling.leave(own.prepared.clone(), observed, self.is_required(&observed.members), finding)
+                settling.leave(Arc::clone(&own.prepared), observed, self.is_required(&observed.members), finding)
             }
             None if settling.is_given_up(own) => rules.map(|_| settling.give_up(own)).unwrap_or_default(),
             observed => {
@@ -78,7 +81,7 @@ impl Reconciled<'_> {
                     || pairs(own.members()).any(|(a, b)| self.limits().forbids(a, b) && is_required(a, b));
                 let urgent = own.may_shrink || contradicts();
                 let target = Target { members: members.unwrap_or_default(), urgent, reshaped: false };
-                settling.settle(own.prepared.clone(), observed.as_ref(), &target)
+                settling.settle(Arc::clone(&own.prepared), observed.as_ref(), &target)
             }
         }
     }

@@ -61,7 +61,7 @@ pub(crate) struct OwnRule<'v> {
     /// Position of the term it is for, of an anti-affinity rule.
     pub(crate) term: Option<usize>,
     /// The record with what was found out about the rule itself.
-    prepared: RecordedRule,
+    prepared: Arc<RecordedRule>,
     /// It was outnumbered for so long that it may shrink.
     may_shrink: bool,
     pub(crate) settled: Settled,
@@ -72,8 +72,7 @@ pub(crate) struct OwnRule<'v> {
 
 impl<'v> OwnRule<'v> {
     fn new(name: &'v str, recorded: &'v Arc<RecordedRule>, observed: Option<ObservedRule<'v>>) -> Self {
-        let (prepared, settled, hosts, pods) =
-            (RecordedRule::clone(recorded), Settled::default(), Vec::new(), Vec::new());
+        let (prepared, settled, hosts, pods) = (Arc::clone(recorded), Settled::default(), Vec::new(), Vec::new());
         Self { name, recorded, observed, term: None, prepared, may_shrink: false, settled, hosts, pods }
     }
 

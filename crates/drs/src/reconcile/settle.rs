@@ -70,25 +70,22 @@ impl Settling<'_> {
     }
 
     /// Whether the rule has had too many members for so long that it may shrink; and when it may.
-    pub(crate) fn is_outnumbered(&self, rule: &mut RecordedRule, members: usize, members_kept_max: usize) -> bool {
+    pub(crate) fn is_outnumbered(&self, rule: &mut Arc<RecordedRule>, members: usize, members_kept_max: usize) -> bool {
         let too_many = members > members_kept_max;
-        rule.outnumbered_since = too_many.then(|| rule.outnumbered_since.unwrap_or(self.now));
+        let since = too_many.then(|| rule.outnumbered_since.unwrap_or(self.now));
+        if rule.outnumbered_since != since {
+            Arc::make_mut(rule).outnumbered_since = since;
+        }
         rule.outnumbered_since.is_some_and(|since| self.now.is_past(since, self.settings.shrink_hold))
     }
 
     /// Notes since when these are unwanted, and tells whether that is long enough. Others begin a new wait.
-    fn note_unwanted(&self, rule: &mut RecordedRule, vms: Vec<String>) -> bool {
-        if vms.is_empty() {
-            rule.unwanted = None;
-            return false;
+    fn note_unwanted(&self, rule: &mut Arc<RecordedRule>, vms: Vec<String>) -> bool {
+        let vms = (!vms.is_empty()).then_some(vms);
+        if rule.unwanted.as_ref().map(|unwanted| &unwanted.vms) != vms.as_ref() {
+            Arc::make_mut(rule).unwanted = vms.map(|vms| Unwanted { since: self.now, vms });
         }
-        let unwanted = match rule.unwanted.take() {
-            Some(unwanted) if unwanted.vms == vms => unwanted,
-            _ => Unwanted { since: self.now, vms },
-        };
-        let is_past = self.now.is_past(unwanted.since, self.grace(rule));
-        rule.unwanted = Some(unwanted);
-        is_past
+        rule.unwanted.as_ref().is_some_and(|unwanted| self.now.is_past(unwanted.since, self.grace(rule)))
     }
 
     fn grace(&self, rule: &RecordedRule) -> Duration {
@@ -97,7 +94,7 @@ impl Settling<'_> {
     }
 
     /// A rule that nothing wants.
-    fn wait(&self, rule: &mut RecordedRule, observed: &ObservedRule<'_>) -> bool {
+    fn wait(&self, rule: &mut Arc<RecordedRule>, observed: &ObservedRule<'_>) -> bool {
         let mut vms = self.view.vm_ids(&observed.members);
         if vms.is_empty() {
             // None of its members is a node any more.
@@ -113,7 +110,7 @@ impl Settling<'_> {
     /// A rule that somebody turned off: it stays so, and goes when nothing wants it any more.
     pub(crate) fn leave(
         &self,
-        mut rule: RecordedRule,
+        mut rule: Arc<RecordedRule>,
         observed: &ObservedRule<'_>,
         is_wanted: bool,
         finding: Finding,
@@ -126,7 +123,7 @@ impl Settling<'_> {
     /// Brings a recorded rule to its target, now or later.
     pub(crate) fn settle(
         &self,
-        mut rule: RecordedRule,
+        mut rule: Arc<RecordedRule>,
         observed: Option<&ObservedRule<'_>>,
         target: &Target,
     ) -> Settled {
@@ -136,10 +133,11 @@ impl Settling<'_> {
                 return Settled::default();
             }
             // It was there, so somebody deleted it.
-            if rule.uuid.take().is_some() {
-                rule.restored_at = Some(self.now);
+            let changed = Arc::make_mut(&mut rule);
+            if changed.uuid.take().is_some() {
+                changed.restored_at = Some(self.now);
             }
-            (rule.unwanted, rule.outnumbered_since) = (None, None);
+            (changed.unwanted, changed.outnumbered_since) = (None, None);
             let change = Some((ChangeKind::Create, target.members.clone()));
             return self.done(rule, Settled { change, becomes: target.members.clone(), ..Settled::default() });
         };
@@ -159,26 +157,26 @@ impl Settling<'_> {
         if added.is_empty() && !loses && !target.reshaped {
             return self.done(rule, Settled { becomes: observed.members.clone(), ..Settled::default() });
         }
-        rule.unwanted = None;
+        self.note_unwanted(&mut rule, Vec::new());
         let kind = ChangeKind::Edit { key: observed.facts.key, uuid: observed.facts.uuid.clone(), added, removed };
         let change = Some((kind, target.members.clone()));
         self.done(rule, Settled { change, becomes: target.members.clone(), ..Settled::default() })
     }
 
-    fn complete(&self, rule: &mut RecordedRule, observed: &ObservedRule<'_>) {
+    fn complete(&self, rule: &mut Arc<RecordedRule>, observed: &ObservedRule<'_>) {
         // Created, and the process ended before that was recorded.
-        if rule.uuid.is_none() {
-            rule.uuid.clone_from(&observed.facts.uuid);
+        if rule.uuid.is_none() && observed.facts.uuid.is_some() {
+            Arc::make_mut(rule).uuid.clone_from(&observed.facts.uuid);
         }
         if rule.restored_at == Some(UnixMillis::UNKNOWN) {
-            rule.restored_at = Some(self.now);
+            Arc::make_mut(rule).restored_at = Some(self.now);
         }
     }
 
-    fn done(&self, rule: RecordedRule, settled: Settled) -> Settled {
+    fn done(&self, rule: Arc<RecordedRule>, settled: Settled) -> Settled {
         let unwanted = rule.unwanted.as_ref().map(|unwanted| unwanted.since.after(self.grace(&rule)));
         let outnumbered = rule.outnumbered_since.map(|since| since.after(self.settings.shrink_hold));
         let next_due = [unwanted, outnumbered].into_iter().flatten().filter(|due| *due > self.now).min();
-        Settled { record: Some(Arc::new(rule)), next_due, ..settled }
+        Settled { record: Some(rule), next_due, ..settled }
     }
 }

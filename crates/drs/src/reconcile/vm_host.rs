@@ -6,6 +6,7 @@
 //! out; a mandatory one only where its VMs then still have hosts enough.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 use model::affinity::node::{Label, RequiredNodeAffinity};
@@ -17,7 +18,7 @@ use super::settle::Target;
 use super::{DesiredRule, OwnRule, Reconciled};
 use crate::cover::graph::set_of;
 use crate::finding::Finding;
-use crate::input::digest::{digest, digest_text};
+use crate::input::digest::digest_text;
 use crate::record::RuleType;
 use crate::settings::Pinning;
 
@@ -106,8 +107,10 @@ impl Reconciled<'_> {
         let (view, settling) = (self.view, self.settling);
         let source = bound.map(|bound| self.source_of_hosts(&bound.hosts));
         let own = &mut self.own[at];
-        let mut rule = own.prepared.clone();
-        rule.source = source.unwrap_or(rule.source);
+        let mut rule = Arc::clone(&own.prepared);
+        if let Some(source) = source.filter(|source| *source != rule.source) {
+            Arc::make_mut(&mut rule).source = source;
+        }
         own.settled = match &own.observed {
             Some(observed) if !observed.facts.enabled => {
                 settling.leave(rule, observed, bound.is_some(), settling.disabled(own.name))
@@ -128,7 +131,7 @@ impl Reconciled<'_> {
 
     fn source_of_hosts(&self, hosts: &[usize]) -> String {
         let ids: Vec<&str> = hosts.iter().map(|host| self.view.hosts[*host].id.0.as_str()).collect();
-        digest_text(digest(&ids))
+        digest_text(model::digest(&ids))
     }
 
     /// What pods accept, as sets of hosts with their VMs; what can not be is reported and left out.
@@ -177,7 +180,7 @@ impl Reconciled<'_> {
         let mut accepted = Accepted::new();
         for affinity in &view.host_affinity {
             let node = &*view.vms[affinity.vm].node;
-            let address = std::sync::Arc::as_ptr(&affinity.accepts);
+            let address = Arc::as_ptr(&affinity.accepts);
             let hosts = known.entry((address, node)).or_insert_with(|| {
                 let required = RequiredNodeAffinity::of(&affinity.accepts);
                 let will_do = |host: &usize| {

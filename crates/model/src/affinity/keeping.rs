@@ -167,7 +167,7 @@ impl Affinity {
         };
         let for_incoming = term.for_incoming(interner);
         let now = self.tick();
-        let id = self.terms.insert(term, spaces, now);
+        let id = self.terms.insert(term, spaces, now, interner);
         self.match_term(id, around.namespaces);
         if let Some(for_incoming) = for_incoming {
             let for_incoming = self.acquire_term(for_incoming, around, interner);

@@ -5,7 +5,7 @@
 //! each pod the terms that match it; for a pod that is to be placed, every node's verdict and score. All of it without a
 //! walk over all pods or all terms.
 //!
-//! - `selector`, `term`: what a term says. `profiles`: what matters of a pod, once per workload.
+//! - `selector`, `term`, `digest`: what a term says. `profiles`: what matters of a pod, once per workload.
 //! - `terms`: the distinct terms, and how a new profile finds those that might match it.
 //! - `keeping`, `matching`: how pods, profiles and terms come, meet and go.
 //! - `topology`, `lift`: which nodes are one place. `tally`, `counting`: how many pods are there.
@@ -18,6 +18,7 @@
 
 mod blockers;
 mod counting;
+mod digest;
 mod incoming;
 mod keeping;
 mod lift;
@@ -152,6 +153,11 @@ impl Affinity {
 impl World {
     pub fn term(&self, id: TermId) -> Option<&Term> {
         self.affinity.terms.get(id).map(|kept| &*kept.term)
+    }
+
+    /// A short name for what the term says, the same in every process.
+    pub fn term_digest(&self, id: TermId) -> Option<u64> {
+        self.affinity.terms.get(id).map(|kept| kept.digest)
     }
 
     /// The distinct terms, in the order of their ids; also such as no pod has written, but by which some look at others.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::counting::Counts;
+use super::digest::term_digest;
 use super::profiles::remove_from;
 use super::selector::{Requirement, Selector};
 use super::term::Term;
@@ -30,6 +31,8 @@ type Place = (Option<Symbol>, Option<(Symbol, Symbol)>);
 #[derive(Debug)]
 pub(crate) struct KeptTerm {
     pub(crate) term: Arc<Term>,
+    /// Worked out once: plans for DRS ask for thousands at a time.
+    pub(crate) digest: u64,
     /// Those it matches, in no particular order.
     pub(crate) profiles: Vec<ProfileId>,
     /// The pods it matches.
@@ -116,11 +119,12 @@ impl Terms {
     }
 
     /// Takes over a term that is not known yet, its symbols and the uses of its spaces.
-    pub(crate) fn insert(&mut self, term: Term, spaces: Spaces, now: Stamp) -> TermId {
+    pub(crate) fn insert(&mut self, term: Term, spaces: Spaces, now: Stamp, interner: &Interner) -> TermId {
         let term = Arc::new(term);
         let places = self.places(&term);
         let id = self.arena.insert(KeptTerm {
             term: Arc::clone(&term),
+            digest: term_digest(&term, interner),
             profiles: Vec::new(),
             matched: Counts::default(),
             carriers: Vec::new(),

@@ -247,3 +247,31 @@ fn equal_terms_are_one_and_own_namespaces_tell_them_apart() {
     let of_s2 = world.pod_terms(world.pod_id("s2", "c").expect("known"));
     assert_eq!(of_s2, world.pod_terms(world.pod_id("s1", "d").expect("known")));
 }
+
+/// Records of DRS rules name the digest: another one would leave all rules without their terms. This one was computed outside Bridger.
+#[test]
+fn the_digest_of_a_term_never_changes_whatever_the_order_in_which_it_is_written() {
+    use Operator::{DoesNotExist, Exists, In, NotIn};
+    let said = [("app", In, &["b", "a"][..]), ("x", NotIn, &["y"]), ("tier", Exists, &[]), ("gone", DoesNotExist, &[])];
+    let pod = |name: &str, said: &[(&str, Operator, &[&str])], namespaces: [&str; 2]| {
+        let expressions = said.iter().map(|(key, operator, values)| RequirementFacts {
+            key: (*key).to_owned(),
+            operator: *operator,
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+        });
+        let selector = Some(SelectorFacts { expressions: expressions.collect(), ..SelectorFacts::default() });
+        let (topology_key, namespaces) = ("kubernetes.io/hostname".to_owned(), namespaces.map(str::to_owned).to_vec());
+        let term = TermFacts { topology_key, selector, namespaces, ..TermFacts::default() };
+        let (namespace, name) = ("default".to_owned(), name.to_owned());
+        Event::PodApplied(PodFacts { namespace, name, anti_affinity: vec![term], ..PodFacts::default() })
+    };
+    let reversed: Vec<_> = said.iter().rev().copied().collect();
+    let mut world = World::default();
+    world.apply(pod("one", &said, ["green", "blue"]));
+    world.apply(pod("other", &reversed, ["blue", "green"]));
+    for name in ["one", "other"] {
+        let pod = world.pod_id("default", name).expect("it was applied");
+        let (term, _) = world.pod_terms(pod)[0];
+        assert_eq!(world.term_digest(term), Some(0xfd45_cc68_c206_8087), "{name}");
+    }
+}
