@@ -21,7 +21,7 @@ use kubernetes::binder::PodBinder;
 use kubernetes::conditions::PodConditions;
 use kubernetes::events::EventWriter;
 use kubernetes::labels::NodeLabels as LabelWriter;
-use kubernetes::ledger::ConfigMapLedger;
+use kubernetes::record_store::ConfigMapRecordStore;
 use model::affinity::LiftSettings;
 use model::event::{Event, VcenterId};
 use model::labels::LabelSettings;
@@ -125,14 +125,14 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     }
     let rules = parts.rules.map(|rules| {
         let store = Arc::new(vsphere::Rules::new(ids.iter().copied().zip(configs(&vcenters))));
-        let ledger = Arc::new(ConfigMapLedger::new(client.clone(), rules.record_namespace));
+        let record_store = Arc::new(ConfigMapRecordStore::new(client.clone(), rules.record_namespace));
         let uuids = ids.iter().copied().zip(vcenters.iter().map(|vcenter| vcenter.instance_uuid.clone()));
         let uuids: BTreeMap<VcenterId, String> = uuids.filter(|(_, uuid)| !uuid.is_empty()).collect();
         let now = time_of_day.clone();
         let wall_clock = WallClock(Arc::new(move || UnixMillis(u64::try_from(now().as_millisecond()).unwrap_or(0))));
         let settings = RuleSettings::new(rules.drs, uuids, wall_clock);
         let controller = DrsRules::new(settings, runtime.world(), seed, counters.rules.clone(), Instant::now());
-        runtime.add(controller, Arc::new(RuleExecutor { store: store.clone(), ledger }), Lease::always());
+        runtime.add(controller, Arc::new(RuleExecutor { store: store.clone(), record_store }), Lease::always());
         store
     });
     let extender = parts.extender.map(|settings| {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use model::uid::Uid;
+use model::storage::uid::Uid;
 use serde::{Serialize, Serializer};
 
 use crate::input::ClusterKey;

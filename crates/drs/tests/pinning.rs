@@ -55,13 +55,13 @@ fn expression(operator: Operator, values: &[&str]) -> RequirementFacts {
     RequirementFacts { key: HOST_KEY.to_owned(), operator, values }
 }
 
-fn terms(terms: &[&[RequirementFacts]]) -> PinningFacts {
+fn terms(terms: &[&[RequirementFacts]]) -> NodeAffinityFacts {
     let term = |expressions: &&[RequirementFacts]| NodeTermFacts { expressions: expressions.to_vec(), fields: vec![] };
-    PinningFacts { node_terms: terms.iter().map(term).collect(), ..PinningFacts::default() }
+    NodeAffinityFacts { node_terms: terms.iter().map(term).collect(), ..NodeAffinityFacts::default() }
 }
 
-fn pinned(number: usize, node: usize, pinning: PinningFacts) -> PodFacts {
-    PodFacts { pinning, ..pod("db", number, node) }
+fn pinned(number: usize, node: usize, node_affinity: NodeAffinityFacts) -> PodFacts {
+    PodFacts { node_affinity, ..pod("db", number, node) }
 }
 
 fn ids(prefix: &str, numbers: &[usize]) -> Vec<String> {
@@ -77,10 +77,12 @@ fn what_pods_accept_means_what_kubernetes_means() {
         expressions: vec![expression(In, &["esx-0"])],
         fields: vec![RequirementFacts { key: "metadata.name".to_owned(), operator, values: vec![node_name(node)] }],
     };
-    let selector =
-        |key: &str, value: &str, rest: PinningFacts| PinningFacts { node_selector: labels(&[(key, value)]), ..rest };
+    let selector = |key: &str, value: &str, rest: NodeAffinityFacts| NodeAffinityFacts {
+        node_selector: labels(&[(key, value)]),
+        ..rest
+    };
     // What is accepted of the hosts esx-0, esx-1, 7 and 30; `None` when nothing is bound.
-    let cases: Vec<(PinningFacts, Option<&[usize]>)> = vec![
+    let cases: Vec<(NodeAffinityFacts, Option<&[usize]>)> = vec![
         (terms(&[&[expression(In, &["esx-0", "esx-1"])]]), Some(&[0, 1])),
         (terms(&[&[expression(NotIn, &["esx-0", "else"])]]), Some(&[1, 2, 3])),
         (terms(&[&[expression(Exists, &[])]]), None),
@@ -97,13 +99,13 @@ fn what_pods_accept_means_what_kubernetes_means() {
         (terms(&[&[other.clone(), expression(In, &["esx-1"])]]), Some(&[1])),
         (terms(&[&[other], &[expression(In, &["esx-1"])]]), None),
         // The selector and one of the terms.
-        (selector(HOST_KEY, "esx-1", PinningFacts::default()), Some(&[1])),
-        (selector("zone", "z", PinningFacts::default()), None),
+        (selector(HOST_KEY, "esx-1", NodeAffinityFacts::default()), Some(&[1])),
+        (selector("zone", "z", NodeAffinityFacts::default()), None),
         (selector(HOST_KEY, "esx-1", terms(&[&[expression(In, &["esx-0", "esx-1"])]])), Some(&[1])),
         // The node's name is what it is.
-        (PinningFacts { node_terms: vec![of_node(In, 0)], ..PinningFacts::default() }, Some(&[0])),
-        (PinningFacts { node_terms: vec![of_node(In, 1)], ..PinningFacts::default() }, None),
-        (PinningFacts { node_terms: vec![of_node(NotIn, 1)], ..PinningFacts::default() }, Some(&[0])),
+        (NodeAffinityFacts { node_terms: vec![of_node(In, 0)], ..NodeAffinityFacts::default() }, Some(&[0])),
+        (NodeAffinityFacts { node_terms: vec![of_node(In, 1)], ..NodeAffinityFacts::default() }, None),
+        (NodeAffinityFacts { node_terms: vec![of_node(NotIn, 1)], ..NodeAffinityFacts::default() }, Some(&[0])),
         // A malformed term accepts nothing, whatever label is to blame; where all are malformed the host is not what matters.
         (terms(&[&[expression(NotIn, &[])], &[expression(In, &["30"])]]), Some(&[3])),
         (terms(&[&[expression(NotIn, &["a b"])], &[expression(In, &["30"])]]), Some(&[3])),
@@ -111,15 +113,15 @@ fn what_pods_accept_means_what_kubernetes_means() {
         (terms(&[&[malformed.clone(), expression(In, &["7"])], &[expression(In, &["30"])]]), Some(&[3])),
         (terms(&[&[malformed, expression(In, &["7"])]]), None),
     ];
-    for (pinning, expected) in cases {
+    for (node_affinity, expected) in cases {
         let mut story = Story::new(Town::new(4, &[0]), Pinning::Should);
         story.town.hosts[2].0.name = "7".to_owned();
         story.town.hosts[3].0.name = "30".to_owned();
-        story.town.pods = vec![pinned(0, 0, pinning.clone())];
+        story.town.pods = vec![pinned(0, 0, node_affinity.clone())];
         story.pass();
         let expected: BTreeSet<_> =
             expected.map(|hosts| (ids("vm", &[0]), ids("host", hosts), false)).into_iter().collect();
-        assert_eq!(story.bindings(), expected, "{pinning:?}");
+        assert_eq!(story.bindings(), expected, "{node_affinity:?}");
     }
 }
 
@@ -147,7 +149,7 @@ fn a_binding_follows_its_pods_with_the_same_rule_and_goes_with_its_groups() {
     assert!(matches!(&action.kind, ChangeKind::Edit { added, .. } if *added == ids("vm", &[2])));
     assert!(matches!(&action.groups[..], [GroupChange::Edit(group)] if group.name.ends_with("-vms")));
     assert_eq!(action.moves, ["machine-02"]);
-    story.town.pods.iter_mut().for_each(|pod| pod.pinning = only(&["esx-3"]));
+    story.town.pods.iter_mut().for_each(|pod| pod.node_affinity = only(&["esx-3"]));
     let plan = story.pass();
     let (_, action) = plan.actions().next().expect("one");
     assert!(matches!(&action.groups[..], [GroupChange::Edit(group)] if group.name.ends_with("-hosts")));
@@ -192,7 +194,8 @@ fn what_several_pods_accept_is_what_all_of_them_do() {
 fn a_mandatory_binding_leaves_hosts_enough() {
     let mut story = Story::new(Town::new(5, &[0, 1, 2]), Pinning::Must);
     let only = terms(&[&[expression(Operator::In, &["esx-0", "esx-1"])]]);
-    story.town.pods = (0..3).map(|number| PodFacts { pinning: only.clone(), ..lonely("db", number, number) }).collect();
+    story.town.pods =
+        (0..3).map(|number| PodFacts { node_affinity: only.clone(), ..lonely("db", number, number) }).collect();
     let plan = story.pass();
     assert!(story.bindings().is_empty(), "three VMs that want to be apart do not fit on two hosts");
     assert!(matches!(plan.findings[..], [Finding::PinnedTooTight { vms: 3, hosts: 2, .. }]), "{:?}", plan.findings);

@@ -12,7 +12,7 @@ use support::*;
 /// A pod that accepts these hosts only.
 fn only_on(number: usize, node: usize, hosts: &[&str]) -> PodFacts {
     PodFacts {
-        pinning: PinningFacts {
+        node_affinity: NodeAffinityFacts {
             node_terms: vec![NodeTermFacts {
                 expressions: vec![RequirementFacts {
                     key: HOST_KEY.to_owned(),
@@ -21,7 +21,7 @@ fn only_on(number: usize, node: usize, hosts: &[&str]) -> PodFacts {
                 }],
                 fields: Vec::new(),
             }],
-            ..PinningFacts::default()
+            ..NodeAffinityFacts::default()
         },
         ..pod("licensed", number, node)
     }

@@ -23,9 +23,9 @@ impl Counter {
 #[derive(Debug, Default)]
 pub struct Counters {
     pub label_writes: Counter,
-    pub label_writes_failed_passing: Counter,
-    pub label_writes_failed_gone: Counter,
-    pub label_writes_failed_refused: Counter,
+    pub label_writes_failed_transient: Counter,
+    pub label_writes_failed_not_found: Counter,
+    pub label_writes_failed_permanent: Counter,
     /// Labels that were right and that somebody else changed.
     pub labels_changed_by_others: Counter,
     pub rules: Arc<RuleCounters>,

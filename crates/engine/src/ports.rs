@@ -15,16 +15,16 @@ use model::event::{GroupFacts, PodFacts, RuleFacts, VcenterId};
 pub enum PortError {
     /// May succeed later by itself: unreachable, overloaded, timed out, a conflict.
     #[error("{0}")]
-    Passing(String),
+    Transient(String),
     /// The object is gone: nothing is left to do.
     #[error("{0} is gone")]
-    Gone(String),
+    NotFound(String),
     /// Somebody must change something first: permissions, configuration.
     #[error("{0}")]
-    Refused(String),
+    Permanent(String),
     /// Something in the request can not be, say a VM that was just deleted: parts of it may go through without the rest.
     #[error("{0}")]
-    Faulty(String),
+    Invalid(String),
 }
 
 /// Label keys with the value each shall have; `None` takes the label off.
@@ -114,18 +114,18 @@ pub struct RecordVersion(pub String);
 
 /// A record as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptRecord {
+pub struct StoredRecord {
     pub text: String,
     pub version: RecordVersion,
 }
 
 /// Keeps the record of what Bridger owns, one text for each vSphere cluster, apart from what it speaks of.
-pub trait Ledger: Send + Sync {
+pub trait RecordStore: Send + Sync {
     /// All texts by name; empty when there are none.
-    fn load(&self) -> BoxFuture<'_, Result<BTreeMap<String, KeptRecord>, PortError>>;
+    fn load(&self) -> BoxFuture<'_, Result<BTreeMap<String, StoredRecord>, PortError>>;
 
-    /// Writes one text, unless somebody else changed or deleted it since `expected` was read: [`PortError::Passing`] and
-    /// [`PortError::Gone`] then. `None` expects that there is none of this name.
+    /// Writes one text, unless somebody else changed or deleted it since `expected` was read: [`PortError::Transient`] and
+    /// [`PortError::NotFound`] then. `None` expects that there is none of this name.
     fn save<'a>(
         &'a self,
         name: &'a str,
@@ -157,8 +157,8 @@ pub struct PodName {
     pub uid: String,
 }
 
-/// What a scheduler reads and writes of pods, besides binding them. A write to a pod of another UID is [`PortError::Faulty`].
-pub trait PodDesk: Send + Sync {
+/// What a scheduler reads and writes of pods, besides binding them. A write to a pod of another UID is [`PortError::Invalid`].
+pub trait PodStatusWriter: Send + Sync {
     /// The pod of this name as it is at this moment, whatever its UID; `None` when there is none.
     fn read<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>>;
 

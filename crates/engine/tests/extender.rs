@@ -328,12 +328,12 @@ async fn a_failed_binding_frees_the_place_and_an_unclear_one_keeps_it_for_a_whil
     for pod in [&first, &second] {
         fitting(&extender, pod, 6);
     }
-    let gone = PortError::Gone("pod ns/first".to_owned());
+    let gone = PortError::NotFound("pod ns/first".to_owned());
     api.answers.lock().unwrap().push(Err(gone.clone()));
     assert_eq!(extender.bind(binding(&first, "n0")).await, Err(BindError::Port(gone)));
     assert_eq!(fitting(&extender, &second, 6).len(), 6, "the place is free");
 
-    let lost = PortError::Passing("no answer".to_owned());
+    let lost = PortError::Transient("no answer".to_owned());
     api.answers.lock().unwrap().push(Err(lost.clone()));
     assert_eq!(extender.bind(binding(&first, "n0")).await, Err(BindError::Port(lost)));
     assert_eq!(fitting(&extender, &second, 6), [1, 2, 4, 5], "it may be bound all the same");
@@ -342,7 +342,7 @@ async fn a_failed_binding_frees_the_place_and_an_unclear_one_keeps_it_for_a_whil
     assert_eq!(elsewhere, Err(BindError::Unclear { pod: "ns/first".to_owned(), node: "n0".to_owned() }));
     assert_eq!(extender.bind(binding(&first, "n0")).await, Ok(()), "the same again");
 
-    let lost = PortError::Passing("no answer".to_owned());
+    let lost = PortError::Transient("no answer".to_owned());
     api.answers.lock().unwrap().push(Err(lost));
     assert!(extender.bind(binding(&second, "n1")).await.is_err());
     tokio::time::sleep(Duration::from_secs(31)).await;
@@ -430,8 +430,10 @@ async fn relaxed_lifting_yields_where_hosts_are_too_few_and_at_bind_only_then() 
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_was_assumed_in_vain_is_free_again_though_nobody_asks() {
-    let api =
-        Arc::new(Api { answers: Mutex::new(vec![Err(PortError::Passing("no answer".to_owned()))]), ..Api::default() });
+    let api = Arc::new(Api {
+        answers: Mutex::new(vec![Err(PortError::Transient("no answer".to_owned()))]),
+        ..Api::default()
+    });
     let world = world(LiftSettings::default(), 2);
     let pod = replica("web", "a");
     apply(&world, Event::PodApplied(pod.clone())).await;

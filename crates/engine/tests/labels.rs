@@ -37,7 +37,7 @@ impl LabelStore for Cluster {
             self.writes.lock().unwrap().push((node.to_owned(), changes.clone()));
             let facts = {
                 let mut nodes = self.nodes.lock().unwrap();
-                let facts = nodes.get_mut(node).ok_or_else(|| PortError::Gone(node.to_owned()))?;
+                let facts = nodes.get_mut(node).ok_or_else(|| PortError::NotFound(node.to_owned()))?;
                 for (key, value) in changes {
                     facts.labels.insert(key.clone(), value.clone().expect("labels are only set"));
                 }
@@ -230,9 +230,9 @@ async fn a_lost_vcenter_stops_writing_after_a_while_and_only_for_its_own_nodes()
 async fn failures_are_tried_again_and_a_dry_run_writes_nothing() {
     let stage = Stage::start(NodeLabelsSettings::default());
     stage.cluster.failures.lock().unwrap().extend([
-        PortError::Passing("busy".to_owned()),
-        PortError::Refused("forbidden".to_owned()),
-        PortError::Passing("busy".to_owned()),
+        PortError::Transient("busy".to_owned()),
+        PortError::Permanent("forbidden".to_owned()),
+        PortError::Transient("busy".to_owned()),
     ]);
     stage.ordinary().await;
     tokio::time::sleep(Duration::from_secs(120)).await;

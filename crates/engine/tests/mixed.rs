@@ -22,7 +22,7 @@ use engine::scheduling::{Scheduling, SchedulingExecutor, SchedulingPorts, Schedu
 use futures::FutureExt;
 use model::World;
 use model::event::{Event, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts};
-use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, SelectingKind};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, WorkloadKind};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use scheduler::{Configuration, plugins};
@@ -117,7 +117,7 @@ impl Stage {
         let world = runtime.world();
         let running = tokio::spawn(runtime.run(received));
         let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
-        for source in sources.chain(SelectingKind::ALL.map(Source::Selecting)) {
+        for source in sources.chain(WorkloadKind::ALL.map(Source::Workload)) {
             events.send(Event::RelistBegan(source)).await.expect("it runs");
             if source == Source::Nodes {
                 for number in 0..NODES {

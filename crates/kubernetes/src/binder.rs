@@ -28,7 +28,7 @@ impl PodBinder {
         let Binding { namespace, pod, uid, node } = binding;
         let object = format!("pod {namespace}/{pod}");
         if ![namespace, pod, node].into_iter().all(|name| is_object_name(name)) {
-            return Err(PortError::Refused(format!("{object:?} on {node:?}: not a name of an object")));
+            return Err(PortError::Permanent(format!("{object:?} on {node:?}: not a name of an object")));
         }
         let body = json!({
             "apiVersion": "v1",
@@ -39,16 +39,16 @@ impl PodBinder {
         let parameters = PostParams { field_manager: Some(COMPONENT.to_owned()), ..PostParams::default() };
         let request = Request::new(format!("/api/v1/namespaces/{namespace}/pods"))
             .create_subresource("binding", pod, &parameters, body.to_string().into_bytes())
-            .map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
+            .map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
         let answer = tokio::time::timeout(WRITE_LIMIT, self.client.client().request_text(request)).await;
         match answer {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 // Bound already, or another pod of this name: trying the same again can not help.
-                Err(PortError::Faulty(format!("{object}: {}", crate::failure::describe_status(&status))))
+                Err(PortError::Invalid(format!("{object}: {}", crate::failure::describe_status(&status))))
             }
             Ok(Err(error)) => Err(crate::failure::port_error(&object, &error)),
-            Err(_) => Err(PortError::Passing(format!("{object}: no answer within {} s", WRITE_LIMIT.as_secs()))),
+            Err(_) => Err(PortError::Transient(format!("{object}: no answer within {} s", WRITE_LIMIT.as_secs()))),
         }
     }
 }
@@ -87,11 +87,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_are_told_apart() {
         let cases = [
-            (Answer::Status(409, "already assigned"), "Faulty(\"pod shop/web-1: HTTP 409: already assigned\")"),
-            (Answer::Status(404, "no such pod"), "Gone(\"pod shop/web-1\")"),
-            (Answer::Status(403, "no"), "Refused(\"pod shop/web-1: HTTP 403: no\")"),
-            (Answer::Status(500, "etcd"), "Passing(\"pod shop/web-1: HTTP 500: etcd\")"),
-            (Answer::Silence, "Passing(\"pod shop/web-1: no answer within 10 s\")"),
+            (Answer::Status(409, "already assigned"), "Invalid(\"pod shop/web-1: HTTP 409: already assigned\")"),
+            (Answer::Status(404, "no such pod"), "NotFound(\"pod shop/web-1\")"),
+            (Answer::Status(403, "no"), "Permanent(\"pod shop/web-1: HTTP 403: no\")"),
+            (Answer::Status(500, "etcd"), "Transient(\"pod shop/web-1: HTTP 500: etcd\")"),
+            (Answer::Silence, "Transient(\"pod shop/web-1: no answer within 10 s\")"),
         ];
         for (answer, expected) in cases {
             let (client, _) = scripted([(PATH, answer)]);
@@ -99,7 +99,7 @@ mod tests {
             assert_eq!(format!("{:?}", outcome.expect_err("a failure")), expected);
         }
         let (client, log) = scripted([]);
-        assert!(matches!(PodBinder::new(client).bind(&binding("a/b")).await, Err(PortError::Refused(_))));
+        assert!(matches!(PodBinder::new(client).bind(&binding("a/b")).await, Err(PortError::Permanent(_))));
         assert!(log.requests().is_empty());
     }
 }

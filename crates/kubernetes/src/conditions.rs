@@ -1,9 +1,9 @@
-//! What a scheduler reads and writes of pods besides binding them: the engine's `PodDesk`.
+//! What a scheduler reads and writes of pods besides binding them: the engine's `PodStatusWriter`.
 //!
 //! In: a pod by name and UID. Out: its facts; a patch of its status; its deletion. A patch carries the UID, and the server
 //! refuses it for another pod of the name.
 
-use engine::ports::{PodDesk, PodName, PortError};
+use engine::ports::{PodName, PodStatusWriter, PortError};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -31,15 +31,15 @@ impl PodConditions {
     }
 
     async fn send(&self, object: &str, request: kube::Result<http::Request<Vec<u8>>>) -> Result<String, PortError> {
-        let request = request.map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
+        let request = request.map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
         match tokio::time::timeout(WRITE_LIMIT, self.client.client().request_text(request)).await {
             Ok(Ok(text)) => Ok(text),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 // Another pod of this name.
-                Err(PortError::Faulty(format!("{object}: {}", describe_status(&status))))
+                Err(PortError::Invalid(format!("{object}: {}", describe_status(&status))))
             }
             Ok(Err(error)) => Err(port_error(object, &error)),
-            Err(_) => Err(PortError::Passing(format!("{object}: no answer within {} s", WRITE_LIMIT.as_secs()))),
+            Err(_) => Err(PortError::Transient(format!("{object}: no answer within {} s", WRITE_LIMIT.as_secs()))),
         }
     }
 
@@ -48,13 +48,13 @@ impl PodConditions {
         match self.send(&object, request.get(name, &kube::api::GetParams::default()).map_err(into_kube)).await {
             Ok(text) => {
                 let pod = serde_json::from_str::<Watched<Schedulable<PodFacts>>>(&text);
-                let pod = pod.map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
+                let pod = pod.map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
                 match pod.facts.applied() {
                     Event::PodApplied(facts) => Ok(Some(facts)),
-                    _ => Err(PortError::Refused(format!("{object}: it is no pod"))),
+                    _ => Err(PortError::Permanent(format!("{object}: it is no pod"))),
                 }
             }
-            Err(PortError::Gone(_)) => Ok(None),
+            Err(PortError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -83,12 +83,12 @@ fn into_kube(error: kube::core::request::Error) -> kube::Error {
 fn on(namespace: &str, name: &str) -> Result<(String, Request), PortError> {
     let object = format!("pod {namespace}/{name}");
     if ![namespace, name].into_iter().all(is_object_name) {
-        return Err(PortError::Refused(format!("{object:?}: not a name of an object")));
+        return Err(PortError::Permanent(format!("{object:?}: not a name of an object")));
     }
     Ok((object, Request::new(format!("/api/v1/namespaces/{namespace}/pods"))))
 }
 
-impl PodDesk for PodConditions {
+impl PodStatusWriter for PodConditions {
     fn read<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
         Box::pin(self.read(namespace, name))
     }
@@ -131,7 +131,7 @@ mod tests {
         PodName { namespace: "ns".to_owned(), name: "p".to_owned(), uid: "u".to_owned() }
     }
 
-    fn desk(client: kube::Client) -> PodConditions {
+    fn writer(client: kube::Client) -> PodConditions {
         let noon = || "2026-03-01T12:00:00.5Z".parse().expect("a time");
         PodConditions::new(client, Arc::new(noon))
     }
@@ -141,25 +141,25 @@ mod tests {
         let object = json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "u" },
             "spec": { "nodeName": "n", "schedulerName": "bridger", "containers": [] } });
         let (client, _) = scripted([(PATH, Answer::Json(200, object))]);
-        let facts = desk(client).read("ns", "p").await.expect("an answer").expect("a pod");
+        let facts = writer(client).read("ns", "p").await.expect("an answer").expect("a pod");
         assert_eq!((facts.uid.as_str(), facts.node.as_deref()), ("u", Some("n")));
         assert!(facts.scheduling.is_some_and(|facts| facts.scheduler_name == "bridger"));
         let (client, _) = scripted([(PATH, Answer::Status(404, "not found"))]);
-        assert_eq!(desk(client).read("ns", "p").await, Ok(None));
+        assert_eq!(writer(client).read("ns", "p").await, Ok(None));
         let (client, _) = scripted([(PATH, Answer::Silence)]);
-        assert!(matches!(desk(client).read("ns", "p").await, Err(PortError::Passing(_))));
+        assert!(matches!(writer(client).read("ns", "p").await, Err(PortError::Transient(_))));
         let (client, _) = scripted([]);
-        assert!(matches!(desk(client).read("ns", "../x").await, Err(PortError::Refused(_))));
+        assert!(matches!(writer(client).read("ns", "../x").await, Err(PortError::Permanent(_))));
     }
 
     #[tokio::test(start_paused = true)]
     async fn writes_name_the_pod_by_uid() {
         let fine = || Answer::Json(200, json!({}));
         let (client, log) = scripted([(STATUS, fine()), (STATUS, fine()), (PATH, fine())]);
-        let desk = desk(client);
-        desk.not_scheduled(&pod(), "Unschedulable", "0/1 nodes are available").await.expect("written");
-        desk.nominate(&pod(), None).await.expect("written");
-        desk.delete(&pod()).await.expect("deleted");
+        let writer = writer(client);
+        writer.not_scheduled(&pod(), "Unschedulable", "0/1 nodes are available").await.expect("written");
+        writer.nominate(&pod(), None).await.expect("written");
+        writer.delete(&pod()).await.expect("deleted");
         let requests = log.requests();
         let methods: Vec<&str> = requests.iter().map(|request| request.method.as_str()).collect();
         assert_eq!(methods, ["PATCH", "PATCH", "DELETE"]);
@@ -176,6 +176,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn another_pod_of_the_name_is_left_alone() {
         let (client, _) = scripted([(STATUS, Answer::Status(409, "the UID in the precondition differs"))]);
-        assert!(matches!(desk(client).nominate(&pod(), Some("n")).await, Err(PortError::Faulty(_))));
+        assert!(matches!(writer(client).nominate(&pod(), Some("n")).await, Err(PortError::Invalid(_))));
     }
 }

@@ -39,12 +39,12 @@ impl EventWriter {
         let (namespace, event) = event_of(record, (self.now)());
         let object = format!("event in {namespace}");
         if !is_object_name(&namespace) {
-            return Err(PortError::Refused(format!("{object:?}: not a name of a namespace")));
+            return Err(PortError::Permanent(format!("{object:?}: not a name of a namespace")));
         }
         let parameters = PostParams { field_manager: Some(COMPONENT.to_owned()), ..PostParams::default() };
         let request = Request::new(format!("/api/v1/namespaces/{namespace}/events"))
             .create(&parameters, event.to_string().into_bytes())
-            .map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
+            .map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
         within(WRITE_LIMIT, &object, self.client.client().request_text(request)).await
     }
 }
@@ -153,9 +153,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_are_told_apart() {
         let cases = [
-            (Answer::Status(403, "no"), "Refused(\"event in default: HTTP 403: no\")"),
-            (Answer::Status(500, "no"), "Passing(\"event in default: HTTP 500: no\")"),
-            (Answer::Silence, "Passing(\"event in default: no answer within 10 s\")"),
+            (Answer::Status(403, "no"), "Permanent(\"event in default: HTTP 403: no\")"),
+            (Answer::Status(500, "no"), "Transient(\"event in default: HTTP 500: no\")"),
+            (Answer::Silence, "Transient(\"event in default: no answer within 10 s\")"),
         ];
         for (answer, expected) in cases {
             let (client, _) = scripted([("/api/v1/namespaces/default/events", answer)]);

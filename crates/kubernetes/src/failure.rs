@@ -47,12 +47,12 @@ pub(crate) fn describe_watch(error: &kube::runtime::watcher::Error) -> String {
 /// What the engine decides by: whether trying again may help.
 pub(crate) fn port_error(object: &str, error: &kube::Error) -> PortError {
     let kube::Error::Api(status) = error else {
-        return PortError::Passing(format!("{object}: {}", describe(error)));
+        return PortError::Transient(format!("{object}: {}", describe(error)));
     };
     match status.code {
-        404 => PortError::Gone(object.to_owned()),
-        401 | 403 | 422 => PortError::Refused(format!("{object}: {}", describe_status(status))),
-        _ => PortError::Passing(format!("{object}: {}", describe_status(status))),
+        404 => PortError::NotFound(object.to_owned()),
+        401 | 403 | 422 => PortError::Permanent(format!("{object}: {}", describe_status(status))),
+        _ => PortError::Transient(format!("{object}: {}", describe_status(status))),
     }
 }
 
@@ -95,18 +95,18 @@ mod tests {
 
     #[test]
     fn the_status_code_tells_whether_to_try_again() {
-        let passing = |text: &str| PortError::Passing(format!("node n1: HTTP {text}: why"));
-        let refused = |text: &str| PortError::Refused(format!("node n1: HTTP {text}: why"));
+        let transient = |text: &str| PortError::Transient(format!("node n1: HTTP {text}: why"));
+        let refused = |text: &str| PortError::Permanent(format!("node n1: HTTP {text}: why"));
         let cases = [
-            (404, PortError::Gone("node n1".to_owned())),
+            (404, PortError::NotFound("node n1".to_owned())),
             (401, refused("401")),
             (403, refused("403")),
             (422, refused("422")),
-            (400, passing("400")),
-            (409, passing("409")),
-            (429, passing("429")),
-            (500, passing("500")),
-            (504, passing("504")),
+            (400, transient("400")),
+            (409, transient("409")),
+            (429, transient("429")),
+            (500, transient("500")),
+            (504, transient("504")),
         ];
         for (code, expected) in cases {
             assert_eq!(port_error("node n1", &api(code, "why")), expected);

@@ -3,9 +3,9 @@
 //! In: a source and how closely it is read. Out: the visitor called with that type.
 
 use model::event::{NamespaceFacts, NodeFacts, PodFacts, Source};
-use model::scheduling::SelectingKind;
+use model::scheduling::WorkloadKind;
 
-use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Selecting, Service, StatefulSet};
+use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Service, StatefulSet, Workload};
 
 /// Something to do with objects of whatever kind.
 pub(crate) trait Visitor {
@@ -31,11 +31,11 @@ pub(crate) fn visit<V: Visitor>(source: Source, detail: Detail, visitor: V) -> O
         (Source::Pods, Detail::Placement) => visitor.visit::<PodFacts>(),
         (Source::Pods, Detail::Scheduling) => visitor.visit::<Schedulable<PodFacts>>(),
         (Source::Namespaces, _) => visitor.visit::<NamespaceFacts>(),
-        (Source::Selecting(kind), _) => match kind {
-            SelectingKind::Service => visitor.visit::<Selecting<Service>>(),
-            SelectingKind::ReplicationController => visitor.visit::<Selecting<ReplicationController>>(),
-            SelectingKind::ReplicaSet => visitor.visit::<Selecting<ReplicaSet>>(),
-            SelectingKind::StatefulSet => visitor.visit::<Selecting<StatefulSet>>(),
+        (Source::Workload(kind), _) => match kind {
+            WorkloadKind::Service => visitor.visit::<Workload<Service>>(),
+            WorkloadKind::ReplicationController => visitor.visit::<Workload<ReplicationController>>(),
+            WorkloadKind::ReplicaSet => visitor.visit::<Workload<ReplicaSet>>(),
+            WorkloadKind::StatefulSet => visitor.visit::<Workload<StatefulSet>>(),
         },
         (Source::Vcenter(_), _) => return None,
     })

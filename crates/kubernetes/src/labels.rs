@@ -35,14 +35,14 @@ impl NodeLabels {
         }
         let object = format!("node {node}");
         if !is_object_name(node) {
-            return Err(PortError::Refused(format!("{object:?}: not a name of a node")));
+            return Err(PortError::Permanent(format!("{object:?}: not a name of a node")));
         }
         let patch = Patch::Merge(json!({ "metadata": { "labels": changes } }));
         let parameters = PatchParams { field_manager: Some(COMPONENT.to_owned()), ..PatchParams::default() };
         // The answer is asked for as metadata only and not decoded: that it is a success is all there is to know.
         let request = Request::new("/api/v1/nodes")
             .patch_metadata(node, &parameters, &patch)
-            .map_err(|error| PortError::Refused(format!("{object}: {error}")))?;
+            .map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
         within(WRITE_LIMIT, &object, self.client.client().request_text(request)).await
     }
 }
@@ -71,7 +71,7 @@ pub(crate) async fn within(
     match tokio::time::timeout(limit, request).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(port_error(object, &error)),
-        Err(_) => Err(PortError::Passing(format!("{object}: no answer within {} s", limit.as_secs()))),
+        Err(_) => Err(PortError::Transient(format!("{object}: no answer within {} s", limit.as_secs()))),
     }
 }
 
@@ -112,12 +112,12 @@ mod tests {
     async fn failures_are_told_apart() {
         let given = changes(&[("example.com/host", Some("esx-1"))]);
         let cases = [
-            (Answer::Status(404, "no such node"), "Gone(\"node n1\")"),
-            (Answer::Status(403, "not allowed"), "Refused(\"node n1: HTTP 403: not allowed\")"),
-            (Answer::Status(422, "bad label"), "Refused(\"node n1: HTTP 422: bad label\")"),
-            (Answer::Status(500, "etcd"), "Passing(\"node n1: HTTP 500: etcd\")"),
-            (Answer::Refuse, "Passing(\"node n1: connection refused\")"),
-            (Answer::Silence, "Passing(\"node n1: no answer within 10 s\")"),
+            (Answer::Status(404, "no such node"), "NotFound(\"node n1\")"),
+            (Answer::Status(403, "not allowed"), "Permanent(\"node n1: HTTP 403: not allowed\")"),
+            (Answer::Status(422, "bad label"), "Permanent(\"node n1: HTTP 422: bad label\")"),
+            (Answer::Status(500, "etcd"), "Transient(\"node n1: HTTP 500: etcd\")"),
+            (Answer::Refuse, "Transient(\"node n1: connection refused\")"),
+            (Answer::Silence, "Transient(\"node n1: no answer within 10 s\")"),
         ];
         for (answer, expected) in cases {
             let (client, _) = scripted([("/api/v1/nodes/n1", answer)]);
@@ -134,7 +134,7 @@ mod tests {
         let given = changes(&[("example.com/host", Some("esx-1"))]);
         for name in ["", "..", "../pods/x", "n1/status", "n1?x=1", "N1"] {
             let outcome = NodeLabels::new(client.clone()).change_labels(name, &given).await;
-            assert!(matches!(outcome, Err(PortError::Refused(_))), "{name}: {outcome:?}");
+            assert!(matches!(outcome, Err(PortError::Permanent(_))), "{name}: {outcome:?}");
         }
         assert!(log.requests().is_empty());
     }

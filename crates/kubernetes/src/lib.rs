@@ -5,7 +5,7 @@
 //! - [`mod@watch`]: what is watched, as [`model::event::Event`]s. `kinds`: how each row of [`model::KUBERNETES_SOURCES`] is read.
 //!   `facts`: what is kept of each object.
 //! - [`objects`]: the same for objects from a file. [`pod_json`]: a pod that somebody else hands over.
-//! - [`labels`], [`events`], [`ledger`], [`binder`], [`conditions`]: the engine's ports.
+//! - [`labels`], [`events`], [`record_store`], [`binder`], [`conditions`]: the engine's ports.
 //! - `bounded`: limits of time and size around any client. `paced`: watches opened at a steady pace.
 //!
 //! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
@@ -22,11 +22,11 @@ mod facts;
 mod failure;
 mod kinds;
 pub mod labels;
-pub mod ledger;
 pub mod objects;
 mod paced;
 pub mod pod_json;
 pub mod preflight;
+pub mod record_store;
 pub mod watch;
 
 #[cfg(test)]
@@ -39,8 +39,8 @@ pub use connect::{ConnectError, Connection, Credentials, connect};
 pub use events::EventWriter;
 pub use kube::Client;
 pub use labels::NodeLabels;
-pub use ledger::ConfigMapLedger;
 pub use preflight::{Access, Need, Scope, ServerFacts, preflight, preflight_in, watch_needs};
+pub use record_store::ConfigMapRecordStore;
 pub use watch::watch;
 
 /// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.

@@ -56,7 +56,7 @@ mod tests {
             Event::NodeApplied(_) => Source::Nodes,
             Event::PodApplied(_) => Source::Pods,
             Event::NamespaceApplied(_) => Source::Namespaces,
-            Event::SelectingApplied(facts) => Source::Selecting(facts.kind),
+            Event::WorkloadApplied(facts) => Source::Workload(facts.kind),
             _ => return None,
         })
     }

@@ -1,7 +1,7 @@
 //! The watch against a scripted server, on a paused clock: which events come, in which order, and when.
 
 use model::event::NodeFacts;
-use model::scheduling::SelectingKind;
+use model::scheduling::WorkloadKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -291,7 +291,7 @@ async fn the_three_sources_are_followed_side_by_side() {
 async fn a_scheduler_hears_more_of_pods_and_of_services_and_controllers() {
     let metadata = json!({ "name": "p", "namespace": "ns", "resourceVersion": "4" });
     let pod = json!({ "metadata": metadata, "spec": { "priority": 7, "containers": [] } });
-    let selecting = |selector: Value| {
+    let workload = |selector: Value| {
         let object = json!({ "metadata": metadata, "spec": { "selector": selector } });
         Answer::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [object] }))
     };
@@ -300,10 +300,10 @@ async fn a_scheduler_hears_more_of_pods_and_of_services_and_controllers() {
         (NODES, list(&["n1"], 5)),
         ("/api/v1/pods", Answer::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [pod] }))),
         ("/api/v1/namespaces", list(&[], 5)),
-        ("/api/v1/services", selecting(plain.clone())),
-        ("/api/v1/replicationcontrollers", selecting(plain)),
-        ("/apis/apps/v1/replicasets", selecting(whole.clone())),
-        ("/apis/apps/v1/statefulsets", selecting(whole)),
+        ("/api/v1/services", workload(plain.clone())),
+        ("/api/v1/replicationcontrollers", workload(plain)),
+        ("/apis/apps/v1/replicasets", workload(whole.clone())),
+        ("/apis/apps/v1/statefulsets", workload(whole)),
     ]);
     let (sender, mut receiver) = mpsc::channel(64);
     let mut watching = Box::pin(watch(client, sender, 1, Parts::SCHEDULING));
@@ -313,10 +313,10 @@ async fn a_scheduler_hears_more_of_pods_and_of_services_and_controllers() {
     assert_eq!(pod.and_then(|pod| pod.scheduling.as_ref()).map(|facts| facts.priority), Some(7));
     let node = seen.iter().find_map(|event| if let Event::NodeApplied(node) = event { Some(node) } else { None });
     assert!(node.is_some_and(|node| node.scheduling.is_some()));
-    for kind in SelectingKind::ALL {
-        let in_sync = Event::RelistEnded(Source::Selecting(kind));
+    for kind in WorkloadKind::ALL {
+        let in_sync = Event::RelistEnded(Source::Workload(kind));
         assert!(seen.contains(&in_sync), "{kind:?}");
-        let applied = |event: &Event| matches!(event, Event::SelectingApplied(facts) if facts.kind == kind && facts.selector.is_some());
+        let applied = |event: &Event| matches!(event, Event::WorkloadApplied(facts) if facts.kind == kind && facts.selector.is_some());
         assert!(seen.iter().any(applied), "{kind:?}");
     }
     drop(receiver);

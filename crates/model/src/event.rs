@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, SelectingFacts, SelectingKind};
+use crate::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, WorkloadFacts, WorkloadKind};
 
 /// One of the vCenters Bridger is connected to: its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ pub enum Source {
     Pods,
     Namespaces,
     /// Watched only for a scheduler.
-    Selecting(SelectingKind),
+    Workload(WorkloadKind),
     Vcenter(VcenterId),
 }
 
@@ -64,9 +64,9 @@ pub enum Event {
     NamespaceDeleted {
         name: String,
     },
-    SelectingApplied(SelectingFacts),
-    SelectingDeleted {
-        kind: SelectingKind,
+    WorkloadApplied(WorkloadFacts),
+    WorkloadDeleted {
+        kind: WorkloadKind,
         namespace: String,
         name: String,
     },
@@ -140,7 +140,7 @@ pub struct PodFacts {
     pub anti_affinity: Vec<TermFacts>,
     pub preferred_affinity: Vec<WeightedTermFacts>,
     pub preferred_anti_affinity: Vec<WeightedTermFacts>,
-    pub pinning: PinningFacts,
+    pub node_affinity: NodeAffinityFacts,
     /// The annotation `bridger.dev/lift: "off"`: its anti-affinity between nodes is not to hold between hosts.
     pub lift_off: bool,
     /// `status.nominatedNodeName`.
@@ -208,13 +208,13 @@ pub enum Operator {
 
 /// Which nodes a pod accepts, as far as labels and names say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PinningFacts {
+pub struct NodeAffinityFacts {
     pub node_selector: Labels,
     /// Required node affinity: one term must hold. Empty when there is none.
     pub node_terms: Vec<NodeTermFacts>,
 }
 
-impl PinningFacts {
+impl NodeAffinityFacts {
     pub fn is_empty(&self) -> bool {
         self.node_selector.is_empty() && self.node_terms.is_empty()
     }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::arena::{NodeId, VmId};
 use crate::event::{Source, VcenterId};
 use crate::identity::{Evidence, Match};
 use crate::placement::Placement;
+use crate::storage::arena::{NodeId, VmId};
 use crate::world::World;
 
 /// How many names a sentence lists before it only counts.

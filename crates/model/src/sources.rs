@@ -8,7 +8,7 @@
 //! waits for them.
 
 use crate::event::Source;
-use crate::scheduling::SelectingKind;
+use crate::scheduling::WorkloadKind;
 use crate::world::World;
 
 /// A part of Bridger that can be on or off.
@@ -87,16 +87,16 @@ pub static KUBERNETES_SOURCES: [SourceRow; 7] = [
     row(Source::Nodes, "Node", "", "nodes", Parts::ALL),
     row(Source::Pods, "Pod", "", "pods", Parts::ALL),
     row(Source::Namespaces, "Namespace", "", "namespaces", Parts::ALL),
-    row(Source::Selecting(SelectingKind::Service), "Service", "", "services", Parts::SCHEDULING),
+    row(Source::Workload(WorkloadKind::Service), "Service", "", "services", Parts::SCHEDULING),
     row(
-        Source::Selecting(SelectingKind::ReplicationController),
+        Source::Workload(WorkloadKind::ReplicationController),
         "ReplicationController",
         "",
         "replicationcontrollers",
         Parts::SCHEDULING,
     ),
-    row(Source::Selecting(SelectingKind::ReplicaSet), "ReplicaSet", "apps", "replicasets", Parts::SCHEDULING),
-    row(Source::Selecting(SelectingKind::StatefulSet), "StatefulSet", "apps", "statefulsets", Parts::SCHEDULING),
+    row(Source::Workload(WorkloadKind::ReplicaSet), "ReplicaSet", "apps", "replicasets", Parts::SCHEDULING),
+    row(Source::Workload(WorkloadKind::StatefulSet), "StatefulSet", "apps", "statefulsets", Parts::SCHEDULING),
 ];
 
 const fn row(
@@ -166,11 +166,11 @@ mod tests {
         Some(match source {
             Source::Nodes => Source::Pods,
             Source::Pods => Source::Namespaces,
-            Source::Namespaces => Source::Selecting(SelectingKind::Service),
-            Source::Selecting(SelectingKind::Service) => Source::Selecting(SelectingKind::ReplicationController),
-            Source::Selecting(SelectingKind::ReplicationController) => Source::Selecting(SelectingKind::ReplicaSet),
-            Source::Selecting(SelectingKind::ReplicaSet) => Source::Selecting(SelectingKind::StatefulSet),
-            Source::Selecting(SelectingKind::StatefulSet) => Source::Vcenter(VcenterId(0)),
+            Source::Namespaces => Source::Workload(WorkloadKind::Service),
+            Source::Workload(WorkloadKind::Service) => Source::Workload(WorkloadKind::ReplicationController),
+            Source::Workload(WorkloadKind::ReplicationController) => Source::Workload(WorkloadKind::ReplicaSet),
+            Source::Workload(WorkloadKind::ReplicaSet) => Source::Workload(WorkloadKind::StatefulSet),
+            Source::Workload(WorkloadKind::StatefulSet) => Source::Vcenter(VcenterId(0)),
             Source::Vcenter(_) => return None,
         })
     }

@@ -4,7 +4,7 @@
 
 use model::World;
 use model::event::{
-    Event, HostFacts, Labels, NodeFacts, OwnerFacts, PinningFacts, PodFacts, SelectorFacts, TermFacts, VcenterId,
+    Event, HostFacts, Labels, NodeAffinityFacts, NodeFacts, OwnerFacts, PodFacts, SelectorFacts, TermFacts, VcenterId,
     VmFacts, WeightedTermFacts,
 };
 use uuid::Uuid;
@@ -68,9 +68,9 @@ fn pod(number: usize) -> Event {
         }),
         anti_affinity: vec![term("kubernetes.io/hostname", selector.clone())],
         preferred_anti_affinity: vec![WeightedTermFacts { weight: 100, term: term("zone", selector) }],
-        pinning: PinningFacts {
+        node_affinity: NodeAffinityFacts {
             node_selector: [("kubernetes.io/os".to_owned(), "linux".to_owned())].into(),
-            ..PinningFacts::default()
+            ..NodeAffinityFacts::default()
         },
         ..PodFacts::default()
     })

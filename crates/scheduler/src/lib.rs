@@ -1,45 +1,33 @@
 //! The scheduling framework and the plugins on it. Pure: no I/O, no clock, no randomness of its own, no async.
 //!
-//! - `points`: the extension points, a small trait each. `plugin`: what every plugin says of itself.
-//! - `status`: the answers, with their reasons. `cycle`: what a plugin sees of one attempt.
-//! - `registry`: which plugins there are.
-//! - `change`: what happened in the world, as plugins are asked whether it helps a waiting pod.
+//! - `framework`: what a plugin is, where it may take part, what it may answer. [`plugins`]: those that Bridger brings.
+//! - `config`: `KubeSchedulerConfiguration`, read into profiles.
+//! - `queue`: the pods that wait. `evaluate`: filters and scores of all nodes. `scheduler`: from a pod to its binding.
+//! - [`explain`]: why a pod goes where it goes.
 //!
 //! Invariants: what a plugin answers depends on nothing but the pod, the world and its own configuration.
 
-mod change;
-mod classes;
 mod config;
-mod cycle;
-mod effect;
-mod erased;
 mod evaluate;
 pub mod explain;
-mod journal;
-mod message;
-pub mod observe;
-mod plugin;
+mod framework;
 pub mod plugins;
-mod points;
-mod profile;
 mod queue;
-mod registry;
 mod scheduler;
-mod status;
 #[cfg(test)]
 mod testing;
 
-pub use change::{Change, ChangeKinds, ChangedPod};
 pub use config::{Backoff, ConfigError, Configuration, DEFAULT_SCHEDULER_NAME};
-pub use cycle::Cycle;
-pub use effect::{AttemptResult, ConditionReason, Effect, Input, PodEvent, PodRef};
 pub use explain::{Explanation, NodeExplanation, VerdictKind, explain};
+pub use framework::change::{Change, ChangeKinds, ChangedPod};
+pub use framework::cycle::Cycle;
+pub use framework::plugin::{Plugin, Reads};
+pub use framework::points::*;
+pub use framework::profile::Profile;
+pub use framework::registry::{NoArgs, Points, Register, Registry};
+pub use framework::status::{Reasons, Rejection, RejectionId, Rejections, Status};
 pub use model::NodeSet;
-pub use observe::Changes;
-pub use plugin::{Plugin, Reads};
-pub use points::*;
-pub use profile::Profile;
-pub use queue::{Attempts, Incoming, Pending, QueueCounts};
-pub use registry::{NoArgs, Points, Register, Registry};
+pub use queue::{Arrivals, Attempts, Pending, QueueCounts};
+pub use scheduler::effect::{AttemptResult, ConditionReason, Effect, Input, PodEvent, PodRef};
+pub use scheduler::observe::{self, Changes};
 pub use scheduler::{CacheSizes, Figures, Scheduler, UnschedulableBy};
-pub use status::{Reasons, Rejection, RejectionId, Rejections, Status};

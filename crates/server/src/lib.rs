@@ -196,7 +196,7 @@ mod tests {
         let rules = &shown.counters.rules;
         rules.passes.add(4);
         rules.created.add(3);
-        rules.failures_faulty.add(1);
+        rules.failures_invalid.add(1);
         let cluster = ClusterKey::new(VcenterId(0), "domain-c8");
         let drs_off = Finding::DrsOff { cluster: cluster.clone(), rules: 1 };
         rules.found(&[Finding::NoIdentity, drs_off, Finding::NoIdentity]);

@@ -132,9 +132,9 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
             label: Some("outcome"),
             values: labelled(&[
                 ("ok", counters.label_writes.get()),
-                ("passing", counters.label_writes_failed_passing.get()),
-                ("gone", counters.label_writes_failed_gone.get()),
-                ("refused", counters.label_writes_failed_refused.get()),
+                ("passing", counters.label_writes_failed_transient.get()),
+                ("gone", counters.label_writes_failed_not_found.get()),
+                ("refused", counters.label_writes_failed_permanent.get()),
             ]),
         },
         Family {
@@ -206,10 +206,10 @@ fn rule_families(rules: &RuleCounters) -> Vec<Family<'static>> {
     let changes =
         labelled(&[("create", rules.created.get()), ("edit", rules.edited.get()), ("delete", rules.deleted.get())]);
     let failures = labelled(&[
-        ("passing", rules.failures_passing.get()),
-        ("gone", rules.failures_gone.get()),
-        ("refused", rules.failures_refused.get()),
-        ("faulty", rules.failures_faulty.get()),
+        ("passing", rules.failures_transient.get()),
+        ("gone", rules.failures_not_found.get()),
+        ("refused", rules.failures_permanent.get()),
+        ("faulty", rules.failures_invalid.get()),
     ]);
     let findings = rules.findings().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
     vec![

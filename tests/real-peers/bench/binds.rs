@@ -20,7 +20,7 @@ const WATCH_SECONDS: u32 = 290;
 #[derive(Clone, Debug, Deserialize)]
 struct PodSeen {
     metadata: Name,
-    spec: Place,
+    spec: BoundSpec,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -30,7 +30,7 @@ struct Name {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct BoundSpec {
     node_name: Option<String>,
 }
 

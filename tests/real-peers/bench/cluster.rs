@@ -37,7 +37,7 @@ pub enum Until {
     /// When the share that is counted is bound.
     Counted,
     /// When every pod is bound and has its Scheduled event.
-    Told,
+    EventsPosted,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub struct Round {
     pub pods_per_second: f64,
     pub cpu_ms_per_pod: f64,
     pub peak_mib: f64,
-    /// From the last bind to the last Scheduled event, with [`Until::Told`].
+    /// From the last bind to the last Scheduled event, with [`Until::EventsPosted`].
     pub events_after_s: Option<f64>,
     /// Of the pods that came evenly, with [`Arrival::During`].
     pub waits: Option<Waits>,
@@ -204,8 +204,8 @@ impl Cluster {
         let last = Instant::now();
         let events_after_s = match self.setup.until {
             Until::Counted => None,
-            Until::Told => {
-                self.all_told(count).await?;
+            Until::EventsPosted => {
+                self.all_events_posted(count).await?;
                 Some(last.elapsed().as_secs_f64())
             }
         };
@@ -247,7 +247,7 @@ impl Cluster {
         let counted = (count as f64 * COUNTED_SHARE) as usize;
         let wanted = match self.setup.until {
             Until::Counted => counted,
-            Until::Told => count,
+            Until::EventsPosted => count,
         };
         let deadline = Instant::now() + self.setup.size.limit;
         let (mut first, mut span) = (None, None);
@@ -301,11 +301,11 @@ impl Cluster {
     }
 
     /// Waits for the Scheduled event of each pod.
-    async fn all_told(&self, count: usize) -> Result<()> {
+    async fn all_events_posted(&self, count: usize) -> Result<()> {
         let only = ListParams::default().fields("reason=Scheduled");
         eventually(TOLD_WITHIN, || async {
-            let told = self.events.list_metadata(&only).await?.items.len();
-            ensure!(told >= count, "{told} of {count} pods have an event");
+            let events = self.events.list_metadata(&only).await?.items.len();
+            ensure!(events >= count, "{events} of {count} pods have an event");
             Ok(())
         })
         .await
@@ -325,8 +325,8 @@ impl Cluster {
             // Again each time: an event that was on its way when its sender ended may arrive after the first.
             self.events.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
             let left = self.pods.list_metadata(&only).await?.items.len();
-            let told = self.events.list_metadata(&ListParams::default()).await?.items.len();
-            ensure!(left + told == 0, "{left} pods and {told} events are left");
+            let events = self.events.list_metadata(&ListParams::default()).await?.items.len();
+            ensure!(left + events == 0, "{left} pods and {events} events are left");
             Ok(())
         })
         .await

@@ -68,7 +68,7 @@ async fn main() -> Result<()> {
         size.measured = COMPARED;
     }
     let workloads = selection.of(workloads(&size))?;
-    let setup = Setup { size, scheduler_name: SCHEDULER_NAME, until: Until::Told, arrival: Arrival::Before };
+    let setup = Setup { size, scheduler_name: SCHEDULER_NAME, until: Until::EventsPosted, arrival: Arrival::Before };
     let rounds = if with.is_empty() {
         let cluster = Cluster::start(setup).await.context("starting the cluster")?;
         cluster.rounds(&Kind::all(selection.before()), &selection, &workloads, show).await?

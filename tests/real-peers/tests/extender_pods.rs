@@ -1,5 +1,5 @@
 //! The extender's routes with the reader of pods that the binary gives them, and pods that are none: malformed, of wrong types,
-//! deep, huge, without metadata. Each is answered, refused or told of; none makes it panic.
+//! deep, huge, without metadata. Each is answered, refused or reported of; none makes it panic.
 
 use std::sync::Arc;
 
@@ -98,8 +98,8 @@ fn with(pointer: &str, text: &str) -> String {
 enum Outcome {
     /// A pod, whatever else it holds: it is answered.
     Answered,
-    /// JSON and no pod: told, in the `Error` member where there is one.
-    Told,
+    /// JSON and no pod: reported, in the `Error` member where there is one.
+    Reported,
     /// The whole request is no JSON.
     Refused,
 }
@@ -124,11 +124,11 @@ async fn ask_all(router: &Router, pod: &str) -> Result<(Outcome, String), String
             200 => serde_json::from_str::<Value>(&text).map_err(|error| format!("{path}: {error}: {text:.200}"))?,
             _ => Value::Null,
         };
-        let is_told = answer["Error"].as_str().is_some_and(|error| !error.is_empty());
+        let is_reported = answer["Error"].as_str().is_some_and(|error| !error.is_empty());
         let outcome = match (path, status) {
-            ("/filter", 200) if is_told => Outcome::Told,
+            ("/filter", 200) if is_reported => Outcome::Reported,
             (_, 200) => Outcome::Answered,
-            ("/prioritize" | "/preempt", 422) => Outcome::Told,
+            ("/prioritize" | "/preempt", 422) => Outcome::Reported,
             (_, 400) => Outcome::Refused,
             _ => return Err(format!("{path}: {status} {text:.200}")),
         };
@@ -142,8 +142,8 @@ async fn ask_all(router: &Router, pod: &str) -> Result<(Outcome, String), String
 }
 
 #[tokio::test]
-async fn a_pod_that_is_none_is_told_and_one_that_is_odd_is_answered() {
-    use Outcome::{Answered, Refused, Told};
+async fn a_pod_that_is_none_is_reported_and_one_that_is_odd_is_answered() {
+    use Outcome::{Answered, Refused, Reported};
     let router = router();
     let deep = "[".repeat(DEPTH) + &"]".repeat(DEPTH);
     let deep_object = "{\"a\":".repeat(DEPTH) + "1" + &"}".repeat(DEPTH);
@@ -162,50 +162,50 @@ async fn a_pod_that_is_none_is_told_and_one_that_is_odd_is_answered() {
     let expression = format!("{anti}/0/labelSelector/matchExpressions/0");
     let cases = [
         ("as it should be", pod().to_string(), Answered),
-        ("nothing", "null".to_owned(), Told),
-        ("a number", "7".to_owned(), Told),
-        ("a text", "\"p\"".to_owned(), Told),
-        ("a list", "[]".to_owned(), Told),
-        ("an empty object", "{}".to_owned(), Told),
+        ("nothing", "null".to_owned(), Reported),
+        ("a number", "7".to_owned(), Reported),
+        ("a text", "\"p\"".to_owned(), Reported),
+        ("a list", "[]".to_owned(), Reported),
+        ("an empty object", "{}".to_owned(), Reported),
         ("cut short", "{\"metadata\":{".to_owned(), Refused),
-        ("metadata of nothing", with("/metadata", "null"), Told),
-        ("empty metadata", with("/metadata", "{}"), Told),
-        ("metadata that is a list", with("/metadata", "[]"), Told),
-        ("metadata twice", with("/metadata", "{},\"metadata\":{}"), Told),
-        ("no name", with("/metadata/name", "null"), Told),
-        ("an empty name", with("/metadata/name", "\"\""), Told),
-        ("a name that is a number", with("/metadata/name", "7"), Told),
-        ("half a surrogate pair", with("/metadata/name", "\"\\ud800\""), Told),
+        ("metadata of nothing", with("/metadata", "null"), Reported),
+        ("empty metadata", with("/metadata", "{}"), Reported),
+        ("metadata that is a list", with("/metadata", "[]"), Reported),
+        ("metadata twice", with("/metadata", "{},\"metadata\":{}"), Reported),
+        ("no name", with("/metadata/name", "null"), Reported),
+        ("an empty name", with("/metadata/name", "\"\""), Reported),
+        ("a name that is a number", with("/metadata/name", "7"), Reported),
+        ("half a surrogate pair", with("/metadata/name", "\"\\ud800\""), Reported),
         ("a name of no letters", with("/metadata/name", "\"\\u0000\\n\\\"\\\\\""), Answered),
         ("a long name", with("/metadata/name", &long), Answered),
-        ("no namespace", with("/metadata/namespace", "null"), Told),
-        ("no UID", with("/metadata/uid", "null"), Told),
-        ("labels in a list", with("/metadata/labels", "[]"), Told),
-        ("a label that is a number", with("/metadata/labels/app", "1"), Told),
+        ("no namespace", with("/metadata/namespace", "null"), Reported),
+        ("no UID", with("/metadata/uid", "null"), Reported),
+        ("labels in a list", with("/metadata/labels", "[]"), Reported),
+        ("a label that is a number", with("/metadata/labels/app", "1"), Reported),
         ("no labels", with("/metadata/labels", "null"), Answered),
         ("many labels", with("/metadata/labels", &labels), Answered),
-        ("deep labels", with("/metadata/labels", &deep_object), Told),
-        ("an owner without a kind", with("/metadata/ownerReferences", "[{}]"), Told),
+        ("deep labels", with("/metadata/labels", &deep_object), Reported),
+        ("an owner without a kind", with("/metadata/ownerReferences", "[{}]"), Reported),
         ("deep metadata that nobody reads", with("/metadata/managedFields", &deep), Answered),
         ("a deep time of deletion", with("/metadata/deletionTimestamp", &deep_object), Answered),
-        ("a spec that is a number", with("/spec", "7"), Told),
+        ("a spec that is a number", with("/spec", "7"), Reported),
         ("no spec", with("/spec", "null"), Answered),
-        ("a deep spec", with("/spec", &deep), Told),
+        ("a deep spec", with("/spec", &deep), Reported),
         ("containers that nobody reads", with("/spec/containers", &deep), Answered),
         ("many containers", with("/spec/containers", &containers), Answered),
-        ("a node that is a list", with("/spec/nodeName", "[]"), Told),
-        ("deep affinity", with("/spec/affinity", &deep), Told),
-        ("affinity that is a text", with("/spec/affinity", "\"x\""), Told),
-        ("terms in an object", with(&anti, "{}"), Told),
-        ("a term that is a number", with(&anti, "[7]"), Told),
+        ("a node that is a list", with("/spec/nodeName", "[]"), Reported),
+        ("deep affinity", with("/spec/affinity", &deep), Reported),
+        ("affinity that is a text", with("/spec/affinity", "\"x\""), Reported),
+        ("terms in an object", with(&anti, "{}"), Reported),
+        ("a term that is a number", with(&anti, "[7]"), Reported),
         ("a term of nothing", with(&anti, "[{}]"), Answered),
         ("many terms", with(&anti, &terms), Answered),
-        ("a weight in words", with(&weight, "\"heavy\""), Told),
-        ("a weight beyond all numbers", with(&weight, "1e999"), Told),
-        ("a weight of 64 bits", with(&weight, "1099511627776"), Told),
-        ("an expression without an operator", with(&expression, "{\"key\":\"a\"}"), Told),
+        ("a weight in words", with(&weight, "\"heavy\""), Reported),
+        ("a weight beyond all numbers", with(&weight, "1e999"), Reported),
+        ("a weight of 64 bits", with(&weight, "1099511627776"), Reported),
+        ("an expression without an operator", with(&expression, "{\"key\":\"a\"}"), Reported),
         ("an operator of nobody's", with(&format!("{expression}/operator"), "\"Near\""), Answered),
-        ("a status that is a list of lists", with("/status", "[[]]"), Told),
+        ("a status that is a list of lists", with("/status", "[[]]"), Reported),
     ];
     for (what, pod, expected) in cases {
         let (outcome, text) = ask_all(&router, &pod).await.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -275,7 +275,7 @@ fn value_at(value: &mut Value, number: usize) -> &mut Value {
 #[allow(clippy::print_stdout)]
 async fn a_pod_with_strange_values_is_answered_or_told_and_never_a_panic() {
     let router = router();
-    let (mut answered, mut told) = (0, 0);
+    let (mut answered, mut reported) = (0, 0);
     let pods = count(2_000, 20_000);
     for seed in 0..pods as u64 {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
@@ -288,10 +288,10 @@ async fn a_pod_with_strange_values_is_answered_or_told_and_never_a_panic() {
             ask_all(&router, &pod.to_string()).await.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{pod}"));
         match outcome {
             Outcome::Answered => answered += 1,
-            Outcome::Told => told += 1,
+            Outcome::Reported => reported += 1,
             Outcome::Refused => panic!("seed {seed}: {text}\n{pod}"),
         }
     }
-    println!("{pods} pods with strange values: {answered} answered, {told} told");
-    assert!(answered * 20 > pods && told * 20 > pods, "{answered} answered and {told} told of {pods}");
+    println!("{pods} pods with strange values: {answered} answered, {reported} reported");
+    assert!(answered * 20 > pods && reported * 20 > pods, "{answered} answered and {reported} reported of {pods}");
 }

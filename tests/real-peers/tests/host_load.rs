@@ -36,14 +36,14 @@ async fn loads_by_govc(govc: &Govc) -> Result<BTreeMap<String, HostLoadFacts>> {
 }
 
 /// By host, as the inventory watch tells it.
-struct Told {
+struct Watched {
     events: mpsc::Receiver<Event>,
     run: tokio::task::JoinHandle<()>,
     loads: BTreeMap<String, HostLoadFacts>,
 }
 
-impl Told {
-    fn start(url: &str) -> Result<Told> {
+impl Watched {
+    fn start(url: &str) -> Result<Watched> {
         let mut config = VcenterConfig::from_settings(&Settings::default(), |name| match name {
             "GOVC_URL" => Some(url.to_owned()),
             "GOVC_INSECURE" => Some("true".to_owned()),
@@ -54,10 +54,10 @@ impl Told {
         let (status, _) = watch::channel(VcenterStatus::default());
         let jitter = engine::runtime::Jitter::from_seed(1);
         let run = tokio::spawn(inventory::run(config, VcenterId(0), sender, status, jitter, std::future::pending()));
-        Ok(Told { events, run, loads: BTreeMap::new() })
+        Ok(Watched { events, run, loads: BTreeMap::new() })
     }
 
-    /// Listens until what is told is what govc shows; figures change all the time, so both are looked at together.
+    /// Listens until what is watched is what govc shows; figures change all the time, so both are looked at together.
     async fn equals(&mut self, govc: &Govc, so: impl Fn(&BTreeMap<String, HostLoadFacts>) -> bool) -> Result<()> {
         let deadline = tokio::time::Instant::now() + SOON;
         loop {
@@ -72,13 +72,13 @@ impl Told {
             if self.loads == shown && so(&shown) {
                 return Ok(());
             }
-            ensure!(tokio::time::Instant::now() < deadline, "{:#?} are told, govc shows {shown:#?}", self.loads);
+            ensure!(tokio::time::Instant::now() < deadline, "{:#?} are watched, govc shows {shown:#?}", self.loads);
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 }
 
-impl Drop for Told {
+impl Drop for Watched {
     fn drop(&mut self) {
         self.run.abort();
     }
@@ -87,7 +87,7 @@ impl Drop for Told {
 #[tokio::test]
 async fn the_load_of_vcsims_hosts_is_what_govc_shows() -> Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
-    Told::start(&vcsim.govc_url())?
+    Watched::start(&vcsim.govc_url())?
         .equals(&vcsim.govc(), |loads| loads.values().all(|load| load.cpu_used_mhz > 0))
         .await
 }
@@ -96,12 +96,12 @@ async fn the_load_of_vcsims_hosts_is_what_govc_shows() -> Result<()> {
 async fn the_load_of_the_embedded_hosts_is_what_govc_shows_and_follows_the_vms() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "4", "--drs", "off"]).await?;
     let govc = sandbox.govc();
-    let mut told = Told::start(sandbox.govc_url())?;
-    told.equals(&govc, |loads| loads.values().any(|load| load.memory_used_mib > 0)).await?;
+    let mut watched = Watched::start(sandbox.govc_url())?;
+    watched.equals(&govc, |loads| loads.values().any(|load| load.memory_used_mib > 0)).await?;
     for node in 1..=4 {
         govc.run(&["vm.power", "-off", "-force", &format!("node-{node}")]).await?;
     }
-    told.equals(&govc, |loads| loads.values().all(|load| load.memory_used_mib == 0)).await
+    watched.equals(&govc, |loads| loads.values().all(|load| load.memory_used_mib == 0)).await
 }
 
 /// One node on the first host, three on the second, eight on the third: with the load as the only criterion, the extender

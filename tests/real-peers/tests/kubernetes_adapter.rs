@@ -57,7 +57,7 @@ impl Picture {
                     Source::Nodes => self.nodes.retain(|key, _| listed.contains(key)),
                     Source::Pods => self.pods.retain(|key, _| listed.contains(key)),
                     Source::Namespaces => self.namespaces.retain(|key, _| listed.contains(key)),
-                    Source::Selecting(_) | Source::Vcenter(_) => (),
+                    Source::Workload(_) | Source::Vcenter(_) => (),
                 }
             }
             Event::Lost(source) => self.turns.entry(source).or_default().push("lost"),
@@ -309,12 +309,12 @@ async fn a_label_patch_touches_its_own_keys_and_nothing_else() -> Result<()> {
     assert_eq!(settled(&nodes.get("labelled").await?)?, expected);
 
     let outcome = labels.change_labels("no-such-node", &change(Some("esx-1"))).await;
-    assert_eq!(outcome, Err(PortError::Gone("node no-such-node".to_owned())));
+    assert_eq!(outcome, Err(PortError::NotFound("node no-such-node".to_owned())));
     let outcome = labels.change_labels("labelled", &change(Some("not a label value"))).await;
-    assert!(matches!(outcome, Err(PortError::Refused(ref why)) if why.contains("HTTP 422")), "{outcome:?}");
+    assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 422")), "{outcome:?}");
     let nobody = connect_with(&control_plane.kubeconfig_for("label-nobody", &[])?).await?;
     let outcome = NodeLabels::new(nobody.client).change_labels("labelled", &change(Some("esx-1"))).await;
-    assert!(matches!(outcome, Err(PortError::Refused(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
+    assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
     Ok(())
 }
 
@@ -358,7 +358,7 @@ async fn notices_are_shown_by_kubectl_describe() -> Result<()> {
     let nobody = connect_with(&control_plane.kubeconfig_for("notice-nobody", &[])?).await?;
     let board = EventWriter::new(nobody.client, Arc::new(jiff::Timestamp::now));
     let outcome = board.post(&record(about_node, Severity::Normal, "HostChanged", "no")).await;
-    assert!(matches!(outcome, Err(PortError::Refused(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
+    assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
     Ok(())
 }
 

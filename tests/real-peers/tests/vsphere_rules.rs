@@ -218,13 +218,13 @@ async fn story(peer: &Peer) -> Result<()> {
     }
     for faulty in faulty {
         let outcome = change(std::slice::from_ref(&faulty)).await;
-        ensure!(matches!(outcome, Err(PortError::Faulty(_))), "{faulty:?}: {outcome:?}");
+        ensure!(matches!(outcome, Err(PortError::Invalid(_))), "{faulty:?}: {outcome:?}");
     }
     ensure!(witness(peer).await? == edited, "a change that fails changes nothing");
     for outcome in
         [store.read(ID, "domain-c9999").await.map(|_| ()), store.change(ID, "domain-c9999", &[delete("none", 1)]).await]
     {
-        ensure!(matches!(outcome, Err(PortError::Gone(_))), "{outcome:?}");
+        ensure!(matches!(outcome, Err(PortError::NotFound(_))), "{outcome:?}");
     }
 
     // Somebody ends all sessions: the next call begins a new one.
@@ -301,7 +301,7 @@ async fn what_goes_wrong_on_the_way_shows_when_the_rules_are_read() -> Result<()
         sandbox.control("POST", "faults", rule).await?;
         let outcome = store.change(ID, &cluster, &[create(&name, RuleType::VmAntiAffinity, &vms)]).await;
         ensure!(outcome.is_ok() == succeeds, "{about}: {outcome:?}");
-        ensure!(matches!(outcome, Ok(()) | Err(PortError::Passing(_))), "{about}: {outcome:?}");
+        ensure!(matches!(outcome, Ok(()) | Err(PortError::Transient(_))), "{about}: {outcome:?}");
         // A change whose answer was lost may still be under way.
         let found = testkit::eventually(Duration::from_secs(5), async || {
             let rules = store.read(ID, &cluster).await?.rules;

@@ -9,7 +9,7 @@ use crate::confirm::confirm;
 use crate::embedded;
 use crate::failure::Failure;
 use crate::say::say;
-use crate::service::look::{RulesSeen, look_at_rules};
+use crate::service::read_once::{RulesRead, read_rules};
 use crate::service::settings::ConnectionArguments;
 use crate::service::startup::Purpose;
 
@@ -32,7 +32,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let seen = look_at_rules(&settings, Purpose::Record).await?;
+        let seen = read_rules(&settings, Purpose::Record).await?;
         match &arguments.restore {
             Some(rule) => restore(seen, rule, arguments.yes).await,
             None => adopt(seen, arguments.yes).await,
@@ -40,8 +40,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     })
 }
 
-async fn adopt(seen: RulesSeen, yes: bool) -> Result<ExitCode, Failure> {
-    let (adopted, record) = drs::adopt(&seen.world, seen.books.owned());
+async fn adopt(seen: RulesRead, yes: bool) -> Result<ExitCode, Failure> {
+    let (adopted, record) = drs::adopt(&seen.world, seen.records.owned());
     if adopted.is_empty() {
         say("Nothing to adopt: every rule with this cluster's name is in the record.");
         return Ok(ExitCode::SUCCESS);
@@ -53,9 +53,9 @@ async fn adopt(seen: RulesSeen, yes: bool) -> Result<ExitCode, Failure> {
     write(seen, record, &question, yes, &format!("{} rules are recorded.", adopted.len())).await
 }
 
-async fn restore(seen: RulesSeen, rule: &str, yes: bool) -> Result<ExitCode, Failure> {
+async fn restore(seen: RulesRead, rule: &str, yes: bool) -> Result<ExitCode, Failure> {
     let named = (rule != "all").then_some(rule);
-    let (restored, record) = drs::restore(&seen.world, seen.books.owned(), named);
+    let (restored, record) = drs::restore(&seen.world, seen.records.owned(), named);
     if restored.is_empty() {
         return match named {
             Some(rule) => {
@@ -75,13 +75,13 @@ async fn restore(seen: RulesSeen, rule: &str, yes: bool) -> Result<ExitCode, Fai
     write(seen, record, &question, yes, &done).await
 }
 
-async fn write(seen: RulesSeen, record: Record, question: &str, yes: bool, done: &str) -> Result<ExitCode, Failure> {
-    let RulesSeen { mut books, ledger, .. } = seen;
+async fn write(seen: RulesRead, record: Record, question: &str, yes: bool, done: &str) -> Result<ExitCode, Failure> {
+    let RulesRead { mut records, record_store, .. } = seen;
     if !confirm(question, yes)? {
         say("Nothing was recorded.");
         return Ok(ExitCode::SUCCESS);
     }
-    once::record(&record, &mut books, &ledger)
+    once::record(&record, &mut records, &record_store)
         .await
         .map_err(|error| Failure::run(format!("the record can't be written: {error}")))?;
     say(done);

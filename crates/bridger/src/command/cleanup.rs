@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use engine::drs_rules::carry_out::End;
 use engine::drs_rules::once;
+use engine::drs_rules::pass::End;
 use model::event::VcenterId;
 
 use crate::confirm::confirm;
@@ -11,7 +11,7 @@ use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
 use crate::say::say;
-use crate::service::look::{RulesSeen, look_at_rules};
+use crate::service::read_once::{RulesRead, read_rules};
 use crate::service::settings::ConnectionArguments;
 use crate::service::startup::Purpose;
 
@@ -33,8 +33,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let RulesSeen { world, mut books, ledger } = look_at_rules(&settings, Purpose::Record).await?;
-        let plan = drs::cleanup(&world, books.owned());
+        let RulesRead { world, mut records, record_store } = read_rules(&settings, Purpose::Record).await?;
+        let plan = drs::cleanup(&world, records.owned());
         let sums = Sums::of(&plan);
         say(plan_view::text(&plan, None).trim_end());
         if sums.is_zero() || arguments.dry_run {
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         }
         let store = vsphere::Rules::new((0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned()));
-        let ends = once::carry_out(plan, &world, &mut books, &store, &ledger).await;
+        let ends = once::carry_out(plan, &world, &mut records, &store, &record_store).await;
         store.close().await;
         let troubles: Vec<String> = ends.iter().filter_map(|(cluster, end)| trouble(&cluster.id, end)).collect();
         if troubles.is_empty() {

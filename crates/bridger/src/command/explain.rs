@@ -14,7 +14,7 @@ use scheduler::{Configuration, Explanation, NodeExplanation, Profile};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::terminal_width;
-use crate::service::look::look_without_record;
+use crate::service::read_once::read_without_record;
 use crate::service::scheduler::ProfileArguments;
 use crate::service::scheduler_world;
 use crate::service::settings::{ReachArguments, environment};
@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let events = match &arguments.snapshot {
         Some(path) => scheduler_world::read(path)?,
         None => {
-            let looking = look_without_record(&settings, Purpose::Explain);
+            let looking = read_without_record(&settings, Purpose::Explain);
             embedded::runtime()?.block_on(looking)?.into_events()
         }
     };

@@ -7,15 +7,15 @@ use std::process::ExitCode;
 
 use drs::UnixMillis;
 use engine::drs_rules::controller::stands_in_the_way;
-use engine::ports::{KeptRecord, RecordVersion};
+use engine::ports::{RecordVersion, StoredRecord};
 use serde::Serialize;
 
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
 use crate::service::extender::LiftArguments;
-use crate::service::look::{look, world_and_books};
 use crate::service::policy::PolicyArguments;
+use crate::service::read_once::{read_state, world_and_records};
 use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings, environment};
 use crate::service::startup::Purpose;
 use crate::snapshot::Snapshot;
@@ -73,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = RunSettings::resolve(&run, environment)?;
     let snapshot = match &arguments.snapshot {
         Some(path) => Snapshot::read(path)?,
-        None => embedded::runtime()?.block_on(look(&settings, Purpose::Read))?.snapshot,
+        None => embedded::runtime()?.block_on(read_state(&settings, Purpose::Read))?.snapshot,
     };
     let plan = plan(&settings, snapshot)?;
     let sums = Sums::of(&plan.plan);
@@ -123,17 +123,17 @@ fn in_words(in_the_way: &[InTheWay]) -> String {
 fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<Made, Failure> {
     let taken = snapshot.taken;
     // Nothing is saved here, so no version matters.
-    let texts: BTreeMap<String, KeptRecord> = snapshot
+    let texts: BTreeMap<String, StoredRecord> = snapshot
         .record
         .iter()
-        .map(|(name, text)| (name.clone(), KeptRecord { text: text.clone(), version: RecordVersion(String::new()) }))
+        .map(|(name, text)| (name.clone(), StoredRecord { text: text.clone(), version: RecordVersion(String::new()) }))
         .collect();
-    let (world, books) = world_and_books(settings, snapshot, texts)?;
+    let (world, records) = world_and_records(settings, snapshot, texts)?;
     let now = UnixMillis(u64::try_from(taken.as_millisecond()).unwrap_or(0));
-    let plan = drs::plan(&world, books.owned(), now, &settings.policy);
+    let plan = drs::plan(&world, records.owned(), now, &settings.policy);
     let prefix = engine::drs_rules::planner::prefix(&world).unwrap_or_default();
     let in_the_way = plan.clusters.iter().filter_map(|cluster| {
-        let problem = stands_in_the_way(&books, &world, &cluster.cluster, &prefix)?;
+        let problem = stands_in_the_way(&records, &world, &cluster.cluster, &prefix)?;
         let (reason, message) = (problem.reason, problem.message);
         Some(InTheWay { cluster_name: cluster.cluster_name.clone(), reason, message })
     });

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::embedded;
 use crate::failure::Failure;
-use crate::service::look::look;
+use crate::service::read_once::read_state;
 use crate::service::settings::ConnectionArguments;
 use crate::service::startup::Purpose;
 
@@ -27,7 +27,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let snapshot = look(&settings, Purpose::Snapshot).await?.snapshot;
+        let snapshot = read_state(&settings, Purpose::Snapshot).await?.snapshot;
         let size_bytes = snapshot.write(&arguments.file)?;
         let _ = writeln!(
             std::io::stdout().lock(),

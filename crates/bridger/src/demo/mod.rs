@@ -1,7 +1,7 @@
 //! The demo: one story, played without Bridger and with it, shown and measured.
 //!
 //! - [`story`]: what happens when, as data. [`stage`]: the embedded world it happens in, and Bridger on it.
-//! - [`sight`]: what an outsider sees of the two servers. [`observer`]: what is measured from that. [`viewer`]: what is
+//! - [`overview`]: what an outsider sees of the two servers. [`observer`]: what is measured from that. [`viewer`]: what is
 //!   told of it. [`verdict`]: both acts compared.
 //! - [`pace`]: virtual time, held back for people. [`show`], [`screen`], [`panels`], [`terminal`]: how it is shown.
 //! - [`stay`]: the second act's world kept open for kubectl and govc.
@@ -10,11 +10,11 @@
 //! scripted; the history is the same at every speed; the verdict rests on the state of the two servers alone.
 
 mod observer;
+mod overview;
 mod pace;
 mod panels;
 mod screen;
 mod show;
-mod sight;
 mod stage;
 mod stay;
 mod story;
@@ -40,7 +40,7 @@ use self::screen::Screen;
 use self::show::Show;
 pub use self::stage::Places;
 use self::stage::Stage;
-use self::story::Deed;
+use self::story::ScriptedEvent;
 use self::verdict::Figures;
 use self::viewer::{Line, Tone, Viewer};
 use crate::failure::Failure;
@@ -100,8 +100,8 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 /// Plays both acts; answers the verdict, or `None` if somebody left before the end.
 pub async fn play(options: &Options) -> Result<Option<Verdict>, Failure> {
     // Ports are taken before the story, so that one in use is told at once.
-    let doors = match &options.stay {
-        Some(stay) => Some(stay::Doors::bind(stay).await?),
+    let listeners = match &options.stay {
+        Some(stay) => Some(stay::Listeners::bind(stay).await?),
         None => None,
     };
     let show = match options.manner {
@@ -109,7 +109,7 @@ pub async fn play(options: &Options) -> Result<Option<Verdict>, Failure> {
         Manner::Lines => Show::Lines,
         Manner::Silent => Show::Nothing,
     };
-    let mut theatre = Theatre {
+    let mut demo_run = DemoRun {
         seed: options.seed,
         scheduler: options.scheduler,
         show,
@@ -119,16 +119,16 @@ pub async fn play(options: &Options) -> Result<Option<Verdict>, Failure> {
         figures: [None, None],
         interrupted: listen_for_signals(),
     };
-    let Some((without, first)) = theatre.play(Act::Without, None).await? else { return Ok(None) };
+    let Some((without, first)) = demo_run.play(Act::Without, None).await? else { return Ok(None) };
     let casualty = first.casualty().map(str::to_owned);
     drop(first);
-    let Some((with, second)) = theatre.play(Act::With, casualty).await? else { return Ok(None) };
+    let Some((with, second)) = demo_run.play(Act::With, casualty).await? else { return Ok(None) };
     let verdict = Verdict { seed: options.seed, without, with };
-    if let (Some(doors), Some(stay)) = (doors, &options.stay) {
+    if let (Some(listeners), Some(stay)) = (listeners, &options.stay) {
         if options.manner == Manner::Lines {
             say(&format!("\n{}\n{}\n", verdict.table(), verdict.sentence()));
         }
-        theatre.stay(second, doors, stay).await?;
+        demo_run.stay(second, listeners, stay).await?;
     }
     Ok(Some(verdict))
 }
@@ -144,7 +144,7 @@ fn listen_for_signals() -> Arc<AtomicBool> {
     flag
 }
 
-struct Theatre {
+struct DemoRun {
     seed: u64,
     scheduler: Places,
     show: Show,
@@ -156,7 +156,7 @@ struct Theatre {
     interrupted: Arc<AtomicBool>,
 }
 
-impl Theatre {
+impl DemoRun {
     /// Plays one act; answers its figures and its stage, or `None` if somebody left.
     async fn play(&mut self, act: Act, casualty: Option<String>) -> Result<Option<(Figures, Stage)>, Failure> {
         self.show.heading(act.title());
@@ -168,14 +168,14 @@ impl Theatre {
         loop {
             let passed = began.elapsed();
             while let Some(moment) = moments.next_if(|moment| moment.at <= passed) {
-                if moment.deed == Deed::End {
+                if moment.event == ScriptedEvent::End {
                     let figures = viewer.end();
                     self.figures[act as usize] = Some(figures);
                     self.draw(act, passed, &viewer, None);
                     return Ok(Some((figures, stage)));
                 }
-                let text = stage.perform(&moment.deed)?;
-                self.tell(Line { at: passed, tone: Tone::Deed, text });
+                let text = stage.perform(&moment.event)?;
+                self.tell(Line { at: passed, tone: Tone::Event, text });
             }
             tokio::time::sleep_until(began + passed + STEP).await;
             let passed = began.elapsed();
@@ -206,7 +206,7 @@ impl Theatre {
             seed: self.seed,
             speed: self.speed,
             passed,
-            sight: viewer.sight(),
+            overview: viewer.overview(),
             lines: &self.lines,
             figures: self.figures,
             invitation,

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::sight::{HostState, Sharing, Sight};
+use super::overview::{HostState, Overview, Sharing};
 
 /// How long DRS and HA may take to put things right: a DRS period or two, and the moves.
 pub const MEND_WITHIN: Duration = Duration::from_secs(300);
@@ -65,21 +65,25 @@ pub enum News {
 
 impl Observer {
     /// Takes in what is seen `now`; the time since the last look counts for what was seen then.
-    pub fn look(&mut self, sight: &Sight, now: Duration) -> Vec<News> {
+    pub fn look(&mut self, overview: &Overview, now: Duration) -> Vec<News> {
         let passed = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before));
         self.looked_at = Some(now);
-        let sharings = sight.sharings();
+        let sharings = overview.sharings();
         let mut news = self.changed_sharings(&sharings);
         self.sharings = sharings;
-        let failed: BTreeSet<String> =
-            sight.hosts.iter().filter(|host| host.state == HostState::Failed).map(|host| host.name.clone()).collect();
+        let failed: BTreeSet<String> = overview
+            .hosts
+            .iter()
+            .filter(|host| host.state == HostState::Failed)
+            .map(|host| host.name.clone())
+            .collect();
         let another_failed = failed.difference(&self.failed_hosts).next().is_some();
         self.failed_hosts = failed;
-        for (name, replicas) in &sight.wanted {
+        for (name, replicas) in &overview.wanted {
             let service = self.services.entry(name.clone()).or_default();
             service.pass(passed);
             let is_sharing = self.sharings.iter().any(|sharing| sharing.service == *name);
-            news.extend(service.see(name, sight.serving(name), *replicas, is_sharing, now, another_failed));
+            news.extend(service.see(name, overview.serving(name), *replicas, is_sharing, now, another_failed));
         }
         news
     }
@@ -186,45 +190,45 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sight::{HostSight, PodSight, VmSight};
+    use super::super::overview::{HostOverview, PodOverview, VmOverview};
     use super::*;
 
     /// One service `a` of two replicas, each on a VM of its own; `hosts` says where the VMs are.
-    fn sight(hosts: [usize; 2], ready: bool, failed: Option<usize>) -> Sight {
-        let mut sight = Sight { wanted: BTreeMap::from([("a".to_owned(), 2)]), ..Sight::default() };
+    fn overview(hosts: [usize; 2], ready: bool, failed: Option<usize>) -> Overview {
+        let mut overview = Overview { wanted: BTreeMap::from([("a".to_owned(), 2)]), ..Overview::default() };
         for host in 0..2 {
-            let vms = hosts.iter().enumerate().filter(|(_, at)| **at == host).map(|(vm, _)| VmSight {
+            let vms = hosts.iter().enumerate().filter(|(_, at)| **at == host).map(|(vm, _)| VmOverview {
                 name: format!("vm-{vm}"),
                 has_power: failed != Some(host),
                 is_moving: false,
-                pods: vec![PodSight {
+                pods: vec![PodOverview {
                     service: "a".to_owned(),
                     must_be_apart: true,
                     is_running: true,
                     is_ready: ready,
                 }],
             });
-            sight.hosts.push(HostSight {
+            overview.hosts.push(HostOverview {
                 name: format!("h{host}"),
                 state: if failed == Some(host) { HostState::Failed } else { HostState::Up },
                 cpu_percent: 0,
                 vms: vms.collect(),
             });
         }
-        sight
+        overview
     }
 
     /// Looks every 10 s, and answers the seconds co-located and down.
-    fn watch(sights: &[(u64, Sight)]) -> (u64, u64) {
+    fn watch(overviews: &[(u64, Overview)]) -> (u64, u64) {
         let mut observer = Observer::default();
         let mut now = 0;
-        for (seconds, sight) in sights {
+        for (seconds, overview) in overviews {
             for _ in 0..seconds / 10 {
-                observer.look(sight, Duration::from_secs(now));
+                observer.look(overview, Duration::from_secs(now));
                 now += 10;
             }
         }
-        if let Some((_, last)) = sights.last() {
+        if let Some((_, last)) = overviews.last() {
             observer.look(last, Duration::from_secs(now));
         }
         let measured = observer.end();
@@ -233,11 +237,11 @@ mod tests {
 
     #[test]
     fn what_counts_and_what_does_not() {
-        let apart = || sight([0, 1], true, None);
-        let shared = || sight([0, 0], true, None);
-        let lost = || sight([0, 1], true, Some(0));
-        let gone = || sight([0, 0], true, Some(0));
-        let starting = || sight([0, 0], false, None);
+        let apart = || overview([0, 1], true, None);
+        let shared = || overview([0, 0], true, None);
+        let lost = || overview([0, 1], true, Some(0));
+        let gone = || overview([0, 0], true, Some(0));
+        let starting = || overview([0, 0], false, None);
         let cases = [
             ("apart all the time", vec![(600, apart())], (0, 0)),
             ("nothing counts before it was up", vec![(600, starting()), (100, apart())], (0, 0)),
@@ -257,22 +261,22 @@ mod tests {
             ),
             ("no replica left", vec![(100, apart()), (70, gone()), (60, apart())], (0, 70)),
         ];
-        for (name, sights, expected) in cases {
-            assert_eq!(watch(&sights), expected, "{name}");
+        for (name, overviews, expected) in cases {
+            assert_eq!(watch(&overviews), expected, "{name}");
         }
     }
 
     #[test]
     fn what_begins_and_ends_is_told_once() {
         let mut observer = Observer::default();
-        let mut tell = |sight: Sight, second| observer.look(&sight, Duration::from_secs(second));
-        assert_eq!(tell(sight([0, 1], true, None), 0), []);
+        let mut tell = |overview: Overview, second| observer.look(&overview, Duration::from_secs(second));
+        assert_eq!(tell(overview([0, 1], true, None), 0), []);
         let share = News::Bad("2 replicas of a share h0: vm-0, vm-1".to_owned());
-        assert_eq!(tell(sight([0, 0], true, None), 1), [share]);
-        assert_eq!(tell(sight([0, 0], true, None), 2), []);
-        let news = tell(sight([0, 0], true, Some(0)), 3);
+        assert_eq!(tell(overview([0, 0], true, None), 1), [share]);
+        assert_eq!(tell(overview([0, 0], true, None), 2), []);
+        let news = tell(overview([0, 0], true, Some(0)), 3);
         assert!(news.contains(&News::Bad("a is gone: no replica is Ready".to_owned())), "{news:?}");
-        let news = tell(sight([0, 1], true, None), 4);
+        let news = tell(overview([0, 1], true, None), 4);
         assert_eq!(news, [News::Good("a is back: 2 of 2 replicas are Ready".to_owned())]);
     }
 }

@@ -14,9 +14,9 @@ use ratatui::text::{Line as TextLine, Span};
 use ratatui::widgets::{Block, BorderType, Paragraph, Wrap};
 
 use super::Act;
+use super::overview::{HostOverview, HostState, Overview, VmOverview};
 use super::pace::Speed;
 use super::show::clock;
-use super::sight::{HostSight, HostState, Sight, VmSight};
 use super::story::SERVICES;
 use super::verdict::{Figures, ROWS};
 use super::viewer::{Line, Tone};
@@ -27,7 +27,7 @@ pub struct Picture<'a> {
     pub seed: u64,
     pub speed: Speed,
     pub passed: Duration,
-    pub sight: &'a Sight,
+    pub overview: &'a Overview,
     pub lines: &'a VecDeque<Line>,
     /// Of act 1 and act 2, as far as they have got.
     pub figures: [Option<Figures>; 2],
@@ -67,7 +67,7 @@ impl Paint {
 
     fn tone(self, tone: Tone) -> Style {
         match tone {
-            Tone::Deed => self.bold(),
+            Tone::Event => self.bold(),
             Tone::Quiet => Style::new(),
             Tone::Good => self.colour(Color::Green),
             Tone::Bad => self.colour(Color::Red).add_modifier(Modifier::BOLD),
@@ -91,10 +91,10 @@ pub fn render(frame: &mut Frame<'_>, picture: &Picture<'_>, paint: Paint) {
     ])
     .areas(area);
     frame.render_widget(title_line(picture, paint), title);
-    draw_hosts(frame, hosts, picture.sight, paint);
+    draw_hosts(frame, hosts, picture.overview, paint);
     let [events, rules] = Layout::horizontal([Constraint::Percentage(68), Constraint::Fill(1)]).areas(middle);
     draw_events(frame, events, picture.lines, paint);
-    draw_rules(frame, rules, picture.sight, paint);
+    draw_rules(frame, rules, picture.overview, paint);
     let [figures, note] = Layout::horizontal([Constraint::Length(62), Constraint::Fill(1)]).areas(bottom);
     draw_figures(frame, figures, picture, paint);
     let (heading, text) = match picture.invitation {
@@ -102,7 +102,7 @@ pub fn render(frame: &mut Frame<'_>, picture: &Picture<'_>, paint: Paint) {
         Some(invitation) => (" In another terminal ", invitation),
     };
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }).block(panel(heading, paint)), note);
-    frame.render_widget(legend_line(picture.sight, paint), legend);
+    frame.render_widget(legend_line(picture.overview, paint), legend);
 }
 
 /// What a newcomer needs to know to read the rest.
@@ -139,17 +139,17 @@ fn title_line(picture: &Picture<'_>, paint: Paint) -> TextLine<'static> {
     ])
 }
 
-fn draw_hosts(frame: &mut Frame<'_>, area: Rect, sight: &Sight, paint: Paint) {
-    let columns = Layout::horizontal(vec![Constraint::Fill(1); sight.hosts.len()]).split(area);
-    let sharings = sight.sharings();
-    for (host, column) in sight.hosts.iter().zip(columns.iter()) {
+fn draw_hosts(frame: &mut Frame<'_>, area: Rect, overview: &Overview, paint: Paint) {
+    let columns = Layout::horizontal(vec![Constraint::Fill(1); overview.hosts.len()]).split(area);
+    let sharings = overview.sharings();
+    for (host, column) in overview.hosts.iter().zip(columns.iter()) {
         let here = sharings.iter().filter(|sharing| sharing.host == host.name);
         let shared: BTreeSet<&str> = here.map(|sharing| sharing.service.as_str()).collect();
         draw_host(frame, *column, host, &shared, paint);
     }
 }
 
-fn draw_host(frame: &mut Frame<'_>, area: Rect, host: &HostSight, shared: &BTreeSet<&str>, paint: Paint) {
+fn draw_host(frame: &mut Frame<'_>, area: Rect, host: &HostOverview, shared: &BTreeSet<&str>, paint: Paint) {
     let (state, style) = match host.state {
         HostState::Up if shared.is_empty() => ("", paint.dim()),
         HostState::Up => ("", paint.colour(Color::Red)),
@@ -172,14 +172,14 @@ fn draw_host(frame: &mut Frame<'_>, area: Rect, host: &HostSight, shared: &BTree
     frame.render_widget(Paragraph::new(rows), inner);
 }
 
-fn load_line(host: &HostSight, width: u16, paint: Paint) -> TextLine<'static> {
+fn load_line(host: &HostOverview, width: u16, paint: Paint) -> TextLine<'static> {
     let room = usize::from(width).saturating_sub(9);
     let filled = usize::try_from(host.cpu_percent).unwrap_or(0).min(100) * room / 100;
     let bar = format!("cpu {}{}", "▪".repeat(filled), "·".repeat(room - filled));
     TextLine::styled(format!("{bar} {:>3}%", host.cpu_percent), paint.dim())
 }
 
-fn vm_line(vm: &VmSight, shared: &BTreeSet<&str>, paint: Paint) -> TextLine<'static> {
+fn vm_line(vm: &VmOverview, shared: &BTreeSet<&str>, paint: Paint) -> TextLine<'static> {
     let name_style = if vm.has_power { Style::new() } else { paint.dim().add_modifier(Modifier::CROSSED_OUT) };
     let mut spans = vec![Span::styled(format!("{:<8}", vm.name), name_style)];
     for pod in &vm.pods {
@@ -221,9 +221,9 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, lines: &VecDeque<Line>, paint:
     frame.render_widget(Paragraph::new(rows).block(block), area);
 }
 
-fn draw_rules(frame: &mut Frame<'_>, area: Rect, sight: &Sight, paint: Paint) {
-    let title = format!(" DRS rules: {} ", sight.rules.len());
-    let rows: Vec<TextLine<'_>> = sight
+fn draw_rules(frame: &mut Frame<'_>, area: Rect, overview: &Overview, paint: Paint) {
+    let title = format!(" DRS rules: {} ", overview.rules.len());
+    let rows: Vec<TextLine<'_>> = overview
         .rules
         .iter()
         .map(|rule| {
@@ -265,9 +265,9 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, paint:
     frame.render_widget(Paragraph::new(rows).block(panel(" Verdict so far ", paint)), area);
 }
 
-fn legend_line(sight: &Sight, paint: Paint) -> TextLine<'static> {
+fn legend_line(overview: &Overview, paint: Paint) -> TextLine<'static> {
     let mut spans = vec![Span::raw(" ")];
-    for service in sight.wanted.keys() {
+    for service in overview.wanted.keys() {
         let letter: String = service.chars().take(1).collect::<String>().to_uppercase();
         spans.push(Span::styled(letter, paint.service(service)));
         spans.push(Span::raw(format!(" {service}  ")));
@@ -285,34 +285,34 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::sight::{PodSight, RuleSight};
+    use super::super::overview::{PodOverview, RuleOverview};
     use super::*;
 
-    fn sight() -> Sight {
-        let pod = |service: &str| PodSight {
+    fn overview() -> Overview {
+        let pod = |service: &str| PodOverview {
             service: service.to_owned(),
             must_be_apart: service != "batch",
             is_running: true,
             is_ready: true,
         };
-        let vm = |number: usize| VmSight {
+        let vm = |number: usize| VmOverview {
             name: format!("node-{number}"),
             has_power: true,
             is_moving: number == 3,
             pods: vec![pod("shop"), pod("batch")],
         };
-        let host = |number: usize, vms: Vec<VmSight>| HostSight {
+        let host = |number: usize, vms: Vec<VmOverview>| HostOverview {
             name: format!("esx-{number}"),
             state: if number == 2 { HostState::Failed } else { HostState::Up },
             cpu_percent: 40,
             vms,
         };
-        let rule = RuleSight {
+        let rule = RuleOverview {
             name: "bridger-1".to_owned(),
             vms: vec!["node-1".to_owned(), "node-2".to_owned()],
             services: vec!["shop".to_owned()],
         };
-        Sight {
+        Overview {
             hosts: vec![host(1, vec![vm(1), vm(2)]), host(2, vec![]), host(3, (3..40).map(vm).collect())],
             rules: vec![rule],
             wanted: [("shop".to_owned(), 2)].into_iter().collect(),
@@ -327,7 +327,7 @@ mod tests {
             seed: 7,
             speed: Speed::Max,
             passed: Duration::from_secs(62),
-            sight: &sight(),
+            overview: &overview(),
             lines: &lines,
             figures: [Some(Figures::default()), None],
             invitation,

@@ -18,7 +18,7 @@ impl Show {
     pub fn tell(&mut self, line: &Line) {
         if let Show::Lines = self {
             let mark = match line.tone {
-                Tone::Deed => '>',
+                Tone::Event => '>',
                 Tone::Quiet => ' ',
                 Tone::Good => '+',
                 Tone::Bad => '!',

@@ -1,6 +1,6 @@
 //! Where the story is played: the embedded world, its placer, and in the second act Bridger, all in this process.
 //!
-//! Input: a seed and whether Bridger takes part; deeds of the story. Output: a running world. Clients and servers speak
+//! Input: a seed and whether Bridger takes part; events of the story. Output: a running world. Clients and servers speak
 //! their wire protocols over tower services instead of sockets, so that time may be virtual.
 
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use simulator::world::Core;
 use simulator::{Clock, SimTime, World, vcenter, world};
 use tokio::task::JoinSet;
 
-use super::sight::{Sight, short};
-use super::story::{BATCH, Deed, HOSTS, NODES_AT_FIRST, SERVICES, Which};
+use super::overview::{Overview, short};
+use super::story::{BATCH, HOSTS, NODES_AT_FIRST, SERVICES, ScriptedEvent, Which};
 use crate::compose::compose;
 use crate::failure::Failure;
 use crate::in_process;
@@ -104,68 +104,68 @@ impl Stage {
         self.casualty.as_deref()
     }
 
-    pub fn sight(&self) -> Sight {
-        self.world.with(|core, _| Sight::of(core))
+    pub fn overview(&self) -> Overview {
+        self.world.with(|core, _| Overview::of(core))
     }
 
-    /// Carries out a deed; answers what to tell of it.
-    pub fn perform(&mut self, deed: &Deed) -> Result<String, Failure> {
-        if *deed == Deed::FailHost && self.casualty.is_none() {
-            self.casualty = self.sight().worst_to_lose().map(str::to_owned);
+    /// Carries out a event; answers what to tell of it.
+    pub fn perform(&mut self, event: &ScriptedEvent) -> Result<String, Failure> {
+        if *event == ScriptedEvent::FailHost && self.casualty.is_none() {
+            self.casualty = self.overview().worst_to_lose().map(str::to_owned);
         }
         let casualty = self.casualty.clone().unwrap_or_default();
-        self.world.with(|core, now| perform(core, deed, &casualty, now))
+        self.world.with(|core, now| perform(core, event, &casualty, now))
     }
 }
 
-fn perform(core: &mut Core, deed: &Deed, casualty: &str, now: SimTime) -> Result<String, Failure> {
+fn perform(core: &mut Core, event: &ScriptedEvent, casualty: &str, now: SimTime) -> Result<String, Failure> {
     let actor = Actor { user: core.vcenter.config().username.clone() };
-    let told = match deed {
-        Deed::StartBatch { pods } => {
+    let told = match event {
+        ScriptedEvent::StartBatch { pods } => {
             create(core, &batch(*pods), now)?;
             format!("{pods} large batch pods are started, one for each node")
         }
-        Deed::EnterMaintenance(which) => {
+        ScriptedEvent::EnterMaintenance(which) => {
             let (host, name) = choose(core, which, casualty)?;
             core.vcenter.enter_maintenance(host, 0, &actor, now).map_err(refused)?;
             format!("{name} goes into maintenance: DRS moves its VMs away")
         }
-        Deed::ExitMaintenance(which) => {
+        ScriptedEvent::ExitMaintenance(which) => {
             let (host, name) = choose(core, which, casualty)?;
             core.vcenter.exit_maintenance(host, &actor, now).map_err(refused)?;
             format!("{name} leaves maintenance")
         }
-        Deed::AddNodes { count, host } => {
+        ScriptedEvent::AddNodes { count, host } => {
             let id = host_named(core, host)?;
             for number in 1..=*count {
                 add_node(core, NODES_AT_FIRST + number, id, &actor, now)?;
             }
             format!("{count} small nodes are added on {host}")
         }
-        Deed::Deploy => {
+        ScriptedEvent::Deploy => {
             for (name, replicas) in SERVICES {
                 create(core, &service(name, *replicas), now)?;
             }
             let names: Vec<&str> = SERVICES.iter().map(|(name, _)| *name).collect();
             format!("services {} are deployed: replicas must be on different nodes", names.join(", "))
         }
-        Deed::FailHost => {
+        ScriptedEvent::FailHost => {
             let host = host_named(core, casualty)?;
             core.vcenter.fail_host(host, now).map_err(refused)?;
             format!("host {casualty} loses power")
         }
-        Deed::RecoverHost => {
+        ScriptedEvent::RecoverHost => {
             let host = host_named(core, casualty)?;
             core.vcenter.recover_host(host, now).map_err(refused)?;
             format!("host {casualty} has power again and boots")
         }
-        Deed::Update => {
+        ScriptedEvent::Update => {
             for (name, _) in SERVICES {
                 update(core, name)?;
             }
             "every service is updated: rolling, replica by replica".to_owned()
         }
-        Deed::End => "the story ends".to_owned(),
+        ScriptedEvent::End => "the story ends".to_owned(),
     };
     Ok(told)
 }

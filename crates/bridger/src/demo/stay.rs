@@ -9,7 +9,7 @@ use std::time::Duration;
 use model::labels::LabelSettings;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::Theatre;
+use super::DemoRun;
 use super::stage::{Stage, world_config};
 use super::story::NEW_HOST;
 use super::viewer::Viewer;
@@ -31,27 +31,27 @@ pub struct Stay {
 }
 
 /// Ports that are taken, but not served yet.
-pub struct Doors {
+pub struct Listeners {
     servers: Doorway,
     bridger: tokio::net::TcpListener,
 }
 
-impl Doors {
-    pub async fn bind(stay: &Stay) -> Result<Doors, Failure> {
+impl Listeners {
+    pub async fn bind(stay: &Stay) -> Result<Listeners, Failure> {
         let servers = Doorway::bind(&stay.ports).await?;
         let (bridger, _) = embedded::bind(stay.port, "--port").await?;
-        Ok(Doors { servers, bridger })
+        Ok(Listeners { servers, bridger })
     }
 }
 
-impl Theatre {
-    pub(super) async fn stay(&mut self, mut stage: Stage, doors: Doors, stay: &Stay) -> Result<(), Failure> {
-        let address = doors.bridger.local_addr().map_err(|error| Failure::run(error.to_string()))?;
+impl DemoRun {
+    pub(super) async fn stay(&mut self, mut stage: Stage, listeners: Listeners, stay: &Stay) -> Result<(), Failure> {
+        let address = listeners.bridger.local_addr().map_err(|error| Failure::run(error.to_string()))?;
         let config = world_config(simulator::seed::Seed(self.seed));
         let world = stage.world().clone();
-        let open = doors.servers.open(&world, &config, stage.tasks());
+        let open = listeners.servers.open(&world, &config, stage.tasks());
         if let Some(router) = stage.bridger().cloned() {
-            stage.tasks().spawn(simulator::serve::serve(doors.bridger, router, None));
+            stage.tasks().spawn(simulator::serve::serve(listeners.bridger, router, None));
         }
         // From here on the wall clock counts: sockets and people are on the other side.
         tokio::time::resume();

@@ -22,7 +22,7 @@ pub const NODES_ADDED: u32 = 3;
 pub const NEW_HOST: &str = "esx-5";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ScriptedEvent {
     /// A batch load with one large pod for each of the first nodes.
     StartBatch {
         pods: u32,
@@ -43,7 +43,7 @@ pub enum Deed {
     End,
 }
 
-/// Which host a deed is about.
+/// Which host a event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
     Named(&'static str),
@@ -54,7 +54,7 @@ pub enum Which {
 #[derive(Clone, Debug)]
 pub struct Moment {
     pub at: Duration,
-    pub deed: Deed,
+    pub event: ScriptedEvent,
 }
 
 /// The moments, in order of time.
@@ -65,19 +65,19 @@ pub fn story(seed: Seed) -> Vec<Moment> {
     let patched = Which::Spared(seed.stream("demo maintenance").below(u64::from(HOSTS) - 1));
     let grown = at(4, 0);
     let moments = [
-        (at(0, 0), Deed::EnterMaintenance(Which::Named(NEW_HOST))),
-        (at(0, 30), Deed::StartBatch { pods: NODES_AT_FIRST }),
-        (grown, Deed::ExitMaintenance(Which::Named(NEW_HOST))),
-        (grown + Duration::from_secs(10), Deed::AddNodes { count: NODES_ADDED, host: NEW_HOST }),
-        (at(6, 0), Deed::Deploy),
-        (at(15, 0), Deed::FailHost),
-        (at(24, 0), Deed::RecoverHost),
-        (at(29, 0), Deed::EnterMaintenance(patched.clone())),
-        (at(38, 0), Deed::ExitMaintenance(patched)),
-        (at(42, 0), Deed::Update),
-        (Duration::from_secs(50 * 60), Deed::End),
+        (at(0, 0), ScriptedEvent::EnterMaintenance(Which::Named(NEW_HOST))),
+        (at(0, 30), ScriptedEvent::StartBatch { pods: NODES_AT_FIRST }),
+        (grown, ScriptedEvent::ExitMaintenance(Which::Named(NEW_HOST))),
+        (grown + Duration::from_secs(10), ScriptedEvent::AddNodes { count: NODES_ADDED, host: NEW_HOST }),
+        (at(6, 0), ScriptedEvent::Deploy),
+        (at(15, 0), ScriptedEvent::FailHost),
+        (at(24, 0), ScriptedEvent::RecoverHost),
+        (at(29, 0), ScriptedEvent::EnterMaintenance(patched.clone())),
+        (at(38, 0), ScriptedEvent::ExitMaintenance(patched)),
+        (at(42, 0), ScriptedEvent::Update),
+        (Duration::from_secs(50 * 60), ScriptedEvent::End),
     ];
-    moments.into_iter().map(|(at, deed)| Moment { at, deed }).collect()
+    moments.into_iter().map(|(at, event)| Moment { at, event }).collect()
 }
 
 #[cfg(test)]
@@ -89,9 +89,9 @@ mod tests {
         for seed in 0..200 {
             let moments = story(Seed(seed));
             assert!(moments.is_sorted_by_key(|moment| moment.at), "seed {seed}");
-            assert_eq!(moments.last().map(|moment| &moment.deed), Some(&Deed::End));
+            assert_eq!(moments.last().map(|moment| &moment.event), Some(&ScriptedEvent::End));
             let again = story(Seed(seed));
-            assert!(moments.iter().zip(&again).all(|(a, b)| a.at == b.at && a.deed == b.deed));
+            assert!(moments.iter().zip(&again).all(|(a, b)| a.at == b.at && a.event == b.event));
         }
     }
 }

@@ -10,14 +10,14 @@ use simulator::kubernetes::Happening as KubernetesHappening;
 use simulator::vcenter::{Happening as VcenterHappening, MoveReason};
 
 use super::observer::{Measured, News, Observer};
-use super::sight::{Sight, short};
+use super::overview::{Overview, short};
 use super::story::BATCH;
 use super::verdict::Figures;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// What the story does.
-    Deed,
+    Event,
     /// What the two servers, DRS, HA and Bridger make of it.
     Quiet,
     Good,
@@ -35,8 +35,8 @@ pub struct Line {
 #[derive(Debug, Default)]
 pub struct Viewer {
     observer: Observer,
-    sight: Sight,
-    /// Versions of both sides when `sight` was taken.
+    overview: Overview,
+    /// Versions of both sides when `overview` was taken.
     versions: Option<(u64, u64)>,
     next_entry: u64,
     migrations: u64,
@@ -56,24 +56,24 @@ impl Viewer {
             self.next_entry = core.chronicle.next_number();
             let versions = (core.kubernetes.version(), core.vcenter.version());
             let changed = self.versions.replace(versions) != Some(versions);
-            (happenings, changed.then(|| Sight::of(core)))
+            (happenings, changed.then(|| Overview::of(core)))
         });
-        let before = changed.map(|sight| std::mem::replace(&mut self.sight, sight)).unwrap_or_default();
+        let before = changed.map(|overview| std::mem::replace(&mut self.overview, overview)).unwrap_or_default();
         let line = |tone: Tone, text: String| Line { at: passed, tone, text };
         let mut lines = Vec::new();
         for happening in &happenings {
             self.migrations += u64::from(is_migration(happening));
-            lines.extend(describe(happening, &self.sight, &before).map(|(tone, text)| line(tone, text)));
+            lines.extend(describe(happening, &self.overview, &before).map(|(tone, text)| line(tone, text)));
         }
-        lines.extend(self.observer.look(&self.sight, passed).into_iter().map(|news| match news {
+        lines.extend(self.observer.look(&self.overview, passed).into_iter().map(|news| match news {
             News::Good(text) => line(Tone::Good, text),
             News::Bad(text) => line(Tone::Bad, text),
         }));
         lines
     }
 
-    pub fn sight(&self) -> &Sight {
-        &self.sight
+    pub fn overview(&self) -> &Overview {
+        &self.overview
     }
 
     pub fn figures(&self) -> Figures {
@@ -88,7 +88,7 @@ impl Viewer {
 
     fn figures_of(&self, measured: Measured) -> Figures {
         let Measured { colocated, downtime, observed } = measured;
-        let rules = self.sight.rules.len() as u64;
+        let rules = self.overview.rules.len() as u64;
         Figures { colocated, downtime, observed, migrations: self.migrations, rules }
     }
 }
@@ -100,14 +100,14 @@ fn is_migration(happening: &Happening) -> bool {
     }
 }
 
-fn describe(happening: &Happening, sight: &Sight, before: &Sight) -> Option<(Tone, String)> {
+fn describe(happening: &Happening, overview: &Overview, before: &Overview) -> Option<(Tone, String)> {
     match happening {
-        Happening::Vcenter(happening) => describe_vcenter(happening, sight, before),
-        Happening::Kubernetes(happening) => describe_kubernetes(happening, sight),
+        Happening::Vcenter(happening) => describe_vcenter(happening, overview, before),
+        Happening::Kubernetes(happening) => describe_kubernetes(happening, overview),
     }
 }
 
-fn describe_vcenter(happening: &VcenterHappening, sight: &Sight, before: &Sight) -> Option<(Tone, String)> {
+fn describe_vcenter(happening: &VcenterHappening, overview: &Overview, before: &Overview) -> Option<(Tone, String)> {
     let quiet = |text: String| Some((Tone::Quiet, text));
     match happening {
         VcenterHappening::VmMoved { name, from, to, reason, .. } => {
@@ -120,8 +120,8 @@ fn describe_vcenter(happening: &VcenterHappening, sight: &Sight, before: &Sight)
                 MoveReason::HaRestart => format!("HA restarts {name} on {to}: {from} is lost"),
             })
         }
-        VcenterHappening::RuleAdded { rule, .. } => quiet(format!("Bridger adds a rule{}", why(rule, sight))),
-        VcenterHappening::RuleEdited { rule, .. } => quiet(format!("Bridger edits a rule{}", why(rule, sight))),
+        VcenterHappening::RuleAdded { rule, .. } => quiet(format!("Bridger adds a rule{}", why(rule, overview))),
+        VcenterHappening::RuleEdited { rule, .. } => quiet(format!("Bridger edits a rule{}", why(rule, overview))),
         VcenterHappening::RuleRemoved { rule, .. } => {
             let vms = before.rules.iter().find(|known| known.name == *rule).map(|known| known.vms.join(", "));
             quiet(format!("Bridger removes the rule of {}: no pod needs it", vms.unwrap_or_default()))
@@ -145,21 +145,21 @@ fn without_rule_name(reason: &str) -> String {
 }
 
 /// What a rule is for: the VMs, and the services whose replicas are on them.
-fn why(rule: &str, sight: &Sight) -> String {
-    let Some(rule) = sight.rules.iter().find(|known| known.name == rule) else { return String::new() };
+fn why(rule: &str, overview: &Overview) -> String {
+    let Some(rule) = overview.rules.iter().find(|known| known.name == rule) else { return String::new() };
     let services = if rule.services.is_empty() { "pods".to_owned() } else { rule.services.join(", ") };
     format!(": {} apart, for {services}", rule.vms.join(", "))
 }
 
-fn describe_kubernetes(happening: &KubernetesHappening, sight: &Sight) -> Option<(Tone, String)> {
+fn describe_kubernetes(happening: &KubernetesHappening, overview: &Overview) -> Option<(Tone, String)> {
     let quiet = |text: String| Some((Tone::Quiet, text));
     match happening {
         KubernetesHappening::PodBound { pod, node } if service_of(pod) != BATCH => {
-            let host = sight.host_of(node).map_or(String::new(), |host| format!(" on {host}"));
+            let host = overview.host_of(node).map_or(String::new(), |host| format!(" on {host}"));
             quiet(format!("a replica of {} is placed on {node}{host}", service_of(pod)))
         }
         KubernetesHappening::NodeRegistered { node, .. } => {
-            let host = sight.host_of(node).map_or(String::new(), |host| format!(", on {host}"));
+            let host = overview.host_of(node).map_or(String::new(), |host| format!(", on {host}"));
             quiet(format!("{node} joins the cluster{host}"))
         }
         KubernetesHappening::NodeNotReady { node, .. } => quiet(format!("{node} is no longer Ready")),

@@ -1,9 +1,9 @@
 //! Bridger as a service: settings, the checks at the start, one look at everything, and the running whole.
 
 pub(crate) mod extender;
-pub(crate) mod look;
 pub mod outside;
 pub(crate) mod policy;
+pub(crate) mod read_once;
 pub(crate) mod running;
 pub(crate) mod scheduler;
 pub mod scheduler_metrics;

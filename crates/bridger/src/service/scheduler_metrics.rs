@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use scheduler::{AttemptResult, Figures, Incoming, UnschedulableBy};
+use scheduler::{Arrivals, AttemptResult, Figures, UnschedulableBy};
 
 type Labels = Vec<(&'static str, String)>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
@@ -144,7 +144,7 @@ impl SchedulerMetrics {
         set(&self.dropped, "kind", "event", counts.dropped);
     }
 
-    fn came_in(&self, before: &Incoming, now: &Incoming) {
+    fn came_in(&self, before: &Arrivals, now: &Arrivals) {
         if before == now {
             return;
         }
@@ -203,7 +203,7 @@ impl SchedulingMetrics for SchedulerMetrics {
         self.binding.set(number(figures.binding));
         self.woken.set(i64::try_from(figures.queue.woken).unwrap_or(i64::MAX));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        self.came_in(&last.incoming, &figures.incoming);
+        self.came_in(&last.arrivals, &figures.arrivals);
         self.waits(&last.unschedulable, &figures.unschedulable);
         let cache = &figures.cache;
         for (kind, count) in [("nodes", cache.nodes), ("pods", cache.pods), ("assumed_pods", cache.assumed_pods)] {

@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use model::event::{NamespaceFacts, NodeFacts, PodFacts};
-use model::scheduling::SelectingFacts;
+use model::scheduling::WorkloadFacts;
 use serde::{Deserialize, Serialize};
 
 use self::kubernetes::{Namespace, Node, Pod};
 use self::layout::List;
-use self::scheduling::Selecting;
+use self::scheduling::Workload;
 use self::vcenter::Vcenter;
 use super::{Snapshot, VcenterPart};
 
@@ -66,8 +66,8 @@ struct Body {
     nodes: Vec<NodeFacts>,
     #[serde(with = "List::<Pod>")]
     pods: Vec<PodFacts>,
-    #[serde(default, with = "List::<Selecting>")]
-    selecting: Vec<SelectingFacts>,
+    #[serde(default, rename = "selecting", with = "List::<Workload>")]
+    workloads: Vec<WorkloadFacts>,
     record: BTreeMap<String, String>,
 }
 

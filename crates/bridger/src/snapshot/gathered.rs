@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
-use model::scheduling::{SelectingFacts, SelectingKind};
+use model::scheduling::{WorkloadFacts, WorkloadKind};
 
 use super::{Snapshot, VcenterPart};
 
@@ -16,7 +16,7 @@ pub struct Gathered {
     namespaces: BTreeMap<String, NamespaceFacts>,
     nodes: BTreeMap<String, NodeFacts>,
     pods: BTreeMap<(String, String), PodFacts>,
-    selecting: BTreeMap<(SelectingKind, String, String), SelectingFacts>,
+    workloads: BTreeMap<(WorkloadKind, String, String), WorkloadFacts>,
     vms: BTreeMap<(VcenterId, String), VmFacts>,
     hosts: BTreeMap<(VcenterId, String), HostFacts>,
     clusters: BTreeMap<(VcenterId, String), ClusterFacts>,
@@ -49,11 +49,11 @@ impl Gathered {
             Event::NamespaceDeleted { name } => {
                 self.namespaces.remove(&name);
             }
-            Event::SelectingApplied(facts) => {
-                self.selecting.insert((facts.kind, facts.namespace.clone(), facts.name.clone()), facts);
+            Event::WorkloadApplied(facts) => {
+                self.workloads.insert((facts.kind, facts.namespace.clone(), facts.name.clone()), facts);
             }
-            Event::SelectingDeleted { kind, namespace, name } => {
-                self.selecting.remove(&(kind, namespace, name));
+            Event::WorkloadDeleted { kind, namespace, name } => {
+                self.workloads.remove(&(kind, namespace, name));
             }
             Event::VmApplied { vcenter, vm } => {
                 self.vms.insert((vcenter, vm.id.clone()), vm);
@@ -84,7 +84,7 @@ impl Gathered {
             Source::Nodes => self.nodes.clear(),
             Source::Pods => self.pods.clear(),
             Source::Namespaces => self.namespaces.clear(),
-            Source::Selecting(gone) => self.selecting.retain(|(kind, ..), _| *kind != gone),
+            Source::Workload(gone) => self.workloads.retain(|(kind, ..), _| *kind != gone),
             Source::Vcenter(gone) => {
                 self.vms.retain(|(vcenter, _), _| *vcenter != gone);
                 self.hosts.retain(|(vcenter, _), _| *vcenter != gone);
@@ -130,7 +130,7 @@ impl Gathered {
             namespaces: self.namespaces.into_values().collect(),
             nodes: self.nodes.into_values().collect(),
             pods: self.pods.into_values().collect(),
-            selecting: self.selecting.into_values().collect(),
+            workloads: self.workloads.into_values().collect(),
             record,
         }
     }

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
-use model::scheduling::SelectingFacts;
+use model::scheduling::WorkloadFacts;
 use model::{KUBERNETES_SOURCES, World};
 
 use self::format::{FormatError, VERSION};
@@ -34,7 +34,7 @@ pub struct Snapshot {
     pub nodes: Vec<NodeFacts>,
     pub pods: Vec<PodFacts>,
     /// Services and controllers, as far as they select pods.
-    pub selecting: Vec<SelectingFacts>,
+    pub workloads: Vec<WorkloadFacts>,
     /// The record's texts by name.
     pub record: BTreeMap<String, String>,
 }
@@ -57,15 +57,15 @@ impl Snapshot {
             events.extend(facts);
             events.push(Event::RelistEnded(source));
         };
-        let Snapshot { mut namespaces, mut nodes, mut pods, selecting, .. } = self;
+        let Snapshot { mut namespaces, mut nodes, mut pods, workloads, .. } = self;
         for row in &KUBERNETES_SOURCES {
             let facts: &mut dyn Iterator<Item = Event> = match row.source {
                 Source::Nodes => &mut nodes.drain(..).map(Event::NodeApplied),
                 Source::Pods => &mut pods.drain(..).map(Event::PodApplied),
                 Source::Namespaces => &mut namespaces.drain(..).map(Event::NamespaceApplied),
-                Source::Selecting(kind) => {
-                    let of_kind = selecting.iter().filter(move |facts| facts.kind == kind).cloned();
-                    &mut of_kind.map(Event::SelectingApplied)
+                Source::Workload(kind) => {
+                    let of_kind = workloads.iter().filter(move |facts| facts.kind == kind).cloned();
+                    &mut of_kind.map(Event::WorkloadApplied)
                 }
                 Source::Vcenter(_) => continue,
             };

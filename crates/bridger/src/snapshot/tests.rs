@@ -111,7 +111,7 @@ fn a_field_that_is_missing_has_its_default() {
         namespaces: vec![NamespaceFacts { name: text("a"), ..NamespaceFacts::default() }],
         nodes: vec![NodeFacts { name: text("n"), scheduling: Some(Arc::default()), ..NodeFacts::default() }],
         pods: vec![PodFacts { name: text("p"), scheduling: Some(Arc::default()), ..PodFacts::default() }],
-        selecting: Vec::new(),
+        workloads: Vec::new(),
         record: BTreeMap::new(),
     };
     assert_eq!(snapshot, expected);

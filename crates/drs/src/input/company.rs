@@ -11,7 +11,11 @@ use super::{Alike, Company, PodOn, Pods};
 use crate::settings::DrsSettings;
 
 /// The terms of affinity of a pod, if one of them is about hosts.
-pub(super) fn terms_of(world: &World, host_key: Option<model::intern::Symbol>, pod: PodId) -> Option<Vec<TermId>> {
+pub(super) fn terms_of(
+    world: &World,
+    host_key: Option<model::storage::intern::Symbol>,
+    pod: PodId,
+) -> Option<Vec<TermId>> {
     let terms = world.pod_terms(pod).iter().filter(|(_, role)| *role == Role::Affinity);
     let terms: Vec<TermId> = terms.map(|(term, _)| *term).collect();
     let is_of_hosts = |term: &TermId| world.term(*term).is_some_and(|term| Some(term.topology_key) == host_key);

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use model::event::{ClusterFacts, PinningFacts, VcenterId};
+use model::event::{ClusterFacts, NodeAffinityFacts, VcenterId};
 use model::{ClusterId, Pod, PodId, ProfileId, World, label_value};
 use rustc_hash::FxHashMap;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
@@ -130,7 +130,7 @@ pub(crate) struct Company {
 pub(crate) struct HostAffinity {
     pub(crate) pod: usize,
     pub(crate) vm: usize,
-    pub(crate) accepts: Arc<PinningFacts>,
+    pub(crate) accepts: Arc<NodeAffinityFacts>,
 }
 
 #[derive(Clone, Debug)]

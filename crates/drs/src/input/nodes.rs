@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::event::{ClusterFacts, RuleKind, VcenterId};
-use model::intern::Symbol;
+use model::storage::intern::Symbol;
 use model::{ClusterId, NodeId, Placement, World};
 use rustc_hash::FxHashSet;
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use model::intern::Symbol;
+use model::storage::intern::Symbol;
 use model::{PodId, Role, TermId, World};
 use rustc_hash::FxHashMap;
 

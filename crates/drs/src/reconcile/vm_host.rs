@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 use model::affinity::node::{Label, RequiredNodeAffinity};
-use model::event::PinningFacts;
+use model::event::NodeAffinityFacts;
 use rustc_hash::FxHashMap;
 
 use super::observed::ObservedRule;
@@ -176,7 +176,7 @@ impl Reconciled<'_> {
     fn accepted(&self) -> Accepted {
         let (view, host_key) = (self.view, &self.settling.settings.host_key);
         let width = view.hosts.len();
-        let mut known: FxHashMap<(*const PinningFacts, &str), Option<FixedBitSet>> = FxHashMap::default();
+        let mut known: FxHashMap<(*const NodeAffinityFacts, &str), Option<FixedBitSet>> = FxHashMap::default();
         let mut accepted = Accepted::new();
         for affinity in &view.host_affinity {
             let node = &*view.vms[affinity.vm].node;

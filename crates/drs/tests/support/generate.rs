@@ -49,10 +49,10 @@ pub fn pod() -> impl Strategy<Value = PodFacts> {
     let node = option::weighted(0.9, 0..NODES_MAX + 1);
     let terms = (vec(term(), 0..2), option::weighted(0.15, term()));
     let rarely = || prop::bool::weighted(0.1);
-    let extras = (rarely(), rarely(), rarely(), option::weighted(0.2, pinning()), option::weighted(0.1, 1..3u32));
+    let extras = (rarely(), rarely(), rarely(), option::weighted(0.2, node_affinity()), option::weighted(0.1, 1..3u32));
     (text(&["shop", "bank"]), labels(), node, terms, extras).prop_map(
         |(namespace, labels, node, (anti_affinity, affinity), extras)| {
-            let (finished, terminating, lift_off, pinning, preferred_terms) = extras;
+            let (finished, terminating, lift_off, node_affinity, preferred_terms) = extras;
             PodFacts {
                 namespace,
                 labels,
@@ -62,7 +62,7 @@ pub fn pod() -> impl Strategy<Value = PodFacts> {
                 finished,
                 terminating,
                 lift_off,
-                pinning: pinning.unwrap_or_default(),
+                node_affinity: node_affinity.unwrap_or_default(),
                 preferred_affinity: vec![WeightedTermFacts::default(); preferred_terms.unwrap_or_default() as usize],
                 ..PodFacts::default()
             }
@@ -71,7 +71,7 @@ pub fn pod() -> impl Strategy<Value = PodFacts> {
 }
 
 /// Which hosts a pod accepts: mostly by the host label, in all the ways there are.
-pub fn pinning() -> impl Strategy<Value = PinningFacts> {
+pub fn node_affinity() -> impl Strategy<Value = NodeAffinityFacts> {
     let hosts = || vec((0..6usize).prop_map(|host| format!("esx-{host}")), 1..4);
     let operator = select(vec![Operator::In, Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist]);
     let expression =
@@ -87,8 +87,10 @@ pub fn pinning() -> impl Strategy<Value = PinningFacts> {
     let term = (vec(expression, 0..3), option::weighted(0.2, field))
         .prop_map(|(expressions, field)| NodeTermFacts { expressions, fields: field.into_iter().collect() });
     let selector = option::weighted(0.3, (text(&[HOST_KEY, "zone"]), text(&["esx-0", "esx-1"])));
-    (selector, vec(term, 0..3))
-        .prop_map(|(selector, node_terms)| PinningFacts { node_selector: selector.into_iter().collect(), node_terms })
+    (selector, vec(term, 0..3)).prop_map(|(selector, node_terms)| NodeAffinityFacts {
+        node_selector: selector.into_iter().collect(),
+        node_terms,
+    })
 }
 
 pub fn pods() -> impl Strategy<Value = Vec<PodFacts>> {

@@ -90,7 +90,7 @@ impl Executor<EventPoster> for PostExecutor {
             let mut tries = 1;
             loop {
                 match sink.post(&record).await {
-                    Err(PortError::Passing(_)) if tries < TRIES_MAX => {
+                    Err(PortError::Transient(_)) if tries < TRIES_MAX => {
                         tokio::time::sleep(BACKOFF.without_jitter(tries)).await;
                         tries += 1;
                     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::ports::{Binder, Binding, EventRecord, EventSink, PodDesk, PodName, PortError};
+use engine::ports::{Binder, Binding, EventRecord, EventSink, PodName, PodStatusWriter, PortError};
 use engine::scheduling::{Attempt, SchedulingMetrics};
 use futures::future::BoxFuture;
 use model::event::{Event, PodFacts};
@@ -185,10 +185,10 @@ impl State {
     /// As an API server does it: a pod that is bound, gone or another one is not bound.
     fn bind(&mut self, binding: &Binding, passed: Duration) -> Result<(), PortError> {
         let Some(pod) = self.pods.get_mut(&binding.pod).filter(|pod| pod.uid == binding.uid) else {
-            return Err(PortError::Gone(binding.pod.clone()));
+            return Err(PortError::NotFound(binding.pod.clone()));
         };
         if pod.node.is_some() {
-            return Err(PortError::Faulty("it is bound".to_owned()));
+            return Err(PortError::Invalid("it is bound".to_owned()));
         }
         pod.node = Some(binding.node.clone());
         let pod = pod.clone();
@@ -231,16 +231,16 @@ impl Binder for Api {
             }
             match way {
                 Way::Takes => return self.state().bind(binding, self.start.elapsed()),
-                Way::Fails => return Err(PortError::Refused("not now".to_owned())),
+                Way::Fails => return Err(PortError::Permanent("not now".to_owned())),
                 Way::Breaks | Way::BreaksAndTakes => (),
                 Way::Silent | Way::SilentAndTakes => tokio::time::sleep(SILENT_FOR).await,
             }
-            Err(PortError::Passing("no answer".to_owned()))
+            Err(PortError::Transient("no answer".to_owned()))
         })
     }
 }
 
-impl PodDesk for Api {
+impl PodStatusWriter for Api {
     fn read<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
         Box::pin(async move { Ok(self.state().pods.get(name).cloned()) })
     }

@@ -1,7 +1,7 @@
-//! A vCenter, a ledger and a Kubernetes that exist in memory, and an engine at work on them that can be killed.
+//! A vCenter, a record store and a Kubernetes that exist in memory, and an engine at work on them that can be killed.
 //!
 //! Every call may be made to fail: before it takes effect, after it did (the answer is lost), or for a certain VM. The
-//! vCenter asserts on every change that it names only what the ledger records at that moment.
+//! vCenter asserts on every change that it names only what the record store records at that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -48,7 +48,7 @@ pub struct State {
     pub texts: BTreeMap<String, (String, u64)>,
     versions: u64,
     keys: i32,
-    /// VMs that make a change faulty.
+    /// VMs that make a change invalid.
     pub cursed: BTreeSet<String>,
     /// How long the watch takes to tell of changed rules.
     pub echo: Duration,
@@ -120,7 +120,7 @@ impl Outside {
         tokio::time::sleep(Duration::from_millis(wait)).await;
         if fails {
             self.lock().history.push(format!("{what}: fails"));
-            return Err(PortError::Passing(format!("{what}: unreachable")));
+            return Err(PortError::Transient(format!("{what}: unreachable")));
         }
         Ok(lost)
     }
@@ -132,7 +132,7 @@ impl Outside {
             state.draw(60)
         };
         tokio::time::sleep(Duration::from_millis(wait)).await;
-        if lost { Err(PortError::Passing(format!("{what}: no answer"))) } else { Ok(value) }
+        if lost { Err(PortError::Transient(format!("{what}: no answer"))) } else { Ok(value) }
     }
 
     /// Tells of a cluster's rules, as a watch does, some time later.
@@ -230,10 +230,10 @@ impl State {
             if matches!(change.kind, ChangeKind::Create | ChangeKind::Edit { .. }) {
                 let vms = members(&kind);
                 if let Some(vm) = vms.iter().find(|vm| self.cursed.contains(*vm) || !self.vms.contains_key(*vm)) {
-                    return Err(PortError::Faulty(format!("{vm} is no VM")));
+                    return Err(PortError::Invalid(format!("{vm} is no VM")));
                 }
             }
-            let no_rule = |key: &i32| PortError::Faulty(format!("no rule {key}"));
+            let no_rule = |key: &i32| PortError::Invalid(format!("no rule {key}"));
             assert!(self.is_recorded(cluster, name), "{name} was not recorded before");
             match &change.kind {
                 ChangeKind::Create => {
@@ -318,12 +318,12 @@ impl RuleStore for Port {
     }
 }
 
-impl Ledger for Port {
-    fn load(&self) -> BoxFuture<'_, Result<BTreeMap<String, KeptRecord>, PortError>> {
+impl RecordStore for Port {
+    fn load(&self) -> BoxFuture<'_, Result<BTreeMap<String, StoredRecord>, PortError>> {
         Box::pin(async move {
             let lost = self.0.call("load").await?;
             let texts = self.0.lock().texts.clone().into_iter().map(|(name, (text, version))| {
-                (name, KeptRecord { text, version: RecordVersion(version.to_string()) })
+                (name, StoredRecord { text, version: RecordVersion(version.to_string()) })
             });
             let texts = texts.collect();
             self.0.answer("load", lost, texts).await
@@ -343,9 +343,9 @@ impl Ledger for Port {
                 let mut state = self.0.lock();
                 let known = state.texts.get(name).map(|(_, version)| RecordVersion(version.to_string()));
                 match (expected, known) {
-                    (Some(_), None) => return Err(PortError::Gone(name.to_owned())),
+                    (Some(_), None) => return Err(PortError::NotFound(name.to_owned())),
                     (expected, known) if expected != known.as_ref() => {
-                        return Err(PortError::Passing("changed".to_owned()));
+                        return Err(PortError::Transient("changed".to_owned()));
                     }
                     _ => (),
                 }
@@ -393,7 +393,7 @@ impl Process {
         let counters = Arc::<Counters>::default();
         let now = tokio::time::Instant::now();
         let rules = DrsRules::new(rule_settings(), runtime.world(), seed, counters.rules.clone(), now);
-        runtime.add(rules, Arc::new(RuleExecutor { store: port(), ledger: port() }), Lease::always());
+        runtime.add(rules, Arc::new(RuleExecutor { store: port(), record_store: port() }), Lease::always());
         let task = tokio::spawn(runtime.run(received));
         let told = {
             let mut state = outside.lock();

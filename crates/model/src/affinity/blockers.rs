@@ -17,8 +17,8 @@ use super::tally::DomainId;
 use super::topology::Space;
 use super::view::View;
 use super::{ProfileId, Role};
-use crate::arena::{NodeId, PodId};
-use crate::node_set::NodeSet;
+use crate::storage::arena::{NodeId, PodId};
+use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
 /// How many pods are looked at for one term.
@@ -115,9 +115,9 @@ impl Incoming {
     }
 
     fn searches<'a>(&'a self, world: &'a World, reading: Reading) -> impl Iterator<Item = Search<'a>> {
-        let own = self.avoided(world, reading).filter_map(move |(level, look)| {
-            let (space, _) = look.counted(world, level)?;
-            Some(Search { obstacle: Obstacle::Avoided, level, space, profiles: look.profiles(world) })
+        let own = self.avoided(world, reading).filter_map(move |(level, term)| {
+            let (space, _) = term.counted(world, level)?;
+            Some(Search { obstacle: Obstacle::Avoided, level, space, profiles: term.profiles(world) })
         });
         let theirs = self.theirs(world, reading).filter(|theirs| theirs.role == Role::AntiAffinity).map(|theirs| {
             let (space, _) = theirs.counted;

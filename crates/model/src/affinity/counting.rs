@@ -7,9 +7,9 @@ use super::lift::Level;
 use super::tally::{DomainId, Tally};
 use super::topology::{Spaces, Topology};
 use super::{Affinity, Around, Stamp, TermId};
-use crate::arena::{DenseId, NodeId, PodId, ProfileId};
-use crate::intern::{Interner, Symbol};
-use crate::label_set::LabelSet;
+use crate::storage::arena::{DenseId, NodeId, PodId, ProfileId};
+use crate::storage::intern::{Interner, Symbol};
+use crate::storage::label_set::LabelSet;
 
 /// Counts by the key as it is written, and, where it is lifted, by host.
 #[derive(Clone, Debug, Default)]

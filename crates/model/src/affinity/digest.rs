@@ -5,8 +5,8 @@
 
 use super::selector::{Requirement, Selector};
 use super::term::Term;
-use crate::digest::digest;
-use crate::intern::{Interner, Symbol};
+use crate::storage::digest::digest;
+use crate::storage::intern::{Interner, Symbol};
 
 pub(super) fn term_digest(term: &Term, interner: &Interner) -> u64 {
     let text = |symbol: Symbol| interner.text(symbol);

@@ -6,27 +6,27 @@
 //! answers. What is found holds while [`Incoming::is_current`] says so; answers equal each other while
 //! [`Incoming::stamp`] stays the same, so equal pods can share them.
 
-use super::keeping::{keys_of, put_in_order, written_terms};
-use super::look::Look;
+use super::counted_term::CountedTerm;
+use super::pods::{keys_of, put_in_order, written_terms};
 use super::profiles::Content;
 use super::term::Term;
 use super::{ProfileId, Role, Stamp, TermId};
-use crate::arena::PodId;
 use crate::event::PodFacts;
-use crate::intern::{Lookup, Symbol, Symbols};
-use crate::label_set::LabelSet;
+use crate::storage::arena::PodId;
+use crate::storage::intern::{Lookup, Symbol, Symbols};
+use crate::storage::label_set::LabelSet;
 use crate::world::World;
 
 /// A pod that is to be placed.
 #[derive(Clone, Debug)]
 pub struct Incoming {
     /// Required affinity: what matches all its terms, one per topology key.
-    pub(crate) affinity: Vec<Look>,
+    pub(crate) affinity: Vec<CountedTerm>,
     /// It matches all its own required affinity terms.
     pub(crate) is_own_match: bool,
-    pub(crate) anti_affinity: Vec<Look>,
+    pub(crate) anti_affinity: Vec<CountedTerm>,
     /// Preferred terms, of affinity and anti-affinity.
-    pub(crate) preferred: Vec<(Look, Role)>,
+    pub(crate) preferred: Vec<(CountedTerm, Role)>,
     /// The terms that match it, whoever has them.
     pub(crate) matched_by: Vec<TermId>,
     /// Neither it nor its namespace opted out of lifting.
@@ -66,12 +66,12 @@ impl Incoming {
                 continue;
             }
             let for_incoming = term.for_incoming(&mut lookup).unwrap_or_else(|| term.clone());
-            incoming.add(*role, Look::find(world, for_incoming, &mut lookup));
+            incoming.add(*role, CountedTerm::find(world, for_incoming, &mut lookup));
         }
         for key in keys_of(&affinity) {
             let all = Term::joint(&affinity, key, &mut lookup);
             incoming.is_own_match = all.matches(namespace, namespace_labels, labels.pairs());
-            incoming.affinity.push(Look::find(world, all, &mut lookup));
+            incoming.affinity.push(CountedTerm::find(world, all, &mut lookup));
         }
 
         incoming.profile = profile(world, namespace, &labels, &terms, facts.lift_off);
@@ -91,7 +91,7 @@ impl Incoming {
         let id = world.affinity.entry(pod)?.profile;
         let profile = world.affinity.profiles.get(id)?;
         let mut incoming = Self {
-            affinity: profile.joint.iter().map(|&term| Look::Known(term)).collect(),
+            affinity: profile.joint.iter().map(|&term| CountedTerm::Indexed(term)).collect(),
             is_own_match: false,
             anti_affinity: Vec::new(),
             preferred: Vec::new(),
@@ -104,23 +104,25 @@ impl Incoming {
             let for_incoming = world.affinity.terms.get(term).and_then(|kept| kept.for_incoming).unwrap_or(term);
             match role {
                 // Several are looked at together; one that is written repeatedly, once.
-                Role::Affinity if incoming.affinity.is_empty() => incoming.affinity.push(Look::Known(for_incoming)),
+                Role::Affinity if incoming.affinity.is_empty() => {
+                    incoming.affinity.push(CountedTerm::Indexed(for_incoming))
+                }
                 Role::Affinity => {}
-                _ => incoming.add(role, Look::Known(for_incoming)),
+                _ => incoming.add(role, CountedTerm::Indexed(for_incoming)),
             }
         }
-        let all = incoming.affinity.first().and_then(|look| look.term(world));
+        let all = incoming.affinity.first().and_then(|term| term.term(world));
         incoming.is_own_match = all.is_some_and(|term| {
             term.matches(profile.namespace, world.namespaces.labels(profile.namespace), profile.labels.pairs())
         });
         Some(incoming)
     }
 
-    fn add(&mut self, role: Role, look: Look) {
+    fn add(&mut self, role: Role, term: CountedTerm) {
         match role {
-            Role::Affinity => self.affinity.push(look),
-            Role::AntiAffinity => self.anti_affinity.push(look),
-            Role::PreferredAffinity(_) | Role::PreferredAntiAffinity(_) => self.preferred.push((look, role)),
+            Role::Affinity => self.affinity.push(term),
+            Role::AntiAffinity => self.anti_affinity.push(term),
+            Role::PreferredAffinity(_) | Role::PreferredAntiAffinity(_) => self.preferred.push((term, role)),
         }
     }
 
@@ -139,19 +141,20 @@ impl Incoming {
         if self.profile.is_none() || self.has_fresh_looks() {
             return world.affinity.now;
         }
-        let known = self.looks().filter_map(|look| if let Look::Known(id) = look { Some(*id) } else { None });
+        let known =
+            self.counted_terms().filter_map(|term| if let CountedTerm::Indexed(id) = term { Some(*id) } else { None });
         let terms = known.chain(self.matched_by.iter().copied());
         let changed = terms.filter_map(|id| Some(world.affinity.terms.get(id)?.changed));
         changed.fold(world.affinity.topology_changed().max(self.made), Stamp::max)
     }
 
-    fn looks(&self) -> impl Iterator<Item = &Look> {
-        let preferred = self.preferred.iter().map(|(look, _)| look);
+    fn counted_terms(&self) -> impl Iterator<Item = &CountedTerm> {
+        let preferred = self.preferred.iter().map(|(term, _)| term);
         self.affinity.iter().chain(&self.anti_affinity).chain(preferred)
     }
 
     fn has_fresh_looks(&self) -> bool {
-        self.looks().any(|look| matches!(look, Look::Fresh(_)))
+        self.counted_terms().any(|term| matches!(term, CountedTerm::NotIndexed(_)))
     }
 }
 

@@ -9,8 +9,8 @@ use super::profiles::remove_from;
 use super::selector::{Pairs, Requirement, Selector};
 use super::term::Term;
 use super::{Affinity, ProfileId, TermId};
-use crate::intern::Symbol;
-use crate::nodes::Namespaces;
+use crate::storage::intern::Symbol;
+use crate::world::nodes::Namespaces;
 
 impl Affinity {
     /// The labels of a namespace are other ones now; no labels stand for a namespace that is not known. Returns

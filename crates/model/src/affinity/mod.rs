@@ -7,7 +7,7 @@
 //!
 //! - `selector`, `term`, `digest`: what a term says. `profiles`: what matters of a pod, once per workload.
 //! - `terms`: the distinct terms, and how a new profile finds those that might match it.
-//! - `keeping`, `matching`: how pods, profiles and terms come, meet and go.
+//! - `pods`, `matching`: how pods, profiles and terms come, meet and go.
 //! - `topology`, `lift`: which nodes are one place. `tally`, `counting`: how many pods are there.
 //! - [`node`]: what node selectors and node affinity mean.
 //! - `incoming`, `verdict`, `score`, `view`, `blockers`: the questions.
@@ -17,14 +17,14 @@
 //! comparison of every term with every pod.
 
 mod blockers;
+mod counted_term;
 mod counting;
 mod digest;
 mod incoming;
-mod keeping;
 mod lift;
-mod look;
 mod matching;
 pub mod node;
+mod pods;
 mod profiles;
 mod score;
 mod selector;
@@ -50,12 +50,12 @@ use self::terms::Terms;
 use self::topology::Topology;
 pub use self::verdict::{Refusal, Refusals, Verdicts};
 pub use self::view::View;
-pub(crate) use crate::arena::ProfileId;
-use crate::arena::{DenseId, NodeId, PodId};
-use crate::intern::Symbol;
-use crate::label_set::LabelSet;
-use crate::nodes::{Namespaces, Nodes};
+pub(crate) use crate::storage::arena::ProfileId;
+use crate::storage::arena::{DenseId, NodeId, PodId};
+use crate::storage::intern::Symbol;
+use crate::storage::label_set::LabelSet;
 use crate::world::World;
+use crate::world::nodes::{Namespaces, Nodes};
 
 /// What a pod has a term for. Preferred ones have their weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,9 +9,9 @@
 //! a bound that is no number; on a field, anything but one value that it equals or does not. A node has but the field
 //! `metadata.name`; any other reads as empty.
 
-use crate::event::{Labels, NodeTermFacts, Operator, PinningFacts, RequirementFacts};
-use crate::label_value::is_valid;
+use crate::event::{Labels, NodeAffinityFacts, NodeTermFacts, Operator, RequirementFacts};
 use crate::labels::is_label_key;
+use crate::labels::value::is_valid;
 
 /// The field that names a node.
 pub const NAME_FIELD: &str = "metadata.name";
@@ -72,7 +72,7 @@ impl<'a> From<Option<&'a str>> for Label<'a> {
 }
 
 impl<'a> RequiredNodeAffinity<'a> {
-    pub fn of(facts: &'a PinningFacts) -> Self {
+    pub fn of(facts: &'a NodeAffinityFacts) -> Self {
         let terms = || facts.node_terms.iter().filter_map(NodeTerm::of).collect();
         Self { selector: &facts.node_selector, terms: (!facts.node_terms.is_empty()).then(terms) }
     }

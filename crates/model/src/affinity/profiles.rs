@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 
 use super::terms::TermId;
 use super::{ProfileId, Role, Stamp};
-use crate::arena::{Arena, PodId};
-use crate::finder::Finder;
-use crate::intern::Symbol;
-use crate::label_set::LabelSet;
+use crate::storage::arena::{Arena, PodId};
+use crate::storage::finder::Finder;
+use crate::storage::intern::Symbol;
+use crate::storage::label_set::LabelSet;
 
 #[derive(Debug)]
 pub(crate) struct Profile {

@@ -14,8 +14,8 @@ use super::lift::Reading;
 use super::tally::Tally;
 use super::topology::Space;
 use super::view::{Shift, View, shifted};
-use crate::arena::{DenseId, NodeId};
-use crate::node_set::NodeSet;
+use crate::storage::arena::{DenseId, NodeId};
+use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
 /// The arguments of InterPodAffinity that concern scores.
@@ -155,10 +155,10 @@ impl Incoming {
     ) -> impl Iterator<Item = ((&'a Space, Cow<'a, Tally>), i64)> {
         let is_asked = !settings.ignore_preferred_terms_of_existing_pods || !self.preferred.is_empty();
         let may_lift = self.lifts && world.affinity.topology().knows_hosts();
-        let own = self.preferred.iter().filter_map(move |(look, role)| {
-            let is_lifted = may_lift && role.is_anti_affinity() && look.has_lifted_key(world);
-            let counted = look.counted(world, reading.level(is_lifted)?)?;
-            Some((shifted(counted, shifts, |profile| look.times(world, profile)), role.weight(settings)?))
+        let own = self.preferred.iter().filter_map(move |(term, role)| {
+            let is_lifted = may_lift && role.is_anti_affinity() && term.has_lifted_key(world);
+            let counted = term.counted(world, reading.level(is_lifted)?)?;
+            Some((shifted(counted, shifts, |profile| term.times(world, profile)), role.weight(settings)?))
         });
         let theirs = self.theirs(world, reading).filter_map(move |theirs| {
             let weight = theirs.role.weight(settings)?;

@@ -7,9 +7,9 @@
 //! its symbols, given back with `release`.
 
 use crate::event::{Operator, RequirementFacts, SelectorFacts};
-use crate::intern::{Symbol, Symbols};
+use crate::storage::intern::{Symbol, Symbols};
 
-/// Labels as [`crate::label_set::LabelSet::pairs`] has them: sorted by key.
+/// Labels as [`crate::storage::label_set::LabelSet::pairs`] has them: sorted by key.
 pub(crate) type Pairs = [(Symbol, Symbol)];
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,8 +153,8 @@ impl Selector {
 mod tests {
     use super::*;
     use crate::event::Labels;
-    use crate::intern::Interner;
-    use crate::label_set::LabelSet;
+    use crate::storage::intern::Interner;
+    use crate::storage::label_set::LabelSet;
 
     fn requirement(key: &str, operator: Operator, values: &[&str]) -> RequirementFacts {
         RequirementFacts {

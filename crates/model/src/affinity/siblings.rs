@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::Affinity;
 use super::selector::Selector;
 use super::term::{NamespaceScope, Term};
-use crate::arena::PodId;
-use crate::intern::Symbol;
-use crate::label_set::LabelSet;
-use crate::nodes::Namespaces;
+use crate::storage::arena::PodId;
+use crate::storage::intern::Symbol;
+use crate::storage::label_set::LabelSet;
+use crate::world::nodes::Namespaces;
 
 impl Affinity {
     pub(crate) fn labels_of(&self, pod: PodId) -> Option<&Arc<LabelSet>> {

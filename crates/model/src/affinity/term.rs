@@ -8,7 +8,7 @@
 
 use super::selector::{Pairs, Selector};
 use crate::event::TermFacts;
-use crate::intern::{Interner, Symbol, Symbols};
+use crate::storage::intern::{Interner, Symbol, Symbols};
 
 /// In which namespaces a term looks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -18,15 +18,15 @@ use super::selector::{Requirement, Selector};
 use super::term::Term;
 use super::topology::Spaces;
 use super::{ProfileId, Role, Stamp};
-use crate::arena::Arena;
-pub use crate::arena::TermId;
-use crate::intern::{Interner, Symbol};
+use crate::storage::arena::Arena;
+pub use crate::storage::arena::TermId;
+use crate::storage::intern::{Interner, Symbol};
 
-/// A term that would have to be filed in more places than this is filed by less.
-const PLACES_MAX: usize = 64;
+/// A term that would have to be indexed under more keys than this is indexed by less.
+const INDEX_KEYS_MAX: usize = 64;
 
-/// A place where terms are filed; `None` stands for any.
-type Place = (Option<Symbol>, Option<(Symbol, Symbol)>);
+/// A key that terms are indexed by; `None` stands for any.
+type IndexKey = (Option<Symbol>, Option<(Symbol, Symbol)>);
 
 #[derive(Debug)]
 pub(crate) struct KeptTerm {
@@ -44,7 +44,7 @@ pub(crate) struct KeptTerm {
     pub(crate) for_incoming: Option<TermId>,
     /// When a count of it changed last.
     pub(crate) changed: Stamp,
-    places: Box<[Place]>,
+    keys: Box<[IndexKey]>,
     uses: u32,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Terms {
     arena: Arena<TermId, KeptTerm>,
     /// Tenants choose terms, hence std's keyed hash. Never iterated.
     by_content: HashMap<Arc<Term>, TermId>,
-    filed: FxHashMap<Place, Vec<TermId>>,
+    filed: FxHashMap<IndexKey, Vec<TermId>>,
     /// Those whose matches depend on the labels of namespaces.
     with_namespace_selector: BTreeSet<TermId>,
 }
@@ -121,7 +121,7 @@ impl Terms {
     /// Takes over a term that is not known yet, its symbols and the uses of its spaces.
     pub(crate) fn insert(&mut self, term: Term, spaces: Spaces, now: Stamp, interner: &Interner) -> TermId {
         let term = Arc::new(term);
-        let places = self.places(&term);
+        let keys = self.keys(&term);
         let id = self.arena.insert(KeptTerm {
             term: Arc::clone(&term),
             digest: term_digest(&term, interner),
@@ -131,11 +131,11 @@ impl Terms {
             spaces,
             for_incoming: None,
             changed: now,
-            places: places.clone(),
+            keys: keys.clone(),
             uses: 1,
         });
-        for place in places {
-            self.filed.entry(place).or_default().push(id);
+        for key in keys {
+            self.filed.entry(key).or_default().push(id);
         }
         if term.has_namespace_selector() {
             self.with_namespace_selector.insert(id);
@@ -155,11 +155,11 @@ impl Terms {
         let kept = self.arena.remove(id)?;
         self.by_content.remove(&kept.term);
         self.with_namespace_selector.remove(&id);
-        for place in &kept.places {
-            if let Some(list) = self.filed.get_mut(place) {
+        for key in &kept.keys {
+            if let Some(list) = self.filed.get_mut(key) {
                 remove_from(list, id);
                 if list.is_empty() {
-                    self.filed.remove(place);
+                    self.filed.remove(key);
                 }
             }
         }
@@ -196,12 +196,12 @@ impl Terms {
         let pairs = std::iter::once(None).chain(labels.iter().copied().map(Some));
         pairs
             .flat_map(move |pair| [(Some(namespace), pair), (None, pair)])
-            .filter_map(|place| self.filed.get(&place))
+            .filter_map(|key| self.filed.get(&key))
             .flatten()
             .filter_map(|&id| Some((id, &self.arena.get(id)?.term)))
     }
 
-    fn places(&self, term: &Term) -> Box<[Place]> {
+    fn keys(&self, term: &Term) -> Box<[IndexKey]> {
         if term.selector == Selector::Nothing {
             return Box::default();
         }
@@ -212,11 +212,11 @@ impl Terms {
         };
         // A name that all terms require (`tier: backend`) tells little: the least used pair serves best.
         let load = |key: Symbol, values: &[Symbol]| -> usize {
-            let places = named.iter().flat_map(|name| values.iter().map(move |value| (*name, Some((key, *value)))));
-            places.take(PLACES_MAX).map(|place| self.filed.get(&place).map_or(0, Vec::len)).sum()
+            let keys = named.iter().flat_map(|name| values.iter().map(move |value| (*name, Some((key, *value)))));
+            keys.take(INDEX_KEYS_MAX).map(|key| self.filed.get(&key).map_or(0, Vec::len)).sum()
         };
         let required = term.selector.requirements().iter().filter_map(|requirement| match requirement {
-            Requirement::In(key, values) if values.len() <= PLACES_MAX => Some((*key, values)),
+            Requirement::In(key, values) if values.len() <= INDEX_KEYS_MAX => Some((*key, values)),
             _ => None,
         });
         let best = required.min_by_key(|(key, values)| (values.len(), load(*key, values), *key));
@@ -224,7 +224,7 @@ impl Terms {
             Some((key, values)) => values.iter().map(|value| Some((key, *value))).collect(),
             None => vec![None],
         };
-        let namespaces = if named.len() * pairs.len() <= PLACES_MAX { named.as_slice() } else { &any };
+        let namespaces = if named.len() * pairs.len() <= INDEX_KEYS_MAX { named.as_slice() } else { &any };
         namespaces.iter().flat_map(|&namespace| pairs.iter().map(move |&pair| (namespace, pair))).collect()
     }
 

@@ -11,11 +11,11 @@
 use rustc_hash::FxHashMap;
 
 use super::tally::DomainId;
-use crate::arena::{Arena, DenseId, NodeId, SpaceId};
-use crate::intern::{Interner, Symbol, Symbols};
-use crate::label_set::LabelSet;
-use crate::node_set::NodeSet;
-use crate::nodes::Nodes;
+use crate::storage::arena::{Arena, DenseId, NodeId, SpaceId};
+use crate::storage::intern::{Interner, Symbol, Symbols};
+use crate::storage::label_set::LabelSet;
+use crate::storage::node_set::NodeSet;
+use crate::world::nodes::Nodes;
 
 /// Above this many nodes a domain keeps them as bits.
 const LISTED_MAX: usize = 16;

@@ -6,15 +6,15 @@
 //! Invariants: a node is in at most one set of each part, the one kube-scheduler would name; a node that is in none is
 //! feasible; nodes that are not known are in none.
 
+use super::counted_term::{Counted, CountedTerm};
 use super::incoming::Incoming;
 use super::lift::{Level, LiftMode, Reading};
-use super::look::{Counted, Look};
 use super::tally::Tally;
 use super::topology::Space;
 use super::view::{Shift, View, shifted};
 use super::{ProfileId, Role, TermId};
-use crate::arena::NodeId;
-use crate::node_set::NodeSet;
+use crate::storage::arena::NodeId;
+use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
 /// Why a node is refused.
@@ -159,10 +159,10 @@ impl Incoming {
             verdicts.inter_pod.affinity = known.clone();
             verdicts.inter_pod.affinity.subtract(&self.near_enough(world, shifts));
         }
-        for (level, look) in self.avoided(world, reading) {
-            if let Some(counted) = look.counted(world, level) {
+        for (level, term) in self.avoided(world, reading) {
+            if let Some(counted) = term.counted(world, level) {
                 let part = verdicts.part(level);
-                mark(counted, shifts, |profile| look.times(world, profile), &mut part.anti_affinity);
+                mark(counted, shifts, |profile| term.times(world, profile), &mut part.anti_affinity);
             }
         }
         for theirs in self.theirs(world, reading).filter(|theirs| theirs.role == Role::AntiAffinity) {
@@ -178,9 +178,9 @@ impl Incoming {
         let known = world.affinity.topology.known();
         let (mut near, mut has_keys) = (known.clone(), known.clone());
         let mut counts_any = false;
-        for look in &self.affinity {
-            let Some(counted) = look.counted(world, Level::Written) else { return NodeSet::default() };
-            let (space, tally) = shifted(counted, shifts, |profile| look.times(world, profile));
+        for term in &self.affinity {
+            let Some(counted) = term.counted(world, Level::Written) else { return NodeSet::default() };
+            let (space, tally) = shifted(counted, shifts, |profile| term.times(world, profile));
             counts_any |= !tally.is_empty();
             near.intersect_with(&nodes_of(space, &tally));
             has_keys.intersect_with(space.inside());
@@ -193,11 +193,11 @@ impl Incoming {
         &'a self,
         world: &'a World,
         reading: Reading,
-    ) -> impl Iterator<Item = (Level, &'a Look)> + 'a {
+    ) -> impl Iterator<Item = (Level, &'a CountedTerm)> + 'a {
         let may_lift = self.lifts && world.affinity.topology.knows_hosts();
-        self.anti_affinity.iter().filter_map(move |look| {
-            let level = reading.level(may_lift && look.has_lifted_key(world))?;
-            Some((level, look))
+        self.anti_affinity.iter().filter_map(move |term| {
+            let level = reading.level(may_lift && term.has_lifted_key(world))?;
+            Some((level, term))
         })
     }
 

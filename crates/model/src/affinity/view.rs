@@ -5,11 +5,11 @@
 
 use std::borrow::Cow;
 
-use super::look::Counted;
+use super::counted_term::Counted;
 use super::tally::Tally;
 use super::topology::Space;
 use super::{NOT_LISTED, ProfileId};
-use crate::arena::{NodeId, PodId};
+use crate::storage::arena::{NodeId, PodId};
 use crate::world::World;
 
 /// A few changes to where pods are. A pod that shall move is removed and added.

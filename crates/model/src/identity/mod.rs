@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rustc_hash::FxHashMap;
 
-use crate::arena::{NodeId, VmId};
+use crate::storage::arena::{NodeId, VmId};
 pub use keys::Evidence;
 use keys::Key;
 pub(crate) use keys::{NodeKeys, vm_keys};

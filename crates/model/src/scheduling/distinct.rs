@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::arena::{Arena, DenseId, NodeId};
-use crate::node_set::NodeSet;
+use crate::storage::arena::{Arena, DenseId, NodeId};
+use crate::storage::node_set::NodeSet;
 
 /// One of the distinct values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ pub struct PodSchedulingFacts {
     /// Features that its node must declare, by name.
     pub required_features: Vec<String>,
     /// What its controller is, when that is one whose selector tells its siblings. The name is in `PodFacts::owner`.
-    pub controller: Option<SelectingKind>,
+    pub controller: Option<WorkloadKind>,
     /// What it needs that this scheduler does not provide.
     pub unsupported: Vec<Unsupported>,
 }
@@ -213,28 +213,28 @@ pub struct NodeImage {
 
 /// The kinds of objects that select pods and so tell which pods belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SelectingKind {
+pub enum WorkloadKind {
     Service,
     ReplicationController,
     ReplicaSet,
     StatefulSet,
 }
 
-impl SelectingKind {
+impl WorkloadKind {
     pub const ALL: [Self; 4] = [Self::Service, Self::ReplicationController, Self::ReplicaSet, Self::StatefulSet];
 }
 
 /// An object that selects pods, trimmed to its selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SelectingFacts {
-    pub kind: SelectingKind,
+pub struct WorkloadFacts {
+    pub kind: WorkloadKind,
     pub namespace: String,
     pub name: String,
     /// `None` selects nothing.
     pub selector: Option<SelectorFacts>,
 }
 
-impl SelectingFacts {
+impl WorkloadFacts {
     /// A selector that is a set of labels, as services and replication controllers have it.
     pub fn by_labels(labels: Option<Labels>) -> Option<SelectorFacts> {
         labels.map(|labels| SelectorFacts { labels, ..SelectorFacts::default() })

@@ -12,8 +12,8 @@ use std::collections::{HashMap, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::affinity::{Requirement, Selector};
-use crate::arena::{Arena, DenseId, NodeId};
-use crate::intern::{Interner, Symbol};
+use crate::storage::arena::{Arena, DenseId, NodeId};
+use crate::storage::intern::{Interner, Symbol};
 
 /// So many groups that nobody needs are kept.
 const IDLE_MAX: usize = 4096;
@@ -28,15 +28,15 @@ pub struct NodeTally(Vec<(NodeId, u32)>);
 impl NodeTally {
     pub(crate) fn change(&mut self, node: NodeId, by: i32) {
         match self.0.binary_search_by_key(&node, |&(node, _)| node) {
-            Ok(place) => {
-                self.0[place].1 = self.0[place].1.saturating_add_signed(by);
-                if self.0[place].1 == 0 {
-                    self.0.remove(place);
+            Ok(position) => {
+                self.0[position].1 = self.0[position].1.saturating_add_signed(by);
+                if self.0[position].1 == 0 {
+                    self.0.remove(position);
                 }
             }
-            Err(place) => {
+            Err(position) => {
                 if let Ok(count @ 1..) = u32::try_from(by) {
-                    self.0.insert(place, (node, count));
+                    self.0.insert(position, (node, count));
                 }
             }
         }
@@ -47,7 +47,7 @@ impl NodeTally {
     }
 
     pub fn get(&self, node: NodeId) -> u32 {
-        self.0.binary_search_by_key(&node, |&(node, _)| node).map_or(0, |place| self.0[place].1)
+        self.0.binary_search_by_key(&node, |&(node, _)| node).map_or(0, |position| self.0[position].1)
     }
 }
 
@@ -76,14 +76,14 @@ pub(crate) struct Group {
 }
 
 /// A namespace, and a label pair where one is required.
-type Place = (Symbol, Option<(Symbol, Symbol)>);
+type IndexKey = (Symbol, Option<(Symbol, Symbol)>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     arena: Arena<GroupId, Group>,
     /// Tenants choose selectors, hence std's keyed hash. Never iterated.
     by_content: HashMap<(Symbol, Selector), GroupId>,
-    filed: FxHashMap<Place, Vec<GroupId>>,
+    filed: FxHashMap<IndexKey, Vec<GroupId>>,
     /// Groups that nobody needed when they were put here, the longest ago first.
     idle: VecDeque<GroupId>,
     changes: u64,
@@ -118,11 +118,11 @@ impl Groups {
         let selector = content.1.clone();
         self.changes += 1;
         let group = Group { namespace, selector, tally: NodeTally::default(), changed: self.changes, users: 1 };
-        let places = places(&group);
+        let keys = index_keys(&group);
         let id = self.arena.insert(group);
         self.by_content.insert(content, id);
-        for place in places {
-            self.filed.entry(place).or_default().push(id);
+        for key in keys {
+            self.filed.entry(key).or_default().push(id);
         }
         (id, true)
     }
@@ -145,11 +145,11 @@ impl Groups {
             return;
         }
         let Some(group) = self.arena.remove(id) else { return };
-        for place in places(&group) {
-            if let Some(filed) = self.filed.get_mut(&place) {
+        for key in index_keys(&group) {
+            if let Some(filed) = self.filed.get_mut(&key) {
                 filed.retain(|other| *other != id);
                 if filed.is_empty() {
-                    self.filed.remove(&place);
+                    self.filed.remove(&key);
                 }
             }
         }
@@ -164,8 +164,8 @@ impl Groups {
             return;
         }
         let pairs = std::iter::once(None).chain(labels.iter().copied().map(Some));
-        for place in pairs.map(|pair| (namespace, pair)) {
-            for id in self.filed.get(&place).into_iter().flatten() {
+        for key in pairs.map(|pair| (namespace, pair)) {
+            for id in self.filed.get(&key).into_iter().flatten() {
                 if let Some(group) = self.arena.get_mut(*id)
                     && group.selector.matches(labels)
                 {
@@ -195,7 +195,7 @@ impl Groups {
 }
 
 /// Where a group is filed; nowhere when it counts no pod.
-fn places(group: &Group) -> Vec<Place> {
+fn index_keys(group: &Group) -> Vec<IndexKey> {
     if group.selector == Selector::Nothing || group.selector.is_everything() {
         return Vec::new();
     }

@@ -8,9 +8,9 @@
 use rustc_hash::FxHashMap;
 
 use super::facts::NodeImage;
-use crate::arena::{DenseId, NodeId};
-use crate::intern::{Interner, Symbol};
-use crate::node_set::NodeSet;
+use crate::storage::arena::{DenseId, NodeId};
+use crate::storage::intern::{Interner, Symbol};
+use crate::storage::node_set::NodeSet;
 
 /// An image that at least one node has.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 //!
 //! - `facts`: what adapters tell for it.
 //! - `resources`, `node_labels`, `distinct`, `images`, `ports`: nodes in columns, kept up to date.
-//! - `selecting`: services and controllers, which tell what pods belong together. `groups`: pods that are spread.
-//! - `keeping`: how all of it follows the world. `questions`: what can be asked.
+//! - `workloads`: services and controllers, which tell what pods belong together. `groups`: pods that are spread.
+//! - `update`: how all of it follows the world. `questions`: what can be asked.
 //!
 //! Invariants: nothing here walks all pods or all nodes when an event comes; what is answered equals a count of all pods. Pods
 //! and nodes that were told of without facts for schedulers do not exist here.
@@ -12,22 +12,22 @@ mod distinct;
 mod facts;
 mod groups;
 mod images;
-mod keeping;
 mod node_labels;
 mod ports;
 mod questions;
 mod resources;
-mod selecting;
+mod update;
+mod workloads;
 
 pub use distinct::Distinct;
 pub use facts::{
     HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts, PreemptionPolicy,
-    ResourceSums, SelectingFacts, SelectingKind, SpreadFacts, Taint, TaintEffect, Toleration, Unsupported,
-    WeightedNodeTerm,
+    ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, Unsupported, WeightedNodeTerm, WorkloadFacts,
+    WorkloadKind,
 };
 pub use groups::NodeTally;
 pub use images::Image;
-pub(crate) use keeping::Scheduling;
 pub use node_labels::{LabelColumn, ValueId};
 pub use questions::SpreadGroup;
 pub use resources::{Resource, ResourceColumns, ScalarId};
+pub(crate) use update::Scheduling;

@@ -8,10 +8,10 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::arena::{DenseId, NodeId};
-use crate::intern::{Interner, Symbol};
-use crate::label_set::LabelSet;
-use crate::node_set::NodeSet;
+use crate::storage::arena::{DenseId, NodeId};
+use crate::storage::intern::{Interner, Symbol};
+use crate::storage::label_set::LabelSet;
+use crate::storage::node_set::NodeSet;
 
 /// A key that more nodes have than this is kept as an array; before, as a list. A label may be one node's alone.
 const LISTED_MAX: usize = 64;

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::facts::HostPort;
-use crate::arena::NodeId;
-use crate::node_set::NodeSet;
+use crate::storage::arena::NodeId;
+use crate::storage::node_set::NodeSet;
 
 /// The nodes on which one port is taken at one address.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use super::images::Image;
 use super::node_labels::LabelColumn;
 use super::resources::ResourceColumns;
 use crate::affinity::Selector;
-use crate::arena::{NodeId, PodId};
-use crate::intern::{Lookup, Symbol};
-use crate::node_set::NodeSet;
+use crate::storage::arena::{NodeId, PodId};
+use crate::storage::intern::{Lookup, Symbol};
+use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
 /// Pods that a pod is to be spread from.
@@ -118,7 +118,7 @@ impl World {
         let kind = kept.scheduling.as_ref().and_then(|facts| facts.controller);
         let controller = kind.zip(kept.owner.as_ref()).map(|(kind, owner)| (kind, owner.name.as_str()));
         let labels = self.pod_labels(pod)?.pairs();
-        self.fresh_group(pod, self.scheduling.selecting.siblings(kept.namespace, labels, controller)?)
+        self.fresh_group(pod, self.scheduling.workloads.siblings(kept.namespace, labels, controller)?)
     }
 
     fn kept_group(&self, pod: PodId, group: GroupId) -> Option<SpreadGroup<'_>> {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::facts::{NodeSchedulingFacts, PodRequests, ResourceSums};
-use crate::arena::{DenseId, NodeId};
+use crate::storage::arena::{DenseId, NodeId};
 
 /// A resource, resolved once instead of per node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

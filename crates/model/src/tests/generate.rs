@@ -79,13 +79,13 @@ fn term() -> impl Strategy<Value = TermFacts> {
     )
 }
 
-fn pinning() -> impl Strategy<Value = PinningFacts> {
+fn node_affinity() -> impl Strategy<Value = NodeAffinityFacts> {
     let node_terms =
         vec(vec(requirement(), 0..2).prop_map(|expressions| NodeTermFacts { expressions, fields: vec![] }), 0..2);
-    (labels(), node_terms).prop_map(|(node_selector, node_terms)| PinningFacts { node_selector, node_terms })
+    (labels(), node_terms).prop_map(|(node_selector, node_terms)| NodeAffinityFacts { node_selector, node_terms })
 }
 
-/// Owner, affinity, anti-affinity, preferred terms, pinning, opt-out.
+/// Owner, affinity, anti-affinity, preferred terms, node_affinity, opt-out.
 fn policy() -> impl Strategy<Value = PodFacts> {
     let owner = option::of((text(&["ReplicaSet", "Job"]), text(&["web-1", "web-2"])).prop_map(|(kind, name)| {
         let uid = format!("{kind}-{name}");
@@ -93,15 +93,15 @@ fn policy() -> impl Strategy<Value = PodFacts> {
     }));
     let required = (vec(term(), 0..3), vec(term(), 0..3));
     let weighted = || vec((1..3i32, term()).prop_map(|(weight, term)| WeightedTermFacts { weight, term }), 0..2);
-    (owner, required, (weighted(), weighted()), pinning(), any::<bool>()).prop_map(
-        |(owner, (affinity, anti_affinity), (preferred_affinity, preferred_anti_affinity), pinning, lift_off)| {
+    (owner, required, (weighted(), weighted()), node_affinity(), any::<bool>()).prop_map(
+        |(owner, (affinity, anti_affinity), (preferred_affinity, preferred_anti_affinity), node_affinity, lift_off)| {
             PodFacts {
                 owner,
                 affinity,
                 anti_affinity,
                 preferred_affinity,
                 preferred_anti_affinity,
-                pinning,
+                node_affinity,
                 lift_off,
                 ..PodFacts::default()
             }

@@ -239,7 +239,7 @@ struct Kept {
 }
 
 fn answers(world: &World, incoming: &Incoming) -> Vec<(Verdicts, Scores)> {
-    let nodes: Vec<NodeId> = (0..NODES as u32).map(crate::arena::DenseId::from_index).collect();
+    let nodes: Vec<NodeId> = (0..NODES as u32).map(crate::storage::arena::DenseId::from_index).collect();
     let answer = |reading| {
         let scores = incoming.scores(world, &View::default(), reading, &ScoreSettings::default(), &nodes);
         (incoming.verdicts(world, &View::default(), reading, None), scores)

@@ -8,7 +8,7 @@ use super::generate::policy_events;
 use super::properties::{cases, reference_after, world_after};
 use super::reference::Reference;
 use crate::event::*;
-use crate::intern::Lookup;
+use crate::storage::intern::Lookup;
 use crate::{PodId, Role, World};
 
 type PodName = (String, String);
@@ -32,7 +32,7 @@ pub(crate) struct PodPolicy {
     matched_by: BTreeSet<(PodName, Role, String)>,
     labels: Labels,
     owner: Option<OwnerFacts>,
-    pinning: PinningFacts,
+    node_affinity: NodeAffinityFacts,
     preferred_terms: u32,
     lift_off: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) fn describe_policy(world: &World) -> BTreeMap<PodName, PodPolicy> {
         let mut policy = PodPolicy {
             labels: world.pod_labels(id).expect("labels are kept for each pod").to_labels(world.interner()),
             owner: pod.owner.as_deref().cloned(),
-            pinning: pod.pinning.as_deref().cloned().unwrap_or_default(),
+            node_affinity: pod.node_affinity.as_deref().cloned().unwrap_or_default(),
             preferred_terms: pod.preferred_terms,
             lift_off: pod.lift_off,
             ..PodPolicy::default()
@@ -121,7 +121,7 @@ impl Reference {
             let mut policy = PodPolicy {
                 labels: pod.labels.clone(),
                 owner: pod.owner.clone(),
-                pinning: pod.pinning.clone(),
+                node_affinity: pod.node_affinity.clone(),
                 preferred_terms: (pod.preferred_affinity.len() + pod.preferred_anti_affinity.len()) as u32,
                 lift_off: pod.lift_off,
                 ..PodPolicy::default()

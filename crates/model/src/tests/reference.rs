@@ -19,7 +19,7 @@ pub(crate) struct Reference {
     objects: BTreeMap<(Source, ObjectName), Event>,
     /// What the relist under way has brought.
     relists: BTreeMap<Source, BTreeSet<ObjectName>>,
-    /// Pods that are being bound, by namespace and name, and where to. Those without an object are known by hearsay.
+    /// Pods that are being bound, by namespace and name, and where to. Those without an object are known only because it was assumed.
     assumed: BTreeMap<(String, String), (PodFacts, String)>,
     was_synced: BTreeSet<Source>,
     in_sync: BTreeSet<Source>,
@@ -285,11 +285,11 @@ fn subject(event: &Event) -> (Source, ObjectName, bool) {
         Event::PodDeleted { namespace, name } => (Source::Pods, ("pod", namespace.clone(), name.clone()), false),
         Event::NamespaceApplied(facts) => (Source::Namespaces, name("namespace", &facts.name), true),
         Event::NamespaceDeleted { name: facts } => (Source::Namespaces, name("namespace", facts), false),
-        Event::SelectingApplied(facts) => {
-            (Source::Selecting(facts.kind), ("selecting", facts.namespace.clone(), facts.name.clone()), true)
+        Event::WorkloadApplied(facts) => {
+            (Source::Workload(facts.kind), ("workload", facts.namespace.clone(), facts.name.clone()), true)
         }
-        Event::SelectingDeleted { kind, namespace, name } => {
-            (Source::Selecting(*kind), ("selecting", namespace.clone(), name.clone()), false)
+        Event::WorkloadDeleted { kind, namespace, name } => {
+            (Source::Workload(*kind), ("workload", namespace.clone(), name.clone()), false)
         }
         Event::VmApplied { vcenter, vm } => (Source::Vcenter(*vcenter), name("vm", &vm.id), true),
         Event::VmRemoved { vcenter, id } => (Source::Vcenter(*vcenter), name("vm", id), false),

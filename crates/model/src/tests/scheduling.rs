@@ -11,8 +11,8 @@ use proptest::sample::{select, subsequence};
 use super::properties::cases;
 use crate::event::{Event, Labels, NodeFacts, Operator, OwnerFacts, PodFacts, RequirementFacts, SelectorFacts, Source};
 use crate::scheduling::{
-    HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts, ResourceSums,
-    SelectingFacts, SelectingKind, SpreadFacts, Taint, TaintEffect,
+    HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts, ResourceSums, SpreadFacts,
+    Taint, TaintEffect, WorkloadFacts, WorkloadKind,
 };
 use crate::{NodeId, PodId, World};
 
@@ -96,7 +96,7 @@ fn pod() -> impl Strategy<Value = PodFacts> {
         honor_node_affinity: true,
         honor_taints: false,
     });
-    let kinds = [SelectingKind::ReplicationController, SelectingKind::ReplicaSet, SelectingKind::StatefulSet];
+    let kinds = [WorkloadKind::ReplicationController, WorkloadKind::ReplicaSet, WorkloadKind::StatefulSet];
     let facts = (requests, vec(port, 0..3), vec(constraint, 0..3), option::of(select(kinds.to_vec()))).prop_map(
         |(requests, host_ports, spread, controller)| {
             Arc::new(PodSchedulingFacts { requests, host_ports, spread, controller, ..PodSchedulingFacts::default() })
@@ -119,21 +119,21 @@ fn pod() -> impl Strategy<Value = PodFacts> {
     )
 }
 
-fn selecting() -> impl Strategy<Value = SelectingFacts> {
-    (select(SelectingKind::ALL.to_vec()), text(&NAMESPACES), text(&["c1", "c2"]), selector()).prop_map(
+fn workload() -> impl Strategy<Value = WorkloadFacts> {
+    (select(WorkloadKind::ALL.to_vec()), text(&NAMESPACES), text(&["c1", "c2"]), selector()).prop_map(
         |(kind, namespace, name, mut selector)| {
-            if matches!(kind, SelectingKind::Service | SelectingKind::ReplicationController)
+            if matches!(kind, WorkloadKind::Service | WorkloadKind::ReplicationController)
                 && let Some(selector) = &mut selector
             {
                 selector.expressions.clear();
             }
-            SelectingFacts { kind, namespace, name, selector }
+            WorkloadFacts { kind, namespace, name, selector }
         },
     )
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let sources = vec![Source::Nodes, Source::Pods, Source::Selecting(SelectingKind::Service)];
+    let sources = vec![Source::Nodes, Source::Pods, Source::Workload(WorkloadKind::Service)];
     prop_oneof![
         8 => node().prop_map(Event::NodeApplied),
         1 => text(&NODES).prop_map(|name| Event::NodeDeleted { name }),
@@ -143,8 +143,8 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         2 => pod().prop_map(|pod| Event::PodForgotten { namespace: pod.namespace, name: pod.name, uid: pod.uid }),
         2 => pod().prop_map(|pod| Event::PodDeleted { namespace: pod.namespace, name: pod.name }),
-        4 => selecting().prop_map(Event::SelectingApplied),
-        1 => selecting().prop_map(|it| Event::SelectingDeleted { kind: it.kind, namespace: it.namespace, name: it.name }),
+        4 => workload().prop_map(Event::WorkloadApplied),
+        1 => workload().prop_map(|it| Event::WorkloadDeleted { kind: it.kind, namespace: it.namespace, name: it.name }),
         1 => select(sources.clone()).prop_map(Event::RelistBegan),
         1 => select(sources).prop_map(Event::RelistEnded),
     ]
@@ -158,8 +158,8 @@ struct Plain {
     /// The nodes that pods are assumed on.
     assumed: BTreeMap<(String, String), String>,
     /// Pods that no watch told of.
-    hearsay: BTreeSet<(String, String)>,
-    selecting: BTreeMap<(SelectingKind, String, String), SelectingFacts>,
+    assumed_only: BTreeSet<(String, String)>,
+    workload: BTreeMap<(WorkloadKind, String, String), WorkloadFacts>,
     /// What the relist under way has not brought yet, by source.
     missing: BTreeMap<Source, BTreeSet<(String, String)>>,
 }
@@ -179,7 +179,7 @@ impl Plain {
                 if facts.finished || facts.node.is_some() {
                     self.assumed.remove(&key);
                 }
-                self.hearsay.remove(&key);
+                self.assumed_only.remove(&key);
                 self.pods.insert(key, facts.clone());
             }
             Event::PodDeleted { namespace, name } => {
@@ -195,30 +195,30 @@ impl Plain {
                     return;
                 }
                 if !self.pods.contains_key(&key) {
-                    self.hearsay.insert(key.clone());
+                    self.assumed_only.insert(key.clone());
                     self.pods.insert(key.clone(), (**pod).clone());
                 }
                 self.assumed.insert(key, node.clone());
             }
             Event::PodForgotten { namespace, name, .. } => {
                 let key = (namespace.clone(), name.clone());
-                if self.hearsay.contains(&key) {
+                if self.assumed_only.contains(&key) {
                     self.remove_pod(&key);
                 }
                 self.assumed.remove(&key);
             }
-            Event::SelectingApplied(facts) => {
-                self.heard(Source::Selecting(facts.kind), &facts.namespace, &facts.name);
+            Event::WorkloadApplied(facts) => {
+                self.heard(Source::Workload(facts.kind), &facts.namespace, &facts.name);
                 let key = (facts.kind, facts.namespace.clone(), facts.name.clone());
-                self.selecting.insert(key, facts.clone());
+                self.workload.insert(key, facts.clone());
             }
-            Event::SelectingDeleted { kind, namespace, name } => {
-                self.selecting.remove(&(*kind, namespace.clone(), name.clone()));
+            Event::WorkloadDeleted { kind, namespace, name } => {
+                self.workload.remove(&(*kind, namespace.clone(), name.clone()));
             }
             Event::RelistBegan(source) => {
                 let known = match source {
                     Source::Nodes => self.nodes.keys().map(|name| (empty.clone(), name.clone())).collect(),
-                    Source::Pods => self.pods.keys().filter(|key| !self.hearsay.contains(*key)).cloned().collect(),
+                    Source::Pods => self.pods.keys().filter(|key| !self.assumed_only.contains(*key)).cloned().collect(),
                     _ => self.services().map(|it| (it.namespace.clone(), it.name.clone())).collect(),
                 };
                 self.missing.insert(*source, known);
@@ -228,7 +228,7 @@ impl Plain {
                     match source {
                         Source::Nodes => drop(self.nodes.remove(&name)),
                         Source::Pods => self.remove_pod(&(namespace, name)),
-                        _ => drop(self.selecting.remove(&(SelectingKind::Service, namespace, name))),
+                        _ => drop(self.workload.remove(&(WorkloadKind::Service, namespace, name))),
                     }
                 }
             }
@@ -239,7 +239,7 @@ impl Plain {
     fn remove_pod(&mut self, key: &(String, String)) {
         self.pods.remove(key);
         self.assumed.remove(key);
-        self.hearsay.remove(key);
+        self.assumed_only.remove(key);
     }
 
     fn placed_on<'a>(&'a self, pod: &'a PodFacts) -> Option<&'a String> {
@@ -252,8 +252,8 @@ impl Plain {
         }
     }
 
-    fn services(&self) -> impl Iterator<Item = &SelectingFacts> {
-        self.selecting.values().filter(|it| it.kind == SelectingKind::Service)
+    fn services(&self) -> impl Iterator<Item = &WorkloadFacts> {
+        self.workload.values().filter(|it| it.kind == WorkloadKind::Service)
     }
 
     /// Unfinished pods with facts on this node, each with them.
@@ -274,7 +274,7 @@ impl Plain {
     }
 
     fn siblings(&self, pod: &PodFacts) -> Option<SelectorFacts> {
-        let of = |kind, name: &str| self.selecting.get(&(kind, pod.namespace.clone(), name.to_owned()));
+        let of = |kind, name: &str| self.workload.get(&(kind, pod.namespace.clone(), name.to_owned()));
         let mut merged = SelectorFacts::default();
         for service in self.services().filter(|it| it.namespace == pod.namespace) {
             if let Some(selector) = service.selector.as_ref().filter(|selector| matches(selector, &pod.labels)) {
@@ -284,7 +284,7 @@ impl Plain {
         if let (Some(kind), Some(owner)) = (pod.scheduling.as_ref().and_then(|it| it.controller), &pod.owner)
             && let Some(selector) = of(kind, &owner.name).and_then(|it| it.selector.clone())
         {
-            if kind == SelectingKind::ReplicationController {
+            if kind == WorkloadKind::ReplicationController {
                 merged.labels.extend(selector.labels);
             } else {
                 merged.expressions = selector.expressions;
@@ -326,7 +326,7 @@ fn check_nodes(world: &World, plain: &Plain) -> Checked {
     let resources = world.resources();
     for (&id, node) in &known {
         let facts = node.scheduling.as_ref().expect("facts");
-        let at = |column: &[i64]| column.get(crate::arena::DenseId::index(id)).copied().unwrap_or(0);
+        let at = |column: &[i64]| column.get(crate::storage::arena::DenseId::index(id)).copied().unwrap_or(0);
         let sum = |of: fn(&PodSchedulingFacts) -> i64| plain.on(&node.name).map(|(_, facts)| of(facts)).sum::<i64>();
         let both = |name: &str| {
             let resource = resources.resource(name);
@@ -437,13 +437,13 @@ proptest! {
     #[test]
     fn nothing_is_left_when_all_is_gone(events in vec(event(), 0..60)) {
         let mut world = World::default();
-        let mut sources: BTreeSet<Source> = SelectingKind::ALL.map(Source::Selecting).into();
+        let mut sources: BTreeSet<Source> = WorkloadKind::ALL.map(Source::Workload).into();
         sources.extend([Source::Nodes, Source::Pods]);
         for event in events {
             world.apply(event);
         }
-        let hearsay: Vec<_> = world.pods().map(|(_, pod)| (pod.namespace, pod.name.to_string(), pod.uid.to_string())).collect();
-        for (namespace, name, uid) in hearsay {
+        let pods: Vec<_> = world.pods().map(|(_, pod)| (pod.namespace, pod.name.to_string(), pod.uid.to_string())).collect();
+        for (namespace, name, uid) in pods {
             let namespace = world.interner().text(namespace).to_owned();
             world.apply(Event::PodForgotten { namespace, name, uid });
         }
@@ -453,7 +453,7 @@ proptest! {
         }
         prop_assert_eq!(world.scheduling.groups.forget_idle(&mut world.interner), 0);
         let scheduling = &world.scheduling;
-        prop_assert_eq!(scheduling.selecting.kept(), [0, 0]);
+        prop_assert_eq!(scheduling.workloads.kept(), [0, 0]);
         let kept = [scheduling.resources.kept(), scheduling.labels.kept(), scheduling.images.kept(), scheduling.ports.kept()];
         prop_assert_eq!(kept, [0; 4]);
         prop_assert_eq!((scheduling.taints.iter().count(), scheduling.features.iter().count()), (0, 0));

@@ -184,7 +184,7 @@ fn the_label_follows_the_vm_and_its_host() {
     let mut maintenance = host("host-2", "esx-2");
     maintenance.maintenance = true;
 
-    let two_words = crate::label_value("esx two");
+    let two_words = crate::labels::value::label_value("esx two");
     // What happens, whether the node is touched, and the host label wanted then.
     let steps: Vec<(&str, Event, bool, Option<&str>)> = vec![
         ("vMotion", at("host-2"), true, Some("esx-2")),
@@ -269,8 +269,8 @@ fn differences_are_what_has_to_be_written_and_no_more() {
     let touched = world.apply(labelled(&[("host", "esx-9"), ("cluster", "C1"), ("app", "web")])).touched.clone();
     assert!(touched.contains(node_id), "somebody changed its labels");
     assert_eq!(changes(&world), [change("datacenter", None, "DC0"), change("host", Some("esx-9"), "esx-1")]);
-    assert_eq!(world.host_label_of(node_id, "host"), Some("esx-9"));
-    assert_eq!(world.host_label_of(node_id, "absent"), None);
+    assert_eq!(world.label_of(node_id, "host"), Some("esx-9"));
+    assert_eq!(world.label_of(node_id, "absent"), None);
 
     world.apply(labelled(&[("host", "esx-1"), ("cluster", "C1"), ("datacenter", "DC0")]));
     assert_eq!(changes(&world), []);

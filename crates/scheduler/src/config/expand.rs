@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use super::ConfigError;
 use super::document::{API_VERSION, PluginEntry, PluginSet, ProfileDocument};
-use crate::plugin::Plugin;
+use crate::framework::plugin::Plugin;
+use crate::framework::profile::{Profile, ProfilePoints};
+use crate::framework::registry::{Built, Registry};
 use crate::plugins::Unsupported;
-use crate::profile::{Profile, ProfilePoints};
-use crate::registry::{Built, Registry};
 
 /// The default plugins, at all points they extend, with the weight of their score. As kube-scheduler 1.36 has them, without the
 /// ones for volumes, resource claims, pod groups and preemption, and with this scheduler's own.

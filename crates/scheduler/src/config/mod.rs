@@ -16,9 +16,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use self::document::{Document, ProfileDocument};
-use crate::erased::AnyQueueSort;
-use crate::profile::Profile;
-use crate::registry::Registry;
+use crate::framework::erased::AnyQueueSort;
+use crate::framework::profile::Profile;
+use crate::framework::registry::Registry;
 
 /// The name pods give as `schedulerName` for the default profile.
 pub const DEFAULT_SCHEDULER_NAME: &str = "bridger";

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::expand::DEFAULT_PLUGINS;
 use super::*;
-use crate::cycle::Cycle;
-use crate::plugin::Plugin;
-use crate::points::{Bind, Filter, QueueSort, QueuedPod, Score};
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::Status;
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::Plugin;
+use crate::framework::points::{Bind, Filter, QueueSort, QueuedPod, Score};
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::Status;
 
 macro_rules! plugins {
     ($($type:ident: $($point:ident)+;)+) => {$(

@@ -11,11 +11,11 @@
 use model::NodeId;
 
 use super::Stale;
-use crate::erased::Slot;
-use crate::journal::Journal;
-use crate::points::Concession;
-use crate::profile::{PluginBits, Profile};
-use crate::status::{Reasons, Rejection, Rejections, Status};
+use crate::evaluate::journal::Journal;
+use crate::framework::erased::Slot;
+use crate::framework::points::Concession;
+use crate::framework::profile::{PluginBits, Profile};
+use crate::framework::status::{Reasons, Rejection, Rejections, Status};
 use model::NodeSet;
 
 /// What a PreFilter plugin answered.

@@ -8,22 +8,24 @@
 //! a plugin that reads the node alone is asked about the nodes that changed, one that reads the whole world is asked again unless
 //! it says that nothing it rests on has changed. Invariant: what is kept equals what asking everything again would give.
 
+pub(crate) mod classes;
 mod filters;
+pub(crate) mod journal;
 mod scores;
 mod trial;
 
 use model::NodeId;
-use model::arena::DenseId;
+use model::storage::arena::DenseId;
 
 pub(crate) use self::filters::{Filters, Outcome, names};
 pub(crate) use self::scores::Scores;
 pub(crate) use self::trial::{Refused, Trial, kept_free};
-use crate::cycle::Cycle;
-use crate::erased::Slot;
-use crate::journal::{Journal, Position, Since};
-use crate::plugin::Reads;
-use crate::points::extremes;
-use crate::profile::{PluginBits, Profile};
+use crate::evaluate::journal::{Journal, Position, Since};
+use crate::framework::cycle::Cycle;
+use crate::framework::erased::Slot;
+use crate::framework::plugin::Reads;
+use crate::framework::points::extremes;
+use crate::framework::profile::{PluginBits, Profile};
 use model::NodeSet;
 
 /// The answers for one class of pods.

@@ -6,15 +6,15 @@
 //! score. The others score the feasible ones, anew each time these are other ones.
 
 use model::NodeId;
-use model::arena::DenseId;
+use model::storage::arena::DenseId;
 
 use super::Stale;
-use crate::cycle::Cycle;
-use crate::erased::Slot;
-use crate::plugin::Reads;
-use crate::points::{NODE_SCORE_MAX, Normalized};
-use crate::profile::Profile;
-use crate::status::Status;
+use crate::framework::cycle::Cycle;
+use crate::framework::erased::Slot;
+use crate::framework::plugin::Reads;
+use crate::framework::points::{NODE_SCORE_MAX, Normalized};
+use crate::framework::profile::Profile;
+use crate::framework::status::Status;
 use model::NodeSet;
 
 /// What one Score plugin says. The slices are indexed by node.

@@ -5,10 +5,10 @@ use model::{LiftMode, LiftSettings, World};
 use proptest::prelude::*;
 
 use super::*;
-use crate::classes::Classes;
 use crate::config::Configuration;
-use crate::observe;
+use crate::evaluate::classes::Classes;
 use crate::plugins;
+use crate::scheduler::observe;
 use crate::testing;
 use crate::testing::history::{CLASSES, pod, step};
 

@@ -6,12 +6,12 @@
 use model::{NodeId, NodeSet, PodId, View};
 
 use super::Answers;
-use crate::cycle::Cycle;
-use crate::erased::Slot;
-use crate::points::Trials;
-use crate::profile::Profile;
+use crate::framework::cycle::Cycle;
+use crate::framework::erased::Slot;
+use crate::framework::points::Trials;
+use crate::framework::profile::Profile;
+use crate::framework::status::{Rejection, Rejections, Status};
 use crate::queue::Nominations;
-use crate::status::{Rejection, Rejections, Status};
 
 pub(crate) struct Trial<'a> {
     pub(crate) profile: &'a Profile,
@@ -92,7 +92,7 @@ fn rejection_of(status: Status) -> Rejection {
     let told = format!("{status:?}");
     status
         .into_rejection()
-        .unwrap_or_else(|| Rejection { resolvable: false, reasons: crate::status::Reasons::one(told) })
+        .unwrap_or_else(|| Rejection { resolvable: false, reasons: crate::framework::status::Reasons::one(told) })
 }
 
 impl Trials for Trial<'_> {

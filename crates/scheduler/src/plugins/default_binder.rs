@@ -2,12 +2,12 @@
 
 use model::NodeId;
 
-use crate::change::ChangeKinds;
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::Bind;
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::Status;
+use crate::framework::change::ChangeKinds;
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::Bind;
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::Status;
 
 pub struct DefaultBinder;
 

@@ -1,14 +1,14 @@
 //! ImageLocality: a node that has the pod's images already is better, the larger they are and the more nodes have them.
 
 use model::NodeSet;
-use model::arena::DenseId;
+use model::storage::arena::DenseId;
 
-use crate::change::ChangeKinds;
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::{NODE_SCORE_MAX, PreScore, Score};
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::Status;
+use crate::framework::change::ChangeKinds;
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::{NODE_SCORE_MAX, PreScore, Score};
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::Status;
 
 const MIB: i64 = 1 << 20;
 /// Less than this is as good as nothing.

@@ -5,16 +5,16 @@
 use std::borrow::Cow;
 
 use model::affinity::{Refusal, Refusals, Role, Stamp, Term};
-use model::arena::DenseId;
+use model::storage::arena::DenseId;
 use model::{Incoming, NodeId, NodeSet, Reading, ScoreSettings, Verdicts};
 use serde::Deserialize;
 
-use crate::change::{Change, ChangeKinds};
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score, extremes, map_scores};
-use crate::registry::{Points, Register};
-use crate::status::{Reasons, Rejection, Rejections, Status};
+use crate::framework::change::{Change, ChangeKinds};
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score, extremes, map_scores};
+use crate::framework::registry::{Points, Register};
+use crate::framework::status::{Reasons, Rejection, Rejections, Status};
 
 pub struct InterPodAffinity {
     settings: ScoreSettings,

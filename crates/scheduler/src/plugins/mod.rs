@@ -14,8 +14,6 @@ mod node_selection;
 mod node_unschedulable;
 mod physical_host;
 mod pod_topology_spread;
-mod pod_topology_spread_args;
-mod pod_topology_spread_counting;
 mod priority_sort;
 mod scheduling_gates;
 mod taint_toleration;
@@ -38,7 +36,7 @@ pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
 pub use unsupported::Unsupported;
 
-use crate::registry::Registry;
+use crate::framework::registry::Registry;
 
 /// All plugins of this crate.
 pub fn standard() -> Registry {

@@ -4,18 +4,18 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use model::affinity::node::NAME_FIELD;
-use model::arena::DenseId;
 use model::event::{NodeTermFacts, Operator, RequirementFacts};
+use model::storage::arena::DenseId;
 use model::{NodeId, NodeSet};
 use serde::Deserialize;
 
 use super::node_selection::{Selection, TermTest};
-use crate::change::{Change, ChangeKinds};
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::{Filter, Normalized, PreFilter, PreScore, Score, normalize_by_highest};
-use crate::registry::{Points, Register};
-use crate::status::{Rejection, Rejections, Status};
+use crate::framework::change::{Change, ChangeKinds};
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::{Filter, Normalized, PreFilter, PreScore, Score, normalize_by_highest};
+use crate::framework::registry::{Points, Register};
+use crate::framework::status::{Rejection, Rejections, Status};
 
 const NOT_ACCEPTED: Rejection =
     Rejection::unresolvable(&[Cow::Borrowed("node(s) didn't match Pod's node affinity/selector")]);
@@ -123,7 +123,7 @@ impl Plugin for NodeAffinity {
     fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {
         let Some(node) = change.node else { return true };
         let added = self.added_terms.as_ref().map(|terms| Selection::of_terms(terms, waiting.world));
-        let own = waiting.pod.pinning.as_ref().map(|pinning| Selection::of(pinning, waiting.world));
+        let own = waiting.pod.node_affinity.as_ref().map(|node_affinity| Selection::of(node_affinity, waiting.world));
         [added, own].iter().flatten().all(|selection| selection.holds(node))
     }
 }
@@ -131,10 +131,10 @@ impl Plugin for NodeAffinity {
 impl PreFilter for NodeAffinity {
     /// A pod whose every term names nodes goes to one of these, whatever else is the matter with the others.
     fn pre_filter(&self, cycle: &Cycle<'_>, (): &mut ()) -> Result<Option<NodeSet>, Status> {
-        let Some(pinning) = &cycle.pod.pinning else {
+        let Some(node_affinity) = &cycle.pod.node_affinity else {
             return if self.added_terms.is_none() { Err(Status::Skip) } else { Ok(None) };
         };
-        let Some(names) = named_nodes(&pinning.node_terms) else { return Ok(None) };
+        let Some(names) = named_nodes(&node_affinity.node_terms) else { return Ok(None) };
         if names.is_empty() {
             return Err(Status::unresolvable(CONFLICT));
         }
@@ -147,7 +147,7 @@ impl PreFilter for NodeAffinity {
 impl Filter for NodeAffinity {
     fn filter_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, rejections: &mut Rejections) {
         let added = self.added_terms.as_ref().map(|terms| Selection::of_terms(terms, cycle.world));
-        let own = cycle.pod.pinning.as_ref().map(|pinning| Selection::of(pinning, cycle.world));
+        let own = cycle.pod.node_affinity.as_ref().map(|node_affinity| Selection::of(node_affinity, cycle.world));
         let mut left = Cow::Borrowed(nodes);
         for (selection, rejection) in [(added, NOT_ENFORCED), (own, NOT_ACCEPTED)] {
             let Some(selection) = selection else { continue };

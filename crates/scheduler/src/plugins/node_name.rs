@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use model::NodeSet;
 
-use crate::change::{Change, ChangeKinds};
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::Filter;
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::{Rejection, Rejections};
+use crate::framework::change::{Change, ChangeKinds};
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::Filter;
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::{Rejection, Rejections};
 
 const OTHER_NODE: Rejection = Rejection::unresolvable(&[Cow::Borrowed("node(s) didn't match the requested node name")]);
 

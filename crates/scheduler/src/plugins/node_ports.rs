@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use model::scheduling::HostPort;
 use model::{NodeId, NodeSet, PodId};
 
-use crate::change::{Change, ChangeKinds};
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::{Filter, PreFilter};
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::{Rejection, Rejections, Status};
+use crate::framework::change::{Change, ChangeKinds};
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::{Filter, PreFilter};
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::{Rejection, Rejections, Status};
 
 const TAKEN: Rejection =
     Rejection::unschedulable(&[Cow::Borrowed("node(s) didn't have free ports for the requested pod ports")]);

@@ -1,11 +1,11 @@
 //! What the two plugins that look at resources share: which resources they weigh, and how an amount is found.
 
 use model::NodeId;
-use model::arena::DenseId;
 use model::scheduling::{PodRequests, Resource, ResourceSums};
+use model::storage::arena::DenseId;
 use serde::Deserialize;
 
-use crate::cycle::Cycle;
+use crate::framework::cycle::Cycle;
 
 /// A resource that counts in a score.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,17 +1,17 @@
 //! NodeResourcesBalancedAllocation: a node is the better, the more the pod evens out how far its resources are used.
 
 use model::NodeSet;
-use model::arena::DenseId;
 use model::scheduling::ResourceSums;
+use model::storage::arena::DenseId;
 use serde::Deserialize;
 
 use super::node_resources::{ResourceSpec, Weighed, amount, or_default};
-use crate::change::ChangeKinds;
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::{NODE_SCORE_MAX, PreScore, Score};
-use crate::registry::{Points, Register};
-use crate::status::Status;
+use crate::framework::change::ChangeKinds;
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::{NODE_SCORE_MAX, PreScore, Score};
+use crate::framework::registry::{Points, Register};
+use crate::framework::status::Status;
 
 /// Fractions of more resources than this are kept on the heap.
 const FEW: usize = 4;

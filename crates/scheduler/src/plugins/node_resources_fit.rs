@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use model::arena::DenseId;
+use model::storage::arena::DenseId;
 use model::{NodeId, NodeSet};
 use serde::Deserialize;
 
 use super::node_resources::{ResourceSpec, Shift, Weighed, amount, is_extended, or_default, shifts};
-use crate::change::{Change, ChangeKinds};
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::{Filter, NODE_SCORE_MAX, PreFilter, PreScore, Score};
-use crate::registry::{Points, Register};
-use crate::status::{Reasons, Rejection, RejectionId, Rejections, Status};
+use crate::framework::change::{Change, ChangeKinds};
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::{Filter, NODE_SCORE_MAX, PreFilter, PreScore, Score};
+use crate::framework::registry::{Points, Register};
+use crate::framework::status::{Reasons, Rejection, RejectionId, Rejections, Status};
 
 /// Points of a shape are given from 0 to this.
 const SHAPE_SCORE_MAX: i64 = 10;

@@ -4,7 +4,7 @@
 //! labels, and then compares small numbers for each node. Invariant: it accepts what the model's reading accepts.
 
 use model::affinity::node::{Label, LabelRequirement, NameRequirement, NodeTerm, RequiredNodeAffinity, Values};
-use model::event::{Labels, NodeTermFacts, PinningFacts};
+use model::event::{Labels, NodeAffinityFacts, NodeTermFacts};
 use model::scheduling::{LabelColumn, ValueId};
 use model::{NodeId, NodeSet, World};
 
@@ -109,8 +109,8 @@ pub(super) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    pub(super) fn of(pinning: &PinningFacts, world: &'a World) -> Self {
-        let RequiredNodeAffinity { selector, terms } = RequiredNodeAffinity::of(pinning);
+    pub(super) fn of(node_affinity: &NodeAffinityFacts, world: &'a World) -> Self {
+        let RequiredNodeAffinity { selector, terms } = RequiredNodeAffinity::of(node_affinity);
         let test = |term: &NodeTerm<'_>| TermTest::of_read(term, world);
         Self {
             selector: TermTest::of_selector(selector, world),
@@ -185,18 +185,19 @@ mod tests {
             .prop_map(|(expressions, fields)| NodeTermFacts { expressions, fields })
     }
 
-    fn pinning() -> impl Strategy<Value = PinningFacts> {
+    fn node_affinity() -> impl Strategy<Value = NodeAffinityFacts> {
         let selector = prop_oneof![
             3 => Just(Labels::new()),
             1 => btree_map(text(KEYS, &["elsewhere", "a b"]), value(), 1..2).prop_map(|map| map.into_iter().collect()),
         ];
-        (selector, vec(term(), 0..3)).prop_map(|(node_selector, node_terms)| PinningFacts { node_selector, node_terms })
+        (selector, vec(term(), 0..3))
+            .prop_map(|(node_selector, node_terms)| NodeAffinityFacts { node_selector, node_terms })
     }
 
     proptest! {
         #[test]
         fn resolved_or_not_the_same_nodes_are_accepted(
-            pinning in pinning(),
+            node_affinity in node_affinity(),
             labels in vec(btree_map(text(KEYS, &["other"]), text(VALUES, &["c"]), 0..4), 3),
         ) {
             let mut world = world(&[]);
@@ -204,15 +205,15 @@ mod tests {
             for (number, labels) in labels.iter().enumerate() {
                 world.apply(Event::NodeApplied(NodeFacts { labels: labels.clone(), ..node(&format!("n{number}")) }));
             }
-            let read = RequiredNodeAffinity::of(&pinning);
-            let selection = Selection::of(&pinning, &world);
-            let terms = Selection::of_terms(&pinning.node_terms, &world);
+            let read = RequiredNodeAffinity::of(&node_affinity);
+            let selection = Selection::of(&node_affinity, &world);
+            let terms = Selection::of_terms(&node_affinity.node_terms, &world);
             for (number, labels) in labels.iter().enumerate() {
                 let name = format!("n{number}");
                 let id = world.node_id(&name).expect("it was applied");
                 let label = |key: &str| Label::from(labels.get(key).map(String::as_str));
                 prop_assert_eq!(selection.holds(id), read.accepts(&name, label), "{}", name);
-                let of_terms = pinning.node_terms.iter().filter_map(NodeTerm::of).any(|term| term.accepts(&name, label));
+                let of_terms = node_affinity.node_terms.iter().filter_map(NodeTerm::of).any(|term| term.accepts(&name, label));
                 prop_assert_eq!(terms.holds(id), of_terms, "{}, by terms alone", name);
             }
         }

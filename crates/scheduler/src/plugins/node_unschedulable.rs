@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use model::NodeSet;
 use model::scheduling::{Taint, TaintEffect, Toleration};
 
-use crate::change::{Change, ChangeKinds};
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::Filter;
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::{Rejection, Rejections};
+use crate::framework::change::{Change, ChangeKinds};
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::Filter;
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::{Rejection, Rejections};
 
 const CORDONED: Rejection = Rejection::unresolvable(&[Cow::Borrowed("node(s) were unschedulable")]);
 

@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use crate::plugin::{Plugin, Reads};
-use crate::points::{QueueSort, QueuedPod};
-use crate::registry::{NoArgs, Points, Register};
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::{QueueSort, QueuedPod};
+use crate::framework::registry::{NoArgs, Points, Register};
 
 pub struct PrioritySort;
 

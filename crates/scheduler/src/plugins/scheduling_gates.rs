@@ -1,11 +1,11 @@
 //! SchedulingGates: a pod with gates waits until they are taken off.
 
-use crate::change::ChangeKinds;
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::PreEnqueue;
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::Status;
+use crate::framework::change::ChangeKinds;
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::PreEnqueue;
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::Status;
 
 pub struct SchedulingGates;
 

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 
 use model::NodeSet;
-use model::arena::DenseId;
 use model::scheduling::{Taint, TaintEffect, Toleration};
+use model::storage::arena::DenseId;
 
-use crate::change::{Change, ChangeKinds};
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::{Filter, Normalized, Score, normalize_by_highest};
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::{Rejection, Rejections};
+use crate::framework::change::{Change, ChangeKinds};
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::{Filter, Normalized, Score, normalize_by_highest};
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::{Rejection, Rejections};
 
 const UNTOLERATED: Rejection = Rejection::unresolvable(&[Cow::Borrowed("node(s) had untolerated taint(s)")]);
 

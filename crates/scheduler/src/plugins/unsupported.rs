@@ -1,12 +1,12 @@
 //! Unsupported: a pod that needs what this scheduler does not provide (a volume claim, a resource claim, a scheduling group) is never
 //! placed blindly. It waits, with a reason that names what it needs.
 
-use crate::change::ChangeKinds;
-use crate::cycle::Cycle;
-use crate::plugin::{Plugin, Reads};
-use crate::points::PreFilter;
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::Status;
+use crate::framework::change::ChangeKinds;
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::{Plugin, Reads};
+use crate::framework::points::PreFilter;
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::Status;
 use model::NodeSet;
 
 pub struct Unsupported;

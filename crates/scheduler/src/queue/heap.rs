@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use model::PodId;
 
-use crate::erased::AnyQueueSort;
-use crate::points::QueuedPod;
+use crate::framework::erased::AnyQueueSort;
+use crate::framework::points::QueuedPod;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use model::PodId;
 
-use crate::change::Change;
+use crate::framework::change::Change;
 
 const CHANGES_MAX: usize = 1024;
 

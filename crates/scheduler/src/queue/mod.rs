@@ -15,37 +15,37 @@
 //! Invariants: a pod is in one place. A rejected pod is tried again after a change that one of the plugins that rejected it says
 //! can help, or after five minutes, and never before its backoff is over. A change while a pod is in flight counts as well.
 
+mod arrivals;
+mod entry;
 mod heap;
 mod in_flight;
-mod incoming;
 mod moves;
 mod nominations;
-mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::PodId;
-use model::uid::Uid;
+use model::storage::uid::Uid;
 use rustc_hash::FxHashMap;
 
+pub use self::arrivals::Arrivals;
+use self::arrivals::{Cause, QueueName};
+use self::entry::{Entry, QueueState};
 use self::heap::Heap;
 use self::in_flight::InFlight;
-pub use self::incoming::Incoming;
-use self::incoming::{Cause, Into};
 pub(crate) use self::nominations::Nominations;
-use self::places::{Entry, Place};
-use crate::change::{Change, ChangeKinds};
 use crate::config::Backoff;
-use crate::erased::AnyQueueSort;
-use crate::profile::PluginBits;
+use crate::framework::change::{Change, ChangeKinds};
+use crate::framework::erased::AnyQueueSort;
+use crate::framework::profile::PluginBits;
 
 /// A pod that no change helped is tried again after this long: a hint may be wrong.
 const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(300);
 
 /// A plugin of a profile.
-pub(crate) type PluginPlace = (usize, usize);
+pub(crate) type PluginPosition = (usize, usize);
 
 /// What the queue asks of the plugins.
 pub(crate) trait Advice {
@@ -53,7 +53,7 @@ pub(crate) trait Advice {
     fn gate(&mut self, profile: usize, pod: PodId) -> Option<usize>;
 
     /// Whether the change can help the pod, which this plugin rejected.
-    fn helps(&mut self, plugin: PluginPlace, pod: PodId, change: &Change) -> bool;
+    fn helps(&mut self, plugin: PluginPosition, pod: PodId, change: &Change) -> bool;
 }
 
 /// What the queue must know of a pod.
@@ -104,14 +104,14 @@ pub(crate) struct Queue {
     /// Gated and unschedulable pods, by the moment they are tried again in any case.
     flush: BTreeSet<(Duration, PodId)>,
     /// Gated and unschedulable pods, by a plugin that rejected them.
-    by_rejector: BTreeMap<PluginPlace, BTreeSet<PodId>>,
+    by_rejector: BTreeMap<PluginPosition, BTreeSet<PodId>>,
     gated_len: usize,
     in_flight: InFlight,
     next_ticket: u64,
     counts: QueueCounts,
-    incoming: Incoming,
+    arrivals: Arrivals,
     /// How many pods wait because a plugin rejected them, or keeps them out.
-    rejected: BTreeMap<PluginPlace, usize>,
+    rejected: BTreeMap<PluginPosition, usize>,
 }
 
 impl Queue {
@@ -129,7 +129,7 @@ impl Queue {
             in_flight: InFlight::default(),
             next_ticket: 0,
             counts: QueueCounts::default(),
-            incoming: Incoming::default(),
+            arrivals: Arrivals::default(),
             rejected: BTreeMap::new(),
         }
     }
@@ -138,12 +138,12 @@ impl Queue {
         self.counts
     }
 
-    pub(crate) fn incoming(&self) -> Incoming {
-        self.incoming
+    pub(crate) fn arrivals(&self) -> Arrivals {
+        self.arrivals
     }
 
     /// How many pods wait because a plugin rejected them; a pod counts for each plugin that did, until it is tried again.
-    pub(crate) fn rejected(&self) -> impl Iterator<Item = (PluginPlace, usize)> {
+    pub(crate) fn rejected(&self) -> impl Iterator<Item = (PluginPosition, usize)> {
         self.rejected.iter().map(|(&plugin, &pods)| (plugin, pods))
     }
 
@@ -195,18 +195,18 @@ impl Queue {
     fn updated(&mut self, now: Duration, pod: PodId, reordered: bool, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get(&pod) else { return };
         let change = Change { kinds: ChangeKinds::SELF_UPDATED, ..Change::default() };
-        match entry.place {
-            Place::Active if reordered => {
+        match entry.state {
+            QueueState::Active if reordered => {
                 self.take_out(pod);
                 self.activate(now, pod, Cause::UPDATED, advice);
             }
-            Place::Active | Place::Backoff { .. } | Place::Binding => {}
-            Place::InFlight { .. } => self.in_flight.note(change, Some(pod)),
-            Place::Gated => {
+            QueueState::Active | QueueState::Backoff { .. } | QueueState::Binding => {}
+            QueueState::InFlight { .. } => self.in_flight.note(change, Some(pod)),
+            QueueState::Gated => {
                 self.take_out(pod);
                 self.activate(now, pod, Cause::UPDATED, advice);
             }
-            Place::Unschedulable => {
+            QueueState::Unschedulable => {
                 if self.is_helped(pod, &change, advice) {
                     self.counts.woken += 1;
                     self.wake(now, pod, Cause::UPDATED, advice);
@@ -226,12 +226,12 @@ impl Queue {
     pub(crate) fn pop(&mut self) -> Option<PodId> {
         while let Some(item) = self.active.pop() {
             let Some(entry) = self.entries.get_mut(&item.pod) else { continue };
-            if entry.place != Place::Active || entry.ticket != item.ticket {
+            if entry.state != QueueState::Active || entry.ticket != item.ticket {
                 continue;
             }
             self.active_len -= 1;
             entry.attempts += 1;
-            entry.place = Place::InFlight { from: self.in_flight.began() };
+            entry.state = QueueState::InFlight { from: self.in_flight.began() };
             self.count_rejected(item.pod, PluginBits::default());
             return Some(item.pod);
         }
@@ -242,7 +242,7 @@ impl Queue {
     pub(crate) fn binding(&mut self, pod: PodId) {
         self.take_out(pod);
         if let Some(entry) = self.entries.get_mut(&pod) {
-            entry.place = Place::Binding;
+            entry.state = QueueState::Binding;
         }
     }
 
@@ -257,8 +257,8 @@ impl Queue {
             entry.errors = 0;
             entry.rejections = entry.rejections.saturating_add(1);
         }
-        let missed = match entry.place {
-            Place::InFlight { from } => self.in_flight.since(from, pod),
+        let missed = match entry.state {
+            QueueState::InFlight { from } => self.in_flight.since(from, pod),
             _ => Some(Vec::new()),
         };
         let is_helped = match missed {
@@ -272,17 +272,17 @@ impl Queue {
             self.wake(now, pod, Cause::ATTEMPT_FAILED, advice);
         } else {
             self.take_out(pod);
-            self.incoming.note(Into::Unschedulable, Cause::ATTEMPT_FAILED);
-            self.put_by(now, pod, Place::Unschedulable);
+            self.arrivals.note(QueueName::Unschedulable, Cause::ATTEMPT_FAILED);
+            self.park(now, pod, QueueState::Unschedulable);
         }
     }
 
     /// Whether this was not the last thing said of the pod; it is from now on.
     pub(crate) fn tells_anew(&mut self, pod: PodId, message: &str) -> bool {
         let Some(entry) = self.entries.get_mut(&pod) else { return false };
-        let is_new = entry.told.as_deref() != Some(message);
+        let is_new = entry.reported.as_deref() != Some(message);
         if is_new {
-            entry.told = Some(message.into());
+            entry.reported = Some(message.into());
         }
         is_new
     }

@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use model::PodId;
 
+use super::arrivals::{Cause, QueueName};
+use super::entry::QueueState;
 use super::heap::Item;
-use super::incoming::{Cause, Into};
-use super::places::Place;
 use super::{Advice, Queue, UNSCHEDULABLE_MAX};
-use crate::change::Change;
-use crate::points::QueuedPod;
-use crate::profile::PluginBits;
+use crate::framework::change::Change;
+use crate::framework::points::QueuedPod;
+use crate::framework::profile::PluginBits;
 
 impl Queue {
     pub(super) fn is_helped(&mut self, pod: PodId, change: &Change, advice: &mut dyn Advice) -> bool {
         let Some(entry) = self.entries.get(&pod) else { return false };
         let (profile, rejectors) = (entry.profile, entry.rejectors);
-        let mut asked = rejectors.iter().filter(|&place| self.woken_by[profile][place].intersects(change.kinds));
-        asked.any(|place| {
+        let mut asked = rejectors.iter().filter(|&plugin| self.woken_by[profile][plugin].intersects(change.kinds));
+        asked.any(|plugin| {
             self.counts.hints_asked += 1;
-            advice.helps((profile, place), pod, change)
+            advice.helps((profile, plugin), pod, change)
         })
     }
 
@@ -30,12 +30,12 @@ impl Queue {
     pub(super) fn wake(&mut self, now: Duration, pod: PodId, cause: Cause, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get(&pod) else { return };
         let due = entry.backs_off_until(&self.backoff);
-        if due > now && !matches!(entry.place, Place::Gated) {
+        if due > now && !matches!(entry.state, QueueState::Gated) {
             self.take_out(pod);
-            self.incoming.note(Into::Backoff, cause);
+            self.arrivals.note(QueueName::Backoff, cause);
             let ticket = self.ticket();
             if let Some(entry) = self.entries.get_mut(&pod) {
-                (entry.place, entry.ticket) = (Place::Backoff { due }, ticket);
+                (entry.state, entry.ticket) = (QueueState::Backoff { due }, ticket);
                 self.backing_off.insert((due, ticket, pod));
             }
         } else {
@@ -54,19 +54,19 @@ impl Queue {
                 (entry.rejectors, entry.is_gated) = (gate, true);
             }
             if !was_gated {
-                self.incoming.note(Into::Unschedulable, cause);
+                self.arrivals.note(QueueName::Unschedulable, cause);
             }
             self.count_rejected(pod, gate);
-            self.put_by(now, pod, Place::Gated);
+            self.park(now, pod, QueueState::Gated);
             return;
         }
         if was_gated {
             self.count_rejected(pod, PluginBits::default());
         }
-        self.incoming.note(Into::Active, cause);
+        self.arrivals.note(QueueName::Active, cause);
         let ticket = self.ticket();
         let Some(entry) = self.entries.get_mut(&pod) else { return };
-        (entry.place, entry.ticket, entry.is_gated) = (Place::Active, ticket, false);
+        (entry.state, entry.ticket, entry.is_gated) = (QueueState::Active, ticket, false);
         let key = QueuedPod { priority: entry.priority, queued_at: entry.queued_at };
         self.active.push(Item { key, ticket, pod });
         self.active_len += 1;
@@ -75,7 +75,7 @@ impl Queue {
             let entries = &self.entries;
             self.active.retain(|item| {
                 let entry = entries.get(&item.pod);
-                entry.is_some_and(|entry| entry.place == Place::Active && entry.ticket == item.ticket)
+                entry.is_some_and(|entry| entry.state == QueueState::Active && entry.ticket == item.ticket)
             });
         }
     }
@@ -98,15 +98,15 @@ impl Queue {
     }
 
     /// Where it waits for a change.
-    pub(super) fn put_by(&mut self, now: Duration, pod: PodId, place: Place) {
+    pub(super) fn park(&mut self, now: Duration, pod: PodId, state: QueueState) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
-        entry.place = place;
+        entry.state = state;
         entry.flush_at = now + UNSCHEDULABLE_MAX;
         self.flush.insert((entry.flush_at, pod));
         for plugin in entry.rejectors.iter() {
             self.by_rejector.entry((entry.profile, plugin)).or_default().insert(pod);
         }
-        if matches!(place, Place::Gated) {
+        if matches!(state, QueueState::Gated) {
             self.gated_len += 1;
         }
     }
@@ -114,13 +114,13 @@ impl Queue {
     /// Out of the place it is in; the caller puts it elsewhere.
     pub(super) fn take_out(&mut self, pod: PodId) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
-        match std::mem::replace(&mut entry.place, Place::Binding) {
-            Place::Active => self.active_len -= 1,
-            Place::Backoff { due } => {
+        match std::mem::replace(&mut entry.state, QueueState::Binding) {
+            QueueState::Active => self.active_len -= 1,
+            QueueState::Backoff { due } => {
                 self.backing_off.remove(&(due, entry.ticket, pod));
             }
-            place @ (Place::Gated | Place::Unschedulable) => {
-                self.gated_len -= usize::from(matches!(place, Place::Gated));
+            state @ (QueueState::Gated | QueueState::Unschedulable) => {
+                self.gated_len -= usize::from(matches!(state, QueueState::Gated));
                 self.flush.remove(&(entry.flush_at, pod));
                 for plugin in entry.rejectors.iter() {
                     let listed = (entry.profile, plugin);
@@ -132,8 +132,8 @@ impl Queue {
                     }
                 }
             }
-            Place::InFlight { .. } => self.in_flight.ended(),
-            Place::Binding => {}
+            QueueState::InFlight { .. } => self.in_flight.ended(),
+            QueueState::Binding => {}
         }
     }
 

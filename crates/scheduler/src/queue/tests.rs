@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::arena::DenseId;
+use model::storage::arena::DenseId;
 use proptest::prelude::*;
 
 use super::*;
@@ -37,7 +37,7 @@ fn seconds(seconds: u64) -> Duration {
 
 /// Plugins that say yes to some pods, and keep some out.
 #[derive(Default)]
-struct Told {
+struct TestAdvice {
     gated: BTreeSet<u32>,
     asked: u64,
 }
@@ -48,12 +48,12 @@ fn says_yes(plugin: usize, pod: u32, change: &Change) -> bool {
     (pod as usize + plugin + salt).is_multiple_of(2)
 }
 
-impl Advice for Told {
+impl Advice for TestAdvice {
     fn gate(&mut self, _: usize, pod: PodId) -> Option<usize> {
         self.gated.contains(&(pod.index() as u32)).then_some(GATE)
     }
 
-    fn helps(&mut self, (_, plugin): PluginPlace, pod: PodId, change: &Change) -> bool {
+    fn helps(&mut self, (_, plugin): PluginPosition, pod: PodId, change: &Change) -> bool {
         self.asked += 1;
         plugin == GATE || says_yes(plugin, pod.index() as u32, change)
     }
@@ -216,7 +216,7 @@ impl Model {
 
 struct Both {
     queue: Queue,
-    told: Told,
+    advice: TestAdvice,
     model: Model,
     now: Duration,
     /// Pods in flight and in binding, the first first.
@@ -234,11 +234,11 @@ impl Both {
         let now = self.now;
         match *step {
             Step::Apply { pod, uid, priority } => {
-                self.queue.apply(now, newcomer(pod, uid, priority), &mut self.told);
+                self.queue.apply(now, newcomer(pod, uid, priority), &mut self.advice);
                 self.model_apply(pod, uid, priority);
             }
             Step::SetGate { pod, gated } => {
-                for set in [&mut self.told.gated, &mut self.model.gated] {
+                for set in [&mut self.advice.gated, &mut self.model.gated] {
                     if gated {
                         set.insert(pod)
                     } else {
@@ -272,7 +272,7 @@ impl Both {
                 }
             }
             Step::Change { kind } => {
-                self.queue.changed(now, &change(kind), &mut self.told);
+                self.queue.changed(now, &change(kind), &mut self.advice);
                 self.model.note(&Missed::Kind(kind), None);
                 for pod in self.model.waiting() {
                     if self.model.helps(pod, &Missed::Kind(kind)) {
@@ -281,7 +281,7 @@ impl Both {
                 }
             }
             Step::Everything => {
-                self.queue.everything_changed(now, &mut self.told);
+                self.queue.everything_changed(now, &mut self.advice);
                 self.model.note(&Missed::Everything, None);
                 for (_, pod) in self.by_flush() {
                     self.model.wake(now, pod);
@@ -357,7 +357,7 @@ impl Both {
     fn fail(&mut self, pod: u32, how: u8) {
         let now = self.now;
         let rejectors: Vec<usize> = (0..2).filter(|plugin| how & (1 << plugin) != 0).collect();
-        self.queue.failed(now, pod_id(pod), rejectors.iter().copied().collect(), &mut self.told);
+        self.queue.failed(now, pod_id(pod), rejectors.iter().copied().collect(), &mut self.advice);
         let entry = self.model.pods.get_mut(&pod).unwrap();
         entry.queued_at = now;
         entry.rejectors.clone_from(&rejectors);
@@ -379,7 +379,7 @@ impl Both {
     }
 
     fn tick(&mut self) {
-        self.queue.tick(self.now, &mut self.told);
+        self.queue.tick(self.now, &mut self.advice);
         let mut due: Vec<(Duration, u64, u32)> = Vec::new();
         for (pod, entry) in &self.model.pods {
             if let At::Backoff { due: at, order } = entry.at
@@ -407,7 +407,7 @@ proptest! {
     fn it_does_what_the_simple_model_does(steps in proptest::collection::vec(step(), 1..120)) {
         let mut both = Both {
             queue: queue(),
-            told: Told::default(),
+            advice: TestAdvice::default(),
             model: Model::default(),
             now: seconds(1),
             in_flight: Vec::new(),
@@ -435,13 +435,13 @@ proptest! {
 }
 
 /// For whom pods wait, by a look at each of them: whoever rejected it, until it is tried again.
-fn recounted(queue: &Queue) -> Vec<(PluginPlace, usize)> {
-    let mut counts: BTreeMap<PluginPlace, usize> = BTreeMap::new();
+fn recounted(queue: &Queue) -> Vec<(PluginPosition, usize)> {
+    let mut counts: BTreeMap<PluginPosition, usize> = BTreeMap::new();
     for entry in queue.entries.values() {
-        let is_tried = matches!(entry.place, Place::InFlight { .. } | Place::Binding);
-        let is_new = entry.attempts == 0 && entry.place != Place::Gated;
+        let is_tried = matches!(entry.state, QueueState::InFlight { .. } | QueueState::Binding);
+        let is_new = entry.attempts == 0 && entry.state != QueueState::Gated;
         // The gate that let it through is forgotten; what rejected it before that is not known any more.
-        let was_let_through = entry.rejectors.iter().any(|plugin| plugin == GATE) && entry.place != Place::Gated;
+        let was_let_through = entry.rejectors.iter().any(|plugin| plugin == GATE) && entry.state != QueueState::Gated;
         if !is_tried && !is_new && !was_let_through {
             entry.rejectors.iter().for_each(|plugin| *counts.entry((entry.profile, plugin)).or_default() += 1);
         }
@@ -449,50 +449,50 @@ fn recounted(queue: &Queue) -> Vec<(PluginPlace, usize)> {
     counts.into_iter().collect()
 }
 
-fn rejected(queue: &mut Queue, told: &mut Told, now: Duration, plugins: &[usize]) -> PodId {
+fn rejected(queue: &mut Queue, advice: &mut TestAdvice, now: Duration, plugins: &[usize]) -> PodId {
     let pod = queue.pop().expect("a pod is active");
-    queue.failed(now, pod, plugins.iter().copied().collect(), told);
+    queue.failed(now, pod, plugins.iter().copied().collect(), advice);
     pod
 }
 
 #[test]
 fn a_change_that_cannot_help_neither_asks_nor_wakes() {
-    let (mut queue, mut told) = (queue(), Told::default());
+    let (mut queue, mut advice) = (queue(), TestAdvice::default());
     for pod in 0..100 {
-        queue.apply(seconds(0), newcomer(pod, pod, 0), &mut told);
-        rejected(&mut queue, &mut told, seconds(0), &[0]);
+        queue.apply(seconds(0), newcomer(pod, pod, 0), &mut advice);
+        rejected(&mut queue, &mut advice, seconds(0), &[0]);
     }
     for kind in [2, 3] {
-        queue.changed(seconds(20), &change(kind), &mut told);
+        queue.changed(seconds(20), &change(kind), &mut advice);
     }
-    assert_eq!((told.asked, queue.counts().woken, queue.pending().unschedulable), (0, 0, 100));
+    assert_eq!((advice.asked, queue.counts().woken, queue.pending().unschedulable), (0, 0, 100));
     // Of a kind that the plugin named: it is asked about each pod, and wakes those that it says yes to.
-    queue.changed(seconds(20), &change(0), &mut told);
-    assert_eq!((told.asked, queue.counts().hints_asked, queue.counts().woken), (100, 100, 50));
+    queue.changed(seconds(20), &change(0), &mut advice);
+    assert_eq!((advice.asked, queue.counts().hints_asked, queue.counts().woken), (100, 100, 50));
     assert_eq!((queue.pending().active, queue.pending().unschedulable), (50, 50));
 }
 
 #[test]
 fn arrivals_are_counted_by_queue_and_event() {
-    let (mut queue, mut told) = (queue(), Told { gated: [2].into(), ..Told::default() });
+    let (mut queue, mut advice) = (queue(), TestAdvice { gated: [2].into(), ..TestAdvice::default() });
     for pod in [1, 2] {
-        queue.apply(seconds(0), newcomer(pod, pod, 0), &mut told);
+        queue.apply(seconds(0), newcomer(pod, pod, 0), &mut advice);
     }
     // Still gated: it came once.
-    queue.apply(seconds(1), newcomer(2, 2, 0), &mut told);
-    rejected(&mut queue, &mut told, seconds(1), &[0, 1]);
+    queue.apply(seconds(1), newcomer(2, 2, 0), &mut advice);
+    rejected(&mut queue, &mut advice, seconds(1), &[0, 1]);
     assert_eq!(queue.rejected().collect::<Vec<_>>(), [((0, 0), 1), ((0, 1), 1), ((0, GATE), 1)]);
     // Plugin 0 says yes to pod 1 for the change of kind 1: it backs off, and is counted until it is tried.
-    queue.changed(seconds(1), &change(1), &mut told);
-    queue.tick(seconds(2), &mut told);
+    queue.changed(seconds(1), &change(1), &mut advice);
+    queue.tick(seconds(2), &mut advice);
     assert_eq!(queue.rejected().count(), 3);
-    rejected(&mut queue, &mut told, seconds(2), &[]);
-    queue.tick(seconds(3), &mut told);
-    told.gated.clear();
-    queue.apply(seconds(4), newcomer(2, 2, 0), &mut told);
+    rejected(&mut queue, &mut advice, seconds(2), &[]);
+    queue.tick(seconds(3), &mut advice);
+    advice.gated.clear();
+    queue.apply(seconds(4), newcomer(2, 2, 0), &mut advice);
     assert_eq!(queue.rejected().count(), 0);
     let counted: BTreeMap<_, _> =
-        queue.incoming().iter().map(|(queue, event, count)| ((queue, event), count)).collect();
+        queue.arrivals().iter().map(|(queue, event, count)| ((queue, event), count)).collect();
     let expected = [
         (("active", "BackoffComplete"), 2),
         (("active", "TargetPodUpdate"), 1),
@@ -507,21 +507,21 @@ fn arrivals_are_counted_by_queue_and_event() {
 
 #[test]
 fn backoff_doubles_up_to_its_limit_and_errors_are_counted_apart() {
-    let (mut queue, mut told) = (queue(), Told::default());
+    let (mut queue, mut advice) = (queue(), TestAdvice::default());
     let mut now = seconds(0);
-    queue.apply(now, newcomer(1, 1, 0), &mut told);
+    queue.apply(now, newcomer(1, 1, 0), &mut advice);
     let mut pauses = Vec::new();
     // Plugin 0 says yes to pod 1 for the change of kind 1. Errors in between start again at one second.
     for plugins in [&[0][..], &[0], &[], &[], &[0], &[0], &[0], &[0]] {
-        let pod = rejected(&mut queue, &mut told, now, plugins);
-        queue.changed(now, &change(1), &mut told);
+        let pod = rejected(&mut queue, &mut advice, now, plugins);
+        queue.changed(now, &change(1), &mut advice);
         assert_eq!(queue.pending().backoff, 1);
         let due = queue.due().expect("it backs off");
         pauses.push((due - now).as_secs());
-        queue.tick(due - Duration::from_millis(1), &mut told);
+        queue.tick(due - Duration::from_millis(1), &mut advice);
         assert_eq!(queue.pending().active, 0, "not before its time");
         now = due;
-        queue.tick(now, &mut told);
+        queue.tick(now, &mut advice);
         assert_eq!((queue.pending().active, pod), (1, pod_id(1)));
     }
     assert_eq!(pauses, [1, 2, 1, 2, 4, 8, 10, 10]);
@@ -529,24 +529,24 @@ fn backoff_doubles_up_to_its_limit_and_errors_are_counted_apart() {
 
 #[test]
 fn a_pod_that_left_early_is_passed_over_and_the_heap_stays_small() {
-    let (mut queue, mut told) = (queue(), Told::default());
+    let (mut queue, mut advice) = (queue(), TestAdvice::default());
     for round in 0..1000 {
-        queue.apply(seconds(0), newcomer(1, round, 0), &mut told);
+        queue.apply(seconds(0), newcomer(1, round, 0), &mut advice);
     }
     assert!(queue.active.len() < 130, "{}", queue.active.len());
-    queue.apply(seconds(0), newcomer(2, 2, 5), &mut told);
-    queue.apply(seconds(0), newcomer(1, 999, 7), &mut told);
+    queue.apply(seconds(0), newcomer(2, 2, 5), &mut advice);
+    queue.apply(seconds(0), newcomer(1, 999, 7), &mut advice);
     assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(pod_id(1)), Some(pod_id(2)), None));
 }
 
 #[test]
 fn more_changes_than_can_be_kept_count_as_help() {
-    let (mut queue, mut told) = (queue(), Told::default());
-    queue.apply(seconds(0), newcomer(1, 1, 0), &mut told);
+    let (mut queue, mut advice) = (queue(), TestAdvice::default());
+    queue.apply(seconds(0), newcomer(1, 1, 0), &mut advice);
     let pod = queue.pop().expect("it is active");
     for _ in 0..2000 {
-        queue.changed(seconds(0), &change(3), &mut told);
+        queue.changed(seconds(0), &change(3), &mut advice);
     }
-    queue.failed(seconds(0), pod, [0].into_iter().collect(), &mut told);
+    queue.failed(seconds(0), pod, [0].into_iter().collect(), &mut advice);
     assert_eq!(queue.pending().backoff, 1);
 }

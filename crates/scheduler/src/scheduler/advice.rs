@@ -2,11 +2,11 @@
 
 use model::{PodId, World};
 
-use crate::change::Change;
-use crate::cycle::Cycle;
-use crate::profile::Profile;
-use crate::queue::{Advice, PluginPlace};
-use crate::status::Status;
+use crate::framework::change::Change;
+use crate::framework::cycle::Cycle;
+use crate::framework::profile::Profile;
+use crate::framework::status::Status;
+use crate::queue::{Advice, PluginPosition};
 
 pub(super) struct PluginAdvice<'a> {
     pub(super) profiles: &'a [Profile],
@@ -24,7 +24,7 @@ impl Advice for PluginAdvice<'_> {
         profile.points.pre_enqueue.iter().copied().find(|place| keeps_out(place))
     }
 
-    fn helps(&mut self, (profile, plugin): PluginPlace, pod: PodId, change: &Change) -> bool {
+    fn helps(&mut self, (profile, plugin): PluginPosition, pod: PodId, change: &Change) -> bool {
         if change.pod.as_ref().is_some_and(|changed| changed.id == Some(pod)) {
             // That it left a node, because its binding failed, does not help the pod itself.
             return false;

@@ -12,15 +12,15 @@ use rand_chacha::ChaCha8Rng;
 
 use super::Scheduler;
 use super::advice::PluginAdvice;
-use crate::cycle::Cycle;
-use crate::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
+use super::message;
+use super::observe;
 use crate::evaluate::{Answers, Trial, kept_free};
-use crate::message;
-use crate::observe;
-use crate::points::{Concession, PostFilterAnswer};
-use crate::profile::PluginBits;
+use crate::framework::cycle::Cycle;
+use crate::framework::points::{Concession, PostFilterAnswer};
+use crate::framework::profile::PluginBits;
+use crate::framework::status::Status;
 use crate::queue::Attempts;
-use crate::status::Status;
+use crate::scheduler::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
 
 /// Where a pod goes, and what was conceded for it.
 #[derive(Clone, Copy)]

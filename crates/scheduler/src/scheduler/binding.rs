@@ -7,20 +7,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::uid::Uid;
+use model::storage::uid::Uid;
 use model::{NodeId, PodId, World};
 use rustc_hash::FxHashMap;
 
 use super::Scheduler;
 use super::attempt::Failure;
-use crate::cycle::Cycle;
-use crate::effect::{AttemptResult, Effect, PodEvent, PodRef};
-use crate::erased::Slot;
-use crate::message;
-use crate::points::PermitAnswer;
-use crate::profile::PluginBits;
+use super::message;
+use crate::framework::cycle::Cycle;
+use crate::framework::erased::Slot;
+use crate::framework::points::PermitAnswer;
+use crate::framework::profile::PluginBits;
+use crate::framework::status::Status;
 use crate::queue::Attempts;
-use crate::status::Status;
+use crate::scheduler::effect::{AttemptResult, Effect, PodEvent, PodRef};
 
 /// Nobody waits longer for permission.
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(15 * 60);

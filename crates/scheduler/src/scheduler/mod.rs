@@ -11,6 +11,9 @@
 mod advice;
 mod attempt;
 mod binding;
+pub(crate) mod effect;
+pub(crate) mod message;
+pub mod observe;
 
 use std::time::Duration;
 
@@ -20,15 +23,15 @@ use rand_chacha::ChaCha8Rng;
 
 use self::advice::PluginAdvice;
 use self::binding::Bindings;
-use crate::change::ChangeKinds;
-use crate::classes::Classes;
+use self::effect::{Effect, Input, PodRef};
+use self::observe::Changes;
 use crate::config::Configuration;
-use crate::effect::{Effect, Input, PodRef};
 use crate::evaluate::Scratch;
-use crate::journal::{Aspect, Journal};
-use crate::observe::Changes;
-use crate::profile::Profile;
-use crate::queue::{Incoming, Newcomer, Nominations, Pending, Queue, QueueCounts};
+use crate::evaluate::classes::Classes;
+use crate::evaluate::journal::{Aspect, Journal};
+use crate::framework::change::ChangeKinds;
+use crate::framework::profile::Profile;
+use crate::queue::{Arrivals, Newcomer, Nominations, Pending, Queue, QueueCounts};
 
 pub struct Scheduler {
     profiles: Vec<Profile>,
@@ -51,7 +54,7 @@ pub struct Scheduler {
 pub struct Figures {
     pub pending: Pending,
     pub queue: QueueCounts,
-    pub incoming: Incoming,
+    pub arrivals: Arrivals,
     /// A pod counts for each plugin that rejected it.
     pub unschedulable: Vec<UnschedulableBy>,
     pub cache: CacheSizes,
@@ -112,7 +115,7 @@ impl Scheduler {
         Figures {
             pending: self.queue.pending(),
             queue: self.queue.counts(),
-            incoming: self.queue.incoming(),
+            arrivals: self.queue.arrivals(),
             unschedulable: self.unschedulable(),
             cache: self.cache,
             binding: self.bindings.len(),

@@ -8,8 +8,8 @@ use model::scheduling::{NodeSchedulingFacts, ResourceSums};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::effect::AttemptResult;
 use crate::plugins;
+use crate::scheduler::effect::AttemptResult;
 use crate::testing::{apply, everything, node, pod_with, world};
 
 fn scheduler(profiles: &Value) -> Scheduler {

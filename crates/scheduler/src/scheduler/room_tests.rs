@@ -9,12 +9,12 @@ use model::{NodeSet, World};
 
 use super::*;
 use crate::config::Configuration;
-use crate::cycle::Cycle;
-use crate::plugin::Plugin;
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::Plugin;
+use crate::framework::points::{PostFilter, PostFilterAnswer, Trials};
+use crate::framework::registry::{NoArgs, Points, Register};
+use crate::framework::status::Status;
 use crate::plugins;
-use crate::points::{PostFilter, PostFilterAnswer, Trials};
-use crate::registry::{NoArgs, Points, Register};
-use crate::status::Status;
 use crate::testing::{apply, everything, id, pod_with, world};
 
 /// Takes the first pod off the first node where that helps.

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Configuration;
-use crate::cycle::Cycle;
-use crate::effect::{AttemptResult, ConditionReason, PodEvent};
-use crate::plugin::Plugin;
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::Plugin;
+use crate::framework::points::{Filter, Permit, PermitAnswer, PostBind, PreBind, PreFilter, Reserve, Score};
+use crate::framework::registry::{Points, Register, Registry};
+use crate::framework::status::Status;
 use crate::plugins;
-use crate::points::{Filter, Permit, PermitAnswer, PostBind, PreBind, PreFilter, Reserve, Score};
-use crate::registry::{Points, Register, Registry};
-use crate::status::Status;
+use crate::scheduler::effect::{AttemptResult, ConditionReason, PodEvent};
 use crate::testing::{NAMESPACE, apply, everything, id, node, pod, pod_with, world};
 
 thread_local! {
@@ -74,7 +74,7 @@ impl<const N: usize> PreFilter for Actor<N> {
 }
 
 impl<const N: usize> Filter for Actor<N> {
-    fn filter(&self, _: &Cycle<'_>, state: &u32, _: NodeId) -> Result<(), crate::status::Rejection> {
+    fn filter(&self, _: &Cycle<'_>, state: &u32, _: NodeId) -> Result<(), crate::framework::status::Rejection> {
         assert_eq!(*state, 1, "PreFilter wrote the state, once");
         assert!(!self.args.skip, "a skipped plugin is not asked");
         Ok(())

@@ -189,7 +189,7 @@ pub(crate) fn pod(name: &str, class: usize) -> PodFacts {
             protocol: "TCP".to_owned(),
             port: 80,
         }),
-        7 => facts.pinning.node_selector = [("zone".to_owned(), "zone-2".to_owned())].into(),
+        7 => facts.node_affinity.node_selector = [("zone".to_owned(), "zone-2".to_owned())].into(),
         8 => scheduling.tolerations.push(Toleration { key: "dedicated".to_owned(), value: None, effect: None }),
         9 => {
             let open =

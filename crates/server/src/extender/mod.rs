@@ -89,8 +89,8 @@ pub fn router(routes: ExtenderRoutes) -> Router {
 /// Why there is no answer of the verb's own kind.
 enum Rejection {
     Status(StatusCode, String),
-    /// Told in the `Error` member.
-    Told(String),
+    /// Reported in the `Error` member.
+    Reported(String),
     NotInSync(NotInSync),
 }
 
@@ -119,7 +119,7 @@ async fn answer_one(routes: &ExtenderRoutes, verb: Verb, request: Request) -> Re
     let took = started.elapsed();
     let (outcome, response) = match answered {
         Ok(answer) => (Outcome::Ok, json(answer)),
-        Err(Rejection::Told(text)) => (Outcome::Error, error_answer(verb, &text)),
+        Err(Rejection::Reported(text)) => (Outcome::Error, error_answer(verb, &text)),
         Err(Rejection::Status(status, text)) => (Outcome::Bad, (status, format!("{text}\n")).into_response()),
         Err(Rejection::NotInSync(error)) => {
             (Outcome::NotReady, (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response())
@@ -189,8 +189,8 @@ fn malformed(error: &serde_json::Error) -> Rejection {
 
 impl ExtenderRoutes {
     fn pod(&self, pod: Option<&RawValue>) -> Result<PodFacts, Rejection> {
-        let pod = pod.ok_or_else(|| Rejection::Told("the request holds no pod".to_owned()))?;
-        (self.read_pod)(pod.get()).map_err(|error| Rejection::Told(format!("the pod can't be read: {error}")))
+        let pod = pod.ok_or_else(|| Rejection::Reported("the request holds no pod".to_owned()))?;
+        (self.read_pod)(pod.get()).map_err(|error| Rejection::Reported(format!("the pod can't be read: {error}")))
     }
 }
 
@@ -245,7 +245,7 @@ async fn bind(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection
     match routes.extender.bind(binding).await {
         Ok(()) => Ok(answer::binding("")),
         Err(BindError::NotInSync(error)) => Err(error.into()),
-        Err(error) => Err(Rejection::Told(error.to_string())),
+        Err(error) => Err(Rejection::Reported(error.to_string())),
     }
 }
 

@@ -4,7 +4,7 @@
 //! at. Several vCenters are several [`run`]s that share nothing.
 //!
 //! - `properties`, `cluster_settings`: what is watched and how it is read. `picture`: all of it, and what has been told.
-//! - `look`: what the watch does not tell by itself. `session`: one stay at a vCenter, from login to its end.
+//! - `queries`: what the watch does not tell by itself. `session`: one stay at a vCenter, from login to its end.
 //! - `backoff`: how long to wait in between.
 //!
 //! Invariants: `RelistBegan`, one `Applied` per object, `RelistEnded`, then each change as it happens; `Lost` once when
@@ -12,9 +12,9 @@
 
 mod backoff;
 mod cluster_settings;
-mod look;
 mod picture;
 mod properties;
+mod queries;
 mod session;
 
 use std::future::Future;
@@ -30,7 +30,7 @@ use self::backoff::{retries, wait_after};
 pub(crate) use self::cluster_settings::ClusterSettings;
 pub(crate) use self::picture::Picture;
 pub(crate) use self::properties::{CLUSTER, HOST, PLACEMENTS, VM, WATCHED};
-use self::session::{Ended, Session, Teller};
+use self::session::{Emitter, Ended, Session};
 use crate::client::About;
 use crate::config::VcenterConfig;
 
@@ -65,7 +65,7 @@ pub async fn run(
 ) {
     let mut stop = pin!(stop);
     let mut retries = retries(jitter);
-    let mut teller = Teller::new(events, Source::Vcenter(id));
+    let mut teller = Emitter::new(events, Source::Vcenter(id));
     let mut attempts = 0u32;
     // A session that ended is replaced at once; if the new one ends soon too, something is wrong and there is no hurry.
     let mut may_hurry = true;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::event::{ClusterFacts, Event, HostFacts, VcenterId, VmFacts};
 
 use super::properties::{
-    CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, Placement, State, VM, VmState,
+    CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, State, VM, VmPlacement, VmState,
 };
 use crate::ManagedObject;
 use crate::property::{ObjectUpdate, UpdateKind};
@@ -26,7 +26,7 @@ pub(crate) struct Picture {
     vcenter: VcenterId,
     vms: Tracked<VmState, VmFacts>,
     /// By VM, those that the watch of placements shows.
-    placements: BTreeMap<String, Placement>,
+    placements: BTreeMap<String, VmPlacement>,
     hosts: Tracked<HostState, HostFacts>,
     clusters: Tracked<PlaceState, ClusterFacts>,
     /// Folders, datacenters and the compute resources of standalone hosts.
@@ -111,8 +111,8 @@ impl Picture {
     }
 
     /// Clusters, hosts and VMs that nothing can be told of, because not even their names may be read.
-    pub(crate) fn untold_count(&self) -> usize {
-        self.clusters.untold_count() + self.hosts.untold_count() + self.vms.untold_count()
+    pub(crate) fn not_emitted_count(&self) -> usize {
+        self.clusters.not_emitted_count() + self.hosts.not_emitted_count() + self.vms.not_emitted_count()
     }
 
     pub(crate) fn vm_count(&self) -> usize {
@@ -128,17 +128,17 @@ impl Picture {
         let vcenter = self.vcenter;
         let (clusters, clusters_gone) = {
             let places = &self.places;
-            self.clusters.drain(|id, cluster| Look::from_facts(cluster_facts(id, cluster, places)))
+            self.clusters.drain(|id, cluster| Reading::from_facts(cluster_facts(id, cluster, places)))
         };
         let (hosts, hosts_gone) = {
             let (places, clusters) = (&self.places, &self.clusters);
-            self.hosts.drain(|id, host| Look::from_facts(host_facts(id, host, places, clusters)))
+            self.hosts.drain(|id, host| Reading::from_facts(host_facts(id, host, places, clusters)))
         };
         let (vms, vms_gone) = {
             let placements = &self.placements;
             self.vms.drain(|id, vm| match placements.get(id) {
-                Some(placement) => Look::from_facts(vm_facts(id, vm, placement)),
-                None => Look::Absent,
+                Some(placement) => Reading::from_facts(vm_facts(id, vm, placement)),
+                None => Reading::Absent,
             })
         };
         let mut events = Vec::new();
@@ -174,7 +174,7 @@ fn cluster_facts(id: &str, cluster: &PlaceState, places: &BTreeMap<String, Place
     })
 }
 
-fn vm_facts(id: &str, vm: &VmState, placement: &Placement) -> Option<VmFacts> {
+fn vm_facts(id: &str, vm: &VmState, placement: &VmPlacement) -> Option<VmFacts> {
     let mut ip_addresses = vm.adapter_ips.clone();
     ip_addresses.extend(vm.primary_ip);
     ip_addresses.sort_unstable();
@@ -254,11 +254,11 @@ struct Tracked<S, F> {
 #[derive(Debug)]
 struct Entry<S, F> {
     state: S,
-    told: Option<F>,
+    emitted: Option<F>,
 }
 
 /// What a look at one object comes to.
-enum Look<F> {
+enum Reading<F> {
     Facts(F),
     /// They are incomplete: what was told before stands.
     Incomplete,
@@ -266,9 +266,9 @@ enum Look<F> {
     Absent,
 }
 
-impl<F> Look<F> {
-    fn from_facts(facts: Option<F>) -> Look<F> {
-        facts.map_or(Look::Incomplete, Look::Facts)
+impl<F> Reading<F> {
+    fn from_facts(facts: Option<F>) -> Reading<F> {
+        facts.map_or(Reading::Incomplete, Reading::Facts)
     }
 }
 
@@ -283,14 +283,14 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
         let id = &update.object.id;
         if update.kind == UpdateKind::Leave {
             self.dirty.remove(id);
-            if let Some(told) = self.objects.remove(id).and_then(|entry| entry.told) {
-                self.gone.insert(id.clone(), told);
+            if let Some(emitted) = self.objects.remove(id).and_then(|entry| entry.emitted) {
+                self.gone.insert(id.clone(), emitted);
             }
             return;
         }
         let gone = &mut self.gone;
         let entry =
-            self.objects.entry(id.clone()).or_insert_with(|| Entry { state: S::default(), told: gone.remove(id) });
+            self.objects.entry(id.clone()).or_insert_with(|| Entry { state: S::default(), emitted: gone.remove(id) });
         if update.kind == UpdateKind::Enter {
             // All there is: what it does not mention has no value.
             entry.state = S::default();
@@ -299,8 +299,8 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
         self.dirty.insert(id.clone());
     }
 
-    fn untold_count(&self) -> usize {
-        self.objects.values().filter(|entry| entry.told.is_none()).count()
+    fn not_emitted_count(&self) -> usize {
+        self.objects.values().filter(|entry| entry.emitted.is_none()).count()
     }
 
     fn mark_all(&mut self) {
@@ -308,27 +308,27 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
     }
 
     /// The facts that are new, and the ids of what is gone.
-    fn drain(&mut self, look: impl Fn(&str, &S) -> Look<F>) -> (Vec<F>, Vec<String>) {
+    fn drain(&mut self, read: impl Fn(&str, &S) -> Reading<F>) -> (Vec<F>, Vec<String>) {
         let dirty = std::mem::take(&mut self.dirty);
         let all = std::mem::take(&mut self.all_dirty);
         let mut applied = Vec::new();
         let mut gone = std::mem::take(&mut self.gone);
-        let mut look = |id: &String, entry: &mut Entry<S, F>| match look(id, &entry.state) {
-            Look::Facts(now) => {
-                if entry.told.as_ref() != Some(&now) {
-                    entry.told = Some(now.clone());
+        let mut drain_one = |id: &String, entry: &mut Entry<S, F>| match read(id, &entry.state) {
+            Reading::Facts(now) => {
+                if entry.emitted.as_ref() != Some(&now) {
+                    entry.emitted = Some(now.clone());
                     applied.push(now);
                 }
             }
-            Look::Incomplete => (),
-            Look::Absent => gone.extend(entry.told.take().map(|told| (id.clone(), told))),
+            Reading::Incomplete => (),
+            Reading::Absent => gone.extend(entry.emitted.take().map(|emitted| (id.clone(), emitted))),
         };
         if all {
-            self.objects.iter_mut().for_each(|(id, entry)| look(id, entry));
+            self.objects.iter_mut().for_each(|(id, entry)| drain_one(id, entry));
         } else {
             for id in &dirty {
                 if let Some(entry) = self.objects.get_mut(id) {
-                    look(id, entry);
+                    drain_one(id, entry);
                 }
             }
         }

@@ -125,12 +125,12 @@ impl State for VmState {
 
 /// Where a VM is, as the watch of placements tells.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Placement {
+pub(crate) struct VmPlacement {
     /// The id of its host; `None` while vCenter itself does not know.
     pub(crate) host: Option<String>,
 }
 
-impl State for Placement {
+impl State for VmPlacement {
     fn take(&mut self, path: &str, value: Option<&Element>) {
         if path == "runtime.host" {
             self.host = value.and_then(Element::reference).map(|host| host.id);

@@ -51,8 +51,8 @@ fn a_vm_is_read_from_its_properties() {
 
 #[test]
 fn a_placement_is_a_host_or_unknown() {
-    let mut placement = Placement::default();
-    let on = |host: Option<&str>| Placement { host: host.map(str::to_owned) };
+    let mut placement = VmPlacement::default();
+    let on = |host: Option<&str>| VmPlacement { host: host.map(str::to_owned) };
     for (path, value, expected) in [
         ("runtime.host", Some(reference("HostSystem", "host-12")), Some("host-12")),
         ("name", Some(element("web")), Some("host-12")),

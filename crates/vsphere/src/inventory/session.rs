@@ -1,6 +1,6 @@
 //! One stay at a vCenter: log in, list everything, follow each change, until something fails.
 //!
-//! Input: the configuration. Output: events through a [`Teller`].
+//! Input: the configuration. Output: events through a [`Emitter`].
 //!
 //! Two watches are followed side by side on one task: where VMs run, which must be heard quickly, and all else. The
 //! second's waits and the slow reading again take turns. If either fails, the stay is over.
@@ -16,9 +16,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::VcenterStatus;
-use super::look::{Answers, Questions};
 use super::picture::{HostTasks, Picture};
 use super::properties::{LOADS, PLACEMENTS, READ_AGAIN, WATCHED};
+use super::queries::{Queries, QueryResults};
 use crate::client::Client;
 use crate::config::{Timing, VcenterConfig};
 use crate::error::VsphereError;
@@ -53,27 +53,27 @@ pub(super) struct Closed;
 
 /// Tells events, and of the losses only the first in a row.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct Emitter {
     events: mpsc::Sender<Event>,
     source: Source,
-    told_lost: bool,
+    lost_emitted: bool,
 }
 
-impl Teller {
-    pub(super) fn new(events: mpsc::Sender<Event>, source: Source) -> Teller {
-        Teller { events, source, told_lost: false }
+impl Emitter {
+    pub(super) fn new(events: mpsc::Sender<Event>, source: Source) -> Emitter {
+        Emitter { events, source, lost_emitted: false }
     }
 
     pub(super) async fn lost(&mut self) -> Result<(), Closed> {
-        if !self.told_lost {
+        if !self.lost_emitted {
             self.tell(Event::Lost(self.source)).await?;
-            self.told_lost = true;
+            self.lost_emitted = true;
         }
         Ok(())
     }
 
     async fn relist_began(&mut self) -> Result<(), Closed> {
-        self.told_lost = false;
+        self.lost_emitted = false;
         self.tell(Event::RelistBegan(self.source)).await
     }
 
@@ -115,7 +115,7 @@ impl Session {
         &mut self,
         config: &VcenterConfig,
         id: VcenterId,
-        teller: &mut Teller,
+        teller: &mut Emitter,
         status: &watch::Sender<VcenterStatus>,
     ) -> Ended {
         match self.list_and_follow(config, id, teller, status).await {
@@ -128,7 +128,7 @@ impl Session {
         &mut self,
         config: &VcenterConfig,
         id: VcenterId,
-        teller: &mut Teller,
+        teller: &mut Emitter,
         status: &watch::Sender<VcenterStatus>,
     ) -> Result<std::convert::Infallible, Ended> {
         let client = self.client.insert(Arc::new(config.connect().await?)).clone();
@@ -141,7 +141,7 @@ impl Session {
         inventory.list(|update| picture.apply(update)).await?;
         placements.list(|update| picture.place(update)).await?;
         inventory.read_again(LOADS).await?.iter().for_each(|update| picture.refresh(update));
-        Questions::of(&mut picture, HostTasks::Unseen).ask(&client).await?.note(&mut picture);
+        Queries::of(&mut picture, HostTasks::Unseen).ask(&client).await?.note(&mut picture);
         // Told as a whole, so that a host is told once and with its datacenter, whatever page that was on.
         teller.tell_all(picture.changes()).await?;
         teller.relist_ended().await?;
@@ -155,15 +155,19 @@ impl Session {
             client.about().full_name
         );
 
-        let untold = picture.untold_count();
-        if untold > 0 {
-            tracing::warn!(vcenter = client.host(), objects = untold, "the user may see but not read some objects");
+        let not_emitted = picture.not_emitted_count();
+        if not_emitted > 0 {
+            tracing::warn!(
+                vcenter = client.host(),
+                objects = not_emitted,
+                "the user may see but not read some objects"
+            );
         }
 
         // A wait that is dropped may take what it was about to bring with it, so each goes on while the other is heard.
         let mut moves = pin!(waits(placements, config.timing.wait_max));
         let mut rounds = pin!(rounds(inventory, config.timing));
-        let mut looking: Option<BoxFuture<'_, Result<Answers, VsphereError>>> = None;
+        let mut looking: Option<BoxFuture<'_, Result<QueryResults, VsphereError>>> = None;
         loop {
             tokio::select! {
                 biased;
@@ -186,9 +190,9 @@ impl Session {
                             HostTasks::Entering
                         }
                     };
-                    let questions = Questions::of(&mut picture, whose);
-                    if !questions.is_empty() {
-                        looking = Some(Box::pin(questions.ask(&client)));
+                    let queries = Queries::of(&mut picture, whose);
+                    if !queries.is_empty() {
+                        looking = Some(Box::pin(queries.ask(&client)));
                     }
                 }
             }

@@ -46,8 +46,8 @@ pub(super) fn port_error(cluster: &ManagedObject, error: VsphereError) -> PortEr
     let text = format!("rules of {cluster}: {}", one_line(&error.to_string()));
     match error {
         VsphereError::Fault { method, fault } => fault_error(cluster, method, &fault),
-        error if error.is_passing() => PortError::Passing(text),
-        _ => PortError::Refused(text),
+        error if error.is_passing() => PortError::Transient(text),
+        _ => PortError::Permanent(text),
     }
 }
 
@@ -59,12 +59,12 @@ fn fault_error(cluster: &ManagedObject, method: &str, fault: &Fault) -> PortErro
         None => method.starts_with("Retrieve"),
     };
     match fault.kind.as_str() {
-        NOT_FOUND if about_the_cluster => PortError::Gone(cluster.to_string()),
+        NOT_FOUND if about_the_cluster => PortError::NotFound(cluster.to_string()),
         // A task that vCenter has forgotten: how it ended shows only in the cluster itself.
-        NOT_FOUND if fault.object.as_ref().is_some_and(|object| object.kind == "Task") => PortError::Passing(text),
-        kind if PASSING.contains(&kind) => PortError::Passing(text),
-        kind if REFUSED.contains(&kind) => PortError::Refused(text),
-        _ => PortError::Faulty(text),
+        NOT_FOUND if fault.object.as_ref().is_some_and(|object| object.kind == "Task") => PortError::Transient(text),
+        kind if PASSING.contains(&kind) => PortError::Transient(text),
+        kind if REFUSED.contains(&kind) => PortError::Permanent(text),
+        _ => PortError::Invalid(text),
     }
 }
 

@@ -54,7 +54,7 @@ impl Rules {
     }
 
     fn connection(&self, vcenter: VcenterId) -> Result<&Connection, PortError> {
-        let unknown = || PortError::Refused(format!("there is no vCenter {}", vcenter.0));
+        let unknown = || PortError::Permanent(format!("there is no vCenter {}", vcenter.0));
         self.connections.get(&vcenter).ok_or_else(unknown)
     }
 
@@ -72,7 +72,7 @@ impl Rules {
         };
         // Rules that could not be seen are not the same as none.
         let config = found.iter().find_map(|change| change.value.as_ref());
-        let config = config.ok_or_else(|| PortError::Passing(format!("{cluster} shows no configuration")))?;
+        let config = config.ok_or_else(|| PortError::Transient(format!("{cluster} shows no configuration")))?;
         let ClusterSettings { rules, groups, .. } = ClusterSettings::read(config);
         Ok(ClusterRules { rules, groups })
     }
@@ -109,7 +109,7 @@ impl Rules {
 }
 
 fn late(doing: &str, cluster: &ManagedObject, limit: Duration) -> PortError {
-    PortError::Passing(format!("{doing} the rules of {cluster} took longer than {} s", limit.as_secs()))
+    PortError::Transient(format!("{doing} the rules of {cluster} took longer than {} s", limit.as_secs()))
 }
 
 impl RuleStore for Rules {

@@ -56,12 +56,12 @@ fn vcenter_with_answers(method: &'static str, outcomes: impl IntoIterator<Item =
 }
 
 /// The variant's name and what it says.
-fn told(error: &PortError) -> (&'static str, String) {
+fn kind_and_text(error: &PortError) -> (&'static str, String) {
     let variant = match error {
-        PortError::Passing(_) => "passing",
-        PortError::Gone(_) => "gone",
-        PortError::Refused(_) => "refused",
-        PortError::Faulty(_) => "faulty",
+        PortError::Transient(_) => "transient",
+        PortError::NotFound(_) => "not found",
+        PortError::Permanent(_) => "permanent",
+        PortError::Invalid(_) => "invalid",
     };
     (variant, error.to_string())
 }
@@ -86,7 +86,7 @@ async fn changes_are_one_reconfiguration_in_the_order_of_the_schema() {
         change("together", RuleType::VmAffinity, edit(7), &["vm-3"]),
         Change {
             groups: vec![GroupChange::Remove { name: "old".to_owned() }],
-            ..change("gone", RuleType::VmHost, ChangeKind::DeleteGroups, &[])
+            ..change("not found", RuleType::VmHost, ChangeKind::DeleteGroups, &[])
         },
         change("old", RuleType::VmAffinity, ChangeKind::Delete { key: 4, uuid: None }, &[]),
     ];
@@ -181,7 +181,7 @@ async fn rules_that_cannot_be_seen_are_not_none() {
     for objects in [String::new(), content("ClusterComputeResource", CLUSTER, &[])] {
         vcenter.script.lock().unwrap().read_again = objects;
         let error = rules(&vcenter).read(ID, CLUSTER).await.unwrap_err();
-        assert_eq!(told(&error).0, "passing", "{error}");
+        assert_eq!(kind_and_text(&error).0, "transient", "{error}");
     }
     vcenter.script.lock().unwrap().read_again = format!(
         "<objects><obj type=\"ClusterComputeResource\">{CLUSTER}</obj><missingSet><path>configurationEx</path><fault>\
@@ -189,36 +189,41 @@ async fn rules_that_cannot_be_seen_are_not_none() {
          <privilegeId>System.Read</privilegeId></fault><localizedMessage>no</localizedMessage></fault></missingSet></objects>"
     );
     let error = rules(&vcenter).read(ID, CLUSTER).await.unwrap_err();
-    assert!(matches!(&error, PortError::Refused(text) if text.contains("System.Read")), "{error}");
+    assert!(matches!(&error, PortError::Permanent(text) if text.contains("System.Read")), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_fails_says_what_can_be_done() {
     for (kind, detail, variant, says) in [
-        ("InvalidArgument", "<invalidProperty>spec.rulesSpec.info.vm</invalidProperty>", "faulty", "info.vm"),
-        ("DuplicateName", "<name>r</name><object type=\"Folder\">f</object>", "faulty", "DuplicateName r"),
-        ("NotFound", "", "faulty", "NotFound"),
-        ("InvalidVmConfig", "<property>x</property>", "faulty", "InvalidVmConfig"),
-        ("NeverHeardOf", "", "faulty", "NeverHeardOf"),
-        ("ManagedObjectNotFound", "<obj type=\"VirtualMachine\">vm-1</obj>", "faulty", "VirtualMachine:vm-1"),
-        ("ManagedObjectNotFound", "", "faulty", "ManagedObjectNotFound"),
-        ("ManagedObjectNotFound", "<obj type=\"ClusterComputeResource\">domain-c1</obj>", "gone", "domain-c1 is gone"),
+        ("InvalidArgument", "<invalidProperty>spec.rulesSpec.info.vm</invalidProperty>", "invalid", "info.vm"),
+        ("DuplicateName", "<name>r</name><object type=\"Folder\">f</object>", "invalid", "DuplicateName r"),
+        ("NotFound", "", "invalid", "NotFound"),
+        ("InvalidVmConfig", "<property>x</property>", "invalid", "InvalidVmConfig"),
+        ("NeverHeardOf", "", "invalid", "NeverHeardOf"),
+        ("ManagedObjectNotFound", "<obj type=\"VirtualMachine\">vm-1</obj>", "invalid", "VirtualMachine:vm-1"),
+        ("ManagedObjectNotFound", "", "invalid", "ManagedObjectNotFound"),
+        (
+            "ManagedObjectNotFound",
+            "<obj type=\"ClusterComputeResource\">domain-c1</obj>",
+            "not found",
+            "domain-c1 is gone",
+        ),
         (
             "NoPermission",
             "<object type=\"ClusterComputeResource\">domain-c1</object><privilegeId>Host.Inventory.EditCluster</privilegeId>",
-            "refused",
+            "permanent",
             "Host.Inventory.EditCluster on ClusterComputeResource:domain-c1",
         ),
-        ("NotSupported", "", "refused", "NotSupported"),
-        ("ConcurrentAccess", "", "passing", "ConcurrentAccess"),
-        ("TaskInProgress", "<task type=\"Task\">t</task>", "passing", "TaskInProgress"),
-        ("RequestCanceled", "", "passing", "RequestCanceled"),
-        ("Timedout", "", "passing", "Timedout"),
-        ("SystemError", "<reason>vpxd</reason>", "passing", "SystemError"),
+        ("NotSupported", "", "permanent", "NotSupported"),
+        ("ConcurrentAccess", "", "transient", "ConcurrentAccess"),
+        ("TaskInProgress", "<task type=\"Task\">t</task>", "transient", "TaskInProgress"),
+        ("RequestCanceled", "", "transient", "RequestCanceled"),
+        ("Timedout", "", "transient", "Timedout"),
+        ("SystemError", "<reason>vpxd</reason>", "transient", "SystemError"),
     ] {
         let vcenter = vcenter_with_task(task_fault(kind, detail));
         let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
-        let (told, text) = told(&error);
+        let (told, text) = kind_and_text(&error);
         assert_eq!(told, variant, "{kind}: {text}");
         assert!(text.contains(says), "{kind}: {text}");
         assert_eq!(vcenter.calls(RECONFIGURE).len(), 1, "{kind}");
@@ -226,37 +231,37 @@ async fn a_task_that_fails_says_what_can_be_done() {
     // An error that says nothing of itself.
     let vcenter = vcenter_with_task(task("error", ""));
     let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
-    assert_eq!(told(&error).0, "faulty");
+    assert_eq!(kind_and_text(&error).0, "invalid");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_fails_says_what_can_be_done_and_is_not_made_again() {
     for (outcome, variant, says) in [
-        (Outcome::Fault("ManagedObjectNotFound"), "gone", "ClusterComputeResource:domain-c1 is gone"),
-        (Outcome::Fault("NoPermission"), "refused", "System.Read"),
-        (Outcome::Fault("InvalidArgument"), "faulty", "InvalidArgument"),
-        (Outcome::Fault("ConcurrentAccess"), "passing", "ConcurrentAccess"),
-        (Outcome::Dropped, "passing", "cannot reach"),
-        (Outcome::Hangs, "passing", "no answer"),
-        (Outcome::Reply(String::new()), "passing", "returned no object"),
+        (Outcome::Fault("ManagedObjectNotFound"), "not found", "ClusterComputeResource:domain-c1 is gone"),
+        (Outcome::Fault("NoPermission"), "permanent", "System.Read"),
+        (Outcome::Fault("InvalidArgument"), "invalid", "InvalidArgument"),
+        (Outcome::Fault("ConcurrentAccess"), "transient", "ConcurrentAccess"),
+        (Outcome::Dropped, "transient", "cannot reach"),
+        (Outcome::Hangs, "transient", "no answer"),
+        (Outcome::Reply(String::new()), "transient", "returned no object"),
     ] {
         let shown = format!("{outcome:?}");
         let vcenter = vcenter_with_answers(RECONFIGURE, [outcome]);
         let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
-        let (told, text) = told(&error);
+        let (told, text) = kind_and_text(&error);
         assert_eq!(told, variant, "{shown}: {text}");
         assert!(text.contains(says) && !text.contains(PASSWORD), "{shown}: {text}");
         assert_eq!(vcenter.calls(RECONFIGURE).len(), 1, "{shown}");
     }
     for (outcome, variant) in [
-        (Outcome::Fault("ManagedObjectNotFound"), "gone"),
-        (Outcome::Fault("NoPermission"), "refused"),
-        (Outcome::Dropped, "passing"),
-        (Outcome::Hangs, "passing"),
+        (Outcome::Fault("ManagedObjectNotFound"), "not found"),
+        (Outcome::Fault("NoPermission"), "permanent"),
+        (Outcome::Dropped, "transient"),
+        (Outcome::Hangs, "transient"),
     ] {
         let vcenter = vcenter_with_answers("RetrievePropertiesEx", [outcome]);
         let error = rules(&vcenter).read(ID, CLUSTER).await.unwrap_err();
-        assert_eq!(told(&error).0, variant, "{error}");
+        assert_eq!(kind_and_text(&error).0, variant, "{error}");
     }
 }
 
@@ -272,7 +277,7 @@ async fn a_session_that_has_ended_is_replaced_once() {
 
     let vcenter = vcenter_with_answers(RECONFIGURE, [ended(), ended()]);
     let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
-    assert_eq!(told(&error).0, "passing", "{error}");
+    assert_eq!(kind_and_text(&error).0, "transient", "{error}");
     assert_eq!((vcenter.calls("Login").len(), vcenter.calls(RECONFIGURE).len()), (2, 2));
 
     // After the change was begun: it is not begun again, only asked after.
@@ -291,7 +296,7 @@ async fn a_task_that_does_not_end_is_given_up_and_not_asked_after_all_the_time()
     let vcenter = vcenter_with_task(task("running", ""));
     let began = Instant::now();
     let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
-    assert!(matches!(&error, PortError::Passing(text) if text.contains("180 s")), "{error}");
+    assert!(matches!(&error, PortError::Transient(text) if text.contains("180 s")), "{error}");
     assert_eq!(began.elapsed(), Duration::from_secs(180));
     let asked = vcenter.calls("RetrievePropertiesEx").len();
     assert!(asked < 200, "{asked}");
@@ -335,15 +340,15 @@ async fn a_session_is_begun_when_it_is_needed_shared_and_given_back() {
 async fn what_cannot_be_reached_is_told_before_anything_is_sent() {
     let vcenter = Vcenter::new([]);
     let error = rules(&vcenter).read(VcenterId(9), CLUSTER).await.unwrap_err();
-    assert_eq!(told(&error).0, "refused");
+    assert_eq!(kind_and_text(&error).0, "permanent");
     assert_eq!(vcenter.methods(), Vec::<String>::new());
 
     vcenter.script.lock().unwrap().logins.push_back(Outcome::Fault("InvalidLogin"));
     let error = rules(&vcenter).read(ID, CLUSTER).await.unwrap_err();
-    assert_eq!(told(&error).0, "refused", "{error}");
+    assert_eq!(kind_and_text(&error).0, "permanent", "{error}");
     vcenter.script.lock().unwrap().unreachable = true;
     let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
-    assert_eq!(told(&error).0, "passing", "{error}");
+    assert_eq!(kind_and_text(&error).0, "transient", "{error}");
     let shown = format!("{:?}", rules(&vcenter));
     assert!(!shown.contains(PASSWORD), "{shown}");
 }

@@ -20,7 +20,7 @@ const EVENTS_AT_ONCE: usize = 32;
 
 enum Done {
     Bound(Waiting),
-    Told,
+    EventPosted,
 }
 
 struct Waiting {
@@ -36,7 +36,7 @@ pub async fn run(kubeconfig: &Path) -> Result<()> {
     let mut pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).boxed();
     let (mut names, mut turn) = (Vec::<String>::new(), 0);
     let (mut seen, mut to_bind, mut to_tell) = (HashSet::new(), VecDeque::new(), VecDeque::new());
-    let (mut binding, mut telling) = (0, 0);
+    let (mut binding, mut posting) = (0, 0);
     let mut in_flight: FuturesUnordered<BoxFuture<'static, Result<Done>>> = FuturesUnordered::new();
     // All nodes first, as a scheduler has them.
     loop {
@@ -53,10 +53,10 @@ pub async fn run(kubeconfig: &Path) -> Result<()> {
             binding += 1;
             in_flight.push(Box::pin(bind(client.clone(), pod)));
         }
-        while telling < EVENTS_AT_ONCE
+        while posting < EVENTS_AT_ONCE
             && let Some(pod) = to_tell.pop_front()
         {
-            telling += 1;
+            posting += 1;
             in_flight.push(Box::pin(tell(client.clone(), pod)));
         }
         tokio::select! {
@@ -65,7 +65,7 @@ pub async fn run(kubeconfig: &Path) -> Result<()> {
                     binding -= 1;
                     to_tell.push_back(pod);
                 }
-                Done::Told => telling -= 1,
+                Done::EventPosted => posting -= 1,
             },
             Some(event) = pods.next() => {
                 if let watcher::Event::InitApply(pod) | watcher::Event::Apply(pod) = event?
@@ -109,5 +109,5 @@ async fn tell(client: kube::Client, pod: Waiting) -> Result<Done> {
         .header("content-type", "application/json")
         .body(event.to_string().into_bytes())?;
     client.request_text(request).await?;
-    Ok(Done::Told)
+    Ok(Done::EventPosted)
 }

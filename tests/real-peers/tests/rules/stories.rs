@@ -75,7 +75,7 @@ async fn pods_become_rules_that_follow_them() -> Result<()> {
     let mut bridger = story.cluster.run(&POLICY).await?;
     follows(&story, &bridger).await?;
     after_it_ran(&story).await?;
-    company_and_pinning(&story, &bridger).await?;
+    affinity_and_node_affinity(&story, &bridger).await?;
     gone_after_the_grace(&story, &bridger).await?;
     too_many_replicas(&story, &bridger).await?;
     let output = bridger.output();
@@ -142,7 +142,7 @@ async fn after_it_ran(story: &Story) -> Result<()> {
 }
 
 /// Required affinity keeps two VMs together; node affinity to hosts binds one with groups and a VM-Host rule.
-async fn company_and_pinning(story: &Story, bridger: &Bridger) -> Result<()> {
+async fn affinity_and_node_affinity(story: &Story, bridger: &Bridger) -> Result<()> {
     story.place("cache", "cache", 4, &Value::Null).await?;
     story.place("front", "front", 5, &with("cache")).await?;
     story.one_rule(TOGETHER, &[4, 5], bridger).await?;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::event::{
-    Labels, NamespaceFacts, NodeFacts, NodeTermFacts, Operator, OwnerFacts, PinningFacts, PodFacts, RequirementFacts,
-    SelectorFacts, TermFacts, WeightedTermFacts,
+    Labels, NamespaceFacts, NodeAffinityFacts, NodeFacts, NodeTermFacts, Operator, OwnerFacts, PodFacts,
+    RequirementFacts, SelectorFacts, TermFacts, WeightedTermFacts,
 };
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
 use serde::{Deserialize, Serialize};
@@ -61,8 +61,8 @@ pub(super) struct Pod {
     preferred_affinity: Vec<WeightedTermFacts>,
     #[serde(with = "List::<WeightedTerm>")]
     preferred_anti_affinity: Vec<WeightedTermFacts>,
-    #[serde(with = "Pinning")]
-    pinning: PinningFacts,
+    #[serde(rename = "pinning", with = "NodeAffinity")]
+    node_affinity: NodeAffinityFacts,
     lift_off: bool,
     nominated_node: Option<String>,
     created_s: Option<i64>,
@@ -126,8 +126,8 @@ enum OperatorName {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "PinningFacts", rename_all = "camelCase", default = "PinningFacts::default")]
-struct Pinning {
+#[serde(remote = "NodeAffinityFacts", rename_all = "camelCase", default = "NodeAffinityFacts::default")]
+struct NodeAffinity {
     node_selector: Labels,
     #[serde(with = "List::<NodeTerm>")]
     node_terms: Vec<NodeTermFacts>,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use model::event::{NodeTermFacts, SelectorFacts};
 use model::scheduling::{
     HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts, PreemptionPolicy,
-    ResourceSums, SelectingFacts, SelectingKind, SpreadFacts, Taint, TaintEffect, Toleration, Unsupported,
-    WeightedNodeTerm,
+    ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, Unsupported, WeightedNodeTerm, WorkloadFacts,
+    WorkloadKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +16,13 @@ use super::layout::{List, Maybe, layouts};
 layouts! {
     Effect of TaintEffect,
     Image of NodeImage,
-    Kind of SelectingKind,
+    Kind of WorkloadKind,
     NodeScheduling of NodeSchedulingFacts,
     NodeTaint of Taint,
     PodScheduling of PodSchedulingFacts,
     Port of HostPort,
     PreferredNode of WeightedNodeTerm,
-    Selecting of SelectingFacts,
+    Workload of WorkloadFacts,
     Spread of SpreadFacts,
     Tolerated of Toleration,
     Unmet of Unsupported,
@@ -50,7 +50,7 @@ pub(super) struct PodScheduling {
     preferred_nodes: Vec<WeightedNodeTerm>,
     required_features: Vec<String>,
     #[serde(with = "Maybe::<Kind>")]
-    controller: Option<SelectingKind>,
+    controller: Option<WorkloadKind>,
     #[serde(with = "List::<Unmet>")]
     unsupported: Vec<Unsupported>,
 }
@@ -178,7 +178,7 @@ struct Image {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "SelectingKind")]
+#[serde(remote = "WorkloadKind")]
 enum Kind {
     Service,
     ReplicationController,
@@ -187,10 +187,10 @@ enum Kind {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "SelectingFacts", rename_all = "camelCase")]
-pub(super) struct Selecting {
+#[serde(remote = "WorkloadFacts", rename_all = "camelCase")]
+pub(super) struct Workload {
     #[serde(with = "Kind")]
-    kind: SelectingKind,
+    kind: WorkloadKind,
     namespace: String,
     name: String,
     #[serde(default, with = "Maybe::<Selector>")]

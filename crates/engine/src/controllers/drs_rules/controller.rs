@@ -21,14 +21,14 @@ use model::{Part, Subject, World, WorldChange};
 use tokio::time::Instant;
 
 use super::RuleSettings;
-use super::aside::Aside;
-use super::books::Books;
-use super::carry_out::{Ask, End, Next, Pass, Told, Work};
 use super::counters::{RuleCounters, RuleProblem};
+use super::deferred::DeferredChanges;
 use super::facts::{cluster_facts, known_rules, rules_of};
+use super::pass::{End, Next, Pass, Request, Response, Work};
 use super::planner::{self, Planned, PlannedCluster, Planner};
+use super::records::RuleRecords;
 use super::reports::PodReports;
-use crate::ports::{ClusterRules, KeptRecord, PortError};
+use crate::ports::{ClusterRules, PortError, StoredRecord};
 use crate::runtime::{
     Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, Requirement, SharedWorld,
 };
@@ -53,20 +53,20 @@ const LEASE_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum RuleAction {
     Load { number: u64 },
-    Pass { cluster: ClusterKey, text_name: String, ask: Ask },
+    Pass { cluster: ClusterKey, record_name: String, request: Request },
 }
 
 impl Action for RuleAction {
     fn is_write(&self) -> bool {
         match self {
             RuleAction::Load { .. } => false,
-            RuleAction::Pass { ask, .. } => !matches!(ask, Ask::Read),
+            RuleAction::Pass { request, .. } => !matches!(request, Request::Read),
         }
     }
 
     fn requirements(&self) -> Vec<Requirement> {
         match self {
-            RuleAction::Pass { cluster, ask: Ask::Change(_), .. } => {
+            RuleAction::Pass { cluster, request: Request::Change(_), .. } => {
                 needed_by(cluster).map(Requirement::Settled).collect()
             }
             // The record is written also when a source was lost on the way: it says what exists.
@@ -86,8 +86,8 @@ fn of_kubernetes() -> impl Iterator<Item = Source> {
 
 #[derive(Debug)]
 pub enum RuleOutcome {
-    Loaded { number: u64, texts: Result<BTreeMap<String, KeptRecord>, PortError> },
-    Pass { cluster: ClusterKey, told: Told },
+    Loaded { number: u64, texts: Result<BTreeMap<String, StoredRecord>, PortError> },
+    Pass { cluster: ClusterKey, response: Response },
     Planned(Box<Computed>),
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Cluster {
     pub(super) lags: u32,
     /// Something is planned, and not done, since then.
     pub(super) behind_since: Option<Instant>,
-    pub(super) aside: Aside,
+    pub(super) deferred: DeferredChanges,
     /// The last load that may have missed what this cluster's passes wrote.
     pub(super) moved_at_load: u64,
     pub(super) shown_in_dry_run: Vec<Change>,
@@ -157,7 +157,7 @@ pub struct DrsRules {
     world: SharedWorld,
     /// `None` while a plan is computed.
     planner: Option<Planner>,
-    pub(super) books: Books,
+    pub(super) records: RuleRecords,
     pub(super) loads: Loads,
     pub(super) clusters: BTreeMap<ClusterKey, Cluster>,
     plan_at: Option<Instant>,
@@ -188,7 +188,7 @@ impl DrsRules {
         DrsRules {
             planner: Some(Planner::new(settings.drs.clone())),
             world,
-            books: Books::new(settings.vcenter_uuids.clone()),
+            records: RuleRecords::new(settings.vcenter_uuids.clone()),
             loads: Loads { number: 0, under_way: false, was_loaded: false, failures: 0, next: now },
             clusters: BTreeMap::new(),
             plan_at: None,
@@ -261,7 +261,7 @@ impl DrsRules {
             return;
         };
         self.is_plan_owed = false;
-        let (world, record, unix_now) = (self.world.clone(), self.books.owned().clone(), self.wall_clock_now());
+        let (world, record, unix_now) = (self.world.clone(), self.records.owned().clone(), self.wall_clock_now());
         let record_changes = self.record_changes;
         context.actions.compute(move || {
             let planned = planner.plan(&world, &record, unix_now);
@@ -299,7 +299,7 @@ impl DrsRules {
                 self.is_plan_owed = true;
                 continue;
             }
-            if self.books.owned().rules(&name) != of_cluster.recorded {
+            if self.records.owned().rules(&name) != of_cluster.recorded {
                 // A pass that ended while the plan was computed has changed the record: that must not be lost.
                 is_outdated = true;
                 continue;
@@ -313,7 +313,7 @@ impl DrsRules {
             } else {
                 cluster.behind_since.get_or_insert(context.now);
             }
-            let problem = stands_in_the_way(&self.books, context.world.read(), &name, &prefix);
+            let problem = stands_in_the_way(&self.records, context.world.read(), &name, &prefix);
             cluster.awaits_mending = problem.is_some();
             if problem.is_some() {
                 self.counters.trouble(&name, problem);
@@ -333,7 +333,7 @@ impl DrsRules {
         if is_outdated {
             self.plan_by(context.now);
         }
-        self.counters.set_owned(self.books.owned().len());
+        self.counters.set_owned(self.records.owned().len());
         if let Some(due) = planned.next_due {
             let wait = Duration::from_millis(due.0.saturating_sub(self.wall_clock_now().0));
             self.plan_by(context.now + wait);
@@ -342,55 +342,55 @@ impl DrsRules {
 
     /// Begins a pass, unless there is nothing to write.
     fn begin(&mut self, name: ClusterKey, planned: PlannedCluster, context: &mut RuleContext<'_>) {
-        let (Some(text_name), Some(cluster)) = (self.books.text_name(&name), self.clusters.get_mut(&name)) else {
+        let (Some(record_name), Some(cluster)) = (self.records.record_name(&name), self.clusters.get_mut(&name)) else {
             return;
         };
         let PlannedCluster { changes, rules, planned_from, .. } = planned;
-        let sorted = cluster.aside.sort(changes, context.now);
+        let sorted = cluster.deferred.sort(changes, context.now);
         let mut record = Record::default();
         record.set(&name, rules);
-        let is_settled = sorted.changes.is_empty() && self.books.text_to_save(&name, &record).is_none();
-        if is_settled && cluster.aside.len() == 0 {
+        let is_settled = sorted.changes.is_empty() && self.records.record_to_save(&name, &record).is_none();
+        if is_settled && cluster.deferred.len() == 0 {
             cluster.failures = 0;
             self.counters.trouble(&name, None);
         }
         if !is_settled {
             let (changes, fresh, planned_from) = (sorted.changes, sorted.fresh, rules_of(&planned_from));
-            let (pass, ask) = Pass::begin(Work { cluster: name.clone(), changes, fresh, record, planned_from });
+            let (pass, request) = Pass::begin(Work { cluster: name.clone(), changes, fresh, record, planned_from });
             cluster.phase = Phase::Busy(Box::new(pass));
             cluster.pass_began = Some(context.now);
             cluster.moved_at_load = self.loads.number;
             self.counters.passes.add(1);
-            self.ask(name, text_name, ask, context);
+            self.request(name, record_name, request, context);
         }
         if let Some(next) = sorted.next {
             self.plan_by(next);
         }
     }
 
-    fn ask(&mut self, cluster: ClusterKey, text_name: String, ask: Ask, context: &mut RuleContext<'_>) {
-        if let Err(action) = context.actions.send(LANE, RuleAction::Pass { cluster, text_name, ask }) {
+    fn request(&mut self, cluster: ClusterKey, record_name: String, request: Request, context: &mut RuleContext<'_>) {
+        if let Err(action) = context.actions.send(LANE, RuleAction::Pass { cluster, record_name, request }) {
             self.not_sent(action, "too many requests wait", context);
         }
     }
 
     /// The request ends as one that failed for now.
     fn not_sent(&mut self, action: RuleAction, why: &str, context: &mut RuleContext<'_>) {
-        let error = PortError::Passing(format!("not sent: {why}"));
+        let error = PortError::Transient(format!("not sent: {why}"));
         match action {
             RuleAction::Load { number } => self.loaded(number, Err(error), context.now),
-            RuleAction::Pass { cluster, ask, .. } => {
-                let told = match ask {
-                    Ask::Read => Told::Read(Err(error)),
-                    Ask::Save { .. } => Told::Saved(Err(error)),
-                    Ask::Change(_) => Told::Changed(Err(error)),
+            RuleAction::Pass { cluster, request, .. } => {
+                let response = match request {
+                    Request::Read => Response::Read(Err(error)),
+                    Request::Save { .. } => Response::Saved(Err(error)),
+                    Request::Change(_) => Response::Changed(Err(error)),
                 };
-                self.told(cluster, told, context);
+                self.responded(cluster, response, context);
             }
         }
     }
 
-    fn loaded(&mut self, number: u64, texts: Result<BTreeMap<String, KeptRecord>, PortError>, now: Instant) {
+    fn loaded(&mut self, number: u64, texts: Result<BTreeMap<String, StoredRecord>, PortError>, now: Instant) {
         self.loads.under_way = false;
         match texts {
             Ok(texts) => {
@@ -399,14 +399,14 @@ impl DrsRules {
                 let awaits_mending = self.clusters.values().any(|cluster| cluster.awaits_mending);
                 let wait = self.settings.reload_every;
                 self.loads.next = now + if awaits_mending { wait.min(MENDING_RELOAD) } else { wait };
-                self.counters.ledger_trouble(None);
+                self.counters.record_trouble(None);
                 let clusters = &self.clusters;
                 // A load that began before a pass wrote may show what was before it.
                 let may_change = |name: &ClusterKey| match clusters.get(name) {
                     None => true,
                     Some(cluster) => !matches!(cluster.phase, Phase::Busy(_)) && cluster.moved_at_load < number,
                 };
-                let is_changed = self.books.loaded(texts, may_change);
+                let is_changed = self.records.loaded(texts, may_change);
                 self.record_changes += u64::from(is_changed);
                 for cluster in self.clusters.values_mut() {
                     match cluster.phase {
@@ -425,17 +425,17 @@ impl DrsRules {
             Err(error) => {
                 self.loads.failures = self.loads.failures.saturating_add(1);
                 let wait = match error {
-                    PortError::Refused(_) => self.settings.reload_every,
+                    PortError::Permanent(_) => self.settings.reload_every,
                     _ => BACKOFF.wait(self.loads.failures, &mut self.jitter).min(self.settings.reload_every),
                 };
                 self.loads.next = now + wait;
                 self.counters.failed(&error);
-                self.counters.ledger_trouble(Some(format!("the record can't be read: {error}")));
+                self.counters.record_trouble(Some(format!("the record can't be read: {error}")));
             }
         }
     }
 
-    fn told(&mut self, name: ClusterKey, told: Told, context: &mut RuleContext<'_>) {
+    fn responded(&mut self, name: ClusterKey, response: Response, context: &mut RuleContext<'_>) {
         let Some(cluster) = self.clusters.get_mut(&name) else { return };
         let Phase::Busy(pass) = &mut cluster.phase else { return };
         let (gate, now, world) = (context.gate, context.now, context.world.read());
@@ -443,10 +443,10 @@ impl DrsRules {
             needed_by(&name).all(|source| gate.is_settled(source, now))
                 && known_rules(world, &name).as_ref() == Some(planned_from)
         };
-        match pass.step(told, &mut self.books, is_current) {
-            Next::Ask(ask) => {
-                if let Some(text_name) = self.books.text_name(&name) {
-                    self.ask(name, text_name, ask, context);
+        match pass.step(response, &mut self.records, is_current) {
+            Next::Request(request) => {
+                if let Some(record_name) = self.records.record_name(&name) {
+                    self.request(name, record_name, request, context);
                 }
             }
             Next::End(end) => {
@@ -525,13 +525,13 @@ impl Controller for DrsRules {
     fn completed(&mut self, outcome: RuleOutcome, context: &mut RuleContext<'_>) {
         match outcome {
             RuleOutcome::Loaded { number, texts } => self.loaded(number, texts, context.now),
-            RuleOutcome::Pass { cluster, told } => self.told(cluster, told, context),
+            RuleOutcome::Pass { cluster, response } => self.responded(cluster, response, context),
             RuleOutcome::Planned(computed) => self.planned(*computed, context),
         }
     }
 
     fn refused(&mut self, action: RuleAction, closed: Closed, context: &mut RuleContext<'_>) {
-        if let RuleAction::Pass { cluster: name, ask: Ask::Change(_), .. } = &action
+        if let RuleAction::Pass { cluster: name, request: Request::Change(_), .. } = &action
             && let Some(cluster) = self.clusters.get_mut(name)
             && let Phase::Busy(pass) = &cluster.phase
             && pass.has_changed_nothing()
@@ -556,18 +556,18 @@ impl Controller for DrsRules {
 
 /// What forbids to write rules of this cluster, whatever is planned. `prefix` is that of this Kubernetes cluster's rules.
 #[must_use]
-pub fn stands_in_the_way(books: &Books, world: &World, name: &ClusterKey, prefix: &str) -> Option<RuleProblem> {
-    if books.text_name(name).is_none() {
+pub fn stands_in_the_way(records: &RuleRecords, world: &World, name: &ClusterKey, prefix: &str) -> Option<RuleProblem> {
+    if records.record_name(name).is_none() {
         let message = "the vCenter's instance UUID is not known, so its rules can't be recorded".to_owned();
         return Some(RuleProblem { reason: "NoInstanceUuid", message });
     }
-    if let Some(why) = books.unreadable(name) {
+    if let Some(why) = records.unreadable(name) {
         return Some(RuleProblem { reason: "RecordUnreadable", message: format!("{why}; rules are left as they are") });
     }
     let facts = cluster_facts(world, name)?;
     let names = facts.rules.iter().map(|rule| &rule.name).chain(facts.groups.iter().map(|group| &group.name));
     let unrecorded = names.filter(|name| name.starts_with(prefix)).count();
-    if books.kept(name).is_some() || unrecorded == 0 {
+    if records.kept(name).is_some() || unrecorded == 0 {
         return None;
     }
     let message = format!(

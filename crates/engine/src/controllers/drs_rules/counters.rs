@@ -18,10 +18,10 @@ pub struct RuleCounters {
     pub created: Counter,
     pub edited: Counter,
     pub deleted: Counter,
-    pub failures_passing: Counter,
-    pub failures_gone: Counter,
-    pub failures_refused: Counter,
-    pub failures_faulty: Counter,
+    pub failures_transient: Counter,
+    pub failures_not_found: Counter,
+    pub failures_permanent: Counter,
+    pub failures_invalid: Counter,
     /// How often the watch was behind what was read.
     pub lags: Counter,
     owned: AtomicU64,
@@ -33,7 +33,7 @@ pub struct RuleCounters {
 #[derive(Debug, Default)]
 struct Troubles {
     clusters: BTreeMap<ClusterKey, RuleProblem>,
-    ledger: Option<String>,
+    record_store: Option<String>,
     /// Rules that are left alone because they were deleted twice.
     given_up: Vec<(ClusterKey, String)>,
 }
@@ -76,8 +76,8 @@ impl RuleCounters {
     #[must_use]
     pub fn problem_text(&self) -> Option<String> {
         let troubles = lock(&self.troubles);
-        if let Some(ledger) = &troubles.ledger {
-            return Some(ledger.clone());
+        if let Some(record_store) = &troubles.record_store {
+            return Some(record_store.clone());
         }
         let Some((cluster, problem)) = troubles.clusters.first_key_value() else {
             let (cluster, rule) = troubles.given_up.first()?;
@@ -111,10 +111,10 @@ impl RuleCounters {
 
     pub(crate) fn failed(&self, error: &PortError) {
         match error {
-            PortError::Passing(_) => self.failures_passing.add(1),
-            PortError::Gone(_) => self.failures_gone.add(1),
-            PortError::Refused(_) => self.failures_refused.add(1),
-            PortError::Faulty(_) => self.failures_faulty.add(1),
+            PortError::Transient(_) => self.failures_transient.add(1),
+            PortError::NotFound(_) => self.failures_not_found.add(1),
+            PortError::Permanent(_) => self.failures_permanent.add(1),
+            PortError::Invalid(_) => self.failures_invalid.add(1),
         }
     }
 
@@ -151,12 +151,12 @@ impl RuleCounters {
         troubles.clusters.insert(cluster.clone(), problem);
     }
 
-    pub(crate) fn ledger_trouble(&self, trouble: Option<String>) {
+    pub(crate) fn record_trouble(&self, trouble: Option<String>) {
         let mut troubles = lock(&self.troubles);
-        if let Some(text) = trouble.as_ref().filter(|text| troubles.ledger.as_ref() != Some(text)) {
+        if let Some(text) = trouble.as_ref().filter(|text| troubles.record_store.as_ref() != Some(text)) {
             tracing::warn!("{text}");
         }
-        troubles.ledger = trouble;
+        troubles.record_store = trouble;
     }
 }
 

@@ -1,15 +1,15 @@
 //! What to make of how a pass ended: what the cluster waits for next, how long, and what is told of it.
 //!
-//! In: the end of a cluster's pass. Out: the cluster's next phase, counters, and whoever is to blame put aside.
+//! In: the end of a cluster's pass. Out: the cluster's next phase, counters, and whoever is to blame put deferred.
 
 use std::time::Duration;
 
 use drs::ClusterKey;
 use tokio::time::Instant;
 
-use super::carry_out::{Carried, End, Stage};
 use super::controller::{BACKOFF, Cluster, DrsRules, Phase};
 use super::counters::RuleProblem;
+use super::pass::{Carried, End, Stage};
 use crate::ports::PortError;
 use crate::runtime::Backoff;
 
@@ -51,7 +51,7 @@ impl DrsRules {
                 self.carried(name, *carried, now);
             }
         }
-        self.counters.set_owned(self.books.owned().len());
+        self.counters.set_owned(self.records.owned().len());
     }
 
     fn failed(&mut self, name: &ClusterKey, stage: Stage, error: &PortError, now: Instant) {
@@ -59,14 +59,14 @@ impl DrsRules {
         self.counters.failed(error);
         cluster.failures = cluster.failures.saturating_add(1);
         let wait = match error {
-            PortError::Passing(_) => BACKOFF.wait(cluster.failures, &mut self.jitter),
-            PortError::Refused(_) | PortError::Gone(_) | PortError::Faulty(_) => BACKOFF.longest,
+            PortError::Transient(_) => BACKOFF.wait(cluster.failures, &mut self.jitter),
+            PortError::Permanent(_) | PortError::NotFound(_) | PortError::Invalid(_) => BACKOFF.longest,
         };
         if matches!(stage, Stage::SavingIntent | Stage::SavingOutcome) {
-            // Whether it was written, or what somebody else wrote, only the ledger knows.
-            let is_gone = matches!(error, PortError::Gone(_));
+            // Whether it was written, or what somebody else wrote, only the record store knows.
+            let is_gone = matches!(error, PortError::NotFound(_));
             if is_gone {
-                self.books.gone(name);
+                self.records.gone(name);
             }
             cluster.phase = Phase::AwaitingRecord { until: now + if is_gone { BACKOFF.first } else { wait } };
             self.loads.next = self.loads.next.min(now + wait.min(BACKOFF.first));
@@ -100,8 +100,8 @@ impl DrsRules {
             (None, None) => None,
         };
         for (change, why) in culprits {
-            self.counters.failed(&PortError::Faulty(why));
-            cluster.aside.put(change, now, &ASIDE_BACKOFF, &mut self.jitter);
+            self.counters.failed(&PortError::Invalid(why));
+            cluster.deferred.put(change, now, &ASIDE_BACKOFF, &mut self.jitter);
         }
         if missing.is_empty() {
             cluster.ran_well();
@@ -112,7 +112,7 @@ impl DrsRules {
             cluster.failures = cluster.failures.saturating_add(1);
             cluster.phase = Phase::Waiting { until: now + BACKOFF.wait(cluster.failures, &mut self.jitter) };
         }
-        if problem.is_some() || cluster.aside.len() == 0 {
+        if problem.is_some() || cluster.deferred.len() == 0 {
             self.counters.trouble(name, problem);
         }
     }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::carry_out::{Ask, Told};
 use super::controller::{DrsRules, RuleAction, RuleOutcome};
-use crate::ports::{Ledger, RuleStore};
+use super::pass::{Request, Response};
+use crate::ports::{RecordStore, RuleStore};
 use crate::runtime::Executor;
 
 #[derive(Clone)]
 pub struct RuleExecutor {
     pub store: Arc<dyn RuleStore>,
-    pub ledger: Arc<dyn Ledger>,
+    pub record_store: Arc<dyn RecordStore>,
 }
 
 impl Executor<DrsRules> for RuleExecutor {
@@ -20,18 +20,18 @@ impl Executor<DrsRules> for RuleExecutor {
         let ports = self.clone();
         Box::pin(async move {
             match action {
-                RuleAction::Load { number } => RuleOutcome::Loaded { number, texts: ports.ledger.load().await },
-                RuleAction::Pass { cluster, text_name, ask } => {
-                    let told = match ask {
-                        Ask::Read => Told::Read(ports.store.read(cluster.vcenter, &cluster.id).await),
-                        Ask::Save { text, expected } => {
-                            Told::Saved(ports.ledger.save(&text_name, &text, expected.as_ref()).await)
+                RuleAction::Load { number } => RuleOutcome::Loaded { number, texts: ports.record_store.load().await },
+                RuleAction::Pass { cluster, record_name, request } => {
+                    let response = match request {
+                        Request::Read => Response::Read(ports.store.read(cluster.vcenter, &cluster.id).await),
+                        Request::Save { text, expected } => {
+                            Response::Saved(ports.record_store.save(&record_name, &text, expected.as_ref()).await)
                         }
-                        Ask::Change(changes) => {
-                            Told::Changed(ports.store.change(cluster.vcenter, &cluster.id, &changes).await)
+                        Request::Change(changes) => {
+                            Response::Changed(ports.store.change(cluster.vcenter, &cluster.id, &changes).await)
                         }
                     };
-                    RuleOutcome::Pass { cluster, told }
+                    RuleOutcome::Pass { cluster, response }
                 }
             }
         })

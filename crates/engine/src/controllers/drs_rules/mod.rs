@@ -1,24 +1,24 @@
 //! DRS rules: from the plan to the vCenter, in an order that a sudden end can not harm.
 //!
 //! - [`controller`]: when to plan, and what became of each pass. `ends`: how passes end. [`planner`]: the pure planner.
-//! - [`carry_out`]: the order of I/O in one pass. [`split`]: finding the culprit of a fault. `aside`: culprits wait apart.
-//! - [`books`]: the record, text by text. `facts`: rules in a form that can be compared. [`counters`]: what is counted.
+//! - [`pass`]: the order of I/O in one pass. [`split`]: finding the culprit of a fault. `deferred`: culprits wait apart.
+//! - [`records`]: the record, text by text. `facts`: rules in a form that can be compared. [`counters`]: what is counted.
 //! - [`reports`]: Events on pods. `execute`: the I/O itself. [`once`]: one plan for one command.
 //!
 //! Invariants: a name is recorded before the rule exists; a plan is carried out only if the cluster's rules are what it
 //! was made from; at most one pass per cluster is under way, and the next one waits until the watch shows what the last
 //! one did.
 
-mod aside;
-pub mod books;
-pub mod carry_out;
 pub mod controller;
 pub mod counters;
+mod deferred;
 mod ends;
 mod execute;
 mod facts;
 pub mod once;
+pub mod pass;
 pub mod planner;
+pub mod records;
 pub mod reports;
 pub mod split;
 

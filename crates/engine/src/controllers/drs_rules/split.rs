@@ -52,8 +52,8 @@ impl Split {
         let Some(range) = self.attempted.take() else { return Ok(()) };
         match outcome {
             Ok(()) => self.through.extend(range),
-            Err(PortError::Faulty(why)) if range.len() == 1 => self.culprits.push((range.start, why)),
-            Err(PortError::Faulty(_)) => {
+            Err(PortError::Invalid(why)) if range.len() == 1 => self.culprits.push((range.start, why)),
+            Err(PortError::Invalid(_)) => {
                 let middle = range.start + range.len() / 2;
                 self.waiting.push(middle..range.end);
                 self.waiting.push(range.start..middle);
@@ -72,13 +72,13 @@ mod tests {
 
     use super::*;
 
-    /// Attempts until nothing is left; a range with a culprit in it is faulty.
+    /// Attempts until nothing is left; a range with a culprit in it is invalid.
     fn run(split: &mut Split, culprits: &BTreeSet<usize>) -> usize {
         let mut calls = 0;
         while let Some(range) = split.attempt() {
             calls += 1;
-            let faulty = range.clone().any(|unit| culprits.contains(&unit));
-            let outcome = if faulty { Err(PortError::Faulty("no such VM".to_owned())) } else { Ok(()) };
+            let invalid = range.clone().any(|unit| culprits.contains(&unit));
+            let outcome = if invalid { Err(PortError::Invalid("no such VM".to_owned())) } else { Ok(()) };
             split.attempted(outcome).expect("a fault is no reason to stop");
         }
         calls
@@ -99,12 +99,14 @@ mod tests {
 
     #[test]
     fn what_is_not_the_requests_own_fault_ends_all_attempts() {
-        for error in
-            [PortError::Passing(String::new()), PortError::Refused(String::new()), PortError::Gone(String::new())]
-        {
+        for error in [
+            PortError::Transient(String::new()),
+            PortError::Permanent(String::new()),
+            PortError::NotFound(String::new()),
+        ] {
             let mut split = Split::new(8, 8);
             split.attempt();
-            split.attempted(Err(PortError::Faulty(String::new()))).expect("halved");
+            split.attempted(Err(PortError::Invalid(String::new()))).expect("halved");
             assert_eq!(split.attempt(), Some(0..4));
             assert_eq!(split.attempted(Err(error.clone())), Err(error));
         }

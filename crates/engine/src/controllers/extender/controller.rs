@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use model::event::{Event, PodFacts};
-use model::uid::Uid;
+use model::storage::uid::Uid;
 use model::{World, WorldChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -255,7 +255,7 @@ impl Controller for ExtenderController {
         let (ending, result) = match outcome.answer {
             Some(Ok(())) => (Ending::Bound, Ok(())),
             // Whether it took effect cannot be known.
-            Some(Err(error @ PortError::Passing(_))) => (Ending::Unclear, Err(error.into())),
+            Some(Err(error @ PortError::Transient(_))) => (Ending::Unclear, Err(error.into())),
             Some(Err(error)) => (Ending::Failed, Err(error.into())),
             None => (Ending::Unclear, Err(BindError::TimedOut)),
         };

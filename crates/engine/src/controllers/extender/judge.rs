@@ -7,7 +7,7 @@
 
 use model::affinity::{Incoming, LiftMode, Reading, Refusal, ScoreSettings, Verdicts, View};
 use model::event::PodFacts;
-use model::uid::Uid;
+use model::storage::uid::Uid;
 use model::{NodeId, NodeSet, PodId, World};
 
 use super::{Candidate, NodeVerdict, Reason};

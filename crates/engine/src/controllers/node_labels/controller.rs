@@ -245,9 +245,11 @@ impl Controller for NodeLabels {
             }
             Err(error) => {
                 match &error {
-                    PortError::Passing(_) => self.counters.label_writes_failed_passing.add(1),
-                    PortError::Gone(_) => self.counters.label_writes_failed_gone.add(1),
-                    PortError::Refused(_) | PortError::Faulty(_) => self.counters.label_writes_failed_refused.add(1),
+                    PortError::Transient(_) => self.counters.label_writes_failed_transient.add(1),
+                    PortError::NotFound(_) => self.counters.label_writes_failed_not_found.add(1),
+                    PortError::Permanent(_) | PortError::Invalid(_) => {
+                        self.counters.label_writes_failed_permanent.add(1)
+                    }
                 }
                 tracing::warn!(node, %error, "cannot label");
                 self.labeller.failed(&node, &error, context.now);

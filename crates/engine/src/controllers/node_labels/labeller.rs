@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use model::WantedLabels;
 use tokio::time::Instant;
 
 use crate::ports::{LabelChanges, PortError};
@@ -24,8 +25,6 @@ pub const CORRECTIONS_MAX: usize = 3;
 pub const CORRECTIONS_PER: Duration = Duration::from_secs(60);
 /// How long the watch may take to show what was written.
 const ECHO_WITHIN: Duration = Duration::from_secs(10);
-
-pub type WantedLabels = BTreeMap<String, String>;
 
 /// What [`Labeller::observe`] made of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,14 +138,14 @@ impl Labeller {
     pub fn failed(&mut self, node: &str, error: &PortError, now: Instant) {
         let Some(state) = self.nodes.get_mut(node) else { return };
         match error {
-            PortError::Gone(_) => self.forget(node),
-            PortError::Passing(_) => {
+            PortError::NotFound(_) => self.forget(node),
+            PortError::Transient(_) => {
                 state.failures = state.failures.saturating_add(1);
                 let wait = self.backoff.wait(state.failures, &mut self.jitter);
                 self.set_due(node, Some(now + wait));
             }
             // Nothing will change soon: somebody must grant a permission first.
-            PortError::Refused(_) | PortError::Faulty(_) => {
+            PortError::Permanent(_) | PortError::Invalid(_) => {
                 state.failures = state.failures.saturating_add(1);
                 let wait = self.backoff.longest;
                 self.set_due(node, Some(now + wait));
@@ -270,14 +269,14 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..8 {
             assert!(labeller.take_due(now).is_some());
-            labeller.failed("n1", &PortError::Passing("busy".to_owned()), now);
+            labeller.failed("n1", &PortError::Transient("busy".to_owned()), now);
             let due = labeller.next_due().unwrap();
             waits.push(due - now);
             now = due;
         }
         assert!(waits[7] > waits[0] * 10, "{waits:?}");
         labeller.take_due(now);
-        labeller.failed("n1", &PortError::Gone("n1".to_owned()), now);
+        labeller.failed("n1", &PortError::NotFound("n1".to_owned()), now);
         assert_eq!(labeller.next_due(), None);
     }
 }

@@ -35,11 +35,11 @@ pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> BindEnd 
         Ok(()) => return BindEnd::Bound,
         Err(error) => error,
     };
-    let mut is_settled = !matches!(error, PortError::Passing(_));
+    let mut is_settled = !matches!(error, PortError::Transient(_));
     let error = error.to_string();
     for read in 1..=READS_MAX {
         match ports.pods.read(&binding.namespace, &binding.pod).await {
-            Ok(None) | Err(PortError::Gone(_)) => return BindEnd::Gone { error },
+            Ok(None) | Err(PortError::NotFound(_)) => return BindEnd::Gone { error },
             Ok(Some(pod)) => match judge(pod, binding, &error) {
                 BindEnd::Failed { .. } if !is_settled => {
                     is_settled = true;
@@ -47,8 +47,8 @@ pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> BindEnd 
                 }
                 end => return end,
             },
-            Err(PortError::Passing(_)) => tokio::time::sleep(BACKOFF.without_jitter(read)).await,
-            Err(PortError::Refused(_) | PortError::Faulty(_)) => break,
+            Err(PortError::Transient(_)) => tokio::time::sleep(BACKOFF.without_jitter(read)).await,
+            Err(PortError::Permanent(_) | PortError::Invalid(_)) => break,
         }
     }
     BindEnd::Failed { error }

@@ -63,13 +63,13 @@ impl Executor<Scheduling> for SchedulingExecutor {
                 SchedulingOutcome::Bind { job, end }
             }),
             SchedulingAction::Status(job) => Box::pin(async move {
-                let desk = ports.pods;
+                let writer = ports.pods;
                 SchedulingOutcome::Status(match job {
                     StatusJob::NotScheduled { pod, reason, message } => {
-                        desk.not_scheduled(&pod, reason, &message).await
+                        writer.not_scheduled(&pod, reason, &message).await
                     }
-                    StatusJob::Nominate { pod, node } => desk.nominate(&pod, node.as_deref()).await,
-                    StatusJob::Delete { pod } => desk.delete(&pod).await,
+                    StatusJob::Nominate { pod, node } => writer.nominate(&pod, node.as_deref()).await,
+                    StatusJob::Delete { pod } => writer.delete(&pod).await,
                 })
             }),
         }

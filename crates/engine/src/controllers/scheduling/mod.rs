@@ -22,7 +22,7 @@ use std::time::Duration;
 use model::event::VcenterId;
 use scheduler::{AttemptResult, Figures};
 
-use crate::ports::{Binder, PodDesk};
+use crate::ports::{Binder, PodStatusWriter};
 
 pub use controller::Scheduling;
 pub use execute::SchedulingExecutor;
@@ -31,7 +31,7 @@ pub use execute::SchedulingExecutor;
 #[derive(Clone)]
 pub struct SchedulingPorts {
     pub binder: Arc<dyn Binder>,
-    pub pods: Arc<dyn PodDesk>,
+    pub pods: Arc<dyn PodStatusWriter>,
 }
 
 #[derive(Clone, Debug)]

@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use model::World;
 use model::event::{Event, NodeFacts, PodFacts, Source, VcenterId};
-use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, SelectingKind};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, WorkloadKind};
 use scheduler::{AttemptResult, Configuration, Figures, plugins};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Attempt, Scheduling, SchedulingExecutor, SchedulingMetrics, SchedulingPorts, SchedulingSettings};
-use crate::ports::{Binder, Binding, EventRecord, EventSink, PodDesk, PodName, PortError, Regarding};
+use crate::ports::{Binder, Binding, EventRecord, EventSink, PodName, PodStatusWriter, PortError, Regarding};
 use crate::runtime::{Lease, Runtime, RuntimeSettings};
 
 /// What the server does with a binding.
@@ -98,15 +98,17 @@ impl Binder for Api {
                     self.tell(pod(&binding.pod, Some(&binding.node))).await;
                     Ok(())
                 }
-                Bind::TakesInSilence | Bind::TakesLate | Bind::Fails => Err(PortError::Passing("no answer".to_owned())),
-                Bind::BoundElsewhere => Err(PortError::Faulty("it is bound".to_owned())),
-                Bind::Gone => Err(PortError::Gone(binding.pod.clone())),
+                Bind::TakesInSilence | Bind::TakesLate | Bind::Fails => {
+                    Err(PortError::Transient("no answer".to_owned()))
+                }
+                Bind::BoundElsewhere => Err(PortError::Invalid("it is bound".to_owned())),
+                Bind::Gone => Err(PortError::NotFound(binding.pod.clone())),
             }
         })
     }
 }
 
-impl PodDesk for Api {
+impl PodStatusWriter for Api {
     fn read<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
         let mut state = self.state();
         if state.late.get(name).is_some_and(|(at, _)| *at <= Instant::now())
@@ -188,7 +190,7 @@ fn node(name: &str, allowed_pods: u32) -> Event {
 
 fn sources() -> Vec<Source> {
     let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
-    sources.chain(SelectingKind::ALL.map(Source::Selecting)).collect()
+    sources.chain(WorkloadKind::ALL.map(Source::Workload)).collect()
 }
 
 struct Stage {

@@ -1,0 +1,129 @@
+//! One look at both sides: everything there is at this moment, then the connections are given back.
+//!
+//! In: the settings of `run`. Out: the facts of all sources and the record. Bounded in time; what did not come in time is
+//! named.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::drs_rules::records::RuleRecords;
+use engine::ports::{RecordStore as _, StoredRecord};
+use kubernetes::record_store::ConfigMapRecordStore;
+use model::event::{Event, Source, VcenterId};
+use model::{Parts, World, sources_for};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use vsphere::inventory::VcenterStatus;
+
+use super::outside::{EVENTS_QUEUED_MAX, follow_vcenters, is_true};
+use super::settings::RunSettings;
+use super::startup::{self, Found, Purpose};
+use crate::failure::Failure;
+use crate::snapshot::{Gathered, Snapshot};
+
+/// How long the whole picture may take.
+const WITHIN: Duration = Duration::from_secs(120);
+/// One look at a time retries in step with nobody.
+const JITTER_SEED: u64 = 0;
+/// How long giving sessions back may take.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// What was seen, and the record in a form that can be written again.
+pub struct StateRead {
+    pub snapshot: Snapshot,
+    texts: BTreeMap<String, StoredRecord>,
+    record_store: ConfigMapRecordStore,
+}
+
+/// The world as rules need it, what is recorded of it, and where that is kept.
+pub struct RulesRead {
+    pub world: World,
+    pub records: RuleRecords,
+    pub record_store: ConfigMapRecordStore,
+}
+
+/// Checks that everything is there and may be used for this purpose, then looks at all of it, the record too.
+pub async fn read_state(settings: &RunSettings, purpose: Purpose) -> Result<StateRead, Failure> {
+    let found = startup::check(settings, purpose).await?;
+    let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
+    let record_store = ConfigMapRecordStore::new(found.connection.client.clone(), settings.record_namespace.clone());
+    let texts =
+        record_store.load().await.map_err(|error| Failure::run(format!("the record can't be read: {error}")))?;
+    let record: BTreeMap<String, String> = texts.iter().map(|(name, kept)| (name.clone(), kept.text.clone())).collect();
+    let snapshot = gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), record);
+    Ok(StateRead { snapshot, texts, record_store })
+}
+
+/// The same, as what works on rules takes it.
+pub async fn read_rules(settings: &RunSettings, purpose: Purpose) -> Result<RulesRead, Failure> {
+    let StateRead { snapshot, texts, record_store } = read_state(settings, purpose).await?;
+    let (world, records) = world_and_records(settings, snapshot, texts)?;
+    Ok(RulesRead { world, records, record_store })
+}
+
+/// Checks and looks at all there is but the record.
+pub async fn read_without_record(settings: &RunSettings, purpose: Purpose) -> Result<Snapshot, Failure> {
+    let found = startup::check(settings, purpose).await?;
+    let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
+    Ok(gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), BTreeMap::new()))
+}
+
+async fn gather(settings: &RunSettings, found: &Found, parts: Parts) -> Result<Gathered, Failure> {
+    let (events, mut received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
+    let (stop, stopped) = watch::channel(false);
+    let mut inventories = JoinSet::new();
+    let stop_now = || is_true(stopped.clone());
+    let vcenters = follow_vcenters(&settings.vcenters, &events, JITTER_SEED, stop_now, &mut inventories);
+    let of_kubernetes = sources_for(parts).map(|row| row.source);
+    let wanted: Vec<Source> = of_kubernetes.chain(vcenters.iter().map(|vcenter| Source::Vcenter(vcenter.id))).collect();
+    let mut watches = JoinSet::new();
+    watches.spawn(kubernetes::watch::watch(found.connection.client.clone(), events, JITTER_SEED, parts));
+
+    let mut gathered = Gathered::default();
+    let gathering = async {
+        while let Some(event) = received.recv().await {
+            gathered.apply(event);
+            if wanted.iter().all(|source| gathered.is_whole(*source)) {
+                break;
+            }
+        }
+    };
+    let in_time = tokio::time::timeout(WITHIN, gathering).await.is_ok();
+    drop(received);
+    drop(stop);
+    let _ = tokio::time::timeout(STOP_WITHIN, async { while inventories.join_next().await.is_some() {} }).await;
+    if !in_time {
+        let missing = wanted.iter().filter(|source| !gathered.is_whole(**source)).map(|source| match source {
+            Source::Vcenter(id) => match vcenters.iter().find(|vcenter| vcenter.id == *id) {
+                Some(vcenter) => match &*vcenter.status.borrow() {
+                    VcenterStatus::Lost { error, .. } => format!("vCenter {} ({error})", vcenter.host),
+                    _ => format!("vCenter {}", vcenter.host),
+                },
+                None => "a vCenter".to_owned(),
+            },
+            of_kubernetes => of_kubernetes.name().to_owned(),
+        });
+        let missing: Vec<String> = missing.collect();
+        let seconds = WITHIN.as_secs();
+        return Err(Failure::run(format!("not everything was seen within {seconds} s: {}", missing.join(", "))));
+    }
+    Ok(gathered)
+}
+
+/// The world of a snapshot, and its record. A text that makes no sense is an error here: a plan without it would be wrong.
+pub fn world_and_records(
+    settings: &RunSettings,
+    snapshot: Snapshot,
+    texts: BTreeMap<String, StoredRecord>,
+) -> Result<(World, RuleRecords), Failure> {
+    // The vCenters are in the order of their ids.
+    let ids = (0u16..).map(VcenterId).zip(snapshot.instance_uuids());
+    let mut records = RuleRecords::new(ids.collect());
+    records.loaded(texts, |_| true);
+    if let Some((cluster, why)) = records.first_unreadable() {
+        return Err(Failure::run(format!("the record of cluster {}: {why}", cluster.id)));
+    }
+    let mut world = World::with_lifting(settings.lifting.clone());
+    snapshot.fill(&mut world);
+    Ok((world, records))
+}

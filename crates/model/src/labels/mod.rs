@@ -1,0 +1,155 @@
+//! The labels a node shall carry: where it really runs.
+//!
+//! In: the world and the keys to write. Out: per key the wanted value, and what differs from the node as it is.
+//!
+//! Invariants: a value that is not known is not wanted, so the label stays as it is; no value is empty; no label is
+//! taken off; no other key is named.
+
+pub(crate) mod value;
+
+use std::collections::BTreeMap;
+
+use self::value::{is_valid, label_value};
+use crate::event::Labels;
+use crate::storage::arena::NodeId;
+use crate::world::World;
+
+/// The label with the physical host, unless configured otherwise.
+pub const HOST_KEY_DEFAULT: &str = "alpha.cna.vmware.com/host";
+
+/// Which labels are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelSettings {
+    pub host_key: String,
+    /// For the vSphere cluster's name.
+    pub cluster_key: Option<String>,
+    pub datacenter_key: Option<String>,
+}
+
+impl Default for LabelSettings {
+    fn default() -> Self {
+        Self { host_key: HOST_KEY_DEFAULT.to_owned(), cluster_key: None, datacenter_key: None }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabelSettingsError {
+    #[error("{key:?} is no label key: Kubernetes wants NAME or DOMAIN/NAME, for example {HOST_KEY_DEFAULT}")]
+    NoLabelKey { key: String },
+    #[error("two labels are to be written under the key {key:?}; give each its own")]
+    KeyUsedTwice { key: String },
+}
+
+impl LabelSettings {
+    /// Whether Kubernetes would accept the keys, and each stands for one thing.
+    pub fn check(&self) -> Result<(), LabelSettingsError> {
+        let keys: Vec<&String> = [Some(&self.host_key), self.cluster_key.as_ref(), self.datacenter_key.as_ref()]
+            .into_iter()
+            .flatten()
+            .collect();
+        for (place, key) in keys.iter().enumerate() {
+            if !is_label_key(key) {
+                return Err(LabelSettingsError::NoLabelKey { key: (*key).clone() });
+            }
+            if keys[..place].contains(key) {
+                return Err(LabelSettingsError::KeyUsedTwice { key: (*key).clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn is_label_key(key: &str) -> bool {
+    // The part after the slash follows the rule of values; the one before it is a DNS subdomain.
+    let Some((domain, name)) = key.split_once('/') else { return is_valid(key) };
+    let is_domain_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(inner)
+    };
+    is_valid(name) && domain.len() <= 253 && domain.split('.').all(is_domain_label)
+}
+
+/// Label keys with the value each shall have; a key whose value is not known is absent.
+pub type WantedLabels = Labels;
+
+/// The labels the node shall carry.
+pub fn wanted(world: &World, node: NodeId, settings: &LabelSettings) -> WantedLabels {
+    let Some(host) = world.host_of(node) else { return WantedLabels::new() };
+    let names = [
+        (settings.datacenter_key.as_ref(), host.datacenter_name()),
+        (settings.cluster_key.as_ref(), host.cluster_name()),
+        (Some(&settings.host_key), Some(host.name())),
+    ];
+    names.into_iter().filter_map(|(key, name)| Some((key?.clone(), label_value(name?)?))).collect()
+}
+
+/// A label that is not what it shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelDifference {
+    /// What it is; `None` when the node has no such label.
+    pub from: Option<String>,
+    /// What it shall be.
+    pub to: String,
+}
+
+/// The labels a node shall carry, and what has to change for that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DesiredLabels {
+    pub labels: WantedLabels,
+    /// Empty when nothing has to change.
+    pub differences: BTreeMap<String, LabelDifference>,
+}
+
+impl DesiredLabels {
+    pub fn of(world: &World, node: NodeId, settings: &LabelSettings) -> Self {
+        let labels = wanted(world, node, settings);
+        let difference = |(key, to): (&String, &String)| {
+            let from = world.label_of(node, key);
+            let differs = from != Some(to.as_str());
+            differs.then(|| (key.clone(), LabelDifference { from: from.map(str::to_owned), to: to.clone() }))
+        };
+        let differences = labels.iter().filter_map(difference).collect();
+        Self { labels, differences }
+    }
+}
+
+/// What has to change on the node; empty when nothing has to.
+pub fn differences(world: &World, node: NodeId, settings: &LabelSettings) -> BTreeMap<String, LabelDifference> {
+    DesiredLabels::of(world, node, settings).differences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_checked_as_kubernetes_does() {
+        let long_domain = format!("{}/a", vec!["abcdefg"; 32].join("."));
+        for (key, accepted) in [
+            (HOST_KEY_DEFAULT, true),
+            ("node.cluster.x-k8s.io/esxi-host", true),
+            ("host", true),
+            ("Host_1.a", true),
+            ("", false),
+            ("/host", false),
+            ("example.com/", false),
+            ("a/b/c", false),
+            ("Example.com/host", false),
+            ("-a.com/host", false),
+            ("a..com/host", false),
+            ("a b", false),
+            (long_domain.as_str(), false),
+        ] {
+            let settings = LabelSettings { host_key: key.to_owned(), ..LabelSettings::default() };
+            assert_eq!(settings.check().is_ok(), accepted, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn one_key_stands_for_one_thing() {
+        let key = |key: &str| Some(key.to_owned());
+        let settings = LabelSettings { cluster_key: key("c"), datacenter_key: key("c"), ..LabelSettings::default() };
+        assert_eq!(settings.check(), Err(LabelSettingsError::KeyUsedTwice { key: "c".to_owned() }));
+        assert_eq!(LabelSettings { datacenter_key: key("d"), ..settings }.check(), Ok(()));
+    }
+}

@@ -1,0 +1,147 @@
+//! The Kubernetes nodes and namespaces, as Kubernetes describes them.
+//!
+//! In: their facts. Out: each by name. What a node is recognised by is kept in `identity`, its pods in `pods`.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::event::{NamespaceFacts, NodeFacts};
+use crate::scheduling::NodeSchedulingFacts;
+use crate::storage::arena::{Arena, NodeId};
+use crate::storage::intern::{Interner, Symbol};
+use crate::storage::label_set::LabelSet;
+use crate::storage::node_names::NodeNames;
+use crate::storage::uid::Uid;
+use crate::world::sync::Generation;
+
+/// A node as it is kept.
+#[derive(Debug)]
+pub struct Node {
+    pub name: Symbol,
+    pub uid: Uid,
+    pub labels: LabelSet,
+    /// The Ready condition is True.
+    pub ready: bool,
+    /// What a scheduler reads of it, its images left out; `None` where nothing schedules.
+    pub scheduling: Option<Arc<NodeSchedulingFacts>>,
+    generation: Generation,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    arena: Arena<NodeId, Node>,
+    by_name: FxHashMap<Symbol, NodeId>,
+    names: NodeNames,
+}
+
+impl Nodes {
+    pub(crate) fn arena(&self) -> &Arena<NodeId, Node> {
+        &self.arena
+    }
+
+    pub(crate) fn find(&self, name: Symbol) -> Option<NodeId> {
+        self.by_name.get(&name).copied()
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<NodeId> {
+        self.names.find(name)
+    }
+
+    /// Returns the node's id, and whether it is new or its labels or UID are.
+    pub(crate) fn apply(
+        &mut self,
+        facts: &NodeFacts,
+        generation: Generation,
+        interner: &mut Interner,
+    ) -> (NodeId, bool) {
+        let name = interner.acquire(&facts.name);
+        let labels = LabelSet::acquire(&facts.labels, interner);
+        let uid = Uid::from(facts.uid.as_str());
+        // Images are kept by name, for all nodes together: 50 names at each of 5000 nodes are a lot of text.
+        let scheduling = facts.scheduling.as_ref().map(|facts| Arc::new(facts.without_images()));
+        let known = self.find(name).and_then(|id| Some((id, self.arena.get_mut(id)?)));
+        if let Some((id, node)) = known {
+            // The node already holds a use of its name.
+            interner.release(name);
+            let changed = node.labels != labels || node.uid != uid;
+            std::mem::replace(&mut node.labels, labels).release(interner);
+            (node.uid, node.ready, node.generation) = (uid, facts.ready, generation);
+            node.scheduling = scheduling;
+            (id, changed)
+        } else {
+            let id = self.arena.insert(Node { name, uid, labels, ready: facts.ready, scheduling, generation });
+            self.by_name.insert(name, id);
+            self.names.insert(&facts.name, id);
+            (id, true)
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: NodeId, interner: &mut Interner) {
+        let Some(node) = self.arena.remove(id) else { return };
+        self.by_name.remove(&node.name);
+        self.names.remove(interner.text(node.name));
+        interner.release(node.name);
+        node.labels.release(interner);
+    }
+
+    /// What the relist of this generation did not bring.
+    pub(crate) fn not_of(&self, generation: Generation) -> Vec<NodeId> {
+        self.arena.iter().filter(|(_, node)| node.generation != generation).map(|(id, _)| id).collect()
+    }
+}
+
+/// A namespace as it is kept.
+#[derive(Debug)]
+pub struct Namespace {
+    pub uid: Uid,
+    pub labels: LabelSet,
+    /// The anti-affinity of its pods between nodes is not to hold between hosts.
+    pub lift_off: bool,
+    generation: Generation,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Namespaces(FxHashMap<Symbol, Namespace>);
+
+impl Namespaces {
+    pub(crate) fn get(&self, name: Symbol) -> Option<&Namespace> {
+        self.0.get(&name)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Its labels; none for one that is not known.
+    pub(crate) fn labels(&self, name: Symbol) -> &[(Symbol, Symbol)] {
+        self.0.get(&name).map_or(&[], |namespace| namespace.labels.pairs())
+    }
+
+    /// Returns its name, and what was known before, which still holds its uses.
+    pub(crate) fn apply(
+        &mut self,
+        facts: &NamespaceFacts,
+        generation: Generation,
+        interner: &mut Interner,
+    ) -> (Symbol, Option<Namespace>) {
+        let name = interner.acquire(&facts.name);
+        let labels = LabelSet::acquire(&facts.labels, interner);
+        let namespace = Namespace { uid: Uid::from(facts.uid.as_str()), labels, lift_off: facts.lift_off, generation };
+        (name, self.0.insert(name, namespace))
+    }
+
+    /// Returns what was known, which still holds its uses.
+    pub(crate) fn remove(&mut self, name: Symbol) -> Option<Namespace> {
+        self.0.remove(&name)
+    }
+
+    /// What the relist of this generation did not bring.
+    pub(crate) fn not_of(&self, generation: Generation) -> Vec<Symbol> {
+        let is_gone = |namespace: &Namespace| namespace.generation != generation;
+        let mut gone: Vec<Symbol> =
+            self.0.iter().filter(|(_, namespace)| is_gone(namespace)).map(|(&name, _)| name).collect();
+        gone.sort_unstable();
+        gone
+    }
+}

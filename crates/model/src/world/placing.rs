@@ -1,0 +1,125 @@
+//! Where pods are: how pods, nodes and hosts that change reach the index of terms.
+//!
+//! In: pods as they are observed or assumed, nodes whose labels or host may have changed. Out: the index, how idle hosts are, and
+//! the nodes that take no pods, as of now. Invariant: a pod counts on a node exactly while both are known and one names the other.
+
+use crate::affinity::Around;
+use crate::event::{PodFacts, Source};
+use crate::storage::arena::{NodeId, PodId};
+use crate::world::World;
+use crate::world::pods::{Forgotten, Pod};
+use crate::world::touched::Touched;
+
+impl World {
+    /// Brings the place of a node up to date with its labels and its host.
+    pub(crate) fn locate(&mut self, id: NodeId) {
+        let Some(name) = self.node(id).map(|node| node.name) else { return };
+        let host = self.host_label_value(id).map(|host| self.interner.acquire(&host));
+        let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
+        self.affinity.set_node(id, host, self.pods.on_node(name), around, &mut self.interner);
+        self.reconsider_host(id);
+    }
+
+    /// Brings up to date what a node takes from its host.
+    pub(crate) fn reconsider_host(&mut self, id: NodeId) {
+        let host = self.host_of(id);
+        let is_refused = host.is_some_and(|host| self.takes_no_pods(id, &host));
+        let idle_percent = host.and_then(|host| host.idle_percent());
+        self.refused.set(id, is_refused);
+        self.host_idle.set(id, idle_percent);
+    }
+
+    pub(crate) fn apply_pod(&mut self, facts: &PodFacts, touched: &mut Touched) {
+        let known = self.pod_id(&facts.namespace, &facts.name);
+        self.trace(known, touched, |world| {
+            let before = known.and_then(|id| world.standing(id));
+            let id = world.pods.apply(facts, world.sources.generation(Source::Pods), &mut world.interner);
+            world.set_policy(id, facts);
+            world.pod_changed(id, before.as_ref());
+            Some(id)
+        });
+    }
+
+    fn set_policy(&mut self, id: PodId, facts: &PodFacts) {
+        let node = self.pod_node(id);
+        let around = Around { namespaces: &self.namespaces, nodes: &self.nodes };
+        self.affinity.set_pod(id, facts, node, around, &mut self.interner);
+    }
+
+    pub(crate) fn assume_pod(&mut self, facts: &PodFacts, node: &str, touched: &mut Touched) {
+        let known = self.pod_id(&facts.namespace, &facts.name);
+        self.trace(known, touched, |world| {
+            let generation = world.sources.generation(Source::Pods);
+            let before = known.and_then(|id| world.standing(id));
+            let (id, is_new) = world.pods.assume(facts, node, generation, &mut world.interner)?;
+            if is_new {
+                world.set_policy(id, facts);
+            } else {
+                world.affinity.place(id, world.pod_node(id));
+            }
+            world.pod_changed(id, before.as_ref());
+            Some(id)
+        });
+    }
+
+    pub(crate) fn forget_pod(&mut self, id: PodId, uid: &str, touched: &mut Touched) {
+        let before = self.standing(id);
+        match self.pods.forget(id, uid, &mut self.interner) {
+            Forgotten::Nothing => {}
+            Forgotten::TakenOff(id) => {
+                self.affinity.place(id, None);
+                self.pod_changed(id, before.as_ref());
+            }
+            Forgotten::ToRemove(id) => self.remove_pod(id, touched),
+        }
+    }
+
+    pub(crate) fn remove_pod(&mut self, id: PodId, touched: &mut Touched) {
+        if self.has_requirements(id) {
+            touched.require(self.bound_to(id));
+        }
+        let before = self.standing(id);
+        self.affinity.remove_pod(id, &mut self.interner);
+        self.pods.remove(id, &mut self.interner);
+        self.pod_changed(id, before.as_ref());
+    }
+
+    /// Tells whether a change of a pod changes what is required, and on which nodes.
+    fn trace(&mut self, known: Option<PodId>, touched: &mut Touched, change: impl FnOnce(&mut Self) -> Option<PodId>) {
+        let before = known.map(|id| (self.mark_of(id), self.has_requirements(id), self.bound_to(id)));
+        let Some(id) = change(self) else { return };
+        // Most of what a pod's watch tells is its status, which changes nothing here.
+        if before.as_ref().is_some_and(|(mark, ..)| *mark == self.mark_of(id)) {
+            return;
+        }
+        if self.has_requirements(id) {
+            touched.require(self.bound_to(id));
+        }
+        if let Some((_, true, node)) = before {
+            touched.require(node);
+        }
+    }
+
+    /// What of a pod is looked at beyond itself. What it accepts is told by its address, for only the pods' own uses of it
+    /// are counted; the new one is taken before the old one goes, so two different ones never have the same.
+    fn mark_of(&self, id: PodId) -> impl PartialEq + use<> {
+        let pod = self.pods.get(id).map(|pod| {
+            let flags = (pod.finished, pod.terminating, pod.lift_off, pod.preferred_terms);
+            (pod.uid.clone(), pod.node(), flags, pod.node_affinity.as_ref().map(std::sync::Arc::as_ptr))
+        });
+        (pod, self.affinity.mark_of(id))
+    }
+
+    /// Whether rules may depend on it: it has terms, is matched by some, or accepts certain nodes only.
+    fn has_requirements(&self, id: PodId) -> bool {
+        let is_looked_at = |pod: &Pod| pod.preferred_terms > 0 || pod.node_affinity.is_some();
+        !self.pod_terms(id).is_empty()
+            || !self.terms_matching(id).is_empty()
+            || self.pods.get(id).is_some_and(is_looked_at)
+    }
+
+    /// The node it is bound to, if that is known.
+    fn bound_to(&self, id: PodId) -> Option<NodeId> {
+        self.nodes.find(self.pods.get(id)?.node()?)
+    }
+}

@@ -1,0 +1,58 @@
+//! When what DRS rules follow from changed last: of each node and each cluster.
+//!
+//! In: what each event touched. Out: a number for a node (its VM, its host, what its pods require), for a cluster (its rules, its
+//! hosts) and for all namespaces. Invariant: what has the same number as before gives the same input to a plan. A number is never
+//! used twice, so a node that took over another's id is not taken for it.
+
+use rustc_hash::FxHashMap;
+
+use crate::storage::arena::{ClusterId, NodeId};
+use crate::world::touched::Touched;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(u64);
+
+#[derive(Debug, Default)]
+pub(crate) struct Revisions {
+    latest: Revision,
+    nodes: FxHashMap<NodeId, Revision>,
+    clusters: FxHashMap<ClusterId, Revision>,
+    namespaces: Revision,
+}
+
+impl Revisions {
+    pub(crate) fn note(&mut self, touched: &Touched) {
+        if touched.is_empty() {
+            return;
+        }
+        self.latest.0 += 1;
+        for node in &touched.removed {
+            self.nodes.remove(node);
+        }
+        let nodes = touched.nodes.iter().chain(&touched.requirements_on);
+        self.nodes.extend(nodes.map(|node| (*node, self.latest)));
+        self.clusters.extend(touched.clusters.iter().map(|cluster| (*cluster, self.latest)));
+    }
+
+    /// Namespaces matter to pods anywhere.
+    pub(crate) fn note_namespaces(&mut self) {
+        self.latest.0 += 1;
+        self.namespaces = self.latest;
+    }
+
+    pub(crate) fn latest(&self) -> Revision {
+        self.latest
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> Revision {
+        self.nodes.get(&id).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn cluster(&self, id: ClusterId) -> Revision {
+        self.clusters.get(&id).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn namespaces(&self) -> Revision {
+        self.namespaces
+    }
+}

@@ -1,0 +1,46 @@
+//! What a plugin sees of one attempt to place one pod.
+
+use std::sync::{Arc, LazyLock};
+
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
+use model::storage::label_set::LabelSet;
+use model::{NodeId, Pod, PodId, View, World};
+
+/// One scheduling cycle: the pod, and the world as it is now. Placed pods include those that are placed but not yet seen
+/// bound. In a trial, the view says which pods are to be thought of as placed or gone besides.
+#[derive(Clone, Copy, Debug)]
+pub struct Cycle<'a> {
+    pub world: &'a World,
+    pub pod_id: PodId,
+    pub pod: &'a Pod,
+    pub view: &'a View,
+}
+
+impl<'a> Cycle<'a> {
+    /// `None` for a pod that is not known.
+    pub fn of(world: &'a World, pod_id: PodId) -> Option<Self> {
+        static AS_IT_IS: LazyLock<View> = LazyLock::new(View::default);
+        Some(Self { world, pod_id, pod: world.pod(pod_id)?, view: &AS_IT_IS })
+    }
+
+    /// What schedulers read of the pod; all defaults where that was never told.
+    pub fn facts(&self) -> &'a PodSchedulingFacts {
+        static NONE: LazyLock<PodSchedulingFacts> = LazyLock::new(PodSchedulingFacts::default);
+        self.pod.scheduling.as_deref().unwrap_or(&NONE)
+    }
+
+    /// What schedulers read of a node; all defaults for one that is not known.
+    pub fn node_facts(&self, node: NodeId) -> &'a NodeSchedulingFacts {
+        static NONE: LazyLock<NodeSchedulingFacts> = LazyLock::new(NodeSchedulingFacts::default);
+        self.world.node(node).and_then(|node| node.scheduling.as_deref()).unwrap_or(&NONE)
+    }
+
+    /// One value for all pods with the same namespace, labels and terms.
+    pub(crate) fn profile_labels(&self) -> Option<&'a Arc<LabelSet>> {
+        labels_of(self.world, self.pod_id)
+    }
+}
+
+pub(crate) fn labels_of(world: &World, pod: PodId) -> Option<&Arc<LabelSet>> {
+    world.pod_profile_labels(pod)
+}

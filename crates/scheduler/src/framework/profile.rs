@@ -1,0 +1,121 @@
+//! A profile: the plugins that serve the pods of one `schedulerName`, and where.
+//!
+//! In: what configuration worked out. Out: the plugins of each point, in order, as places in one list. A set of plugins is a
+//! 64-bit number over these places.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::framework::erased::AnyQueueSort;
+use crate::framework::registry::Built;
+
+/// The plugins of each point, in order, as places in the profile's list.
+#[derive(Debug)]
+pub(crate) struct ProfilePoints {
+    pub(crate) pre_enqueue: Vec<usize>,
+    pub(crate) queue_sort: Vec<usize>,
+    pub(crate) pre_filter: Vec<usize>,
+    pub(crate) filter: Vec<usize>,
+    pub(crate) post_filter: Vec<usize>,
+    pub(crate) pre_score: Vec<usize>,
+    pub(crate) score: Vec<usize>,
+    pub(crate) reserve: Vec<usize>,
+    pub(crate) permit: Vec<usize>,
+    pub(crate) pre_bind: Vec<usize>,
+    pub(crate) bind: Vec<usize>,
+    pub(crate) post_bind: Vec<usize>,
+}
+
+pub struct Profile {
+    name: String,
+    pub(crate) plugins: Vec<Built>,
+    pub(crate) points: ProfilePoints,
+    /// By plugin.
+    pub(crate) weights: Vec<i64>,
+}
+
+impl Profile {
+    pub(crate) fn new(name: String, plugins: Vec<Built>, points: ProfilePoints, weights: Vec<i64>) -> Self {
+        Self { name, plugins, points, weights }
+    }
+
+    /// The `schedulerName` of the pods it serves.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn plugin_name(&self, place: usize) -> &'static str {
+        self.plugins[place].plugin.name()
+    }
+
+    pub(crate) fn queue_sort_name(&self) -> &'static str {
+        self.points.queue_sort.first().map_or("", |&place| self.plugin_name(place))
+    }
+
+    pub(crate) fn queue_sort(&self) -> Option<Arc<dyn AnyQueueSort>> {
+        self.plugins[*self.points.queue_sort.first()?].queue_sort.clone()
+    }
+
+    /// The names of the plugins at one point, in order; for people and tests.
+    pub fn plugins_at(&self, point: &str) -> Vec<&'static str> {
+        let points = &self.points;
+        let places = match point {
+            "preEnqueue" => &points.pre_enqueue,
+            "queueSort" => &points.queue_sort,
+            "preFilter" => &points.pre_filter,
+            "filter" => &points.filter,
+            "postFilter" => &points.post_filter,
+            "preScore" => &points.pre_score,
+            "score" => &points.score,
+            "reserve" => &points.reserve,
+            "permit" => &points.permit,
+            "preBind" => &points.pre_bind,
+            "bind" => &points.bind,
+            "postBind" => &points.post_bind,
+            _ => return Vec::new(),
+        };
+        places.iter().map(|&place| self.plugin_name(place)).collect()
+    }
+
+    /// The weight of a plugin's score.
+    pub fn weight(&self, plugin: &str) -> Option<i64> {
+        let place = (0..self.plugins.len()).find(|&place| self.plugin_name(place) == plugin)?;
+        Some(self.weights[place])
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profile").field("name", &self.name).field("points", &self.points).finish_non_exhaustive()
+    }
+}
+
+/// A set of a profile's plugins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PluginBits(u64);
+
+impl PluginBits {
+    pub(crate) fn insert(&mut self, place: usize) {
+        self.0 |= 1 << place;
+    }
+
+    pub(crate) fn contains(self, place: usize) -> bool {
+        self.0 & (1 << place) != 0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..64).filter(move |&place| self.contains(place))
+    }
+}
+
+impl FromIterator<usize> for PluginBits {
+    fn from_iter<T: IntoIterator<Item = usize>>(places: T) -> Self {
+        let mut bits = Self::default();
+        places.into_iter().for_each(|place| bits.insert(place));
+        bits
+    }
+}

@@ -1,0 +1,84 @@
+//! What the queue keeps of a pod: where it is, and what decides when it is tried again.
+
+use std::time::Duration;
+
+use model::storage::uid::Uid;
+
+use super::Newcomer;
+use crate::config::Backoff;
+use crate::framework::profile::PluginBits;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueueState {
+    Active,
+    Backoff {
+        due: Duration,
+    },
+    Unschedulable,
+    /// A PreEnqueue plugin keeps it out.
+    Gated,
+    /// Being placed, or waiting for permission; changes since this one may matter to it.
+    InFlight {
+        from: u64,
+    },
+    /// On its way to its node.
+    Binding,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) uid: Uid,
+    pub(super) profile: usize,
+    pub(super) priority: i32,
+    pub(super) state: QueueState,
+    /// When it came, or last failed.
+    pub(super) queued_at: Duration,
+    pub(super) since: Duration,
+    pub(super) flush_at: Duration,
+    pub(super) ticket: u64,
+    pub(super) attempts: u32,
+    /// Attempts in which plugins rejected it.
+    pub(super) rejections: u32,
+    /// Attempts in a row that failed for another reason.
+    pub(super) errors: u32,
+    /// The plugins that rejected it last.
+    pub(super) rejectors: PluginBits,
+    /// The plugins that it is counted as waiting for, until it is tried again.
+    pub(super) counted: PluginBits,
+    /// It was gated when it was last put anywhere.
+    pub(super) is_gated: bool,
+    /// What was last said of it.
+    pub(super) reported: Option<Box<str>>,
+}
+
+impl Entry {
+    pub(super) fn new(newcomer: Newcomer, now: Duration) -> Self {
+        Self {
+            uid: newcomer.uid,
+            profile: newcomer.profile,
+            priority: newcomer.priority,
+            state: QueueState::Binding,
+            queued_at: now,
+            since: now,
+            flush_at: now,
+            ticket: 0,
+            attempts: 0,
+            rejections: 0,
+            errors: 0,
+            rejectors: PluginBits::default(),
+            counted: PluginBits::default(),
+            is_gated: false,
+            reported: None,
+        }
+    }
+
+    /// Errors are counted apart: backing off from them protects the API server, not the queue.
+    pub(super) fn backs_off_until(&self, backoff: &Backoff) -> Duration {
+        let count = if self.errors > 0 { self.errors } else { self.rejections };
+        if count == 0 {
+            return self.queued_at;
+        }
+        let doublings = 2u32.checked_pow(count - 1).and_then(|times| backoff.initial.checked_mul(times));
+        self.queued_at + doublings.map_or(backoff.max, |pause| pause.min(backoff.max))
+    }
+}

@@ -1,0 +1,105 @@
+//! What the scheduler wants done, and what it is told.
+//!
+//! [`Input`]s go into `Scheduler::step`, [`Effect`]s come out; the engine carries them out and reports back with further inputs.
+
+use std::time::Duration;
+
+use model::PodId;
+
+use crate::framework::points::Concession;
+use crate::queue::Attempts;
+
+/// A pod, as the outside names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    pub id: PodId,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Try as many pods as this.
+    Schedule { at_most: usize },
+    /// A moment asked for with [`Effect::WakeAt`] has come.
+    Time,
+    /// An [`Effect::Bind`] succeeded.
+    Bound { pod: PodRef },
+    /// An [`Effect::Bind`] or [`Effect::PreBind`] failed. The pod is tried again later, from what is known of it then; one that
+    /// is gone or bound by somebody else is dropped as the watch tells so.
+    Failed { pod: PodRef, error: String },
+    /// An [`Effect::PreBind`] is done.
+    PreBound { pod: PodRef, plugin: &'static str },
+    /// A Permit plugin lets a pod go that waits for it.
+    Allowed { pod: PodRef, plugin: &'static str },
+    /// A Permit plugin refuses a pod that waits for it.
+    Denied { pod: PodRef, plugin: &'static str, reason: String },
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Work of a PreBind plugin; answered with [`Input::PreBound`] or [`Input::Failed`].
+    PreBind { pod: PodRef, node: String, plugin: &'static str },
+    /// Bind the pod; answered with [`Input::Bound`] or [`Input::Failed`].
+    Bind { pod: PodRef, node: String, plugin: &'static str },
+    /// Set the condition PodScheduled to false.
+    SetCondition { pod: PodRef, reason: ConditionReason, message: String },
+    /// Write `status.nominatedNodeName`; `None` clears it.
+    Nominate { pod: PodRef, node: Option<String> },
+    /// Delete these pods to make room for `pod`.
+    Preempt { pod: PodRef, node: String, victims: Vec<PodRef> },
+    /// Post a Kubernetes event on the pod.
+    PostEvent { pod: PodRef, event: PodEvent },
+    /// An attempt came to its end; for metrics.
+    Concluded { profile: String, result: AttemptResult, attempts: Attempts },
+    /// Give [`Input::Time`] at this moment, or soon after.
+    WakeAt(Duration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionReason {
+    /// No node can run it now.
+    Unschedulable,
+    /// Something went wrong.
+    SchedulerError,
+}
+
+impl ConditionReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unschedulable => "Unschedulable",
+            Self::SchedulerError => "SchedulerError",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodEvent {
+    /// Normal, reason `Scheduled`.
+    Scheduled { message: String },
+    /// Warning, reason `FailedScheduling`.
+    FailedScheduling { message: String },
+    /// Warning: a plugin yielded, so that the pod could be placed.
+    Yielded(Concession),
+}
+
+/// The label `result` of kube-scheduler's metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptResult {
+    Scheduled,
+    Unschedulable,
+    Error,
+}
+
+impl AttemptResult {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Unschedulable => "unschedulable",
+            Self::Error => "error",
+        }
+    }
+}

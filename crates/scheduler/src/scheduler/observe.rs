@@ -1,0 +1,172 @@
+//! What a change of the world means to pods that wait.
+//!
+//! In: a [`WorldChange`]. Out: [`Changes`], in the terms in which plugins say what helps. An object is compared with what it was
+//! before, so that an update which changes nothing a plugin reads (a pod's own condition, a node's heartbeat) wakes nobody.
+
+use std::sync::Arc;
+
+use model::event::{Event, Source};
+use model::{NodeId, NodeState, PodId, PodState, Subject, World, WorldChange};
+
+use crate::framework::change::{Change, ChangeKinds, ChangedPod};
+
+/// What changed.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// So much that everything is to be looked at again.
+    pub everything: bool,
+    /// Nodes came or went.
+    pub nodes_came_or_went: bool,
+    /// Pods that are there and may have become, or ceased to be, pods to place.
+    pub pods: Vec<PodId>,
+    pub removed_pods: Vec<PodId>,
+    pub removed_nodes: Vec<NodeId>,
+    /// What can help pods that wait.
+    pub changes: Vec<Change>,
+}
+
+impl Changes {
+    /// Everything is to be looked at: the first time, or after so much happened that nobody kept count.
+    pub fn all() -> Self {
+        Self { everything: true, ..Self::default() }
+    }
+
+    pub fn of(change: &WorldChange) -> Self {
+        let mut changes = Self { removed_nodes: change.touched.removed().collect(), ..Self::default() };
+        match &change.subject {
+            Subject::RelistBegan(_) | Subject::Lost(_) | Subject::Inventory => {}
+            Subject::Pod { before, after } => compare_pods(before.as_deref(), after.as_deref(), &mut changes),
+            Subject::Node { before, after } => compare_nodes(before.as_deref(), after.as_deref(), &mut changes),
+            Subject::RelistEnded { source, was_in_sync, removed_objects } => {
+                // What a relist removes is not reported one by one, except that something was.
+                let may_remove_unseen = matches!(source, Source::Workload(_) | Source::Vcenter(_));
+                changes.everything = *removed_objects || (!was_in_sync && may_remove_unseen);
+            }
+            Subject::Namespace { labels_changed } => {
+                if *labels_changed {
+                    changes.push(ChangeKinds::NAMESPACE_LABELS, None, None);
+                }
+            }
+            Subject::Workload => changes.push(ChangeKinds::WORKLOAD, None, None),
+        }
+        let compared: Vec<Option<NodeId>> = changes.changes.iter().map(|change| change.node).collect();
+        for node in change.touched.nodes().filter(|node| !compared.contains(&Some(*node))) {
+            changes.push(ChangeKinds::NODE_PLACEMENT, Some(node), None);
+        }
+        if !changes.removed_nodes.is_empty() {
+            changes.nodes_came_or_went = true;
+            changes.push(ChangeKinds::NODE_REMOVED, None, None);
+        }
+        changes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.everything
+            && !self.nodes_came_or_went
+            && self.pods.is_empty()
+            && self.removed_pods.is_empty()
+            && self.removed_nodes.is_empty()
+            && self.changes.is_empty()
+    }
+
+    fn push(&mut self, kinds: ChangeKinds, node: Option<NodeId>, pod: Option<ChangedPod>) {
+        self.changes.push(Change { kinds, node, pod: pod.map(Arc::new) });
+    }
+}
+
+/// Applies the event to the world; what changed, as the scheduler reads it.
+pub fn apply(world: &mut World, event: Event) -> Changes {
+    Changes::of(&world.apply(event))
+}
+
+fn seen(pod: &PodState) -> ChangedPod {
+    ChangedPod { id: Some(pod.id), matched_by: pod.matched_by.clone(), has_anti_affinity: pod.has_anti_affinity }
+}
+
+/// The pod as it was where it is no longer. What it is now says nothing of that, unless it is still the same.
+fn gone(before: &PodState, after: Option<&PodState>) -> ChangedPod {
+    let same = after.filter(|after| before.is_read_alike(after));
+    ChangedPod { id: same.map(|after| after.id), ..seen(before) }
+}
+
+fn compare_pods(before: Option<&PodState>, after: Option<&PodState>, changes: &mut Changes) {
+    // Room that is not kept for it any more helps others as a pod that leaves does.
+    if let Some(before) = before
+        && let Some(node) = before.room_on
+        && after.is_none_or(|after| after.room_on != Some(node) && after.counts_on() != Some(node))
+    {
+        changes.push(ChangeKinds::POD_LEFT, Some(node), Some(gone(before, after)));
+    }
+    match (before, after) {
+        (None, None) => {}
+        (Some(before), None) => {
+            changes.removed_pods.push(before.id);
+            if let Some(node) = before.counts_on() {
+                changes.push(ChangeKinds::POD_LEFT, Some(node), Some(gone(before, None)));
+            }
+        }
+        (None, Some(after)) => {
+            changes.pods.push(after.id);
+            if let Some(node) = after.counts_on() {
+                changes.push(ChangeKinds::POD_PLACED, Some(node), Some(seen(after)));
+            }
+        }
+        (Some(before), Some(after)) => {
+            let is_read_alike = before.is_read_alike(after);
+            let (was, is) = (before.counts_on(), after.counts_on());
+            let stays_in_queue = was == is && is_read_alike && before.is_assumed == after.is_assumed;
+            if !stays_in_queue || before.nominated_node != after.nominated_node || before.finished != after.finished {
+                changes.pods.push(after.id);
+            }
+            // Another pod of the name on the same node is one that left and one that came.
+            if was != is || before.uid != after.uid {
+                if let Some(node) = was {
+                    changes.push(ChangeKinds::POD_LEFT, Some(node), Some(gone(before, Some(after))));
+                }
+                if let Some(node) = is {
+                    changes.push(ChangeKinds::POD_PLACED, Some(node), Some(seen(after)));
+                }
+            } else if let Some(node) = is.filter(|_| !is_read_alike) {
+                // What it needs, or its labels: both may help, and what it needs may be less.
+                let kinds = ChangeKinds::POD_LABELS | ChangeKinds::POD_SCALED_DOWN;
+                changes.push(kinds, Some(node), Some(seen(before).turned_into(&seen(after))));
+            }
+        }
+    }
+}
+
+fn compare_nodes(before: Option<&NodeState>, after: Option<&NodeState>, changes: &mut Changes) {
+    let Some(after) = after else { return };
+    let Some(before) = before else {
+        changes.nodes_came_or_went = true;
+        return changes.push(ChangeKinds::NODE_ADDED, Some(after.id), None);
+    };
+    let kinds = node_differences(before, after);
+    if !kinds.is_empty() {
+        changes.push(kinds, Some(after.id), None);
+    }
+}
+
+fn node_differences(before: &NodeState, after: &NodeState) -> ChangeKinds {
+    let mut kinds = ChangeKinds::NONE;
+    let mut note = |differs: bool, kind: ChangeKinds| {
+        if differs {
+            kinds |= kind;
+        }
+    };
+    note(!before.has_labels_of(after), ChangeKinds::NODE_LABELS);
+    note(before.ready != after.ready, ChangeKinds::NODE_PLACEMENT);
+    match (&before.scheduling, &after.scheduling) {
+        (Some(before), Some(after)) => {
+            let sums_differ = before.allocatable != after.allocatable || before.allowed_pods != after.allowed_pods;
+            note(sums_differ, ChangeKinds::NODE_ALLOCATABLE);
+            let taints_differ = before.taints != after.taints || before.unschedulable != after.unschedulable;
+            note(taints_differ, ChangeKinds::NODE_TAINTS);
+            note(before.images != after.images, ChangeKinds::NODE_IMAGES);
+            note(before.declared_features != after.declared_features, ChangeKinds::NODE_DECLARED_FEATURES);
+        }
+        (None, None) => {}
+        _ => note(true, ChangeKinds::NODE),
+    }
+    kinds
+}

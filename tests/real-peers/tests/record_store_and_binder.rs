@@ -1,0 +1,85 @@
+//! The record of rules and the binder against a real kube-apiserver: who may write, and what a late writer is told.
+
+use anyhow::Result;
+use engine::ports::{Binder, Binding, PortError, RecordStore};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kubernetes::{Access, ConfigMapRecordStore, Connection, Credentials, Need, PodBinder};
+use serde_json::{Value, json};
+use testkit::ControlPlane;
+
+async fn connect(plane: &ControlPlane) -> Result<Connection> {
+    Ok(kubernetes::connect(&Credentials::choose(Some(plane.kubeconfig()), None, None)).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_written_only_by_who_read_it_last() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let connection = connect(&plane).await?;
+    let done = [Access::WriteRecord, Access::BindPods, Access::WriteEvents];
+    let needs: Vec<Need> = done.into_iter().flat_map(Access::needs).copied().collect();
+    kubernetes::preflight(&connection, &needs).await?;
+    let record_store = || ConfigMapRecordStore::new(connection.client.clone(), "default".to_owned());
+    let (first, second) = (record_store(), record_store());
+    let name = "564d0d6e-0000-4000-8000-000000000001/domain-c8";
+    assert!(first.load().await?.is_empty());
+    let created = first.save(name, "one", None).await?;
+    assert!(matches!(second.save(name, "two", None).await, Err(PortError::Transient(_))), "there is one already");
+    let kept = second.load().await?.remove(name).expect("the record");
+    assert_eq!((kept.text.as_str(), &kept.version), ("one", &created));
+    let later = second.save(name, "two", Some(&kept.version)).await?;
+    assert!(matches!(first.save(name, "three", Some(&created)).await, Err(PortError::Transient(_))), "too late");
+    // As large as it may be; the server has the last word on that.
+    let large = "x".repeat(kubernetes::record_store::TEXT_BYTES_MAX - name.len());
+    let later = second.save(name, &large, Some(&later)).await?;
+    let many = (0..120).map(|number| format!("other/domain-c{number}"));
+    for other in many {
+        first.save(&other, "small", None).await?;
+    }
+    assert_eq!(first.load().await?.len(), 121, "page by page");
+    let maps: Api<ConfigMap> = Api::default_namespaced(connection.client.client().clone());
+    for map in maps.list(&ListParams::default().labels("app.kubernetes.io/managed-by=bridger")).await?.items {
+        maps.delete(map.metadata.name.as_deref().unwrap_or_default(), &DeleteParams::default()).await?;
+    }
+    assert!(matches!(second.save(name, "four", Some(&later)).await, Err(PortError::NotFound(_))), "deleted by hand");
+    let nowhere = ConfigMapRecordStore::new(connection.client.clone(), "nowhere".to_owned());
+    assert!(matches!(nowhere.save(name, "text", None).await, Err(PortError::Permanent(_))));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_is_bound_once_and_only_if_it_is_the_one_meant() -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let connection = connect(&plane).await?;
+    let client = connection.client.client();
+    let post = PostParams::default();
+    let nodes: Api<Node> = Api::all(client.clone());
+    for name in ["n1", "n2"] {
+        nodes.create(&post, &serde_json::from_value(json!({ "metadata": { "name": name } }))?).await?;
+    }
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let account: Value = json!({ "metadata": { "name": "default" } });
+    // The controller that would make it does not run here.
+    let _ = accounts.create(&post, &serde_json::from_value(account)?).await;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pod = json!({
+        "metadata": { "name": "web-1" },
+        "spec": { "containers": [{ "name": "main", "image": "web" }], "automountServiceAccountToken": false },
+    });
+    let uid = pods.create(&post, &serde_json::from_value(pod)?).await?.metadata.uid.unwrap_or_default();
+    let binder = PodBinder::new(connection.client.clone());
+    let binding = |pod: &str, uid: &str, node: &str| Binding {
+        namespace: "default".to_owned(),
+        pod: pod.to_owned(),
+        uid: uid.to_owned(),
+        node: node.to_owned(),
+    };
+    let another = "11111111-1111-4111-8111-111111111111";
+    assert!(matches!(binder.bind(&binding("web-1", another, "n1")).await, Err(PortError::Invalid(_))));
+    binder.bind(&binding("web-1", &uid, "n1")).await?;
+    assert!(matches!(binder.bind(&binding("web-1", &uid, "n2")).await, Err(PortError::Invalid(_))), "bound already");
+    assert!(matches!(binder.bind(&binding("web-2", &uid, "n1")).await, Err(PortError::NotFound(_))));
+    let node = pods.get("web-1").await?.spec.and_then(|spec| spec.node_name);
+    assert_eq!(node.as_deref(), Some("n1"));
+    Ok(())
+}
