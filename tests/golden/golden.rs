@@ -1,9 +1,9 @@
-//! Reads golden files and compares with them; every crate with such tests includes this file.
+//! Reads golden files and compares current output with them. Every crate with golden tests includes this file.
 //!
-//! In: a path below `tests/golden`. Out: its text, or a failed test. With `BRIDGER_GOLDEN=write` what the code gives now is written
-//! instead of compared.
+//! In: a path below `tests/golden`. Out: its text, or a failed test. With `BRIDGER_GOLDEN=write`, the current output is
+//! written to the file instead of compared.
 
-#![allow(dead_code)] // No crate uses all of it.
+#![allow(dead_code)] // No crate uses every function.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub fn write(name: &str, text: &str) {
     std::fs::write(path(name), text).unwrap_or_else(|error| panic!("golden file {name}: {error}"));
 }
 
-/// Byte for byte.
+/// Compares byte for byte.
 pub fn assert_same(name: &str, now: &str) {
     if is_writing() {
         return write(name, now);
@@ -38,14 +38,14 @@ pub fn assert_same(name: &str, now: &str) {
     assert!(golden == now, "{name} had {} bytes and has {}; see tests/golden/README.md", golden.len(), now.len());
 }
 
-/// Every line of the golden file is still there; more lines are fine, and named.
+/// Requires every line of the golden file. Additional lines are allowed and printed.
 #[allow(clippy::print_stdout)]
 pub fn assert_keeps(name: &str, now: &BTreeSet<String>) {
     if is_writing() {
         return write(name, &now.iter().map(|line| format!("{line}\n")).collect::<String>());
     }
     let golden: BTreeSet<String> = read(name).lines().map(str::to_owned).collect();
-    assert!(!golden.is_empty(), "{name} says nothing");
+    assert!(!golden.is_empty(), "{name} has no entries");
     for new in now.difference(&golden) {
         println!("new, and not in {name}: {new}");
     }
@@ -53,11 +53,11 @@ pub fn assert_keeps(name: &str, now: &BTreeSet<String>) {
     assert!(missing.is_empty(), "{name}: no longer there, see tests/golden/README.md: {missing:#?}");
 }
 
-/// The columns of a list that people keep: one entry a line, columns set apart by tabs, `#` begins a comment.
+/// The rows of a list maintained by hand: one entry per line, columns separated by tabs, `#` starts a comment.
 pub fn rows(name: &str) -> Vec<Vec<String>> {
     let text = read(name);
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let rows: Vec<Vec<String>> = lines.map(|line| line.split('\t').map(str::to_owned).collect()).collect();
-    assert!(!rows.is_empty(), "{name} says nothing");
+    assert!(!rows.is_empty(), "{name} has no entries");
     rows
 }

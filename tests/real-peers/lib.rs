@@ -1,3 +1,3 @@
-//! What the examples share. The tests are in `tests/`.
+//! Code shared by the examples. The tests are in `tests/`.
 
 pub mod bench;

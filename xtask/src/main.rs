@@ -1,4 +1,4 @@
-//! `cargo xtask`: what a developer and CI run. One file or folder per command.
+//! `cargo xtask`: the commands for developers and CI. One file or folder per command.
 
 mod bench;
 mod peers;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Builds the test peers, runs every test, measures, takes the demo's picture.
+/// Builds the test peers, runs tests and benchmarks, and renders the demo's picture.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {

@@ -18,11 +18,11 @@ pub fn run(_: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Builds what is missing and tells how far it is.
+/// Builds missing recipes and prints progress.
 pub fn build() -> Result<Peers> {
     let cache = Cache::from_environment()?;
     let peers = peers::build(&cache, |progress| match progress {
-        Progress::Waiting => println!("peers: another build is under way in this cache; waiting for it"),
+        Progress::Waiting => println!("peers: another process is building into this cache; waiting for it"),
         Progress::Started { recipe, programs } => println!("peers: building {recipe} ({})", programs.join(", ")),
         Progress::Compiling { recipe, packages, latest, elapsed } => {
             println!("peers: {recipe}: {packages} packages compiled in {} (now {latest})", minutes(elapsed));

@@ -1,6 +1,6 @@
-//! `cargo xtask picture`: the demo's screen as an SVG, taken from a real run in a pseudo-terminal.
+//! `cargo xtask picture`: renders the demo's screen as an SVG, from a real run in a pseudo-terminal.
 //!
-//! Input: `bridger demo`, built and run here. Output: docs/demo.svg, one frame of the second act while a host is lost.
+//! In: `bridger demo`, built and run here. Out: docs/demo.svg, one frame of the second act while a host has failed.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -12,33 +12,33 @@ use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
 use crate::workspace::{self, succeed};
 
-/// Take the picture of the demo's screen that the documentation shows
+/// Renders the picture of the demo's screen for the documentation
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Where it goes
+    /// The output file
     #[arg(long, default_value = "docs/demo.svg", value_name = "FILE")]
     output: PathBuf,
-    /// The story that is shown
+    /// The demo's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 const COLUMNS: u16 = 100;
 const ROWS: u16 = 30;
-/// What the frame must show: a host lost, with Bridger, and its VMs on their way back.
+/// Text that the frame must contain: with Bridger, a failed host, and HA restarting its VMs.
 const WANTED: [&str; 3] = ["Act 2: with Bridger", "FAILED", "HA restarts"];
 const WITHIN: Duration = Duration::from_secs(300);
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     succeed(workspace::cargo().args(["build", "--package", "bridger"]))?;
-    let screen = photograph(arguments.seed)?;
+    let screen = capture(arguments.seed)?;
     let path = workspace::root().join(&arguments.output);
     std::fs::write(&path, svg(&screen)).with_context(|| format!("writing {}", path.display()))?;
     println!("{}", path.display());
     Ok(())
 }
 
-fn photograph(seed: u64) -> Result<vt100::Screen> {
+fn capture(seed: u64) -> Result<vt100::Screen> {
     let size = PtySize { rows: ROWS, cols: COLUMNS, pixel_width: 0, pixel_height: 0 };
     let pair = native_pty_system().openpty(size).context("opening a pseudo-terminal")?;
     let mut command = CommandBuilder::new(workspace::target().join("debug/bridger"));
@@ -46,7 +46,7 @@ fn photograph(seed: u64) -> Result<vt100::Screen> {
     command.env("TERM", "xterm-256color");
     command.env_remove("NO_COLOR");
     let mut child = pair.slave.spawn_command(command).context("starting bridger")?;
-    // So that reading ends when bridger does.
+    // So that reading ends when bridger exits.
     drop(pair.slave);
     let mut output = pair.master.try_clone_reader().context("reading the terminal")?;
     let mut parser = vt100::Parser::new(ROWS, COLUMNS, 0);
@@ -60,11 +60,11 @@ fn photograph(seed: u64) -> Result<vt100::Screen> {
         if is_wanted {
             found = Some(parser.screen().clone());
         } else if found.is_some() || Instant::now() > deadline {
-            // The last such frame is whole: a later one has come.
+            // The last matching frame is complete, because a later frame has arrived.
             break;
         }
     }
-    child.kill().context("ending bridger")?;
+    child.kill().context("stopping bridger")?;
     child.wait().context("waiting for bridger")?;
     match found {
         Some(screen) => Ok(screen),
@@ -78,7 +78,7 @@ const MARGIN: f64 = 12.0;
 const BACKGROUND: &str = "#10141b";
 const FOREGROUND: &str = "#d7dce2";
 
-/// Cells in a row that look alike.
+/// Adjacent cells of a row with the same style.
 struct Run {
     column: u16,
     text: String,
@@ -157,7 +157,7 @@ fn look(cell: &vt100::Cell) -> Look {
     Look { ink: ink.to_owned(), paper: paper.map(str::to_owned), bold: cell.bold(), faint: cell.dim() }
 }
 
-/// The sixteen colours of a calm dark terminal; the demo uses no others.
+/// The colours of a dark terminal. The demo uses only the sixteen standard colours.
 fn colour(colour: vt100::Color) -> Option<&'static str> {
     const PALETTE: [&str; 8] = ["#3b4252", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#d7dce2"];
     match colour {

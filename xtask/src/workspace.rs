@@ -1,4 +1,4 @@
-//! Where things are, and running what is there.
+//! Paths of the workspace, and helpers to run commands in it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 /// The root of the clone.
 pub fn root() -> PathBuf {
-    // xtask lies directly below it.
+    // xtask is directly below it.
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_owned)
 }
 
@@ -17,14 +17,14 @@ pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// The cargo that runs us, so that its toolchain stays the same.
+/// The cargo that runs this program, so that the toolchain is the same.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Runs a command whose failure is ours.
+/// Runs a command. Its failure is an error.
 pub fn succeed(command: &mut Command) -> Result<()> {
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("running {command:?}"))?;
     if !status.success() {

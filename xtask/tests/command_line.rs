@@ -1,4 +1,4 @@
-//! `cargo xtask` as a person meets it when something is missing or was interrupted.
+//! Runs `cargo xtask` as a user does when something is missing or was interrupted.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -15,7 +15,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-fn without_go_a_test_run_fails_and_names_what_is_missing() {
+fn without_go_a_test_run_fails_and_reports_that_go_is_missing() {
     let cache = tempfile::tempdir().unwrap();
     let nothing = tempfile::tempdir().unwrap();
     for arguments in [&["test"][..], &["test", "--tier", "peers"], &["peers"]] {
@@ -27,7 +27,7 @@ fn without_go_a_test_run_fails_and_names_what_is_missing() {
 }
 
 #[test]
-fn an_old_go_is_named_with_the_version_that_is_needed() {
+fn an_old_go_is_reported_with_the_required_version() {
     let cache = tempfile::tempdir().unwrap();
     let programs = tempfile::tempdir().unwrap();
     let go = programs.path().join("go");
@@ -45,9 +45,9 @@ fn an_old_go_is_named_with_the_version_that_is_needed() {
 }
 
 #[test]
-fn a_killed_build_leaves_nothing_that_looks_finished() {
+fn a_killed_build_leaves_no_finished_folder() {
     let cache = tempfile::tempdir().unwrap();
-    // A `go` that never ends stands for a long build.
+    // A `go` that sleeps simulates a long build.
     let programs = tempfile::tempdir().unwrap();
     let go = programs.path().join("go");
     std::fs::write(
@@ -71,7 +71,7 @@ fn a_killed_build_leaves_nothing_that_looks_finished() {
     };
     let deadline = Instant::now() + Duration::from_secs(20);
     while partials() == 0 {
-        assert!(Instant::now() < deadline, "the build did not begin");
+        assert!(Instant::now() < deadline, "the build did not start");
         std::thread::sleep(Duration::from_millis(20));
     }
     build.kill().unwrap();
@@ -82,7 +82,7 @@ fn a_killed_build_leaves_nothing_that_looks_finished() {
 }
 
 #[test]
-fn help_explains_every_command() {
+fn help_describes_every_command() {
     for (arguments, expected) in
         [(&["--help"][..], "peers"), (&["test", "--help"], "--full"), (&["peers", "--help"], "BRIDGER_PEERS")]
     {

@@ -1,9 +1,10 @@
-//! The one composition: adapters, runtime and HTTP routes, wired for every way in which Bridger runs.
+//! The only composition: adapters, runtime and HTTP routes, wired for every mode in which Bridger runs.
 //!
-//! In: which parts are on and how ([`PartSettings`]), and the two sides as they are reached ([`Outside`]). Out: a running Bridger: its tasks in
-//! the caller's [`Service`], its routes, its world. `run`, `scheduler`, the demo and the simulated tests differ only in what they pass in.
+//! In: the enabled parts with their settings ([`PartSettings`]), and the connections to both sides ([`Outside`]).
+//! Out: a running Bridger: its tasks in the caller's [`Service`], its routes, its world. `run`, `scheduler`, the demo
+//! and the simulated tests differ only in what they pass in.
 //!
-//! Invariant: nothing is decided here.
+//! Invariant: this module makes no decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,22 +36,22 @@ use vsphere::config::VcenterConfig;
 use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
 use crate::service::scheduler_metrics::SchedulerMetrics;
 
-/// Which parts are on, and how. All of them run on one world and one set of watches.
+/// The enabled parts and their settings. All parts share one world and one set of watches.
 #[derive(Default)]
 pub struct PartSettings {
     pub labels: Option<LabelSettings>,
     pub rules: Option<RuleParts>,
     pub extender: Option<ExtenderSettings>,
     pub scheduling: Option<Configuration>,
-    /// Which terms between nodes hold between physical hosts.
+    /// Which anti-affinity terms between nodes also hold between physical hosts.
     pub lifting: LiftSettings,
     pub dry_run: bool,
-    /// Of node labels; `None`: as by default.
+    /// Limit for node labels; `None`: the default.
     pub writes_per_second: Option<u32>,
 }
 
 impl PartSettings {
-    /// Which parts are on.
+    /// The enabled parts.
     #[must_use]
     pub fn on(&self) -> Parts {
         Parts::NONE
@@ -63,38 +64,38 @@ impl PartSettings {
 
 pub struct RuleParts {
     pub drs: DrsSettings,
-    /// Where the record of rules is kept.
+    /// Namespace of the rule record.
     pub record_namespace: String,
 }
 
-/// A vCenter, and its instance UUID, which names its records; empty while that is not known.
+/// A vCenter and its instance UUID, which identifies its rule records. The UUID is empty if it is unknown.
 #[derive(Clone)]
 pub struct Vcenter {
     pub config: VcenterConfig,
     pub instance_uuid: String,
 }
 
-/// The two sides, as they are reached, and where time and randomness come from.
+/// The connections to both sides, and the sources of time and randomness.
 pub struct Outside {
     pub kubernetes: BoundedClient,
     pub vcenters: Vec<Vcenter>,
     pub time_of_day: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub seed: u64,
-    /// Time is virtual: computations run in the loop, in fixed order.
+    /// Time is virtual: computations run inside the loop, in a fixed order.
     pub is_virtual: bool,
 }
 
-/// Bridger at work. It ends with the service that its tasks are in.
+/// A running Bridger. It ends with the service that owns its tasks.
 pub struct Bridger {
     pub world: SharedWorld,
     pub counters: Arc<Counters>,
-    /// What its routes show.
+    /// What its HTTP routes show.
     pub shown: Shown,
     rules: Option<Arc<vsphere::Rules>>,
 }
 
 impl Bridger {
-    /// Gives back the sessions that rules are written by: a vCenter has only so many.
+    /// Closes the sessions that write rules, because a vCenter limits the number of sessions.
     pub async fn close(self) {
         if let Some(rules) = self.rules {
             rules.close().await;
@@ -102,7 +103,7 @@ impl Bridger {
     }
 }
 
-/// Wires and starts it all, in tasks of the service.
+/// Wires and starts everything, in tasks of the service.
 pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> Bridger {
     let on = parts.on();
     let Outside { kubernetes: client, vcenters, time_of_day, seed, is_virtual } = outside;
@@ -114,7 +115,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     let counters = Arc::<Counters>::default();
     let ids: Vec<VcenterId> = (0u16..).zip(&vcenters).map(|(number, _)| VcenterId(number)).collect();
 
-    // Without labels it still reports nodes whose machine is not certain; a scheduler alone has no use for that.
+    // With labels off it still reports nodes without a unique VM; a scheduler alone does not need that.
     if on != Parts::SCHEDULING {
         let labels = parts.labels;
         let defaults = NodeLabelsSettings::default();
@@ -177,7 +178,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     };
     let world = runtime.world();
     service.background.spawn(runtime.run(received));
-    // Its state is large, and most of it is used once.
+    // Boxed because its state is large, and most of it is used only once.
     let watching = Box::pin(kubernetes::watch(client, events, seed, on));
     service.background.spawn(watching);
     Bridger { world, counters, shown, rules }

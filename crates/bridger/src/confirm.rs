@@ -1,18 +1,18 @@
-//! Asking before something is done that can't be undone by calling again.
+//! Confirmation before an action that running the command again cannot undo.
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use crate::failure::Failure;
 
-/// Asks on the terminal; without one, `--yes` must have been given.
+/// Asks on the terminal. Without a terminal, `--yes` is required.
 pub fn confirm(question: &str, yes: bool) -> Result<bool, Failure> {
     if yes {
         return Ok(true);
     }
     if !std::io::stdin().is_terminal() {
         return Err(Failure::configuration(
-            "this is not a terminal, so nobody can be asked",
-            "look at what is shown above, then call again with --yes",
+            "cannot ask for confirmation: standard input is not a terminal",
+            "check the output above, then run the command again with --yes",
         ));
     }
     let mut out = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! The embedded world, running: both servers on loopback, time passing, and the files that clients need.
+//! The embedded servers, running: both on loopback ports, with a moving clock and the files that clients need.
 
 use std::fs;
 use std::io;
@@ -21,32 +21,33 @@ use crate::command::PortArguments;
 use crate::failure::Failure;
 use crate::signals;
 
-/// What a URL's user part does not carry as it is: all that RFC 3986 does not leave free, so that no shell minds either.
+/// Characters to escape in the user part of a URL: all but the unreserved ones of RFC 3986, which also keeps shells
+/// from interpreting them.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub struct Embedded {
     world: Arc<World>,
-    open: Open,
-    // Dropping it ends the servers and the passing of time.
+    served: ServedPorts,
+    // Dropping it stops the servers and the clock.
     _tasks: JoinSet<()>,
 }
 
-/// Ports that are taken, but not served yet.
-pub struct Doorway {
+/// Ports that are bound but not served yet.
+pub struct BoundPorts {
     kubernetes: (TcpListener, SocketAddr),
     vcenter: (TcpListener, SocketAddr),
     tls: Loopback,
     folder: Folder,
 }
 
-/// A world that clients can reach, for as long as its servers run; the files that clients need are gone with it.
-pub struct Open {
+/// The ports and client files of a served world. Dropping it deletes the files.
+pub struct ServedPorts {
     vcenter: SocketAddr,
     credentials: String,
     folder: Folder,
 }
 
-/// A folder of our own for the kubeconfig and the certificate, gone when we are.
+/// A private folder for the kubeconfig and the certificate, deleted on drop.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -62,19 +63,19 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::run(format!("cannot start the runtime: {error}")))
 }
 
-impl Doorway {
-    pub async fn bind(ports: &PortArguments) -> Result<Doorway, Failure> {
+impl BoundPorts {
+    pub async fn bind(ports: &PortArguments) -> Result<BoundPorts, Failure> {
         let kubernetes = bind(ports.kubernetes_port, "--kubernetes-port").await?;
         let vcenter = bind(ports.vcenter_port, "--vcenter-port").await?;
         let tls = certificate::for_loopback().context("preparing TLS")?;
         let folder = Folder::create()?;
         folder.write("kubeconfig", &kubeconfig(kubernetes.1))?;
         folder.write("ca.pem", &tls.authority_pem)?;
-        Ok(Doorway { kubernetes, vcenter, tls, folder })
+        Ok(BoundPorts { kubernetes, vcenter, tls, folder })
     }
 
     /// Serves the world on these ports, in these tasks.
-    pub fn open(self, world: &Arc<World>, config: &world::Config, tasks: &mut JoinSet<()>) -> Open {
+    pub fn serve(self, world: &Arc<World>, config: &world::Config, tasks: &mut JoinSet<()>) -> ServedPorts {
         let with_control = |router: axum::Router| router.nest("/simulator", control::router(world.clone()));
         let kubernetes = with_control(kubernetes::api::router(world.clone()));
         tasks.spawn(serve::serve(self.kubernetes.0, kubernetes, None));
@@ -82,18 +83,18 @@ impl Doorway {
         tasks.spawn(serve::serve(self.vcenter.0, vcenter, Some(self.tls.server)));
         let escaped = |text| utf8_percent_encode(text, RESERVED);
         let credentials = format!("{}:{}", escaped(&config.vcenter.username), escaped(&config.vcenter.password));
-        Open { vcenter: self.vcenter.1, credentials, folder: self.folder }
+        ServedPorts { vcenter: self.vcenter.1, credentials, folder: self.folder }
     }
 }
 
-impl Open {
-    /// The same lines in a file, for `. FILE`.
+impl ServedPorts {
+    /// Writes the lines of [`Self::exports`] to a file, for `. FILE`.
     pub fn exports_file(&self) -> Result<PathBuf, Failure> {
         self.folder.write("env", &format!("{}\n", self.exports()))?;
         Ok(self.folder.0.join("env"))
     }
 
-    /// The lines to paste into another terminal.
+    /// The `export` lines to paste into another terminal.
     pub fn exports(&self) -> String {
         let folder = self.folder.0.display();
         format!(
@@ -111,24 +112,24 @@ impl Embedded {
         ports: &PortArguments,
         placer: Option<PlacerConfig>,
     ) -> Result<Embedded, Failure> {
-        // Bound first: a port in use is told before a large world is built.
-        let doorway = Doorway::bind(ports).await?;
+        // Bound first: a port in use is reported before a large world is built.
+        let bound = BoundPorts::bind(ports).await?;
         let world = World::new(config, Clock::starting_at(wall_clock(), speed));
         let mut tasks = JoinSet::new();
         tasks.spawn(world.clone().run());
-        let open = doorway.open(&world, config, &mut tasks);
+        let served = bound.serve(&world, config, &mut tasks);
         if let Some(placer) = placer {
             tasks.spawn(placer::run(world.clone(), placer));
         }
-        Ok(Embedded { world, open, _tasks: tasks })
+        Ok(Embedded { world, served, _tasks: tasks })
     }
 
     pub fn exports(&self) -> String {
-        self.open.exports()
+        self.served.exports()
     }
 
-    /// Hands over each thing that happens from now on, until Ctrl-C or SIGTERM.
-    pub async fn narrate(&self, mut tell: impl FnMut(&Entry)) {
+    /// Passes each event from now on to `show`, until Ctrl-C or SIGTERM.
+    pub async fn follow_events(&self, mut show: impl FnMut(&Entry)) {
         let mut happenings = self.world.happenings();
         let mut next = self.world.with(|core, _| core.chronicle.next_number());
         let interrupted = signals::interrupted();
@@ -138,7 +139,7 @@ impl Embedded {
                 (core.chronicle.since(next).cloned().collect::<Vec<_>>(), core.chronicle.next_number())
             });
             next = number;
-            entries.iter().for_each(&mut tell);
+            entries.iter().for_each(&mut show);
             tokio::select! {
                 biased;
                 () = &mut interrupted => return,
@@ -148,14 +149,14 @@ impl Embedded {
     }
 }
 
-/// The built-in placer, asking an extender if one is given.
+/// The configuration of the embedded scheduler, with an extender if one is given.
 pub fn placer(seed: Seed, extender: Option<&str>) -> Result<PlacerConfig, Failure> {
     let mut config = PlacerConfig { seed, ..PlacerConfig::default() };
     if let Some(url) = extender {
         if !url.starts_with("http://") {
             return Err(Failure::configuration(
-                format!("the extender's address {url:?} does not begin with http://"),
-                "give it as http://127.0.0.1:12346",
+                format!("the extender URL {url:?} does not begin with http://"),
+                "use for example http://127.0.0.1:12346",
             ));
         }
         config.extenders.push(placer::ExtenderConfig::new(url, placer::Transport::http()));
@@ -167,7 +168,7 @@ pub async fn bind(port: u16, flag: &str) -> Result<(TcpListener, SocketAddr), Fa
     serve::bind(port).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Failure::configuration(
             format!("port {port} is in use"),
-            format!("choose another with {flag}, or {flag} 0 for any free one"),
+            format!("choose another port with {flag}, or use {flag} 0 for any free port"),
         ),
         _ => Failure::run(format!("cannot listen on port {port}: {error}")),
     })
@@ -193,7 +194,7 @@ impl Folder {
     }
 }
 
-/// Only this user may read it.
+/// Makes the folder accessible to this user only.
 fn restrict(path: &Path) -> anyhow::Result<()> {
     #[cfg(unix)]
     {

@@ -1,6 +1,6 @@
-//! What a person sees when something goes wrong: one line of what is wrong, one of what to do.
+//! Error messages of commands: one line says what is wrong, one says what to do.
 //!
-//! Exit codes: 2 for wrong usage or configuration, 1 for a run that failed.
+//! Exit codes: 2 for wrong usage or configuration, 1 for a failed run.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use clap::{CommandFactory, Error};
 
 use crate::command::Arguments;
 
-/// Why a command ended without success.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     what: String,
@@ -20,7 +20,7 @@ pub struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The user can mend it by calling again with other words.
+    /// Wrong usage or configuration: the user can fix it with other arguments.
     Configuration,
     Run,
 }
@@ -60,17 +60,17 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Answers a command line that could not be read, or that asked for help.
+/// Prints help or version, or reports a command line that cannot be parsed.
 #[allow(clippy::print_stderr)]
 pub fn usage(error: &Error) -> ExitCode {
-    // Help and version go to standard output, the rest to standard error; a closed pipe is nobody's fault.
+    // Help and version go to standard output, errors to standard error. A closed pipe is not an error.
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         ErrorKind::InvalidSubcommand => {
             let names: Vec<String> =
                 Arguments::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
-            eprintln!("hint: the commands are {}; `bridger demo` is a good first one", names.join(", "));
+            eprintln!("hint: the commands are {}; start with `bridger demo`", names.join(", "));
             ExitCode::from(2)
         }
         _ => ExitCode::from(2),

@@ -1,7 +1,7 @@
-//! Bridger itself on the embedded world: the composition of `bridger run`, in process.
+//! Bridger on the embedded servers: the composition of `bridger run`, in process.
 //!
-//! In: the world. Out: both sides as [`compose`](crate::compose) takes them, over tower services instead of sockets, so that time may
-//! be virtual. Everything Bridger knows comes over the wire protocols of the two servers.
+//! In: the embedded world. Out: both sides as [`compose`](crate::compose) takes them, as tower services instead of
+//! sockets, so that time can be virtual. Bridger reads everything through the wire protocols of the two servers.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::compose::{Outside, PartSettings, RuleParts, Vcenter};
 use crate::failure::Failure;
 
 const RECORD_NAMESPACE: &str = "kube-system";
-/// The name that pods ask for when they ask for none.
+/// The scheduler name of pods that do not set one.
 const SCHEDULER_NAME: &str = "default-scheduler";
 
-/// Labels, rules and the extender, as `run` has them by default.
+/// Labels, rules and the extender, with the default settings of `run`.
 pub fn parts() -> PartSettings {
     PartSettings {
         labels: Some(LabelSettings::default()),
@@ -31,19 +31,19 @@ pub fn parts() -> PartSettings {
     }
 }
 
-/// The same, and Bridger's own scheduler in place of the one that comes with the world.
+/// The same, with Bridger's own scheduler instead of the embedded one.
 pub fn parts_with_scheduler() -> Result<PartSettings, Failure> {
     let configuration = Configuration::with_name(SCHEDULER_NAME, &scheduler::plugins::standard())
-        .map_err(|error| Failure::run(format!("the scheduler's default configuration: {error}")))?;
+        .map_err(|error| Failure::run(format!("invalid default configuration of the scheduler: {error}")))?;
     Ok(PartSettings { scheduling: Some(configuration), ..parts() })
 }
 
-/// Both servers of a world in virtual time.
+/// Both servers of an embedded world in virtual time.
 pub async fn outside(world: &Arc<World>, config: &world::Config) -> Result<Outside, Failure> {
     let vcenter = vcenter_config(world, config)?;
     let (about, _) = vsphere::probe::connect_once(&vcenter)
         .await
-        .map_err(|error| Failure::run(format!("the embedded vCenter does not answer: {error}")))?;
+        .map_err(|error| Failure::run(format!("the embedded vCenter does not respond: {error}")))?;
     let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
     Ok(Outside {
         kubernetes: client.into(),
@@ -54,7 +54,7 @@ pub async fn outside(world: &Arc<World>, config: &world::Config) -> Result<Outsi
     })
 }
 
-/// What the world's clock says.
+/// The time of the world's clock.
 fn time_of_day(world: &Arc<World>) -> impl Fn() -> jiff::Timestamp + Send + Sync + 'static {
     let clock = world.clock().clone();
     move || {
@@ -67,7 +67,7 @@ fn vcenter_config(world: &Arc<World>, config: &world::Config) -> Result<VcenterC
     let user = config.vcenter.username.replace('@', "%40");
     let url = format!("http://{user}:{}@embedded/sdk", config.vcenter.password);
     let (endpoint, credentials) =
-        Endpoint::parse(&url).map_err(|error| Failure::run(format!("the embedded vCenter's address: {error}")))?;
+        Endpoint::parse(&url).map_err(|error| Failure::run(format!("invalid embedded vCenter address: {error}")))?;
     let credentials = credentials.ok_or_else(|| Failure::run("the embedded vCenter has no credentials"))?;
     let mut vcenter = VcenterConfig::new(endpoint, credentials.into(), Trust::System);
     vcenter.transport = Some(Transport::service(simulator::vcenter::wire::router(world.clone())));

@@ -1,11 +1,13 @@
-//! Bridger as a library: the composition of all parts ([`compose`]), and the commands on top of it.
+//! Bridger as a library: the composition of all parts ([`compose`]), and the commands that use it.
 //!
-//! - [`compose`]: adapters, runtime and routes, wired once for `run`, `scheduler`, the demo and tests. [`in_process`]: both sides as
-//!   the embedded world offers them.
-//! - `service`: settings, checks at the start, one look at everything, and the running whole. `command`: one file per subcommand.
-//! - `demo`, `embedded`: the story, and the embedded world on sockets. `snapshot`, `rbac`, `plan_view`: what commands read and print.
+//! - [`compose`]: adapters, runtime and routes, wired once for `run`, `scheduler`, the demo and tests.
+//!   [`in_process`]: the embedded servers as input for the composition, without sockets.
+//! - `service`: settings, startup checks, a one-time read of both sides, and the running service.
+//!   `command`: one file per subcommand.
+//! - `demo`, `embedded`: the demo, and the embedded servers on sockets. `snapshot`, `rbac`, `plan_view`: what commands
+//!   read and print.
 //!
-//! It decides nothing: pure crates do.
+//! This crate makes no decisions; the pure crates do.
 
 mod command;
 pub mod compose;
@@ -35,7 +37,7 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
     };
-    if let Err(failure) = logging::start(&arguments.logging, arguments.command.tells_by_itself()) {
+    if let Err(failure) = logging::start(&arguments.logging, arguments.command.has_own_output()) {
         return failure.report();
     }
     match arguments.command.run() {

@@ -1,4 +1,4 @@
-//! Logs: to standard error, as text for people or JSON for machines.
+//! Logs on standard error, as text or JSON.
 
 use std::io::{IsTerminal, stderr};
 
@@ -15,36 +15,36 @@ pub enum LogFormat {
 
 #[derive(Debug, clap::Args)]
 pub struct LogArguments {
-    /// Say more: -v for debugging, -vv for everything. RUST_LOG, if set, decides instead
+    /// Log more: -v for debug messages, -vv for all messages. RUST_LOG overrides this if it is set
     #[arg(short, long, action = clap::ArgAction::Count, global = true, help_heading = "Logging")]
     verbose: u8,
-    /// How log lines are written
+    /// Format of log lines
     #[arg(long, value_enum, default_value_t, global = true, value_name = "FORMAT", help_heading = "Logging")]
     log_format: LogFormat,
 }
 
 const OURS: &[&str] = &["bridger", "engine", "kubernetes", "server", "simulator", "vsphere"];
-/// kube warns with the whole body of a list that it cannot decode; its errors reach us anyway.
+/// kube logs the whole body of a list that it cannot decode. Bridger gets the error anyway.
 const QUIET: &str = "kube_client=error";
 
 fn ours(level: &str) -> String {
     OURS.iter().map(|name| format!("{name}={level}")).collect::<Vec<_>>().join(",")
 }
 
-/// `is_quiet`: unless more is asked for, only errors are told, because the command has its own way of telling.
+/// `is_quiet`: without `-v` only errors are logged, because the command prints its own output.
 pub fn start(arguments: &LogArguments, is_quiet: bool) -> Result<(), Failure> {
     let level = match arguments.verbose {
         0 if is_quiet => "error".to_owned(),
         0 => format!("warn,{},{QUIET}", ours("info")),
         1 => format!("info,{},{QUIET}", ours("debug")),
-        // Still without kube's own warnings, which may hold whole answers.
+        // Without kube's own warnings even here: they may contain whole responses.
         _ => format!("trace,{QUIET}"),
     };
     let filter = match std::env::var("RUST_LOG") {
         Ok(value) if !value.is_empty() => EnvFilter::try_new(&value).map_err(|error| {
             Failure::configuration(
-                format!("RUST_LOG={value:?} is not a log filter: {error}"),
-                "use something like RUST_LOG=info or RUST_LOG=bridger=debug",
+                format!("RUST_LOG={value:?} is not a valid log filter: {error}"),
+                "use for example RUST_LOG=info or RUST_LOG=bridger=debug",
             )
         })?,
         _ => EnvFilter::new(level),

@@ -1,6 +1,6 @@
-//! The `bridger` command; all of it is in the library.
+//! The `bridger` binary. All of its code is in the library.
 
-// The extender's and the scheduler's work is many small, short-lived allocations.
+// The extender and the scheduler make many small, short-lived allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,6 +1,6 @@
-//! A plan as people read it: per cluster a table of the changes, then what could not be done, then a sum.
+//! A plan as text: a table of changes per cluster, then the findings, then the totals.
 //!
-//! In: the plan. Out: text. Says nothing that the plan does not hold.
+//! In: the plan. Out: text that contains only what is in the plan.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use drs::{Change, ChangeKind, Plan, RuleType};
 
-/// How many names are shown in one place before the rest is counted.
+/// How many names a cell shows; the rest is only counted.
 const NAMES_SHOWN: usize = 6;
 
 /// How many rules a plan creates, edits and deletes.
@@ -37,12 +37,12 @@ impl Sums {
     }
 }
 
-/// The width of the terminal that standard output is.
+/// The width of the terminal on standard output.
 pub fn terminal_width() -> Option<u16> {
     Table::new().set_content_arrangement(ContentArrangement::Dynamic).width()
 }
 
-/// `width` is that of the terminal; `None` leaves lines as long as they are.
+/// `width`: the width of the terminal. `None`: lines are not wrapped.
 pub fn text(plan: &Plan, width: Option<u16>) -> String {
     let mut text = String::new();
     for cluster in plan.clusters.iter().filter(|cluster| !cluster.actions.is_empty()) {
@@ -76,7 +76,7 @@ pub fn text(plan: &Plan, width: Option<u16>) -> String {
 }
 
 fn row(action: &Change) -> [String; 5] {
-    let sort = match action.rule_type {
+    let rule_type = match action.rule_type {
         RuleType::VmAntiAffinity => "apart",
         RuleType::VmAffinity => "together",
         RuleType::VmHost => "on hosts",
@@ -92,14 +92,14 @@ fn row(action: &Change) -> [String; 5] {
     });
     let mut vms: Vec<String> = vms.collect();
     if let ChangeKind::Edit { removed, .. } = &action.kind {
-        // Of members that leave only the id may be left.
+        // Of a removed member only the ID may be known.
         vms.extend(removed.iter().map(|id| format!("-{id}")));
     }
     if !action.hosts.is_empty() {
         vms.push(format!("on {}", action.hosts.join(", ")));
     }
     let pods: Vec<String> = action.pods.iter().map(ToString::to_string).collect();
-    [format!("{verb} {sort}"), action.rule.clone(), names(&vms), names(&pods), names(&action.moves)]
+    [format!("{verb} {rule_type}"), action.rule.clone(), names(&vms), names(&pods), names(&action.moves)]
 }
 
 fn names(all: &[String]) -> String {

@@ -1,24 +1,24 @@
-//! The Kubernetes objects that let Bridger do its work, and no more.
+//! The Kubernetes service account and roles with exactly the permissions that Bridger needs.
 //!
-//! In: what is asked for at the start ([`crate::service::startup::needs`]), which is the one list of what Bridger does. Out: a service
-//! account with roles that allow exactly that, as YAML.
+//! In: the permissions that Bridger checks at startup ([`crate::service::startup::needs`]), the only list of them.
+//! Out: a service account with roles that allow exactly these, as YAML.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use kubernetes::preflight::{Need, Scope};
 
-/// Who shall be allowed, and where.
+/// The service account and its namespaces.
 #[derive(Clone, Debug)]
 pub struct Account<'a> {
-    /// Of the service account, its roles and their bindings.
+    /// Name of the service account, its roles and their bindings.
     pub name: &'a str,
     pub namespace: &'a str,
-    /// Where the record of rules is kept.
+    /// Namespace of the rule record.
     pub record_namespace: &'a str,
 }
 
-/// The YAML documents for these needs.
+/// The YAML documents for these permissions.
 pub fn to_yaml(needs: &[Need], account: &Account<'_>) -> String {
     let Account { name, namespace, record_namespace } = account;
     let (name, namespace) = (quoted(name), quoted(namespace));
@@ -32,7 +32,7 @@ pub fn to_yaml(needs: &[Need], account: &Account<'_>) -> String {
         if rules.is_empty() {
             continue;
         }
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "---
@@ -60,7 +60,7 @@ subjects:
     text
 }
 
-/// One rule for all resources of a group that the same may be done to.
+/// One rule for all resources of a group with the same verbs.
 fn rules<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
     let mut verbs: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for need in needs {
@@ -82,7 +82,7 @@ fn rules<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
     rules.collect()
 }
 
-/// A YAML string in double quotes, whatever is in it: JSON's strings are YAML's.
+/// A YAML string in double quotes. Every JSON string is a valid YAML string.
 pub fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -101,7 +101,7 @@ mod tests {
         text.split("---\n").map(|document| serde_saphyr::from_str(document).expect(document)).collect()
     }
 
-    /// Verb, group, resource and scope of everything the roles allow.
+    /// Verb, group, resource and scope of every permission in the roles.
     fn allowed(documents: &[Value]) -> BTreeSet<(String, String, String, bool)> {
         let words = |value: &Value| -> Vec<String> {
             value.as_array().into_iter().flatten().filter_map(|word| Some(word.as_str()?.to_owned())).collect()
@@ -123,15 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn roles_allow_what_is_asked_for_at_the_start_and_nothing_else() {
+    fn roles_allow_exactly_what_is_checked_at_startup() {
         for purpose in [Purpose::Run, Purpose::Schedule, Purpose::Snapshot] {
             let needs = needs(purpose, Parts::RUN, false);
             let documents = documents(&needs);
-            let asked = needs.iter().map(|need| {
+            let checked = needs.iter().map(|need| {
                 let is_own = need.scope == Scope::OwnNamespace;
                 (need.verb.to_owned(), need.group.to_owned(), need.resource.to_owned(), is_own)
             });
-            assert_eq!(allowed(&documents), asked.collect(), "{purpose:?}");
+            assert_eq!(allowed(&documents), checked.collect(), "{purpose:?}");
             let kinds: Vec<&str> = documents.iter().filter_map(|document| document["kind"].as_str()).collect();
             let of_all = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"];
             let own: &[&str] = if purpose == Purpose::Schedule { &[] } else { &["Role", "RoleBinding"] };

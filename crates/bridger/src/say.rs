@@ -1,8 +1,8 @@
-//! Lines for people, on standard output.
+//! Output for the user, on standard output.
 
 use std::io::Write;
 
-/// Prints a line. When nobody reads any more there is nothing left to say.
+/// Prints a line. Errors are ignored: if the pipe is closed, no one reads the output.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Being asked to stop.
+//! Termination signals.
 
 /// Completes at Ctrl-C or SIGTERM.
 pub async fn interrupted() {

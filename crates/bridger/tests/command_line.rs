@@ -1,9 +1,9 @@
-//! The command line as a newcomer meets it.
+//! Help, errors and exit codes of the command line.
 
 use std::process::{Command, Output};
 
 fn bridger(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_bridger")).args(arguments).output().expect("bridger runs")
+    Command::new(env!("CARGO_BIN_EXE_bridger")).args(arguments).output().expect("cannot run bridger")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -11,7 +11,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn help_says_what_it_is_and_where_to_begin() {
+fn help_describes_the_program_and_the_first_command() {
     let output = bridger(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
@@ -21,7 +21,7 @@ fn help_says_what_it_is_and_where_to_begin() {
 }
 
 #[test]
-fn a_wrong_command_exits_2_and_names_the_right_ones() {
+fn an_unknown_command_exits_with_2_and_lists_the_commands() {
     for (word, suggestion) in [("nonsense", "the commands are"), ("sandbx", "sandbox")] {
         let output = bridger(&[word]);
         assert_eq!(output.status.code(), Some(2), "{word}");
@@ -31,7 +31,7 @@ fn a_wrong_command_exits_2_and_names_the_right_ones() {
 }
 
 #[test]
-fn a_wrong_value_exits_2() {
+fn an_invalid_value_exits_with_2() {
     for arguments in [
         &["sandbox", "--hosts", "0"][..],
         &["sandbox", "--speed", "fast"],
@@ -46,7 +46,7 @@ fn a_wrong_value_exits_2() {
 }
 
 #[test]
-fn version_names_the_program() {
+fn version_prints_the_program_name() {
     let output = bridger(&["--version"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).starts_with("bridger "), "{}", text(&output.stdout));
@@ -62,7 +62,7 @@ fn completions_exist_for_every_shell() {
 }
 
 #[test]
-fn a_port_in_use_is_named_with_the_flag_that_changes_it() {
+fn a_port_in_use_is_reported_with_the_flag_that_changes_it() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
     let output = bridger(&["sandbox", "--kubernetes-port", "0", "--vcenter-port", &port]);

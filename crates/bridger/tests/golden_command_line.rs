@@ -1,4 +1,4 @@
-//! The command line that scripts rely on: commands, flags, their values and defaults, and the manifests that are applied.
+//! The stable command line: commands, flags, their values and defaults, and the generated manifests.
 
 #[path = "../../../tests/golden/golden.rs"]
 mod golden;
@@ -7,22 +7,23 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 fn bridger(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_bridger")).args(arguments).output().expect("bridger runs");
+    let output = Command::new(env!("CARGO_BIN_EXE_bridger")).args(arguments).output().expect("cannot run bridger");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What stands between the two, as often as it occurs.
+/// Every text between `begin` and `end`.
 fn between<'a>(text: &'a str, begin: &'a str, end: char) -> impl Iterator<Item = &'a str> {
     text.split(begin).skip(1).filter_map(move |rest| rest.split(end).next())
 }
 
-/// One line for each command, argument, flag, default and possible value in a help text; of all commands below it too.
+/// One line for each command, argument, flag, default and possible value in the help texts of a command and its
+/// subcommands.
 fn facts(command: &[&str], facts: &mut BTreeSet<String>) {
     let help = bridger(&[command, &["--help"]].concat());
     let name = ["bridger"].iter().chain(command).copied().collect::<Vec<_>>().join(" ");
     let mut section = "";
-    // The entry being read, as `name --flag <VALUE>`, and the text about it.
+    // The current entry, as `name --flag <VALUE>`, and its description.
     let mut entry = String::new();
     let mut about = String::new();
     for line in help.lines().chain(["End:"]) {
@@ -62,7 +63,7 @@ fn close(entry: &str, about: &str, facts: &mut BTreeSet<String>) {
     facts.extend(between(about, "[default: ", ']').map(|value| format!("{entry} default {value}")));
     let values = between(about, "[possible values: ", ']').flat_map(|values| values.split(", "));
     facts.extend(values.map(|value| format!("{entry} value {value}")));
-    // With an explanation each, values are a list.
+    // Values with descriptions are printed as a list.
     if let Some((_, list)) = about.split_once("Possible values:") {
         let values = list.split(" - ").skip(1).filter_map(|item| item.split([':', ' ']).next());
         facts.extend(values.map(|value| format!("{entry} value {value}")));
@@ -70,14 +71,14 @@ fn close(entry: &str, about: &str, facts: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn commands_and_flags_stay() {
+fn commands_and_flags_are_kept() {
     let mut now = BTreeSet::new();
     facts(&[], &mut now);
     golden::assert_keeps("flags.txt", &now);
 }
 
 #[test]
-fn manifests_are_the_same_byte_for_byte() {
+fn manifests_are_unchanged() {
     let all = "--url https://bridger.example/v1 --kubeconfig /k --scheduler-name by-bridger --ignorable --ca-file /ca.pem \
                --client-cert-file /c.pem --client-key-file /k.pem";
     for (file, arguments) in [

@@ -1,6 +1,6 @@
-//! Configuration files with every key that there is: they are taken, and what is in no golden file is refused by name.
+//! Configuration files with every key: they are accepted, and an unknown key is rejected by name.
 //!
-//! What the keys of rules and profiles do shows in `golden_snapshot.rs`.
+//! `golden_snapshot.rs` tests the effect of the keys for rules and profiles.
 
 #[path = "../../../tests/golden/golden.rs"]
 mod golden;
@@ -8,13 +8,13 @@ mod golden;
 use std::path::Path;
 use std::process::Command;
 
-/// The exit code and what it says, with the golden files around it.
+/// Runs bridger in the folder of the golden configuration; returns the exit code and the error message.
 fn bridger(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bridger"));
     for name in ["KUBECONFIG", "GOVC_URL", "GOVC_USERNAME", "GOVC_PASSWORD", "GOVC_INSECURE", "GOVC_TLS_CA_CERTS"] {
         command.env_remove(name);
     }
-    let output = command.args(arguments).current_dir(golden::path("configuration")).output().expect("bridger runs");
+    let output = command.args(arguments).current_dir(golden::path("configuration")).output().expect("run bridger");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -26,16 +26,16 @@ fn changed(folder: &Path, file: &str, from: &str, to: &str) -> String {
     path.display().to_string()
 }
 
-/// Nobody listens at its addresses: that, and nothing else, is wrong.
+/// The run fails only because no server listens at the configured addresses.
 #[test]
-fn every_key_of_run_is_taken() {
+fn every_key_of_run_is_accepted() {
     let (code, message) = bridger(&["run", "--config", "bridger.yaml"]);
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("127.0.0.1") && !message.contains("bridger.yaml"), "{message}");
 }
 
 #[test]
-fn an_unknown_key_is_refused_by_name() {
+fn an_unknown_key_is_rejected_by_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let world = "../snapshot/world.json";
     for (file, from, to) in [
@@ -57,9 +57,9 @@ fn an_unknown_key_is_refused_by_name() {
     }
 }
 
-/// Keys are read, not passed over: none takes a value of another kind.
+/// Every key is read, not ignored: it rejects a value of a wrong type.
 #[test]
-fn no_key_takes_anything() {
+fn every_key_rejects_a_value_of_a_wrong_type() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = golden::read("configuration/bridger.yaml");
     let entries = text.lines().filter(|line| !line.starts_with('#') && !line.ends_with(':'));

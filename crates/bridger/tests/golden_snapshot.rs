@@ -1,6 +1,7 @@
-//! A snapshot of version 1 with every kind of object and every field: what `plan` and `explain` make of it, on the command line.
+//! A snapshot of version 1 with every kind of object and every field: the output of `plan` and `explain` for it.
 //!
-//! Nothing here knows how a snapshot is read. Names of rules and groups are in a file of their own: vCenters hold them.
+//! These tests use only the command line. The names of rules and groups have their own golden file, because they exist
+//! in vCenters.
 
 #[path = "../../../tests/golden/golden.rs"]
 mod golden;
@@ -15,8 +16,8 @@ fn bridger(arguments: &[&str]) -> Output {
     for name in ["KUBECONFIG", "GOVC_URL", "GOVC_USERNAME", "GOVC_PASSWORD", "GOVC_INSECURE", "GOVC_TLS_CA_CERTS"] {
         command.env_remove(name);
     }
-    // Paths in the configuration are relative to it.
-    command.args(arguments).current_dir(golden::path("configuration")).output().expect("bridger runs")
+    // Paths in the configuration are relative to its folder.
+    command.args(arguments).current_dir(golden::path("configuration")).output().expect("cannot run bridger")
 }
 
 const SNAPSHOT: &str = "../snapshot/world.json";
@@ -31,29 +32,29 @@ fn on_snapshot(command: &[&str], flags: &[&str], code: i32) -> String {
 }
 
 #[test]
-fn the_plan_is_the_same() {
+fn the_plan_is_unchanged() {
     golden::assert_same("snapshot/plan.txt", &on_snapshot(&["plan"], &[], 3));
     golden::assert_same("snapshot/plan.json", &on_snapshot(&["plan", "-o", "json"], &[], 3));
 }
 
 #[test]
-fn the_plan_with_every_key_of_a_configuration_is_the_same() {
+fn the_plan_with_every_configuration_key_is_unchanged() {
     let flags = ["--config", "bridger.yaml"];
     golden::assert_same("snapshot/plan-configured.txt", &on_snapshot(&["plan"], &flags, 3));
 }
 
-/// The rules and groups that a plan names, and what becomes of them.
+/// The rules and groups in a plan, with their actions.
 fn names(plan: &Value) -> BTreeSet<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut names = BTreeSet::new();
     for cluster in plan["clusters"].as_array().expect("clusters") {
         for action in cluster["actions"].as_array().expect("actions") {
-            let place = format!("{} {}", cluster["cluster"]["vcenter"], text(&cluster["clusterName"]));
+            let location = format!("{} {}", cluster["cluster"]["vcenter"], text(&cluster["clusterName"]));
             let (kind, rule) = (text(&action["kind"]["action"]), text(&action["rule"]));
-            names.insert(format!("{place} {} {kind} {rule}", text(&action["sort"])));
+            names.insert(format!("{location} {} {kind} {rule}", text(&action["sort"])));
             for group in action["groups"].as_array().expect("groups") {
                 let (kind, group) = group.as_object().and_then(|all| all.iter().next()).expect("a group");
-                names.insert(format!("{place} group {kind} {}", text(&group["name"])));
+                names.insert(format!("{location} group {kind} {}", text(&group["name"])));
             }
         }
     }
@@ -61,7 +62,7 @@ fn names(plan: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn rules_and_groups_have_the_same_names() {
+fn names_of_rules_and_groups_are_unchanged() {
     let mut now = String::new();
     for flags in [&[][..], &["--reserve", "0", "--pinning", "must"], &["--lift", "none"]] {
         let plan = serde_json::from_str(&on_snapshot(&["plan", "-o", "json"], flags, 3)).expect("JSON");
@@ -72,14 +73,14 @@ fn rules_and_groups_have_the_same_names() {
     golden::assert_same("rule-names.txt", &now);
 }
 
-/// One line for each field, so that a difference shows where it is.
+/// One field per line, so that a difference is easy to locate.
 fn pretty(json: &str) -> String {
     let value: Value = serde_json::from_str(json).expect("JSON");
     format!("{value:#}\n")
 }
 
 #[test]
-fn explanations_are_the_same() {
+fn explanations_are_unchanged() {
     let explain = |file: &str, pod: &str, flags: &[&str], code: i32| {
         let json = on_snapshot(&["explain", pod, "-o", "json"], flags, code);
         golden::assert_same(&format!("snapshot/explain-{file}.json"), &pretty(&json));
@@ -93,7 +94,7 @@ fn explanations_are_the_same() {
     explain("chooser", "probe/chooser", &[], 0);
     explain("set-3", "probe/set-3", &[], 0);
     explain("sts-2", "probe/sts-2", &[], 0);
-    // The profile that the pod names.
+    // With the profile that the pod names.
     explain("wide-configured", "probe/wide", &["--config", "scheduler.yaml"], 0);
     explain("chooser-configured", "probe/chooser", &["--config", "scheduler.yaml"], 0);
     explain("gpu-0-configured", "shop/gpu-0", &["--config", "scheduler.yaml"], 0);

@@ -1,15 +1,15 @@
-//! Words that others rely on and that only a running system shows: reasons of events, keys of labels, values of metrics. The
-//! golden lists are compared with the source text, wherever in `crates/` a word is written; names of findings with those of the type.
+//! Stable names that only a running system shows: event reasons, label keys, metric values. The golden lists are
+//! compared with the source text in `crates/`; names of findings with those of the type.
 
 #[path = "../../../tests/golden/golden.rs"]
 mod golden;
 
 use std::path::Path;
 
-/// Of the simulator: it has such words of its own, and shares none.
+/// The simulator has its own names and shares none of these.
 const NOT_OURS: &[&str] = &["simulator"];
 
-/// The text of all source files, without tests and comments.
+/// The text of all source files, without tests and line comments.
 fn sources() -> String {
     let mut text = String::new();
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -34,7 +34,7 @@ fn gather(folder: &Path, text: &mut String) {
             gather(&path, text);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let file = std::fs::read_to_string(&path).expect("a source file");
-            // Tests within a file are its end.
+            // Unit tests are at the end of a file.
             let code = file.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
             lines.for_each(|line| text.extend([line, "\n"]));
@@ -47,11 +47,11 @@ fn assert_written(file: &str, words: impl IntoIterator<Item = String>) {
     let is_written =
         |word: &String| drs::Finding::NAMES.contains(&word.as_str()) || sources.contains(&format!("\"{word}\""));
     let missing: Vec<String> = words.into_iter().filter(|word| !is_written(word)).collect();
-    assert!(missing.is_empty(), "{file}: no source says any more, see tests/golden/README.md: {missing:#?}");
+    assert!(missing.is_empty(), "{file}: missing in the source, see tests/golden/README.md: {missing:#?}");
 }
 
 #[test]
-fn reasons_stay() {
+fn reasons_are_kept() {
     let rows = golden::rows("reasons.tsv");
     for row in &rows {
         let [_, severity, about, place] = row.as_slice() else { panic!("{row:?}") };
@@ -67,12 +67,12 @@ fn reasons_stay() {
 }
 
 #[test]
-fn keys_stay() {
+fn keys_are_kept() {
     assert_written("keys.tsv", golden::rows("keys.tsv").into_iter().map(|row| row[0].clone()));
 }
 
 #[test]
-fn values_of_metrics_that_depend_on_what_happens_stay() {
+fn metric_values_are_kept() {
     let rows = golden::rows("metrics/values.tsv");
     assert!(rows.iter().all(|row| row.len() == 3));
     assert_written("metrics/values.tsv", rows.into_iter().flatten());

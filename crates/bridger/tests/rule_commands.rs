@@ -1,4 +1,4 @@
-//! `plan`, `snapshot`, `adopt` and `cleanup` on the command line: what they answer without any server, and exit codes.
+//! `plan`, `snapshot`, `adopt` and `cleanup` on the command line: output without a server, and exit codes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,14 +10,14 @@ fn bridger(arguments: &[&str]) -> Output {
     for name in ["KUBECONFIG", "GOVC_URL", "GOVC_USERNAME", "GOVC_PASSWORD", "GOVC_INSECURE"] {
         command.env_remove(name);
     }
-    command.args(arguments).output().expect("bridger runs")
+    command.args(arguments).output().expect("cannot run bridger")
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Pods `web-0` and up, each on a node of its own, which want to be apart, on a cluster of three hosts.
+/// Pods `web-0`, `web-1` and so on with required anti-affinity, each on its own node, in a cluster of three hosts.
 fn world(pods: usize, own_rules: &[&str]) -> Value {
     let uuid = |number: usize| format!("10000000-0000-0000-0000-{number:012}");
     let term = json!({ "topologyKey": "kubernetes.io/hostname", "selector": { "labels": { "app": "web" } } });
@@ -66,7 +66,7 @@ fn plan(world: &Value, flags: &[&str]) -> Output {
 }
 
 #[test]
-fn a_plan_from_a_file_says_what_to_do_and_the_exit_code_whether_there_is_anything() {
+fn a_plan_from_a_file_shows_the_changes_and_sets_the_exit_code() {
     for (pods, code, last) in [(2, 3, "1 to create, 0 to edit, 0 to delete.\n"), (1, 0, "Nothing to do.\n")] {
         let output = plan(&world(pods, &[]), &[]);
         let shown = text(&output.stdout);
@@ -83,8 +83,8 @@ fn a_plan_from_a_file_says_what_to_do_and_the_exit_code_whether_there_is_anythin
 }
 
 #[test]
-fn a_plan_follows_the_policy_that_is_given_and_tells_the_arithmetic() {
-    // Three replicas on three hosts: with the default reserve of one host only two can be kept apart.
+fn a_plan_follows_the_policy_flags_and_shows_the_figures() {
+    // Three replicas on three hosts: with the default reserve of one host, a rule can have only two members.
     let output = plan(&world(3, &[]), &[]);
     let shown = text(&output.stdout);
     assert!(shown.contains("unsatisfiable: 3 VMs want to be apart, 3 hosts, reserve 1"), "{shown}");
@@ -95,28 +95,28 @@ fn a_plan_follows_the_policy_that_is_given_and_tells_the_arithmetic() {
 }
 
 #[test]
-fn rules_without_a_record_are_reported_and_stand_in_the_way() {
+fn rules_without_a_record_are_reported_and_block_writing() {
     let output = plan(&world(2, &["bridger-the-uid-0123456789abcdef"]), &[]);
     let shown = text(&output.stdout);
     assert!(shown.starts_with("Nothing is written in prod: the record of its 1 rules and groups is gone"), "{shown}");
     assert!(shown.contains("notRecorded: bridger-the-uid-0123456789abcdef"), "{shown}");
-    // Somebody else's looks similar and is nobody's business.
+    // A rule of another Kubernetes cluster has a similar name and is ignored.
     let output = plan(&world(2, &["bridger-another-uid-0123456789abcdef"]), &[]);
     assert!(!text(&output.stdout).contains("is gone"), "{}", text(&output.stdout));
 }
 
 #[test]
-fn what_is_no_snapshot_is_told_and_exits_2() {
+fn a_file_that_is_not_a_snapshot_is_reported_with_exit_code_2() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("missing.json").display().to_string();
-    let mut of_tomorrow = world(1, &[]);
-    of_tomorrow["version"] = json!(99);
+    let mut newer = world(1, &[]);
+    newer["version"] = json!(99);
     let file = |name: &str, content: &str| write(folder.path(), name, content).display().to_string();
     for (path, expected) in [
-        (missing, "can't be read"),
-        (file("text", "not JSON at all"), "not understood"),
+        (missing, "cannot read"),
+        (file("text", "not JSON at all"), "cannot parse"),
         (file("pod", "{\"kind\": \"Pod\"}"), "is not a snapshot"),
-        (file("later", &of_tomorrow.to_string()), "has version 99, this program reads 1"),
+        (file("later", &newer.to_string()), "has version 99, this bridger reads version 1"),
     ] {
         let output = bridger(&["plan", "--snapshot", &path]);
         assert_eq!(output.status.code(), Some(2), "{expected}");
@@ -125,9 +125,9 @@ fn what_is_no_snapshot_is_told_and_exits_2() {
 }
 
 #[test]
-fn wrong_values_and_missing_credentials_exit_2_and_say_what_to_do() {
+fn invalid_values_and_missing_credentials_exit_with_2_and_a_hint() {
     for (arguments, expected) in [
-        (&["plan", "--removal-grace", "soon"][..], "such as 90s or 5m"),
+        (&["plan", "--removal-grace", "soon"][..], "like 90s or 5m"),
         (&["plan", "--reserve", "few"], "--reserve"),
         (&["plan", "--pinning", "always"], "should"),
         (&["plan", "-o", "xml"], "table"),

@@ -1,4 +1,4 @@
-//! What people should know beside the actions: what could not be done, and why, with the figures.
+//! What an administrator should know besides the changes: what could not be done, and why, with the figures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::input::ClusterKey;
 
-/// A pod by name; cheap to have many of.
+/// A pod by name; cheap to store in large numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct PodRef {
     #[serde(serialize_with = "displayed")]
@@ -29,15 +29,15 @@ impl fmt::Display for PodRef {
     }
 }
 
-/// Pairs of VMs by name that pods require apart and that no rule keeps apart, for the reason the finding gives.
+/// Pairs of VMs by name that pods require on different hosts and that no rule separates, for the finding's reason.
 pub type VmPairs = Arc<[(String, String)]>;
 
-/// More VMs are to be apart than there are hosts for.
+/// More VMs must run on different hosts than there are hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TooFewHosts {
     pub cluster: ClusterKey,
-    /// VMs that all want to be apart from each other; `None` where several rules together are too much.
+    /// The number of VMs that must all run on different hosts; `None` if several rules together cannot be satisfied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vms: Option<usize>,
     pub hosts: usize,
@@ -51,54 +51,54 @@ pub struct TooFewHosts {
 #[serde(tag = "finding", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[strum(serialize_all = "camelCase")]
 pub enum Finding {
-    /// The UID of `kube-system` is not known, so no rule could be told from another cluster's.
+    /// The UID of `kube-system` is unknown, so rules could not be distinguished from those of another cluster.
     NoIdentity,
-    /// One term, too many VMs.
+    /// One term requires more VMs on different hosts than there are hosts.
     Unsatisfiable(TooFewHosts),
-    /// Rules that are each fine leave DRS no way together: these pairs are left out.
+    /// Rules that can each be satisfied cannot be satisfied together: these pairs are left out.
     JointlyUnsatisfiable(TooFewHosts),
-    /// Pods on one VM accept no common host, or none of the cluster.
+    /// Pods on one VM accept no common host, or no host of the cluster.
     PinnedNowhere { cluster: ClusterKey, vm: String, hosts: usize, pods: Vec<PodRef> },
-    /// More VMs are bound to these hosts, and to be apart, than there are of them.
+    /// More VMs are restricted to these hosts, and must run on different ones, than there are hosts.
     PinnedTooTight { cluster: ClusterKey, vms: usize, hosts: usize, pods: Vec<PodRef> },
-    /// A rule that is not Bridger's keeps together what pods want apart.
+    /// A rule that is not Bridger's keeps VMs on one host that pods require on different hosts.
     Conflict { cluster: ClusterKey, vms: (String, String), rival: String, pods: Vec<PodRef> },
-    /// Two pods that want to be apart are on one VM: no rule can part them.
+    /// Two pods with anti-affinity are on one VM: no rule can separate them.
     SameVm { vm: String, node: String, pods: (PodRef, PodRef) },
-    /// Pods with such terms run on a node whose VM is not known, or is in no cluster.
+    /// Pods that depend on hosts run on a node whose VM is unknown or in no cluster.
     UnknownVm { node: String, pods: usize },
-    /// Rules protect nothing here.
+    /// DRS is disabled: rules have no effect.
     DrsOff { cluster: ClusterKey, rules: usize },
-    /// DRS only recommends: a person must apply its moves.
+    /// DRS only recommends: an administrator must apply its moves.
     DrsNotAutomatic { cluster: ClusterKey, rules: usize },
-    /// With one host down, HA would find no host for a VM of this rule.
+    /// If one host fails, HA finds no host for a VM of this rule.
     HaMayNotRestart { cluster: ClusterKey, rule: String, members: usize, hosts_able: usize },
-    /// Preferred terms have no form in rules.
+    /// Preferred terms cannot be expressed as rules.
     PreferredLeftOut { terms: usize, pods: usize },
-    /// Somebody disabled it, and it stays so.
+    /// An administrator disabled the rule, and it stays disabled.
     DisabledByAdministrator { cluster: ClusterKey, rule: String, pairs: VmPairs },
-    /// DRS turned it off, because it contradicts this older rule.
+    /// DRS disabled the rule, because it contradicts this older rule.
     DisabledByConflict { cluster: ClusterKey, rule: String, rival: String, pairs: VmPairs },
-    /// Came back not long ago, was deleted again, and is left alone for a while.
+    /// The rule was recreated recently, was deleted again, and is left alone for a while.
     DeletedByHand { cluster: ClusterKey, rule: String, pairs: VmPairs },
-    /// It should change, but somebody's rule rests on one of its groups.
+    /// The rule should change, but a rule that is not Bridger's uses one of its groups.
     GroupInUse { cluster: ClusterKey, rule: String, group: String, used_by: String },
-    /// Has the name of one of this cluster's rules, but the record does not say so.
+    /// The rule has the prefix of this cluster's rules but is not in the record.
     NotRecorded { cluster: ClusterKey, rule: String },
-    /// The rule of that name is not the one that was recorded.
+    /// The rule with that name is not the one that was recorded.
     RecordDisagrees { cluster: ClusterKey, rule: String },
-    /// So many rules at once are not deleted without being told to.
+    /// Deleting this many rules at once must be allowed explicitly.
     DeletionsHeld { cluster: ClusterKey, due: usize, owned: usize },
     /// Rules left out because of the limit per cluster.
     RuleLimit { cluster: ClusterKey, left_out: usize, limit: usize, pairs: VmPairs },
-    /// Affinity that no pod can satisfy without breaking anti-affinity.
+    /// Required affinity that cannot be satisfied without violating anti-affinity.
     AffinityUnmet { cluster: ClusterKey, vm: String, pod: PodRef },
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoIdentity => f.write_str("the namespace kube-system is not known, so rules can not be named"),
+            Self::NoIdentity => f.write_str("the namespace kube-system is not known, so rules cannot be named"),
             Self::Unsatisfiable(TooFewHosts { vms, hosts, reserve, pairs_left, .. }) => write!(
                 f,
                 "{} VMs want to be apart, {hosts} hosts, reserve {reserve}: {pairs_left} pairs are not kept apart",
@@ -158,15 +158,15 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
-    /// What [`Finding::name`] may say.
+    /// All values of [`Finding::name`].
     pub const NAMES: &[&str] = <Self as strum::VariantNames>::VARIANTS;
 
-    /// For machines: metrics, JSON. Never changes.
+    /// The name in metrics and JSON. Never changes.
     pub fn name(&self) -> &'static str {
         self.into()
     }
 
-    /// The pairs that are not kept apart because of this.
+    /// The pairs of VMs that no rule separates because of this finding.
     pub fn pairs(&self) -> &[(String, String)] {
         match self {
             Self::Unsatisfiable(TooFewHosts { pairs, .. })
@@ -180,7 +180,8 @@ impl Finding {
         }
     }
 
-    /// Where to put the pairs that are not kept apart because this rule is left alone; without one, because there are too many rules.
+    /// Where to put the pairs that no rule separates because this rule is left alone; with `None`, because of the rule
+    /// limit.
     pub(crate) fn pairs_of(&mut self, of_rule: Option<&str>) -> Option<&mut VmPairs> {
         match self {
             Self::RuleLimit { pairs, .. } => of_rule.is_none().then_some(pairs),
@@ -191,7 +192,7 @@ impl Finding {
         }
     }
 
-    /// The pods it concerns, as far as they are named.
+    /// The affected pods, if the finding lists them.
     pub fn pods(&self) -> Vec<&PodRef> {
         match self {
             Self::Unsatisfiable(TooFewHosts { pods, .. })

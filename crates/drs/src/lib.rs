@@ -1,15 +1,15 @@
-//! From the world to DRS rules, so that DRS never undoes what the Kubernetes scheduler decided. Pure.
+//! Computes DRS rules from the world, so that DRS never undoes what the Kubernetes scheduler decided. Pure.
 //!
-//! Planning a cluster is one function, [`plan_cluster`], and goes through four rooms:
-//! - [`input`]: that cluster's part of the world, copied: which VM a pod runs on, what terms require.
-//! - `cover`: pairs of VMs that must not share a host into few rules.
-//! - `reconcile`: what exists, what is owned, what shall be.
+//! Planning a cluster is one function, [`plan_cluster`], with four stages:
+//! - [`input`]: a copy of the cluster's part of the world: which VM a pod runs on, what terms require.
+//! - `cover`: combines pairs of VMs that must not share a host into few rules.
+//! - `reconcile`: compares observed, recorded and desired rules.
 //! - [`mod@plan`]: guarded changes, their reasons, and findings.
 //!
-//! Beside them: [`record`], what Bridger owns; `finding`, what people should know; `settings`.
+//! Also: [`record`], the owned rules; `finding`, what an administrator should know; `settings`.
 //!
-//! Invariants: the same view, record and moment give the same plan; a rule that the record does not name is never in a change; each
-//! change names the pods that cause it.
+//! Invariants: the same view, record and time give the same plan; a change never affects a rule that is not in the
+//! record; each change names the pods that cause it.
 
 mod cover;
 mod finding;

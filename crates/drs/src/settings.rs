@@ -1,21 +1,21 @@
-//! What can be chosen about rules.
+//! Settings for rules.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::labels::HOST_KEY_DEFAULT;
 
-/// The label of a node's own name, lifted to hosts by default.
+/// The label with the node's own name; lifted to hosts by default.
 pub const HOSTNAME_KEY: &str = "kubernetes.io/hostname";
 
-/// What becomes of pods that accept certain physical hosts only.
+/// Which VM-Host rules are made for pods with node affinity to physical hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pinning {
     Off,
-    /// DRS prefers these hosts, and leaves them where it must.
+    /// DRS prefers these hosts, but uses others if necessary.
     #[default]
     Should,
-    /// DRS and HA never leave these hosts, not even for maintenance or after a failure.
+    /// DRS and HA never use other hosts, not even for maintenance or after a failure.
     Must,
 }
 
@@ -23,26 +23,26 @@ pub enum Pinning {
 pub struct DrsSettings {
     /// The node label with the physical host.
     pub host_key: String,
-    /// Topology keys whose anti-affinity holds between hosts too.
+    /// Topology keys whose anti-affinity applies between hosts too.
     pub lifted_keys: BTreeSet<String>,
-    /// How many hosts of a cluster a new rule leaves free, for maintenance and failures.
+    /// The number of hosts that a new rule leaves free for maintenance and failures.
     pub reserve_hosts: usize,
-    /// How long a rule, or a member of it, stays after nothing wants it any more.
+    /// How long a rule, or a member of it, stays after no pod requires it.
     pub removal_grace: Duration,
-    /// How long more members than hosts must last before a rule shrinks.
+    /// How long a rule must have more members than hosts before it shrinks.
     pub shrink_hold: Duration,
-    /// How long it is remembered that a rule was deleted by hand and made again: deleted once more before that is over, it is left so until
-    /// then.
+    /// How long Bridger remembers that it recreated a rule that was deleted by hand: if the rule is deleted again
+    /// within this time, it stays deleted until the time is over.
     pub restore_memory: Duration,
-    /// How many rules may be deleted in one pass.
+    /// The maximum number of rules deleted in one pass.
     pub deletions_max: usize,
-    /// Deleting more than this share of its rules at once needs `allow_mass_deletion`.
+    /// Deleting more than this share of the owned rules at once needs `allow_mass_deletion`.
     pub deletion_share_max: f64,
     pub allow_mass_deletion: bool,
-    /// How many rules Bridger may have in one cluster.
+    /// The maximum number of rules Bridger may have in one cluster.
     pub rules_max: usize,
     pub pinning: Pinning,
-    /// The names of the clusters to plan for; `None` means every one that holds a node.
+    /// The names of the clusters to plan for; `None` means every cluster with a node.
     pub clusters: Option<BTreeSet<String>>,
 }
 
@@ -65,7 +65,7 @@ impl Default for DrsSettings {
     }
 }
 
-/// So few rules may always be deleted at once: a share of them says little.
+/// This many rules may always be deleted at once, because a share of few rules is not meaningful.
 pub(crate) const DELETIONS_UNQUESTIONED: usize = 5;
-/// A workload in the middle of a rollout keeps its rules this many times longer.
+/// During a rollout, a workload keeps its rules this many times longer.
 pub(crate) const ROLLOUT_GRACE_FACTOR: u32 = 4;

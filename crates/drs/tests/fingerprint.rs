@@ -1,4 +1,4 @@
-//! A cluster with the same fingerprint as before has the same plan as before, whatever happened in between.
+//! A cluster with an unchanged fingerprint has an unchanged plan, regardless of the events in between.
 
 mod support;
 
@@ -9,15 +9,15 @@ use model::World;
 use model::event::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::generate::{NODES_MAX, at_once, cases, change, changes, labels, pod, town};
-use support::{Town, VCENTER, node_name, vm_id};
+use support::generate::{NODES_MAX, at_once, cases, change, changes, labels, pod, site};
+use support::{Site, VCENTER, node_name, vm_id};
 
-/// With each cluster's fingerprint what a plan for it says.
-type Seen = BTreeMap<ClusterKey, (Fingerprint, String)>;
+/// Each cluster's fingerprint and its plan as text.
+type Plans = BTreeMap<ClusterKey, (Fingerprint, String)>;
 
-fn seen(world: &World, record: &Record) -> Seen {
+fn plans(world: &World, record: &Record) -> Plans {
     let settings = at_once();
-    let Some(surroundings) = Surroundings::of(world, record, &settings) else { return Seen::new() };
+    let Some(surroundings) = Surroundings::of(world, record, &settings) else { return Plans::new() };
     let clusters = world.cluster_ids().filter_map(|id| {
         let (vcenter, facts) = world.cluster(id)?;
         let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
@@ -30,7 +30,7 @@ fn seen(world: &World, record: &Record) -> Seen {
     clusters.collect()
 }
 
-/// Events beside those that follow from a change of the town.
+/// Events in addition to those from a change of the site.
 fn odd_event() -> impl Strategy<Value = Event> {
     let node = || 0..NODES_MAX;
     let name = || (0..12usize).prop_map(|number| format!("pod-{number}"));
@@ -70,29 +70,29 @@ fn odd_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn rules_of(town: &Town) -> impl Iterator<Item = Event> {
-    town.clusters.iter().cloned().map(|cluster| Event::ClusterApplied { vcenter: VCENTER, cluster })
+fn rules_of(site: &Site) -> impl Iterator<Item = Event> {
+    site.clusters.iter().cloned().map(|cluster| Event::ClusterApplied { vcenter: VCENTER, cluster })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
     #[test]
-    fn what_has_the_same_fingerprint_is_planned_the_same(
-        mut town in town(), changes in changes(), odd in vec(odd_event(), 1..12),
+    fn clusters_with_the_same_fingerprint_have_the_same_plan(
+        mut site in site(), changes in changes(), odd in vec(odd_event(), 1..12),
     ) {
-        let planned = plan(&town.world(), &Record::default(), UnixMillis(0), &at_once());
-        let mut world = town.world();
-        let record = town.carry_out(&planned);
-        rules_of(&town).for_each(|event| drop(world.apply(event)));
-        let mut before = seen(&world, &record);
-        change(&mut town, &changes[0]);
-        for event in town.events().into_iter().chain(odd) {
+        let planned = plan(&site.world(), &Record::default(), UnixMillis(0), &at_once());
+        let mut world = site.world();
+        let record = site.carry_out(&planned);
+        rules_of(&site).for_each(|event| drop(world.apply(event)));
+        let mut before = plans(&world, &record);
+        change(&mut site, &changes[0]);
+        for event in site.events().into_iter().chain(odd) {
             world.apply(event.clone());
-            let after = seen(&world, &record);
+            let after = plans(&world, &record);
             for (key, (fingerprint, plan)) in &after {
-                if let Some((known, as_it_was)) = before.get(key) && known == fingerprint {
-                    prop_assert_eq!(as_it_was, plan, "{:?}", event);
+                if let Some((known, plan_before)) = before.get(key) && known == fingerprint {
+                    prop_assert_eq!(plan_before, plan, "{:?}", event);
                 }
             }
             before = after;

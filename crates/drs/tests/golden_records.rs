@@ -1,5 +1,5 @@
-//! Records as they are kept in ConfigMaps: those in `tests/golden/records` are read as what they say, and written again byte for
-//! byte. Clusters have such texts, so none may ever become unreadable.
+//! Records as they are stored in ConfigMaps: the files in `tests/golden/records` are read correctly and written again
+//! byte for byte. Clusters contain such records, so none may ever become unreadable.
 
 #[path = "../../../tests/golden/golden.rs"]
 mod golden;
@@ -32,7 +32,7 @@ fn unwanted(since: u64, vms: &[&str]) -> Option<Unwanted> {
     Some(Unwanted { since: UnixMillis(since), vms: vms.iter().map(|&vm| vm.to_owned()).collect() })
 }
 
-/// The golden files, and what each says.
+/// The golden files, and the content of each.
 fn records() -> Vec<(&'static str, Rules)> {
     use RuleType::{VmAffinity as Together, VmAntiAffinity as Apart, VmHost as OnHosts};
     let (a, b, c) = ("0123456789abcdef", "89abcdef01234567", "fedcba9876543210");
@@ -79,7 +79,7 @@ fn records() -> Vec<(&'static str, Rules)> {
 }
 
 #[test]
-fn records_are_read_and_written_as_ever() {
+fn golden_records_are_read_and_written_unchanged() {
     for (name, rules) in records() {
         let file = format!("records/{name}.json");
         golden::assert_same(&file, &format!("{}\n", to_text(&rules)));
@@ -87,9 +87,9 @@ fn records_are_read_and_written_as_ever() {
     }
 }
 
-/// None is forgotten because nobody names it any more.
+/// No file may be left out because the list above does not name it.
 #[test]
-fn every_golden_record_is_looked_at() {
+fn every_golden_record_is_tested() {
     let known: Vec<String> = records().iter().map(|(name, _)| format!("{name}.json")).collect();
     for entry in std::fs::read_dir(golden::path("records")).expect("the folder") {
         let name = entry.expect("a file").file_name().into_string().expect("a name");

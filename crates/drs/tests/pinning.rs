@@ -1,4 +1,4 @@
-//! Pods that accept certain physical hosts only.
+//! Pods that accept only certain physical hosts.
 
 mod support;
 
@@ -11,31 +11,31 @@ use model::event::*;
 use support::*;
 
 struct Story {
-    town: Town,
+    site: Site,
     owned: Record,
     now: UnixMillis,
     settings: DrsSettings,
 }
 
 impl Story {
-    fn new(town: Town, pinning: Pinning) -> Story {
+    fn new(site: Site, pinning: Pinning) -> Story {
         let settings = DrsSettings { pinning, ..DrsSettings::default() };
-        Story { town, owned: Record::default(), now: UnixMillis(0), settings }
+        Story { site, owned: Record::default(), now: UnixMillis(0), settings }
     }
 
     fn plan(&self) -> Plan {
-        plan(&self.town.world(), &self.owned, self.now, &self.settings)
+        plan(&self.site.world(), &self.owned, self.now, &self.settings)
     }
 
     fn pass(&mut self) -> Plan {
         let plan = self.plan();
-        self.owned = self.town.carry_out(&plan);
+        self.owned = self.site.carry_out(&plan);
         plan
     }
 
-    /// What the rules of the first cluster bind: VMs to hosts.
-    fn bindings(&self) -> BTreeSet<(Vec<String>, Vec<String>, bool)> {
-        let cluster = &self.town.clusters[0];
+    /// The VM-Host rules of the first cluster: VMs, hosts, and whether the rule is mandatory.
+    fn host_rules(&self) -> BTreeSet<(Vec<String>, Vec<String>, bool)> {
+        let cluster = &self.site.clusters[0];
         let members = |name: &str| match &cluster.groups.iter().find(|group| group.name == name).expect("a group").kind
         {
             GroupKind::Vms(members) | GroupKind::Hosts(members) => members.clone(),
@@ -69,7 +69,7 @@ fn ids(prefix: &str, numbers: &[usize]) -> Vec<String> {
 }
 
 #[test]
-fn what_pods_accept_means_what_kubernetes_means() {
+fn node_affinity_is_evaluated_as_in_kubernetes() {
     use Operator::*;
     let other = RequirementFacts { key: "zone".to_owned(), operator: In, values: vec!["z".to_owned()] };
     let malformed = RequirementFacts { values: vec![], ..other.clone() };
@@ -81,7 +81,7 @@ fn what_pods_accept_means_what_kubernetes_means() {
         node_selector: labels(&[(key, value)]),
         ..rest
     };
-    // What is accepted of the hosts esx-0, esx-1, 7 and 30; `None` when nothing is bound.
+    // The accepted hosts of esx-0, esx-1, 7 and 30; `None` if there is no VM-Host rule.
     let cases: Vec<(NodeAffinityFacts, Option<&[usize]>)> = vec![
         (terms(&[&[expression(In, &["esx-0", "esx-1"])]]), Some(&[0, 1])),
         (terms(&[&[expression(NotIn, &["esx-0", "else"])]]), Some(&[1, 2, 3])),
@@ -90,11 +90,11 @@ fn what_pods_accept_means_what_kubernetes_means() {
         (terms(&[&[expression(Gt, &["7"])]]), Some(&[3])),
         (terms(&[&[expression(Lt, &["30"])]]), Some(&[2])),
         (terms(&[&[expression(Lt, &["30", "31"])], &[expression(In, &["esx-0"])]]), Some(&[0])),
-        // All of a term, one of the terms; an empty one accepts nothing.
+        // All requirements of a term, one of the terms; an empty term accepts nothing.
         (terms(&[&[expression(In, &["esx-0", "7"]), expression(NotIn, &["7"])]]), Some(&[0])),
         (terms(&[&[expression(In, &["esx-0"])], &[expression(In, &["30"])]]), Some(&[0, 3])),
         (terms(&[&[], &[expression(In, &["30"])]]), Some(&[3])),
-        // Other labels may hold anywhere.
+        // Other labels may match on any host.
         (terms(&[std::slice::from_ref(&other)]), None),
         (terms(&[&[other.clone(), expression(In, &["esx-1"])]]), Some(&[1])),
         (terms(&[&[other], &[expression(In, &["esx-1"])]]), None),
@@ -102,11 +102,11 @@ fn what_pods_accept_means_what_kubernetes_means() {
         (selector(HOST_KEY, "esx-1", NodeAffinityFacts::default()), Some(&[1])),
         (selector("zone", "z", NodeAffinityFacts::default()), None),
         (selector(HOST_KEY, "esx-1", terms(&[&[expression(In, &["esx-0", "esx-1"])]])), Some(&[1])),
-        // The node's name is what it is.
+        // The node's name does not change with the host.
         (NodeAffinityFacts { node_terms: vec![of_node(In, 0)], ..NodeAffinityFacts::default() }, Some(&[0])),
         (NodeAffinityFacts { node_terms: vec![of_node(In, 1)], ..NodeAffinityFacts::default() }, None),
         (NodeAffinityFacts { node_terms: vec![of_node(NotIn, 1)], ..NodeAffinityFacts::default() }, Some(&[0])),
-        // A malformed term accepts nothing, whatever label is to blame; where all are malformed the host is not what matters.
+        // A malformed term accepts nothing, whichever label is malformed; if all terms are malformed, there is no rule.
         (terms(&[&[expression(NotIn, &[])], &[expression(In, &["30"])]]), Some(&[3])),
         (terms(&[&[expression(NotIn, &["a b"])], &[expression(In, &["30"])]]), Some(&[3])),
         (terms(&[&[expression(Exists, &["7"])], &[expression(In, &["30"])]]), Some(&[3])),
@@ -114,76 +114,76 @@ fn what_pods_accept_means_what_kubernetes_means() {
         (terms(&[&[malformed, expression(In, &["7"])]]), None),
     ];
     for (node_affinity, expected) in cases {
-        let mut story = Story::new(Town::new(4, &[0]), Pinning::Should);
-        story.town.hosts[2].0.name = "7".to_owned();
-        story.town.hosts[3].0.name = "30".to_owned();
-        story.town.pods = vec![pinned(0, 0, node_affinity.clone())];
+        let mut story = Story::new(Site::new(4, &[0]), Pinning::Should);
+        story.site.hosts[2].0.name = "7".to_owned();
+        story.site.hosts[3].0.name = "30".to_owned();
+        story.site.pods = vec![pinned(0, 0, node_affinity.clone())];
         story.pass();
         let expected: BTreeSet<_> =
             expected.map(|hosts| (ids("vm", &[0]), ids("host", hosts), false)).into_iter().collect();
-        assert_eq!(story.bindings(), expected, "{node_affinity:?}");
+        assert_eq!(story.host_rules(), expected, "{node_affinity:?}");
     }
 }
 
 #[test]
-fn a_binding_follows_its_pods_with_the_same_rule_and_goes_with_its_groups() {
+fn a_vm_host_rule_follows_its_pods_and_is_deleted_with_its_groups() {
     let only = |hosts: &[&str]| terms(&[&[expression(Operator::In, hosts)]]);
-    let mut story = Story::new(Town::new(4, &[0, 1, 2]), Pinning::Should);
-    story.town.pods = vec![pinned(0, 0, only(&["esx-0", "esx-1"])), pinned(1, 1, only(&["esx-0", "esx-1"]))];
+    let mut story = Story::new(Site::new(4, &[0, 1, 2]), Pinning::Should);
+    story.site.pods = vec![pinned(0, 0, only(&["esx-0", "esx-1"])), pinned(1, 1, only(&["esx-0", "esx-1"]))];
     let first = story.pass();
     let (_, action) = first.actions().next().expect("one rule");
     assert_eq!((first.actions().count(), action.rule_type), (1, RuleType::VmHost));
     assert_eq!((action.hosts.join(" "), action.moves.len()), ("esx-0 esx-1".to_owned(), 0));
     assert!(matches!(&action.groups[..], [GroupChange::Add(_), GroupChange::Add(_)]));
     assert_eq!(action.pods.len(), 2);
-    let (name, uuid) = (story.town.clusters[0].rules[0].name.clone(), story.town.clusters[0].rules[0].uuid.clone());
+    let (name, uuid) = (story.site.clusters[0].rules[0].name.clone(), story.site.clusters[0].rules[0].uuid.clone());
     let recorded = story.owned.clusters.values().next().expect("recorded")[&name].clone();
     let groups = RecordedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") };
     assert_eq!(recorded.groups, Some(groups));
     assert!(story.plan().is_empty());
 
-    // One more VM, then other hosts: edits of one rule and of the group it is about.
-    story.town.pods.push(pinned(2, 2, only(&["esx-0", "esx-1"])));
+    // One more VM, then other hosts: edits of the same rule and of the affected group.
+    story.site.pods.push(pinned(2, 2, only(&["esx-0", "esx-1"])));
     let plan = story.pass();
     let (_, action) = plan.actions().next().expect("one");
     assert!(matches!(&action.kind, ChangeKind::Edit { added, .. } if *added == ids("vm", &[2])));
     assert!(matches!(&action.groups[..], [GroupChange::Edit(group)] if group.name.ends_with("-vms")));
     assert_eq!(action.moves, ["machine-02"]);
-    story.town.pods.iter_mut().for_each(|pod| pod.node_affinity = only(&["esx-3"]));
+    story.site.pods.iter_mut().for_each(|pod| pod.node_affinity = only(&["esx-3"]));
     let plan = story.pass();
     let (_, action) = plan.actions().next().expect("one");
     assert!(matches!(&action.groups[..], [GroupChange::Edit(group)] if group.name.ends_with("-hosts")));
-    assert_eq!(story.bindings(), BTreeSet::from([(ids("vm", &[0, 1, 2]), ids("host", &[3]), false)]));
-    let rule = &story.town.clusters[0].rules[0];
+    assert_eq!(story.host_rules(), BTreeSet::from([(ids("vm", &[0, 1, 2]), ids("host", &[3]), false)]));
+    let rule = &story.site.clusters[0].rules[0];
     assert_eq!((&rule.name, &rule.uuid), (&name, &uuid));
 
     // Must instead of should.
     story.settings.pinning = Pinning::Must;
     assert_eq!(story.pass().actions().count(), 1);
-    assert!(story.town.clusters[0].rules[0].mandatory);
+    assert!(story.site.clusters[0].rules[0].mandatory);
     assert!(story.plan().is_empty());
 
-    // Turned off: gone after the grace, with the groups.
+    // Disabled: deleted after the grace, with the groups.
     story.settings.pinning = Pinning::Off;
     assert!(story.pass().is_empty());
     story.now.0 += 300_000;
     story.pass();
-    assert!(story.town.clusters[0].rules.is_empty() && story.town.clusters[0].groups.is_empty());
+    assert!(story.site.clusters[0].rules.is_empty() && story.site.clusters[0].groups.is_empty());
     assert!(story.owned.is_empty());
 }
 
 #[test]
-fn what_several_pods_accept_is_what_all_of_them_do() {
+fn a_vm_gets_the_hosts_that_all_its_pods_accept() {
     let only = |hosts: &[&str]| terms(&[&[expression(Operator::In, hosts)]]);
-    let mut story = Story::new(Town::new(4, &[0, 1]), Pinning::Should);
-    story.town.pods = vec![
+    let mut story = Story::new(Site::new(4, &[0, 1]), Pinning::Should);
+    story.site.pods = vec![
         pinned(0, 0, only(&["esx-0", "esx-1"])),
         pinned(1, 0, only(&["esx-1", "esx-2"])),
         pinned(2, 1, only(&["esx-0"])),
         pinned(3, 1, only(&["esx-2"])),
     ];
     let plan = story.pass();
-    assert_eq!(story.bindings(), BTreeSet::from([(ids("vm", &[0]), ids("host", &[1]), false)]));
+    assert_eq!(story.host_rules(), BTreeSet::from([(ids("vm", &[0]), ids("host", &[1]), false)]));
     let [finding @ Finding::PinnedNowhere { pods, hosts: 4, .. }] = &plan.findings[..] else {
         panic!("{:?}", plan.findings)
     };
@@ -191,41 +191,41 @@ fn what_several_pods_accept_is_what_all_of_them_do() {
 }
 
 #[test]
-fn a_mandatory_binding_leaves_hosts_enough() {
-    let mut story = Story::new(Town::new(5, &[0, 1, 2]), Pinning::Must);
+fn a_mandatory_rule_leaves_enough_hosts() {
+    let mut story = Story::new(Site::new(5, &[0, 1, 2]), Pinning::Must);
     let only = terms(&[&[expression(Operator::In, &["esx-0", "esx-1"])]]);
-    story.town.pods =
+    story.site.pods =
         (0..3).map(|number| PodFacts { node_affinity: only.clone(), ..lonely("db", number, number) }).collect();
     let plan = story.pass();
-    assert!(story.bindings().is_empty(), "three VMs that want to be apart do not fit on two hosts");
+    assert!(story.host_rules().is_empty(), "three VMs with anti-affinity do not fit on two hosts");
     assert!(matches!(plan.findings[..], [Finding::PinnedTooTight { vms: 3, hosts: 2, .. }]), "{:?}", plan.findings);
     assert!(story.plan().is_empty());
     story.settings.pinning = Pinning::Should;
     story.pass();
-    assert_eq!(story.bindings().len(), 1);
+    assert_eq!(story.host_rules().len(), 1);
 }
 
 #[test]
-fn groups_of_others_are_left_alone_and_groups_without_their_rule_go() {
+fn groups_of_other_clients_stay_and_groups_without_their_rule_are_deleted() {
     let only = terms(&[&[expression(Operator::In, &["esx-0"])]]);
-    let mut story = Story::new(Town::new(4, &[0]), Pinning::Should);
-    story.town.pods = vec![pinned(0, 0, only)];
+    let mut story = Story::new(Site::new(4, &[0]), Pinning::Should);
+    story.site.pods = vec![pinned(0, 0, only)];
     let (_, action) = story.plan().actions().map(|(c, a)| (c.clone(), a.clone())).next().expect("one");
-    // Somebody has a group of that name already.
+    // Another client already has a group with that name.
     let taken = GroupFacts {
         name: format!("{}-vms", action.rule),
         user_created: true,
         kind: GroupKind::Vms(vec!["vm-else".to_owned()]),
     };
-    story.town.clusters[0].groups = vec![taken.clone()];
+    story.site.clusters[0].groups = vec![taken.clone()];
     story.pass();
-    assert!(story.town.clusters[0].groups.contains(&taken), "{:?}", story.town.clusters[0].groups);
-    assert_eq!(story.town.clusters[0].groups.len(), 3);
-    // The rule is deleted by hand when nothing wants it any more.
-    story.town.clusters[0].rules.clear();
-    story.town.pods.clear();
+    assert!(story.site.clusters[0].groups.contains(&taken), "{:?}", story.site.clusters[0].groups);
+    assert_eq!(story.site.clusters[0].groups.len(), 3);
+    // The rule is deleted by hand when no pod requires it any more.
+    story.site.clusters[0].rules.clear();
+    story.site.pods.clear();
     let plan = story.pass();
     assert!(plan.actions().all(|(_, action)| action.kind == ChangeKind::DeleteGroups));
-    assert_eq!(story.town.clusters[0].groups, [taken]);
+    assert_eq!(story.site.clusters[0].groups, [taken]);
     assert!(story.owned.is_empty());
 }

@@ -1,4 +1,4 @@
-//! The record as a text; taking rules into it; taking everything away.
+//! The stored form of the record; adopting rules; deleting all owned rules.
 
 mod support;
 
@@ -10,15 +10,15 @@ use model::event::*;
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
-use support::generate::{at_once, cases, town};
+use support::generate::{at_once, cases, site};
 use support::*;
 
 fn owned_rule() -> impl Strategy<Value = RecordedRule> {
-    let sort = prop_oneof![Just(RuleType::VmAntiAffinity), Just(RuleType::VmAffinity), Just(RuleType::VmHost)];
+    let types = prop_oneof![Just(RuleType::VmAntiAffinity), Just(RuleType::VmAffinity), Just(RuleType::VmHost)];
     let unwanted = (any::<u64>(), vec(".*", 0..4)).prop_map(|(since, vms)| Unwanted { since: UnixMillis(since), vms });
     let groups = (".*", ".*").prop_map(|(vms, hosts)| RecordedGroups { vms, hosts });
     let times = (option::of(unwanted), option::of(any::<u64>().prop_map(UnixMillis)));
-    (sort, ".*", option::of(".*"), times, option::of(any::<u64>().prop_map(UnixMillis)), option::of(groups)).prop_map(
+    (types, ".*", option::of(".*"), times, option::of(any::<u64>().prop_map(UnixMillis)), option::of(groups)).prop_map(
         |(rule_type, source, uuid, (unwanted, outnumbered_since), restored_at, groups)| RecordedRule {
             rule_type,
             source,
@@ -35,13 +35,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
     #[test]
-    fn a_record_is_read_as_it_was_written(rules in btree_map(".*", owned_rule().prop_map(Arc::new), 0..6)) {
+    fn a_record_round_trips_unchanged(rules in btree_map(".*", owned_rule().prop_map(Arc::new), 0..6)) {
         let text = to_text(&rules);
         prop_assert_eq!(from_text(&text), Ok(rules));
     }
 
     #[test]
-    fn no_text_is_read_wrong(text in ".*", cut in 0..400usize) {
+    fn a_truncated_or_invalid_record_is_an_error(text in ".*", cut in 0..400usize) {
         let rules = Rules::from([("a".to_owned(), Arc::new(RecordedRule::intent(RuleType::VmAntiAffinity, text.clone())))]);
         let whole = to_text(&rules);
         let cut: String = whole.chars().take(cut).collect();
@@ -49,15 +49,15 @@ proptest! {
         prop_assert!(from_text(&text).is_err());
     }
 
-    /// Everything owned goes, and nothing else; what was adopted is planned for as if it had always been recorded.
+    /// Adopting finds all owned rules again; cleanup deletes exactly the owned rules.
     #[test]
-    fn adopting_and_cleaning_up(mut town in town()) {
+    fn adoption_and_cleanup(mut site in site()) {
         let settings = at_once();
-        let foreign: Vec<RuleFacts> = town.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
-        let groups: Vec<GroupFacts> = town.clusters.iter().flat_map(|cluster| cluster.groups.clone()).collect();
-        let owned = town.carry_out(&plan(&town.world(), &Record::default(), UnixMillis(0), &settings));
-        let (adopted, record) = adopt(&town.world(), &Record::default());
-        // What is named with the prefix and can not be told from Bridger's own is shown too.
+        let foreign: Vec<RuleFacts> = site.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
+        let groups: Vec<GroupFacts> = site.clusters.iter().flat_map(|cluster| cluster.groups.clone()).collect();
+        let owned = site.carry_out(&plan(&site.world(), &Record::default(), UnixMillis(0), &settings));
+        let (adopted, record) = adopt(&site.world(), &Record::default());
+        // Foreign rules with the prefix that cannot be distinguished from Bridger's own are adopted too.
         for (cluster, rules) in &owned.clusters {
             for name in rules.keys() {
                 prop_assert!(adopted.iter().any(|rule| rule.cluster == *cluster && rule.rule == *name));
@@ -66,21 +66,21 @@ proptest! {
         }
         let prefix = drs::plan::rule_prefix(UID);
         prop_assert!(adopted.iter().all(|rule| rule.rule.starts_with(&prefix)));
-        prop_assert_eq!(adopt(&town.world(), &record).0, vec![]);
+        prop_assert_eq!(adopt(&site.world(), &record).0, vec![]);
 
-        let cleaned = cleanup(&town.world(), &owned);
+        let cleaned = cleanup(&site.world(), &owned);
         prop_assert_eq!(cleaned.actions().count(), owned.len());
-        let after = town.carry_out(&cleaned);
+        let after = site.carry_out(&cleaned);
         prop_assert!(after.is_empty());
-        let left: Vec<RuleFacts> = town.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
+        let left: Vec<RuleFacts> = site.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
         prop_assert_eq!(left, foreign);
-        let left: Vec<GroupFacts> = town.clusters.iter().flat_map(|cluster| cluster.groups.clone()).collect();
+        let left: Vec<GroupFacts> = site.clusters.iter().flat_map(|cluster| cluster.groups.clone()).collect();
         prop_assert_eq!(left, groups);
     }
 }
 
 #[test]
-fn a_wrong_text_is_an_error_that_names_the_place() {
+fn an_invalid_record_is_an_error_that_names_the_position() {
     let error = |text: &str| from_text(text).expect_err("an error");
     assert_eq!(error(r#"{"version":2,"rules":{}}"#), RecordError::UnknownVersion { version: 2 });
     assert!(error(r#"{"rules":{}}"#).to_string().contains("version"));
@@ -105,16 +105,16 @@ fn a_thousand_rules_fit() {
 }
 
 #[test]
-fn an_adopted_rule_is_followed_again() {
-    let mut town = Town::new(5, &[0, 1, 2, 3]);
-    town.pods = (0..3).map(|number| lonely("web", number, number)).collect();
+fn an_adopted_rule_is_managed_again() {
+    let mut site = Site::new(5, &[0, 1, 2, 3]);
+    site.pods = (0..3).map(|number| lonely("web", number, number)).collect();
     let settings = DrsSettings::default();
-    town.carry_out(&plan(&town.world(), &Record::default(), UnixMillis(0), &settings));
-    let (adopted, record) = adopt(&town.world(), &Record::default());
+    site.carry_out(&plan(&site.world(), &Record::default(), UnixMillis(0), &settings));
+    let (adopted, record) = adopt(&site.world(), &Record::default());
     assert_eq!((adopted.len(), &adopted[0].vms), (1, &vec![vm_id(0), vm_id(1), vm_id(2)]));
-    let after = plan(&town.world(), &record, UnixMillis(0), &settings);
+    let after = plan(&site.world(), &record, UnixMillis(0), &settings);
     assert!(after.is_empty() && after.findings.is_empty(), "{:?}", after.findings);
-    town.pods[0].node = Some(node_name(3));
-    let edited = plan(&town.world(), &after.record, UnixMillis(0), &settings);
+    site.pods[0].node = Some(node_name(3));
+    let edited = plan(&site.world(), &after.record, UnixMillis(0), &settings);
     assert!(matches!(edited.actions().next(), Some((_, Change { kind: ChangeKind::Edit { .. }, .. }))));
 }

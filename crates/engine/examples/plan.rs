@@ -1,9 +1,10 @@
-//! Measures plans: `cargo xtask bench plan` runs this, and reads the JSON it prints.
+//! Measures the DRS planner. `cargo xtask bench plan` runs this and reads the JSON that it prints.
 //!
-//! A world of nodes and services with anti-affinity, ten replicas each, planned for from scratch and then after each of many
-//! events, and after what was then done, as the service does it; once with ten vSphere clusters and once with all in one, and at a
-//! tenth of the pods for the growth. After an event, only plans for which exactly one cluster had changed count: a wait that ends or a rule
-//! that was read back may change others at the same time.
+//! The world has nodes and services with anti-affinity, ten replicas each. It is planned from scratch, then after each
+//! of many events, and after the changes of each plan are applied, as the service does it. There is one run with ten
+//! vSphere clusters, one with all hosts in one cluster, and one with a tenth of the pods to measure growth. After an
+//! event, only plans for which exactly one cluster has changed are measured: a wait that ends or a rule that was read
+//! back may change other clusters at the same time.
 
 #![allow(clippy::print_stdout)]
 
@@ -17,7 +18,7 @@ use model::World;
 use model::event::*;
 use serde_json::{Value, json};
 
-/// The allocator of the program itself.
+/// The same allocator as the `bridger` binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -28,7 +29,7 @@ const PODS: usize = 100_000;
 const REPLICAS: usize = 10;
 const CHECKED_EVERY: usize = 50;
 
-/// How large a world is.
+/// The size of a world.
 #[derive(Clone, Copy)]
 struct Size {
     clusters: usize,
@@ -36,7 +37,7 @@ struct Size {
     events: usize,
 }
 
-/// What a multiplicative generator gives: the same on every machine.
+/// A linear congruential generator: the same numbers on every machine.
 struct Numbers(u64);
 
 impl Numbers {
@@ -124,7 +125,7 @@ impl Bench {
         self.world.write().apply(event);
     }
 
-    /// From scratch, in a form that says what is to be done.
+    /// A plan from scratch.
     fn plan(&self, record: &Record, now: UnixMillis, settings: &DrsSettings) -> Plan {
         drs::plan(&self.world.shared().read(), record, now, settings)
     }
@@ -133,13 +134,13 @@ impl Bench {
         NODES / self.size.clusters
     }
 
-    /// A node of the vSphere cluster that the service is in.
+    /// A random node of the service's vSphere cluster.
     fn node_for(&mut self, service: usize) -> usize {
         let of_cluster = self.nodes_per_cluster();
         service % self.size.clusters * of_cluster + self.numbers.below(of_cluster)
     }
 
-    /// All different, as a scheduler would choose them.
+    /// Distinct nodes, as a scheduler would choose them.
     fn nodes_for(&mut self, service: usize) -> Vec<usize> {
         let mut nodes = Vec::with_capacity(REPLICAS);
         while nodes.len() < REPLICAS {
@@ -151,24 +152,24 @@ impl Bench {
         nodes
     }
 
-    /// A pod moves, ends, comes back or is on its way out, or a VM moves.
+    /// A pod moves, is deleted, is created again or is terminating, or a VM moves.
     fn event(&mut self, number: usize) -> Event {
-        let place = self.numbers.below(self.pods.len());
-        let (service, replica) = (place / REPLICAS, place % REPLICAS);
+        let index = self.numbers.below(self.pods.len());
+        let (service, replica) = (index / REPLICAS, index % REPLICAS);
         let node = self.node_for(service);
         match number % 5 {
             0 => {
-                self.pods[place] = pod(service, replica, node);
-                Event::PodApplied(self.pods[place].clone())
+                self.pods[index] = pod(service, replica, node);
+                Event::PodApplied(self.pods[index].clone())
             }
             1 => {
-                let PodFacts { namespace, name, .. } = self.pods[place].clone();
+                let PodFacts { namespace, name, .. } = self.pods[index].clone();
                 Event::PodDeleted { namespace, name }
             }
-            2 => Event::PodApplied(self.pods[place].clone()),
+            2 => Event::PodApplied(self.pods[index].clone()),
             3 => {
-                self.pods[place].terminating ^= true;
-                Event::PodApplied(self.pods[place].clone())
+                self.pods[index].terminating ^= true;
+                Event::PodApplied(self.pods[index].clone())
             }
             _ => {
                 let host = self.node_for(service) / NODES_PER_HOST;
@@ -177,7 +178,7 @@ impl Bench {
         }
     }
 
-    /// Does what the plan says, as a vCenter would.
+    /// Applies the plan, as a vCenter would.
     fn carry_out(&mut self, planned: &Planned, owned: &mut Record) {
         for (cluster, planned) in &planned.clusters {
             owned.set(cluster, Arc::clone(&planned.rules));
@@ -220,7 +221,7 @@ impl Bench {
     }
 }
 
-/// Memory in use, as the system sees it.
+/// The resident memory of this process.
 fn memory_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -236,13 +237,13 @@ fn milliseconds<T>(work: impl FnOnce() -> T) -> (f64, T) {
 fn quantiles(mut of: Vec<f64>) -> Value {
     of.sort_by(f64::total_cmp);
     let at = |share: f64| {
-        let place = (of.len() as f64 * share) as usize;
-        of.get(place.min(of.len().saturating_sub(1))).copied().unwrap_or_default()
+        let index = (of.len() as f64 * share) as usize;
+        of.get(index.min(of.len().saturating_sub(1))).copied().unwrap_or_default()
     };
     json!({ "p50": at(0.5), "p99": at(0.99), "max": at(1.0) })
 }
 
-/// How much a plan wants done.
+/// The number of changes in a plan.
 fn change_count(planned: &Planned) -> usize {
     planned.clusters.values().map(|cluster| cluster.changes.len()).sum()
 }
@@ -284,7 +285,7 @@ fn measure(size: Size) -> Value {
         if number % CHECKED_EVERY == 0 {
             held_ms.push(held(&bench, &owned, number / CHECKED_EVERY, &settings));
             let plan = bench.plan(&owned, now, &settings);
-            assert_eq!(plan.actions().count(), change_count(&planned), "a plan for what changed is one from scratch");
+            assert_eq!(plan.actions().count(), change_count(&planned), "incremental and from scratch are equal");
         }
         bench.carry_out(&planned, &mut owned);
         if change_count(&planned) > 0 {
@@ -311,7 +312,7 @@ fn measure(size: Size) -> Value {
     })
 }
 
-/// For how long the world can not be changed while a cluster is copied.
+/// How long the world is locked while a cluster is copied.
 fn held(bench: &Bench, owned: &Record, number: usize, settings: &DrsSettings) -> f64 {
     let shared = bench.world.shared();
     let world = shared.read();

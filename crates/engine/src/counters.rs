@@ -1,11 +1,11 @@
-//! What the engine counts. Read by whoever shows metrics; never used to decide.
+//! Counters of the engine. Metrics read them; decisions never do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use crate::controllers::drs_rules::counters::{RuleCounters, RuleProblem};
 
-/// One number that only grows.
+/// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -26,7 +26,7 @@ pub struct Counters {
     pub label_writes_failed_transient: Counter,
     pub label_writes_failed_not_found: Counter,
     pub label_writes_failed_permanent: Counter,
-    /// Labels that were right and that somebody else changed.
+    /// Labels that were correct until another client changed them.
     pub labels_changed_by_others: Counter,
     pub rules: Arc<RuleCounters>,
 }

@@ -1,7 +1,8 @@
-//! Owns the world and the only loop: what adapters observe goes in, what pure code decides goes out through the ports.
+//! Owns the world and the only event loop. Adapters send events in; the decisions of pure code go out through the
+//! ports.
 //!
-//! - [`runtime`]: the loop, and all that controllers share. [`controllers`]: what it runs, a folder each.
-//! - [`ports`]: what the engine needs from the outside; adapters implement it. [`counters`]: what is counted.
+//! - [`runtime`]: the loop, and what all controllers share. [`controllers`]: the controllers, one folder each.
+//! - [`ports`]: the traits that adapters implement for the engine. [`counters`]: counters for metrics.
 
 pub mod controllers;
 pub mod counters;

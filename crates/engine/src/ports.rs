@@ -1,7 +1,8 @@
-//! What the engine needs from the outside. Adapters implement these; the engine knows nothing of kube or SOAP.
+//! The traits through which the engine reaches Kubernetes and vCenter. Adapters implement them; the engine itself knows
+//! neither kube nor SOAP.
 //!
-//! Every call is bounded in time by the adapter. An error tells whether trying again later may help, because that is all
-//! the engine decides by.
+//! The adapter bounds the duration of every call. An error says only whether a retry may help, because the engine
+//! decides by nothing else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,29 +11,31 @@ pub use drs::{Change, ChangeKind, GroupChange, RecordedGroups, RuleType, VmRef};
 use futures::future::BoxFuture;
 use model::event::{GroupFacts, PodFacts, RuleFacts, VcenterId};
 
-/// Why a call to the outside failed. The variant is the metric's label.
+/// Why a call through a port failed. Metrics count failures per variant. Their label values keep the old words
+/// (`passing`, `gone`, `refused`, `faulty`), because label values are a compatibility promise (tests/golden).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// May succeed later by itself: unreachable, overloaded, timed out, a conflict.
+    /// A retry may succeed: unreachable, overloaded, timed out, a conflict.
     #[error("{0}")]
     Transient(String),
-    /// The object is gone: nothing is left to do.
-    #[error("{0} is gone")]
+    /// The object does not exist: nothing is left to do.
+    #[error("{0} not found")]
     NotFound(String),
-    /// Somebody must change something first: permissions, configuration.
+    /// A retry fails until an administrator changes something: permissions, configuration.
     #[error("{0}")]
     Permanent(String),
-    /// Something in the request can not be, say a VM that was just deleted: parts of it may go through without the rest.
+    /// A part of the request is invalid, for example a VM that was just deleted. The rest may succeed without that
+    /// part.
     #[error("{0}")]
     Invalid(String),
 }
 
-/// Label keys with the value each shall have; `None` takes the label off.
+/// The desired value of each label key; `None` removes the label.
 pub type LabelChanges = BTreeMap<String, Option<String>>;
 
 /// Writes labels on Kubernetes nodes.
 pub trait LabelStore: Send + Sync {
-    /// Changes exactly these keys of the node, and nothing else of it.
+    /// Changes these keys of the node and nothing else.
     fn change_labels<'a>(&'a self, node: &'a str, changes: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>>;
 }
 
@@ -42,7 +45,7 @@ pub enum Severity {
     Warning,
 }
 
-/// Something that happened to an object and that people shall see there.
+/// Something that happened to an object and that its users should see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence {
     pub regarding: Regarding,
@@ -60,7 +63,7 @@ pub enum Regarding {
 }
 
 impl Regarding {
-    /// What tells it from all others: its UID; its name where it has none.
+    /// The object's UID, or its name if it has no UID.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
@@ -70,22 +73,22 @@ impl Regarding {
     }
 }
 
-/// A Kubernetes Event: an occurrence, and the series that it ends.
+/// A Kubernetes Event: an occurrence, and the series of which it is the latest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRecord {
     pub occurrence: Occurrence,
-    /// How often it happened, this time included.
+    /// How often it happened, including this time.
     pub count: u32,
-    /// How long ago it happened first.
+    /// Time since it first happened.
     pub since: Duration,
 }
 
-/// Posts Kubernetes Events. Losing one does no harm.
+/// Posts Kubernetes Events. Losing an Event does no harm.
 pub trait EventSink: Send + Sync {
     fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>>;
 }
 
-/// The rules and groups of one cluster, whoever made them.
+/// All rules and groups of one cluster, including those that Bridger did not create.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRules {
     /// By key.
@@ -96,10 +99,10 @@ pub struct ClusterRules {
 
 /// Reads and changes DRS rules and groups.
 pub trait RuleStore: Send + Sync {
-    /// As they are at this moment; `cluster` is the id within its vCenter.
+    /// Reads the current state; `cluster` is the id within its vCenter.
     fn read<'a>(&'a self, vcenter: VcenterId, cluster: &'a str) -> BoxFuture<'a, Result<ClusterRules, PortError>>;
 
-    /// Carries out all changes at once, or none of them, and returns when that is done.
+    /// Applies all changes in one atomic operation and returns when it has completed.
     fn change<'a>(
         &'a self,
         vcenter: VcenterId,
@@ -108,24 +111,26 @@ pub trait RuleStore: Send + Sync {
     ) -> BoxFuture<'a, Result<(), PortError>>;
 }
 
-/// What tells one state of a record from a later one; only its keeper understands it.
+/// The version of a stored record. Opaque to all but the record store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordVersion(pub String);
 
-/// A record as it was found.
+/// A rule record as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
     pub text: String,
     pub version: RecordVersion,
 }
 
-/// Keeps the record of what Bridger owns, one text for each vSphere cluster, apart from what it speaks of.
+/// Stores the rule record, which lists what Bridger owns: one stored record for each vSphere cluster, outside of
+/// vCenter.
 pub trait RecordStore: Send + Sync {
-    /// All texts by name; empty when there are none.
+    /// All stored records by name; empty if there are none.
     fn load(&self) -> BoxFuture<'_, Result<BTreeMap<String, StoredRecord>, PortError>>;
 
-    /// Writes one text, unless somebody else changed or deleted it since `expected` was read: [`PortError::Transient`] and
-    /// [`PortError::NotFound`] then. `None` expects that there is none of this name.
+    /// Writes one record. Fails with [`PortError::Transient`] if another client changed it since `expected` was read,
+    /// and with [`PortError::NotFound`] if another client deleted it. `None` expects that no record of this name
+    /// exists.
     fn save<'a>(
         &'a self,
         name: &'a str,
@@ -134,12 +139,12 @@ pub trait RecordStore: Send + Sync {
     ) -> BoxFuture<'a, Result<RecordVersion, PortError>>;
 }
 
-/// A pod and the node it shall run on.
+/// A pod and the node to bind it to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     pub namespace: String,
     pub pod: String,
-    /// The pod is bound only if it is still this one.
+    /// The pod is bound only if it still has this UID.
     pub uid: String,
     pub node: String,
 }
@@ -149,7 +154,7 @@ pub trait Binder: Send + Sync {
     fn bind<'a>(&'a self, binding: &'a Binding) -> BoxFuture<'a, Result<(), PortError>>;
 }
 
-/// One pod, never another of its name.
+/// Identifies one pod; the UID excludes a later pod of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodName {
     pub namespace: String,
@@ -157,9 +162,10 @@ pub struct PodName {
     pub uid: String,
 }
 
-/// What a scheduler reads and writes of pods, besides binding them. A write to a pod of another UID is [`PortError::Invalid`].
+/// What a scheduler reads and writes on pods, besides binding them. A write to a pod of another UID is
+/// [`PortError::Invalid`].
 pub trait PodStatusWriter: Send + Sync {
-    /// The pod of this name as it is at this moment, whatever its UID; `None` when there is none.
+    /// The current pod of this name, with any UID; `None` if it does not exist.
     fn read<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>>;
 
     /// Sets the condition PodScheduled to false.
@@ -173,6 +179,6 @@ pub trait PodStatusWriter: Send + Sync {
     /// Writes `status.nominatedNodeName`; `None` clears it.
     fn nominate<'a>(&'a self, pod: &'a PodName, node: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>>;
 
-    /// Deletes the pod, to make room for another.
+    /// Deletes the pod (preemption).
     fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>>;
 }

@@ -1,4 +1,4 @@
-//! The extender on small worlds: verdicts, scores, preemption, and bindings that race.
+//! The extender on small worlds: verdicts, scores, preemption, and concurrent bindings.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,14 +22,14 @@ use uuid::Uuid;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const VCENTER: VcenterId = VcenterId(0);
 
-/// An API server that answers as told, after a while.
+/// An API server with scripted responses, each after a delay.
 #[derive(Default)]
 struct Api {
     answers: Mutex<Vec<Result<(), PortError>>>,
     takes: Duration,
     bound: Mutex<Vec<Binding>>,
     calls: AtomicUsize,
-    notices: Mutex<Vec<Occurrence>>,
+    posted: Mutex<Vec<Occurrence>>,
 }
 
 impl Binder for Api {
@@ -48,7 +48,7 @@ impl Binder for Api {
 
 impl EventSink for Api {
     fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
-        self.notices.lock().unwrap().push(record.occurrence.clone());
+        self.posted.lock().unwrap().push(record.occurrence.clone());
         Box::pin(async { Ok(()) })
     }
 }
@@ -107,7 +107,7 @@ fn world(settings: LiftSettings, hosts: usize) -> Live {
     Live(Mutex::new(Stage::Filled(Box::new(world))))
 }
 
-/// A world, and the runtime that it is given to once somebody asks about it.
+/// A world before [`extender`] starts a runtime with it, and the runtime after that.
 struct Live(Mutex<Stage>);
 
 enum Stage {
@@ -120,7 +120,7 @@ fn term(key: &str, app: &str) -> TermFacts {
     TermFacts { topology_key: key.to_owned(), selector: Some(selector), ..TermFacts::default() }
 }
 
-/// A pod of an app whose replicas avoid each other by node, as it is written.
+/// A replica of an app with required anti-affinity between nodes.
 fn replica(app: &str, name: &str) -> PodFacts {
     PodFacts {
         namespace: "ns".to_owned(),
@@ -145,16 +145,16 @@ async fn apply(world: &Live, event: Event) {
         Stage::Running { events, .. } => events.clone(),
     };
     events.send(event).await.unwrap();
-    // The loop takes its turn.
+    // Lets the loop run.
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// Hands the world to a runtime with an extender in it.
+/// Starts a runtime with this world and an extender.
 fn extender(world: &Live, api: &Arc<Api>) -> Arc<Extender> {
     let mut stage = world.0.lock().unwrap();
     let (events, received) = mpsc::channel(64);
     let Stage::Filled(world) = std::mem::replace(&mut *stage, Stage::Filled(Box::default())) else {
-        panic!("it has an extender already");
+        panic!("the world already has an extender");
     };
     let mut runtime = Runtime::new(*world, &RuntimeSettings::default(), api.clone());
     *stage = Stage::Running { events, world: runtime.world() };
@@ -168,7 +168,7 @@ fn extender(world: &Live, api: &Arc<Api>) -> Arc<Extender> {
 
 fn shared(world: &Live) -> SharedWorld {
     match &*world.0.lock().unwrap() {
-        Stage::Filled(_) => panic!("it does not run yet"),
+        Stage::Filled(_) => panic!("the runtime is not started"),
         Stage::Running { world, .. } => world.clone(),
     }
 }
@@ -189,7 +189,7 @@ fn conflict(node: &str, reason: Reason) -> Result<(), BindError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn anti_affinity_by_node_holds_by_host_and_follows_moves() {
+async fn anti_affinity_between_nodes_is_lifted_to_hosts_and_follows_vmotion() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
     let extender = extender(&world, &api);
     let next = replica("web", "next");
@@ -200,7 +200,7 @@ async fn anti_affinity_by_node_holds_by_host_and_follows_moves() {
     assert_eq!(fitting(&extender, &next, 6), [1, 2, 3, 4, 5]);
     apply(&world, on("n3", replica("web", "b"))).await;
     assert_eq!(fitting(&extender, &next, 6), [2, 5]);
-    // The pod itself never stands in its own way, though the world may have it somewhere.
+    // The pod never blocks itself, even if the world has it on a node.
     apply(&world, on("n2", next.clone())).await;
     assert_eq!(fitting(&extender, &next, 6), [2, 5]);
     let other = PodFacts { uid: "another".to_owned(), ..next };
@@ -208,7 +208,7 @@ async fn anti_affinity_by_node_holds_by_host_and_follows_moves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_reason_goes_into_the_right_map() {
+async fn every_node_gets_the_right_reason() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
     let extender = extender(&world, &api);
     apply(&world, on("n0", replica("web", "a"))).await;
@@ -223,19 +223,19 @@ async fn every_reason_goes_into_the_right_map() {
         fails(Reason::NodeUnknown),
     ];
     assert_eq!(verdicts, expected);
-    // A pod without terms that others avoid, and one that misses its partner.
+    // A pod without terms that existing pods avoid, and a pod whose required affinity no node meets.
     let avoided = PodFacts { anti_affinity: Vec::new(), ..replica("web", "plain") };
     let verdicts = extender.filter(avoided, &["n0", "n1"]).unwrap();
     assert_eq!(verdicts, [fails(Reason::ExistingHostAntiAffinity), NodeVerdict::Fits]);
-    let lonely = PodFacts { anti_affinity: Vec::new(), affinity: vec![term("zone", "web")], ..replica("x", "y") };
-    let verdicts = extender.filter(lonely, &["n0", "n1"]).unwrap();
+    let attracted = PodFacts { anti_affinity: Vec::new(), affinity: vec![term("zone", "web")], ..replica("x", "y") };
+    let verdicts = extender.filter(attracted, &["n0", "n1"]).unwrap();
     assert_eq!(verdicts, [NodeVerdict::Fits, fails(Reason::Affinity)]);
     let helped: Vec<Reason> = Reason::ALL.into_iter().filter(|reason| reason.preemption_may_help()).collect();
     assert!(!helped.contains(&Reason::Affinity) && !helped.contains(&Reason::HostUnavailable));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_answered_before_kubernetes_is_in_sync_and_a_lost_vcenter_does_not_matter() {
+async fn requests_fail_while_kubernetes_is_not_in_sync_and_a_lost_vcenter_does_not_matter() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
     let extender = extender(&world, &api);
     apply(&world, on("n0", replica("web", "a"))).await;
@@ -250,7 +250,7 @@ async fn nothing_is_answered_before_kubernetes_is_in_sync_and_a_lost_vcenter_doe
 }
 
 #[tokio::test(start_paused = true)]
-async fn preferred_terms_and_the_load_of_hosts_make_scores() {
+async fn scores_combine_preferred_terms_and_host_load() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
     apply(&world, on("n0", replica("web", "a"))).await;
     let soft = WeightedTermFacts { weight: 10, term: term(HOSTNAME, "web") };
@@ -274,8 +274,8 @@ async fn preemption_is_refused_where_it_would_not_help() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
     let extender = extender(&world, &api);
     for (node, name) in [("n0", "a"), ("n3", "b"), ("n1", "c")] {
-        let apart = PodFacts { anti_affinity: Vec::new(), ..replica("web", name) };
-        apply(&world, on(node, apart)).await;
+        let existing = PodFacts { anti_affinity: Vec::new(), ..replica("web", name) };
+        apply(&world, on(node, existing)).await;
     }
     let next = replica("web", "next");
     let candidate = |node, victims: &[&'static str]| Candidate { node, victims: victims.to_vec() };
@@ -283,21 +283,21 @@ async fn preemption_is_refused_where_it_would_not_help() {
         candidate("n0", &["uid-a"]),
         candidate("n1", &["uid-c"]),
         candidate("n1", &[]),
-        candidate("n2", &["uid-unheard-of"]),
+        candidate("n2", &["uid-unknown"]),
         candidate("n9", &["uid-a"]),
     ];
-    // On the host of n0 another one would still be there, on n3.
+    // Another replica would remain on the host of n0: on n3.
     assert_eq!(extender.preempt(&next, &candidates).unwrap(), [false, true, false, true, false]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_that_are_bound_at_the_same_time_never_share_a_host() {
+async fn replicas_that_are_bound_concurrently_never_share_a_host() {
     let world = world(LiftSettings::default(), 3);
     let api = Arc::new(Api { takes: Duration::from_millis(20), ..Api::default() });
     let extender = extender(&world, &api);
     let pods: Vec<PodFacts> = (0..12).map(|number| replica("web", &format!("p{number}"))).collect();
     for pod in &pods {
-        // All of them are asked about before any is bound, as it happens.
+        // All of them are filtered before any is bound, as with kube-scheduler.
         assert_eq!(fitting(&extender, pod, 6).len(), 6);
     }
     let nodes: Vec<String> = (0..12).map(|number| format!("n{}", number % 6)).collect();
@@ -310,7 +310,7 @@ async fn replicas_that_are_bound_at_the_same_time_never_share_a_host() {
     let hosts: std::collections::BTreeSet<usize> =
         bound.iter().map(|binding| binding.node[1..].parse::<usize>().unwrap() % 3).collect();
     assert_eq!(hosts.len(), 3);
-    // Seen bound, they are no longer assumed, and still there.
+    // After the watch shows them as bound, they are no longer assumed, and still count.
     for binding in &bound {
         let pod = pods.iter().find(|pod| pod.name == binding.pod).unwrap().clone();
         apply(&world, on(&binding.node, pod)).await;
@@ -320,7 +320,7 @@ async fn replicas_that_are_bound_at_the_same_time_never_share_a_host() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_binding_frees_the_place_and_an_unclear_one_keeps_it_for_a_while() {
+async fn a_failed_binding_frees_the_host_and_an_unclear_one_occupies_it_for_a_while() {
     let world = world(LiftSettings::default(), 3);
     let api = Arc::new(Api::default());
     let extender = extender(&world, &api);
@@ -328,44 +328,44 @@ async fn a_failed_binding_frees_the_place_and_an_unclear_one_keeps_it_for_a_whil
     for pod in [&first, &second] {
         fitting(&extender, pod, 6);
     }
-    let gone = PortError::NotFound("pod ns/first".to_owned());
-    api.answers.lock().unwrap().push(Err(gone.clone()));
-    assert_eq!(extender.bind(binding(&first, "n0")).await, Err(BindError::Port(gone)));
-    assert_eq!(fitting(&extender, &second, 6).len(), 6, "the place is free");
+    let not_found = PortError::NotFound("pod ns/first".to_owned());
+    api.answers.lock().unwrap().push(Err(not_found.clone()));
+    assert_eq!(extender.bind(binding(&first, "n0")).await, Err(BindError::Port(not_found)));
+    assert_eq!(fitting(&extender, &second, 6).len(), 6, "the host is free");
 
     let lost = PortError::Transient("no answer".to_owned());
     api.answers.lock().unwrap().push(Err(lost.clone()));
     assert_eq!(extender.bind(binding(&first, "n0")).await, Err(BindError::Port(lost)));
-    assert_eq!(fitting(&extender, &second, 6), [1, 2, 4, 5], "it may be bound all the same");
-    assert_eq!(fitting(&extender, &first, 6).len(), 6, "not in its own way");
+    assert_eq!(fitting(&extender, &second, 6), [1, 2, 4, 5], "the first pod may be bound");
+    assert_eq!(fitting(&extender, &first, 6).len(), 6, "a pod does not block itself");
     let elsewhere = extender.bind(binding(&first, "n1")).await;
     assert_eq!(elsewhere, Err(BindError::Unclear { pod: "ns/first".to_owned(), node: "n0".to_owned() }));
-    assert_eq!(extender.bind(binding(&first, "n0")).await, Ok(()), "the same again");
+    assert_eq!(extender.bind(binding(&first, "n0")).await, Ok(()), "a retry with the same node");
 
     let lost = PortError::Transient("no answer".to_owned());
     api.answers.lock().unwrap().push(Err(lost));
     assert!(extender.bind(binding(&second, "n1")).await.is_err());
     tokio::time::sleep(Duration::from_secs(31)).await;
-    // Any binding looks for assumptions that are over.
+    // Every binding checks for expired assumptions.
     fitting(&extender, &replica("db", "x"), 6);
     assert_eq!(extender.bind(binding(&replica("db", "x"), "n5")).await, Ok(()));
     assert_eq!(extender.bind(binding(&second, "n2")).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_binding_goes_on_when_whoever_asked_hangs_up() {
+async fn a_binding_completes_after_the_client_disconnects() {
     let world = world(LiftSettings::default(), 3);
     let api = Arc::new(Api { takes: Duration::from_secs(3), ..Api::default() });
     let extender = extender(&world, &api);
     let pod = replica("web", "a");
     fitting(&extender, &pod, 6);
-    let hung_up = tokio::time::timeout(Duration::from_secs(1), extender.bind(binding(&pod, "n0"))).await;
-    assert!(hung_up.is_err());
+    let disconnected = tokio::time::timeout(Duration::from_secs(1), extender.bind(binding(&pod, "n0"))).await;
+    assert!(disconnected.is_err());
     assert_eq!(extender.bind(binding(&pod, "n1")).await, Err(BindError::UnderWay("ns/a".to_owned())));
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(api.bound.lock().unwrap().len(), 1);
     assert_eq!(extender.counts().bound.get(), 1);
-    // And one that never ends is given up.
+    // A binding that never ends times out.
     let slow = Arc::new(Api { takes: Duration::from_secs(600), ..Api::default() });
     let extender = self::extender(&self::world(LiftSettings::default(), 3), &slow);
     let other = replica("db", "b");
@@ -374,27 +374,27 @@ async fn a_binding_goes_on_when_whoever_asked_hangs_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_bound_must_be_who_was_meant() {
+async fn only_the_requested_pod_is_bound() {
     let world = world(LiftSettings::default(), 3);
     let api = Arc::new(Api::default());
     let extender = extender(&world, &api);
     let pod = replica("web", "a");
     assert_eq!(extender.bind(binding(&pod, "n0")).await, Err(BindError::PodUnknown("ns/a".to_owned())));
-    // Known to the world is enough.
+    // A pod that the world knows needs no filter request.
     apply(&world, Event::PodApplied(pod.clone())).await;
     let other = PodFacts { uid: "other".to_owned(), ..pod.clone() };
     assert_eq!(extender.bind(binding(&other, "n0")).await, Err(BindError::PodReplaced("ns/a".to_owned())));
     assert_eq!(extender.bind(binding(&pod, "n9")).await, conflict("n9", Reason::NodeUnknown));
     assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()));
     apply(&world, on("n0", pod.clone())).await;
-    assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()), "a request that is repeated");
+    assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()), "a repeated request");
     let elsewhere = BindError::Bound { pod: "ns/a".to_owned(), node: "n0".to_owned() };
     assert_eq!(extender.bind(binding(&pod, "n1")).await, Err(elsewhere));
     assert_eq!(api.calls.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_in_the_way_is_told_once() {
+async fn the_blocking_pod_is_reported_once() {
     let (world, api) = (world(LiftSettings::default(), 1), Arc::new(Api::default()));
     let extender = extender(&world, &api);
     apply(&world, on("n0", replica("web", "a"))).await;
@@ -403,33 +403,33 @@ async fn who_is_in_the_way_is_told_once() {
         assert!(fitting(&extender, &next, 2).is_empty());
         tokio::time::sleep(Duration::from_secs(20)).await;
     }
-    let notices = api.notices.lock().unwrap().clone();
-    assert_eq!(notices.len(), 1, "{notices:?}");
-    let message = &notices[0].message;
+    let posted = api.posted.lock().unwrap().clone();
+    assert_eq!(posted.len(), 1, "{posted:?}");
+    let message = &posted[0].message;
     assert!(message.contains("ns/a") && message.contains("esx-0") && message.contains("n0"), "{message}");
-    assert_eq!(notices[0].reason, "NoHostFits");
+    assert_eq!(posted[0].reason, "NoHostFits");
 }
 
 #[tokio::test(start_paused = true)]
-async fn relaxed_lifting_yields_where_hosts_are_too_few_and_at_bind_only_then() {
+async fn relaxed_lifting_falls_back_to_nodes_if_hosts_are_too_few_and_bind_follows_the_filter() {
     let settings = LiftSettings { mode: LiftMode::Relaxed, ..LiftSettings::default() };
     let (world, api) = (world(settings, 2), Arc::new(Api::default()));
     let extender = extender(&world, &api);
     apply(&world, on("n0", replica("web", "a"))).await;
     let (second, third) = (replica("web", "second"), replica("web", "third"));
     assert_eq!(fitting(&extender, &second, 4), [1, 3], "another host is free");
-    // A choice that was made when that host was free, and comes too late.
+    // A filter without relaxed terms: binding to the same host is a conflict.
     assert_eq!(extender.bind(binding(&second, "n2")).await, conflict("n2", Reason::HostAntiAffinity));
     assert_eq!(extender.bind(binding(&second, "n1")).await, Ok(()));
-    assert_eq!(fitting(&extender, &third, 4), [2, 3], "by node, as it is written");
+    assert_eq!(fitting(&extender, &third, 4), [2, 3], "between nodes, as it is written");
     assert_eq!(extender.bind(binding(&third, "n2")).await, Ok(()));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let told = api.notices.lock().unwrap().clone();
-    assert!(told.iter().any(|notice| notice.message.contains("between nodes only")), "{told:?}");
+    let posted = api.posted.lock().unwrap().clone();
+    assert!(posted.iter().any(|event| event.message.contains("between nodes only")), "{posted:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_was_assumed_in_vain_is_free_again_though_nobody_asks() {
+async fn an_expired_assumption_is_dropped_without_further_requests() {
     let api = Arc::new(Api {
         answers: Mutex::new(vec![Err(PortError::Transient("no answer".to_owned()))]),
         ..Api::default()
@@ -445,7 +445,7 @@ async fn a_place_that_was_assumed_in_vain_is_free_again_though_nobody_asks() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!((assumed(), extender.counts().assumed()), (0, 0));
 
-    // One that was seen bound is no assumption any more, and stays.
+    // A pod that the watch shows as bound is no longer assumed, and stays.
     assert_eq!(extender.bind(binding(&pod, "n0")).await, Ok(()));
     apply(&world, on("n0", pod)).await;
     tokio::time::sleep(Duration::from_secs(300)).await;

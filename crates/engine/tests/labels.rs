@@ -1,4 +1,4 @@
-//! The loop on scripted events and a label store that behaves as an API server does: what is written shows in the watch.
+//! Runs the loop with scripted events and a label store that behaves like an API server: the watch shows each write.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,12 +17,12 @@ use tokio::sync::mpsc;
 const HOST_KEY: &str = "alpha.cna.vmware.com/host";
 const VCENTER: VcenterId = VcenterId(0);
 
-/// A cluster of nodes behind a label store. Everything written is echoed after a short while, as a watch does.
+/// A cluster of nodes behind a label store. Every write is echoed as a watch event after a short time.
 #[derive(Default)]
 struct Cluster {
     nodes: Mutex<BTreeMap<String, NodeFacts>>,
     writes: Mutex<Vec<(String, LabelChanges)>>,
-    notices: Mutex<Vec<EventRecord>>,
+    posted: Mutex<Vec<EventRecord>>,
     failures: Mutex<Vec<PortError>>,
     echo: Mutex<Option<mpsc::Sender<Event>>>,
 }
@@ -54,7 +54,7 @@ impl LabelStore for Cluster {
 
 impl EventSink for Cluster {
     fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
-        self.notices.lock().unwrap().push(record.clone());
+        self.posted.lock().unwrap().push(record.clone());
         Box::pin(async { Ok(()) })
     }
 }
@@ -80,7 +80,7 @@ impl Stage {
         Stage { cluster, events }
     }
 
-    async fn tell(&self, event: Event) {
+    async fn send(&self, event: Event) {
         self.events.send(event).await.expect("the engine runs");
     }
 
@@ -88,32 +88,32 @@ impl Stage {
         let ip_addresses = vec![address.parse::<IpAddr>().unwrap()];
         let facts = NodeFacts { name: name.to_owned(), ip_addresses, ready: true, ..NodeFacts::default() };
         self.cluster.nodes.lock().unwrap().insert(name.to_owned(), facts.clone());
-        self.tell(Event::NodeApplied(facts)).await;
+        self.send(Event::NodeApplied(facts)).await;
     }
 
     async fn vm(&self, vcenter: VcenterId, id: &str, address: &str, host: &str) {
         let ip_addresses = vec![address.parse::<IpAddr>().unwrap()];
         let host = Some(host.to_owned());
         let vm = VmFacts { id: id.to_owned(), name: id.to_owned(), host, ip_addresses, ..VmFacts::default() };
-        self.tell(Event::VmApplied { vcenter, vm }).await;
+        self.send(Event::VmApplied { vcenter, vm }).await;
     }
 
     async fn host(&self, vcenter: VcenterId, id: &str, name: &str) {
         let host = HostFacts { id: id.to_owned(), name: name.to_owned(), ..HostFacts::default() };
-        self.tell(Event::HostApplied { vcenter, host }).await;
+        self.send(Event::HostApplied { vcenter, host }).await;
     }
 
     /// Two hosts, one node on the first.
     async fn ordinary(&self) {
         for source in [Source::Nodes, Source::Vcenter(VCENTER)] {
-            self.tell(Event::RelistBegan(source)).await;
+            self.send(Event::RelistBegan(source)).await;
         }
         self.node("n1", "10.0.0.1").await;
         self.host(VCENTER, "host-1", "esx-1").await;
         self.host(VCENTER, "host-2", "esx-2").await;
         self.vm(VCENTER, "vm-1", "10.0.0.1", "host-1").await;
         for source in [Source::Nodes, Source::Vcenter(VCENTER)] {
-            self.tell(Event::RelistEnded(source)).await;
+            self.send(Event::RelistEnded(source)).await;
         }
         settle().await;
     }
@@ -126,9 +126,9 @@ impl Stage {
         self.cluster.writes.lock().unwrap().len()
     }
 
-    fn notices(&self) -> Vec<String> {
-        let notices = self.cluster.notices.lock().unwrap();
-        notices.iter().map(|notice| format!("{}: {}", notice.occurrence.reason, notice.occurrence.message)).collect()
+    fn posted(&self) -> Vec<String> {
+        let posted = self.cluster.posted.lock().unwrap();
+        posted.iter().map(|event| format!("{}: {}", event.occurrence.reason, event.occurrence.message)).collect()
     }
 }
 
@@ -151,7 +151,7 @@ async fn a_node_is_labelled_once_and_the_label_follows_its_vm() {
     settle().await;
     assert_eq!(stage.label("n1").as_deref(), Some("esx-two"));
     assert_eq!(stage.writes(), 3);
-    assert_eq!(stage.notices(), ["HostChanged: moved from esx-1 to esx-2", "HostChanged: moved from esx-2 to esx-two"]);
+    assert_eq!(stage.posted(), ["HostChanged: moved from esx-1 to esx-2", "HostChanged: moved from esx-2 to esx-two"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,72 +162,72 @@ async fn nothing_is_written_before_both_sides_are_in_sync() {
     stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-1").await;
     settle().await;
     for began in [Source::Vcenter(VCENTER), Source::Nodes] {
-        stage.tell(Event::RelistBegan(began)).await;
+        stage.send(Event::RelistBegan(began)).await;
     }
     stage.node("n1", "10.0.0.1").await;
     stage.host(VCENTER, "host-1", "esx-1").await;
     stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-1").await;
-    stage.tell(Event::RelistEnded(Source::Vcenter(VCENTER))).await;
+    stage.send(Event::RelistEnded(Source::Vcenter(VCENTER))).await;
     settle().await;
     assert_eq!(stage.writes(), 0);
-    stage.tell(Event::RelistEnded(Source::Nodes)).await;
+    stage.send(Event::RelistEnded(Source::Nodes)).await;
     settle().await;
     assert_eq!(stage.writes(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_becomes_unknown_leaves_the_label_as_it_was() {
+async fn if_the_host_becomes_unknown_the_label_stays_unchanged() {
     let stage = Stage::start(NodeLabelsSettings::default());
     stage.ordinary().await;
-    stage.tell(Event::VmRemoved { vcenter: VCENTER, id: "vm-1".to_owned() }).await;
+    stage.send(Event::VmRemoved { vcenter: VCENTER, id: "vm-1".to_owned() }).await;
     settle().await;
-    stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-unheard-of").await;
+    stage.vm(VCENTER, "vm-1", "10.0.0.1", "host-unknown").await;
     settle().await;
-    stage.tell(Event::HostRemoved { vcenter: VCENTER, id: "host-1".to_owned() }).await;
+    stage.send(Event::HostRemoved { vcenter: VCENTER, id: "host-1".to_owned() }).await;
     settle().await;
     assert_eq!(stage.label("n1").as_deref(), Some("esx-1"));
     assert_eq!(stage.writes(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_vcenter_stops_writing_after_a_while_and_only_for_its_own_nodes() {
+async fn a_lost_vcenter_stops_writes_after_a_while_and_only_for_its_own_nodes() {
     let other = VcenterId(1);
     let stage = Stage::start(NodeLabelsSettings { vcenters: vec![VCENTER, other], ..NodeLabelsSettings::default() });
     stage.ordinary().await;
-    assert_eq!(stage.writes(), 1, "the other vCenter has never been seen, and does not matter for this node");
-    stage.tell(Event::RelistBegan(Source::Vcenter(other))).await;
+    assert_eq!(stage.writes(), 1, "the other vCenter was never in sync, and does not matter for this node");
+    stage.send(Event::RelistBegan(Source::Vcenter(other))).await;
     stage.host(other, "host-9", "esx-9").await;
     stage.vm(other, "vm-9", "10.0.0.9", "host-9").await;
-    stage.tell(Event::RelistEnded(Source::Vcenter(other))).await;
+    stage.send(Event::RelistEnded(Source::Vcenter(other))).await;
     stage.node("n9", "10.0.0.9").await;
     settle().await;
     assert_eq!(stage.label("n9").as_deref(), Some("esx-9"));
 
-    stage.tell(Event::Lost(Source::Vcenter(other))).await;
+    stage.send(Event::Lost(Source::Vcenter(other))).await;
     tokio::time::sleep(Duration::from_secs(301)).await;
-    let somebody_else = |name: &str| {
+    let overwrite = |name: &str| {
         let mut nodes = stage.cluster.nodes.lock().unwrap();
         let facts = nodes.get_mut(name).unwrap();
         facts.labels.insert(HOST_KEY.to_owned(), "wrong".to_owned());
         Event::NodeApplied(facts.clone())
     };
-    stage.tell(somebody_else("n9")).await;
-    stage.tell(somebody_else("n1")).await;
+    stage.send(overwrite("n9")).await;
+    stage.send(overwrite("n1")).await;
     settle().await;
-    assert_eq!(stage.label("n9").as_deref(), Some("wrong"), "too old to be trusted");
-    assert_eq!(stage.label("n1").as_deref(), Some("esx-1"), "put right");
-    assert!(stage.notices()[0].starts_with("LabelChangedByOthers"), "{:?}", stage.notices());
+    assert_eq!(stage.label("n9").as_deref(), Some("wrong"), "the vCenter is stale");
+    assert_eq!(stage.label("n1").as_deref(), Some("esx-1"), "restored");
+    assert!(stage.posted()[0].starts_with("LabelChangedByOthers"), "{:?}", stage.posted());
 
-    stage.tell(Event::RelistBegan(Source::Vcenter(other))).await;
+    stage.send(Event::RelistBegan(Source::Vcenter(other))).await;
     stage.host(other, "host-9", "esx-9").await;
     stage.vm(other, "vm-9", "10.0.0.9", "host-9").await;
-    stage.tell(Event::RelistEnded(Source::Vcenter(other))).await;
+    stage.send(Event::RelistEnded(Source::Vcenter(other))).await;
     settle().await;
     assert_eq!(stage.label("n9").as_deref(), Some("esx-9"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_tried_again_and_a_dry_run_writes_nothing() {
+async fn failed_writes_are_retried_and_a_dry_run_writes_nothing() {
     let stage = Stage::start(NodeLabelsSettings::default());
     stage.cluster.failures.lock().unwrap().extend([
         PortError::Transient("busy".to_owned()),
@@ -247,26 +247,26 @@ async fn failures_are_tried_again_and_a_dry_run_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_a_machine_is_reported_after_a_minute_and_never_labelled() {
+async fn a_node_without_a_certain_vm_is_reported_after_a_minute_and_never_labelled() {
     let stage = Stage::start(NodeLabelsSettings::default());
     stage.ordinary().await;
-    stage.node("stranger", "10.0.0.77").await;
+    stage.node("unmatched", "10.0.0.77").await;
     stage.node("twin", "10.0.0.5").await;
     stage.vm(VCENTER, "vm-5", "10.0.0.5", "host-1").await;
     stage.vm(VCENTER, "vm-6", "10.0.0.5", "host-2").await;
     settle().await;
-    assert!(stage.notices().is_empty());
+    assert!(stage.posted().is_empty());
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let notices = stage.notices();
-    assert_eq!(notices.len(), 2, "{notices:?}");
-    assert!(notices.iter().any(|notice| notice.starts_with("MachineNotFound")), "{notices:?}");
-    assert!(notices.iter().any(|notice| notice.starts_with("MachineAmbiguous")), "{notices:?}");
+    let posted = stage.posted();
+    assert_eq!(posted.len(), 2, "{posted:?}");
+    assert!(posted.iter().any(|event| event.starts_with("MachineNotFound")), "{posted:?}");
+    assert!(posted.iter().any(|event| event.starts_with("MachineAmbiguous")), "{posted:?}");
     assert_eq!(stage.writes(), 1);
-    assert_eq!((stage.label("stranger"), stage.label("twin")), (None, None));
+    assert_eq!((stage.label("unmatched"), stage.label("twin")), (None, None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_keep_to_the_rate() {
+async fn writes_are_rate_limited() {
     let settings = NodeLabelsSettings { writes: Rate { per_second: 10, burst: 10 }, ..NodeLabelsSettings::default() };
     let stage = Stage::start(settings);
     stage.ordinary().await;

@@ -1,9 +1,10 @@
-//! The extender and the scheduler on one runtime: 10,000 bindings, half by each, in a cluster that is nearly full all the time.
+//! The extender and the scheduler on one runtime: 10,000 bindings, half by each, in a cluster that is nearly full all
+//! the time.
 //!
-//! The API server answers late, not at all or with an error, and its watch lags. After every change of the world, and after every
-//! binding that takes effect: no two replicas of an app are on one physical host, and no node has more pods than it allows. That
-//! holds because each controller hears at once what the other assumes: without the report between them (`Runtime::deliver`) it does
-//! not. Everything is from a seed, in virtual time.
+//! The API server responds late, not at all or with an error, and its watch lags. After every change of the world, and
+//! after every binding that takes effect, the test checks that no two replicas of an app are on one physical host and
+//! that no node has more pods than it allows. This holds because each controller observes immediately what the other
+//! assumes; without `Runtime::deliver` it does not. Everything is derived from a seed, in virtual time.
 
 #[path = "mixed/api.rs"]
 mod api;
@@ -33,10 +34,10 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const HOST: &str = "alpha.cna.vmware.com/host";
 const HOSTS: usize = 5;
 const NODES: usize = 2 * HOSTS;
-/// Pods that a node allows.
+/// The maximum number of pods on a node.
 const ALLOWED: usize = 10;
 const REPLICAS: usize = 4;
-/// Places that are left free, so that every app finds hosts in the end.
+/// Pod slots that are left free, so that every app eventually finds hosts.
 const SPARE: usize = 8;
 const BINDINGS: usize = 10_000;
 const TURN: Duration = Duration::from_millis(40);
@@ -53,7 +54,7 @@ fn host_name(node: &str) -> String {
     format!("esx-{}", number % HOSTS)
 }
 
-/// `app-12-3` is replica 3 of app 12; the first half is Bridger's to place.
+/// `app-12-3` is replica 3 of app 12; Bridger schedules the first half of the replicas.
 fn app_of(pod: &str) -> &str {
     pod.rsplit_once('-').expect("a replica's name").0
 }
@@ -126,12 +127,12 @@ impl Stage {
             }
             events.send(Event::RelistEnded(source)).await.expect("it runs");
         }
-        // The loop takes its turn.
+        // Lets the loop run.
         tokio::time::sleep(TURN).await;
         Stage { api, audit, world, extender, running }
     }
 
-    /// Tries to place the pods that are not Bridger's to place, as kube-scheduler does: by its own view of what is free.
+    /// Tries to place the pods of the other scheduler, as kube-scheduler does: by its own view of the free capacity.
     fn place(&self, waiting: &mut Vec<Waiting>, random: &mut ChaCha8Rng) {
         let names: Vec<String> = (0..NODES).map(node_name).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -141,11 +142,11 @@ impl Stage {
         };
         let now = Instant::now();
         waiting.retain_mut(|one| {
-            match one.asked.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
+            match one.response.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
                 Some(Err(mpsc::error::TryRecvError::Empty)) => return true,
                 Some(Ok(Ok(()))) => return false,
-                // Somebody was there first, or the server did not do it: again later.
-                Some(_) => (one.asked, one.at) = (None, now + Duration::from_millis(500)),
+                // Another pod was placed first, or the server failed: retry later.
+                Some(_) => (one.response, one.at) = (None, now + Duration::from_millis(500)),
                 None => (),
             }
             if one.at > now {
@@ -155,25 +156,25 @@ impl Stage {
                 return false;
             }
             let verdicts = self.extender.filter(one.pod.clone(), &names).expect("all is in sync");
-            let fits = |place: &usize| verdicts[*place] == NodeVerdict::Fits && free[*place] > 0;
+            let fits = |index: &usize| verdicts[*index] == NodeVerdict::Fits && free[*index] > 0;
             let fitting: Vec<usize> = (0..NODES).filter(fits).collect();
             if fitting.is_empty() {
                 one.at = now + Duration::from_millis(200);
                 return true;
             }
-            let place = fitting[random.next_u32() as usize % fitting.len()];
-            free[place] -= 1;
+            let index = fitting[random.next_u32() as usize % fitting.len()];
+            free[index] -= 1;
             let PodFacts { namespace, name, uid, .. } = one.pod.clone();
-            let binding = Binding { namespace, pod: name, uid, node: names[place].to_owned() };
-            let (tell, asked) = mpsc::unbounded_channel();
+            let binding = Binding { namespace, pod: name, uid, node: names[index].to_owned() };
+            let (reply, response) = mpsc::unbounded_channel();
             let extender = self.extender.clone();
-            let mut asking = Box::pin(async move { drop(tell.send(extender.bind(binding).await)) });
-            // The request is made now, before anything else happens to what was just read: the extender looks at affinity alone,
-            // so whoever chooses the node answers for its room.
+            let mut asking = Box::pin(async move { drop(reply.send(extender.bind(binding).await)) });
+            // The request is sent now, before the state that was just read can change: the extender checks affinity
+            // alone, so the scheduler that chooses the node is responsible for its capacity.
             if (&mut asking).now_or_never().is_none() {
                 tokio::spawn(asking);
             }
-            one.asked = Some(asked);
+            one.response = Some(response);
             true
         });
     }
@@ -183,10 +184,10 @@ impl Stage {
 struct Waiting {
     pod: PodFacts,
     at: Instant,
-    asked: Option<mpsc::UnboundedReceiver<Result<(), BindError>>>,
+    response: Option<mpsc::UnboundedReceiver<Result<(), BindError>>>,
 }
 
-/// Apps come as long as there is room, and go some time after all their replicas are bound.
+/// Creates apps while there is room, and deletes each some time after all its replicas are bound.
 async fn run(seed: u64) -> Stage {
     let stage = Stage::start(seed).await;
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -196,7 +197,7 @@ async fn run(seed: u64) -> Stage {
             let replicas: Vec<PodFacts> = (0..REPLICAS).map(|number| replica(apps, number)).collect();
             for (number, pod) in replicas.iter().enumerate() {
                 if number >= REPLICAS / 2 {
-                    waiting.push(Waiting { pod: pod.clone(), at: Instant::now(), asked: None });
+                    waiting.push(Waiting { pod: pod.clone(), at: Instant::now(), response: None });
                 }
                 stage.api.create(pod.clone());
             }
@@ -223,13 +224,14 @@ async fn run(seed: u64) -> Stage {
 #[tokio::test(start_paused = true)]
 async fn mixed_bindings_never_share_a_host_nor_overfill_a_node() {
     let stage = run(1).await;
-    let seen = stage.api.seen();
-    assert_eq!((seen.bound_by_own, seen.bound_by_other), (BINDINGS / 2, BINDINGS / 2));
-    // It was not easy: the server failed in each way often, nodes were full, and both had to wait for the other.
-    assert!(seen.ways.iter().all(|count| *count > 100), "{seen:?}");
+    let totals = stage.api.totals();
+    assert_eq!((totals.bound_by_own, totals.bound_by_other), (BINDINGS / 2, BINDINGS / 2));
+    // The run covered the hard cases: each kind of server failure, full nodes, and conflicts between the two
+    // schedulers.
+    assert!(totals.ways.iter().all(|count| *count > 100), "{totals:?}");
     let counts = stage.extender.counts();
     assert!(counts.conflicts.get() > 10 && counts.unclear.get() > 100, "{counts:?}");
-    let audited = stage.audit.seen();
+    let audited = stage.audit.totals();
     assert!(audited.assumed >= BINDINGS && audited.full_nodes > 1000, "{audited:?}");
 }
 
@@ -244,7 +246,7 @@ async fn the_same_seed_gives_the_same_bindings() {
             for number in 0..REPLICAS {
                 let pod = replica(app, number);
                 if number >= REPLICAS / 2 {
-                    waiting.push(Waiting { pod: pod.clone(), at: Instant::now(), asked: None });
+                    waiting.push(Waiting { pod: pod.clone(), at: Instant::now(), response: None });
                 }
                 stage.api.create(pod);
             }

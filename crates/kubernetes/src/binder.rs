@@ -1,7 +1,7 @@
-//! Pods onto nodes: the engine's `Binder`.
+//! Binds pods to nodes: the engine's `Binder`.
 //!
-//! In: a pod, by name and UID, and a node. Out: one POST to the pod's `binding`, which the server carries out only if the
-//! pod is still the one meant and bound to no node yet.
+//! In: a pod, by name and UID, and a node. Out: one POST to the pod's `binding`, which the server accepts only if the
+//! pod still has this UID and is not bound yet.
 
 use engine::ports::{Binder, Binding, PortError};
 use futures::future::BoxFuture;
@@ -13,7 +13,7 @@ use crate::COMPONENT;
 use crate::bounded::BoundedClient;
 use crate::labels::{WRITE_LIMIT, is_object_name};
 
-/// Binds pods by the API.
+/// Binds pods through the API.
 pub struct PodBinder {
     client: BoundedClient,
 }
@@ -28,7 +28,7 @@ impl PodBinder {
         let Binding { namespace, pod, uid, node } = binding;
         let object = format!("pod {namespace}/{pod}");
         if ![namespace, pod, node].into_iter().all(|name| is_object_name(name)) {
-            return Err(PortError::Permanent(format!("{object:?} on {node:?}: not a name of an object")));
+            return Err(PortError::Permanent(format!("{object:?} on {node:?}: not a valid object name")));
         }
         let body = json!({
             "apiVersion": "v1",
@@ -44,7 +44,7 @@ impl PodBinder {
         match answer {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                // Bound already, or another pod of this name: trying the same again can not help.
+                // The pod is already bound, or another pod has this name: a retry cannot help.
                 Err(PortError::Invalid(format!("{object}: {}", crate::failure::describe_status(&status))))
             }
             Ok(Err(error)) => Err(crate::failure::port_error(&object, &error)),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_binding_names_the_pod_it_means() {
+    async fn the_binding_carries_the_uid_of_the_pod() {
         let (client, log) = scripted([(PATH, Answer::Json(201, json!({ "kind": "Status", "status": "Success" })))]);
         PodBinder::new(client).bind(&binding("web-1")).await.expect("bound");
         let request = &log.requests()[0];
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_are_told_apart() {
+    async fn failures_are_distinguished() {
         let cases = [
             (Answer::Status(409, "already assigned"), "Invalid(\"pod shop/web-1: HTTP 409: already assigned\")"),
             (Answer::Status(404, "no such pod"), "NotFound(\"pod shop/web-1\")"),

@@ -1,8 +1,8 @@
-//! Limits of time and size around every client, be it on a socket or in this process.
+//! Time and size limits for every client, on a socket or in this process.
 //!
-//! In: a client, or what one is built from. Out: a [`BoundedClient`], whose requests are answered, with headers at least,
-//! within [`ANSWER_LIMIT`], and whose answers are at most [`ANSWER_BYTES_MAX`] long (a watch: each of its lines). Whatever
-//! talks to Kubernetes takes one, so that nothing can be sent without these limits.
+//! In: a client, or its configuration. Out: a [`BoundedClient`]. The headers of a response must arrive within
+//! [`ANSWER_LIMIT`], and a response may have at most [`ANSWER_BYTES_MAX`] bytes (a watch: each of its lines). All code
+//! that sends requests to Kubernetes takes a `BoundedClient`, so that nothing is sent without these limits.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,7 +16,7 @@ use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use tower::{BoxError, Service, layer};
 
-/// A server that has not begun to answer by then is taken for dead.
+/// A server that has not started to respond after this time counts as dead.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// A page of 500 large objects is far below this.
@@ -30,13 +30,13 @@ pub enum BoundExceeded {
     Size(usize),
 }
 
-/// A client that waits for no answer for ever and takes none without end. Cheap to clone.
+/// A client with limits on the time and size of responses. Cheap to clone.
 #[derive(Clone)]
 pub struct BoundedClient(Client);
 
 impl BoundedClient {
-    /// The limits are part of the client's own stack: one around it would make each request wait in a second queue. Must
-    /// be called on the runtime that is to use it.
+    /// The limits are a layer of the client's own stack: a service around the client would make each request wait in a
+    /// second queue. Must be called on the runtime that uses the client.
     pub(crate) fn connect(config: Config) -> Result<BoundedClient, kube::Error> {
         let limits = layer::layer_fn(|inner| Bounded { inner, bytes_max: ANSWER_BYTES_MAX });
         Ok(BoundedClient(ClientBuilder::try_from(config)?.with_layer(&limits).build()))
@@ -51,7 +51,7 @@ impl BoundedClient {
         BoundedClient(Client::new(Bounded { inner, bytes_max }, default_namespace))
     }
 
-    /// As kube's own type; the limits hold there too.
+    /// The client as kube's own type, with the same limits.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0
@@ -63,7 +63,7 @@ impl BoundedClient {
     }
 }
 
-/// The same client, bounded. Must be called on the runtime that is to use it.
+/// Adds the limits to a client. Must be called on the runtime that uses it.
 impl From<Client> for BoundedClient {
     fn from(client: Client) -> BoundedClient {
         BoundedClient::around(client, ANSWER_BYTES_MAX)
@@ -106,10 +106,10 @@ pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
     request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
 }
 
-/// A body that fails when it grows beyond its limit.
+/// A body that fails when it exceeds its size limit.
 pub struct BoundedBody<B> {
     inner: B,
-    /// A watch lasts as long as it likes; what counts is one line of it, one event.
+    /// A watch has no total limit; the limit applies to each line, which is one event.
     per_line: bool,
     bytes_max: usize,
     bytes_seen: usize,
@@ -166,17 +166,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_server_is_given_up_after_the_limit() {
+    async fn a_request_to_a_silent_server_fails_after_the_limit() {
         let (client, _) = scripted([("/silent", Answer::Silence)]);
         let start = Instant::now();
-        let error =
-            BoundedClient::from(client).client().request_text(get("/silent")).await.expect_err("silence is no answer");
+        let error = BoundedClient::from(client).client().request_text(get("/silent")).await.expect_err("a timeout");
         assert_eq!(start.elapsed(), ANSWER_LIMIT);
         assert!(crate::failure::describe(&error).contains("no answer within 30 s"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_grows_beyond_the_limit_fails_and_a_watch_only_by_its_lines() {
+    async fn a_response_beyond_the_limit_fails_and_for_a_watch_the_limit_applies_to_each_line() {
         let lines = |count: usize| (0..count).map(|_| Step::Text("12345678\n".to_owned())).collect::<Vec<_>>();
         let endless = Answer::Stream(lines(1).into_iter().chain([Step::Text("x".repeat(40))]).collect());
         let cases = [

@@ -1,7 +1,7 @@
-//! What a scheduler reads and writes of pods besides binding them: the engine's `PodStatusWriter`.
+//! What a scheduler reads and writes on pods besides binding them: the engine's `PodStatusWriter`.
 //!
-//! In: a pod by name and UID. Out: its facts; a patch of its status; its deletion. A patch carries the UID, and the server
-//! refuses it for another pod of the name.
+//! In: a pod by name and UID. Out: its facts; a patch of its status; its deletion. A patch carries the UID, and the
+//! server rejects it for another pod of the same name.
 
 use engine::ports::{PodName, PodStatusWriter, PortError};
 use futures::future::BoxFuture;
@@ -18,7 +18,7 @@ use crate::facts::{Facts, Schedulable, Watched};
 use crate::failure::{describe_status, port_error};
 use crate::labels::{WRITE_LIMIT, is_object_name};
 
-/// Reads pods and writes their status by the API.
+/// Reads pods and writes their status through the API.
 pub struct PodConditions {
     client: BoundedClient,
     now: WallClock,
@@ -35,7 +35,7 @@ impl PodConditions {
         match tokio::time::timeout(WRITE_LIMIT, self.client.client().request_text(request)).await {
             Ok(Ok(text)) => Ok(text),
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                // Another pod of this name.
+                // Another pod has this name.
                 Err(PortError::Invalid(format!("{object}: {}", describe_status(&status))))
             }
             Ok(Err(error)) => Err(port_error(object, &error)),
@@ -51,7 +51,7 @@ impl PodConditions {
                 let pod = pod.map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
                 match pod.facts.applied() {
                     Event::PodApplied(facts) => Ok(Some(facts)),
-                    _ => Err(PortError::Permanent(format!("{object}: it is no pod"))),
+                    _ => Err(PortError::Permanent(format!("{object}: not a pod"))),
                 }
             }
             Err(PortError::NotFound(_)) => Ok(None),
@@ -79,11 +79,11 @@ fn into_kube(error: kube::core::request::Error) -> kube::Error {
     kube::Error::BuildRequest(error)
 }
 
-/// What the object is called in messages, and the requests on it.
+/// The object's name for messages, and a builder for requests on it.
 fn on(namespace: &str, name: &str) -> Result<(String, Request), PortError> {
     let object = format!("pod {namespace}/{name}");
     if ![namespace, name].into_iter().all(is_object_name) {
-        return Err(PortError::Permanent(format!("{object:?}: not a name of an object")));
+        return Err(PortError::Permanent(format!("{object:?}: not a valid object name")));
     }
     Ok((object, Request::new(format!("/api/v1/namespaces/{namespace}/pods"))))
 }
@@ -100,7 +100,7 @@ impl PodStatusWriter for PodConditions {
         message: &'a str,
     ) -> BoxFuture<'a, Result<(), PortError>> {
         let now = (self.now)();
-        // Whole seconds: all that the type of this field holds.
+        // The type of this field has a precision of seconds.
         let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
         // The server merges conditions by their type, so all others stay.
         let condition = json!({ "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_is_read_with_all_that_a_scheduler_must_know() {
+    async fn a_pod_is_read_with_all_fields_that_a_scheduler_needs() {
         let object = json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "u" },
             "spec": { "nodeName": "n", "schedulerName": "bridger", "containers": [] } });
         let (client, _) = scripted([(PATH, Answer::Json(200, object))]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_name_the_pod_by_uid() {
+    async fn writes_carry_the_uid_of_the_pod() {
         let fine = || Answer::Json(200, json!({}));
         let (client, log) = scripted([(STATUS, fine()), (STATUS, fine()), (PATH, fine())]);
         let writer = writer(client);
@@ -163,7 +163,7 @@ mod tests {
         let requests = log.requests();
         let methods: Vec<&str> = requests.iter().map(|request| request.method.as_str()).collect();
         assert_eq!(methods, ["PATCH", "PATCH", "DELETE"]);
-        let body = |place: usize| serde_json::from_str::<Value>(&requests[place].body).expect("JSON");
+        let body = |index: usize| serde_json::from_str::<Value>(&requests[index].body).expect("JSON");
         assert_eq!(requests[0].content_type.as_deref(), Some("application/strategic-merge-patch+json"));
         assert_eq!(body(0)["metadata"]["uid"], "u");
         let condition = &body(0)["status"]["conditions"][0];
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_pod_of_the_name_is_left_alone() {
+    async fn another_pod_of_the_same_name_is_not_changed() {
         let (client, _) = scripted([(STATUS, Answer::Status(409, "the UID in the precondition differs"))]);
         assert!(matches!(writer(client).nominate(&pod(), Some("n")).await, Err(PortError::Invalid(_))));
     }

@@ -1,10 +1,10 @@
-//! A client of the Kubernetes API from the credentials at hand.
+//! Creates a client of the Kubernetes API from the available credentials.
 //!
-//! In: kubeconfig files (`$KUBECONFIG` or a path) or the service account of the pod Bridger runs in. Out: a client and
-//! the server's address, for messages. Nothing is sent yet: [`mod@crate::preflight`] is the first to talk to the server.
+//! In: kubeconfig files (`$KUBECONFIG` or a path) or the service account of Bridger's pod. Out: a client and the
+//! server's address, for messages. No request is sent yet; [`mod@crate::preflight`] sends the first one.
 //!
-//! Every error is one line that names the file, the context or the server. A kubeconfig that can't be parsed is told by the
-//! place in it, never by its text, which may be a token.
+//! Every error is one line that names the file, the context or the server. For a kubeconfig that cannot be parsed, the
+//! error has the position and never the text, which may be a token.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use crate::bounded::{BoundExceeded, BoundedClient};
 use crate::failure::{causes, describe, one_line};
 
-/// A server that takes no connection within this time is unreachable.
+/// A server that accepts no connection within this time is unreachable.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the kubelet mounts it.
+/// Mounted by the kubelet.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Where credentials come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// Several files are merged as kubectl does it: the first that says something wins.
+    /// Several files are merged as in kubectl: the first file that sets a value wins.
     Kubeconfig { paths: Vec<PathBuf>, context: Option<String> },
-    /// Of the pod that Bridger runs in.
+    /// The service account of Bridger's pod.
     ServiceAccount,
 }
 
@@ -49,7 +49,7 @@ impl Credentials {
 }
 
 impl Credentials {
-    /// The namespace of the pod that Bridger runs in; `None` outside of one.
+    /// The namespace of Bridger's pod; `None` outside of a pod.
     #[must_use]
     pub fn own_namespace(&self) -> Option<String> {
         match self {
@@ -64,7 +64,7 @@ impl Credentials {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    #[error("no Kubernetes credentials: KUBECONFIG is not set, and this is no pod with a service account")]
+    #[error("no Kubernetes credentials: KUBECONFIG is not set, and this is not a pod with a service account")]
     NoCredentials,
     #[error("the service account can't be used: {reason}")]
     ServiceAccountInvalid { reason: String },
@@ -100,7 +100,7 @@ fn names(known: &[String]) -> String {
     if known.is_empty() { "none".to_owned() } else { known.join(", ") }
 }
 
-/// A client, and what it is connected to.
+/// A client, and the address of its server.
 #[derive(Clone)]
 pub struct Connection {
     pub client: BoundedClient,
@@ -108,17 +108,17 @@ pub struct Connection {
     pub server: String,
 }
 
-/// Makes a client. Must be called on the runtime that is to use it.
+/// Creates a client. Must be called on the runtime that uses it.
 pub async fn connect(credentials: &Credentials) -> Result<Connection, ConnectError> {
     let mut config = match credentials {
         Credentials::Kubeconfig { paths, context } => from_kubeconfig(paths, context.as_deref()).await?,
         Credentials::ServiceAccount => from_service_account()?,
     };
     config.connect_timeout = Some(CONNECT_LIMIT);
-    // The engine decides what is tried again, and when.
+    // The engine decides what to retry, and when.
     config.default_retry = false;
     let server = address(&config.cluster_url);
-    // Several TLS providers may be linked; an error means that one has been chosen already.
+    // Several TLS providers may be linked; an error means that one is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = BoundedClient::connect(config).map_err(|error| match credentials {
         Credentials::Kubeconfig { paths, .. } => {
@@ -144,7 +144,7 @@ async fn from_kubeconfig(paths: &[PathBuf], context: Option<&str>) -> Result<Con
     for file in paths {
         let next = match Kubeconfig::read_from(file) {
             Ok(next) => next,
-            // Like kubectl: of several files some may be missing.
+            // As in kubectl, some of several files may be missing.
             Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(invalid_kubeconfig(&file.display().to_string(), error)),
         };
@@ -171,10 +171,10 @@ fn invalid_kubeconfig(path: &str, error: KubeconfigError) -> ConnectError {
             ConnectError::KubeconfigUnreadable { path, reason: one_line(&error.to_string()) }
         }
         KubeconfigError::Parse(error) => {
-            let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
+            let location = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
             ConnectError::KubeconfigInvalid {
                 path,
-                reason: format!("it is no valid YAML of a kubeconfig{}", place.unwrap_or_default()),
+                reason: format!("it is not a valid kubeconfig in YAML{}", location.unwrap_or_default()),
             }
         }
         other => ConnectError::KubeconfigInvalid { path, reason: one_line(&other.to_string()) },
@@ -185,14 +185,14 @@ fn shown(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Without a user name and password that the address may hold.
+/// Removes a user name and password from the address.
 fn address(url: &http::Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
     let host = url.host().unwrap_or_default();
     url.port().map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
 }
 
-/// What an error of the first requests means to the person who starts Bridger.
+/// Classifies an error of the first requests for the user who starts Bridger.
 pub(crate) fn classify(server: &str, error: &kube::Error) -> ConnectError {
     let server = server.to_owned();
     match error {

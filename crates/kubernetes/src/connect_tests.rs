@@ -1,4 +1,4 @@
-//! Credentials, good and bad, and the one line that each fault gives.
+//! Valid and invalid credentials, and the error line of each fault.
 
 use std::ffi::OsString;
 
@@ -28,8 +28,8 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 async fn outcome(folder: &TempDir, names: &[&str], context: Option<&str>) -> Result<Connection, String> {
     let paths = names.iter().map(|name| folder.path().join(name)).collect();
     let credentials = Credentials::Kubeconfig { paths, context: context.map(str::to_owned) };
-    let place = format!("{}/", folder.path().display());
-    connect(&credentials).await.map_err(|error| error.to_string().replace(&place, ""))
+    let prefix = format!("{}/", folder.path().display());
+    connect(&credentials).await.map_err(|error| error.to_string().replace(&prefix, ""))
 }
 
 #[test]
@@ -81,8 +81,8 @@ async fn each_fault_of_a_kubeconfig_is_one_clear_line() {
         (&["good"], Some("stray"), "kubeconfig good has no cluster \"nowhere\", which its context names"),
         (&["no-current"], None, "kubeconfig no-current sets no current-context; its contexts: one, stray"),
         (&["empty"], None, "kubeconfig empty sets no current-context; its contexts: none"),
-        (&["broken"], None, "kubeconfig broken can't be used: it is no valid YAML of a kubeconfig at line 1"),
-        (&["not-a-config"], None, "kubeconfig not-a-config can't be used: it is no valid YAML of a kubeconfig"),
+        (&["broken"], None, "kubeconfig broken can't be used: it is not a valid kubeconfig in YAML at line 1"),
+        (&["not-a-config"], None, "kubeconfig not-a-config can't be used: it is not a valid kubeconfig in YAML"),
         (&["url"], None, "kubeconfig url can't be used: failed to parse cluster url"),
         (&["certificate"], None, "kubeconfig certificate can't be used: "),
     ];
@@ -94,7 +94,7 @@ async fn each_fault_of_a_kubeconfig_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn errors_of_the_first_request_are_told_apart() {
+async fn errors_of_the_first_request_are_distinguished() {
     use kube::core::Status;
     let api = |code| kube::Error::Api(Status::failure("why", "").with_code(code).boxed());
     let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);

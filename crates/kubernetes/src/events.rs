@@ -1,8 +1,8 @@
 //! Posts Kubernetes Events: the engine's `EventSink`.
 //!
-//! In: a record about a node or a pod. Out: a core/v1 Event, the form that `kubectl describe` and `kubectl get events` show, with the
-//! count and the first time of its series. An Event about a node is in the namespace `default`, as those of other components are,
-//! because a node has none.
+//! In: a record about a node or a pod. Out: a core/v1 Event, the form that `kubectl describe` and `kubectl get events`
+//! show, with the count and the first time of its series. An Event about a node is in the namespace `default`, as for
+//! other components, because a node has no namespace.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::COMPONENT;
 use crate::bounded::BoundedClient;
 use crate::labels::{WRITE_LIMIT, is_object_name, within};
 
-/// The server refuses longer ones.
+/// The server rejects longer messages.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
-/// Where the time of day comes from.
+/// Returns the current time.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Posts Events.
@@ -39,7 +39,7 @@ impl EventWriter {
         let (namespace, event) = event_of(record, (self.now)());
         let object = format!("event in {namespace}");
         if !is_object_name(&namespace) {
-            return Err(PortError::Permanent(format!("{object:?}: not a name of a namespace")));
+            return Err(PortError::Permanent(format!("{object:?}: not a valid namespace name")));
         }
         let parameters = PostParams { field_manager: Some(COMPONENT.to_owned()), ..PostParams::default() };
         let request = Request::new(format!("/api/v1/namespaces/{namespace}/events"))
@@ -55,7 +55,7 @@ impl EventSink for EventWriter {
     }
 }
 
-/// The namespace of the event, and the event. The server makes up the end of its name.
+/// The namespace of the Event, and the Event. The server generates the suffix of its name.
 fn event_of(record: &EventRecord, now: Timestamp) -> (String, Value) {
     let Occurrence { regarding, severity, reason, message } = &record.occurrence;
     let (namespace, name, subject) = match regarding {
@@ -68,7 +68,7 @@ fn event_of(record: &EventRecord, now: Timestamp) -> (String, Value) {
             json!({ "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid }),
         ),
     };
-    // Whole seconds: all that the type of these fields holds.
+    // The type of these fields has a precision of seconds.
     let seconds = |moment: Timestamp| Timestamp::from_second(moment.as_second()).unwrap_or(moment).to_string();
     let first = now.checked_sub(record.since).unwrap_or(now);
     let event = json!({
@@ -92,7 +92,7 @@ fn event_of(record: &EventRecord, now: Timestamp) -> (String, Value) {
     (namespace, event)
 }
 
-/// At most so many bytes, never within a character.
+/// At most `bytes_max` bytes, cut at a character boundary.
 fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_are_told_apart() {
+    async fn failures_are_distinguished() {
         let cases = [
             (Answer::Status(403, "no"), "Permanent(\"event in default: HTTP 403: no\")"),
             (Answer::Status(500, "no"), "Transient(\"event in default: HTTP 500: no\")"),

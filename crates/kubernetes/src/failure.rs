@@ -1,13 +1,13 @@
-//! What went wrong, in one line without credentials.
+//! Describes errors in one line without credentials.
 //!
-//! kube's own texts are not used as they are: they contain whole status objects, the output of credential plugins, and,
-//! where an answer can't be decoded, parts of it.
+//! kube's own error texts are not used: they contain whole status objects, the output of credential plugins, and parts
+//! of responses that cannot be decoded.
 
 use std::error::Error;
 
 use engine::ports::PortError;
 
-/// Longer texts (a proxy's HTML page) are cut.
+/// Longer messages (a proxy's HTML page) are truncated.
 const CHARS_MAX: usize = 300;
 
 /// One line for people.
@@ -33,7 +33,7 @@ pub(crate) fn describe_status(status: &kube::core::Status) -> String {
     one_line(&text)
 }
 
-/// The same for errors of the watcher, which wrap those of the client.
+/// Like [`describe`], for errors of the watcher, which wrap those of the client.
 pub(crate) fn describe_watch(error: &kube::runtime::watcher::Error) -> String {
     use kube::runtime::watcher::Error as Watch;
     match error {
@@ -44,7 +44,7 @@ pub(crate) fn describe_watch(error: &kube::runtime::watcher::Error) -> String {
     }
 }
 
-/// What the engine decides by: whether trying again may help.
+/// Classifies an error by whether a retry may help, which is what the engine decides by.
 pub(crate) fn port_error(object: &str, error: &kube::Error) -> PortError {
     let kube::Error::Api(status) = error else {
         return PortError::Transient(format!("{object}: {}", describe(error)));
@@ -56,9 +56,10 @@ pub(crate) fn port_error(object: &str, error: &kube::Error) -> PortError {
     }
 }
 
-/// Every cause in turn. An `io::Error` hides the error it carries from `source`, so it is looked into.
+/// Iterates over the chain of causes. An `io::Error` hides its inner error from `source`, so it is unwrapped
+/// explicitly.
 pub(crate) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    /// No real chain is that long; a chain that bites its tail ends here.
+    /// No real chain is that long; a cyclic chain ends here.
     const DEPTH_MAX: usize = 32;
     std::iter::successors(Some(error), |&error| {
         let carried = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -94,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn the_status_code_tells_whether_to_try_again() {
+    fn the_status_code_determines_whether_a_retry_may_help() {
         let transient = |text: &str| PortError::Transient(format!("node n1: HTTP {text}: why"));
-        let refused = |text: &str| PortError::Permanent(format!("node n1: HTTP {text}: why"));
+        let permanent = |text: &str| PortError::Permanent(format!("node n1: HTTP {text}: why"));
         let cases = [
             (404, PortError::NotFound("node n1".to_owned())),
-            (401, refused("401")),
-            (403, refused("403")),
-            (422, refused("422")),
+            (401, permanent("401")),
+            (403, permanent("403")),
+            (422, permanent("422")),
             (400, transient("400")),
             (409, transient("409")),
             (429, transient("429")),
@@ -114,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_one_line_and_keep_what_was_sent_to_themselves() {
+    fn errors_are_one_line_and_do_not_quote_responses() {
         let page = format!("<html>\n{}\n</html>", "word ".repeat(200));
         let line = describe(&api(502, &page));
         assert!(line.starts_with("HTTP 502: <html> word word") && line.ends_with('…'), "{line}");
         assert!(line.chars().count() <= CHARS_MAX + 1 && !line.contains('\n'));
 
         let secret = serde_json::from_str::<u8>(r#""s3cret-token""#).expect_err("not a number");
-        assert!(secret.to_string().contains("s3cret"), "the original does cite it");
+        assert!(secret.to_string().contains("s3cret"), "the original error quotes it");
         assert!(!describe(&kube::Error::SerdeError(secret)).contains("s3cret"));
     }
 

@@ -1,29 +1,29 @@
-//! From a row of the table of sources to the type that reads its objects: the one place where a new kind is added here.
+//! Maps a row of the table of sources to the type that reads its objects. A new kind is added only here in this crate.
 //!
-//! In: a source and how closely it is read. Out: the visitor called with that type.
+//! In: a source and the level of detail. Out: the visitor called with that type.
 
 use model::event::{NamespaceFacts, NodeFacts, PodFacts, Source};
 use model::scheduling::WorkloadKind;
 
 use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Service, StatefulSet, Workload};
 
-/// Something to do with objects of whatever kind.
+/// An operation on objects of any kind.
 pub(crate) trait Visitor {
     type Output;
 
     fn visit<F: Facts>(self) -> Self::Output;
 }
 
-/// How much is read of nodes and pods.
+/// Which fields of nodes and pods are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Where they are and what they say of each other.
+    /// The fields for placement and affinity.
     Placement,
-    /// All that a scheduler must know, too.
+    /// In addition, all fields that a scheduler needs.
     Scheduling,
 }
 
-/// `None` for a source that is not of Kubernetes.
+/// `None` for a source that is not in Kubernetes.
 pub(crate) fn visit<V: Visitor>(source: Source, detail: Detail, visitor: V) -> Option<V::Output> {
     Some(match (source, detail) {
         (Source::Nodes, Detail::Placement) => visitor.visit::<NodeFacts>(),

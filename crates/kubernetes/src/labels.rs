@@ -1,7 +1,8 @@
-//! Labels on nodes: the engine's `LabelStore`.
+//! Writes labels on nodes: the engine's `LabelStore`.
 //!
-//! In: a node's name and the keys to change. Out: one JSON merge patch that holds these keys under `metadata.labels` and
-//! nothing else, so that nobody else's label, annotation or taint can be touched by it, whatever happened in between.
+//! In: a node's name and the keys to change. Out: one JSON merge patch with these keys under `metadata.labels` and
+//! nothing else, so that it never changes a label, annotation or taint of another client, even after concurrent
+//! changes.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::COMPONENT;
 use crate::bounded::BoundedClient;
 use crate::failure::port_error;
 
-/// One write takes no longer.
+/// The time limit of one write.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Writes labels on nodes.
@@ -35,11 +36,11 @@ impl NodeLabels {
         }
         let object = format!("node {node}");
         if !is_object_name(node) {
-            return Err(PortError::Permanent(format!("{object:?}: not a name of a node")));
+            return Err(PortError::Permanent(format!("{object:?}: not a valid node name")));
         }
         let patch = Patch::Merge(json!({ "metadata": { "labels": changes } }));
         let parameters = PatchParams { field_manager: Some(COMPONENT.to_owned()), ..PatchParams::default() };
-        // The answer is asked for as metadata only and not decoded: that it is a success is all there is to know.
+        // The response is requested as metadata only and not decoded: only its success matters.
         let request = Request::new("/api/v1/nodes")
             .patch_metadata(node, &parameters, &patch)
             .map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
@@ -53,8 +54,8 @@ impl LabelStore for NodeLabels {
     }
 }
 
-/// Lower-case letters, digits, dots and dashes, as Kubernetes has it. Anything else could change the address that the name
-/// becomes part of.
+/// Lower-case letters, digits, dots and dashes, as in Kubernetes. Other characters could change the URL that contains
+/// the name.
 pub(crate) fn is_object_name(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -62,7 +63,7 @@ pub(crate) fn is_object_name(name: &str) -> bool {
     bytes.len() <= 253 && bytes.iter().copied().all(inner) && edge(bytes.first()) && edge(bytes.last())
 }
 
-/// Waits for a request no longer than the limit; what it answered is dropped.
+/// Waits for a request no longer than the limit and drops the response.
 pub(crate) async fn within(
     limit: Duration,
     object: &str,
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_patch_holds_the_given_keys_and_nothing_else() {
+    async fn the_patch_contains_the_given_keys_and_nothing_else() {
         let (client, log) = scripted([("/api/v1/nodes/n1", Answer::Json(200, json!({ "kind": "Node" })))]);
         let given = changes(&[("example.com/host", Some("esx-1")), ("example.com/old", None)]);
         NodeLabels::new(client).change_labels("n1", &given).await.expect("a success");
@@ -102,14 +103,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_change_is_no_request() {
+    async fn without_changes_no_request_is_sent() {
         let (client, log) = scripted([]);
         NodeLabels::new(client).change_labels("n1", &LabelChanges::new()).await.expect("nothing to do");
         assert!(log.requests().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_are_told_apart() {
+    async fn failures_are_distinguished() {
         let given = changes(&[("example.com/host", Some("esx-1"))]);
         let cases = [
             (Answer::Status(404, "no such node"), "NotFound(\"node n1\")"),
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_would_change_the_address_is_refused() {
+    async fn a_name_that_would_change_the_url_is_rejected() {
         let (client, log) = scripted([]);
         let given = changes(&[("example.com/host", Some("esx-1"))]);
         for name in ["", "..", "../pods/x", "n1/status", "n1?x=1", "N1"] {

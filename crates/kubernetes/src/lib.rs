@@ -1,17 +1,18 @@
-//! The Kubernetes side of the bridge: watches become events, the engine's ports become requests. The only crate that
-//! imports kube.
+//! The Kubernetes adapter: turns watches into events, and implements the engine's ports with API requests. The only
+//! crate that imports kube.
 //!
-//! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: what the server allows, asked once.
-//! - [`mod@watch`]: what is watched, as [`model::event::Event`]s. `kinds`: how each row of [`model::KUBERNETES_SOURCES`] is read.
-//!   `facts`: what is kept of each object.
-//! - [`objects`]: the same for objects from a file. [`pod_json`]: a pod that somebody else hands over.
+//! - [`mod@connect`]: a client from a kubeconfig or the service account. [`mod@preflight`]: checks once what the server
+//!   allows.
+//! - [`mod@watch`]: watches, as [`model::event::Event`]s. `kinds`: how each row of [`model::KUBERNETES_SOURCES`] is
+//!   read. `facts`: the fields that are read of each object.
+//! - [`objects`]: objects from a file. [`pod_json`]: a pod from another client's request.
 //! - [`labels`], [`events`], [`record_store`], [`binder`], [`conditions`]: the engine's ports.
-//! - `bounded`: limits of time and size around any client. `paced`: watches opened at a steady pace.
+//! - `bounded`: time and size limits for any client. `paced`: limits how often watches are opened.
 //!
-//! Invariants: every request has a time limit and every answer a size limit; time is tokio's and randomness comes from a
-//! given seed, so that all of it runs on a paused clock against a server in the same process; no credential is in an
-//! error, a log line or debug output of this crate. kube itself logs, as a warning of `kube_client`, the whole of a list
-//! that it can't decode: a log filter should keep that target at `error`.
+//! Invariants: every request has a time limit and every response a size limit. Time is tokio's and randomness comes
+//! from a given seed, so that everything runs on a paused clock against a server in the same process. No credential is
+//! in an error, a log line or debug output of this crate. kube itself logs a list that it cannot decode in full, as a
+//! warning of `kube_client`: a log filter should keep that target at `error`.
 
 pub mod binder;
 mod bounded;
@@ -43,5 +44,5 @@ pub use preflight::{Access, Need, Scope, ServerFacts, preflight, preflight_in, w
 pub use record_store::ConfigMapRecordStore;
 pub use watch::watch;
 
-/// Who Bridger is to Kubernetes: the field manager of what it writes and the source of its events.
+/// Bridger's name in Kubernetes: the field manager of its writes and the source of its Events.
 pub const COMPONENT: &str = "bridger";

@@ -1,7 +1,7 @@
-//! Objects from a file instead of a watch.
+//! Converts objects from a file instead of a watch.
 //!
-//! In: one object as `kubectl get -o json` prints it. Out: the event that tells of it, with all that a scheduler must know;
-//! `None` for a kind that is of no interest. A finished pod is told as finished, as it is in no watch.
+//! In: one object as `kubectl get -o json` prints it. Out: its event, with all fields that a scheduler needs; `None`
+//! for a kind that Bridger does not use. A finished pod becomes a finished pod; watches never show these.
 
 use model::KUBERNETES_SOURCES;
 use model::event::Event;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::facts::{Facts, Watched};
 use crate::kinds::{self, Detail, Visitor};
 
-/// Reads one object. Fails where the object is not what its kind says.
+/// Reads one object. Fails if the object does not match its kind.
 pub fn applied(object: &Value) -> Result<Option<Event>, serde_json::Error> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -47,7 +47,7 @@ mod tests {
             assert!(applied(&malformed).is_err(), "{}", row.kind);
         }
         let other = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": 7 });
-        assert_eq!(applied(&other).expect("of no interest"), None);
+        assert_eq!(applied(&other).expect("an unused kind"), None);
     }
 
     fn source_of(event: &Event) -> Option<model::event::Source> {

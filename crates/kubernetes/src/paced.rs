@@ -1,8 +1,8 @@
-//! Watches opened at a steady pace.
+//! Limits how often watches are opened.
 //!
-//! In: a client. Out: one that opens watches at most once per [`WATCH_PACE`]. It is needed because kube's watcher resumes a
-//! watch that ended without error at once and without a pause: a proxy that closes every watch immediately would be asked
-//! as fast as it answers.
+//! In: a client. Out: a client that opens watches at most once per [`WATCH_PACE`]. This is needed because kube's
+//! watcher resumes a watch that ended without error immediately: a proxy that closes every watch at once would get
+//! requests as fast as it responds.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::bounded::{BoundedClient, is_watch};
 /// The shortest time between the starts of two watches.
 pub const WATCH_PACE: Duration = Duration::from_secs(1);
 
-/// The same client, for one watch and what lists for it.
+/// A paced client for one watch and its lists.
 pub(crate) fn paced(client: &BoundedClient) -> Client {
     let default_namespace = client.default_namespace().to_owned();
     Client::new(Paced { client: client.client().clone(), next_watch: None }, default_namespace)
@@ -27,7 +27,7 @@ pub(crate) fn paced(client: &BoundedClient) -> Client {
 
 struct Paced {
     client: Client,
-    /// Not before then; `None` before the first watch.
+    /// The earliest time of the next watch; `None` before the first one.
     next_watch: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use crate::scripted::{Answer, scripted};
 
     #[tokio::test(start_paused = true)]
-    async fn watches_that_end_at_once_are_opened_at_a_steady_pace() {
+    async fn watches_that_end_immediately_are_opened_at_a_steady_pace() {
         let (client, log) = scripted((0..5).map(|_| ("/w", Answer::Stream(Vec::new()))));
         let client = paced(&client.into());
         let watch = || Request::get("/w?watch=true").body(Vec::new()).expect("a request");

@@ -1,5 +1,4 @@
-//! A pod from its JSON, for whoever is handed one by somebody other than the API server: kube-scheduler sends the pod it
-//! asks about.
+//! Reads a pod from JSON that does not come from the API server: kube-scheduler sends the pod in its extender requests.
 
 use model::event::PodFacts;
 
@@ -13,7 +12,7 @@ pub enum PodJsonError {
     Missing(&'static str),
 }
 
-/// The same facts that a watch of this pod would give.
+/// The same facts as from a watch of this pod.
 pub fn read_pod(json: &str) -> Result<PodFacts, PodJsonError> {
     let facts = serde_json::from_str::<Watched<PodFacts>>(json)?.facts;
     for (value, what) in [(&facts.name, "name"), (&facts.namespace, "namespace"), (&facts.uid, "UID")] {
@@ -29,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_read_or_told_why_not() {
+    fn a_pod_is_read_or_the_error_says_why_not() {
         let pod = r#"{"metadata":{"name":"p","namespace":"ns","uid":"u","labels":{"a":"b"}},"spec":{"containers":[]}}"#;
         let facts = read_pod(pod).expect("a pod");
         assert_eq!((facts.name.as_str(), facts.namespace.as_str(), facts.labels["a"].as_str()), ("p", "ns", "b"));
@@ -52,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_length_are_skipped_where_nobody_reads_and_refused_elsewhere() {
+    fn deep_nesting_is_skipped_in_unread_fields_and_rejected_in_read_fields() {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
         let pod = |labels: &str, containers: &str| {
             format!(
@@ -67,7 +66,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever happens to the text of a pod on the way: what is read has all that identifies it.
+        /// Randomly changed JSON either fails, or gives a pod with name, namespace and UID.
         #[test]
         fn changed_text_is_a_pod_or_an_error(changes in proptest::collection::vec((0..400usize, 0..40usize, ".{0,4}"), 1..4)) {
             let term = r#"{"topologyKey":"k","labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}"#;

@@ -1,7 +1,7 @@
-//! What the server is and what it allows, asked once at the start.
+//! Checks the server and its permissions once at the start.
 //!
-//! In: a connection and what Bridger needs to do. Out: the server's version and the identity of the cluster, or the first
-//! thing that stands in the way, so that a missing permission is told by verb and resource at once and not by a watch
+//! In: a connection and the operations that Bridger needs. Out: the server's version and the identity of the cluster,
+//! or the first problem. A missing permission is thus reported immediately with verb and resource, and not by a watch
 //! that stays empty.
 
 use std::time::Duration;
@@ -16,25 +16,25 @@ use serde_json::json;
 use crate::bounded::BoundExceeded;
 use crate::connect::{ConnectError, Connection, classify};
 
-/// One question takes no longer.
+/// The time limit of one request.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// Something Bridger must be allowed to do.
+/// A permission that Bridger needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub verb: &'static str,
-    /// The API group; empty for the core one.
+    /// The API group; empty for the core group.
     pub group: &'static str,
     /// `nodes`, or with a subresource `pods/binding`.
     pub resource: &'static str,
     pub scope: Scope,
 }
 
-/// Where it must be allowed.
+/// Where the permission is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     AllNamespaces,
-    /// Where Bridger keeps its own objects.
+    /// The namespace of Bridger's own objects.
     OwnNamespace,
 }
 
@@ -46,13 +46,13 @@ const fn own(verb: &'static str, resource: &'static str) -> Need {
     Need { verb, group: "", resource, scope: Scope::OwnNamespace }
 }
 
-/// To watch what these parts of Bridger need.
+/// The permissions for the watches of these parts of Bridger.
 pub fn watch_needs(parts: Parts) -> impl Iterator<Item = Need> {
     sources_for(parts)
         .flat_map(|row| ["list", "watch"].map(|verb| Need { group: row.group, ..need(verb, row.resource) }))
 }
 
-/// Something that is done besides watching.
+/// An operation other than watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     WriteLabels,
@@ -61,13 +61,13 @@ pub enum Access {
     /// The record of DRS rules.
     WriteRecord,
     BindPods,
-    /// Reading a pod again, writing its conditions, and making room for it.
+    /// Reading a pod again, writing its conditions, and preempting other pods.
     WritePods,
     WriteEvents,
 }
 
 impl Access {
-    /// What must be allowed for it.
+    /// The permissions that it needs.
     pub const fn needs(self) -> &'static [Need] {
         match self {
             Self::WriteLabels => const { &[need("patch", "nodes")] },
@@ -81,7 +81,7 @@ impl Access {
         }
     }
 
-    /// All that a part does, once it is allowed to write.
+    /// All operations of a part that may write.
     pub const fn of(part: Part) -> &'static [Access] {
         match part {
             Part::NodeLabels => &[Self::WriteLabels, Self::WriteEvents],
@@ -92,22 +92,22 @@ impl Access {
     }
 }
 
-/// What the server says of itself.
+/// Facts about the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFacts {
-    /// `v1.36.0`; `None` where the server keeps it to itself.
+    /// `v1.36.0`; `None` if the server does not disclose it.
     pub version: Option<String>,
-    /// The UID of the namespace `kube-system`, which identifies the cluster; `None` where there is no such namespace.
+    /// The UID of the namespace `kube-system`, which identifies the cluster; `None` if there is no such namespace.
     pub cluster_uid: Option<String>,
 }
 
-/// Asks the server; fails with the first need that is denied. Needs in Bridger's own namespace are asked for in the
-/// connection's default one.
+/// Queries the server; fails with the first need that is denied. Needs in Bridger's own namespace are checked in the
+/// connection's default namespace.
 pub async fn preflight(connection: &Connection, needs: &[Need]) -> Result<ServerFacts, ConnectError> {
     preflight_in(connection, connection.client.default_namespace(), needs).await
 }
 
-/// The same, where Bridger keeps its own objects in this namespace.
+/// Like [`fn@preflight`], with this namespace for Bridger's own objects.
 pub async fn preflight_in(
     connection: &Connection,
     own_namespace: &str,
@@ -154,15 +154,15 @@ async fn check(client: &Client, server: &str, own_namespace: &str, need: Need) -
     match ask::<Review>(client, request).await {
         Ok(review) if review.status.allowed => Ok(()),
         Ok(_) => Err(denied(need.verb, need.resource)),
-        // A server that can't be asked: the requests themselves will show.
+        // The server does not support access reviews: the requests themselves will show.
         Err(error) if is_absent(&error) => Ok(()),
-        // Everybody who is somebody may ask this; it is anonymous users who may not.
+        // Every authenticated user may create access reviews; anonymous users may not.
         Err(error) if code(&error) == Some(403) => Err(denied("create", "selfsubjectaccessreviews")),
         Err(error) => Err(classify(server, &error)),
     }
 }
 
-/// Through a list, because Bridger needs to list namespaces anyway, and not to get one.
+/// Uses a list, because Bridger needs the permission to list namespaces anyway, but not to get one.
 async fn cluster_uid(client: &Client, server: &str) -> Result<Option<String>, ConnectError> {
     let request = Request::get("/api/v1/namespaces?fieldSelector=metadata.name%3Dkube-system").body(Vec::new());
     match ask::<Namespaces>(client, request).await {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_allowed_passes_and_the_server_is_known() {
+    async fn preflight_passes_if_all_needs_are_allowed_and_returns_the_server_facts() {
         let needs = [need("list", "nodes"), own("update", "configmaps"), Access::BindPods.needs()[0]];
         let reviews = [review(true), review(true), review(true)];
         let script = [version()].into_iter().chain(reviews).chain([namespaces()]).collect();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_stands_in_the_way_is_named() {
+    async fn the_first_problem_is_reported() {
         let needs = [need("list", "nodes"), need("watch", "nodes")];
         let cases = [
             (vec![version(), review(true), review(false)], "does not allow \"watch\" on nodes"),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_cannot_be_asked_is_taken_to_allow() {
+    async fn a_server_without_access_reviews_counts_as_allowing_everything() {
         for code in [404, 405] {
             let script = vec![
                 (VERSION, Answer::Status(code, "no")),

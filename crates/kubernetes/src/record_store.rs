@@ -1,11 +1,11 @@
-//! The record of what Bridger owns, as ConfigMaps: the engine's `RecordStore`.
+//! Stores the rule record, which lists what Bridger owns, in ConfigMaps: the engine's `RecordStore`.
 //!
-//! In: texts by name. Out: one ConfigMap for each, in a given namespace, found by its label. A text's name may hold
-//! anything, so the object's name is a digest of it and the name itself is kept beside the text. A ConfigMap is written
-//! only if it is still the one that was read (its resourceVersion), or if there is none.
+//! In: records by name. Out: one ConfigMap for each record, in a given namespace, found by its label. A record's name
+//! may contain any characters, so the object's name is a digest of it, and the ConfigMap also stores the name itself. A
+//! ConfigMap is written only if it still has the resourceVersion that was read, or if there is none.
 //!
-//! Invariants: an object without the label, or without the two keys, is not taken for a record; every call is bounded in
-//! time, number of pages and size.
+//! Invariants: an object without the label, or without the two keys, does not count as a record. Every call is bounded
+//! in time, number of pages and size.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,20 +24,20 @@ use crate::bounded::BoundedClient;
 use crate::failure::port_error;
 use crate::labels::is_object_name;
 
-/// One call takes no longer.
+/// The time limit of one call.
 pub const CALL_LIMIT: Duration = Duration::from_secs(15);
-/// What a ConfigMap may hold, less what its metadata and keys take.
+/// The maximum size of a ConfigMap, minus room for its metadata and keys.
 pub const TEXT_BYTES_MAX: usize = (1 << 20) - (16 << 10);
 const PAGE: u32 = 50;
 const PAGES_MAX: usize = 100;
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Tells records from other ConfigMaps that are managed by Bridger.
+/// Distinguishes records from other ConfigMaps that are managed by Bridger.
 const KIND_LABEL: &str = "bridger.dev/kind";
 const KIND: &str = "rules";
 const NAME_KEY: &str = "name";
 const TEXT_KEY: &str = "record";
 
-/// Keeps texts in ConfigMaps.
+/// Stores records in ConfigMaps.
 pub struct ConfigMapRecordStore {
     client: BoundedClient,
     namespace: String,
@@ -51,7 +51,7 @@ impl ConfigMapRecordStore {
 
     fn address(&self) -> Result<String, PortError> {
         if !is_object_name(&self.namespace) {
-            return Err(PortError::Permanent(format!("{:?} is not a name of a namespace", self.namespace)));
+            return Err(PortError::Permanent(format!("{:?} is not a valid namespace name", self.namespace)));
         }
         Ok(format!("/api/v1/namespaces/{}/configmaps", self.namespace))
     }
@@ -59,7 +59,7 @@ impl ConfigMapRecordStore {
     async fn list(&self) -> Result<BTreeMap<String, StoredRecord>, PortError> {
         let object = format!("config maps in {}", self.namespace);
         let request = Request::new(self.address()?);
-        let mut texts = BTreeMap::new();
+        let mut stored = BTreeMap::new();
         let mut parameters =
             ListParams::default().labels(&format!("{MANAGED_BY}={COMPONENT},{KIND_LABEL}={KIND}")).limit(PAGE);
         for _ in 0..PAGES_MAX {
@@ -68,15 +68,15 @@ impl ConfigMapRecordStore {
             for item in page.items {
                 let (Some(name), Some(text)) = (item.data.get(NAME_KEY), item.data.get(TEXT_KEY)) else { continue };
                 if item.metadata.name != object_name(name) {
-                    // A copy that somebody made under another name would be a second text of one name.
+                    // A copy under another object name would be a second record with the same name.
                     continue;
                 }
                 let version = RecordVersion(item.metadata.resource_version);
-                texts.insert(name.clone(), StoredRecord { text: text.clone(), version });
+                stored.insert(name.clone(), StoredRecord { text: text.clone(), version });
             }
             match page.metadata.more.filter(|more| !more.is_empty()) {
                 Some(more) => parameters = parameters.continue_token(&more),
-                None => return Ok(texts),
+                None => return Ok(stored),
             }
         }
         Err(PortError::Permanent(format!("{object}: more than {} records", PAGES_MAX * PAGE as usize)))
@@ -115,7 +115,7 @@ impl ConfigMapRecordStore {
         };
         let request = request.map_err(|error| unsendable(&object, &error))?;
         let written: ConfigMap = match (read(&object, self.client.client().request_text(request)).await, expected) {
-            // It is the namespace that is not there, and somebody must make it.
+            // The namespace does not exist, and an administrator must create it.
             (Err(PortError::NotFound(_)), None) => {
                 return Err(PortError::Permanent(format!("{object}: the namespace does not exist")));
             }
@@ -140,7 +140,7 @@ impl RecordStore for ConfigMapRecordStore {
     }
 }
 
-/// `bridger-rules-` and a digest of the text's name.
+/// `bridger-rules-` and a digest of the record's name.
 fn object_name(record_name: &str) -> String {
     let digest = Sha256::digest(record_name.as_bytes());
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -160,7 +160,7 @@ async fn read<T: for<'de> Deserialize<'de>>(
         .await
         .map_err(|_| transient(format!("no answer within {} s", CALL_LIMIT.as_secs())))?
         .map_err(|error| port_error(object, &error))?;
-    // The error's own text may cite the record.
+    // The error's own message may quote the record.
     serde_json::from_str(&text).map_err(|error| {
         transient(format!("the answer can't be read (line {}, column {})", error.line(), error.column()))
     })
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_text_is_created_where_there_is_none_and_replaced_where_it_was_read() {
+    async fn a_new_record_is_created_and_an_existing_one_is_replaced_at_its_version() {
         let address = address();
         let (record_store, log) = record_store(vec![
             (MAPS, Answer::Json(201, map(NAME, "a", "7"))),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pages_are_read_to_the_end_and_other_objects_are_left_out() {
+    async fn all_pages_are_read_and_other_objects_are_ignored() {
         let stranger =
             json!({ "metadata": { "name": "bridger-rules-x", "resourceVersion": "1" }, "data": { "a": "b" } });
         let mut copy = map(NAME, "old", "2");
@@ -251,19 +251,22 @@ mod tests {
             (MAPS, Answer::Json(200, json!({ "metadata": { "continue": "more" }, "items": [map(NAME, "a", "3")] }))),
             (MAPS, Answer::Json(200, json!({ "metadata": {}, "items": [stranger, copy, map("other/c", "b", "4")] }))),
         ]);
-        let texts = record_store.load().await.expect("two pages");
-        let kept = |text: &str, version: &str| StoredRecord {
+        let stored = record_store.load().await.expect("two pages");
+        let record = |text: &str, version: &str| StoredRecord {
             text: text.to_owned(),
             version: RecordVersion(version.to_owned()),
         };
-        assert_eq!(texts, BTreeMap::from([(NAME.to_owned(), kept("a", "3")), ("other/c".to_owned(), kept("b", "4"))]));
+        assert_eq!(
+            stored,
+            BTreeMap::from([(NAME.to_owned(), record("a", "3")), ("other/c".to_owned(), record("b", "4"))])
+        );
         let requests = log.requests();
         assert!(requests[0].path_and_query.contains("labelSelector=app.kubernetes.io%2Fmanaged-by%3Dbridger"));
         assert!(requests[1].path_and_query.contains("continue=more"), "{}", requests[1].path_and_query);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_are_told_apart() {
+    async fn failures_are_distinguished() {
         let known = RecordVersion("7".to_owned());
         let cases = [
             (Some(&known), Answer::Status(409, "changed"), "Transient"),
@@ -277,8 +280,8 @@ mod tests {
         ];
         for (expected, answer, variant) in cases {
             let address = address();
-            let place = if expected.is_some() { address.as_str() } else { MAPS };
-            let (record_store, _) = record_store(vec![(place, answer.clone())]);
+            let path = if expected.is_some() { address.as_str() } else { MAPS };
+            let (record_store, _) = record_store(vec![(path, answer.clone())]);
             let outcome = format!("{:?}", record_store.save(NAME, "text", expected).await.expect_err("a failure"));
             assert!(outcome.starts_with(variant), "{answer:?}: {outcome}");
         }
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_config_map_can_not_hold_is_refused_before_it_is_sent() {
+    async fn a_record_that_is_too_large_for_a_config_map_is_rejected_before_it_is_sent() {
         let (record_store, log) = record_store(vec![]);
         let outcome = record_store.save(NAME, &"x".repeat(1 << 20), None).await;
         assert!(matches!(&outcome, Err(PortError::Permanent(text)) if text.contains("1048576 bytes")), "{outcome:?}");
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_objects_are_valid_and_differ_where_names_of_texts_do() {
+    fn object_names_are_valid_and_differ_for_different_record_names() {
         let names = ["a/b", "a/c", "ab", "", "Ä/ü", &"x".repeat(500)].map(object_name);
         let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
         assert_eq!(distinct.len(), names.len());

@@ -1,6 +1,6 @@
-//! A server for tests, in this process: it answers each path from a script, in order, and writes down what it was asked.
+//! An in-process server for tests. It responds to each path from a script, in order, and logs the requests.
 //!
-//! What is asked beyond the script is met with silence.
+//! A request beyond the script gets no response.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::identity;
@@ -22,13 +22,13 @@ use tower::BoxError;
 #[derive(Clone, Debug)]
 pub enum Answer {
     Json(u16, Value),
-    /// A failure with this message, as Kubernetes tells it.
+    /// A Kubernetes `Status` with this message.
     Status(u16, &'static str),
     /// 200, and a body in steps.
     Stream(Vec<Step>),
-    /// No connection.
+    /// Connection refused.
     Refuse,
-    /// Never an answer.
+    /// No response.
     Silence,
 }
 
@@ -38,7 +38,7 @@ pub enum Step {
     Wait(Duration),
     /// The connection breaks.
     Break,
-    /// Nothing more, and no end.
+    /// The body stays open without more data.
     Hang,
 }
 
@@ -66,7 +66,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 type Answers = BTreeMap<String, VecDeque<Answer>>;
 
-/// A client of a server that follows the script; each line is a path and an answer.
+/// A client of a server that follows the script; each entry is a path and a response.
 pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, Answer)>) -> (Client, Log) {
     let mut answers = Answers::new();
     for (path, answer) in script {
@@ -89,7 +89,7 @@ pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, Answer)>) -> (Cli
                 body,
             });
             let answer = lock(&answers).get_mut(parts.uri.path()).and_then(VecDeque::pop_front);
-            carry_out(answer.unwrap_or(Answer::Silence)).await
+            respond(answer.unwrap_or(Answer::Silence)).await
         }
     });
     (Client::new(service, "default"), log)
@@ -97,7 +97,7 @@ pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, Answer)>) -> (Cli
 
 type ScriptedBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, BoxError>>>;
 
-async fn carry_out(answer: Answer) -> Result<Response<ScriptedBody>, BoxError> {
+async fn respond(answer: Answer) -> Result<Response<ScriptedBody>, BoxError> {
     let text = |value: &Value| vec![Step::Text(value.to_string())];
     let (code, steps) = match answer {
         Answer::Json(code, value) => (code, text(&value)),

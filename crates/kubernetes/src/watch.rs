@@ -1,20 +1,19 @@
-//! What Kubernetes holds, as events.
+//! Watches Kubernetes objects and emits events.
 //!
-//! In: a client, a bounded channel, a seed, the parts of Bridger that are on. Out: for each source that those parts need
-//! `RelistBegan`, an `Applied` per object, `RelistEnded`, then each change; `Lost` when nothing can be heard, and a new
-//! list as soon as the server is back.
+//! In: a client, a bounded channel, a seed, the enabled parts of Bridger. Out: for each source that those parts need
+//! `RelistBegan`, an `Applied` per object, `RelistEnded`, then each change; `Lost` when the watch fails, and a new list
+//! as soon as the server is back.
 //!
-//! - `RelistBegan` is told with the first page in hand, not when it is asked for: while a server is away, a source is
-//!   `Lost` once, and stays so, however often it is tried.
-//! - A watch that merely ends is resumed where it stood, and nothing is told: nothing was missed. Any error is `Lost`
-//!   followed by a full list, even where resuming might have worked, because after a list the picture is whole for
-//!   certain.
-//! - A connection that died in silence is noticed: the server ends each watch after [`WATCH_SECONDS`], kube's watcher gives
-//!   up 5 s later when it did not, the next attempt has to be answered within [`crate::bounded::ANSWER_LIMIT`], and
-//!   each page of a list within [`PAGE_LIMIT`]. So a server that is gone is `Lost` after 95 s at most.
-//! - A slow receiver slows the watch down; nothing is dropped and nothing piles up here beyond a page.
+//! - `RelistBegan` is sent when the first page has arrived, not when it is requested: while a server is down, a source
+//!   is `Lost` once, and stays so during all retries.
+//! - A watch that ends without error is resumed at its last position without an event: nothing was missed. Any error is
+//!   `Lost` followed by a full list, even if resuming might work, because after a list the state is certainly complete.
+//! - A dead connection is detected: the server ends each watch after [`WATCH_SECONDS`], kube's watcher gives up 5 s
+//!   later if it did not, the next attempt must get a response within [`crate::bounded::ANSWER_LIMIT`], and each page
+//!   of a list must arrive within [`PAGE_LIMIT`]. So a server that is down is `Lost` after 95 s at most.
+//! - A slow receiver slows the watch down; nothing is dropped, and at most a page is buffered here.
 //!
-//! Ends when the receiver is gone.
+//! Ends when the receiver is dropped.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -35,21 +34,21 @@ use crate::failure::describe_watch;
 use crate::kinds::{self, Detail, Visitor};
 use crate::paced::paced;
 
-/// The server ends a watch after this time, and it is resumed: a dead connection lasts no longer.
+/// The server ends a watch after this time, and it is resumed. This bounds the lifetime of a dead connection.
 pub const WATCH_SECONDS: u32 = 60;
 
-/// A page of a list arrives within this time, or the server is taken for lost.
+/// A page of a list must arrive within this time, or the source is lost.
 pub const PAGE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Objects per page of a list: bounds what is in memory at a time.
+/// Objects per page of a list; bounds the memory.
 const PAGE_OBJECTS: u32 = 500;
 
-/// Watches what these parts need until the receiver is gone; nodes and pods with all that a scheduler must know where
-/// there is one. The seed is that of the jitter between attempts.
+/// Watches the sources of these parts until the receiver is dropped. If scheduling is one of the parts, nodes and pods
+/// have all fields that a scheduler needs. `seed` is for the jitter between attempts.
 pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64, parts: Parts) {
     let client = client.into();
     let detail = if parts.contains(Part::Scheduling) { Detail::Scheduling } else { Detail::Placement };
-    // Each row has a stream of jitter of its own, whichever others are followed.
+    // Each row has its own jitter stream, independent of the other rows.
     let rows = (0..).zip(&KUBERNETES_SOURCES).filter(|(_, row)| row.is_needed_by(parts));
     let following = rows.filter_map(|(position, row)| {
         let retries = retries(seed, position);
@@ -59,7 +58,7 @@ pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed
     join_all(following).await;
 }
 
-/// Follows a row, once its type is known.
+/// Follows a row with the type that [`kinds`] selects.
 struct Follow {
     row: &'static SourceRow,
     client: BoundedClient,
@@ -75,10 +74,10 @@ impl Visitor for Follow {
     }
 }
 
-/// The receiver is gone: nobody wants to know any more.
+/// The receiver was dropped.
 struct ReceiverGone;
 
-/// Follows one source through every loss.
+/// Follows one source and retries after each loss.
 async fn follow<F: Facts>(row: &'static SourceRow, client: BoundedClient, events: Sender<Event>, mut retries: Retries) {
     let objects: Api<Watched<F>> = Api::all_with(paced(&client), &row);
     let mut lost = false;
@@ -109,8 +108,8 @@ struct Round {
 }
 
 enum Phase {
-    /// No page has come yet.
-    Asked,
+    /// No page has arrived yet.
+    Requested,
     Listing,
     InSync(Instant),
 }
@@ -127,7 +126,7 @@ async fn follow_once<F: Facts>(
         config = config.fields(F::FIELD_SELECTOR);
     }
     let mut stream = pin!(watcher(objects.clone(), config));
-    let mut phase = Phase::Asked;
+    let mut phase = Phase::Requested;
     loop {
         let next = tokio::select! {
             biased;
@@ -141,57 +140,58 @@ async fn follow_once<F: Facts>(
                 return Ok(Round { why, in_sync_for });
             }
         };
-        if let (Phase::Asked, watcher::Event::InitApply(_) | watcher::Event::InitDone) = (&phase, &event) {
+        if let (Phase::Requested, watcher::Event::InitApply(_) | watcher::Event::InitDone) = (&phase, &event) {
             phase = Phase::Listing;
-            tell(events, Event::RelistBegan(source)).await?;
+            send(events, Event::RelistBegan(source)).await?;
             *lost = false;
         }
         match event {
-            watcher::Event::Init => phase = Phase::Asked,
+            watcher::Event::Init => phase = Phase::Requested,
             watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
-                tell(events, object.facts.applied()).await?;
+                send(events, object.facts.applied()).await?;
             }
             watcher::Event::InitDone => {
                 phase = Phase::InSync(Instant::now());
-                tell(events, Event::RelistEnded(source)).await?;
+                send(events, Event::RelistEnded(source)).await?;
             }
-            watcher::Event::Delete(object) => tell(events, object.facts.deleted()).await?,
+            watcher::Event::Delete(object) => send(events, object.facts.deleted()).await?,
         }
     }
 }
 
-/// The next event, or why there is none. Once in sync there may be nothing to hear for hours; the watcher's own limits
-/// apply then.
+/// The next event, or why there is none. Once in sync there may be no event for hours; then only the watcher's own
+/// limits apply.
 async fn next_event<T>(
     stream: &mut (impl Stream<Item = watcher::Result<watcher::Event<T>>> + Unpin),
     phase: &Phase,
 ) -> Result<watcher::Event<T>, String> {
     let next = match phase {
         Phase::InSync(_) => stream.next().await,
-        Phase::Asked | Phase::Listing => tokio::time::timeout(PAGE_LIMIT, stream.next())
+        Phase::Requested | Phase::Listing => tokio::time::timeout(PAGE_LIMIT, stream.next())
             .await
             .map_err(|_| format!("listing: no page within {} s", PAGE_LIMIT.as_secs()))?,
     };
     match next {
         Some(Ok(event)) => Ok(event),
         Some(Err(error)) => Err(describe_watch(&error)),
-        None => Err("the watch ended for good".to_owned()),
+        None => Err("the watch ended".to_owned()),
     }
 }
 
-async fn tell(events: &Sender<Event>, event: Event) -> Result<(), ReceiverGone> {
+async fn send(events: &Sender<Event>, event: Event) -> Result<(), ReceiverGone> {
     events.send(event).await.map_err(|_| ReceiverGone)
 }
 
-/// From 0.5 to 1 s up to 15 to 30 s.
+/// With jitter: from 0.5 to 1 s up to 15 to 30 s.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
-/// The attempts at one row; each row has a stream of jitter of its own.
+/// The retries of one row; each row has its own jitter stream.
 fn retries(seed: u64, row: u64) -> Retries {
     Retries::new(BACKOFF, Jitter::stream(seed, row))
 }
 
-/// Starts over after a time in sync that was worth the name: a server that fails right after each list is spared, too.
+/// The wait before the next attempt. The backoff restarts only after a long enough time in sync, so that a server that
+/// fails right after each list is not overloaded.
 fn wait_after(retries: &mut Retries, in_sync_for: Duration) -> Duration {
     if in_sync_for >= BACKOFF.longest {
         retries.succeeded();

@@ -1,4 +1,4 @@
-//! The watch against a scripted server, on a paused clock: which events come, in which order, and when.
+//! The watch against a scripted server, on a paused clock: which events are sent, in which order, and when.
 
 use model::event::NodeFacts;
 use model::scheduling::WorkloadKind;
@@ -12,8 +12,8 @@ use crate::scripted::{Answer, Log, Step, scripted};
 
 const NODES: &str = "/api/v1/nodes";
 
-/// What has not been told by then, in virtual time, is not going to be.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// An event that does not arrive within this virtual time is missing.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 fn node(name: &str, version: u32) -> Value {
     json!({ "metadata": { "name": name, "resourceVersion": version.to_string() } })
@@ -38,12 +38,12 @@ fn bookmark(version: u32) -> Step {
     line("BOOKMARK", &json!({ "kind": "Node", "apiVersion": "v1", "metadata": metadata }))
 }
 
-fn gone() -> Step {
+fn expired() -> Step {
     line("ERROR", &json!({ "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "old" }))
 }
 
-/// In words: `+n1` applied, `-n1` deleted.
-fn told(event: &Event) -> String {
+/// A short form: `+n1` applied, `-n1` deleted.
+fn shown(event: &Event) -> String {
     match event {
         Event::RelistBegan(source) => format!("began {source:?}"),
         Event::RelistEnded(source) => format!("ended {source:?}"),
@@ -63,33 +63,33 @@ async fn follow_nodes(client: BoundedClient, events: Sender<Event>, backoff: Ret
     follow::<NodeFacts>(row, client, events, backoff).await;
 }
 
-/// Runs the watch of nodes against the script and answers its first events, each with its second.
+/// Runs the watch of nodes against the script and returns its first events, each with its time in seconds.
 async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Log) {
     let (client, log) = scripted(script.into_iter().map(|answer| (NODES, answer)));
     let (sender, mut receiver) = mpsc::channel(4);
     let start = Instant::now();
     let collect = async {
-        let mut seen = Vec::new();
-        while seen.len() < count {
-            let Ok(Some(event)) = tokio::time::timeout(PATIENCE, receiver.recv()).await else { break };
-            seen.push((start.elapsed().as_secs(), told(&event)));
+        let mut received = Vec::new();
+        while received.len() < count {
+            let Ok(Some(event)) = tokio::time::timeout(WAIT_MAX, receiver.recv()).await else { break };
+            received.push((start.elapsed().as_secs(), shown(&event)));
         }
         drop(receiver);
-        seen
+        received
     };
-    // Both end: the watch when its receiver is gone.
-    let (seen, ()) = futures::join!(collect, follow_nodes(client.into(), sender, retries(7, 0)));
-    assert_eq!(seen.len(), count, "{seen:?}");
-    (seen, log)
+    // Both end: the watch ends when its receiver is dropped.
+    let (received, ()) = futures::join!(collect, follow_nodes(client.into(), sender, retries(7, 0)));
+    assert_eq!(received.len(), count, "{received:?}");
+    (received, log)
 }
 
-/// The same without the times.
+/// Like [`events_of`], without the times.
 async fn names_of(script: Vec<Answer>, count: usize) -> Vec<String> {
     events_of(script, count).await.0.into_iter().map(|(_, text)| text).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_in_pages_and_then_each_change() {
+async fn a_list_is_read_in_pages_and_then_each_change_is_sent() {
     let script = vec![
         page(&["n1", "n2"], 5, "more"),
         page(&["n3"], 5, ""),
@@ -101,9 +101,9 @@ async fn a_list_in_pages_and_then_each_change() {
             Step::Hang,
         ]),
     ];
-    let (seen, log) = events_of(script, 8).await;
-    let seen: Vec<String> = seen.into_iter().map(|(_, text)| text).collect();
-    assert_eq!(seen, ["began Nodes", "+n1", "+n2", "+n3", "ended Nodes", "+n4", "+n1", "-n2"]);
+    let (received, log) = events_of(script, 8).await;
+    let received: Vec<String> = received.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(received, ["began Nodes", "+n1", "+n2", "+n3", "ended Nodes", "+n4", "+n1", "-n2"]);
     let asked: Vec<String> = log.requests().into_iter().map(|request| request.path_and_query).collect();
     assert_eq!(
         asked,
@@ -116,14 +116,14 @@ async fn a_list_in_pages_and_then_each_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_is_resumed_where_it_stood_and_nothing_is_told() {
+async fn a_watch_that_ends_is_resumed_at_its_last_version_without_an_event() {
     let script = vec![
         list(&["n1"], 5),
         Answer::Stream(vec![line("ADDED", &node("n2", 6)), bookmark(8)]),
         Answer::Stream(vec![line("ADDED", &node("n3", 9)), Step::Hang]),
     ];
-    let (seen, log) = events_of(script, 5).await;
-    let names: Vec<&str> = seen.iter().map(|(_, text)| text.as_str()).collect();
+    let (received, log) = events_of(script, 5).await;
+    let names: Vec<&str> = received.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(names, ["began Nodes", "+n1", "ended Nodes", "+n2", "+n3"]);
     assert!(log.requests()[2].path_and_query.ends_with("resourceVersion=8"));
 }
@@ -131,7 +131,7 @@ async fn a_watch_that_ends_is_resumed_where_it_stood_and_nothing_is_told() {
 #[tokio::test(start_paused = true)]
 async fn every_failure_of_a_watch_is_one_loss_and_a_new_list() {
     let failures = [
-        Answer::Stream(vec![gone(), Step::Hang]),
+        Answer::Stream(vec![expired(), Step::Hang]),
         Answer::Stream(vec![Step::Break, Step::Hang]),
         Answer::Stream(vec![Step::Text("no JSON\n".to_owned()), Step::Hang]),
         Answer::Stream(vec![line("ERROR", &json!({ "code": 500, "message": "etcd" })), Step::Hang]),
@@ -158,12 +158,12 @@ async fn every_failure_of_a_watch_is_one_loss_and_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stays_away_is_one_loss_however_often_it_is_asked() {
+async fn a_server_that_stays_down_is_one_loss_during_all_retries() {
     let mut script = vec![list(&["n1"], 5), Answer::Stream(vec![line("ADDED", &node("n2", 6))])];
     script.extend((0..6).flat_map(|_| [Answer::Refuse, Answer::Status(503, "starting")]));
     script.push(list(&["n1"], 20));
-    let (seen, log) = events_of(script, 8).await;
-    let names: Vec<&str> = seen.iter().map(|(_, text)| text.as_str()).collect();
+    let (received, log) = events_of(script, 8).await;
+    let names: Vec<&str> = received.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(names, ["began Nodes", "+n1", "ended Nodes", "+n2", "lost Nodes", "began Nodes", "+n1", "ended Nodes"]);
     let times: Vec<Instant> = log.requests().iter().map(|request| request.at).collect();
     let waits: Vec<Duration> = times.windows(2).skip(2).map(|pair| pair[1] - pair[0]).collect();
@@ -174,14 +174,14 @@ async fn a_server_that_stays_away_is_one_loss_however_often_it_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delays_begin_anew_only_after_a_time_in_sync() {
+async fn the_backoff_restarts_only_after_a_time_in_sync() {
     for (in_sync_s, delay_max_s) in [(40, 1), (2, 16)] {
         let mut script = vec![Answer::Refuse; 4];
         script.push(list(&[], 5));
         script.push(Answer::Stream(vec![Step::Wait(Duration::from_secs(in_sync_s)), Step::Break]));
         script.push(list(&[], 9));
-        let (seen, log) = events_of(script, 6).await;
-        let names: Vec<&str> = seen.iter().map(|(_, text)| text.as_str()).collect();
+        let (received, log) = events_of(script, 6).await;
+        let names: Vec<&str> = received.iter().map(|(_, text)| text.as_str()).collect();
         let expected = ["lost Nodes", "began Nodes", "ended Nodes", "lost Nodes", "began Nodes", "ended Nodes"];
         assert_eq!(names, expected);
         let times: Vec<Instant> = log.requests().iter().map(|request| request.at).collect();
@@ -192,13 +192,13 @@ async fn delays_begin_anew_only_after_a_time_in_sync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_at_the_start_is_lost_until_the_first_list() {
+async fn a_server_that_is_down_at_the_start_is_lost_until_the_first_list() {
     let script = vec![Answer::Refuse, Answer::Status(401, "who?"), list(&[], 3)];
     assert_eq!(names_of(script, 3).await, ["lost Nodes", "began Nodes", "ended Nodes"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_is_begun_again() {
+async fn a_list_that_fails_is_restarted() {
     let script = vec![page(&["n1"], 5, "more"), Answer::Status(410, "the list has expired"), list(&["n1", "n2"], 9)];
     assert_eq!(
         names_of(script, 7).await,
@@ -207,33 +207,33 @@ async fn a_list_that_breaks_off_is_begun_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_noticed_wherever_it_falls() {
+async fn a_silent_server_is_detected_at_every_stage() {
     let idle = u64::from(WATCH_SECONDS) + 5;
     let half_a_page = Answer::Stream(vec![Step::Text("{\"items\":[".to_owned()), Step::Hang]);
     let hung = || Answer::Stream(vec![Step::Hang]);
     // (what happens, the second by which the source is lost)
     let cases = [
-        ("the list is never answered", vec![Answer::Silence], ANSWER_LIMIT.as_secs()),
+        ("the list gets no response", vec![Answer::Silence], ANSWER_LIMIT.as_secs()),
         ("the list stops half-way", vec![half_a_page], PAGE_LIMIT.as_secs()),
-        ("the watch is never answered", vec![list(&[], 1), Answer::Silence], ANSWER_LIMIT.as_secs()),
-        ("the watch dies, and so does the server", vec![list(&[], 1), hung(), Answer::Refuse], idle),
-        ("the watch dies, and then silence", vec![list(&[], 1), hung()], idle + ANSWER_LIMIT.as_secs()),
+        ("the watch gets no response", vec![list(&[], 1), Answer::Silence], ANSWER_LIMIT.as_secs()),
+        ("the watch dies, and the server refuses connections", vec![list(&[], 1), hung(), Answer::Refuse], idle),
+        ("the watch dies, and the server is silent", vec![list(&[], 1), hung()], idle + ANSWER_LIMIT.as_secs()),
     ];
     for (what, script, second) in cases {
-        let (seen, _) = events_of(script.clone(), script.len().min(2) * 2 - 1).await;
-        assert_eq!(seen.last(), Some(&(second, "lost Nodes".to_owned())), "{what}: {seen:?}");
+        let (received, _) = events_of(script.clone(), script.len().min(2) * 2 - 1).await;
+        assert_eq!(received.last(), Some(&(second, "lost Nodes".to_owned())), "{what}: {received:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_watch_is_resumed_without_a_word_when_the_server_is_there() {
+async fn a_dead_watch_is_resumed_without_a_loss_if_the_server_responds() {
     let script = vec![
         list(&["n1"], 5),
         Answer::Stream(vec![line("ADDED", &node("n2", 6)), Step::Hang]),
         Answer::Stream(vec![line("ADDED", &node("n3", 7)), Step::Hang]),
     ];
-    let (seen, _) = events_of(script, 5).await;
-    assert_eq!(seen.last(), Some(&(u64::from(WATCH_SECONDS) + 5, "+n3".to_owned())));
+    let (received, _) = events_of(script, 5).await;
+    assert_eq!(received.last(), Some(&(u64::from(WATCH_SECONDS) + 5, "+n3".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,23 +243,23 @@ async fn a_slow_receiver_gets_every_event_in_order() {
     let (client, _) = scripted(script.into_iter().map(|answer| (NODES, answer)));
     let (sender, mut receiver) = mpsc::channel(1);
     let receive = async {
-        let mut seen = Vec::new();
-        while seen.len() < 53 {
+        let mut received = Vec::new();
+        while received.len() < 53 {
             tokio::time::sleep(Duration::from_secs(3)).await;
-            let Ok(Some(event)) = tokio::time::timeout(PATIENCE, receiver.recv()).await else { break };
-            seen.push(event);
+            let Ok(Some(event)) = tokio::time::timeout(WAIT_MAX, receiver.recv()).await else { break };
+            received.push(event);
         }
         drop(receiver);
-        seen
+        received
     };
-    let (seen, ()) = futures::join!(receive, follow_nodes(client.into(), sender, retries(7, 0)));
-    let names: Vec<String> = seen.iter().map(told).collect();
+    let (received, ()) = futures::join!(receive, follow_nodes(client.into(), sender, retries(7, 0)));
+    let names: Vec<String> = received.iter().map(shown).collect();
     assert_eq!(names[..3], ["began Nodes", "+n1", "ended Nodes"]);
     assert!(names[3..].iter().all(|name| name == "+n1"), "{names:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_three_sources_are_followed_side_by_side() {
+async fn the_three_sources_are_followed_concurrently() {
     let pod = json!({ "metadata": { "name": "p", "namespace": "ns", "resourceVersion": "4" } });
     let pods = json!({ "metadata": { "resourceVersion": "5" }, "items": [pod] });
     let (client, log) = scripted([
@@ -271,10 +271,11 @@ async fn the_three_sources_are_followed_side_by_side() {
     ]);
     let (sender, mut receiver) = mpsc::channel(64);
     let mut watching = Box::pin(watch(client, sender, 1, Parts::RUN));
-    tokio::time::timeout(Duration::from_secs(5), &mut watching).await.expect_err("it goes on");
-    let seen: Vec<String> = std::iter::from_fn(|| receiver.recv().now_or_never().flatten()).map(|e| told(&e)).collect();
+    tokio::time::timeout(Duration::from_secs(5), &mut watching).await.expect_err("the watch continues");
+    let received: Vec<String> =
+        std::iter::from_fn(|| receiver.recv().now_or_never().flatten()).map(|e| shown(&e)).collect();
     let of = |words: &[&str]| {
-        seen.iter().filter(|text| words.iter().any(|word| text.contains(word))).cloned().collect::<Vec<_>>()
+        received.iter().filter(|text| words.iter().any(|word| text.contains(word))).cloned().collect::<Vec<_>>()
     };
     assert_eq!(of(&["Nodes", "n1"]), ["began Nodes", "+n1", "ended Nodes"]);
     assert_eq!(of(&["Pods", "ns/p"]), ["began Pods", "+ns/p", "ended Pods", "-ns/p"]);
@@ -288,7 +289,7 @@ async fn the_three_sources_are_followed_side_by_side() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduler_hears_more_of_pods_and_of_services_and_controllers() {
+async fn for_scheduling_pods_have_more_fields_and_services_and_controllers_are_watched() {
     let metadata = json!({ "name": "p", "namespace": "ns", "resourceVersion": "4" });
     let pod = json!({ "metadata": metadata, "spec": { "priority": 7, "containers": [] } });
     let workload = |selector: Value| {
@@ -307,17 +308,17 @@ async fn a_scheduler_hears_more_of_pods_and_of_services_and_controllers() {
     ]);
     let (sender, mut receiver) = mpsc::channel(64);
     let mut watching = Box::pin(watch(client, sender, 1, Parts::SCHEDULING));
-    tokio::time::timeout(Duration::from_secs(5), &mut watching).await.expect_err("it goes on");
-    let seen: Vec<Event> = std::iter::from_fn(|| receiver.recv().now_or_never().flatten()).collect();
-    let pod = seen.iter().find_map(|event| if let Event::PodApplied(pod) = event { Some(pod) } else { None });
+    tokio::time::timeout(Duration::from_secs(5), &mut watching).await.expect_err("the watch continues");
+    let received: Vec<Event> = std::iter::from_fn(|| receiver.recv().now_or_never().flatten()).collect();
+    let pod = received.iter().find_map(|event| if let Event::PodApplied(pod) = event { Some(pod) } else { None });
     assert_eq!(pod.and_then(|pod| pod.scheduling.as_ref()).map(|facts| facts.priority), Some(7));
-    let node = seen.iter().find_map(|event| if let Event::NodeApplied(node) = event { Some(node) } else { None });
+    let node = received.iter().find_map(|event| if let Event::NodeApplied(node) = event { Some(node) } else { None });
     assert!(node.is_some_and(|node| node.scheduling.is_some()));
     for kind in WorkloadKind::ALL {
         let in_sync = Event::RelistEnded(Source::Workload(kind));
-        assert!(seen.contains(&in_sync), "{kind:?}");
+        assert!(received.contains(&in_sync), "{kind:?}");
         let applied = |event: &Event| matches!(event, Event::WorkloadApplied(facts) if facts.kind == kind && facts.selector.is_some());
-        assert!(seen.iter().any(applied), "{kind:?}");
+        assert!(received.iter().any(applied), "{kind:?}");
     }
     drop(receiver);
     watching.await;
@@ -333,7 +334,7 @@ async fn exactly_the_rows_that_the_parts_need_are_followed() {
         let (client, log) = scripted(Vec::<(&str, Answer)>::new());
         let (sender, receiver) = mpsc::channel(64);
         let watching = tokio::time::timeout(Duration::from_millis(100), watch(client, sender, 1, parts));
-        watching.await.expect_err("it goes on");
+        watching.await.expect_err("the watch continues");
         drop(receiver);
         let asked = log.requests().into_iter().map(|request| request.path_and_query);
         let asked: Vec<String> = asked.map(|path| path.split('?').next().unwrap_or_default().to_owned()).collect();
@@ -344,10 +345,10 @@ async fn exactly_the_rows_that_the_parts_need_are_followed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// However lists and watches fail, what a receiver makes of the events (replacing on a relist, as the contract says)
-    /// is the server's last state, and it knows that it is in sync; losses and relists take turns.
+    /// After any failures of lists and watches, a receiver that replaces its state on a relist, as the contract says,
+    /// has the server's last state and is in sync. Losses and relists alternate.
     #[test]
-    fn the_picture_is_whole_after_any_failures(failures in proptest::collection::vec(0..8usize, 0..6), seed in any::<u64>()) {
+    fn the_state_is_complete_after_any_failures(failures in proptest::collection::vec(0..8usize, 0..6), seed in any::<u64>()) {
         let mut script = Vec::new();
         for (round, kind) in (0u32..).zip(&failures) {
             let version = 10 * round + 10;
@@ -358,7 +359,7 @@ proptest! {
                 2 => script.push(Answer::Silence),
                 3 => script.extend([page(&[&stale], version, "more"), Answer::Status(410, "expired")]),
                 4 => script.extend([list(&[&stale], version), Answer::Refuse]),
-                5 => script.extend([list(&[&stale], version), Answer::Stream(vec![gone()])]),
+                5 => script.extend([list(&[&stale], version), Answer::Stream(vec![expired()])]),
                 6 => script.extend([
                     list(&[&stale, "kept"], version),
                     Answer::Stream(vec![line("DELETED", &node("kept", version + 1)), Step::Break]),
@@ -381,9 +382,9 @@ proptest! {
             let receive = async {
                 let mut known = std::collections::BTreeSet::new();
                 let (mut listed, mut in_sync, mut out_of_turn) = (known.clone(), false, false);
-                // Before the first list there is nothing to lose, and it may be lost all the same.
+                // `Lost` is also allowed before the first list.
                 let mut lost = None;
-                while let Ok(Some(event)) = tokio::time::timeout(PATIENCE, receiver.recv()).await {
+                while let Ok(Some(event)) = tokio::time::timeout(WAIT_MAX, receiver.recv()).await {
                     match event {
                         Event::RelistBegan(Source::Nodes) => {
                             out_of_turn |= lost == Some(false);

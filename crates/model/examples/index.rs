@@ -1,7 +1,8 @@
-//! How long the index takes to answer for a pod that is to be placed, and how much memory it needs.
+//! Measures how long the index takes to answer for an incoming pod, and how much memory it needs.
 //!
-//! `cargo run --profile dist -p model --example index`: 5000 nodes on 500 hosts in 10 zones; 1,000, 30,000 and 150,000 pods that
-//! carry anti-affinity. Prints per kind of pod the 50th and 99th percentile of verdicts and scores of all nodes.
+//! `cargo run --profile dist -p model --example index`: 5000 nodes on 500 hosts in 10 zones; 1,000, 30,000 and 150,000
+//! pods that carry anti-affinity. Prints per kind of pod the 50th and 99th percentile of verdicts and scores of all
+//! nodes.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -56,7 +57,7 @@ fn fill_nodes(world: &mut World) {
     }
 }
 
-/// A replica of a workload that avoids itself on one node, and would rather not share a zone.
+/// A replica of a workload with required anti-affinity to itself by node and preferred anti-affinity by zone.
 fn pod(workload: usize, number: usize, node: Option<usize>) -> PodFacts {
     let app = format!("app-{workload}");
     PodFacts {
@@ -75,7 +76,7 @@ fn pod(workload: usize, number: usize, node: Option<usize>) -> PodFacts {
     }
 }
 
-/// A pod of its own kind on every node, all of which avoid each other.
+/// A pod that runs on every node, with anti-affinity to its copies.
 fn daemon(node: usize) -> PodFacts {
     PodFacts {
         name: format!("everywhere-{node}"),
@@ -123,7 +124,7 @@ fn main() {
             world.apply(Event::PodApplied(facts));
         }
         if let (Some(before), Some(after)) = (before, resident_bytes()) {
-            println!("{pods} pods: {} bytes each beside their names", after.saturating_sub(before + name_bytes) / pods);
+            println!("{pods} pods: {} bytes each without names", after.saturating_sub(before + name_bytes) / pods);
         }
         for node in 0..NODES {
             world.apply(Event::PodApplied(daemon(node)));
@@ -132,15 +133,15 @@ fn main() {
         let nodes: Vec<NodeId> = world.node_ids().collect();
         type Kind = (&'static str, fn(usize) -> PodFacts);
         let kinds: [Kind; 5] = [
-            ("replica: apart by host, zone preferred", |workload| pod(workload, 9_000_000, None)),
-            ("near a workload, by zone", |workload| PodFacts {
+            ("replica: host required, zone preferred", |workload| pod(workload, 9_000_000, None)),
+            ("affinity to a workload, by zone", |workload| PodFacts {
                 anti_affinity: Vec::new(),
                 affinity: vec![term(ZONE, &format!("app-{workload}"))],
                 ..pod(workload, 9_000_000, None)
             }),
-            ("one of a kind that is on every node", |_| PodFacts { node: None, ..daemon(NODES) }),
+            ("copy of a pod on every node", |_| PodFacts { node: None, ..daemon(NODES) }),
             ("no terms, matches none", |_| PodFacts { namespace: "other".to_owned(), ..PodFacts::default() }),
-            ("never heard of, apart from a workload", |workload| PodFacts {
+            ("unknown, anti-affinity to a workload", |workload| PodFacts {
                 anti_affinity: vec![TermFacts {
                     namespaces: vec!["x".to_owned()],
                     ..term(HOSTNAME, &format!("app-{workload}"))

@@ -1,10 +1,10 @@
-//! What the adapters tell: objects as they are now, objects that are gone, and how far each source can be trusted.
+//! What the adapters report: current objects, deleted objects, and the sync state of each source.
 //!
-//! A source first lists: `RelistBegan`, one `Applied` per object, `RelistEnded`. What was known of that source and did not
-//! appear in between is gone. Then each change follows as it happens. When the stream breaks the source is `Lost`: what
-//! is known stays, as last known, until the next relist has ended.
+//! A source first lists: `RelistBegan`, one `Applied` per object, `RelistEnded`. An object of that source that does not
+//! appear in between has been deleted. After that, each change follows as it happens. When the stream breaks, the
+//! source is `Lost`: the last known state stays until the next relist ends.
 //!
-//! Facts are complete: an `Applied` replaces all that was known of the object.
+//! Facts are complete: an `Applied` replaces everything known about the object.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,11 +14,11 @@ use uuid::Uuid;
 
 use crate::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, WorkloadFacts, WorkloadKind};
 
-/// One of the vCenters Bridger is connected to: its place in the configuration.
+/// One of the vCenters Bridger is connected to: its index in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VcenterId(pub u16);
 
-/// Where events come from; each is listed, in sync and lost on its own.
+/// Where events come from; each source is listed, in sync or lost independently of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     Nodes,
@@ -33,9 +33,9 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     RelistBegan(Source),
-    /// The picture is whole: the source is in sync.
+    /// The list is complete: the source is in sync.
     RelistEnded(Source),
-    /// Nothing new is heard from the source; what is known is the last that was known.
+    /// The source sends no updates; its objects keep their last known state.
     Lost(Source),
 
     NodeApplied(NodeFacts),
@@ -47,14 +47,14 @@ pub enum Event {
         namespace: String,
         name: String,
     },
-    /// The pod is being bound to a node: it counts there from now on, before any watch tells so. What is known of the pod
-    /// stays; `pod` serves where it is not known yet. Says nothing of a pod that is bound or finished, or whose name
-    /// another one (by UID) has.
+    /// The pod is being bound to a node: it counts there from now on, before the watch reports it. A known pod keeps
+    /// its facts; `pod` is used only if the pod is not known yet. No effect on a pod that is bound or finished, or
+    /// whose name belongs to a pod with another UID.
     PodAssumed {
         pod: Box<PodFacts>,
         node: String,
     },
-    /// It was not bound after all, or nothing was heard of it for too long. Says nothing of a pod that is bound.
+    /// The binding failed, or the watch did not confirm it in time. No effect on a pod that is bound.
     PodForgotten {
         namespace: String,
         name: String,
@@ -115,11 +115,11 @@ pub struct NodeFacts {
     pub dns_names: Vec<String>,
     /// The Ready condition is True.
     pub ready: bool,
-    /// `None` where nothing schedules.
+    /// `None` if no scheduler runs.
     pub scheduling: Option<Arc<NodeSchedulingFacts>>,
 }
 
-/// A pod, trimmed to what is used.
+/// A pod, trimmed to the fields that Bridger uses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodFacts {
     pub namespace: String,
@@ -128,26 +128,26 @@ pub struct PodFacts {
     pub labels: Labels,
     /// The node it is bound to.
     pub node: Option<String>,
-    /// Succeeded or Failed: it no longer counts for anything.
+    /// Succeeded or Failed: it no longer counts.
     pub finished: bool,
-    /// Marked for deletion, and still there.
+    /// Marked for deletion, but not deleted yet.
     pub terminating: bool,
     /// The controller it belongs to.
     pub owner: Option<OwnerFacts>,
     /// Required pod affinity: all terms must hold.
     pub affinity: Vec<TermFacts>,
-    /// Required pod anti-affinity: each term holds by itself.
+    /// Required pod anti-affinity: each term applies by itself.
     pub anti_affinity: Vec<TermFacts>,
     pub preferred_affinity: Vec<WeightedTermFacts>,
     pub preferred_anti_affinity: Vec<WeightedTermFacts>,
     pub node_affinity: NodeAffinityFacts,
-    /// The annotation `bridger.dev/lift: "off"`: its anti-affinity between nodes is not to hold between hosts.
+    /// The annotation `bridger.dev/lift: "off"`: its anti-affinity between nodes does not apply between hosts.
     pub lift_off: bool,
     /// `status.nominatedNodeName`.
     pub nominated_node: Option<String>,
     /// When it was created, in seconds since 1970.
     pub created_s: Option<i64>,
-    /// `None` where nothing schedules.
+    /// `None` if no scheduler runs.
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
 }
 
@@ -160,27 +160,28 @@ pub struct OwnerFacts {
     pub uid: String,
 }
 
-/// One term of pod affinity or anti-affinity. Keys of `matchLabelKeys` are already part of the selector: the API server
+/// A pod affinity or anti-affinity term. Keys of `matchLabelKeys` are already part of the selector: the API server
 /// merges them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TermFacts {
     pub topology_key: String,
-    /// `None` matches no pod, an empty one all.
+    /// `None` matches no pod; an empty selector matches all pods.
     pub selector: Option<SelectorFacts>,
     pub namespaces: Vec<String>,
-    /// `None` selects no namespace, an empty one all; with neither this nor `namespaces` the pod's own is meant.
+    /// `None` selects no namespace, an empty selector all of them. With neither this nor `namespaces`, the term applies
+    /// to the pod's own namespace.
     pub namespace_selector: Option<SelectorFacts>,
 }
 
-/// A term that is only preferred.
+/// A preferred term.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WeightedTermFacts {
-    /// From 1 to 100, as the API server has it.
+    /// From 1 to 100, as the API server enforces.
     pub weight: i32,
     pub term: TermFacts,
 }
 
-/// A label selector: all of it must hold.
+/// A label selector: all requirements must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SelectorFacts {
     pub labels: Labels,
@@ -200,17 +201,17 @@ pub enum Operator {
     NotIn,
     Exists,
     DoesNotExist,
-    /// Of node affinity only.
+    /// Node affinity only.
     Gt,
-    /// Of node affinity only.
+    /// Node affinity only.
     Lt,
 }
 
-/// Which nodes a pod accepts, as far as labels and names say.
+/// Which nodes a pod accepts by label and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeAffinityFacts {
     pub node_selector: Labels,
-    /// Required node affinity: one term must hold. Empty when there is none.
+    /// Required node affinity: one term must hold. Empty if the pod has none.
     pub node_terms: Vec<NodeTermFacts>,
 }
 
@@ -220,12 +221,12 @@ impl NodeAffinityFacts {
     }
 }
 
-/// One term of required node affinity: all of it must hold; an empty one accepts no node.
+/// One term of required node affinity: all requirements must hold; an empty term accepts no node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeTermFacts {
-    /// On labels.
+    /// Requirements on labels.
     pub expressions: Vec<RequirementFacts>,
-    /// On `metadata.name`.
+    /// Requirements on `metadata.name`.
     pub fields: Vec<RequirementFacts>,
 }
 
@@ -235,7 +236,7 @@ pub struct NamespaceFacts {
     /// The UID of `kube-system` identifies the Kubernetes cluster.
     pub uid: String,
     pub labels: Labels,
-    /// The annotation `bridger.dev/lift: "off"`, for all its pods.
+    /// The annotation `bridger.dev/lift: "off"`; applies to all pods in the namespace.
     pub lift_off: bool,
 }
 
@@ -244,14 +245,14 @@ pub struct VmFacts {
     /// The id within its vCenter: `vm-42`.
     pub id: String,
     pub name: String,
-    /// The id of the host it runs on, or is registered on; `None` while that is unknown.
+    /// The id of the host it runs on or is registered on; `None` while the host is unknown.
     pub host: Option<String>,
     pub bios_uuid: Option<Uuid>,
-    /// Reported by VMware Tools; empty when it is not running.
+    /// Reported by VMware Tools; empty while Tools is not running.
     pub ip_addresses: Vec<IpAddr>,
     /// Reported by VMware Tools, lower case.
     pub dns_name: Option<String>,
-    /// A template is no machine, and matches no node.
+    /// A template cannot run, so it matches no node.
     pub template: bool,
     pub powered_on: bool,
 }
@@ -260,7 +261,7 @@ pub struct VmFacts {
 pub enum HostConnection {
     #[default]
     Connected,
-    /// An administrator disconnected it: its VMs run on.
+    /// An administrator disconnected it: its VMs keep running.
     Disconnected,
     NotResponding,
 }
@@ -274,13 +275,13 @@ pub struct HostFacts {
     pub cluster: Option<String>,
     pub datacenter: Option<String>,
     pub connection: HostConnection,
-    /// In maintenance mode, or on its way into it.
+    /// In maintenance mode, or entering it.
     pub maintenance: bool,
-    /// `None` while nothing is known of it.
+    /// `None` while the load is unknown.
     pub load: Option<HostLoadFacts>,
 }
 
-/// How busy a host is, by its own quick statistics, and how much it has.
+/// CPU and memory usage of a host, from its quick statistics, and its capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostLoadFacts {
     pub cpu_used_mhz: u64,
@@ -299,18 +300,18 @@ pub struct ClusterFacts {
     pub drs_enabled: bool,
     pub drs_behavior: DrsBehavior,
     pub ha: HaFacts,
-    /// All its rules, whoever made them, by key.
+    /// All rules of the cluster, from any client, sorted by key.
     pub rules: Vec<RuleFacts>,
-    /// All its groups, whoever made them, by name.
+    /// All groups of the cluster, from any client, sorted by name.
     pub groups: Vec<GroupFacts>,
 }
 
-/// How far DRS goes by itself.
+/// The DRS automation level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrsBehavior {
-    /// It only recommends.
+    /// DRS only recommends.
     Manual,
-    /// It places VMs that are powered on, and recommends moves.
+    /// DRS places VMs at power-on and recommends migrations.
     PartiallyAutomated,
     #[default]
     FullyAutomated,
@@ -319,26 +320,26 @@ pub enum DrsBehavior {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HaFacts {
     pub enabled: bool,
-    /// A VM stays down rather than being restarted where that would break an anti-affinity rule.
+    /// A VM stays down rather than being restarted on a host where it would violate a VM-VM anti-affinity rule.
     pub respects_vm_anti_affinity: bool,
 }
 
 impl Default for HaFacts {
-    /// Current versions respect the rules unless told otherwise.
+    /// Current vSphere versions respect the rules unless configured otherwise.
     fn default() -> Self {
         Self { enabled: false, respects_vm_anti_affinity: true }
     }
 }
 
-/// A DRS rule of a cluster. Whether it is complied with is not told here: vCenter's flag for it is unused.
+/// A DRS rule of a cluster. It does not include the compliance flag, which vCenter does not use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFacts {
-    /// Its number within the cluster.
+    /// Unique within the cluster.
     pub key: i32,
     pub uuid: Option<String>,
     pub name: String,
     pub enabled: bool,
-    /// Means something for VM-Host rules only.
+    /// Used by VM-Host rules only.
     pub mandatory: bool,
     pub user_created: bool,
     pub kind: RuleKind,
@@ -346,20 +347,20 @@ pub struct RuleFacts {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleKind {
-    /// The ids of VMs that never share a host.
+    /// A VM-VM anti-affinity rule: the ids of its VMs.
     VmsApart(Vec<String>),
-    /// The ids of VMs that always share one.
+    /// A VM-VM affinity rule: the ids of its VMs.
     VmsTogether(Vec<String>),
-    /// The names of a group of VMs and of the groups of hosts they shall, or shall not, run on.
+    /// A VM-Host rule: the names of its VM group and of the host groups the VMs should, or should not, run on.
     VmsOnHosts { vm_group: String, affine_hosts: Option<String>, anti_affine_hosts: Option<String> },
-    /// The names of a group of VMs, and of the group that must have started before it. Says nothing of hosts.
+    /// A VM group, and the VM group that must start before it. Does not constrain hosts.
     Dependency { vm_group: String, depends_on: String },
-    /// One this program does not know: the type's name.
+    /// A rule type that Bridger does not know: the name of the type.
     Other(String),
 }
 
 impl RuleKind {
-    /// The names of the groups it rests on.
+    /// The names of the groups that the rule refers to.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         let names = match self {
             RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } => {
@@ -372,7 +373,7 @@ impl RuleKind {
     }
 }
 
-/// A group of VMs or hosts that VM-Host rules name.
+/// A VM group or host group that VM-Host rules refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupFacts {
     pub name: String,

@@ -1,15 +1,16 @@
-//! The world both sides live in, as Bridger sees it. Pure: no I/O, no clock, no randomness, no async.
+//! Bridger's in-memory model of Kubernetes and vSphere. Pure: no I/O, no clock, no randomness, no async.
 //!
-//! - [`event`]: what adapters report, in Bridger's own types. [`sources`]: the one table of what is watched in Kubernetes, and
-//!   which parts of Bridger need it.
-//! - [`world`]: all that is known, changed by events alone; what an event changed; the state of sources.
-//! - `identity`: which VM a node is. `placement`: where nodes run. [`labels`]: what nodes shall carry.
-//! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for a pod to be placed.
-//! - [`scheduling`]: what schedulers ask of pods and nodes.
-//! - [`report`]: counts and explanations for people.
-//! - [`storage`]: how it is kept small and fast to look up.
+//! - [`event`]: what adapters report, in Bridger's own types. [`sources`]: the table of watched Kubernetes resources
+//!   and the parts of Bridger that need each of them.
+//! - [`world`]: the current state, changed by events only; what an event changed; the state of sources.
+//! - `identity`: which VM a node is. `placement`: where nodes run. [`labels`]: the labels nodes should have.
+//! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for an incoming
+//!   pod.
+//! - [`scheduling`]: the pod and node data that schedulers need.
+//! - [`report`]: counts and explanations for users.
+//! - [`storage`]: compact storage with fast lookups.
 //!
-//! Invariants: [`event::Event`] is the only way state changes; the same events give the same world.
+//! Invariants: state changes only through [`event::Event`]; the same events give the same world.
 
 pub mod affinity;
 pub mod event;

@@ -1,7 +1,7 @@
-//! What a person wants to know of the world: how much there is, which nodes are matched, and why others are not.
+//! Reports for users: object counts, which nodes are matched, and why others are not.
 //!
 //! In: the world. Out: counts and sentences. Invariants: the same world gives the same report; a sentence names the
-//! objects that caused it, and stays short however many they are.
+//! objects it is about, and stays short however many they are.
 
 use std::collections::BTreeMap;
 
@@ -27,13 +27,13 @@ pub struct MatchProblem {
     pub node: NodeId,
     pub node_name: String,
     pub kind: ProblemKind,
-    /// One sentence for people.
+    /// One sentence for users.
     pub explanation: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MatchReport {
-    /// Matched nodes, by what they were recognised by.
+    /// Matched nodes, by the evidence that matched them.
     pub matched_by: BTreeMap<Evidence, usize>,
     pub unmatched: usize,
     pub ambiguous: usize,
@@ -55,7 +55,7 @@ pub struct VcenterSummary {
     pub vms: usize,
 }
 
-/// How much there is.
+/// Counts of known objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub vcenters: BTreeMap<VcenterId, VcenterSummary>,
@@ -103,7 +103,7 @@ impl World {
         report
     }
 
-    /// The node's match, as one sentence for people.
+    /// The node's match, as one sentence for users.
     pub fn explain_match(&self, node: NodeId) -> String {
         self.explain(&self.match_of(node))
     }
@@ -118,7 +118,7 @@ impl World {
                     .to_owned()
             }
             Match::Ambiguous { by, candidates } => format!(
-                "{} VMs have its {}: {}; which of them it is cannot be told, and its labels are left as they are",
+                "{} VMs have its {}: {}; the VM cannot be determined, and its labels are left as they are",
                 candidates.len(),
                 by.name(),
                 listed(candidates.iter().map(|&vm| self.describe_vm(vm)).collect()),
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Names are not unique in a vCenter, so the id is told too.
+    /// Names are not unique in a vCenter, so the text includes the id.
     fn describe_vm(&self, vm: VmId) -> String {
         self.vm(vm).map_or_else(String::new, |(_, facts)| format!("{} ({})", facts.name, facts.id))
     }

@@ -1,17 +1,17 @@
-//! The one table of what is watched in Kubernetes, and which parts of Bridger need it.
+//! The table of watched Kubernetes resources, and the parts of Bridger that need each of them.
 //!
-//! In: the parts that are on. Out: the rows they need. Watches, readiness, preflight, RBAC, snapshots and whoever asks
-//! "is everything in sync?" go through it.
+//! In: the enabled parts. Out: the rows they need. Watches, readiness, preflight, RBAC, snapshots and all in-sync
+//! checks use this table.
 //!
-//! Invariants: every [`Source`] of Kubernetes has exactly one row. A row's position never changes, because the jitter of
-//! its watch depends on it: a new row goes to the end. vCenters have no row: they cost no Kubernetes verbs, and no answer
-//! waits for them.
+//! Invariants: every Kubernetes [`Source`] has exactly one row. A row's position never changes, because the jitter of
+//! its watch depends on it: a new row goes to the end. vCenters have no row: they need no Kubernetes verbs, and no
+//! answer waits for them.
 
 use crate::event::Source;
 use crate::scheduling::WorkloadKind;
 use crate::world::World;
 
-/// A part of Bridger that can be on or off.
+/// A part of Bridger that can be enabled or disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     NodeLabels,
@@ -31,7 +31,7 @@ pub struct Parts(u8);
 impl Parts {
     pub const NONE: Self = Self(0);
     pub const ALL: Self = Self::of(&Part::ALL);
-    /// Those of `bridger run`.
+    /// The parts of `bridger run`.
     pub const RUN: Self = Self::of(&[Part::NodeLabels, Part::DrsRules, Part::Extender]);
     pub const SCHEDULING: Self = Self::of(&[Part::Scheduling]);
 
@@ -44,7 +44,7 @@ impl Parts {
         Self(bits)
     }
 
-    /// The same with this part, if it is on.
+    /// Adds the part if `is_on`.
     #[must_use]
     pub const fn with(self, part: Part, is_on: bool) -> Self {
         if is_on { Self(self.0 | 1 << part as u8) } else { self }
@@ -69,20 +69,19 @@ impl From<Part> for Parts {
     }
 }
 
-/// A kind of Kubernetes object that is watched. All are of version `v1` and cost the verbs `list` and `watch`.
+/// A watched Kubernetes resource. All are of version `v1` and need the verbs `list` and `watch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRow {
     pub source: Source,
     /// As in an object's `kind`.
     pub kind: &'static str,
-    /// The API group; empty for the core one.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// The plural by which the API and people name it: `nodes`.
+    /// The plural name: `nodes`.
     pub resource: &'static str,
     pub needed_by: Parts,
 }
 
-/// The table.
 pub static KUBERNETES_SOURCES: [SourceRow; 7] = [
     row(Source::Nodes, "Node", "", "nodes", Parts::ALL),
     row(Source::Pods, "Pod", "", "pods", Parts::ALL),
@@ -110,7 +109,7 @@ const fn row(
 }
 
 impl SourceRow {
-    /// Whether an object with this `apiVersion` and `kind` is one of these.
+    /// Whether an object with this `apiVersion` and `kind` belongs to this row.
     pub fn is_of(&self, api_version: &str, kind: &str) -> bool {
         let same_version = match self.group {
             "" => api_version == "v1",
@@ -119,7 +118,7 @@ impl SourceRow {
         same_version && self.kind == kind
     }
 
-    /// What every part needs is watched even when none is on: metrics show it.
+    /// A resource that every part needs is watched even if no part is enabled, because metrics show it.
     pub fn is_needed_by(&self, parts: Parts) -> bool {
         self.needed_by == Parts::ALL || self.needed_by.intersects(parts)
     }
@@ -136,19 +135,19 @@ impl Source {
         KUBERNETES_SOURCES.iter().find(|row| row.source == self)
     }
 
-    /// What people call it: `nodes`.
+    /// The name shown to users: `nodes`.
     pub fn name(self) -> &'static str {
         self.row().map_or("vCenter", |row| row.resource)
     }
 }
 
 impl World {
-    /// What these parts need of Kubernetes and is not in sync, in the order of the table.
+    /// The Kubernetes sources that these parts need and that are not in sync, in the order of the table.
     pub fn missing(&self, parts: Parts) -> impl Iterator<Item = &'static SourceRow> {
         sources_for(parts).filter(|row| !self.in_sync(row.source))
     }
 
-    /// All that these parts need of Kubernetes is in sync; vCenters do not matter.
+    /// Whether all Kubernetes sources that these parts need are in sync; vCenters do not matter.
     pub fn has_all_for(&self, parts: Parts) -> bool {
         self.missing(parts).next().is_none()
     }
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
     use crate::event::{Event, VcenterId};
 
-    /// The source after this one; a new variant does not compile until it has its place here.
+    /// The source after this one; a new variant does not compile until it is added here.
     fn next(source: Source) -> Option<Source> {
         Some(match source {
             Source::Nodes => Source::Pods,
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_source_of_kubernetes_has_one_row_at_its_position() {
+    fn every_kubernetes_source_has_one_row_at_its_position() {
         let all: Vec<Source> = std::iter::successors(Some(Source::Nodes), |source| next(*source)).collect();
         let (vcenter, of_kubernetes) = all.split_last().expect("sources");
         let rows: Vec<Source> = KUBERNETES_SOURCES.iter().map(|row| row.source).collect();
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_what_was_put_in() {
+    fn a_set_contains_the_parts_added_to_it() {
         let parts = Parts::NONE.with(Part::DrsRules, true).with(Part::Extender, false);
         assert_eq!(Part::ALL.map(|part| parts.contains(part)), [false, true, false, false]);
         assert_eq!(parts, Part::DrsRules.into());
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_known_by_version_and_kind() {
+    fn rows_are_found_by_version_and_kind() {
         let kind_of = |api_version: &str, kind: &str| {
             KUBERNETES_SOURCES.iter().find(|row| row.is_of(api_version, kind)).map(|row| row.resource)
         };
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_sync_is_missing_for_those_who_need_it() {
+    fn sources_not_in_sync_are_missing_for_the_parts_that_need_them() {
         let mut world = World::default();
         let missing = |world: &World, parts: Parts| world.missing(parts).map(|row| row.resource).collect::<Vec<_>>();
         assert_eq!(missing(&world, Parts::RUN), ["nodes", "pods", "namespaces"]);

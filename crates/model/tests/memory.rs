@@ -1,5 +1,5 @@
-//! How much memory a pod needs, with all that is counted of it: 150,000 of them on 5000 nodes, with the labels and terms that
-//! real ones carry. Alone in its process, because it asks the operating system.
+//! The memory per pod, including all counts: 150,000 pods on 5000 nodes, with realistic labels and terms. Alone in its
+//! process, because it reads the memory of the whole process from the operating system.
 #![cfg(target_os = "linux")]
 
 use model::World;
@@ -31,8 +31,8 @@ fn nodes(world: &mut World) {
     }
 }
 
-/// Replicas of 5000 workloads, 30 each, with the labels, the owner and the anti-affinity that real ones have, required
-/// between nodes and preferred between zones; every fifth workload is a StatefulSet, whose pods have labels of their own.
+/// Replicas of 5000 workloads, 30 each, with realistic labels, owner and anti-affinity, required between nodes and
+/// preferred between zones; every fifth workload is a StatefulSet, whose pods have individual labels.
 fn pod(number: usize) -> Event {
     let workload = number / 30;
     let hash = format!("{:010x}", workload * 0x9e37_79b9);
@@ -80,10 +80,10 @@ fn term(topology_key: &str, selector: SelectorFacts) -> TermFacts {
     TermFacts { topology_key: topology_key.to_owned(), selector: Some(selector), ..TermFacts::default() }
 }
 
-/// Memory of this process that is really used.
+/// The resident memory of this process.
 fn resident_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS is among it");
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is readable on Linux");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("status contains VmRSS");
     let kilobytes = line.split_whitespace().nth(1).and_then(|number| number.parse::<usize>().ok());
     kilobytes.expect("a number of kilobytes") * 1024
 }
@@ -93,7 +93,7 @@ fn resident_bytes() -> usize {
 fn a_pod_is_small() {
     let mut world = World::default();
     nodes(&mut world);
-    // Start-up and the test harness are not the pods' fault.
+    // Exclude start-up and the test harness from the measurement.
     world.apply(pod(0));
     let before = resident_bytes();
     let mut name_bytes = 0;
@@ -108,6 +108,6 @@ fn a_pod_is_small() {
     assert_eq!((world.pod_count(), world.pods_bound_to("node-7").len()), (PODS, PODS / NODES));
     assert_eq!(world.term_count(), 2 * PODS / 30);
     let (all, without_names) = (bytes / PODS, bytes.saturating_sub(name_bytes) / PODS);
-    eprintln!("{PODS} pods: {all} bytes each, {without_names} beside their names");
+    eprintln!("{PODS} pods: {all} bytes each, {without_names} without names");
     assert!(without_names < BYTES_PER_POD_MAX, "{without_names}");
 }

@@ -1,11 +1,11 @@
-//! The scheduling framework and the plugins on it. Pure: no I/O, no clock, no randomness of its own, no async.
+//! The scheduling framework and its plugins. Pure: no I/O, no clock, no randomness of its own, no async.
 //!
-//! - `framework`: what a plugin is, where it may take part, what it may answer. [`plugins`]: those that Bridger brings.
-//! - `config`: `KubeSchedulerConfiguration`, read into profiles.
-//! - `queue`: the pods that wait. `evaluate`: filters and scores of all nodes. `scheduler`: from a pod to its binding.
-//! - [`explain`]: why a pod goes where it goes.
+//! - `framework`: the plugin trait, the extension points and the statuses. [`plugins`]: the plugins that Bridger ships.
+//! - `config`: `KubeSchedulerConfiguration`, parsed into profiles.
+//! - `queue`: the pending pods. `evaluate`: filters and scores all nodes. `scheduler`: takes a pod to its binding.
+//! - [`explain`]: why a pod fits, or does not fit, each node.
 //!
-//! Invariants: what a plugin answers depends on nothing but the pod, the world and its own configuration.
+//! Invariants: a plugin's result depends only on the pod, the world and the plugin's configuration.
 
 mod config;
 mod evaluate;

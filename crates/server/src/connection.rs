@@ -1,10 +1,10 @@
-//! One connection: HTTP/1.1 on it, watched for clients that are too slow.
+//! Serves HTTP/1.1 on one connection, with limits for slow clients.
 //!
-//! In: a byte stream and a router. Out: answers, until the client closes, the stop comes, or a limit is passed.
+//! In: a byte stream and a router. Out: responses, until the client closes, the server stops, or a limit is exceeded.
 //!
-//! A connection is silent, or sends a request's head, or is being answered. The stream notes when bytes come and when
-//! they cannot be got rid of, the service notes when a request begins and ends, and one timer looks at these notes. hyper
-//! has one limit for both the head and the silence before it; they must differ here, see [`Limits::idle_max`].
+//! A connection is idle, or receives a request's head, or is being answered. The stream notes when bytes arrive and
+//! when they cannot be sent, the service notes when a request starts and ends, and one timer checks these notes. hyper
+//! has one limit for both the head and the idle time before it; they must differ here, see [`Limits::idle_max`].
 
 use std::io;
 use std::pin::Pin;
@@ -26,12 +26,12 @@ use tower::ServiceExt;
 
 use crate::serve::Limits;
 
-/// What is known of the client from its TLS handshake; among a request's extensions.
+/// The result of the client's TLS handshake; an extension of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificate {
-    /// Nobody asked for one.
-    NotAsked,
-    /// One was asked for, and the client has none.
+    /// The server does not request client certificates.
+    NotRequested,
+    /// The server requested a certificate, and the client has none.
     Missing,
     /// Signed by an authority that is trusted for clients.
     Verified,
@@ -48,7 +48,7 @@ enum Phase {
 struct Notes {
     phase: Phase,
     since: Instant,
-    /// Since when the client has not taken what it was sent.
+    /// Since when the client has not read sent data.
     unread_since: Option<Instant>,
 }
 
@@ -58,12 +58,12 @@ impl Notes {
         self.since = Instant::now();
     }
 
-    /// When the client has had its time.
+    /// When the client's time is over.
     fn deadline(&self, limits: &Limits) -> Instant {
         let of_phase = match self.phase {
             Phase::Silent => self.since + limits.idle_max,
             Phase::Head => self.since + limits.head_within,
-            // The service itself answers in time; this only ends what even that could not.
+            // The service has its own time limit; this is only a second line of defense.
             Phase::Answering => self.since + 2 * limits.request_within,
         };
         self.unread_since.map_or(of_phase, |since| of_phase.min(since + limits.unread_within))
@@ -83,7 +83,7 @@ impl Shared {
     }
 }
 
-/// Answers requests until the connection ends.
+/// Responds to requests until the connection ends.
 pub(crate) async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
@@ -115,7 +115,7 @@ pub(crate) async fn answer(
     let mut timer = std::pin::pin!(tokio::time::sleep_until(notes.lock().deadline(limits)));
     let mut stopping = false;
     loop {
-        // The deadline moves while the connection is polled, forward and back, and the timer with it.
+        // Polling the connection moves the deadline, forward and back; the timer follows it.
         let ended = std::future::poll_fn(|cx| {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
                 return Poll::Ready(Some(ended));
@@ -132,7 +132,7 @@ pub(crate) async fn answer(
                 match ended {
                     Some(Ok(())) => (),
                     Some(Err(error)) => tracing::debug!(%error, "a connection ended"),
-                    None => tracing::debug!("a connection was too slow, or silent for too long"),
+                    None => tracing::debug!("closed a connection that was too slow, or idle for too long"),
                 }
                 return;
             }
@@ -148,7 +148,7 @@ fn too_late() -> Response {
     answer
 }
 
-/// A stream that notes when bytes come, and since when none could be sent.
+/// A stream that notes when bytes arrive, and since when none could be sent.
 struct Watched<S> {
     inner: S,
     notes: Shared,

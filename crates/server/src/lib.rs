@@ -1,11 +1,12 @@
-//! HTTP around the engine: the scheduler extender, whether it lives, whether it is ready, what it counts.
+//! The HTTP server of the engine: the scheduler extender, liveness, readiness and metrics.
 //!
-//! Thin: it asks the engine, shows what it shows, and decides nothing. `/livez` answers as long as the process can; `/readyz`
-//! is 200 once what is needed of Kubernetes is in sync, whatever the vCenters do, because a vCenter being patched must not stop pods; what is
-//! degraded is said in the body. `/metrics` is in the OpenMetrics text format.
+//! A thin layer: it calls the engine and decides nothing. `/livez` responds as long as the process can. `/readyz` is
+//! 200 once the required Kubernetes sources are in sync. vCenters do not affect the status, because a vCenter that is
+//! being patched must not stop pods; the body lists what is degraded. `/metrics` is in the OpenMetrics text format.
 //!
-//! - [`mod@serve`]: listening, with limits on everything a client may take. [`tls`]: certificates, read again when they change.
-//! - [`extender`]: what kube-scheduler asks.
+//! - [`mod@serve`]: the listener, with limits on everything that a client may use. [`tls`]: certificates, reloaded when
+//!   they change.
+//! - [`extender`]: kube-scheduler's extender requests.
 
 mod connection;
 pub mod extender;
@@ -33,7 +34,7 @@ pub use readiness::{Readiness, readiness};
 pub use serve::{ConnectionCounts, Limits, serve};
 pub use tls::{Tls, TlsError, TlsFiles};
 
-/// How things are with a vCenter, in words that hold no secret.
+/// The state of a vCenter, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VcenterHealth {
     pub host: String,
@@ -44,7 +45,7 @@ pub struct VcenterHealth {
 /// Registers families of metrics.
 pub type MoreMetrics = Arc<dyn Fn(&mut Registry) + Send + Sync>;
 
-/// What the server shows. `vcenters` answers how each of them is right now.
+/// The data that the server shows. `vcenters` returns the current state of each vCenter.
 #[derive(Clone)]
 pub struct Shown {
     pub world: SharedWorld,
@@ -52,12 +53,12 @@ pub struct Shown {
     pub events: EventRecorder,
     pub runtime: Arc<RuntimeStats>,
     pub vcenters: Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync>,
-    /// `None` turns the extender off.
+    /// `None` disables the extender.
     pub extender: Option<ExtenderRoutes>,
-    /// Registers what others count, each time the metrics are shown.
+    /// Registers the metrics of other components, on each request for metrics.
     pub more_metrics: Option<MoreMetrics>,
     pub connections: Arc<ConnectionCounts>,
-    /// The parts of Bridger that are on: it is ready once what they need of Kubernetes is in sync.
+    /// The enabled parts of Bridger: it is ready once the Kubernetes sources that they need are in sync.
     pub parts: Parts,
 }
 
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scheduler_is_ready_only_with_all_that_it_spreads_by() {
+    async fn a_scheduler_is_ready_only_with_services_and_controllers_in_sync() {
         let owner = WorldOwner::new(in_sync());
         let mut shown = showing(owner.shared(), None);
         assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rules_are_counted_and_what_keeps_them_from_being_written_only_degrades() {
+    async fn rules_are_counted_and_problems_with_them_only_degrade() {
         let shown = synced(None);
         let rules = &shown.counters.rules;
         rules.passes.add(4);

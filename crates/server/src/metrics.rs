@@ -1,7 +1,6 @@
-//! What is counted, as text for Prometheus.
+//! Metrics as text for Prometheus.
 //!
-//! The numbers live in the engine and the world; they are read when asked for, so that nothing has to keep two copies
-//! in step.
+//! The numbers are in the engine and the world; each request reads them, so that no second copy has to be kept in sync.
 
 use std::fmt;
 
@@ -21,12 +20,12 @@ struct Family<'a> {
     name: &'a str,
     help: &'a str,
     kind: MetricType,
-    /// The label's name, and a number per value; one number without a label.
+    /// The label's name; `values` has a number per label value. Without a label `values` has one number.
     label: Option<&'a str>,
     values: Vec<(String, u64)>,
 }
 
-/// Reads everything anew each time it is asked.
+/// Reads all numbers on each request.
 struct Reader(Shown);
 
 impl fmt::Debug for Reader {
@@ -55,9 +54,9 @@ impl Collector for Reader {
     }
 }
 
-/// How long each controller held the loop, by step; and what the gate refused.
+/// How long each controller held the loop, by step; and the actions that the gate refused.
 fn encode_runtime(shown: &Shown, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-    let help = "How long a controller held the loop; 10 ms is what no step should take.";
+    let help = "How long a controller held the loop; no step should take more than 10 ms.";
     let kind = MetricType::Histogram;
     let mut metric = encoder.encode_descriptor("bridger_controller_step_seconds", help, None, kind)?;
     for ((controller, step), times) in shown.runtime.steps() {
@@ -71,7 +70,7 @@ fn encode_runtime(shown: &Shown, encoder: &mut DescriptorEncoder<'_>) -> Result<
             None,
         )?;
     }
-    let help = "Actions that were not sent because the gate was closed, by controller and why.";
+    let help = "Actions that were not sent because the gate was closed, by controller and reason.";
     let mut metric = encoder.encode_descriptor("bridger_gate_refusals", help, None, MetricType::Counter)?;
     for ((controller, why), count) in shown.runtime.refusals() {
         let labels = [("controller", controller), ("reason", why)];
@@ -112,7 +111,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
     let one = |value: u64| vec![(String::new(), value)];
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let vcenters = (shown.vcenters)();
-    // Those of the scheduler are counted under names of its own, and those of the extender never were.
+    // The events of the scheduler have separate metrics, and those of the extender were never counted here.
     let (posted, lost) =
         events(shown, |controller| controller != scheduling::NAME && controller != engine::extender::NAME);
     let mut families = extender_families(shown);
@@ -120,7 +119,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
     families.extend([
         Family {
             name: "bridger_events_applied",
-            help: "Changes heard of from Kubernetes and the vCenters.",
+            help: "Events received from Kubernetes and the vCenters.",
             kind: MetricType::Counter,
             label: None,
             values: one(shown.runtime.events_applied.get()),
@@ -139,7 +138,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
         },
         Family {
             name: "bridger_labels_changed_by_others",
-            help: "Labels that were right and that somebody else changed.",
+            help: "Correct labels that another client changed.",
             kind: MetricType::Counter,
             label: None,
             values: one(counters.labels_changed_by_others.get()),
@@ -153,7 +152,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
         },
         Family {
             name: "bridger_nodes",
-            help: "Nodes by whether their machine was found in a vCenter.",
+            help: "Nodes by whether their VM was found in a vCenter.",
             kind: MetricType::Gauge,
             label: Some("machine"),
             values: labelled(&[
@@ -165,14 +164,14 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
         },
         Family {
             name: "bridger_pods",
-            help: "Pods known.",
+            help: "Known pods.",
             kind: MetricType::Gauge,
             label: None,
             values: one(count(summary.pods)),
         },
         Family {
             name: "bridger_vcenter_in_sync",
-            help: "1 while what is known of a vCenter is up to date.",
+            help: "1 while the inventory of a vCenter is up to date.",
             kind: MetricType::Gauge,
             label: Some("vcenter"),
             values: vcenters
@@ -182,7 +181,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
         },
         Family {
             name: "bridger_http_connections",
-            help: "Connections by whether there was room for them.",
+            help: "Connections by whether they were within the limit.",
             kind: MetricType::Counter,
             label: Some("outcome"),
             values: labelled(&[("accepted", shown.connections.accepted()), ("refused", shown.connections.refused())]),
@@ -191,11 +190,11 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
     families
 }
 
-/// Kubernetes Events of these controllers: posted, and lost on the way.
-fn events(shown: &Shown, is_meant: impl Fn(&str) -> bool) -> (u64, u64) {
+/// Kubernetes Events of the selected controllers: posted, and lost.
+fn events(shown: &Shown, is_selected: impl Fn(&str) -> bool) -> (u64, u64) {
     let counts = shown.events.all_counts();
-    let meant = counts.iter().filter(|(controller, _)| is_meant(controller)).map(|(_, counts)| counts);
-    meant.fold((0, 0), |(posted, lost), counts| (posted + counts.posted, lost + counts.failed + counts.dropped))
+    let selected = counts.iter().filter(|(controller, _)| is_selected(controller)).map(|(_, counts)| counts);
+    selected.fold((0, 0), |(posted, lost), counts| (posted + counts.posted, lost + counts.failed + counts.dropped))
 }
 
 fn rule_families(rules: &RuleCounters) -> Vec<Family<'static>> {
@@ -213,33 +212,27 @@ fn rule_families(rules: &RuleCounters) -> Vec<Family<'static>> {
     ]);
     let findings = rules.findings().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
     vec![
-        family("bridger_rules_owned", "DRS rules that are Bridger's.", gauge, None, one(rules.owned())),
+        family("bridger_rules_owned", "DRS rules that Bridger owns.", gauge, None, one(rules.owned())),
         family(
             "bridger_rules_passes",
-            "Passes begun: one plan for one cluster, carried out.",
+            "Passes started; a pass executes one plan for one cluster.",
             counter,
             None,
             one(rules.passes.get()),
         ),
-        family("bridger_rules_changes", "Changes made and seen to be made.", counter, Some("kind"), changes),
-        family("bridger_rules_failures", "Calls that failed, by what may help.", counter, Some("reason"), failures),
-        family(
-            "bridger_rules_findings",
-            "What the last plan found that people should know.",
-            gauge,
-            Some("name"),
-            findings,
-        ),
+        family("bridger_rules_changes", "Changes that were made and confirmed.", counter, Some("kind"), changes),
+        family("bridger_rules_failures", "Failed calls by kind of error.", counter, Some("reason"), failures),
+        family("bridger_rules_findings", "Findings of the last plan.", gauge, Some("name"), findings),
         family(
             "bridger_rules_behind_seconds",
-            "For how long something has been planned and not done.",
+            "How long there have been planned changes that are not applied.",
             gauge,
             None,
             one(rules.behind_seconds()),
         ),
         family(
             "bridger_rules_watch_lags",
-            "How often the watch was behind what was read.",
+            "How often the watch was behind a direct read.",
             counter,
             None,
             one(rules.lags.get()),
@@ -254,7 +247,7 @@ fn extender_families(shown: &Shown) -> Vec<Family<'static>> {
     vec![
         Family {
             name: "bridger_extender_assumed",
-            help: "Pods bound or being bound by the extender and not seen bound yet.",
+            help: "Pods bound or being bound by the extender that the watch does not show as bound yet.",
             kind: MetricType::Gauge,
             label: None,
             values: vec![(String::new(), u64::try_from(counts.assumed()).unwrap_or(u64::MAX))],

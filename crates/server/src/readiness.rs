@@ -1,4 +1,4 @@
-//! Is it ready, and what is degraded?
+//! Determines whether Bridger is ready, and what is degraded.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use crate::Shown;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// All that the parts that are on need of Kubernetes is in sync: answers can be given.
+    /// All Kubernetes sources of the enabled parts are in sync.
     pub ready: bool,
-    /// A line for each thing that is not as it should be.
+    /// A line for each problem.
     pub troubles: Vec<String>,
 }
 

@@ -1,11 +1,11 @@
-//! Listening: a router on a socket, in plain HTTP or TLS.
+//! Serves a router on a socket, in plain HTTP or TLS.
 //!
-//! In: a bound listener, a router, and perhaps TLS material that is read again when its files change. Out: answers, until
-//! told to stop.
+//! In: a bound listener, a router, and optionally TLS material that is reloaded when its files change. Out: responses,
+//! until the stop.
 //!
-//! Invariants: connections, the time for a handshake, a request's head, a whole request, an unread answer and silence
-//! between requests are all bounded; a connection too many is closed at once and counted; after the stop no connection
-//! is accepted, and those there are have a limited time to end.
+//! Invariants: the number of connections and the times of a handshake, a request's head, a whole request, an unread
+//! response and idleness between requests are all bounded. A connection beyond the limit is closed immediately and
+//! counted. After the stop no connection is accepted, and existing connections have a limited time to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,22 +21,22 @@ use tokio_rustls::TlsAcceptor;
 use crate::connection::{self, ClientCertificate};
 use crate::tls::Tls;
 
-/// What a client may take of the server.
+/// Limits on what a client may use.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub connections_max: usize,
     pub handshake_within: Duration,
     /// From the first byte of a request to the end of its head.
     pub head_within: Duration,
-    /// From the end of the head to the answer, the body's upload included.
+    /// From the end of the head to the response, including the upload of the body.
     pub request_within: Duration,
-    /// How long a client may leave an answer unread.
+    /// How long a client may leave a response unread.
     pub unread_within: Duration,
-    /// How long a connection may be silent between requests. Longer than the 90 s after which Go's HTTP client gives up
-    /// an idle connection: were the server first, a request already on its way would be lost, and kube-scheduler does not
+    /// How long a connection may be idle between requests. Longer than the 90 s after which Go's HTTP client closes an
+    /// idle connection: if the server closed it first, a request in flight would be lost, and kube-scheduler does not
     /// repeat a POST.
     pub idle_max: Duration,
-    /// How long connections may go on after the stop.
+    /// How long connections may continue after the stop.
     pub stop_within: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Default for Limits {
     }
 }
 
-/// What is counted of connections.
+/// Counters of connections.
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     accepted: AtomicU64,
@@ -67,14 +67,14 @@ impl ConnectionCounts {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Closed at once, because there were too many.
+    /// Closed immediately because there were too many.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 }
 
-/// Serves until `stop` completes and the connections have ended, or had their time.
+/// Serves until `stop` completes and the connections have ended or their time is over.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -84,7 +84,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     let limits = Arc::new(limits);
-    let places = Arc::new(Semaphore::new(limits.connections_max));
+    let permits = Arc::new(Semaphore::new(limits.connections_max));
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
@@ -98,20 +98,20 @@ pub async fn serve(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of file handles, say: wait for some to be given back rather than spin.
+                // For example out of file handles: wait until some are released rather than spin.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Ok(permit) = permits.clone().try_acquire_owned() else {
             counts.refused.fetch_add(1, Ordering::Relaxed);
             continue;
         };
         counts.accepted.fetch_add(1, Ordering::Relaxed);
         let (router, limits, tls, stopped) = (router.clone(), limits.clone(), tls.clone(), stopped.clone());
         connections.spawn(async move {
-            let _place = place;
+            let _permit = permit;
             one(stream, router, tls, &limits, stopped).await;
         });
     }
@@ -127,16 +127,16 @@ async fn one(
     limits: &Limits,
     stopped: watch::Receiver<bool>,
 ) {
-    // Answers are small and awaited.
+    // Responses are small, and clients wait for them.
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else {
-        return connection::answer(stream, router, ClientCertificate::NotAsked, limits, stopped).await;
+        return connection::answer(stream, router, ClientCertificate::NotRequested, limits, stopped).await;
     };
     match timeout(limits.handshake_within, TlsAcceptor::from(tls.current()).accept(stream)).await {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
-            let certificate = match (tls.asks_clients(), shown) {
-                (false, _) => ClientCertificate::NotAsked,
+            let certificate = match (tls.requests_client_certificates(), shown) {
+                (false, _) => ClientCertificate::NotRequested,
                 (true, true) => ClientCertificate::Verified,
                 (true, false) => ClientCertificate::Missing,
             };

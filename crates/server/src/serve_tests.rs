@@ -1,4 +1,4 @@
-//! The listener against clients that are slow, silent, too many, or in TLS.
+//! The listener with clients that are slow, idle, too many, or use TLS.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -85,25 +85,25 @@ async fn closed_after(stream: &mut TcpStream) -> Duration {
 }
 
 #[tokio::test]
-async fn a_connection_serves_many_requests_and_is_closed_after_a_long_silence_only() {
+async fn a_connection_serves_many_requests_and_is_closed_only_after_a_long_idle_time() {
     let served = start(limits(), None).await;
     let mut stream = TcpStream::connect(served.address).await.expect("connected");
     for _ in 0..3 {
         assert!(exchange(&mut stream, &get_request("/")).await.ends_with("hello"));
-        // Longer than a head may take: silence is something else.
+        // Longer than the limit for a head: the idle limit is separate.
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    let silent = closed_after(&mut stream).await;
-    assert!(silent > Duration::from_millis(500) && silent < Duration::from_secs(5), "{silent:?}");
+    let idle = closed_after(&mut stream).await;
+    assert!(idle > Duration::from_millis(500) && idle < Duration::from_secs(5), "{idle:?}");
 }
 
 #[tokio::test]
-async fn slow_clients_are_cut_off() {
+async fn slow_clients_are_disconnected() {
     let served = start(limits(), None).await;
     let cases = [
         ("a head that does not end", "GET / HTTP/1.1\r\nhost: x\r\n"),
-        ("a body that does not come", "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nab"),
-        ("an answer that does not come", "GET /never HTTP/1.1\r\nhost: x\r\n\r\n"),
+        ("a body that does not arrive", "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nab"),
+        ("a response that does not arrive", "GET /never HTTP/1.1\r\nhost: x\r\n\r\n"),
     ];
     for (what, text) in cases {
         let mut stream = TcpStream::connect(served.address).await.expect("connected");
@@ -111,14 +111,14 @@ async fn slow_clients_are_cut_off() {
         let took = closed_after(&mut stream).await;
         assert!(took < Duration::from_millis(1400), "{what}: {took:?}");
     }
-    // Bytes that trickle do not help.
+    // Sending single bytes does not extend the limit.
     let mut stream = TcpStream::connect(served.address).await.expect("connected");
     let started = Instant::now();
     while stream.write_all(b"G").await.is_ok() && started.elapsed() < Duration::from_secs(5) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
-    // An answer that is never read does not hold a place for ever.
+    // A response that is never read does not hold a connection forever.
     let mut stream = TcpStream::connect(served.address).await.expect("connected");
     stream.write_all(get_request("/large").as_bytes()).await.expect("sent");
     tokio::time::sleep(Duration::from_millis(1000)).await;
@@ -127,11 +127,11 @@ async fn slow_clients_are_cut_off() {
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         received += count;
     }
-    assert!(received < 64 << 20, "all of it came");
+    assert!(received < 64 << 20, "the whole response arrived");
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_closed_and_counted() {
+async fn a_connection_beyond_the_limit_is_closed_and_counted() {
     let served = start(limits(), None).await;
     let mut streams = Vec::new();
     for _ in 0..3 {
@@ -149,7 +149,7 @@ async fn a_connection_too_many_is_closed_and_counted() {
 }
 
 #[tokio::test]
-async fn the_stop_lets_requests_end_and_takes_no_new_ones() {
+async fn after_the_stop_requests_complete_and_no_new_ones_are_accepted() {
     let mut served = start(Limits { request_within: Duration::from_secs(5), ..limits() }, None).await;
     let mut stream = TcpStream::connect(served.address).await.expect("connected");
     stream.write_all(get_request("/slow").as_bytes()).await.expect("sent");
@@ -183,7 +183,7 @@ fn write_pair(folder: &Path, (certificate, key): &(rcgen::Certificate, KeyPair))
     std::fs::write(folder.join("tls.key"), key.serialize_pem()).expect("written");
 }
 
-/// Asks over TLS; answers the server's certificate and the answer.
+/// Sends a request over TLS; returns the server's certificate and the response.
 async fn ask_tls(
     address: SocketAddr,
     authority: &Authority,
@@ -213,7 +213,7 @@ async fn ask_tls(
 }
 
 #[tokio::test]
-async fn tls_follows_its_files_and_knows_its_clients() {
+async fn tls_follows_its_files_and_verifies_client_certificates() {
     let (authority, stranger) = (Authority::create(), Authority::create());
     let folder = tempfile::tempdir().expect("a folder");
     let first = authority.sign("localhost");
@@ -237,13 +237,13 @@ async fn tls_follows_its_files_and_knows_its_clients() {
     let refused = ask_tls(served.address, &authority, Some(&intruder), "/who").await;
     assert!(!refused.is_ok_and(|(_, answer)| answer.contains("200 OK")), "a stranger's certificate");
 
-    // A pair that does not fit together, then none: the one in use stays.
+    // A key that does not match the certificate, then no certificate: the pair in use stays.
     std::fs::write(folder.path().join("tls.key"), KeyPair::generate().expect("a key").serialize_pem())
         .expect("written");
     let text = tls.reload().expect_err("a key of another certificate").to_string();
     assert!(text.contains("tls.crt") && !text.contains("PRIVATE"), "{text}");
     std::fs::write(folder.path().join("tls.crt"), "nothing").expect("written");
-    assert!(matches!(tls.reload(), Err(crate::TlsError::Nothing { what: "certificate", .. })));
+    assert!(matches!(tls.reload(), Err(crate::TlsError::Missing { what: "certificate", .. })));
     assert_eq!(ask_tls(served.address, &authority, None, "/").await.expect("an answer").0, first.0.der().to_vec());
 
     let second = authority.sign("localhost");
@@ -251,14 +251,14 @@ async fn tls_follows_its_files_and_knows_its_clients() {
     assert!(tls.reload().expect("a pair") && !tls.reload().expect("the same pair"));
     assert_eq!(ask_tls(served.address, &authority, None, "/").await.expect("an answer").0, second.0.der().to_vec());
 
-    // A client that speaks no TLS is cut off.
+    // A client without TLS is disconnected.
     let mut plain = TcpStream::connect(served.address).await.expect("connected");
     plain.write_all(get_request("/").as_bytes()).await.expect("sent");
     assert!(closed_after(&mut plain).await < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_files_are_found_by_themselves() {
+async fn changed_files_are_reloaded_automatically() {
     let authority = Authority::create();
     let folder = tempfile::tempdir().expect("a folder");
     write_pair(folder.path(), &authority.sign("localhost"));
@@ -268,7 +268,7 @@ async fn changed_files_are_found_by_themselves() {
     let before = tls.current();
     let follower = tokio::spawn(tls.clone().follow());
     write_pair(folder.path(), &authority.sign("localhost"));
-    tokio::time::sleep(2 * crate::tls::LOOK_EVERY).await;
+    tokio::time::sleep(2 * crate::tls::CHECK_EVERY).await;
     assert!(!Arc::ptr_eq(&before, &tls.current()));
     follower.abort();
 }

@@ -1,11 +1,12 @@
-//! TLS for the server: a certificate and its key from files, read again when they change, and perhaps an authority that
-//! clients' certificates must come from.
+//! TLS for the server: a certificate and its key from files, reloaded when they change, and optionally an authority for
+//! client certificates.
 //!
-//! In: paths. Out: the configuration for the next handshake. Invariants: a new pair takes effect only if it is whole and
-//! fits together; one that does not is logged, and the old one stays. No key is in an error, a log line or debug output.
+//! In: paths. Out: the configuration for the next handshake. Invariants: a new pair takes effect only if it is complete
+//! and the key matches the certificate; otherwise an error is logged, and the old pair stays. No key is in an error, a
+//! log line or debug output.
 //!
-//! A client without a certificate may still connect, because the kubelet's probes have none: what such a client may ask for
-//! is decided for each route.
+//! A client without a certificate may still connect, because the kubelet's probes have none. Each route decides what
+//! such a client may request.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,16 +18,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
-/// How often the files are looked at.
-pub const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often the files are checked.
+pub const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// PEM: the server's certificate, then those that lead to its authority.
+    /// PEM: the server's certificate, then the chain to its authority.
     pub certificate: PathBuf,
     /// PEM.
     pub key: PathBuf,
-    /// PEM: the authorities that clients' certificates must come from.
+    /// PEM: the authorities of client certificates.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -34,14 +35,14 @@ pub struct TlsFiles {
 pub enum TlsError {
     #[error("{path} can't be read: {error}", path = .path.display())]
     Read { path: PathBuf, error: std::io::Error },
-    #[error("{path} holds no {what} in PEM form", path = .path.display())]
-    Nothing { path: PathBuf, what: &'static str },
+    #[error("{path} contains no {what} in PEM form", path = .path.display())]
+    Missing { path: PathBuf, what: &'static str },
     #[error("the certificate in {path} can't be used: {error}", path = .path.display())]
     Unusable { path: PathBuf, error: String },
 }
 
-/// What was read of the files: compared to find out whether anything changed. (A time of change is no help: a mounted
-/// Secret is replaced as a whole, and two changes may bear the same time.)
+/// The contents of the files, compared to detect changes. (The modification time does not help: a mounted Secret is
+/// replaced as a whole, and two changes may have the same time.)
 #[derive(PartialEq, Eq)]
 struct Material {
     certificate: Vec<u8>,
@@ -68,18 +69,18 @@ impl Tls {
         Ok(Tls { files, state: RwLock::new((material, config)) })
     }
 
-    /// For the next handshake.
+    /// The configuration for the next handshake.
     #[must_use]
     pub fn current(&self) -> Arc<ServerConfig> {
         self.state.read().unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
     #[must_use]
-    pub fn asks_clients(&self) -> bool {
+    pub fn requests_client_certificates(&self) -> bool {
         self.files.client_ca.is_some()
     }
 
-    /// Reads the files again; answers whether another certificate is in use now. An error leaves everything as it was.
+    /// Reads the files again; returns whether they changed. An error changes nothing.
     pub fn reload(&self) -> Result<bool, TlsError> {
         let material = read(&self.files)?;
         if self.state.read().unwrap_or_else(PoisonError::into_inner).0 == material {
@@ -90,23 +91,23 @@ impl Tls {
         Ok(true)
     }
 
-    /// Looks at the files for ever.
+    /// Checks the files forever and reloads them when they change.
     pub async fn follow(self: Arc<Self>) {
-        let mut told = None;
+        let mut logged = None;
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
             match self.reload() {
                 Ok(changed) => {
                     if changed {
-                        tracing::info!("the TLS certificate was read again");
+                        tracing::info!("reloaded the TLS certificate");
                     }
-                    told = None;
+                    logged = None;
                 }
                 Err(error) => {
                     let text = error.to_string();
-                    if told.as_ref() != Some(&text) {
+                    if logged.as_ref() != Some(&text) {
                         tracing::warn!("{text}; the certificate in use stays");
-                        told = Some(text);
+                        logged = Some(text);
                     }
                 }
             }
@@ -128,7 +129,7 @@ fn configure(files: &TlsFiles, material: &Material) -> Result<ServerConfig, TlsE
         |path: &Path, error: &dyn fmt::Display| TlsError::Unusable { path: path.to_owned(), error: error.to_string() };
     let chain = certificates(&files.certificate, &material.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&material.key)
-        .map_err(|_| TlsError::Nothing { path: files.key.clone(), what: "private key" })?;
+        .map_err(|_| TlsError::Missing { path: files.key.clone(), what: "private key" })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -153,7 +154,7 @@ fn configure(files: &TlsFiles, material: &Material) -> Result<ServerConfig, TlsE
 }
 
 fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let nothing = || TlsError::Nothing { path: path.to_owned(), what: "certificate" };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|_| nothing())?;
-    if chain.is_empty() { Err(nothing()) } else { Ok(chain) }
+    let missing = || TlsError::Missing { path: path.to_owned(), what: "certificate" };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|_| missing())?;
+    if chain.is_empty() { Err(missing()) } else { Ok(chain) }
 }

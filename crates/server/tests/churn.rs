@@ -1,8 +1,8 @@
-//! Many clients while pods come and go, VMs move and hosts enter maintenance: every answer is true of one moment between
-//! question and answer.
+//! Many concurrent clients while pods are created and deleted, VMs move and hosts enter maintenance: every response is
+//! correct for one state between request and response.
 //!
-//! The world is changed event by event, as the engine does it. Beside it a plain list of who is where is kept, from which
-//! the answer to each question is worked out by hand for every moment. An answer that no moment explains is torn.
+//! The world changes event by event, as in the engine. A simple model records the state after each event, and computes
+//! the expected response for each state. A response that matches no state was computed from more than one.
 
 #[path = "churn/plain.rs"]
 mod plain;
@@ -20,7 +20,7 @@ use model::event::{
     Event, HostFacts, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts, VcenterId, VmFacts,
     WeightedTermFacts,
 };
-use plain::{APPS, Answer, DISLIKE, HOSTS, NODES, Plain, Question, Said};
+use plain::{APPS, Answer, DISLIKE, HOSTS, NODES, Plain, Question, Verdict};
 use serde_json::{Value, json};
 use server::{ExtenderRoutes, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,7 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 const PODS_MAX: usize = 100;
 const CLIENTS: usize = 64;
-/// Less would show nothing.
+/// Fewer would prove nothing.
 const ANSWERS_MIN: usize = 1000;
 const EVENTS_MIN: usize = 500;
 const VCENTER: VcenterId = VcenterId(0);
@@ -63,17 +63,17 @@ fn host(number: usize, maintenance: bool) -> Event {
     Event::HostApplied { vcenter: VCENTER, host: HostFacts { id, name, maintenance, ..HostFacts::default() } }
 }
 
-/// A term that matches the pods of an app, node by node as it is written.
+/// A term between nodes that matches the pods of an app.
 fn of_app(app: usize) -> TermFacts {
     let selector = SelectorFacts { labels: app_label(app), ..SelectorFacts::default() };
     TermFacts { topology_key: HOSTNAME.to_owned(), selector: Some(selector), ..TermFacts::default() }
 }
 
-fn disliking(app: usize, weight: i32) -> Vec<WeightedTermFacts> {
+fn preferred_anti_affinity(app: usize, weight: i32) -> Vec<WeightedTermFacts> {
     vec![WeightedTermFacts { weight, term: of_app(app) }]
 }
 
-/// A pod that is there: it avoids its own app and dislikes the next.
+/// An existing pod, with required anti-affinity to its own app and preferred anti-affinity to the next app.
 fn pod(number: usize, app: usize, node: usize) -> Event {
     Event::PodApplied(PodFacts {
         namespace: "ns".to_owned(),
@@ -82,20 +82,20 @@ fn pod(number: usize, app: usize, node: usize) -> Event {
         labels: app_label(app),
         node: Some(node_name(node)),
         anti_affinity: vec![of_app(app)],
-        preferred_anti_affinity: disliking((app + 1) % APPS, DISLIKE),
+        preferred_anti_affinity: preferred_anti_affinity((app + 1) % APPS, DISLIKE),
         ..PodFacts::default()
     })
 }
 
-/// The pod that is asked about.
-fn asked(question: &Question, uid: String) -> PodFacts {
+/// The pod of a request.
+fn requested_pod(question: &Question, uid: String) -> PodFacts {
     PodFacts {
         namespace: "ns".to_owned(),
         name: "new".to_owned(),
         uid,
         labels: app_label(question.app),
         anti_affinity: vec![of_app(question.avoided)],
-        preferred_anti_affinity: disliking(question.disliked, question.weight),
+        preferred_anti_affinity: preferred_anti_affinity(question.disliked, question.weight),
         ..PodFacts::default()
     }
 }
@@ -130,17 +130,17 @@ fn start() -> (WorldOwner, Plain) {
     (owner, plain)
 }
 
-/// A small generator: what matters is only that runs are alike.
-struct Dice(u64);
+/// A small random number generator: it only has to be repeatable.
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit
     }
 }
 
-/// Every moment: before any event, and after each.
+/// Every state: before any event, and after each event.
 type History = Mutex<Vec<Plain>>;
 
 async fn churn(
@@ -150,40 +150,40 @@ async fn churn(
     moment: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
 ) {
-    let mut dice = Dice(7);
+    let mut random = Random(7);
     // App and node of each pod.
     let mut pods: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {
-        // More pods come than go, so that there are many of them most of the time.
-        let event = match dice.below(10) {
+        // More pods are created than deleted, so that there are many of them most of the time.
+        let event = match random.below(10) {
             0..3 => {
-                let (node, host) = (dice.below(NODES), dice.below(HOSTS));
+                let (node, host) = (random.below(NODES), random.below(HOSTS));
                 plain.moved(node, host);
                 vm(node, host)
             }
             3 => {
-                let (number, maintenance) = (dice.below(HOSTS), dice.below(4) == 0);
+                let (number, maintenance) = (random.below(HOSTS), random.below(4) == 0);
                 plain.set_maintenance(number, maintenance);
                 host(number, maintenance)
             }
             4..8 if pods.len() < PODS_MAX => {
-                let (app, node) = (dice.below(APPS), dice.below(NODES));
+                let (app, node) = (random.below(APPS), random.below(NODES));
                 plain.placed(app, node);
                 pods.insert(next, (app, node));
                 next += 1;
                 pod(next - 1, app, node)
             }
             _ => {
-                let Some(&number) = pods.keys().nth(dice.below(pods.len().max(1))) else { continue };
+                let Some(&number) = pods.keys().nth(random.below(pods.len().max(1))) else { continue };
                 let (app, node) = pods.remove(&number).expect("a pod");
-                plain.gone(app, node);
+                plain.removed(app, node);
                 Event::PodDeleted { namespace: "ns".to_owned(), name: format!("pod-{number}") }
             }
         };
         world.write().apply(event);
         history.lock().expect("a history").push(plain);
-        // A few at once: between their turns, tasks wait for 64 clients.
+        // A few events per sleep: between its turns, a task waits for 64 clients.
         if moment.fetch_add(1, Ordering::SeqCst).is_multiple_of(4) {
             tokio::time::sleep(Duration::from_micros(300)).await;
         }
@@ -226,22 +226,22 @@ impl Connection {
     }
 }
 
-/// The whole answer of filter: every node is in one of its three parts.
+/// Parses the response of filter: every node is in exactly one of its three parts.
 fn verdicts(answer: &Value, names: &[String]) -> Answer {
     assert_eq!((&answer["Error"], &answer["Nodes"]), (&json!(""), &Value::Null));
     let fits = answer["NodeNames"].as_array().expect("names");
     let members = ["FailedNodes", "FailedAndUnresolvableNodes"].map(|name| answer[name].as_object().expect("a map"));
-    let said = |name: &String| {
-        let refusals = Said::REFUSALS.into_iter();
-        let refusal = refusals.filter(|said| {
-            said.told().is_some_and(|(member, reason)| answer[member].get(name).is_some_and(|told| told == reason))
+    let verdict_on = |name: &String| {
+        let refusals = Verdict::REFUSALS.into_iter();
+        let refusal = refusals.filter(|verdict| {
+            verdict.reason().is_some_and(|(member, reason)| answer[member].get(name).is_some_and(|it| it == reason))
         });
-        let fitting = fits.iter().filter(|fit| *fit == name).map(|_| Said::Fits);
-        let all: Vec<Said> = refusal.chain(fitting).collect();
+        let fitting = fits.iter().filter(|fit| *fit == name).map(|_| Verdict::Fits);
+        let all: Vec<Verdict> = refusal.chain(fitting).collect();
         assert_eq!(all.len(), 1, "{name} is {all:?} in {answer}");
         all[0]
     };
-    let all: Vec<Said> = names.iter().map(said).collect();
+    let all: Vec<Verdict> = names.iter().map(verdict_on).collect();
     assert_eq!(fits.len() + members.iter().map(|member| member.len()).sum::<usize>(), names.len(), "{answer}");
     Answer::Verdicts(all.try_into().expect("one for each node"))
 }
@@ -254,59 +254,59 @@ fn scores(answer: &Value, names: &[String]) -> Answer {
     Answer::Scores(scores.try_into().expect("one for each node"))
 }
 
-struct Seen {
+struct Exchange {
     question: Question,
     from: usize,
     to: usize,
     answer: Answer,
 }
 
-async fn client(number: usize, address: SocketAddr, moment: Arc<AtomicUsize>, stop: Arc<AtomicBool>) -> Vec<Seen> {
+async fn client(number: usize, address: SocketAddr, moment: Arc<AtomicUsize>, stop: Arc<AtomicBool>) -> Vec<Exchange> {
     let mut connection = Connection::open(address).await;
     let names: Vec<String> = (0..NODES).map(node_name).collect();
-    let mut dice = Dice(number as u64);
-    let mut seen = Vec::new();
+    let mut random = Random(number as u64);
+    let mut exchanges = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let (app, avoided, disliked) = (dice.below(APPS), dice.below(APPS), dice.below(APPS));
-        let question = Question { app, avoided, disliked, weight: dice.below(100) as i32 + 1 };
-        let uid = format!("{number}-{}", seen.len());
+        let (app, avoided, disliked) = (random.below(APPS), random.below(APPS), random.below(APPS));
+        let question = Question { app, avoided, disliked, weight: random.below(100) as i32 + 1 };
+        let uid = format!("{number}-{}", exchanges.len());
         let pod = json!([uid, question.app, question.avoided, question.disliked, question.weight]);
         let body = json!({ "Pod": pod, "Nodes": null, "NodeNames": names }).to_string();
-        let (path, read): (_, fn(&Value, &[String]) -> Answer) = match dice.below(2) {
+        let (path, read): (_, fn(&Value, &[String]) -> Answer) = match random.below(2) {
             0 => ("/v1/filter", verdicts),
             _ => ("/v1/prioritize", scores),
         };
         let from = moment.load(Ordering::SeqCst);
         let answer = connection.post(path, &body).await;
         let to = moment.load(Ordering::SeqCst);
-        seen.push(Seen { question, from, to, answer: read(&answer, &names) });
+        exchanges.push(Exchange { question, from, to, answer: read(&answer, &names) });
     }
-    seen
+    exchanges
 }
 
-/// The pod in this test's own words, as the clients send it: how the API writes pods is for another crate to know.
+/// Parses the pod in this test's own format, as the clients send it: only another crate knows the API's format of pods.
 fn read_pod(json: &str) -> Result<PodFacts, String> {
     let (uid, app, avoided, disliked, weight) = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    Ok(asked(&Question { app, avoided, disliked, weight }, uid))
+    Ok(requested_pod(&Question { app, avoided, disliked, weight }, uid))
 }
 
-/// What the answers held: nothing is shown by questions that have one answer.
+/// What the responses contained: questions with only one possible answer would prove nothing.
 #[derive(Default)]
 struct Variety {
     answers: usize,
-    said: BTreeSet<Said>,
+    verdicts: BTreeSet<Verdict>,
     scored: usize,
-    scored_apart: usize,
+    scored_differently: usize,
 }
 
 impl Variety {
     fn note(&mut self, answer: &Answer) {
         self.answers += 1;
         match answer {
-            Answer::Verdicts(verdicts) => self.said.extend(verdicts),
+            Answer::Verdicts(verdicts) => self.verdicts.extend(verdicts),
             Answer::Scores(scores) => {
                 self.scored += 1;
-                self.scored_apart += usize::from(scores.iter().any(|score| (1..10).contains(score)));
+                self.scored_differently += usize::from(scores.iter().any(|score| (1..10).contains(score)));
             }
         }
     }
@@ -314,7 +314,7 @@ impl Variety {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::print_stdout)]
-async fn no_answer_is_torn() {
+async fn every_response_matches_one_state() {
     let full = std::env::var("BRIDGER_TEST_COUNTS").as_deref() == Ok("full");
     let lasts = Duration::from_secs(if full { 60 } else { 4 });
     let (world, plain) = start();
@@ -332,7 +332,7 @@ async fn no_answer_is_torn() {
     let clients: Vec<_> =
         (0..CLIENTS).map(|number| tokio::spawn(client(number, address, moment.clone(), stop.clone()))).collect();
     tokio::time::sleep(lasts).await;
-    // A machine that is busy with other things takes longer for as much.
+    // A busy machine needs longer.
     while moment.load(Ordering::SeqCst) < EVENTS_MIN && started.elapsed() < lasts * 10 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -342,18 +342,18 @@ async fn no_answer_is_torn() {
     let history = std::mem::take(&mut *history.lock().expect("a history"));
     let mut variety = Variety::default();
     for client in clients {
-        for Seen { question, from, to, answer } in client.await.expect("a client") {
+        for Exchange { question, from, to, answer } in client.await.expect("a client") {
             variety.note(&answer);
-            // The event after the last one counted may have been applied already.
+            // One event may be applied but not counted yet.
             let moments = &history[from..history.len().min(to + 2)];
-            let is_true = moments.iter().any(|moment| moment.explains(&question, &answer));
-            assert!(is_true, "{question:?}, {from} to {to}: {answer:?}");
+            let is_correct = moments.iter().any(|moment| moment.explains(&question, &answer));
+            assert!(is_correct, "{question:?}, {from} to {to}: {answer:?}");
         }
     }
     serving.abort();
-    let Variety { answers, said, scored, scored_apart } = variety;
+    let Variety { answers, verdicts, scored, scored_differently } = variety;
     println!("{answers} answers ({scored} of scores) and {} events in {seconds:.0} s", history.len());
     assert!(answers > ANSWERS_MIN && history.len() > EVENTS_MIN, "{answers} answers, {} events", history.len());
-    assert_eq!(said.len(), 1 + Said::REFUSALS.len(), "{said:?}");
-    assert!(scored_apart * 2 > scored, "scores differ in {scored_apart} of {scored} answers");
+    assert_eq!(verdicts.len(), 1 + Verdict::REFUSALS.len(), "{verdicts:?}");
+    assert!(scored_differently * 2 > scored, "scores differ in {scored_differently} of {scored} answers");
 }

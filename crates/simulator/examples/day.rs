@@ -1,5 +1,5 @@
-//! A day in the simulated world, in virtual time: 12 nodes on 4 hosts, three services, DRS at work, a host that fails
-//! and one that is serviced.
+//! A day in the simulated world, in virtual time: 12 nodes on 4 hosts, three services, DRS, a host failure and a host
+//! maintenance.
 //!
 //! `cargo run --release --package simulator --example day -- [SEED]` prints the history. The determinism test runs the
 //! same day.
@@ -22,7 +22,7 @@ use tower::ServiceExt;
 const HOUR: Duration = Duration::from_secs(3600);
 pub const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// What happened in this world until then, a line each.
+/// The history of a world over `duration`, one line per entry.
 pub fn history(seed: u64, duration: Duration) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -48,7 +48,7 @@ pub fn history(seed: u64, duration: Duration) -> String {
     })
 }
 
-/// What people do that day.
+/// The operations of users and administrators on that day.
 async fn live(world: Arc<World>) {
     let requests = json!({ "cpu": "500m", "memory": "1Gi" });
     for (name, replicas) in [("shop", 3), ("search", 4), ("queue", 3)] {

@@ -1,5 +1,5 @@
-//! A certificate for the embedded vCenter: its own authority, made anew at each start, so that clients can verify TLS
-//! as they would in production.
+//! TLS certificate for the embedded vCenter. Each start creates a new certificate authority, so that clients can verify
+//! TLS as in production.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub enum CertificateError {
     Use(#[from] rustls::Error),
 }
 
-/// What a TLS server on loopback needs, and what its clients are given to trust it.
+/// TLS configuration of a loopback server, and the CA certificate that its clients trust.
 #[derive(Clone, Debug)]
 pub struct Loopback {
     pub server: Arc<rustls::ServerConfig>,

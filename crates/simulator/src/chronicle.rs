@@ -1,6 +1,6 @@
-//! The history of the simulated world: one line per thing that happened, with its moment.
+//! The history of the simulated world: one timestamped line per event.
 //!
-//! It is what `bridger sandbox` prints, what the demo's observer reads, and what two runs of one seed are compared by.
+//! `bridger sandbox` prints it, the demo's observer reads it, and tests compare two runs with the same seed by it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +25,7 @@ impl fmt::Display for Happening {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Counts from 0 over the whole life of the world, also when old entries have been dropped.
+    /// Counts from 0 over the whole life of the world, even after old entries are dropped.
     pub number: u64,
     pub moment: SimTime,
     pub happening: Happening,
@@ -37,7 +37,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// A bounded window on what happened; the oldest entries make room for new ones.
+/// A bounded window of recorded events. New entries displace the oldest ones.
 #[derive(Debug)]
 pub struct Chronicle {
     entries: VecDeque<Entry>,
@@ -59,7 +59,7 @@ impl Chronicle {
         self.next_number += 1;
     }
 
-    /// The entries from `number` on that are still kept.
+    /// The retained entries with this number or a higher one.
     pub fn since(&self, number: u64) -> impl Iterator<Item = &Entry> {
         let first = self.entries.front().map_or(self.next_number, |entry| entry.number);
         let skip = usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);

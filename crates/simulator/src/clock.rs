@@ -1,13 +1,13 @@
 //! Simulated time.
 //!
-//! [`SimTime`] is a moment of the simulated world; [`Clock`] maps the runtime's own clock onto it. On a paused tokio
-//! clock the simulated time is virtual and jumps ahead whenever everybody waits; on the real one it runs `speed` times
-//! as fast as the wall clock.
+//! [`SimTime`] is a point in time of the simulated world. [`Clock`] maps the runtime's clock onto it. On a paused tokio
+//! clock, simulated time is virtual and jumps ahead when every task waits. On the real clock, it runs `speed` times as
+//! fast as the wall clock.
 //!
-//! Two kinds of waiting must not be mixed up. What belongs to the *world* (a migration, a grace period, DRS's period)
-//! is measured in [`SimTime`]. What belongs to a *connection* (how long a client lets a watch or WaitForUpdatesEx
-//! hang, how long its session may idle) is the client's own time: plain `tokio::time`, or [`Clock::simulated`]. In
-//! virtual time the two coincide.
+//! There are two kinds of waiting, and code must not mix them. Processes of the *world* (a migration, a grace period,
+//! the DRS period) are measured in [`SimTime`]. Limits of a *connection* (the timeout of a watch or of
+//! WaitForUpdatesEx, the idle time of a session) are in the client's time: plain `tokio::time`, or
+//! [`Clock::simulated`]. In virtual time the two coincide.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct SimTime {
 }
 
 impl SimTime {
-    /// Where virtual time begins: a fixed moment, so that runs can be compared byte for byte.
+    /// The start of virtual time. It is fixed, so that runs can be compared byte for byte.
     pub const VIRTUAL_START: SimTime = SimTime { unix_ms: 1_767_225_600_000 }; // 2026-01-01T00:00:00Z
 
     #[must_use]
@@ -57,7 +57,7 @@ impl fmt::Display for SimTime {
     }
 }
 
-/// Reads simulated time off the tokio runtime's clock.
+/// Derives simulated time from the tokio runtime's clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: tokio::time::Instant,
@@ -66,14 +66,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Simulated time begins at `start` now and runs `speed` times as fast as the runtime's clock.
+    /// A clock that shows `start` now and runs `speed` times as fast as the runtime's clock.
     #[must_use]
     pub fn starting_at(start: SimTime, speed: f64) -> Clock {
         assert!(speed.is_finite() && speed > 0.0, "speed is a positive number");
         Clock { origin: tokio::time::Instant::now(), start, speed }
     }
 
-    /// For a runtime whose clock is paused: begins at [`SimTime::VIRTUAL_START`].
+    /// For a runtime with a paused clock: starts at [`SimTime::VIRTUAL_START`].
     #[must_use]
     pub fn virtual_time() -> Clock {
         Clock::starting_at(SimTime::VIRTUAL_START, 1.0)
@@ -84,16 +84,16 @@ impl Clock {
         self.start.after(self.origin.elapsed().mul_f64(self.speed))
     }
 
-    /// How much simulated time passes while clients wait so long.
+    /// How much simulated time passes while a client waits for `wait`.
     #[must_use]
     pub fn simulated(&self, wait: Duration) -> Duration {
         Duration::try_from_secs_f64(wait.as_secs_f64() * self.speed).unwrap_or(Duration::MAX)
     }
 
-    /// Waits until the simulated moment; returns at once when it has passed.
+    /// Waits until the simulated time reaches `moment`. Returns at once if it has passed.
     pub async fn sleep_until(&self, moment: SimTime) {
         let wait = moment.since(self.start).div_f64(self.speed);
-        // Rounding may leave `now` a millisecond short of the moment: wait until it is really there.
+        // Rounding can leave `now` a millisecond before `moment`, so wait until it is reached.
         tokio::time::sleep_until(self.origin + wait).await;
         while self.now() < moment {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_kubernetes_and_vsphere_do() {
+    fn timestamps_have_the_format_of_kubernetes_and_vsphere() {
         let moment = SimTime::VIRTUAL_START.after(Duration::from_millis(61_007));
         assert_eq!(moment.rfc3339_seconds(), "2026-01-01T00:01:01Z");
         assert_eq!(moment.rfc3339_micros(), "2026-01-01T00:01:01.007000Z");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_fast_clock_reaches_the_moment_it_was_asked_for() {
+    async fn sleep_until_on_a_fast_clock_reaches_the_requested_moment() {
         let clock = Clock::starting_at(SimTime::VIRTUAL_START, 60.0);
         let noon = SimTime::VIRTUAL_START.after(Duration::from_secs(43_200));
         let before = tokio::time::Instant::now();

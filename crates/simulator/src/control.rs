@@ -1,19 +1,21 @@
-//! What no real API offers, over HTTP: faults on demand, the loss of a physical host, the chronicle, the state in brief.
+//! Control operations that real APIs do not offer, over HTTP: inject faults, fail a physical host, read the chronicle
+//! and a summary of the state.
 //!
-//! Mounted beside the real APIs, at `/simulator`:
+//! Mounted next to the real APIs, at `/simulator`:
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /faults` | the fault rules in force, as JSON |
+//! | `GET /faults` | the active fault rules, as JSON |
 //! | `POST /faults` | adds one rule, given as JSON |
-//! | `DELETE /faults` | takes all rules out |
-//! | `POST /hosts/{name}/fail`, `POST /hosts/{name}/recover` | a physical host loses power, or is given it back |
-//! | `GET /chronicle?since=N` | what happened from entry N on, one line each; the header `x-next` has the next N |
+//! | `DELETE /faults` | removes all rules |
+//! | `POST /hosts/{name}/fail`, `POST /hosts/{name}/recover` | powers a physical host off or on again |
+//! | `GET /chronicle?since=N` | the chronicle from entry N on, one line per entry; the header `x-next` has the next N |
 //! | `GET /state` | clusters, hosts, VMs and rules, as JSON |
-//! | `POST /sessions/end` | ends every session of the vCenter, and answers how many there were |
-//! | `POST /watches/compact?kept=N` | Kubernetes forgets all but its newest N changes: older watches meet 410 |
+//! | `POST /sessions/end` | ends all vCenter sessions and returns their number |
+//! | `POST /watches/compact?kept=N` | drops all but the newest N Kubernetes changes: older watches get 410 |
 //!
-//! Invariants: bodies are bounded in size and time; what is not understood is answered with a 4xx and changes nothing.
+//! Invariants: request bodies are bounded in size and time; a request that cannot be parsed gets a 4xx and changes
+//! nothing.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -56,7 +58,7 @@ pub fn router(world: Arc<World>) -> Router {
         .with_state(world)
 }
 
-/// Everything here is answered at once; only a body can keep it waiting.
+/// All handlers answer immediately; only reading the body can take time.
 async fn in_time(request: Request, next: Next) -> Response {
     let answered = tokio::time::timeout(ANSWER_WITHIN, next.run(request)).await;
     answered.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_that_make_no_sense_are_refused() {
+    async fn invalid_requests_are_rejected() {
         let world = world();
         let rule = |fault: &str| {
             format!(r#"{{"side":"vcenter","methods":"*","fault":{{"kind":{fault}}},"frequency":"always"}}"#)
@@ -286,7 +288,7 @@ mod tests {
             ("POST", "/faults", &rule("\"http-status\",\"status\":200"), 422),
             ("POST", "/faults", &"x".repeat(BODY_BYTES_MAX + 1), 413),
             ("PUT", "/faults", "", 405),
-            ("POST", "/hosts/nobody/fail", "", 404),
+            ("POST", "/hosts/unknown/fail", "", 404),
             ("POST", "/hosts/esx-1.lab/recover", "", 409),
             ("GET", "/chronicle?since=-1", "", 400),
             ("GET", "/sessions/end", "", 405),
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn compacting_makes_older_watches_start_anew() {
+    async fn compaction_makes_older_watches_list_again() {
         let world = world();
         world.with(|core, now| {
             let object = json!({ "metadata": { "name": "a", "namespace": "default" } });

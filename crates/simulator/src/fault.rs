@@ -1,9 +1,10 @@
-//! Faults on demand: named, typed, bounded in number, drawn from the world's seed.
+//! Fault injection: typed rules, bounded in number, with randomness drawn from the world's seed.
 //!
-//! A [`FaultRule`] says on which side and on which methods a [`Fault`] strikes and how often. The HTTP skins ask
-//! [`Faults::strike`] at the places that each variant names. A method is named as its side names it: `Login`,
-//! `WaitForUpdatesEx`, `RelocateVM_Task` on the vCenter; `<verb> <resource>` on Kubernetes, such as `watch pods`,
-//! `patch nodes`, `create pods/binding`. What is none is named by its path: `get /version`, `get /healthz`.
+//! A [`FaultRule`] defines the side, the methods and the frequency of a [`Fault`]. The HTTP handlers call
+//! [`Faults::strike`] at the point that each variant documents. Method names follow each side: `Login`,
+//! `WaitForUpdatesEx`, `RelocateVM_Task` on the vCenter; `<verb> <resource>` on Kubernetes, for example `watch pods`,
+//! `patch nodes`, `create pods/binding`. Requests for paths outside the resources use the path: `get /version`, `get
+//! /healthz`.
 
 use std::time::Duration;
 
@@ -19,31 +20,32 @@ pub enum Side {
     Vcenter,
 }
 
-/// What goes wrong. The comment says where it strikes.
+/// The effect of a fault rule. The comment on each variant says which requests it affects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Fault {
-    /// Any request: answered only after this long.
+    /// Any request: the answer is delayed by this long.
     Latency { millis: u64 },
-    /// Any request: carried out, and the connection dropped before the answer is complete.
+    /// Any request: executed, but the connection is dropped before the answer is complete.
     DropConnection,
-    /// Any request: not carried out, answered with this status (429 carries Retry-After).
+    /// Any request: not executed, answered with this status (429 carries Retry-After).
     HttpStatus { status: u16 },
-    /// vCenter, any method: the session is ended first, so the method meets NotAuthenticated.
+    /// vCenter, any method: the session is ended first, so the method fails with NotAuthenticated.
     SessionExpired,
     /// vCenter, `*_Task`: the task runs half its time, then fails; its effect is not applied.
     TaskFailsHalfway,
     /// Kubernetes, `watch *`: the stream ends abruptly after at most this many events.
     WatchCut { after_events: u32 },
-    /// Kubernetes, `watch *`: the stream stays open and silent for this long, then goes on.
+    /// Kubernetes, `watch *`: the stream stays open and silent for this long, then continues.
     WatchStale { millis: u64 },
     /// Kubernetes, `watch *`: the stream ends with an ERROR event of code 410.
     WatchGone,
-    /// vCenter, `WaitForUpdatesEx`, `RetrievePropertiesEx`: answered this late, with what was true at the beginning.
+    /// vCenter, `WaitForUpdatesEx`, `RetrievePropertiesEx`: the answer is delayed by this long and shows the state
+    /// before the delay.
     SlowCollector { millis: u64 },
     /// Kubernetes, `watch *` and vCenter, `WaitForUpdatesEx`: each change is delivered twice.
     DuplicateEvents,
-    /// Kubernetes, `watch *` and vCenter, `WaitForUpdatesEx`: changes of different objects come in another order.
+    /// Kubernetes, `watch *` and vCenter, `WaitForUpdatesEx`: changes of different objects arrive in a different order.
     ReorderedEvents,
 }
 
@@ -52,7 +54,7 @@ pub enum Fault {
 #[serde(rename_all = "kebab-case")]
 pub enum Frequency {
     Always,
-    /// The next so many matching requests.
+    /// The next N matching requests.
     Times(u32),
     /// Each matching request with this probability.
     Chance(f64),
@@ -61,11 +63,11 @@ pub enum Frequency {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultRule {
     pub side: Side,
-    /// A method's name; `*` stands for any run of characters.
+    /// A method name; `*` matches any sequence of characters.
     pub methods: String,
     pub fault: Fault,
     pub frequency: Frequency,
-    /// The rule is dropped once this moment has passed.
+    /// The rule is dropped after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_unix_ms: Option<u64>,
 }
@@ -83,7 +85,7 @@ impl FaultRule {
     }
 }
 
-/// The faults in force. At most [`Faults::RULES_MAX`] rules at once.
+/// The active fault rules. At most [`Faults::RULES_MAX`] at once.
 #[derive(Debug)]
 pub struct Faults {
     rules: Vec<FaultRule>,
@@ -93,9 +95,9 @@ pub struct Faults {
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FaultRuleError {
-    #[error("at most {} fault rules can be in force at once", Faults::RULES_MAX)]
+    #[error("at most {} fault rules can be active at once", Faults::RULES_MAX)]
     TooMany,
-    #[error("a probability lies between 0 and 1")]
+    #[error("a probability must be between 0 and 1")]
     Probability,
     #[error("{0} is not an HTTP error status (400 to 599)")]
     Status(u16),
@@ -136,15 +138,15 @@ impl Faults {
         &self.rules
     }
 
-    /// How many faults have struck so far.
+    /// How many faults have struck since the start.
     #[must_use]
     pub fn struck(&self) -> u64 {
         self.struck
     }
 
-    /// The first fault in force for this method among those that `applies` accepts, counted as struck.
+    /// The first active fault for this method that `applies` accepts, counted as struck.
     ///
-    /// A place asks only for the variants it can carry out, so that the others stay for the place that can.
+    /// A caller accepts only the variants that it implements, so that the others remain for the caller that does.
     pub fn strike(
         &mut self,
         now: SimTime,
@@ -177,12 +179,12 @@ impl Faults {
     }
 }
 
-/// `*` stands for any run of characters, the rest for itself.
+/// `*` matches any sequence of characters, every other character matches itself.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     let Some((head, pattern)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut rest) = text.strip_prefix(head) else { return false };
     let (middle, tail) = pattern.rsplit_once('*').unwrap_or(("", pattern));
-    // The first place where a part fits leaves the most room for the parts behind it.
+    // The leftmost match of a part leaves the most text for the parts after it.
     for part in middle.split('*') {
         let Some(at) = rest.find(part) else { return false };
         rest = &rest[at + part.len()..];
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counted_fault_strikes_that_often_and_only_where_it_applies() {
+    fn a_counted_fault_strikes_that_often_and_only_matching_methods() {
         let mut faults = Faults::new(Seed(1));
         let cut = Fault::WatchCut { after_events: 0 };
         faults.add(FaultRule::new(Side::Kubernetes, "watch *", cut.clone(), Frequency::Times(2))).unwrap();
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_ends_when_its_time_is_up() {
+    fn a_fault_ends_at_its_deadline() {
         let mut faults = Faults::new(Seed(1));
         let rule = FaultRule::new(Side::Vcenter, "*", Fault::DropConnection, Frequency::Always);
         faults.add(rule.lasting(NOW, Duration::from_secs(5))).unwrap();
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_read_as_json() {
+    fn rules_parse_from_json() {
         let rule: FaultRule = serde_json::from_str(
             r#"{"side":"vcenter","methods":"Login","fault":{"kind":"latency","millis":20},"frequency":{"times":3}}"#,
         )

@@ -1,6 +1,6 @@
-//! The faults that any HTTP request can meet, on either side: latency, an error status, a dropped connection.
+//! Faults that apply to any HTTP request on either side: latency, an error status, a dropped connection.
 //!
-//! A skin asks [`before`] once it knows the method's name and before it acts, and passes its answer through
+//! A handler calls [`before`] when it knows the method name and before it acts, and passes its answer through
 //! [`RequestFault::answer`].
 
 use std::time::Duration;
@@ -13,14 +13,14 @@ use http::{StatusCode, header};
 use crate::fault::{Fault, Side};
 use crate::world::World;
 
-/// What a fault leaves of a request.
+/// What a fault does to a request.
 #[derive(Debug)]
 pub enum RequestFault {
-    /// Go on, and send the answer.
+    /// No fault: act, and send the answer.
     None,
-    /// Do not act; this is the answer.
+    /// Do not act. Answer with this status.
     Refused(StatusCode),
-    /// Act, and drop the connection in the middle of the answer.
+    /// Act, then drop the connection in the middle of the answer.
     Drop,
 }
 
@@ -39,7 +39,7 @@ pub async fn before(world: &World, side: Side, method: &str) -> RequestFault {
 }
 
 impl RequestFault {
-    /// The refusal, if the request is not to be carried out at all.
+    /// The error response, if the request must not be executed.
     #[must_use]
     pub fn refusal(&self) -> Option<Response> {
         let RequestFault::Refused(status) = self else { return None };
@@ -51,7 +51,7 @@ impl RequestFault {
         Some(response)
     }
 
-    /// The answer as the client gets it.
+    /// The answer as the client receives it.
     #[must_use]
     pub fn answer(&self, response: Response) -> Response {
         match self {

@@ -1,17 +1,17 @@
 //! An embedded world: a Kubernetes API and a vCenter with a working DRS, in one process.
 //!
-//! Purpose: newcomers have no vSphere, and tests need faults that no real server produces on demand. Both sides speak
-//! the real wire protocols, so the very clients that talk to production talk to them.
+//! Purpose: new users have no vSphere, and tests need faults that real servers do not produce on demand. Both sides
+//! speak the real wire protocols, so the production clients work with them unchanged.
 //!
-//! Shape: each side is a plain, synchronous state machine ([`kubernetes::Kubernetes`], [`vcenter::Vcenter`]) that
-//! moves only when it is called: by a request, or by [`world::World`] when something on its timeline falls due. The
-//! HTTP layers are thin skins over them. What happens in the vCenter (a VM is created, loses power, is destroyed) is
-//! carried to the Kubernetes side by [`link`], never the other way round.
+//! Shape: each side is a plain, synchronous state machine ([`kubernetes::Kubernetes`], [`vcenter::Vcenter`]). It
+//! changes only when it is called: by a request, or by [`world::World`] when a step on its timeline is due. The HTTP
+//! layers are thin wrappers around it. [`link`] forwards vCenter events (a VM is created, loses power, is destroyed) to
+//! the Kubernetes side, never the other way round.
 //!
 //! Invariants:
-//! - No code is shared with Bridger's clients, engine or scheduler, so that both sides can't be wrong together.
-//! - A state machine does no I/O, reads no clock and draws no randomness of its own: `now` and the seed are given.
-//! - The same seed and the same requests at the same moments give the same [`chronicle`], byte for byte.
+//! - No code is shared with Bridger's clients, engine or scheduler, so that both sides cannot have the same bug.
+//! - A state machine does no I/O, reads no clock and has no random source of its own: `now` and the seed are passed in.
+//! - The same seed and the same requests at the same times produce the same [`chronicle`], byte for byte.
 
 pub mod certificate;
 pub mod chronicle;

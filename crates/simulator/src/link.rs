@@ -1,7 +1,7 @@
-//! What joins the two worlds: each simulated node is a VM.
+//! The connection between the two sides: each simulated node is a VM.
 //!
-//! A VM with the node role registers a Kubernetes node; without power the node goes down; destroyed, its machine is
-//! gone for good. Kubernetes never acts on the vCenter, just as a real cluster would not.
+//! A VM with the node role registers a Kubernetes node. When the VM loses power, the node goes down. When the VM is
+//! destroyed, its machine is permanently removed. As in a real cluster, Kubernetes never acts on the vCenter.
 
 use crate::clock::SimTime;
 use crate::kubernetes::{Kubernetes, NodeMachine};
@@ -14,7 +14,7 @@ pub fn carry(happening: &Happening, vcenter: &Vcenter, kubernetes: &mut Kubernet
                 kubernetes.machine_started(&machine, now);
             }
         }
-        // Whether it still has the node role does not matter: a node that it once was goes down with it.
+        // The current node role does not matter: if the VM was a node before, that node goes down with it.
         Happening::VmPoweredOff { vm, .. } => {
             if let Some(vm) = vcenter.inventory().vm(*vm) {
                 kubernetes.machine_stopped(&vm.guest_host_name, vm.bios_uuid, now);

@@ -1,7 +1,7 @@
-//! Randomness: one seed, and from it an independent stream per purpose.
+//! Randomness: one seed, and an independent stream per purpose derived from it.
 //!
-//! A stream is named, so that drawing more in one place (say, demand) does not shift what another place (say, uids)
-//! draws: histories stay comparable when one part changes.
+//! Streams are named, so that drawing more numbers in one component (for example demand) does not shift the numbers of
+//! another (for example uids). Histories stay comparable when one component changes.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -20,7 +20,7 @@ impl Seed {
     }
 }
 
-/// One purpose's randomness.
+/// The random stream of one purpose.
 #[derive(Clone, Debug)]
 pub struct Stream(ChaCha8Rng);
 
@@ -31,8 +31,8 @@ impl Stream {
 
     /// Uniform in `0..bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "there is no number below 0");
-        // The bias of the remainder is below 2^-40 for every bound used here.
+        assert!(bound > 0, "the bound must be positive");
+        // The modulo bias is below 2^-40 for every bound used here.
         self.next_u64() % bound
     }
 
@@ -54,7 +54,7 @@ impl Stream {
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    /// The five characters that Kubernetes puts behind a `generateName`.
+    /// The five characters that Kubernetes appends to a `generateName`.
     pub fn name_suffix(&mut self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         (0..5).map(|_| char::from(ALPHABET[usize::try_from(self.below(ALPHABET.len() as u64)).unwrap_or(0)])).collect()

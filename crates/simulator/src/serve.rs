@@ -1,8 +1,8 @@
-//! Listening: a router on a loopback socket, in plain HTTP and, where a certificate is given, TLS on the same port.
+//! Listening: a router on a loopback socket, in plain HTTP and, if a certificate is configured, TLS on the same port.
 //!
-//! Which of the two a client speaks shows in its first byte, so one port serves both.
+//! The first byte from the client shows which protocol it speaks, so one port serves both.
 //!
-//! Bounds: connections at once, time to the first byte, time for a request's head.
+//! Bounds: concurrent connections, time to the first byte, time for a request's headers.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,26 +34,26 @@ pub async fn bind(port: u16) -> io::Result<(TcpListener, SocketAddr)> {
 
 /// Serves until dropped.
 pub async fn serve(listener: TcpListener, router: Router, tls: Option<Arc<rustls::ServerConfig>>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let acceptor = tls.map(TlsAcceptor::from);
     let mut connections = tokio::task::JoinSet::new();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         let (stream, client) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file handles, say: wait for some to be given back rather than spin.
+                // For example out of file descriptors: wait until some are released instead of spinning.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
         while connections.try_join_next().is_some() {}
-        // Handlers find the client's address among the request's extensions.
+        // Handlers read the client's address from the request extensions.
         let router = router.clone().layer(Extension(ConnectInfo(client)));
         let acceptor = acceptor.clone();
         connections.spawn(async move {
-            let _place = place;
+            let _permit = permit;
             if let Err(error) = connection(stream, router, acceptor).await {
                 tracing::debug!(%error, "connection ended");
             }
@@ -62,7 +62,7 @@ pub async fn serve(listener: TcpListener, router: Router, tls: Option<Arc<rustls
 }
 
 async fn connection(stream: TcpStream, router: Router, acceptor: Option<TlsAcceptor>) -> io::Result<()> {
-    // Watch events are small, and each should arrive when it happens.
+    // Watch events are small, and each should arrive immediately.
     stream.set_nodelay(true)?;
     let mut first = [0u8; 1];
     let read = tokio::time::timeout(FIRST_BYTE_WITHIN, stream.peek(&mut first)).await??;
@@ -90,21 +90,21 @@ mod tests {
 
     use super::*;
 
-    /// A handler that never answers, like a wait for updates, and tells when it is dropped.
+    /// A handler that never answers, like a wait for updates, and reports when it is dropped.
     #[tokio::test]
     async fn a_request_ends_with_its_client() {
-        struct Told(tokio::sync::mpsc::UnboundedSender<&'static str>);
-        impl Drop for Told {
+        struct DropSignal(tokio::sync::mpsc::UnboundedSender<&'static str>);
+        impl Drop for DropSignal {
             fn drop(&mut self) {
                 let _ = self.0.send("dropped");
             }
         }
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
         let hang = move |_body: axum::body::Bytes| {
-            let tell = tell.clone();
+            let sender = sender.clone();
             async move {
-                let _ = tell.send("begun");
-                let _told = Told(tell);
+                let _ = sender.send("begun");
+                let _signal = DropSignal(sender);
                 std::future::pending::<()>().await;
             }
         };
@@ -112,18 +112,19 @@ mod tests {
         let server = tokio::spawn(serve(listener, Router::new().route("/", axum::routing::post(hang)), None));
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
-        assert_eq!(told.recv().await, Some("begun"));
+        assert_eq!(signals.recv().await, Some("begun"));
         drop(stream);
-        let dropped = tokio::time::timeout(Duration::from_secs(10), told.recv()).await;
+        let dropped = tokio::time::timeout(Duration::from_secs(10), signals.recv()).await;
         assert_eq!(dropped.expect("within seconds"), Some("dropped"));
         server.abort();
     }
 
     #[tokio::test]
     async fn handlers_see_the_address_of_each_client() {
-        let tell = |ConnectInfo(client): ConnectInfo<SocketAddr>| async move { client.to_string() };
+        let address_of_client = |ConnectInfo(client): ConnectInfo<SocketAddr>| async move { client.to_string() };
         let (listener, address) = bind(0).await.unwrap();
-        let server = tokio::spawn(serve(listener, Router::new().route("/", axum::routing::get(tell)), None));
+        let router = Router::new().route("/", axum::routing::get(address_of_client));
+        let server = tokio::spawn(serve(listener, router, None));
         for _ in 0..2 {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();

@@ -1,6 +1,7 @@
-//! What is yet to come: steps of one side's state machine, each at a moment, in a fixed order.
+//! Scheduled steps of one side's state machine, ordered by time.
 //!
-//! Invariant: steps due at the same moment come out in the order they were put in, so that a run can be repeated.
+//! Invariant: steps due at the same time are taken in the order in which they were scheduled, so that a run is
+//! repeatable.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -54,7 +55,7 @@ impl<S> Timeline<S> {
         self.pending.peek().map(|Reverse(entry)| entry.due)
     }
 
-    /// Takes the next step that is due at `now` or was due before.
+    /// Removes and returns the next step that is due at or before `now`.
     pub fn take_due(&mut self, now: SimTime) -> Option<S> {
         if self.next_due()? > now {
             return None;
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_come_in_order_of_time_then_of_arrival() {
+    fn steps_are_taken_by_time_then_by_scheduling_order() {
         let at = |unix_ms| SimTime { unix_ms };
         let mut timeline = Timeline::default();
         timeline.schedule(at(5), "late");

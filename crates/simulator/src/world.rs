@@ -1,15 +1,15 @@
 //! The two sides under one lock and one clock.
 //!
-//! Input: requests, through [`World::with`]; the passing of time, through [`World::run`]. Output: answers, and two
-//! counters that streams wait on ([`World::kubernetes_changes`], [`World::vcenter_changes`]).
+//! In: requests, through [`World::with`]; the passing of time, through [`World::run`]. Out: answers, and counters that
+//! streams wait on ([`World::kubernetes_changes`], [`World::vcenter_changes`], [`World::happenings`]).
 //!
 //! Invariants:
-//! - Before anything is asked of the world, everything due by now has happened, in order of time; at equal times the
-//!   vCenter goes first.
-//! - Now never goes back. Where the machine cannot keep up with the clock's speed, now is as far as the world has got:
-//!   simulated time then passes more slowly, and requests are still answered.
-//! - The lock is never held across an await; whoever waits subscribes to a counter instead.
-//! - The timeline lives apart from connections: it goes on when nobody is connected.
+//! - Every step that is due has run, in order of time, before a request sees the world. At equal times the vCenter goes
+//!   first.
+//! - `now` never goes back. If the machine cannot keep up with the clock's speed, `now` is the time that the world has
+//!   reached: simulated time then passes more slowly, and requests are still answered.
+//! - The lock is never held across an await. A task that waits subscribes to a counter instead.
+//! - The timeline is independent of connections: it advances with no client connected.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Config {
     pub seed: Seed,
     pub kubernetes: kubernetes::Config,
     pub vcenter: vcenter::Config,
-    /// How many entries of the chronicle are kept.
+    /// How many chronicle entries are retained.
     pub chronicle_entries_max: usize,
 }
 
@@ -44,17 +44,17 @@ impl Default for Config {
     }
 }
 
-/// How many steps are carried out before a request gets its turn.
+/// How many steps run before a request gets its turn.
 const STEPS_AT_ONCE_MAX: usize = 500;
-/// However fast the world, a client that reads or comes back this late still finds what it has missed.
+/// At any speed, a client that reads or reconnects this late can still catch up on what it missed.
 const CLIENT_DELAY_MAX: Duration = Duration::from_secs(10);
-/// How long the world pauses between steps that are overdue.
-const BREATH: Duration = Duration::from_millis(1);
+/// How long the world pauses between batches of overdue steps.
+const CATCH_UP_PAUSE: Duration = Duration::from_millis(1);
 
-/// Everything there is. Reached only through [`World::with`].
+/// The complete state. Accessible only through [`World::with`].
 #[derive(Debug)]
 pub struct Core {
-    /// How far the world has got.
+    /// The simulated time that the world has reached.
     now: SimTime,
     pub kubernetes: Kubernetes,
     pub vcenter: Vcenter,
@@ -63,11 +63,11 @@ pub struct Core {
 }
 
 impl Core {
-    /// Carries out what is due by `now`, as far as it gets; answers how far that is.
+    /// Runs the steps due by `now`, up to the batch limit. Returns the time reached.
     fn advance(&mut self, now: SimTime) -> SimTime {
         let now = now.max(self.now);
         for _ in 0..STEPS_AT_ONCE_MAX {
-            // What should have happened in the past happens now: clients make up times, and time does not go back.
+            // A step due in the past runs now: clients choose arbitrary times, and time does not go back.
             let due_by_now = |due: SimTime| (due <= now).then_some(due.max(self.now));
             let vcenter_due = self.vcenter.next_due().and_then(due_by_now);
             let kubernetes_due = self.kubernetes.next_due().and_then(due_by_now);
@@ -85,7 +85,7 @@ impl Core {
         self.now
     }
 
-    /// Carries what the vCenter did over to Kubernetes, and writes down what both did.
+    /// Forwards vCenter events to Kubernetes, and records the events of both sides.
     fn settle(&mut self, moment: SimTime) {
         for happening in self.vcenter.take_happenings() {
             link::carry(&happening, &self.vcenter, &mut self.kubernetes, moment);
@@ -139,7 +139,7 @@ impl World {
         &self.clock
     }
 
-    /// Brings the world up to now, lets `act` look at it or change it, and tells whoever waits for changes.
+    /// Advances the world to now, lets `act` read or change it, and notifies the subscribers of changes.
     pub fn with<R>(&self, act: impl FnOnce(&mut Core, SimTime) -> R) -> R {
         let mut core = self.lock();
         let due_before = next_due(&core);
@@ -175,7 +175,7 @@ impl World {
         self.happenings.subscribe()
     }
 
-    /// Lets time pass: carries out each step when it falls due. Never returns; spawn it, and drop it to stop.
+    /// Lets time pass: runs each step when it is due. Never returns; spawn it, and drop it to stop.
     pub async fn run(self: Arc<Self>) {
         loop {
             let due = next_due(&self.lock());
@@ -188,8 +188,8 @@ impl World {
                             self.with(|_, _| ());
                             let overdue = next_due(&self.lock()).is_some_and(|due| due <= self.clock.now());
                             if overdue {
-                                // Behind the clock: whoever waits for the lock gets it before the next steps.
-                                tokio::time::sleep(BREATH).await;
+                                // Behind the clock: a request that waits for the lock gets it before the next steps.
+                                tokio::time::sleep(CATCH_UP_PAUSE).await;
                             }
                         }
                         () = self.sooner.notified() => (),
@@ -200,7 +200,7 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
-        // A panic inside a request leaves a state that is at worst half changed; the servers go on, as real ones do.
+        // A panic inside a request leaves at worst a partial change; the servers continue, as real ones do.
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,7 +245,7 @@ mod tests {
         });
     }
 
-    /// A world that falls due faster than it can be carried out in one go.
+    /// More steps are due than one batch can run.
     #[tokio::test(start_paused = true)]
     async fn a_world_that_cannot_keep_up_still_answers_and_catches_up() {
         let mut config = Config::default();
@@ -255,7 +255,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(100)).await;
         let clock = world.clock().now();
         let first = world.with(|_, now| now);
-        assert!(first < clock, "2,000 renewals are more than one turn's worth");
+        assert!(first < clock, "2,000 renewals are more than one batch");
         let second = world.with(|_, now| now);
         assert!(first < second && second < clock);
         let run = tokio::spawn(world.clone().run());

@@ -1,4 +1,4 @@
-//! The embedded Kubernetes API, request by request: what a kube-apiserver would answer.
+//! The embedded Kubernetes API, request by request: the answers match a kube-apiserver.
 
 mod kubernetes_api_support;
 
@@ -11,7 +11,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 #[tokio::test(start_paused = true)]
-async fn an_object_lives_and_dies() {
+async fn an_object_is_created_updated_and_deleted() {
     let client = Client::new();
     let (code, created) = client.post(MAPS, &config_map("a", &json!({}))).await;
     assert_eq!((code, &created["kind"]), (201, &json!("ConfigMap")));
@@ -82,7 +82,7 @@ async fn a_dry_run_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_is_written_on_its_own() {
+async fn status_is_written_separately() {
     let client = Client::new();
     client.post(PODS, &pod("p", &json!({}))).await;
     let path = format!("{PODS}/p");
@@ -166,7 +166,7 @@ async fn scale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused() {
+async fn rejected_requests() {
     let client = Client::new();
     for (method, path, body, code, message) in [
         ("POST", "/api/v1/pods", json!({}), 405, "the server does not allow this method"),
@@ -219,7 +219,7 @@ async fn what_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_with_a_selector_sees_objects_come_and_go() {
+async fn a_watch_with_a_selector_sees_objects_enter_and_leave() {
     let client = Client::new();
     client.post(MAPS, &config_map("a", &json!({ "in": "1" }))).await;
     client.post(MAPS, &config_map("b", &json!({}))).await;
@@ -237,11 +237,11 @@ async fn a_watch_with_a_selector_sees_objects_come_and_go() {
         .map(|event| event["object"]["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap())
         .collect();
     assert!(versions.is_sorted(), "{versions:?}");
-    assert_eq!(events[2]["object"]["metadata"]["labels"]["in"], "1", "as it last was in the selection");
+    assert_eq!(events[2]["object"]["metadata"]["labels"]["in"], "1", "the last selected state");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_can_begin_with_a_list_and_gets_bookmarks() {
+async fn a_watch_can_start_with_a_list_and_gets_bookmarks() {
     let client = Client::new();
     client.post(MAPS, &config_map("a", &json!({}))).await;
     let query =
@@ -253,7 +253,7 @@ async fn a_watch_can_begin_with_a_list_and_gets_bookmarks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_before_the_window_is_told_to_list_again() {
+async fn a_watch_from_before_the_window_must_list_again() {
     let client = Client::new();
     for name in ["a", "b", "c"] {
         client.post(MAPS, &config_map(name, &json!({}))).await;
@@ -300,7 +300,7 @@ async fn five_thousand_nodes_are_listed_and_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_object_grows_without_end() {
+async fn object_size_is_bounded() {
     let client = Client::new();
     client.post("/api/v1/nodes", &json!({ "metadata": { "name": "n" } })).await;
     let mut codes = Vec::new();

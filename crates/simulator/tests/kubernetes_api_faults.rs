@@ -1,4 +1,4 @@
-//! Every fault that the embedded Kubernetes API can meet, as a client meets it.
+//! Every fault of the embedded Kubernetes API from a client's view.
 
 #[path = "kubernetes_api_support/mod.rs"]
 mod support;
@@ -40,7 +40,7 @@ fn create(name: &str) -> Request<Body> {
     Request::post(MAPS).header(header::CONTENT_TYPE, "application/json").body(body).unwrap()
 }
 
-/// The next event of a watch and the seconds until it came; `None` when the stream is cut.
+/// The next event of a watch and the seconds until it arrived; `None` if the stream is cut.
 async fn next(stream: &mut BodyDataStream) -> (Option<String>, u64) {
     let started = Instant::now();
     let event = match stream.next().await.expect("the watch has not run out") {
@@ -66,7 +66,7 @@ async fn latency_delays_any_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_status_is_all_that_happens() {
+async fn an_error_status_has_no_other_effect() {
     let client = Client::new();
     for status in [500, 503, 429] {
         client.add_fault("create configmaps", Fault::HttpStatus { status }, 1);
@@ -82,7 +82,7 @@ async fn an_error_status_is_all_that_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_connection_has_had_its_effect() {
+async fn a_dropped_connection_has_an_effect() {
     let client = Client::new();
     client.add_fault("create configmaps", Fault::DropConnection, 1);
     let (_, _, mut body) = open(&client, create("a")).await;
@@ -91,7 +91,7 @@ async fn a_dropped_connection_has_had_its_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_come_twice_or_in_another_order() {
+async fn events_arrive_twice_or_in_another_order() {
     let client = with_maps(&["a", "b"]).await;
     client.add_fault("watch configmaps", Fault::DuplicateEvents, 1);
     assert_eq!(summary(&client.watch(WATCH).await), ["ADDED a", "ADDED a", "ADDED b", "ADDED b"]);
@@ -100,7 +100,7 @@ async fn events_come_twice_or_in_another_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_gone() {
+async fn a_watch_gets_gone() {
     let client = with_maps(&["a"]).await;
     client.add_fault("watch *", Fault::WatchGone, 1);
     let events = client.watch(WATCH).await;
@@ -110,7 +110,7 @@ async fn a_watch_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_cut_after_its_events() {
+async fn a_watch_is_cut_after_the_configured_events() {
     for after_events in 0..=3 {
         let client = with_maps(&["a", "b"]).await;
         client.add_fault("watch *", Fault::WatchCut { after_events }, 1);
@@ -123,20 +123,20 @@ async fn a_watch_is_cut_after_its_events() {
             }
         }
         assert_eq!(sent, after_events);
-        assert!(stream.next().await.is_none(), "nothing comes after the cut");
+        assert!(stream.next().await.is_none(), "nothing follows the cut");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_watch_is_silent_and_then_goes_on() {
+async fn a_stale_watch_is_silent_and_then_continues() {
     let client = with_maps(&["a"]).await;
     let (_, _, mut stream) = open(&client, get(WATCH)).await;
     assert_eq!(next(&mut stream).await, (Some("ADDED a".to_owned()), 0));
     client.add_fault("watch *", Fault::WatchStale { millis: 30_000 }, 1);
     client.post(MAPS, &config_map("b", &json!({}))).await;
-    assert_eq!(next(&mut stream).await, (Some("ADDED b".to_owned()), 30), "open watches meet it too");
+    assert_eq!(next(&mut stream).await, (Some("ADDED b".to_owned()), 30), "open watches are affected too");
     client.post(MAPS, &config_map("c", &json!({}))).await;
     assert_eq!(next(&mut stream).await, (Some("ADDED c".to_owned()), 0));
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert!(stream.next().await.is_none(), "its time is up");
+    assert!(stream.next().await.is_none(), "the timeout has passed");
 }

@@ -107,7 +107,7 @@ fn deployment() -> Value {
         "template": template, "strategy": { "rollingUpdate": { "maxSurge": 1 } } } })
 }
 
-/// A sound object with one value somewhere in it replaced by nonsense.
+/// A valid object with one value replaced by an invalid one.
 fn spoiled(random: &mut Stream) -> Value {
     let mut object = match random.below(5) {
         0 => pod("p", &json!({ "a": "b" })),
@@ -160,7 +160,7 @@ fn body(random: &mut Stream) -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_sent_is_answered() {
+async fn every_request_is_answered() {
     let mut random = Seed(4).stream("hostile requests");
     let mut client = Client::new();
     let mut answers = std::collections::BTreeMap::new();
@@ -180,7 +180,7 @@ async fn whatever_is_sent_is_answered() {
             pick(&mut random, PATHS).to_owned()
         };
         let uri = format!("{path}?{}", pick(&mut random, QUERIES));
-        // Mostly what could be right, so that the nonsense gets past the first checks.
+        // Mostly plausible requests, so that the invalid parts get past the first checks.
         let method = if random.chance(0.1) { pick(&mut random, METHODS) } else { pick(&mut random, USUAL_METHODS) };
         let content_type = match method {
             _ if random.chance(0.1) => pick(&mut random, CONTENT_TYPES),
@@ -197,7 +197,7 @@ async fn whatever_is_sent_is_answered() {
         let Ok(request) = request else { continue };
         let shown = format!("{number}: {} {uri}", request.method());
         let before = Instant::now();
-        // Virtual time: a watch that does not end by itself would run into this at once.
+        // Virtual time: a watch that does not end by itself would reach this timeout immediately.
         let answer = tokio::time::timeout(Duration::from_secs(3600), client.raw(request)).await;
         let (status, text) = answer.unwrap_or_else(|_| panic!("no answer to {shown}"));
         assert!(status.as_u16() < 500, "{status} for {shown}: {}", String::from_utf8_lossy(&text));
@@ -206,7 +206,7 @@ async fn whatever_is_sent_is_answered() {
     }
     for code in [200, 201, 400, 404, 405, 415, 422] {
         let count = answers.get(&code).copied().unwrap_or(0);
-        assert!(count > REQUESTS / 500, "the requests are too tame: {answers:?}");
+        assert!(count > REQUESTS / 500, "the requests are not hostile enough: {answers:?}");
     }
     assert!(begin.elapsed() < Duration::from_secs(300), "{:?}", begin.elapsed());
 }

@@ -1,4 +1,4 @@
-//! kube-rs's own watcher and client on the embedded API, in process and in virtual time.
+//! The watcher and client of kube-rs on the embedded API, in process and in virtual time.
 
 mod kubernetes_api_support;
 
@@ -13,7 +13,7 @@ use kubernetes_api_support::{Client, pod};
 use serde_json::json;
 use simulator::fault::Fault;
 
-/// What a watcher's user keeps: the names that are there.
+/// The state of a watcher's user: the names of the existing objects.
 #[derive(Default)]
 struct Mirror {
     names: BTreeSet<String>,
@@ -63,7 +63,7 @@ async fn survives(streaming: bool) {
             _ => (),
         }
         let name = format!("m{round}");
-        // The injected 500 may hit the writer too: it tries again, as a client does.
+        // The injected 500 may also hit the writer, which retries as a client does.
         while maps.create(&PostParams::default(), &map(&name)).await.is_err() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -75,9 +75,9 @@ async fn survives(streaming: bool) {
             }
             wanted.remove(&gone);
         }
-        // Longer than the longest back-off: by then the watcher has caught up, whatever happened to it.
-        let settled = tokio::time::Instant::now() + Duration::from_secs(120);
-        while let Ok(item) = tokio::time::timeout_at(settled, stream.next()).await {
+        // Longer than the longest back-off: by then the watcher has caught up in any case.
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
+        while let Ok(item) = tokio::time::timeout_at(deadline, stream.next()).await {
             if let Some(Ok(event)) = item {
                 mirror.apply(event);
             }
@@ -93,12 +93,12 @@ async fn a_watcher_survives_cuts_gone_versions_and_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_does_one_that_streams_its_lists() {
+async fn a_watcher_that_streams_its_lists_survives_them_too() {
     survives(true).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn typed_clients_read_what_they_write() {
+async fn typed_clients_round_trip() {
     let client = Client::new();
     let kube = kube::Client::new(client.router.clone(), "default");
     client.post("/api/v1/nodes", &json!({ "metadata": { "name": "n1" } })).await;
@@ -111,7 +111,7 @@ async fn typed_clients_read_what_they_write() {
     assert_eq!(pods.list(&ListParams::default().fields("spec.nodeName=")).await.unwrap().items.len(), 1);
     assert_eq!(pods.list_metadata(&ListParams::default()).await.unwrap().items.len(), 1);
     pods.evict("p", &Default::default()).await.unwrap();
-    assert!(pods.get_opt("p").await.unwrap().is_none(), "a pod that never ran is gone at once");
+    assert!(pods.get_opt("p").await.unwrap().is_none(), "a pod that never ran is removed immediately");
     assert_eq!(kube.apiserver_version().await.unwrap().minor, "36");
     assert!(kube.list_api_groups().await.unwrap().groups.iter().any(|group| group.name == "policy"));
 }

@@ -1,4 +1,4 @@
-//! Each node is a VM, whatever happens to the VM: seen from both sides, in virtual time.
+//! Each node is a VM in every situation: checked from both sides, in virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Bench {
         self.0.with(|core, _| core.kubernetes.store().get(KindId::NODE, "", name).cloned())
     }
 
-    /// `True`, `False`, `Unknown`; empty without a node.
+    /// `True`, `False`, `Unknown`; empty if there is no node.
     fn ready(&self, name: &str) -> String {
         let node = self.node(name).unwrap_or_default();
         let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -47,7 +47,7 @@ impl Bench {
         self.node(name).expect(name)["status"]["nodeInfo"]["systemUUID"].clone()
     }
 
-    /// Starts a task, waits for its success, and then so many seconds more.
+    /// Starts a task, waits for its success, and then for this many seconds.
     async fn carry_out(&self, seconds: u64, start: Start) {
         let task = self.0.with(|core, now| start(&mut core.vcenter, now)).expect("a task");
         let state = || self.0.with(|core, _| core.vcenter.inventory().task(task).expect("it is kept").state.clone());
@@ -97,7 +97,7 @@ fn actor() -> Actor {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vm_made_anew_under_an_old_name_is_another_node() {
+async fn a_vm_recreated_under_an_old_name_is_another_node() {
     let bench = Bench::new(2, 1);
     let old = bench.vm("node-1");
     let uid = bench.node("node-1").expect("registered")["metadata"]["uid"].clone();
@@ -112,12 +112,12 @@ async fn a_vm_made_anew_under_an_old_name_is_another_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renamed_vm_keeps_its_node_until_another_takes_the_name() {
+async fn a_renamed_vm_keeps_its_node_until_another_vm_takes_the_name() {
     let bench = Bench::new(2, 1);
     let old = bench.vm("node-1");
     bench.rename(old, "worker").await;
     bench.power(old, false, 60).await;
-    assert_eq!(bench.ready("node-1"), "Unknown", "its guest's host name is what it was");
+    assert_eq!(bench.ready("node-1"), "Unknown", "the guest's host name is unchanged");
     bench.power(old, true, 30).await;
     assert_eq!((bench.ready("node-1").as_str(), bench.node("worker")), ("True", None));
 
@@ -125,18 +125,18 @@ async fn a_renamed_vm_keeps_its_node_until_another_takes_the_name() {
     assert_eq!(bench.system_uuid("node-1"), bench.bios_uuid(new));
     bench.power(old, false, 60).await;
     bench.destroy(old).await;
-    assert_eq!(bench.ready("node-1"), "True", "the node is the new VM's");
+    assert_eq!(bench.ready("node-1"), "True", "the node belongs to the new VM");
     bench.power(new, false, 60).await;
     assert_eq!(bench.ready("node-1"), "Unknown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vm_that_lost_its_role_takes_its_node_along() {
+async fn a_vm_that_lost_its_role_still_takes_its_node_down() {
     let bench = Bench::new(2, 1);
     let vm = bench.vm("node-1");
     let change = VmChange { extra_config: [(ROLE_KEY.to_owned(), None)].into(), ..VmChange::default() };
     bench.carry_out(1, Box::new(move |vcenter, now| vcenter.reconfigure_vm(vm, change, &actor(), now))).await;
-    assert_eq!(bench.ready("node-1"), "True", "its kubelet runs on");
+    assert_eq!(bench.ready("node-1"), "True", "its kubelet keeps running");
     bench.power(vm, false, 60).await;
     assert_eq!(bench.ready("node-1"), "Unknown");
     bench.destroy(vm).await;
@@ -144,7 +144,7 @@ async fn a_vm_that_lost_its_role_takes_its_node_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_of_a_failed_host_come_back_elsewhere() {
+async fn nodes_of_a_failed_host_restart_elsewhere() {
     let bench = Bench::new(3, 6);
     let (host, lost) = bench.0.with(|core, now| {
         let inventory = core.vcenter.inventory();

@@ -1,4 +1,4 @@
-//! Random, malformed and truncated requests: each is answered, none takes the server down or hangs it.
+//! Random, malformed and truncated requests: each is answered, none crashes or blocks the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use simulator::{Clock, clock};
 use tower::ServiceExt;
 
 const REQUESTS: u32 = 10_000;
-/// In virtual time; a spoilt `maxWaitSeconds` may rightly be much longer, but then its client gives up.
+/// In virtual time. A mutated `maxWaitSeconds` may validly be much longer, but then its client times out.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Everything a request can be made of, and some of what it cannot.
+/// The parts of valid requests, and some invalid ones.
 const METHODS: &[&str] = &[
     "Login",
     "Logout",
@@ -199,7 +199,7 @@ const TYPES: &[&str] = &[
     "nonsense",
 ];
 
-/// Requests as clients make them: method, object, arguments.
+/// Requests of real clients: method, object, arguments.
 const HONEST: &[(&str, &str, &str)] = &[
     (
         "RetrievePropertiesEx",
@@ -271,7 +271,7 @@ const HONEST: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// An honest request, with some of its words put in place of others.
+/// A valid request with some of its words replaced.
 fn spoilt(random: &mut Stream) -> (String, String) {
     let (method, this, arguments) = pick(random, HONEST);
     let mut inside = format!("{this}{arguments}");
@@ -295,7 +295,7 @@ fn made_up(random: &mut Stream) -> (String, String) {
     for _ in 0..random.below(6) {
         element(random, 5, &mut inside);
     }
-    // Without a limit a wait would rightly hang for ever.
+    // Without a limit a wait would validly last forever.
     inside.push_str("<options><maxWaitSeconds>1</maxWaitSeconds></options>");
     ((*pick(random, METHODS)).to_owned(), inside)
 }
@@ -392,11 +392,11 @@ async fn every_request_is_answered() {
             }
             other => assert!(other.is_client_error(), "request {number}: {other}: {shown}"),
         }
-        // What was started goes on meanwhile.
+        // Started operations continue in the meantime.
         if random.chance(0.02) {
             tokio::time::sleep(Duration::from_secs(random.below(40))).await;
         }
-        // Some requests log out; go on as somebody who may do harm.
+        // Some requests log out; continue with a session that can do harm.
         if text.contains("NotAuthenticated") {
             cookie = login(&world).await;
         }

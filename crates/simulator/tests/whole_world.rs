@@ -6,12 +6,12 @@ mod day;
 use std::time::Duration;
 
 #[test]
-fn the_same_seed_gives_the_same_history_byte_for_byte_and_another_seed_another() {
+fn the_same_seed_repeats_the_history_byte_for_byte_and_another_seed_differs() {
     let first = day::history(1, day::DAY);
-    assert!(first.lines().count() > 100, "a day is full of things:\n{first}");
+    assert!(first.lines().count() > 100, "too few entries for a day:\n{first}");
     assert_eq!(first, day::history(1, day::DAY));
     assert_ne!(first, day::history(2, day::DAY));
-    // Things of every part happened.
+    // Every part of the world contributed.
     for expected in [
         "DRS balances load",
         "esx-1.lab failed",
@@ -25,7 +25,7 @@ fn the_same_seed_gives_the_same_history_byte_for_byte_and_another_seed_another()
 }
 
 #[test]
-fn a_longer_history_begins_as_the_shorter_one() {
+fn a_longer_history_starts_with_the_shorter_one() {
     let hour = day::history(7, Duration::from_secs(3600));
     let two = day::history(7, Duration::from_secs(7200));
     assert!(two.starts_with(&hour));

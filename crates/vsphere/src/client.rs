@@ -1,10 +1,10 @@
 //! A session with one vCenter, and the methods called in it.
 //!
-//! Input: an [`Endpoint`], whom to [trust](crate::Trust), [`Credentials`]. Output: typed answers.
+//! Input: an [`Endpoint`], the [trust](crate::Trust) settings, [`Credentials`]. Output: typed responses.
 //!
-//! Invariants: every call has a time limit; a session that has ended shows as
-//! [`VsphereError::NotAuthenticated`], whichever way the server says it, and [`Client::login`] begins a new one;
-//! [`Client::logout`] gives the session back.
+//! Invariants: every call has a time limit; the end of a session is always reported as
+//! [`VsphereError::NotAuthenticated`], in whichever form the server sends it, and [`Client::login`] starts a new
+//! session; [`Client::logout`] ends the session.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -21,14 +21,14 @@ use crate::soap::{self, Answer};
 use crate::transport::Transport;
 use crate::xml::{Element, Writer};
 
-/// Where a vCenter is.
+/// The address of a vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     uri: Uri,
     host: String,
 }
 
-/// Who we are there. Neither `Debug` nor any error shows the password.
+/// The credentials of a vCenter. Neither `Debug` nor any error shows the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub username: String,
@@ -42,8 +42,8 @@ impl fmt::Debug for Credentials {
 }
 
 impl Endpoint {
-    /// Reads what govc users have in GOVC_URL: `vc.example.org`, `vc.example.org:8989`,
-    /// `https://user:password@vc.example.org/sdk`. Credentials in it are handed back apart.
+    /// Parses the formats of GOVC_URL: `vc.example.org`, `vc.example.org:8989`,
+    /// `https://user:password@vc.example.org/sdk`. Credentials in it are returned separately.
     pub fn parse(text: &str) -> Result<(Endpoint, Option<Credentials>), VsphereError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
         let (authority, path) = match rest.find('/') {
@@ -54,14 +54,14 @@ impl Endpoint {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
         };
-        // Never echo what may hold a password.
+        // Never echo a text that may contain a password.
         let shown = format!("{scheme}://{host}{path}");
         let bad = |why: &str| VsphereError::BadUrl { url: shown.clone(), why: why.to_owned() };
         if scheme != "https" && scheme != "http" {
             return Err(bad("it does not begin with https://"));
         }
         if host.is_empty() {
-            return Err(bad("it names no host"));
+            return Err(bad("it has no host"));
         }
         let path = if path.is_empty() || path == "/" { "/sdk" } else { path };
         let uri: Uri = format!("{scheme}://{host}{path}").parse().map_err(|_| bad("it is not a URL"))?;
@@ -72,7 +72,7 @@ impl Endpoint {
         Ok((Endpoint { uri, host: host.to_owned() }, credentials))
     }
 
-    /// As it was given: with its port if that was.
+    /// The host as given, with a port if one was given.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
@@ -86,21 +86,21 @@ impl Endpoint {
     }
 }
 
-/// A `%` that begins no escape stands for itself: passwords are often pasted as they are.
+/// A `%` that does not start an escape stands for itself, because passwords are often pasted unescaped.
 fn percent_decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// What the server says of itself.
+/// The server's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     pub full_name: String,
     pub api_version: String,
-    /// Tells two vCenters apart, whatever addresses they are reached by.
+    /// Identifies the vCenter, independent of the address by which it is reached.
     pub instance_uuid: String,
 }
 
-/// The managers of the service, by which everything else is reached.
+/// The managers of the service, which give access to everything else.
 #[derive(Clone, Debug)]
 pub struct ServiceContent {
     pub root_folder: ManagedObject,
@@ -109,7 +109,7 @@ pub struct ServiceContent {
     pub session_manager: ManagedObject,
 }
 
-/// How long an ordinary call may take.
+/// The time limit of an ordinary call.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
 pub struct Client {
@@ -128,7 +128,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Finds out what is there, and logs in.
+    /// Reads the service content and logs in.
     pub async fn connect(
         transport: Transport,
         endpoint: Endpoint,
@@ -158,7 +158,7 @@ impl Client {
         self.endpoint.host()
     }
 
-    /// Begins a session, in the place of one that has ended.
+    /// Starts a session, which replaces one that has ended.
     pub async fn login(&self) -> Result<(), VsphereError> {
         self.set_cookie(None);
         let credentials = &self.credentials;
@@ -172,14 +172,14 @@ impl Client {
         Ok(())
     }
 
-    /// Gives the session back: a vCenter has only so many.
+    /// Ends the session: a vCenter has a limited number of them.
     pub async fn logout(&self) -> Result<(), VsphereError> {
         self.call("Logout", &self.content.session_manager.clone(), |_| ()).await?;
         self.set_cookie(None);
         Ok(())
     }
 
-    /// Calls a method within the session; answers its response element.
+    /// Calls a method within the session. Returns its response element.
     pub async fn call(
         &self,
         method: &'static str,
@@ -200,7 +200,7 @@ impl Client {
         Ok(self.wire().call(method, this, limit, parameters).await?.0)
     }
 
-    /// Calls a method that answers a reference, such as a task.
+    /// Calls a method that returns a reference, for example to a task.
     pub async fn call_for_object(
         &self,
         method: &'static str,
@@ -233,7 +233,7 @@ impl Client {
     }
 }
 
-/// One call, with what it needs and nothing of the client's state.
+/// What one call needs, independent of the client's state.
 struct Wire<'a> {
     transport: &'a Transport,
     endpoint: &'a Endpoint,
@@ -267,7 +267,7 @@ impl Wire<'_> {
         };
         let cookie = session_cookie(&response);
         let status = response.status();
-        // A fault comes with status 500 and an envelope; anything else that is no success has none.
+        // A fault has status 500 and an envelope. Other unsuccessful responses have no envelope.
         if !status.is_success() && status != StatusCode::INTERNAL_SERVER_ERROR {
             return Err(VsphereError::Http { host, status: status.as_u16() });
         }
@@ -284,7 +284,7 @@ impl Wire<'_> {
         if let Some((thumbprint, why)) = self.transport.refused_certificate() {
             return VsphereError::UntrustedCertificate { host, thumbprint: thumbprint.to_string(), why };
         }
-        // The outermost error says little ("client error"); the innermost says what happened.
+        // The outermost error is generic ("client error"); the innermost is the cause.
         let mut cause = error;
         while let Some(inner) = cause.source() {
             cause = inner;
@@ -311,7 +311,7 @@ fn service_content(answer: &Element, host: &str) -> Result<(About, ServiceConten
     let text = |name: &str| content.text_at(&format!("about.{name}")).unwrap_or_default().to_owned();
     let about =
         About { full_name: text("fullName"), api_version: text("apiVersion"), instance_uuid: text("instanceUuid") };
-    // A lone ESXi host speaks the same protocol, but has neither clusters nor DRS.
+    // A single ESXi host uses the same protocol, but has neither clusters nor DRS.
     if text("apiType") != "VirtualCenter" {
         return Err(VsphereError::NotVcenter { product: about.full_name });
     }
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_govc_reads_them() {
+    fn addresses_are_parsed_as_in_govc() {
         for (text, uri, user) in [
             ("vc.example.org", "https://vc.example.org/sdk", None),
             ("vc.example.org:8989", "https://vc.example.org:8989/sdk", None),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_address_is_refused_without_its_password() {
+    fn an_invalid_address_is_rejected_without_showing_its_password() {
         for text in ["ftp://me:secret@vc", "https://me:secret@", "https://me:secret@a b/"] {
             let error = Endpoint::parse(text).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");

@@ -1,11 +1,11 @@
-//! How to reach one vCenter: where it is, as whom, whom to trust, and how patiently.
+//! How to reach one vCenter: its address, credentials, trust and timing.
 //!
 //! Input: [`Settings`] (flags, a configuration file) and the GOVC_* variables, looked up by a function. Output: a
 //! [`VcenterConfig`], or one line that says what to set.
 //!
-//! Invariants: a password is shown nowhere; nothing is insecure unless asked for in so many words; settings win over
-//! variables, and variables over what is written into the URL. Files are read at each login, so that a Secret that was
-//! rotated is taken up.
+//! Invariants: a password is never shown; nothing is insecure unless explicitly requested; settings override variables,
+//! and variables override the credentials in the URL. Files are read at each login, so that a rotated Secret takes
+//! effect.
 
 use std::fmt;
 use std::fs::File;
@@ -18,15 +18,15 @@ use crate::error::VsphereError;
 use crate::tls::{Thumbprint, Trust};
 use crate::transport::Transport;
 
-/// Nobody's password is longer; what is longer is another file.
+/// No password is longer; a longer file is the wrong file.
 const CREDENTIAL_BYTES_MAX: u64 = 64 << 10;
 const KNOWN_HOSTS_BYTES_MAX: u64 = 4 << 20;
 const SHA1_DIGITS: usize = 40;
 
-/// What flags and configuration file say; each of these wins over the environment.
+/// The values of flags and configuration file. Each overrides the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Without a password: others could read it in the list of processes.
+    /// Must not contain a password, because other users could read it in the list of processes.
     pub url: Option<String>,
     /// Files of a mounted Secret.
     pub username_file: Option<PathBuf>,
@@ -44,17 +44,17 @@ pub struct VcenterConfig {
     pub credentials: CredentialSource,
     pub trust: Trust,
     pub timing: Timing,
-    /// In the place of the network: the embedded vCenter, or a test's own.
+    /// Replaces the network: the embedded vCenter or a service of a test.
     pub transport: Option<Transport>,
 }
 
-/// How patiently a vCenter is followed.
+/// Intervals for watching a vCenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// The longest single wait for changes. Waiting keeps the session alive.
     pub wait_max: Duration,
-    /// How often the state of hosts and clusters is read again, for servers that do not tell of each change, and with it
-    /// how busy hosts are, which is not watched.
+    /// How often the state of hosts and clusters is read again, for servers that do not report each change. The load of
+    /// hosts, which is not watched, is read at the same time.
     pub read_again_every: Duration,
 }
 
@@ -68,12 +68,12 @@ impl Default for Timing {
 pub enum ConfigError {
     #[error("no vCenter is given: set GOVC_URL or --url")]
     NoUrl,
-    #[error("no user name for {host}: set GOVC_USERNAME or name a file that holds it")]
+    #[error("no user name for {host}: set GOVC_USERNAME or give a file that contains it")]
     NoUsername { host: String },
-    #[error("no password for {host}: set GOVC_PASSWORD or name a file that holds it")]
+    #[error("no password for {host}: set GOVC_PASSWORD or give a file that contains it")]
     NoPassword { host: String },
     #[error(
-        "the URL of {host} holds a password, which others could read: set GOVC_PASSWORD or name a file that holds it"
+        "the URL of {host} holds a password, which other users could read: set GOVC_PASSWORD or give a password file"
     )]
     PasswordInUrl { host: String },
     #[error("GOVC_INSECURE={0:?} is neither true nor false")]
@@ -81,7 +81,7 @@ pub enum ConfigError {
     #[error("GOVC_TLS_KNOWN_HOSTS: {file} could not be read: {why}")]
     KnownHosts { file: String, why: String },
     #[error(
-        "GOVC_TLS_KNOWN_HOSTS: {file} holds a SHA-1 thumbprint for {host}, which is no longer safe: put its SHA-256 thumbprint there (govc about.cert shows it)"
+        "GOVC_TLS_KNOWN_HOSTS: {file} has a SHA-1 thumbprint for {host}, which is no longer safe: replace it with the SHA-256 thumbprint (govc about.cert shows it)"
     )]
     Sha1Thumbprint { file: String, host: String },
     #[error(transparent)]
@@ -94,7 +94,7 @@ impl VcenterConfig {
         VcenterConfig { endpoint, credentials, trust, timing: Timing::default(), transport: None }
     }
 
-    /// Puts together what settings and variables say; `lookup` answers a variable's value.
+    /// Combines settings and variables. `lookup` returns the value of a variable.
     pub fn from_settings(
         settings: &Settings,
         lookup: impl Fn(&str) -> Option<String>,
@@ -118,7 +118,7 @@ impl VcenterConfig {
         let password = text_source(settings.password_file.as_ref(), variable("GOVC_PASSWORD"), password_in_url)
             .ok_or_else(|| ConfigError::NoPassword { host: host() })?;
         let credentials = CredentialSource { username, password };
-        // A file that is not there shall show at the start, not at the first login.
+        // Report a missing file at the start, not at the first login.
         credentials.read()?;
         let trust = trust(settings, variable, &endpoint)?;
         Ok(VcenterConfig::new(endpoint, credentials, trust))
@@ -134,7 +134,7 @@ impl VcenterConfig {
     }
 }
 
-/// Where user name and password come from. Neither is kept longer than a login needs, unless it was given as it is.
+/// The sources of user name and password. A value from a file is kept only during a login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CredentialSource {
     pub username: TextSource,
@@ -144,7 +144,7 @@ pub struct CredentialSource {
 #[derive(Clone, PartialEq, Eq)]
 pub enum TextSource {
     Given(String),
-    /// One newline at its end does not count.
+    /// One newline at its end is ignored.
     File(PathBuf),
 }
 
@@ -194,7 +194,7 @@ impl TextSource {
 fn read_bounded(file: &Path, bytes_max: u64) -> Result<String, String> {
     let mut text = String::new();
     let opened = File::open(file).map_err(|error| error.to_string())?;
-    // The text of this error never quotes the content.
+    // The error texts never quote the content.
     opened.take(bytes_max + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     if text.len() as u64 > bytes_max { Err(format!("it is larger than {bytes_max} bytes")) } else { Ok(text) }
 }
@@ -227,7 +227,7 @@ fn trust(
     Ok(if ca_files.is_empty() { Trust::System } else { Trust::CaFiles(ca_files) })
 }
 
-/// What Go reads as a truth value, because that is what works with govc.
+/// Accepts the same booleans as Go, and therefore as govc.
 fn insecure(value: Option<&str>) -> Result<bool, ConfigError> {
     match value {
         None | Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(false),
@@ -236,13 +236,13 @@ fn insecure(value: Option<&str>) -> Result<bool, ConfigError> {
     }
 }
 
-/// A list as in PATH.
+/// A list in the format of PATH.
 fn paths(value: Option<&str>) -> Vec<PathBuf> {
     value.into_iter().flat_map(std::env::split_paths).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// The thumbprint of an address in a file of `host:port thumbprint` lines. The port may be left out; as with
-/// govc the last line for a host counts, and a file that is not there knows nobody.
+/// The thumbprint of an address in a file of `host:port thumbprint` lines. The port is optional. As in govc, the last
+/// line for a host counts, and a missing file is like an empty one.
 fn known_host(file: &Path, address: &str) -> Result<Option<Thumbprint>, ConfigError> {
     if !file.exists() {
         return Ok(None);
@@ -261,7 +261,7 @@ fn known_host(file: &Path, address: &str) -> Result<Option<Thumbprint>, ConfigEr
     Ok(Some(found.parse()?))
 }
 
-/// `host` with a port: its own, or the default one. The colons of a bracketed IPv6 address are not its port's.
+/// `host` with a port: its own, or the default one. The colons of a bracketed IPv6 address do not start a port.
 pub(crate) fn with_port(host: &str, default: &str) -> String {
     let after_brackets = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
     if after_brackets.contains(':') { host.to_owned() } else { format!("{host}:{default}") }

@@ -15,7 +15,7 @@ fn write(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 #[test]
-fn each_source_of_credentials_wins_over_the_next() {
+fn each_source_of_credentials_overrides_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let username_file = Some(write(&folder, "username", "filed\n"));
     let password_file = Some(write(&folder, "password", "two\nlines \r\n"));
@@ -33,7 +33,7 @@ fn each_source_of_credentials_wins_over_the_next() {
 }
 
 #[test]
-fn a_secret_that_was_rotated_is_taken_up() {
+fn a_rotated_secret_takes_effect() {
     let folder = tempfile::tempdir().unwrap();
     let password_file = write(&folder, "password", "old");
     let settings = Settings { password_file: Some(password_file), ..Settings::default() };
@@ -51,7 +51,7 @@ fn the_url_of_the_settings_replaces_the_variable_and_its_credentials() {
 }
 
 #[test]
-fn what_is_lacking_or_wrong_is_said_without_the_password() {
+fn missing_and_invalid_settings_are_reported_without_the_password() {
     let folder = tempfile::tempdir().unwrap();
     let url = |url: &str| Settings { url: Some(url.to_owned()), ..Settings::default() };
     let password_file = |path: PathBuf| Settings { password_file: Some(path), ..Settings::default() };
@@ -77,13 +77,13 @@ fn what_is_lacking_or_wrong_is_said_without_the_password() {
 }
 
 #[test]
-fn no_debug_output_holds_the_password() {
+fn no_debug_output_contains_the_password() {
     let config = from(&Settings::default(), &[("GOVC_URL", "https://me:s3cret@vc")]).unwrap();
     assert!(!format!("{config:?}").contains("s3cret"));
 }
 
 #[test]
-fn trust_is_taken_from_the_first_that_says_something() {
+fn trust_is_taken_from_the_first_source_that_is_set() {
     let folder = tempfile::tempdir().unwrap();
     let ours = "ab".repeat(32);
     let known = write(
@@ -95,9 +95,9 @@ fn trust_is_taken_from_the_first_that_says_something() {
             "22".repeat(20)
         ),
     );
-    let nobody = write(&folder, "nobody", "other:443 whatever\n");
+    let others = write(&folder, "others", "other:443 anything\n");
     let known = known.to_str().unwrap();
-    let both = std::env::join_paths([folder.path().join("absent"), nobody.clone(), known.into()]).unwrap();
+    let both = std::env::join_paths([folder.path().join("absent"), others.clone(), known.into()]).unwrap();
     let cas = std::env::join_paths(["a.pem", "b.pem"]).unwrap();
     let (both, cas) = (both.to_str().unwrap(), cas.to_str().unwrap());
     let thumbprint = Trust::Thumbprint(ours.parse().unwrap());
@@ -112,7 +112,7 @@ fn trust_is_taken_from_the_first_that_says_something() {
         (&none, &[("GOVC_TLS_CA_CERTS", cas)], files.clone()),
         (&none, &[("GOVC_TLS_KNOWN_HOSTS", known), ("GOVC_TLS_CA_CERTS", cas)], thumbprint.clone()),
         (&none, &[("GOVC_TLS_KNOWN_HOSTS", both)], thumbprint.clone()),
-        (&none, &[("GOVC_TLS_KNOWN_HOSTS", nobody.to_str().unwrap()), ("GOVC_TLS_CA_CERTS", cas)], files),
+        (&none, &[("GOVC_TLS_KNOWN_HOSTS", others.to_str().unwrap()), ("GOVC_TLS_CA_CERTS", cas)], files),
         (&given, &[insecure], thumbprint),
         (
             &Settings { ca_files: vec!["c.pem".into()], ..Settings::default() },
@@ -127,7 +127,7 @@ fn trust_is_taken_from_the_first_that_says_something() {
 }
 
 #[test]
-fn a_sha1_thumbprint_is_refused_by_its_name() {
+fn a_sha1_thumbprint_is_rejected_with_a_specific_error() {
     let folder = tempfile::tempdir().unwrap();
     let known = write(&folder, "known_hosts", &format!("[::1] {}\n", ["AB"; 20].join(":")));
     let variables = [("GOVC_URL", "[::1]"), USER, PASSWORD, ("GOVC_TLS_KNOWN_HOSTS", known.to_str().unwrap())];

@@ -1,18 +1,18 @@
-//! What can go wrong between us and a vCenter. A variant's name is its label in metrics.
+//! The errors of calls to a vCenter. A variant's name is its label in metrics.
 
 use crate::ManagedObject;
 
 #[derive(Debug, thiserror::Error)]
 pub enum VsphereError {
-    #[error("{url} is not an address of a vCenter: {why}")]
+    #[error("{url} is not a valid vCenter URL: {why}")]
     BadUrl { url: String, why: String },
     #[error("cannot reach {host}: {why}")]
     Unreachable { host: String, why: String },
-    #[error("{host} shows a certificate that is not trusted ({why}); its SHA-256 thumbprint is {thumbprint}")]
+    #[error("the certificate of {host} is not trusted ({why}); its SHA-256 thumbprint is {thumbprint}")]
     UntrustedCertificate { host: String, thumbprint: String, why: String },
     #[error("no trusted certificate could be read from {file}: {why}")]
     CaFile { file: String, why: String },
-    #[error("{0:?} is not a SHA-256 thumbprint: 64 hexadecimal digits, with or without colons, are expected")]
+    #[error("{0:?} is not a SHA-256 thumbprint: expected 64 hexadecimal digits, with or without colons")]
     BadThumbprint(String),
     #[error("the {what} could not be read from {file}: {why}")]
     CredentialFile { what: &'static str, file: String, why: String },
@@ -20,7 +20,7 @@ pub enum VsphereError {
     TimedOut { host: String, seconds: u64 },
     #[error("{host} answered HTTP {status}")]
     Http { host: String, status: u16 },
-    #[error("{host} answered something that is not understood: {what}")]
+    #[error("{host} sent an unexpected response: {what}")]
     Protocol { host: String, what: String },
     #[error("the user name or the password is wrong")]
     InvalidLogin,
@@ -34,14 +34,14 @@ pub enum VsphereError {
     Fault { method: &'static str, fault: Box<Fault> },
 }
 
-/// A fault of the vSphere API, by the name of its type: also one that this client has never heard of.
+/// A fault of the vSphere API, with the name of its type, which may be unknown to this client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct Fault {
     /// `DuplicateName`.
     pub kind: String,
     pub message: String,
-    /// For NoPermission: what is lacking, and where.
+    /// For NoPermission: the missing privilege and the object that requires it.
     pub privilege: Option<String>,
     pub object: Option<ManagedObject>,
     /// For InvalidArgument and InvalidProperty.
@@ -49,22 +49,20 @@ pub struct Fault {
 }
 
 impl VsphereError {
-    /// What a fault means to a caller of `method`.
+    /// The error for a fault of `method`.
     pub(crate) fn from_fault(method: &'static str, fault: Fault) -> VsphereError {
         match fault.kind.as_str() {
             "NotAuthenticated" => VsphereError::NotAuthenticated,
             "InvalidLogin" => VsphereError::InvalidLogin,
             "NoPermission" => VsphereError::NoPermission {
-                privilege: fault.privilege.unwrap_or_else(|| format!("that {method} needs")),
-                object: fault
-                    .object
-                    .map_or_else(|| "an object it does not name".to_owned(), |object| object.to_string()),
+                privilege: fault.privilege.unwrap_or_else(|| format!("required by {method}")),
+                object: fault.object.map_or_else(|| "an unnamed object".to_owned(), |object| object.to_string()),
             },
             _ => VsphereError::Fault { method, fault: Box::new(fault) },
         }
     }
 
-    /// Whether trying again later may succeed without anybody changing anything.
+    /// Whether the error is transient: a later retry may succeed without any other change.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
@@ -77,7 +75,7 @@ impl VsphereError {
         }
     }
 
-    /// The session is over, and a new login is all it takes.
+    /// Whether the session has ended, so that a new login is enough.
     #[must_use]
     pub fn is_session_end(&self) -> bool {
         matches!(self, VsphereError::NotAuthenticated)

@@ -1,16 +1,18 @@
-//! The only client of the vSphere API: a thin SOAP client, hand-typed for the methods and types that Bridger needs.
+//! The only client of the vSphere API: a thin SOAP client, hand-written for the methods and types that Bridger uses.
 //!
-//! - `xml`, `soap`: reading and writing the wire.
-//! - `tls`, [`transport`]: HTTPS with a CA file, a SHA-256 thumbprint, or, asked for in so many words, no check.
+//! - `xml`, `soap`: encoding and decoding of messages.
+//! - `tls`, [`transport`]: HTTPS with a CA file, a SHA-256 thumbprint or, only if explicitly requested, no check.
 //! - `client`: sessions and methods. [`property`]: the property collector.
-//! - [`config`]: how to reach a vCenter, from what govc users already have. [`probe`]: one look at it, for the start.
-//! - [`inventory`]: what it holds, followed and told in the model's words.
-//! - [`rules`]: DRS rules and groups, read and changed for the engine.
+//! - [`config`]: how to reach a vCenter, from the settings that govc users already have. [`probe`]: a single check of a
+//!   vCenter at the start.
+//! - [`inventory`]: watches the inventory and emits it as events of the model.
+//! - [`rules`]: reads and changes DRS rules and groups for the engine.
 //!
-//! SOAP rather than the newer JSON wire, because it serves every vCenter from 6.5 to 9.x.
+//! SOAP instead of the newer JSON protocol, because every vCenter from 6.5 to 9.x supports it.
 //!
-//! Invariants: every call has a time limit; answers are bounded in size and depth; a password is in no error and no
-//! debug output; unknown elements are skipped and unknown faults kept by name, so that a newer vCenter does no harm.
+//! Invariants: every call has a time limit; responses are bounded in size and depth; no error and no debug output
+//! contains a password; unknown elements are skipped and unknown faults kept by name, so that a newer vCenter does no
+//! harm.
 
 mod client;
 pub mod config;
@@ -34,7 +36,7 @@ pub use tls::Trust;
 
 use std::fmt;
 
-/// A reference to a managed object, as the wire has it.
+/// A reference to a managed object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ManagedObject {
     /// `VirtualMachine`.

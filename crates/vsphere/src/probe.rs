@@ -1,9 +1,9 @@
-//! One look at a vCenter, for the start: can it be reached, may we read it, what is there.
+//! A single check of a vCenter at the start: whether it is reachable and readable, and how large its inventory is.
 //!
-//! Input: a configuration. Output: what the server says of itself and how much it holds, or the one error that tells
-//! what to put right.
+//! Input: a configuration. Output: the server's [`About`] and the size of its inventory, or the one error that says
+//! what to fix.
 //!
-//! Invariants: changes nothing there, and gives its session back also when it fails.
+//! Invariants: changes nothing on the vCenter, and logs out even on failure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::error::{Fault, VsphereError};
 use crate::inventory::{CLUSTER, HOST, PLACEMENTS, Picture, VM, WATCHED};
 use crate::property::{self, ObjectUpdate, Watch};
 
-/// How long giving back the watch, and then the session, may take.
+/// The time limit for stopping a watch, and for the logout.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// How much there is to follow.
+/// The size of the inventory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InventoryCounts {
-    /// By name, then by datacenter: two datacenters may have clusters of one name.
+    /// By name, then by datacenter: two datacenters may have clusters with the same name.
     pub clusters: Vec<ClusterFacts>,
     pub hosts: usize,
     pub vms: usize,
-    /// Clusters, hosts and VMs that may be seen but not read.
+    /// Clusters, hosts and VMs that the user can see but not read.
     pub unreadable: usize,
 }
 
 impl InventoryCounts {
-    /// Each name once, in order: what a message lists.
+    /// Each name once, in order, for messages.
     #[must_use]
     pub fn cluster_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
@@ -42,7 +42,7 @@ impl InventoryCounts {
     }
 }
 
-/// Logs in, looks at everything once and logs out.
+/// Logs in, reads the inventory once and logs out.
 pub async fn connect_once(config: &VcenterConfig) -> Result<(About, InventoryCounts), VsphereError> {
     let client = Arc::new(config.connect().await?);
     let counts = Box::pin(count(&client)).await;
@@ -55,7 +55,7 @@ async fn count(client: &Arc<Client>) -> Result<InventoryCounts, VsphereError> {
     let mut picture = Picture::new(VcenterId(0));
     let mut refused: Option<(Fault, ManagedObject)> = None;
     let mut unreadable: BTreeSet<ManagedObject> = BTreeSet::new();
-    let mut look = |update: &ObjectUpdate| {
+    let mut check = |update: &ObjectUpdate| {
         if let Some(fault) = refusal(update) {
             unreadable.insert(update.object.clone());
             refused.get_or_insert_with(|| (fault.clone(), update.object.clone()));
@@ -65,7 +65,7 @@ async fn count(client: &Arc<Client>) -> Result<InventoryCounts, VsphereError> {
     watch
         .list(|update| {
             picture.apply(update);
-            look(update);
+            check(update);
         })
         .await?;
     let _ = tokio::time::timeout(CLOSE_LIMIT, watch.stop()).await;
@@ -73,7 +73,7 @@ async fn count(client: &Arc<Client>) -> Result<InventoryCounts, VsphereError> {
     watch
         .list(|update| {
             picture.place(update);
-            look(update);
+            check(update);
         })
         .await?;
     let _ = tokio::time::timeout(CLOSE_LIMIT, watch.stop()).await;
@@ -92,13 +92,13 @@ async fn count(client: &Arc<Client>) -> Result<InventoryCounts, VsphereError> {
             fault.object.get_or_insert(object);
             return Err(VsphereError::from_fault("reading properties", fault));
         }
-        // Who may see nothing at all is shown an empty inventory; that the root cannot be read gives it away.
+        // A user without any permission sees an empty inventory. Reading the root folder then fails.
         property::read(client, &root, &["name"]).await?;
     }
     Ok(counts)
 }
 
-/// Why an object that must be read cannot be.
+/// Why a required object cannot be read.
 fn refusal(update: &ObjectUpdate) -> Option<&Fault> {
     if ![CLUSTER, HOST, VM].contains(&update.object.kind.as_str()) {
         return None;

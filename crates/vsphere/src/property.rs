@@ -1,9 +1,9 @@
-//! The property collector: what objects there are, what some of their properties are, and every change of either.
+//! The property collector: lists objects with selected properties and reports every change.
 //!
-//! Each [`Watch`] has a collector of its own, because a shared one makes waiters wait for each other. The first answers
-//! hold all that is there, in pages; [`Updates::complete`] tells when the last page has come. A watch whose session
-//! ended is dropped and made anew: its first pages are then the resync. [`Watch::read_again`] asks for properties of the
-//! same objects apart from the stream, for servers that do not tell of every change.
+//! Each [`Watch`] has its own collector, because with a shared one, callers wait for each other. The first responses
+//! contain all objects, in pages; [`Updates::complete`] marks the last page. If the session ends, the watch is dropped
+//! and a new one is created: its first pages are the resync. [`Watch::read_again`] reads properties of the same objects
+//! outside the stream, for servers that do not report every change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{ManagedObject, VsphereError as Error};
 
 const RETRIEVE: &str = "RetrievePropertiesEx";
 
-/// Which properties of which type.
+/// Selected properties of one type.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'a> {
     pub kind: &'a str,
@@ -25,7 +25,7 @@ pub struct Selection<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateKind {
-    /// The object is there: new, or in the first answers.
+    /// The object exists: it is new, or part of the first list.
     Enter,
     Modify,
     Leave,
@@ -36,11 +36,11 @@ pub struct ObjectUpdate {
     pub kind: UpdateKind,
     pub object: ManagedObject,
     pub changes: Vec<PropertyChange>,
-    /// Properties that exist but may not or cannot be read now.
+    /// Properties that exist but cannot be read now, for example for lack of permission.
     pub missing: Vec<(String, Fault)>,
 }
 
-/// One property's new value; `None` when it has none any more.
+/// The new value of a property. `None` if it no longer has a value.
 #[derive(Clone, Debug)]
 pub struct PropertyChange {
     pub path: String,
@@ -50,18 +50,18 @@ pub struct PropertyChange {
 #[derive(Clone, Debug, Default)]
 pub struct Updates {
     pub objects: Vec<ObjectUpdate>,
-    /// Nothing more is on its way: the picture is whole.
+    /// No further page follows: the inventory is complete.
     pub complete: bool,
 }
 
-/// How many objects come in one page.
+/// The number of objects in one page.
 const PAGE_OBJECTS: u32 = 500;
-/// How much longer than the wait itself an answer may take.
+/// How much longer than the wait itself a response may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
-/// How long all pages of one question together may take.
+/// The time limit for all pages of one list.
 const LIST_LIMIT: Duration = Duration::from_secs(600);
 
-/// A standing question about the inventory below one folder.
+/// A watch of the inventory below one folder.
 #[derive(Debug)]
 pub struct Watch {
     client: Arc<Client>,
@@ -96,14 +96,14 @@ impl Watch {
         Ok(Watch { client, collector, view, version: String::new() })
     }
 
-    /// Hears all that is there, page by page; called once, before [`Watch::next`].
-    pub async fn list(&mut self, mut hear: impl FnMut(&ObjectUpdate)) -> Result<(), Error> {
+    /// Lists all objects, page by page. Called once, before [`Watch::next`].
+    pub async fn list(&mut self, mut on_update: impl FnMut(&ObjectUpdate)) -> Result<(), Error> {
         let client = self.client.clone();
         let pages = async {
             loop {
-                // No waiting: an empty inventory is an answer too.
+                // Do not wait: the inventory may be empty.
                 let updates = self.next(Duration::ZERO).await?;
-                updates.objects.iter().for_each(&mut hear);
+                updates.objects.iter().for_each(&mut on_update);
                 if updates.complete {
                     return Ok(());
                 }
@@ -112,7 +112,7 @@ impl Watch {
         within_list_limit(&client, pages).await
     }
 
-    /// Waits for changes, `wait` at most: nothing new gives no objects and `complete`.
+    /// Waits for changes, at most for `wait`. Without a change, returns no objects and `complete`.
     pub async fn next(&mut self, wait: Duration) -> Result<Updates, Error> {
         let version = self.version.clone();
         let answer = self
@@ -139,12 +139,12 @@ impl Watch {
         Ok(Updates { objects, complete: !truncated })
     }
 
-    /// Reads properties of every object of the selected types that the watch covers, as they are now.
+    /// Reads the current properties of every object of the selected types that the watch covers.
     pub async fn read_again(&self, selections: &[Selection<'_>]) -> Result<Vec<ObjectUpdate>, Error> {
         retrieve(&self.client, &self.collector, |spec| view_filter(spec, &self.view, selections)).await
     }
 
-    /// Gives the server back what it keeps for this watch.
+    /// Deletes what the server keeps for this watch.
     pub async fn stop(self) -> Result<(), Error> {
         self.client.call("DestroyPropertyCollector", &self.collector, |_| ()).await?;
         self.client.call("DestroyView", &self.view, |_| ()).await?;
@@ -198,13 +198,13 @@ fn missing(element: &Element) -> Vec<(String, Fault)> {
         .collect()
 }
 
-/// A session that has ended may show only here: with success, and as the reason why properties are missing.
+/// The end of a session may appear only here: the call succeeds, but properties are missing for this reason.
 fn session_still_there(objects: &[ObjectUpdate]) -> Result<(), Error> {
     let ended = |update: &ObjectUpdate| update.missing.iter().any(|(_, fault)| fault.kind == "NotAuthenticated");
     if objects.iter().any(ended) { Err(VsphereError::NotAuthenticated) } else { Ok(()) }
 }
 
-/// Reads some properties of one object, once. One that may not be read is an error.
+/// Reads some properties of one object, once. A property that cannot be read is an error.
 pub async fn read(client: &Client, object: &ManagedObject, paths: &[&str]) -> Result<Vec<PropertyChange>, Error> {
     let Some(found) = read_each(client, std::slice::from_ref(object), paths).await?.into_iter().next() else {
         return Ok(Vec::new());
@@ -215,7 +215,7 @@ pub async fn read(client: &Client, object: &ManagedObject, paths: &[&str]) -> Re
     }
 }
 
-/// Reads some properties of several objects, all of the first one's type, once.
+/// Reads some properties of several objects of the same type, once.
 pub async fn read_each(client: &Client, objects: &[ManagedObject], paths: &[&str]) -> Result<Vec<ObjectUpdate>, Error> {
     let Some(first) = objects.first() else { return Ok(Vec::new()) };
     retrieve(client, &client.content().property_collector, |spec| {
@@ -229,7 +229,7 @@ pub async fn read_each(client: &Client, objects: &[ManagedObject], paths: &[&str
     .await
 }
 
-/// Reads what a filter describes, page by page.
+/// Reads the objects and properties of a filter, page by page.
 async fn retrieve(
     client: &Client,
     collector: &ManagedObject,
@@ -269,7 +269,7 @@ async fn retrieve_pages(
     Ok(objects)
 }
 
-/// A server that sends page after page without end is an error like one that sends none.
+/// A server that never stops sending pages is an error, like one that sends none.
 async fn within_list_limit<T>(client: &Client, pages: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let timed_out = || VsphereError::TimedOut { host: client.host().to_owned(), seconds: LIST_LIMIT.as_secs() };
     tokio::time::timeout(LIST_LIMIT, pages).await.map_err(|_| timed_out())?

@@ -1,10 +1,10 @@
-//! The envelope around a method call, and what comes back in it.
+//! SOAP envelopes of requests and responses.
 
 use crate::error::Fault;
 use crate::xml::{Element, Writer, XmlError};
 use crate::{ManagedObject, error};
 
-/// What a call came back with.
+/// The result of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The `<MethodResponse>` element.
@@ -31,9 +31,9 @@ pub fn envelope(method: &str, this: &ManagedObject, parameters: impl FnOnce(&mut
 pub enum AnswerError {
     #[error(transparent)]
     Xml(#[from] XmlError),
-    #[error("the answer is a <{0}>, not a SOAP envelope")]
+    #[error("the response is a <{0}>, not a SOAP envelope")]
     NotAnEnvelope(String),
-    #[error("the envelope's body is empty")]
+    #[error("the body of the SOAP envelope is empty")]
     EmptyBody,
 }
 
@@ -50,7 +50,7 @@ pub fn answer(document: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::Returned(content.clone()))
 }
 
-/// A `<soapenv:Fault>`: its detail holds one element whose type names the fault.
+/// Parses a `<soapenv:Fault>`. Its detail contains one element whose type is the fault.
 fn soap_fault(element: &Element) -> Fault {
     let message = element.text_at("faultstring").unwrap_or_default();
     match element.child("detail").and_then(|detail| detail.children.first()) {
@@ -64,7 +64,7 @@ fn soap_fault(element: &Element) -> Fault {
 /// A fault object, from a SOAP fault's detail or from a task's error.
 #[must_use]
 pub fn fault(element: &Element, message: &str) -> Fault {
-    // `<NotAuthenticatedFault xsi:type="NotAuthenticated">`; without a type the element's own name says it.
+    // `<NotAuthenticatedFault xsi:type="NotAuthenticated">`. Without a type, the element's name gives the fault.
     let kind = element.xsi_type.clone().unwrap_or_else(|| {
         element.name.strip_suffix("Fault").filter(|name| !name.is_empty()).unwrap_or(&element.name).to_owned()
     });
@@ -77,13 +77,13 @@ pub fn fault(element: &Element, message: &str) -> Fault {
     }
 }
 
-/// A failure of which no more is known than a message.
+/// A failure of which only a message is known.
 #[must_use]
 pub fn unnamed_fault(message: &str) -> Fault {
     Fault { kind: "MethodFault".to_owned(), message: message.to_owned(), privilege: None, object: None, property: None }
 }
 
-/// A `LocalizedMethodFault`, such as a task's `info.error`.
+/// Parses a `LocalizedMethodFault`, for example a task's `info.error`.
 #[must_use]
 pub fn localized_fault(element: &Element) -> error::Fault {
     let message = element.text_at("localizedMessage").unwrap_or_default();
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_known_by_its_type_also_when_the_type_is_new() {
+    fn a_fault_is_identified_by_its_type_even_if_the_type_is_unknown() {
         for (detail, kind) in [
             (
                 r#"<NotAuthenticatedFault xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="NotAuthenticated"/>"#,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_refused() {
+    fn a_document_that_is_not_an_envelope_is_rejected() {
         assert!(answer("<html><body>busy</body></html>").is_err());
         assert!(answer("<Envelope><Body></Body></Envelope>").is_err());
         assert!(answer("plain text").is_err());

@@ -1,8 +1,8 @@
-//! Whom to trust: the system's authorities, a CA file, one certificate by its thumbprint, or, only when asked for in so
-//! many words, anybody.
+//! Which certificates to trust: those of the system's authorities, those of a CA file, one certificate by its
+//! thumbprint or, only if explicitly requested, all certificates.
 //!
-//! A certificate that is refused is remembered by its thumbprint, so that the error can show what to compare and which
-//! option would accept it.
+//! The thumbprint of a rejected certificate is stored, so that the error can show it and the option that would accept
+//! it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ use crate::VsphereError;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// The authorities this machine trusts.
+    /// The authorities that this machine trusts.
     #[default]
     System,
     /// The authorities in these PEM files, and only those.
     CaFiles(Vec<PathBuf>),
-    /// The one certificate with this thumbprint, whoever signed it and whatever name it has.
+    /// The one certificate with this thumbprint, regardless of its issuer and name.
     Thumbprint(Thumbprint),
     /// No check at all.
     Insecure,
@@ -73,7 +73,7 @@ impl fmt::Debug for Thumbprint {
     }
 }
 
-/// The last certificate that was refused, and why.
+/// The last certificate that was rejected, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Refusal(Arc<Mutex<Option<(Thumbprint, String)>>>);
 
@@ -92,7 +92,7 @@ impl Refusal {
     }
 }
 
-/// The TLS settings for a trust, and where a refusal will be noted.
+/// The TLS settings for a trust, and the slot that records a rejected certificate.
 pub fn client_config(trust: &Trust) -> Result<(ClientConfig, Refusal), VsphereError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let refusal = Refusal::default();
@@ -113,7 +113,7 @@ pub fn client_config(trust: &Trust) -> Result<(ClientConfig, Refusal), VsphereEr
                     roots.add(certificate).map_err(|error| failed(error.to_string()))?;
                 }
                 if roots.len() == before {
-                    return Err(failed("it holds no certificate".to_owned()));
+                    return Err(failed("it contains no certificate".to_owned()));
                 }
             }
             let failed = |why: String| VsphereError::CaFile { file: "the CA files".to_owned(), why };
@@ -140,7 +140,7 @@ fn authorities(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<A
 
 #[derive(Debug)]
 enum Check {
-    /// `None`: there is no authority on this machine, so nobody is trusted.
+    /// `None`: this machine has no authorities, so no certificate is trusted.
     Authorities(Option<Arc<WebPkiServerVerifier>>),
     Thumbprint(Thumbprint),
     Nothing,
@@ -170,7 +170,7 @@ impl ServerCertVerifier for Verifier {
             Check::Thumbprint(expected) if *expected == Thumbprint::of(end_entity) => {
                 Ok(ServerCertVerified::assertion())
             }
-            Check::Thumbprint(expected) => Err(Error::General(format!("thumbprint {expected} is expected"))),
+            Check::Thumbprint(expected) => Err(Error::General(format!("expected the thumbprint {expected}"))),
             Check::Nothing => Ok(ServerCertVerified::assertion()),
         };
         if let Err(error) = &verdict {
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thumbprints_are_read_with_and_without_colons_and_shown_with_them() {
+    fn thumbprints_are_parsed_with_and_without_colons_and_shown_with_colons() {
         let plain = "ab".repeat(32);
         let thumbprint: Thumbprint = plain.parse().unwrap();
         let shown = thumbprint.to_string();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ca_file_that_is_not_there_or_holds_no_certificate_is_named() {
+    fn a_missing_or_empty_ca_file_is_named_in_the_error() {
         for file in ["/nonexistent/ca.pem", "/dev/null"] {
             let error = client_config(&Trust::CaFiles(vec![file.into()])).unwrap_err();
             assert!(error.to_string().contains(file), "{error}");

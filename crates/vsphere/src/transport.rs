@@ -1,6 +1,6 @@
-//! One HTTP request and its answer, over TLS, plain, or within the process.
+//! One HTTP request and its response, over TLS, over plain TCP, or within the process.
 //!
-//! Bounds: an answer has at most [`BODY_BYTES_MAX`]. Time limits are the caller's.
+//! Bounds: a response has at most [`BODY_BYTES_MAX`]. The caller sets time limits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use tower::ServiceExt;
 use crate::VsphereError;
 use crate::tls::{self, Refusal, Thumbprint, Trust};
 
-/// The whole inventory of a large vCenter in one page stays far below it.
+/// Far more than the whole inventory of a large vCenter in one page.
 pub const BODY_BYTES_MAX: usize = 256 << 20;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -27,7 +27,7 @@ type Exchange = dyn Fn(Request<Full<Bytes>>) -> Pin<Box<dyn Future<Output = Resu
     + Send
     + Sync;
 
-/// Carries requests to one server.
+/// Sends requests to one server.
 #[derive(Clone)]
 pub struct Transport {
     exchange: Arc<Exchange>,
@@ -49,7 +49,7 @@ impl Transport {
         Ok(Transport { refusal, ..Transport::service(client) })
     }
 
-    /// Through any HTTP service: the embedded vCenter, or a test's own.
+    /// Through any HTTP service: the embedded vCenter or a service of a test.
     pub fn service<S, B>(service: S) -> Transport
     where
         S: tower::Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -74,7 +74,7 @@ impl Transport {
         (self.exchange)(request).await
     }
 
-    /// The certificate that the last failed connection was shown, if that was why it failed.
+    /// The server certificate of the last failed connection, if it was the reason of the failure.
     #[must_use]
     pub fn refused_certificate(&self) -> Option<(Thumbprint, String)> {
         self.refusal.take()

@@ -1,9 +1,9 @@
-//! XML in and out: a small tree for what arrives, a writer for what is sent.
+//! XML: a small tree for responses, a writer for requests.
 //!
-//! Reading is namespace-aware where it matters: `xsi:type` is recognised by its namespace, whatever prefix the server
-//! chose, and told apart from the plain `type` of an object reference. Elements are known by their local names.
+//! Parsing is namespace-aware where it matters: `xsi:type` is recognised by its namespace, with any prefix, and
+//! distinguished from the plain `type` of an object reference. Elements are identified by their local names.
 //!
-//! Bounds: depth and number of elements. Entities other than XML's own five are refused.
+//! Bounds: depth and number of elements. Entities other than the five of XML are rejected.
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::name::{Namespace, ResolveResult};
@@ -27,7 +27,7 @@ pub enum XmlError {
     Empty,
 }
 
-/// One element with all that is in it.
+/// One element with its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Element {
     pub name: String,
@@ -103,7 +103,7 @@ impl Element {
                     return Err(if elements == 0 {
                         XmlError::Empty
                     } else {
-                        XmlError::Malformed("cut short".to_owned())
+                        XmlError::Malformed("truncated".to_owned())
                     });
                 }
                 Event::Decl(_) | Event::Comment(_) | Event::PI(_) | Event::DocType(_) => (),
@@ -111,13 +111,13 @@ impl Element {
         }
     }
 
-    /// The first child of this name.
+    /// The first child with this name.
     #[must_use]
     pub fn child(&self, name: &str) -> Option<&Element> {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// Down a path of names: `a.b.c`.
+    /// The element at a path of names: `a.b.c`.
     #[must_use]
     pub fn at(&self, path: &str) -> Option<&Element> {
         path.split('.').try_fold(self, |element, name| element.child(name))
@@ -127,13 +127,13 @@ impl Element {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// The text at a path, if there is such an element.
+    /// The text of the element at a path, if it exists.
     #[must_use]
     pub fn text_at(&self, path: &str) -> Option<&str> {
         self.at(path).map(|element| element.text.trim())
     }
 
-    /// The value at a path: a number, a `true`.
+    /// The parsed value at a path: a number or a boolean.
     #[must_use]
     pub fn value_at<T: std::str::FromStr>(&self, path: &str) -> Option<T> {
         self.text_at(path)?.parse().ok()
@@ -169,7 +169,7 @@ fn begin(reader: &NsReader<&[u8]>, start: &BytesStart<'_>) -> Result<Element, Xm
     Ok(element)
 }
 
-/// Writes elements in the order given, which the vSphere API insists on.
+/// Writes elements in the given order, because the vSphere API requires the order of the schema.
 #[derive(Debug, Default)]
 pub struct Writer {
     document: String,
@@ -186,13 +186,13 @@ impl Writer {
         self.element(name, None, |writer| writer.document.push_str(&quick_xml::escape::escape(text)))
     }
 
-    /// A number or a truth value.
+    /// A number or a boolean.
     #[allow(clippy::needless_pass_by_value)]
     pub fn value(&mut self, name: &str, value: impl ToString) -> &mut Writer {
         self.text(name, &value.to_string())
     }
 
-    /// A value whose type the receiver cannot know: `xsi:type="xsd:int"`.
+    /// A value whose type the schema does not determine: `xsi:type="xsd:int"`.
     #[allow(clippy::needless_pass_by_value)]
     pub fn typed_value(&mut self, name: &str, xsd_type: &str, value: impl ToString) -> &mut Writer {
         let value = value.to_string();
@@ -209,7 +209,7 @@ impl Writer {
         self
     }
 
-    /// A reference in a place that takes any type: `xsi:type="ManagedObjectReference"`.
+    /// A reference where the schema allows any type: `xsi:type="ManagedObjectReference"`.
     pub fn typed_reference(&mut self, name: &str, object: &ManagedObject) -> &mut Writer {
         let (kind, id) =
             (quick_xml::escape::escape(object.kind.as_str()), quick_xml::escape::escape(object.id.as_str()));
@@ -217,12 +217,12 @@ impl Writer {
         self
     }
 
-    /// An element with others inside.
+    /// An element with child elements.
     pub fn nest(&mut self, name: &str, inside: impl FnOnce(&mut Writer)) -> &mut Writer {
         self.element(name, None, inside)
     }
 
-    /// The same, of a type that its place does not determine: `xsi:type="TraversalSpec"`.
+    /// An element with child elements whose type the schema does not determine: `xsi:type="TraversalSpec"`.
     pub fn nest_typed(&mut self, name: &str, xsi_type: &str, inside: impl FnOnce(&mut Writer)) -> &mut Writer {
         self.element(name, Some(xsi_type), inside)
     }
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_told_from_reference_kinds_whatever_the_prefix() {
+    fn types_are_distinguished_from_reference_kinds_with_any_prefix() {
         let document = r#"<a xmlns:_XMLSchema-instance="http://www.w3.org/2001/XMLSchema-instance"
             xmlns:o="urn:other"><val _XMLSchema-instance:type="p:ManagedObjectReference" type="HostSystem">host-1</val>
             <val o:type="not this" type="Folder">group-1</val></a>"#;
@@ -277,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn hostile_documents_are_refused() {
+    fn hostile_documents_are_rejected() {
         let deep = "<a>".repeat(100) + &"</a>".repeat(100);
         for (document, expected) in [
             (deep.as_str(), "nested deeper"),
             ("", "no element"),
             ("<a><b></a>", "not well-formed"),
-            ("<a>", "cut short"),
+            ("<a>", "truncated"),
             ("<a>&bomb;</a>", "unknown entity"),
         ] {
             let error = Element::parse(document).unwrap_err().to_string();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_documents_can_be_parsed_again() {
         let mut writer = Writer::new();
         writer.nest("spec", |spec| {
             spec.text("name", "a<b>&\"c\"")

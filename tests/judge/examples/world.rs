@@ -1,4 +1,4 @@
-//! Prints random worlds, to look at one or to replay it: as the judge's requests, or as a kubectl `List`.
+//! Prints random worlds for inspection or replay: as requests for the judge, or as a kubectl `List`.
 //!
 //! `cargo run -p judge --example world -- request all 0 500 | scheduler-judge`
 //! `cargo run -p judge --example world -- list inter-pod-affinity 42`

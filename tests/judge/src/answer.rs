@@ -1,11 +1,11 @@
-//! What the judge says about a world: the JSON of `bridger explain`, and details beside it.
+//! The judge's answer for a world: the JSON of `bridger explain`, plus details.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a node takes the pod, and if not, whether preemption might help.
+/// Whether the pod fits on a node, and if not, whether preemption might help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Verdict {
     Feasible,
@@ -14,7 +14,7 @@ pub enum Verdict {
     Error,
 }
 
-/// Nodes are by name.
+/// Nodes are sorted by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -22,31 +22,31 @@ pub struct Answer {
     pub pod: String,
     pub nodes: Vec<NodeAnswer>,
     pub feasible: usize,
-    /// All nodes with the highest total, by name.
+    /// All nodes with the highest total, sorted by name.
     pub best: Vec<String>,
 
-    /// The scheduler profile that judged.
+    /// The scheduler profile used.
     #[serde(default)]
     pub profile: String,
-    /// Set when the pod would not even be tried (scheduling gates); the rest is judged regardless.
+    /// Set when the pod would not enter the active queue (scheduling gates). The other fields are filled in regardless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_enqueue: Option<Rejection>,
     /// Set when PreFilter rejected the pod for all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_filter: Option<Rejection>,
-    /// The plugins whose PreFilter narrowed the nodes.
+    /// The plugins whose PreFilter restricted the set of nodes.
     #[serde(default)]
     pub narrowed_by: Vec<String>,
-    /// Plugins that had nothing to say when filtering.
+    /// Plugins that skipped Filter.
     #[serde(default)]
     pub skipped_filter: Vec<String>,
-    /// Plugins that had nothing to say when scoring.
+    /// Plugins that skipped Score.
     #[serde(default)]
     pub skipped_score: Vec<String>,
     /// The weights of the profile's score plugins.
     #[serde(default)]
     pub weights: BTreeMap<String, i64>,
-    /// What the API server's validation says against the world, if it was asked for.
+    /// Validation errors of the API server for the world's objects, if requested.
     #[serde(default)]
     pub invalid: Vec<String>,
 }
@@ -55,10 +55,10 @@ pub struct Answer {
 pub struct NodeAnswer {
     pub name: String,
     pub verdict: Verdict,
-    /// Who refused; several, comma-joined, when PreFilter narrowed.
+    /// The plugin that rejected the node; several, comma-joined, if PreFilter restricted the set of nodes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plugin: String,
-    /// The reasons, comma-joined. Sorted, because upstream's own order is that of a Go map.
+    /// The reasons, comma-joined. Sorted, because upstream's order is the iteration order of a Go map.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -69,12 +69,12 @@ pub struct NodeAnswer {
     /// By plugin, normalised, before weight; a plugin that skipped is absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, i64>,
-    /// By plugin, before normalisation, if it was asked for.
+    /// By plugin, before normalisation, if requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub raw: BTreeMap<String, i64>,
 }
 
-/// A verdict on all nodes at once.
+/// A verdict that applies to all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejection {
     pub verdict: Verdict,
@@ -88,8 +88,8 @@ impl Answer {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// Without a plugin's scores, for a comparison with a scheduler that does not have it. Totals are reduced by
-    /// what the plugin contributed.
+    /// Removes a plugin's scores, for comparison with a scheduler that does not have the plugin. Totals are reduced by
+    /// the plugin's weighted score.
     pub fn forget_scores_of(&mut self, plugin: &str) {
         let weight = self.weights.remove(plugin).unwrap_or(0);
         for node in &mut self.nodes {
@@ -108,15 +108,15 @@ impl Answer {
             .collect();
     }
 
-    /// What another answer to the same question (say, parsed from `bridger explain -o json`) says otherwise, a line
-    /// each. Reasons are words and may differ; verdict, plugin, scores, totals and the best nodes may not.
+    /// The differences from another answer to the same request (for example, parsed from `bridger explain -o json`),
+    /// one line each. Reasons are free text and may differ; verdict, plugin, scores, totals and the best nodes may not.
     #[must_use]
     pub fn differences_from(&self, other: &Answer) -> Vec<String> {
         let mut differences = Vec::new();
         let mut compare = |what: String, here: &dyn Debug, there: &dyn Debug| {
             let (here, there) = (format!("{here:?}"), format!("{there:?}"));
             if here != there {
-                differences.push(format!("{what}: {here}, the other says {there}"));
+                differences.push(format!("{what}: {here}, in the other answer {there}"));
             }
         };
         compare("pod".to_owned(), &self.pod, &other.pod);

@@ -1,4 +1,4 @@
-//! The judge as a child process: one line of JSON to it, one line back.
+//! Runs the judge as a child process. Each request and each reply is one line of JSON.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Answer, World};
 
-/// The first world of a configuration takes some 10 ms, the others about 1 ms; a machine under load gets ample time.
+/// The first world of a configuration takes about 10 ms, later ones about 1 ms. The limit leaves room for a loaded
+/// machine.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const STDERR_LINES_KEPT: usize = 30;
 
@@ -24,21 +25,21 @@ pub enum JudgeError {
     Peers(#[from] PeersError),
     #[error("starting {program}: {source}")]
     Start { program: String, source: std::io::Error },
-    #[error("the judge cannot judge this: {0}")]
-    Refused(String),
-    #[error("the judge did not answer within {} s; its last words:\n{last_words}", ANSWER_WITHIN.as_secs())]
-    TimedOut { last_words: String },
-    #[error("the judge has ended; its last words:\n{last_words}")]
-    Ended { last_words: String },
-    #[error("the judge's answer is not understood: {source}: {line}")]
-    NotUnderstood { line: String, source: serde_json::Error },
+    #[error("the judge rejected the request: {0}")]
+    Rejected(String),
+    #[error("the judge did not answer within {} s; its last lines on stderr:\n{stderr_tail}", ANSWER_WITHIN.as_secs())]
+    TimedOut { stderr_tail: String },
+    #[error("the judge has exited; its last lines on stderr:\n{stderr_tail}")]
+    Exited { stderr_tail: String },
+    #[error("the judge's answer cannot be parsed: {source}: {line}")]
+    Unparsable { line: String, source: serde_json::Error },
 }
 
-/// A running judge. Ends with the value, and with this process, because its input ends then.
+/// A running judge. It exits when this value is dropped, and when this process exits, because its stdin closes then.
 #[derive(Debug)]
 pub struct Judge {
     process: Child,
-    /// Taken when it is told to end.
+    /// `None` once the judge should exit.
     input: Option<ChildStdin>,
     answers: Receiver<String>,
     errors: Arc<Mutex<VecDeque<String>>>,
@@ -46,7 +47,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Starts the judge among the test peers.
+    /// Starts `scheduler-judge` from the test peers.
     pub fn start() -> Result<Judge, JudgeError> {
         Judge::start_program(&Peers::locate()?.program("scheduler-judge"))
     }
@@ -60,7 +61,7 @@ impl Judge {
             .spawn()
             .map_err(starting)?;
         let input = process.stdin.take();
-        // One answer per question, so one place is enough.
+        // There is one answer per request, so a capacity of one is enough.
         let (sender, answers) = sync_channel(1);
         if let Some(output) = process.stdout.take() {
             thread::spawn(move || forward(BufReader::new(output), &sender));
@@ -73,12 +74,12 @@ impl Judge {
         Ok(Judge { process, input, answers, errors, asked: 0 })
     }
 
-    /// What kube-scheduler's plugins say about the world.
+    /// The verdicts and scores of kube-scheduler's plugins for the world.
     pub fn ask(&mut self, world: &World) -> Result<Answer, JudgeError> {
         self.ask_request(world, false)
     }
 
-    /// The same, and what the API server's validation says against the world, in `Answer::invalid`.
+    /// As [`Judge::ask`], with the API server's validation errors for the world in `Answer::invalid`.
     pub fn ask_and_validate(&mut self, world: &World) -> Result<Answer, JudgeError> {
         self.ask_request(world, true)
     }
@@ -86,40 +87,40 @@ impl Judge {
     fn ask_request(&mut self, world: &World, validate: bool) -> Result<Answer, JudgeError> {
         self.asked += 1;
         let request = Request { id: self.asked, validate, world };
-        let request = serde_json::to_string(&request).map_err(|error| JudgeError::Refused(error.to_string()))?;
+        let request = serde_json::to_string(&request).map_err(|error| JudgeError::Rejected(error.to_string()))?;
         let line = self.ask_line(&request)?;
-        let not_understood = |source| JudgeError::NotUnderstood { line: line.clone(), source };
-        let reply: Reply = serde_json::from_str(&line).map_err(not_understood)?;
+        let unparsable = |source| JudgeError::Unparsable { line: line.clone(), source };
+        let reply: Reply = serde_json::from_str(&line).map_err(unparsable)?;
         if reply.id != self.asked {
-            // Never seen; an answer to another question must not pass for this one.
-            return Err(JudgeError::Refused(format!("question {} was answered as {}", self.asked, reply.id)));
+            // Has never happened. An answer to another request must not be mistaken for this one's.
+            return Err(JudgeError::Rejected(format!("request {} got the reply to {}", self.asked, reply.id)));
         }
         if let Some(error) = reply.error {
-            return Err(JudgeError::Refused(error));
+            return Err(JudgeError::Rejected(error));
         }
-        serde_json::from_str(&line).map_err(not_understood)
+        serde_json::from_str(&line).map_err(unparsable)
     }
 
-    /// One line as it is, and the line that comes back.
+    /// Sends one line unchanged and returns the reply line.
     pub fn ask_line(&mut self, line: &str) -> Result<String, JudgeError> {
         let sent = self.input.as_mut().is_some_and(|input| {
             input.write_all(line.as_bytes()).and_then(|()| input.write_all(b"\n")).and_then(|()| input.flush()).is_ok()
         });
         if !sent {
-            return Err(JudgeError::Ended { last_words: self.last_words() });
+            return Err(JudgeError::Exited { stderr_tail: self.stderr_tail() });
         }
         match self.answers.recv_timeout(ANSWER_WITHIN) {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Timeout) => {
-                // What comes later would be taken for the answer to the next question.
+                // A late answer would be mistaken for the answer to the next request.
                 self.input = None;
-                Err(JudgeError::TimedOut { last_words: self.last_words() })
+                Err(JudgeError::TimedOut { stderr_tail: self.stderr_tail() })
             }
-            Err(RecvTimeoutError::Disconnected) => Err(JudgeError::Ended { last_words: self.last_words() }),
+            Err(RecvTimeoutError::Disconnected) => Err(JudgeError::Exited { stderr_tail: self.stderr_tail() }),
         }
     }
 
-    fn last_words(&self) -> String {
+    fn stderr_tail(&self) -> String {
         let errors = self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         errors.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }

@@ -1,25 +1,26 @@
-//! The world in which anti-affinity by node holds between physical hosts, written out for a scheduler that knows none.
+//! Rewrites a world so that anti-affinity between nodes applies between physical hosts, for a scheduler without
+//! lifting.
 //!
-//! Bridger lifts a topology key without touching an object. kube-scheduler comes to the same verdicts when the domains
-//! are a label of their own and the anti-affinity terms name it; affinity and topology spread stay as they are.
+//! Bridger lifts a topology key without changing any object. kube-scheduler reaches the same verdicts if the domains
+//! are a separate label that the anti-affinity terms use. Affinity and topology spread stay unchanged.
 
 use serde_json::Value;
 
 use crate::World;
 
-/// Stands on the nodes of lifted worlds only.
+/// Only the nodes of lifted worlds have this label.
 const LIFTED_KEY: &str = "lifted.bridger.dev/domain";
 
 impl World {
-    /// The same world with `key` lifted to the physical host that `host_key` names. A node without a host keeps its own
-    /// value of the key, or none if it has none.
+    /// This world with `key` lifted to the physical host in the label `host_key`. A node without a host keeps its value
+    /// of `key`, if it has one.
     #[must_use]
     pub fn lifted(&self, key: &str, host_key: &str) -> World {
         let mut lifted = self.clone();
         for node in &mut lifted.nodes {
             let Some(labels) = node["metadata"]["labels"].as_object_mut() else { continue };
             let domain = match (labels.get(host_key), labels.get(key)) {
-                // Different prefixes: a host and a node of one name are two domains.
+                // Different prefixes: a host and a node with the same name are two domains.
                 (Some(host), _) => Some(format!("host.{}", host.as_str().unwrap_or_default())),
                 (None, Some(own)) => Some(format!("own.{}", own.as_str().unwrap_or_default())),
                 (None, None) => None,
@@ -40,7 +41,7 @@ impl World {
 fn anti_affinity_terms(pod: &mut Value) -> impl Iterator<Item = &mut Value> {
     let kinds = pod.pointer_mut("/spec/affinity/podAntiAffinity").and_then(Value::as_object_mut);
     kinds.into_iter().flat_map(|kinds| kinds.values_mut()).filter_map(Value::as_array_mut).flatten().map(|term| {
-        // Preferred terms are wrapped together with their weight.
+        // A preferred term is wrapped in an object with its weight.
         if term.get("podAffinityTerm").is_some() { &mut term["podAffinityTerm"] } else { term }
     })
 }

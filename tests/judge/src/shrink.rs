@@ -1,14 +1,14 @@
-//! From a large world with a difference to a small one.
+//! Shrinks a world that shows a difference.
 
 use serde_json::Value;
 
 use crate::World;
 
-/// A bound on how often the predicate is asked; small worlds need far less.
+/// The maximum number of calls of the predicate. Small worlds need far fewer.
 const TRIALS_MAX: usize = 20_000;
 
-/// Removes objects, then fields and list entries inside the objects, as long as `still_holds` says that what matters is
-/// still there. The predicate must be false for a world that cannot be judged. The world given is assumed to satisfy it.
+/// Removes objects, then fields and list entries inside the objects, as long as `still_holds` returns true. The
+/// predicate must be false for a world that cannot be judged. The given world is assumed to satisfy it.
 pub fn shrink(world: &World, still_holds: impl FnMut(&World) -> bool) -> World {
     let mut search = Search { smallest: world.clone(), still_holds, trials: 0 };
     loop {
@@ -74,18 +74,18 @@ impl<F: FnMut(&World) -> bool> Search<F> {
         }
     }
 
-    /// Tries every part of one value, outer parts before the inner ones they hold.
-    fn drop_parts_of(&mut self, place: &dyn Fn(&mut World) -> Option<&mut Value>) {
+    /// Tries to remove every part of one value, outer parts before inner parts.
+    fn drop_parts_of(&mut self, locate: &dyn Fn(&mut World) -> Option<&mut Value>) {
         let mut pending = vec![String::new()];
         while let Some(pointer) = pending.pop() {
             let mut copy = self.smallest.clone();
-            let Some(parts) = place(&mut copy).and_then(|value| value.pointer(&pointer)).map(part_names) else {
+            let Some(parts) = locate(&mut copy).and_then(|value| value.pointer(&pointer)).map(part_names) else {
                 continue;
             };
-            // From the back, so that the indexes of list entries not yet tried stay what they are.
+            // From the end, so that the indexes of list entries not yet tried stay valid.
             for part in parts.into_iter().rev() {
                 let mut candidate = self.smallest.clone();
-                let removed = place(&mut candidate)
+                let removed = locate(&mut candidate)
                     .and_then(|value| value.pointer_mut(&pointer))
                     .is_some_and(|holder| remove(holder, &part));
                 if removed && !self.accept(candidate) {
@@ -98,7 +98,7 @@ impl<F: FnMut(&World) -> bool> Search<F> {
 
 fn part_names(value: &Value) -> Vec<String> {
     match value {
-        // Without these it would be no object any more, only a line that the judge refuses.
+        // Without these the value is not a Kubernetes object, and the judge would reject the world.
         Value::Object(fields) => {
             fields.keys().filter(|name| !matches!(name.as_str(), "apiVersion" | "kind" | "name")).cloned().collect()
         }
@@ -111,11 +111,11 @@ fn remove(holder: &mut Value, part: &str) -> bool {
     match holder {
         Value::Object(fields) => fields.remove(part).is_some(),
         Value::Array(entries) => part.parse().is_ok_and(|index: usize| {
-            let there = index < entries.len();
-            if there {
+            let exists = index < entries.len();
+            if exists {
                 entries.remove(index);
             }
-            there
+            exists
         }),
         _ => false,
     }
@@ -127,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_matters_stays_and_all_else_goes() {
+    fn shrinking_keeps_only_what_the_predicate_requires() {
         let pod =
             |name: &str| json!({ "kind": "Pod", "metadata": { "name": name, "labels": { "a/b": "1", "c": "2" } } });
         let world = World {

@@ -1,4 +1,4 @@
-//! Whether the worlds asked anything of each plugin: how often it refused a node, how often its scores differed.
+//! Counts how well the worlds exercise each plugin: how often it rejected a node, and how often its scores differed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +7,7 @@ use crate::{Answer, Verdict};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PluginStatistics {
-    /// Worlds in which it refused at least one node, alone or with others.
+    /// Worlds in which it rejected at least one node, alone or with other plugins.
     pub rejected: usize,
     /// Worlds in which it scored at least two nodes.
     pub scored: usize,
@@ -18,7 +18,7 @@ pub struct PluginStatistics {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub worlds: usize,
-    /// Worlds with at least two feasible nodes, and so with something to choose.
+    /// Worlds with at least two feasible nodes.
     pub with_choice: usize,
     /// Worlds in which no node is feasible.
     pub infeasible: usize,
@@ -30,14 +30,14 @@ impl Statistics {
         self.worlds += 1;
         self.with_choice += usize::from(answer.feasible >= 2);
         self.infeasible += usize::from(answer.feasible == 0);
-        let refusing: BTreeSet<&str> = answer
+        let rejecting: BTreeSet<&str> = answer
             .nodes
             .iter()
             .filter(|node| node.verdict != Verdict::Feasible)
             .flat_map(|node| node.plugin.split(','))
             .filter(|plugin| !plugin.is_empty())
             .collect();
-        for plugin in refusing {
+        for plugin in rejecting {
             self.plugins.entry(plugin.to_owned()).or_default().rejected += 1;
         }
         let mut scores: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
@@ -56,13 +56,13 @@ impl Statistics {
         self.plugins.get(name).copied().unwrap_or_default()
     }
 
-    /// The share of all worlds in which the plugin refused a node, in percent.
+    /// The share of all worlds in which the plugin rejected a node, in percent.
     #[must_use]
     pub fn rejected_percent(&self, plugin: &str) -> f64 {
         percent(self.plugin(plugin).rejected, self.worlds)
     }
 
-    /// The share of the worlds with a choice in which the plugin's scores differ, in percent.
+    /// The share of worlds with at least two feasible nodes in which the plugin's scores differ, in percent.
     #[must_use]
     pub fn differed_percent(&self, plugin: &str) -> f64 {
         percent(self.plugin(plugin).differed, self.with_choice)

@@ -1,15 +1,15 @@
-//! A world to judge: Kubernetes objects as the API shows them, a pod to place among them, and how to schedule.
+//! A world to judge: Kubernetes objects in API format, a pod to place, and a scheduler configuration.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Every object carries its apiVersion and kind. Written down, it is the request that the judge reads.
+/// Every object has its apiVersion and kind. Serialized, a world is a request for the judge.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct World {
     pub nodes: Vec<Value>,
     pub namespaces: Vec<Value>,
-    /// All pods but the one to place.
+    /// All pods except the one to place.
     pub pods: Vec<Value>,
     pub services: Vec<Value>,
     pub replica_sets: Vec<Value>,
@@ -17,18 +17,18 @@ pub struct World {
     pub replication_controllers: Vec<Value>,
     /// The pod to place.
     pub pod: Value,
-    /// A KubeSchedulerConfiguration (v1); without it, the default profile. An object here, text on the wire.
+    /// A KubeSchedulerConfiguration (v1), serialized as a string. If absent, the default profile applies.
     #[serde(with = "config_as_text", skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
-    /// Only these plugins; all of the profile when empty.
+    /// Run only these plugins; if empty, all plugins of the profile.
     pub plugins: Vec<String>,
-    /// Score the refused nodes too.
+    /// Also score rejected nodes.
     pub score_all: bool,
-    /// Answer scores before normalisation, too.
+    /// Also return scores before normalisation.
     pub raw: bool,
 }
 
-/// kube-scheduler reads its configuration from a file, so on the wire it is a file's text.
+/// kube-scheduler reads its configuration from a file, so the configuration is serialized as that file's text.
 mod config_as_text {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
     use serde_json::Value;
@@ -56,7 +56,7 @@ impl World {
         )
     }
 
-    /// How many objects it holds, the pod to place included.
+    /// The number of objects, including the pod to place.
     #[must_use]
     pub fn object_count(&self) -> usize {
         self.objects().count()
@@ -76,7 +76,7 @@ impl World {
         lists.into_iter().flatten().chain([&self.pod])
     }
 
-    /// All lists, in the order in which their objects are worth removing.
+    /// All lists, in the order in which `shrink` should remove their objects.
     pub(crate) fn lists_mut(&mut self) -> [&mut Vec<Value>; 7] {
         [
             &mut self.pods,
@@ -96,7 +96,7 @@ impl World {
             "items": self.objects().collect::<Vec<_>>() })
     }
 
-    /// The configuration as a file's text (JSON, hence YAML).
+    /// The configuration as the text of a file (JSON, which is also YAML).
     #[must_use]
     pub fn config_text(&self) -> Option<String> {
         self.config.as_ref().map(Value::to_string)

@@ -1,10 +1,10 @@
-//! The judge as a process: what it cannot judge is an error, never its end; it ends with its client.
+//! The judge process: an invalid request gets an error and does not end the process; it exits with its client.
 
 use judge::{Answer, Judge, JudgeError, Profile, Verdict, World, shrink};
 use serde_json::{Value, json};
 
 #[test]
-fn what_cannot_be_judged_is_an_error_line_and_not_the_end() {
+fn an_invalid_request_gets_an_error_line_and_does_not_end_the_judge() {
     let mut judge = Judge::start().unwrap();
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
     let cases = [
@@ -16,7 +16,7 @@ fn what_cannot_be_judged_is_an_error_line_and_not_the_end() {
         (&format!(r#"{{"pod":{pod},"nodes":[7]}}"#), "nodes[0]"),
         (&format!(r#"{{"pod":{pod},"nodes":[{{"metadata":{{"nme":"n"}}}}]}}"#), "unknown field"),
         (&format!(r#"{{"pod":{pod},"nodes":[{{"status":{{"allocatable":{{"cpu":"much"}}}}}}]}}"#), "quantities"),
-        (&format!(r#"{{"pod":{pod},"plugins":["Nobody"]}}"#), "Nobody"),
+        (&format!(r#"{{"pod":{pod},"plugins":["Absent"]}}"#), "Absent"),
         (&format!(r#"{{"pod":{pod},"config":"kind: Nothing"}}"#), "config"),
         (&format!("{}1{}", "[".repeat(20_000), "]".repeat(20_000)), ""),
     ];
@@ -27,14 +27,14 @@ fn what_cannot_be_judged_is_an_error_line_and_not_the_end() {
     }
     let reply: Value = serde_json::from_str(&judge.ask_line(r#"{"id":"x","pod":3}"#).unwrap()).unwrap();
     assert_eq!(reply["id"], "x");
-    // After all that it still judges.
+    // The judge still answers after all these errors.
     assert!(judge.ask(&World::random(1, Profile::All)).is_ok());
     let misspelt = World { pod: json!({ "metadata": { "nme": "p" } }), ..World::default() };
-    assert!(matches!(judge.ask(&misspelt), Err(JudgeError::Refused(_))));
+    assert!(matches!(judge.ask(&misspelt), Err(JudgeError::Rejected(_))));
 }
 
 #[test]
-fn a_world_without_nodes_has_an_answer() {
+fn a_world_without_nodes_gets_an_answer() {
     let mut judge = Judge::start().unwrap();
     let world = World { nodes: vec![], ..World::random(3, Profile::All) };
     let answer = judge.ask(&world).unwrap();
@@ -42,14 +42,14 @@ fn a_world_without_nodes_has_an_answer() {
 }
 
 #[test]
-fn a_program_that_ends_or_is_not_there_is_an_error() {
+fn a_missing_program_and_one_that_exits_are_errors() {
     assert!(matches!(Judge::start_program("/nonexistent/judge".as_ref()), Err(JudgeError::Start { .. })));
-    let mut ended = Judge::start_program("/bin/true".as_ref()).unwrap();
-    assert!(matches!(ended.ask_line("{}"), Err(JudgeError::Ended { .. })));
+    let mut exited = Judge::start_program("/bin/true".as_ref()).unwrap();
+    assert!(matches!(exited.ask_line("{}"), Err(JudgeError::Exited { .. })));
 }
 
 #[test]
-fn the_explained_form_is_that_of_bridger_explain() {
+fn explained_has_the_format_of_bridger_explain() {
     let mut judge = Judge::start().unwrap();
     let answer = (0..50)
         .map(|seed| judge.ask(&World::random(seed, Profile::All)).unwrap())
@@ -71,7 +71,7 @@ fn the_explained_form_is_that_of_bridger_explain() {
 }
 
 #[test]
-fn a_list_holds_every_object_with_its_kind() {
+fn a_list_contains_every_object_with_its_kind() {
     let world = World::random(5, Profile::All);
     let list = world.to_list_json();
     let items = list["items"].as_array().unwrap();
@@ -81,7 +81,7 @@ fn a_list_holds_every_object_with_its_kind() {
 }
 
 #[test]
-fn a_world_written_down_is_the_same_when_read() {
+fn a_world_survives_a_json_round_trip() {
     for seed in 0..50 {
         let world = World::random(seed, Profile::All);
         let written = serde_json::to_string(&world).unwrap();
@@ -90,7 +90,7 @@ fn a_world_written_down_is_the_same_when_read() {
 }
 
 #[test]
-fn forgotten_scores_leave_the_rest_as_it_was() {
+fn removing_a_plugins_scores_leaves_the_rest_unchanged() {
     let mut judge = Judge::start().unwrap();
     let whole = (0..50)
         .map(|seed| judge.ask(&World::random(seed, Profile::All)).unwrap())
@@ -98,7 +98,7 @@ fn forgotten_scores_leave_the_rest_as_it_was() {
         .unwrap();
     let mut rest = whole.clone();
     rest.forget_scores_of("DynamicResources");
-    // It never scores where there are no claims, so only its row is gone.
+    // DynamicResources never scores without claims, so only its weight is removed.
     assert_eq!((&rest.best, rest.nodes[0].total), (&whole.best, whole.nodes[0].total));
     rest.forget_scores_of("TaintToleration");
     for (with, without) in whole.nodes.iter().zip(&rest.nodes) {
@@ -109,10 +109,10 @@ fn forgotten_scores_leave_the_rest_as_it_was() {
 }
 
 #[test]
-fn a_difference_shrinks_to_what_causes_it() {
+fn a_difference_shrinks_to_its_cause() {
     let mut judge = Judge::start().unwrap();
-    // The first world in which an existing pod's anti-affinity refuses a node.
-    let refuses = |judge: &mut Judge, world: &World| {
+    // The first world in which an existing pod's anti-affinity rejects a node.
+    let rejects = |judge: &mut Judge, world: &World| {
         judge.ask(world).is_ok_and(|answer| {
             let existing = "node(s) didn't satisfy existing pods anti-affinity rules";
             answer.nodes.iter().any(|node| node.verdict == Verdict::Unschedulable && node.reason == existing)
@@ -120,11 +120,11 @@ fn a_difference_shrinks_to_what_causes_it() {
     };
     let world = (0..200)
         .map(|seed| World::random(seed, Profile::InterPodAffinity))
-        .find(|world| world.object_count() > 30 && refuses(&mut judge, world))
+        .find(|world| world.object_count() > 30 && rejects(&mut judge, world))
         .unwrap();
-    let small = shrink(&world, |world| refuses(&mut judge, world));
-    assert!(refuses(&mut judge, &small));
-    // One node, the pod with the term on it, and the pod to place; perhaps the namespace that the term selects.
+    let small = shrink(&world, |world| rejects(&mut judge, world));
+    assert!(rejects(&mut judge, &small));
+    // One node, the pod with the term on it, the pod to place, and possibly the namespace that the term selects.
     assert!(small.object_count() <= 4, "{:#}", small.to_list_json());
     assert_eq!((small.nodes.len(), small.pods.len()), (1, 1), "{:#}", small.to_list_json());
 }

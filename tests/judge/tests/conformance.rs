@@ -1,7 +1,7 @@
-//! The plugins of `scheduler` against kube-scheduler's own: every node's verdict, plugin and reasons, and every plugin's
-//! normalised score. On the worlds in `cases/`, each of which was a difference once or is where one is likely, and in
-//! `malformed/`, which an API server would refuse; then on random ones of the run's seed. What differs is shrunk and left in the
-//! target folder, to be moved to `cases/`.
+//! Compares the plugins of `scheduler` with kube-scheduler's own: every node's verdict, plugin and reasons, and every
+//! plugin's normalised score. First on the worlds in `cases/`, where the two once differed or are likely to, and in
+//! `malformed/`, which an API server would reject; then on random worlds of the run's seed. A world with a difference
+//! is shrunk and saved in the target folder, to be moved to `cases/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,9 +13,9 @@ use scheduler::{Configuration, Explanation, explain, plugins};
 use testkit::worlds::how_to_replay;
 use testkit::{Worlds, count};
 
-/// What is compared of a node.
+/// The compared fields of a node.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct NodeResult {
     verdict: String,
     plugin: String,
     reasons: Vec<String>,
@@ -28,28 +28,28 @@ fn sorted(reason: &str) -> Vec<String> {
     reasons
 }
 
-fn said_by_judge(answer: &Answer) -> BTreeMap<String, Said> {
-    let said = |node: &judge::NodeAnswer| Said {
+fn results_of_judge(answer: &Answer) -> BTreeMap<String, NodeResult> {
+    let result = |node: &judge::NodeAnswer| NodeResult {
         verdict: format!("{:?}", node.verdict),
         plugin: node.plugin.clone(),
         reasons: sorted(&node.reason),
         scores: node.scores.clone(),
     };
-    answer.nodes.iter().map(|node| (node.name.clone(), said(node))).collect()
+    answer.nodes.iter().map(|node| (node.name.clone(), result(node))).collect()
 }
 
-fn said_here(explanation: &Explanation) -> BTreeMap<String, Said> {
-    let said = |node: &scheduler::NodeExplanation| Said {
+fn own_results(explanation: &Explanation) -> BTreeMap<String, NodeResult> {
+    let result = |node: &scheduler::NodeExplanation| NodeResult {
         verdict: format!("{:?}", node.verdict),
         plugin: node.plugin.clone().unwrap_or_default(),
         reasons: sorted(node.reason.as_deref().unwrap_or_default()),
         scores: node.scores.iter().flatten().map(|(plugin, score)| ((*plugin).to_owned(), *score)).collect(),
     };
-    explanation.nodes.iter().map(|node| (node.name.clone(), said(node))).collect()
+    explanation.nodes.iter().map(|node| (node.name.clone(), result(node))).collect()
 }
 
 fn decide(world: &World) -> Result<Explanation, String> {
-    // Lifting adds to what upstream says; here only that is compared.
+    // Upstream has no lifting, so it is disabled here.
     let mut known =
         model::World::with_lifting(model::LiftSettings { lifted_keys: BTreeSet::new(), ..Default::default() });
     for object in world.to_list_json()["items"].as_array().ok_or("no list")? {
@@ -69,13 +69,13 @@ fn decide(world: &World) -> Result<Explanation, String> {
     explain(&known, pod, &configuration.profiles()[0])
 }
 
-/// How the two differ, a line each; empty where they agree. `Err` where one of them can't tell.
+/// The differences between the judge and Bridger, one line each. `Err` if one of them has no answer.
 fn differences(judge: &mut Judge, world: &World) -> Result<Vec<String>, String> {
     let mut answer = judge.ask(world).map_err(|error| format!("the judge: {error}"))?;
-    // Device claims are not supported here: such pods wait. For all others the plugin's score is 0 everywhere.
+    // Bridger does not support device claims: pods with claims wait. For other pods the plugin scores every node 0.
     answer.forget_scores_of("DynamicResources");
-    let theirs = said_by_judge(&answer);
-    let own = said_here(&decide(world)?);
+    let theirs = results_of_judge(&answer);
+    let own = own_results(&decide(world)?);
     let mut found = Vec::new();
     for (name, theirs) in &theirs {
         let Some(own) = own.get(name) else {
@@ -83,7 +83,7 @@ fn differences(judge: &mut Judge, world: &World) -> Result<Vec<String>, String> 
             continue;
         };
         if (&theirs.verdict, &theirs.plugin, &theirs.reasons) != (&own.verdict, &own.plugin, &own.reasons) {
-            let of = |said: &Said| format!("{} {} {:?}", said.verdict, said.plugin, said.reasons);
+            let of = |result: &NodeResult| format!("{} {} {:?}", result.verdict, result.plugin, result.reasons);
             found.push(format!("verdict {}/{}: {name} {}, here {}", theirs.plugin, own.plugin, of(theirs), of(own)));
             continue;
         }
@@ -98,8 +98,8 @@ fn differences(judge: &mut Judge, world: &World) -> Result<Vec<String>, String> 
     Ok(found)
 }
 
-/// The worlds that are kept in a folder, by name.
-fn kept_in(folder: &str) -> Vec<(String, World)> {
+/// The worlds saved in a folder, by name.
+fn saved_in(folder: &str) -> Vec<(String, World)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -111,8 +111,8 @@ fn kept_in(folder: &str) -> Vec<(String, World)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Writes a world down where a person finds it, and answers where.
-fn leave_behind(name: &str, world: &World) -> PathBuf {
+/// Saves a world in the target folder and returns its path.
+fn save(name: &str, world: &World) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("judge-cases");
     fs::create_dir_all(&folder).unwrap();
     let name: String = name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect();
@@ -121,11 +121,11 @@ fn leave_behind(name: &str, world: &World) -> PathBuf {
     path
 }
 
-/// What was found once is looked at before anything else.
+/// Compares the saved worlds, before any random world.
 fn replay(judge: &mut Judge) {
-    for (name, world) in kept_in("cases").into_iter().chain(kept_in("malformed")) {
+    for (name, world) in saved_in("cases").into_iter().chain(saved_in("malformed")) {
         let found = differences(judge, &world).unwrap_or_else(|error| vec![error]);
-        assert!(found.is_empty(), "the kept case {name}:\n{}", found.join("\n"));
+        assert!(found.is_empty(), "the saved case {name}:\n{}", found.join("\n"));
     }
 }
 
@@ -147,30 +147,30 @@ fn compare(profile: Profile, worlds: &Worlds) {
         let small = shrink(&World::random(numbers[0], profile), |world| {
             differences(&mut judge, world).is_ok_and(|found| found.iter().any(is_kind))
         });
-        let path = leave_behind(&format!("{profile:?} {} {kind}", numbers[0]), &small);
+        let path = save(&format!("{profile:?} {} {kind}", numbers[0]), &small);
         println!("{kind}: {} worlds, the first is {}", numbers.len(), numbers[0]);
         println!("{}", differences(&mut judge, &small).unwrap_or_else(|error| vec![error]).join("\n"));
         println!("{}", how_to_replay(numbers[0], profile.name()));
-        println!("shrunk: {}\nmove it to tests/judge/cases/, to have it replayed in every run\n", path.display());
+        println!("shrunk: {}\nmove it to tests/judge/cases/ to replay it in every run\n", path.display());
     }
     let first: BTreeMap<&String, u64> = kinds.iter().map(|(kind, numbers)| (kind, numbers[0])).collect();
-    assert!(first.is_empty(), "{profile:?}: {worlds}, and these differences, each with its first world: {first:?}");
+    assert!(first.is_empty(), "{profile:?}: {worlds}; differences, each with its first world: {first:?}");
 }
 
 #[test]
-fn all_plugins_say_what_upstream_says() {
+fn all_plugins_agree_with_upstream() {
     compare(Profile::All, &Worlds::drawn_or_replayed(count(500, 5000)));
 }
 
 #[test]
-fn all_plugins_say_what_upstream_says_beside_nominated_pods() {
+fn all_plugins_agree_with_upstream_when_there_are_nominated_pods() {
     compare(Profile::Nominated, &Worlds::drawn_or_replayed(count(500, 5000)));
 }
 
 #[test]
-fn every_kept_case_is_valid_and_asks_something() {
+fn every_saved_case_is_valid_and_distinguishes_nodes() {
     let mut judge = Judge::start().unwrap();
-    let cases = kept_in("cases");
+    let cases = saved_in("cases");
     assert!(!cases.is_empty());
     for (name, world) in cases {
         let answer = judge.ask_and_validate(&world).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -184,9 +184,9 @@ fn every_kept_case_is_valid_and_asks_something() {
 }
 
 #[test]
-fn what_is_left_behind_can_be_moved_to_the_cases() {
+fn a_saved_world_can_be_moved_to_the_cases() {
     let world = World::random(7, Profile::All);
-    let path = leave_behind("for/a test", &world);
+    let path = save("for/a test", &world);
     let read: World = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!((read, path.file_name().and_then(|name| name.to_str())), (world, Some("for-a-test.json")));
     fs::remove_file(path).unwrap();

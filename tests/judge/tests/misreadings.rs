@@ -1,8 +1,8 @@
-//! Whether random worlds would give a misreading of the semantics away.
+//! Checks that random worlds detect misreadings of the semantics.
 //!
-//! A misreading is expressed as a change of the world ("terminating pods do not count" removes them). A scheduler that
-//! misreads would answer the world as the judge answers the changed one; so each change must alter answers, or the worlds
-//! never reach the branch in question.
+//! A misreading is expressed as a change of the world ("terminating pods do not count" removes them). A scheduler with
+//! that misreading would answer the original world as the judge answers the changed one. So each change must alter some
+//! answers; otherwise the worlds never reach that branch.
 
 use judge::change::{pods, remove, terms, visit};
 use judge::{Judge, Profile, World};
@@ -74,7 +74,7 @@ const MISREADINGS: &[Misreading] = &[
             drop_terms(pod, "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution");
         });
     }),
-    ("existing pods' required affinity weighs nothing", |world| {
+    ("existing pods' required affinity has no weight", |world| {
         existing(world, |pod| drop_terms(pod, "podAffinity", "requiredDuringSchedulingIgnoredDuringExecution"));
     }),
     ("existing pods' preferred affinity is ignored", |world| {
@@ -127,13 +127,13 @@ const MISREADINGS: &[Misreading] = &[
             visit(config, &mut |value| remove(value, "addedAffinity"));
         }
     }),
-    ("an unschedulable node is told by its taint alone", |world| {
+    ("only its taint makes a node unschedulable", |world| {
         for node in &mut world.nodes {
             remove(&mut node["spec"], "unschedulable");
         }
     }),
-    ("NoExecute taints keep nobody away", |world| drop_taints(world, "NoExecute")),
-    ("PreferNoSchedule taints do not matter", |world| drop_taints(world, "PreferNoSchedule")),
+    ("NoExecute taints are ignored", |world| drop_taints(world, "NoExecute")),
+    ("PreferNoSchedule taints are ignored", |world| drop_taints(world, "PreferNoSchedule")),
     ("a toleration without an effect tolerates nothing", |world| {
         if let Some(list) = world.pod["spec"].get_mut("tolerations").and_then(Value::as_array_mut) {
             list.retain(|toleration| toleration.get("effect").is_some());
@@ -160,7 +160,7 @@ const MISREADINGS: &[Misreading] = &[
             }
         });
     }),
-    ("init containers need nothing", |world| {
+    ("init containers request nothing", |world| {
         pods(world, |pod| {
             for container in init_containers(pod) {
                 if container.get("restartPolicy").is_none() {
@@ -179,7 +179,7 @@ const MISREADINGS: &[Misreading] = &[
     ("an infeasible resize counts like any other", |world| {
         pods(world, |pod| remove(&mut pod["status"], "conditions"));
     }),
-    ("a request of zero is a missing one", |world| {
+    ("a request of zero counts as missing", |world| {
         pods(world, |pod| {
             visit(pod, &mut |value| {
                 for resource in ["cpu", "memory"] {
@@ -191,7 +191,7 @@ const MISREADINGS: &[Misreading] = &[
         });
     }),
     ("an image volume is not counted", |world| remove(&mut world.pod["spec"], "volumes")),
-    ("the size of an image does not matter", |world| {
+    ("the size of an image is ignored", |world| {
         for node in &mut world.nodes {
             visit(node, &mut |value| {
                 if value.get("sizeBytes").is_some() {
@@ -212,15 +212,15 @@ const MISREADINGS: &[Misreading] = &[
     }),
 ];
 
-/// In how many worlds a misreading must show, so that a run of this size finds it for sure.
+/// The minimum number of worlds that must detect a misreading, so that a run of this size detects it reliably.
 const CAUGHT_MIN: usize = 3;
-/// The rarest shows in one world of a hundred. Where a seed has few of those among the first worlds, so many times as many are
-/// looked at for it.
+/// The rarest misreading changes one world in a hundred. If the first worlds of a seed do not detect it, up to this
+/// many times as many worlds are tried.
 const MORE_MAX: usize = 5;
 
 #[test]
 #[allow(clippy::print_stdout)]
-fn every_misreading_shows() {
+fn every_misreading_is_detected() {
     let mut judge = Judge::start().unwrap();
     let worlds = count(400, 2000);
     let mut rows = vec![(0, 0); MISREADINGS.len()];
@@ -243,7 +243,7 @@ fn every_misreading_shows() {
             row.1 += usize::from(!right.differences_from(&wrong).is_empty());
         }
     }
-    println!("{}\n{:<52} {:>8} {:>7}", Worlds::drawn(worlds), "misreading", "applies", "shows");
+    println!("{}\n{:<52} {:>8} {:>7}", Worlds::drawn(worlds), "misreading", "applies", "caught");
     for ((name, _), (changed, caught)) in MISREADINGS.iter().zip(&rows) {
         println!("{name:<52} {changed:>8} {caught:>7}");
     }

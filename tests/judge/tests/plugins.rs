@@ -1,5 +1,5 @@
-//! Worlds made by hand with answers known from the documentation: at least one per plugin. They hold the judge, not
-//! the plugins: that it runs the real ones, in the profile's order, on objects with the API's defaults.
+//! Hand-written worlds with answers known from the documentation, at least one per plugin. They test the judge, not the
+//! plugins: that it runs the real plugins, in the profile's order, on objects with the API's defaults.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn merge(into: &mut Value, change: &Value) {
     }
 }
 
-/// Nodes n1 and n2, changed as told, some pods, and the pod to place.
+/// Nodes n1 and n2 with the given changes, some pods, and the pod to place.
 fn world(n1: &Value, n2: &Value, pods: Vec<Value>, incoming: &Value) -> World {
     World {
         nodes: vec![node("n1", n1), node("n2", n2)],
@@ -48,9 +48,9 @@ fn ask(world: &World) -> Answer {
     Judge::start().unwrap().ask(world).unwrap()
 }
 
-/// n1 takes the pod, n2 is refused by this plugin.
+/// Asserts that the pod fits on n1 and that this plugin rejects n2.
 #[track_caller]
-fn refused(world: &World, verdict: Verdict, plugin: &str, reason: &str) {
+fn rejects(world: &World, verdict: Verdict, plugin: &str, reason: &str) {
     let answer = ask(world);
     assert_eq!(answer.pod, "blue/incoming");
     assert_eq!((answer.feasible, answer.best.as_slice()), (1, &["n1".to_owned()][..]), "{answer:#?}");
@@ -60,9 +60,9 @@ fn refused(world: &World, verdict: Verdict, plugin: &str, reason: &str) {
     assert_eq!((n2.total, &n2.scores), (None, &BTreeMap::new()));
 }
 
-/// The scores of one plugin on n1 and n2.
+/// Asserts the scores of one plugin on n1 and n2.
 #[track_caller]
-fn scored(world: &World, plugin: &str, expected: [i64; 2]) {
+fn scores(world: &World, plugin: &str, expected: [i64; 2]) {
     let answer = ask(world);
     let score = |node: &NodeAnswer| node.scores.get(plugin).copied();
     let given: Vec<Option<i64>> = answer.nodes.iter().map(score).collect();
@@ -77,13 +77,13 @@ fn scored(world: &World, plugin: &str, expected: [i64; 2]) {
 fn node_unschedulable() {
     let cordoned = json!({ "spec": { "unschedulable": true } });
     let world = world(&json!({}), &cordoned, vec![], &json!({}));
-    refused(&world, Verdict::UnschedulableAndUnresolvable, "NodeUnschedulable", "node(s) were unschedulable");
+    rejects(&world, Verdict::UnschedulableAndUnresolvable, "NodeUnschedulable", "node(s) were unschedulable");
 }
 
 #[test]
 fn node_name() {
     let world = world(&json!({}), &json!({}), vec![], &json!({ "spec": { "nodeName": "n1" } }));
-    refused(&world, Verdict::UnschedulableAndUnresolvable, "NodeName", "node(s) didn't match the requested node name");
+    rejects(&world, Verdict::UnschedulableAndUnresolvable, "NodeName", "node(s) didn't match the requested node name");
 }
 
 #[test]
@@ -91,15 +91,15 @@ fn taint_toleration() {
     let taint = |effect: &str| json!({ "spec": { "taints": [{ "key": "k", "value": "v", "effect": effect }] } });
     let tolerates = json!({ "spec": { "tolerations": [{ "key": "k", "value": "v", "effect": "NoExecute" }] } });
     for effect in ["NoSchedule", "NoExecute"] {
-        let refusing = world(&json!({}), &taint(effect), vec![], &json!({}));
-        refused(
-            &refusing,
+        let rejecting = world(&json!({}), &taint(effect), vec![], &json!({}));
+        rejects(
+            &rejecting,
             Verdict::UnschedulableAndUnresolvable,
             "TaintToleration",
             "node(s) had untolerated taint(s)",
         );
     }
-    scored(&world(&taint("NoExecute"), &taint("PreferNoSchedule"), vec![], &tolerates), "TaintToleration", [100, 0]);
+    scores(&world(&taint("NoExecute"), &taint("PreferNoSchedule"), vec![], &tolerates), "TaintToleration", [100, 0]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn node_affinity() {
     let term = json!({ "matchExpressions": [{ "key": "disk", "operator": "In", "values": ["ssd"] }] });
     let required = json!({ "spec": { "affinity": { "nodeAffinity":
         { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [term] } } } } });
-    refused(
+    rejects(
         &world(&ssd, &json!({}), vec![], &required),
         Verdict::UnschedulableAndUnresolvable,
         "NodeAffinity",
@@ -116,16 +116,16 @@ fn node_affinity() {
     );
     let preferred = json!({ "spec": { "affinity": { "nodeAffinity":
         { "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 5, "preference": term }] } } } });
-    scored(&world(&ssd, &json!({}), vec![], &preferred), "NodeAffinity", [100, 0]);
+    scores(&world(&ssd, &json!({}), vec![], &preferred), "NodeAffinity", [100, 0]);
 }
 
 #[test]
-fn node_affinity_by_name_narrows_before_all_filters() {
+fn node_affinity_by_name_restricts_the_nodes_before_all_filters() {
     let by_name = json!({ "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution":
         { "nodeSelectorTerms": [{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["n1"] }] }] } } } } });
     let cordoned = json!({ "spec": { "unschedulable": true } });
     let narrowed = world(&json!({}), &cordoned, vec![], &by_name);
-    refused(
+    rejects(
         &narrowed,
         Verdict::UnschedulableAndUnresolvable,
         "NodeAffinity",
@@ -135,7 +135,7 @@ fn node_affinity_by_name_narrows_before_all_filters() {
 }
 
 #[test]
-fn a_pre_filter_rejection_is_every_nodes_verdict() {
+fn a_pre_filter_rejection_is_the_verdict_of_every_node() {
     let name = |name: &str| json!({ "key": "metadata.name", "operator": "In", "values": [name] });
     let conflicting = json!({ "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution":
         { "nodeSelectorTerms": [{ "matchFields": [name("n1"), name("n2")] }] } } } } });
@@ -158,9 +158,9 @@ fn node_ports() {
         vec![pod]
     };
     let clash = world(&json!({}), &json!({}), running("10.0.0.1"), &json!({ "spec": on("0.0.0.0") }));
-    refused(&clash, Verdict::Unschedulable, "NodePorts", "node(s) didn't have free ports for the requested pod ports");
-    let apart = world(&json!({}), &json!({}), running("10.0.0.1"), &json!({ "spec": on("10.0.0.2") }));
-    assert_eq!(ask(&apart).feasible, 2);
+    rejects(&clash, Verdict::Unschedulable, "NodePorts", "node(s) didn't have free ports for the requested pod ports");
+    let distinct = world(&json!({}), &json!({}), running("10.0.0.1"), &json!({ "spec": on("10.0.0.2") }));
+    assert_eq!(ask(&distinct).feasible, 2);
 }
 
 fn requesting(cpu: &str, memory: &str) -> Value {
@@ -172,18 +172,18 @@ fn requesting(cpu: &str, memory: &str) -> Value {
 fn node_resources_fit() {
     let small = json!({ "status": { "allocatable": { "cpu": "1" } } });
     let beyond = world(&json!({}), &small, vec![], &requesting("2", "1Gi"));
-    refused(&beyond, Verdict::UnschedulableAndUnresolvable, "NodeResourcesFit", "Insufficient cpu");
+    rejects(&beyond, Verdict::UnschedulableAndUnresolvable, "NodeResourcesFit", "Insufficient cpu");
     let mut running = pod("p", &requesting("3", "1Gi"));
     running["spec"]["nodeName"] = "n2".into();
     let full = world(&json!({}), &json!({}), vec![running], &requesting("2", "1Gi"));
-    refused(&full, Verdict::Unschedulable, "NodeResourcesFit", "Insufficient cpu");
-    // Least allocated: cpu 3/4 and 1/2 left, memory 6/8 and 6/8.
+    rejects(&full, Verdict::Unschedulable, "NodeResourcesFit", "Insufficient cpu");
+    // LeastAllocated: cpu 3/4 and 1/2 free, memory 6/8 and 6/8.
     let half = json!({ "status": { "allocatable": { "cpu": "2" } } });
-    scored(&world(&json!({}), &half, vec![], &requesting("1", "2Gi")), "NodeResourcesFit", [75, 62]);
+    scores(&world(&json!({}), &half, vec![], &requesting("1", "2Gi")), "NodeResourcesFit", [75, 62]);
 }
 
 #[test]
-fn a_configuration_is_obeyed() {
+fn a_configuration_is_applied() {
     let half = json!({ "status": { "allocatable": { "cpu": "2" } } });
     let mut most = world(&json!({}), &half, vec![], &requesting("1", "2Gi"));
     most.config = Some(json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
@@ -192,7 +192,7 @@ fn a_configuration_is_obeyed() {
                 "score": { "disabled": [{ "name": "ImageLocality" }] } },
             "pluginConfig": [{ "name": "NodeResourcesFit", "args": { "scoringStrategy": { "type": "MostAllocated",
                 "resources": [{ "name": "cpu", "weight": 1 }] } } }] }] }));
-    scored(&most, "NodeResourcesFit", [25, 50]);
+    scores(&most, "NodeResourcesFit", [25, 50]);
     let answer = ask(&most);
     assert_eq!((answer.profile.as_str(), answer.weights["NodeResourcesFit"]), ("packing", 9));
     assert!(!answer.nodes[0].scores.contains_key("ImageLocality"));
@@ -200,17 +200,17 @@ fn a_configuration_is_obeyed() {
 
 #[test]
 fn node_resources_balanced_allocation() {
-    // cpu and memory equally used on n1 (1/4 and 2/8); 1/2 and 1/4 on n2. An empty node counts as balanced before.
+    // cpu and memory are equally used on n1 (1/4 and 2/8); 1/2 and 1/4 on n2. An empty node counts as balanced.
     let half = json!({ "status": { "allocatable": { "cpu": "2" } } });
     let world = world(&json!({}), &half, vec![], &requesting("1", "2Gi"));
-    scored(&world, "NodeResourcesBalancedAllocation", [75, 68]);
+    scores(&world, "NodeResourcesBalancedAllocation", [75, 68]);
 }
 
 #[test]
 fn image_locality() {
     let with_image = json!({ "status": { "images": [{ "names": ["web:1"], "sizeBytes": 2_000_000_000_u64 }] } });
-    // One node of two has it, so half its size counts: 953 MiB between 23 MiB (score 0) and 1000 MiB (100).
-    scored(&world(&with_image, &json!({}), vec![], &json!({})), "ImageLocality", [95, 0]);
+    // One of two nodes has the image, so half its size counts: 953 MiB between 23 MiB (score 0) and 1000 MiB (100).
+    scores(&world(&with_image, &json!({}), vec![], &json!({})), "ImageLocality", [95, 0]);
 }
 
 fn running_on(node: &str, name: &str) -> Value {
@@ -224,9 +224,9 @@ fn pod_topology_spread() {
             "whenUnsatisfiable": action, "labelSelector": { "matchLabels": { "app": "web" } } }] } })
     };
     let hard = world(&json!({}), &json!({}), vec![running_on("n2", "p")], &spread("DoNotSchedule"));
-    refused(&hard, Verdict::Unschedulable, "PodTopologySpread", "node(s) didn't match pod topology spread constraints");
+    rejects(&hard, Verdict::Unschedulable, "PodTopologySpread", "node(s) didn't match pod topology spread constraints");
     let soft = world(&json!({}), &json!({}), vec![running_on("n2", "p")], &spread("ScheduleAnyway"));
-    scored(&soft, "PodTopologySpread", [100, 0]);
+    scores(&soft, "PodTopologySpread", [100, 0]);
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn the_default_spread_constraints_follow_services_and_owners() {
     assert!(ask(&plain()).skipped_score.iter().any(|plugin| plugin == "PodTopologySpread"));
     let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "blue" },
         "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80 }] } });
-    // The defaults want a zone as well; nodes without one are not scored, as upstream documents.
+    // The defaults also require a zone; nodes without one are not scored, as upstream documents.
     let zoned = |mut world: World| {
         for node in &mut world.nodes {
             node["metadata"]["labels"]["topology.kubernetes.io/zone"] = "z1".into();
@@ -264,10 +264,10 @@ fn against_web(namespaces: &Value) -> Value {
 #[test]
 fn inter_pod_affinity() {
     let own = world(&json!({}), &json!({}), vec![running_on("n2", "p")], &against_web(&json!({})));
-    refused(&own, Verdict::Unschedulable, "InterPodAffinity", "node(s) didn't match pod anti-affinity rules");
+    rejects(&own, Verdict::Unschedulable, "InterPodAffinity", "node(s) didn't match pod anti-affinity rules");
     let mut existing = pod("p", &against_web(&json!({})));
     existing["spec"]["nodeName"] = "n2".into();
-    refused(
+    rejects(
         &world(&json!({}), &json!({}), vec![existing], &json!({})),
         Verdict::Unschedulable,
         "InterPodAffinity",
@@ -275,13 +275,13 @@ fn inter_pod_affinity() {
     );
     let elsewhere = against_web(&json!({ "namespaces": ["green"] }));
     assert_eq!(ask(&world(&json!({}), &json!({}), vec![running_on("n2", "p")], &elsewhere)).feasible, 2);
-    // Every namespace has its name as a label, put there by the API.
+    // The API server labels every namespace with its name.
     let by_label =
         against_web(&json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "blue" } } }));
     assert_eq!(ask(&world(&json!({}), &json!({}), vec![running_on("n2", "p")], &by_label)).feasible, 1);
     let near_web = json!({ "spec": { "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "web" } } }] } } } });
-    refused(
+    rejects(
         &world(&json!({}), &json!({}), vec![running_on("n1", "p")], &near_web),
         Verdict::UnschedulableAndUnresolvable,
         "InterPodAffinity",
@@ -290,7 +290,7 @@ fn inter_pod_affinity() {
     let prefers_web = json!({ "spec": { "affinity": { "podAffinity": { "preferredDuringSchedulingIgnoredDuringExecution":
         [{ "weight": 7, "podAffinityTerm": { "topologyKey": "kubernetes.io/hostname",
             "labelSelector": { "matchLabels": { "app": "web" } } } }] } } } });
-    scored(&world(&json!({}), &json!({}), vec![running_on("n2", "p")], &prefers_web), "InterPodAffinity", [0, 100]);
+    scores(&world(&json!({}), &json!({}), vec![running_on("n2", "p")], &prefers_web), "InterPodAffinity", [0, 100]);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn one_plugin_alone_ignores_the_others_and_can_score_every_node() {
     let cordoned = json!({ "spec": { "unschedulable": true } });
     let mut world = world(&cordoned, &json!({}), vec![running_on("n2", "p")], &against_web(&json!({})));
     world.plugins = vec!["InterPodAffinity".to_owned()];
-    refused(&world, Verdict::Unschedulable, "InterPodAffinity", "node(s) didn't match pod anti-affinity rules");
+    rejects(&world, Verdict::Unschedulable, "InterPodAffinity", "node(s) didn't match pod anti-affinity rules");
     world.pod = pod(
         "incoming",
         &json!({ "spec": { "affinity": { "podAntiAffinity": {
@@ -322,7 +322,7 @@ fn node_declared_features() {
     let declared = json!({ "status": { "declaredFeatures": ["RestartAllContainersOnContainerExits"] } });
     let restarts = json!({ "spec": { "containers": [{ "name": "c", "image": "web:1", "restartPolicy": "Never",
         "restartPolicyRules": [{ "action": "RestartAllContainers", "exitCodes": { "operator": "In", "values": [42] } }] }] } });
-    refused(
+    rejects(
         &world(&declared, &json!({}), vec![], &restarts),
         Verdict::UnschedulableAndUnresolvable,
         "NodeDeclaredFeatures",
@@ -331,7 +331,7 @@ fn node_declared_features() {
 }
 
 #[test]
-fn scheduling_gates_are_told_of() {
+fn scheduling_gates_are_reported() {
     let gated =
         ask(&world(&json!({}), &json!({}), vec![], &json!({ "spec": { "schedulingGates": [{ "name": "wait" }] } })));
     let rejection = gated.pre_enqueue.unwrap();
@@ -353,18 +353,18 @@ fn finished_terminating_pending_and_stray_pods() {
     assert_eq!(on("n2", &json!({ "status": { "phase": "Failed" } })), 2);
     assert_eq!(on("gone", &json!({})), 2);
     assert_eq!(ask(&with(&json!({}))).feasible, 2);
-    // Promised a node, and not less important: counts as if it were there.
+    // A nominated pod of equal or higher priority counts as if it ran on the node.
     assert_eq!(ask(&with(&json!({ "status": { "nominatedNodeName": "n2" } }))).feasible, 1);
     assert_eq!(ask(&with(&json!({ "spec": { "priority": -1 }, "status": { "nominatedNodeName": "n2" } }))).feasible, 2);
 }
 
 #[test]
 fn the_defaults_of_the_api_are_filled_in() {
-    // Only a limit: the request is the same, and 5 CPUs fit on no node of 4.
+    // Only a limit is set: the request equals it, and 5 CPUs do not fit on a node with 4.
     let limited = json!({ "spec": { "containers": [{ "name": "c", "image": "web:1",
         "resources": { "limits": { "cpu": "5" } } }] } });
     let large = json!({ "status": { "allocatable": { "cpu": "8" } } });
-    refused(
+    rejects(
         &world(&large, &json!({}), vec![], &limited),
         Verdict::UnschedulableAndUnresolvable,
         "NodeResourcesFit",

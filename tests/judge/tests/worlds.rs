@@ -1,9 +1,9 @@
-//! Random worlds: valid, the same for the same number, and demanding of every plugin, whichever the run's seed draws.
+//! Random worlds are valid, reproducible from their number, and exercise every plugin for every seed.
 
 use judge::{Judge, Profile, Statistics, World};
 use testkit::{Worlds, count};
 
-/// Plugins that can refuse a node.
+/// Plugins that can reject a node.
 const FILTERS: &[&str] = &[
     "NodeUnschedulable",
     "NodeName",
@@ -27,7 +27,7 @@ const SCORERS: &[&str] = &[
     "InterPodAffinity",
 ];
 
-/// The rarest share is about 11 %: of 600 worlds, less than 5 % is more than four standard deviations away.
+/// The smallest share is about 11 %. With 600 worlds, a share below 5 % is more than four standard deviations away.
 const SHARE_PERCENT_MIN: f64 = 5.0;
 
 #[allow(clippy::print_stdout)]
@@ -43,32 +43,32 @@ fn judge_many(profile: Profile, filters: &[&str], scorers: &[&str]) {
     let seconds = started.elapsed().as_secs_f64();
     println!("{profile:?}: {worlds}, in {seconds:.1} s\n{statistics}");
     for plugin in filters {
-        assert!(statistics.rejected_percent(plugin) >= SHARE_PERCENT_MIN, "{plugin} hardly ever refuses\n{statistics}");
+        assert!(statistics.rejected_percent(plugin) >= SHARE_PERCENT_MIN, "{plugin} rarely rejects\n{statistics}");
     }
     for plugin in scorers {
-        assert!(statistics.differed_percent(plugin) >= SHARE_PERCENT_MIN, "{plugin} hardly ever prefers\n{statistics}");
+        assert!(statistics.differed_percent(plugin) >= SHARE_PERCENT_MIN, "{plugin} rarely prefers\n{statistics}");
     }
 }
 
 #[test]
-fn every_plugin_refuses_and_prefers_in_a_fair_share_of_worlds() {
+fn every_plugin_rejects_and_prefers_nodes_in_enough_worlds() {
     judge_many(Profile::All, FILTERS, SCORERS);
 }
 
 #[test]
-fn nominated_pods_leave_every_plugin_its_share() {
+fn every_plugin_rejects_and_prefers_nodes_in_enough_worlds_with_nominated_pods() {
     judge_many(Profile::Nominated, FILTERS, SCORERS);
 }
 
 #[test]
-fn inter_pod_affinity_alone_refuses_and_prefers() {
+fn inter_pod_affinity_alone_rejects_and_prefers_nodes_in_enough_worlds() {
     judge_many(Profile::InterPodAffinity, &["InterPodAffinity"], &["InterPodAffinity"]);
 }
 
-/// Lifted worlds are what the extender and the scheduler are held against with physical hosts in view.
+/// Tests compare the extender and the scheduler with the judge on lifted worlds when physical hosts are known.
 #[test]
 #[allow(clippy::print_stdout)]
-fn lifting_changes_verdicts_and_scores_in_a_fair_share_of_worlds() {
+fn lifting_changes_verdicts_and_scores_in_enough_worlds() {
     let mut judge = Judge::start().unwrap();
     let worlds = count(400, 2000);
     let (mut verdicts, mut scores) = (0, 0);
@@ -82,7 +82,7 @@ fn lifting_changes_verdicts_and_scores_in_a_fair_share_of_worlds() {
         verdicts += usize::from(pairs().any(|(plain, lifted)| plain.verdict != lifted.verdict));
         scores += usize::from(pairs().any(|(plain, lifted)| plain.scores != lifted.scores));
     }
-    println!("lifting: of {worlds} worlds {verdicts} have other verdicts, {scores} other scores");
+    println!("lifting: of {worlds} worlds, {verdicts} have different verdicts and {scores} different scores");
     assert!(verdicts * 20 >= worlds && scores * 20 >= worlds);
 }
 
@@ -101,7 +101,7 @@ fn the_api_server_would_accept_every_world() {
 #[test]
 fn a_number_gives_the_same_world_and_the_same_answer() {
     let (mut first, mut second) = (Judge::start().unwrap(), Judge::start().unwrap());
-    // The second judge has seen other worlds before: nothing of them may stay behind.
+    // The second judge has answered other worlds before; they must not affect its answers.
     for number in 1000..1020 {
         second.ask(&World::random(number, Profile::All)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Building what the cache lacks.
+//! Builds the recipes that are missing in the cache.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use crate::toolchain::check_go;
 use crate::{Cache, Peers, PeersError, RECIPES, Recipe};
 
-/// What a build tells while it goes on.
+/// Progress of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// Somebody else is building into this cache; waiting for them.
+    /// Another process is building into this cache; waiting for it.
     Waiting,
     Started {
         recipe: &'a str,
         programs: Vec<&'a str>,
     },
-    /// Every few seconds while a recipe builds: how many packages have been compiled, and the latest.
+    /// Every few seconds while a recipe builds: the number of compiled packages, and the latest one.
     Compiling {
         recipe: &'a str,
         packages: usize,
@@ -35,8 +35,8 @@ pub enum Progress<'a> {
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 const TAIL_LINES: usize = 30;
 
-/// Builds every recipe that the cache lacks, and answers where the programs are.
-pub fn build(cache: &Cache, mut tell: impl FnMut(Progress<'_>)) -> Result<Peers, PeersError> {
+/// Builds every recipe that is missing in the cache, and returns the paths of the programs.
+pub fn build(cache: &Cache, mut report: impl FnMut(Progress<'_>)) -> Result<Peers, PeersError> {
     if let Ok(peers) = cache.peers() {
         return Ok(peers);
     }
@@ -45,24 +45,24 @@ pub fn build(cache: &Cache, mut tell: impl FnMut(Progress<'_>)) -> Result<Peers,
     }
     let root = cache.root();
     fs::create_dir_all(root).map_err(PeersError::io(format!("creating {}", root.display())))?;
-    let _lock = lock(root, &mut tell)?;
+    let _lock = lock(root, &mut report)?;
     remove_leftovers(root)?;
     for recipe in RECIPES {
-        // Whoever held the lock before may have built it.
+        // The previous holder of the lock may have built it.
         if !cache.has(recipe)? {
-            build_recipe(cache, recipe, &mut tell)?;
+            build_recipe(cache, recipe, &mut report)?;
         }
     }
     cache.peers()
 }
 
-/// The lock ends with the file's handle, hence also when the process is killed.
-fn lock(root: &Path, tell: &mut impl FnMut(Progress<'_>)) -> Result<File, PeersError> {
+/// The lock is released when the file handle closes, also when the process is killed.
+fn lock(root: &Path, report: &mut impl FnMut(Progress<'_>)) -> Result<File, PeersError> {
     let path = root.join("lock");
     let locking = || PeersError::io(format!("locking {}", path.display()));
     let file = File::create(&path).map_err(locking())?;
     if file.try_lock().is_err() {
-        tell(Progress::Waiting);
+        report(Progress::Waiting);
         file.lock().map_err(locking())?;
     }
     Ok(file)
@@ -70,7 +70,7 @@ fn lock(root: &Path, tell: &mut impl FnMut(Progress<'_>)) -> Result<File, PeersE
 
 const PARTIAL: &str = ".partial";
 
-/// What a killed build left behind. Only called under the lock, so nobody is at work in there.
+/// Removes the folders of killed builds. Called only under the lock, so no build is using them.
 fn remove_leftovers(root: &Path) -> Result<(), PeersError> {
     let reading = || PeersError::io(format!("reading {}", root.display()));
     for entry in fs::read_dir(root).map_err(reading())? {
@@ -82,25 +82,25 @@ fn remove_leftovers(root: &Path) -> Result<(), PeersError> {
     Ok(())
 }
 
-fn build_recipe(cache: &Cache, recipe: &Recipe, tell: &mut impl FnMut(Progress<'_>)) -> Result<(), PeersError> {
+fn build_recipe(cache: &Cache, recipe: &Recipe, report: &mut impl FnMut(Progress<'_>)) -> Result<(), PeersError> {
     let started = Instant::now();
-    tell(Progress::Started {
+    report(Progress::Started {
         recipe: recipe.name,
         programs: recipe.programs.iter().map(|program| program.name).collect(),
     });
     let finished = cache.folder(recipe)?;
-    // The process id keeps an orphaned compiler of a killed build from writing into this one's folder.
+    // The process id keeps an orphaned compiler of a killed build from writing into this build's folder.
     let partial = finished.with_extension(format!("{}{PARTIAL}", std::process::id()));
     fs::create_dir_all(&partial).map_err(PeersError::io(format!("creating {}", partial.display())))?;
     for program in recipe.programs {
-        compile(recipe, program.package(), &partial.join(program.name), started, tell)?;
+        compile(recipe, program.package(), &partial.join(program.name), started, report)?;
     }
     fs::rename(&partial, &finished).map_err(PeersError::io(format!(
         "moving {} to {}",
         partial.display(),
         finished.display()
     )))?;
-    tell(Progress::Finished { recipe: recipe.name, elapsed: started.elapsed() });
+    report(Progress::Finished { recipe: recipe.name, elapsed: started.elapsed() });
     Ok(())
 }
 
@@ -109,7 +109,7 @@ fn compile(
     package: &str,
     output: &Path,
     started: Instant,
-    tell: &mut impl FnMut(Progress<'_>),
+    report: &mut impl FnMut(Progress<'_>),
 ) -> Result<(), PeersError> {
     let mut command = Command::new("go");
     command
@@ -117,7 +117,7 @@ fn compile(
         .arg(output)
         .arg(package)
         .current_dir(recipe.folder())
-        // No C compiler is needed, and the programs run anywhere.
+        // Needs no C compiler, and the programs do not depend on the system's C library.
         .env("CGO_ENABLED", "0")
         .env("GOTOOLCHAIN", "local")
         .env("GOFLAGS", "")
@@ -126,17 +126,22 @@ fn compile(
         .stderr(Stdio::piped());
     let running = || PeersError::io(format!("running go build {package}"));
     let mut child = command.spawn().map_err(running())?;
-    // `go build -v` names each package as it is compiled, on stderr, where its errors come too.
+    // `go build -v` prints each package to stderr as it compiles it; errors go to stderr, too.
     let mut tail = VecDeque::new();
-    let mut told = Instant::now();
+    let mut last_report = Instant::now();
     let mut packages = 0;
     if let Some(stderr) = child.stderr.take() {
         for line in BufReader::new(stderr).lines() {
             let line = line.map_err(running())?;
             packages += 1;
-            if told.elapsed() >= PROGRESS_EVERY {
-                told = Instant::now();
-                tell(Progress::Compiling { recipe: recipe.name, packages, latest: &line, elapsed: started.elapsed() });
+            if last_report.elapsed() >= PROGRESS_EVERY {
+                last_report = Instant::now();
+                report(Progress::Compiling {
+                    recipe: recipe.name,
+                    packages,
+                    latest: &line,
+                    elapsed: started.elapsed(),
+                });
             }
             if tail.len() == TAIL_LINES {
                 tail.pop_front();
@@ -160,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_build_left_is_removed_and_finished_folders_stay() {
+    fn folders_of_killed_builds_are_removed_and_finished_folders_stay() {
         let root = tempfile::tempdir().unwrap();
         let leftover = root.path().join("etcd-0123.4711.partial");
         let finished = root.path().join("etcd-0123");

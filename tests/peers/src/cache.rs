@@ -1,11 +1,11 @@
-//! Where built programs are kept, and how they are found again.
+//! The cache of built programs.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::{PeersError, RECIPES, Recipe};
 
-/// The folder that holds one folder per recipe and key.
+/// A folder with one subfolder per recipe and key.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
@@ -36,12 +36,12 @@ impl Cache {
         Ok(self.root.join(recipe.key()?))
     }
 
-    /// Whether the recipe's folder is in place; it is only ever put there whole.
+    /// Whether the recipe's folder exists. It is moved there only when complete.
     pub fn has(&self, recipe: &Recipe) -> Result<bool, PeersError> {
         Ok(self.folder(recipe)?.is_dir())
     }
 
-    /// The programs of all recipes, or which of them is not built.
+    /// The programs of all recipes, or an error that names a recipe that is not built.
     pub fn peers(&self) -> Result<Peers, PeersError> {
         let mut folders = Vec::new();
         for recipe in RECIPES {
@@ -54,14 +54,14 @@ impl Cache {
     }
 }
 
-/// All programs, built and in place.
+/// All programs of all recipes, built.
 #[derive(Clone, Debug)]
 pub struct Peers {
     folders: Vec<(&'static Recipe, PathBuf)>,
 }
 
 impl Peers {
-    /// The programs in the cache of this user.
+    /// The programs in this user's cache.
     pub fn locate() -> Result<Peers, PeersError> {
         Cache::from_environment()?.peers()
     }
@@ -69,13 +69,13 @@ impl Peers {
     /// The path of `etcd`, `kube-apiserver`, `kube-scheduler`, `kubectl`, `scheduler-judge`, `vcsim` or `govc`.
     ///
     /// # Panics
-    /// When no recipe makes such a program: a mistake in the caller.
+    /// If no recipe builds a program of that name, which is a bug in the caller.
     #[must_use]
     pub fn program(&self, name: &str) -> PathBuf {
         let found = self.folders.iter().find(|(recipe, _)| recipe.programs.iter().any(|program| program.name == name));
         match found {
             Some((_, folder)) => folder.join(name),
-            None => panic!("no recipe makes a program named {name}"),
+            None => panic!("no recipe builds a program named {name}"),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The real programs that Bridger is tested against, built from the Go module registry and kept outside the clone.
+//! Builds the real programs that Bridger is tested against from the Go module registry, in a cache outside the clone.
 //!
-//! Input: the recipes beside this crate (`kubernetes/`, `etcd/`, `vsphere/`: a go.mod each, pinned by its go.sum, and
-//! the small mains that the registry lacks). Output: one folder of programs per recipe in the cache.
+//! In: the recipes in this crate (`kubernetes/`, `etcd/`, `vsphere/`: a go.mod each, pinned by its go.sum, and small
+//! mains that the registry lacks). Out: one folder of programs per recipe in the cache.
 //!
 //! Invariants:
-//! - A recipe's folder is named by the hash of all that goes into it: a changed recipe is another folder.
-//! - A folder is moved into place whole, so what is there is complete, however a build ended.
-//! - Builds are serialised by a lock on the cache; whoever waits says so.
+//! - A recipe's folder is named by the hash of all its inputs, so a changed recipe gets another folder.
+//! - A folder is moved into place when complete, so an interrupted build leaves no incomplete folder.
+//! - A lock on the cache serialises builds; a build that waits for it reports so.
 
 mod build;
 mod cache;
@@ -28,15 +28,13 @@ pub enum PeersError {
         "Go {found} is too old to build the test peers.\nInstall Go {needed} or newer, or put it first on the PATH, then run this again"
     )]
     GoTooOld { found: String, needed: String },
-    #[error("`go version` answered {0:?}, which is not understood")]
+    #[error("`go version` printed {0:?}, which cannot be parsed")]
     GoUnknown(String),
-    #[error(
-        "there is neither $BRIDGER_PEERS nor $XDG_CACHE_HOME nor $HOME to keep the test peers in.\nSet BRIDGER_PEERS to a folder"
-    )]
+    #[error("no cache folder: $BRIDGER_PEERS, $XDG_CACHE_HOME and $HOME are not set.\nSet BRIDGER_PEERS to a folder")]
     NoCacheFolder,
     #[error("the test peers of recipe {0:?} are not built.\nRun `cargo xtask peers`")]
     NotBuilt(&'static str),
-    #[error("`{command}` failed ({status}); its last words:\n{tail}")]
+    #[error("`{command}` failed ({status}); its last output:\n{tail}")]
     BuildFailed { command: String, status: String, tail: String },
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::PeersError;
 
-/// One Go module and the programs built from it. The Go files beside its go.mod are part of the recipe.
+/// One Go module and the programs built from it. The Go files in the folder of its go.mod are part of the recipe.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Recipe {
     pub name: &'static str,
@@ -58,7 +58,7 @@ impl Recipe {
         Path::new(env!("CARGO_MANIFEST_DIR")).join(self.name)
     }
 
-    /// The folder's name in the cache: a hash over every file of the recipe, what is built from it, and for what.
+    /// The folder's name in the cache: a hash of every file of the recipe, the programs, and the platform.
     pub fn key(&self) -> Result<String, PeersError> {
         let mut hash = Sha256::new();
         let mut part = |bytes: &[u8]| {
@@ -76,7 +76,7 @@ impl Recipe {
         Ok(format!("{}-{digest}", self.name))
     }
 
-    /// The linker flags that stamp the version, read from go.mod so that it stands in one place only.
+    /// The linker flags that stamp the version. It is read from go.mod, the only file that contains it.
     pub(crate) fn linker_flags(&self) -> Result<String, PeersError> {
         let mut flags = "-s -w".to_owned();
         if let Some(module) = self.stamped_module {
@@ -96,7 +96,7 @@ impl Recipe {
         Ok(flags)
     }
 
-    /// The oldest Go that the recipe builds with: its go.mod's `go` line.
+    /// The oldest Go version that builds the recipe: the `go` line of its go.mod.
     pub(crate) fn go_needed(&self) -> Result<String, PeersError> {
         let go_mod = self.go_mod()?;
         Ok(go_mod.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("1.26.0").trim().to_owned())

@@ -1,10 +1,10 @@
-//! Is there a Go, and is it new enough?
+//! Checks that Go is installed and recent enough.
 
 use std::process::Command;
 
 use crate::PeersError;
 
-/// Makes sure that the `go` on the PATH is at least `needed` (such as `1.26.0`).
+/// Checks that the `go` on the PATH is at least version `needed` (for example `1.26.0`).
 pub fn check_go(needed: &str) -> Result<(), PeersError> {
     let output = Command::new("go").arg("version").env("GOTOOLCHAIN", "local").output().map_err(|error| {
         if error.kind() == std::io::ErrorKind::NotFound {
@@ -25,7 +25,7 @@ pub fn check_go(needed: &str) -> Result<(), PeersError> {
 }
 
 fn numbers(version: &str) -> Vec<u32> {
-    // `1.26rc1` counts as 1.26: what follows the digits of a part is ignored.
+    // `1.26rc1` counts as 1.26: in each part, everything after the digits is ignored.
     version
         .split('.')
         .map(|part| part.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0))

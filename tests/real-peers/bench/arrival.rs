@@ -1,4 +1,4 @@
-//! When the measured pods come, and how long they wait where that can be told.
+//! When the measured pods are created, and how long they wait.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use anyhow::{Context, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// They wait when the contender starts.
+    /// The pods exist before the contender starts.
     Before,
-    /// The contender is at work. Those that are counted come as fast as the server takes them; then so many more evenly,
-    /// slower than anybody schedules, so that a wait is not that of a queue.
+    /// The contender is running. The counted pods are created as fast as the server accepts them. Then `evenly` more
+    /// follow at a constant rate that every scheduler can keep up with, so that waits include no queueing.
     During { evenly: usize, per_second: u32 },
 }
 
-/// From a pod's creation to its bind.
+/// The time from a pod's creation to its bind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
     pub p50_ms: f64,
@@ -24,8 +24,8 @@ impl Waits {
     pub fn of(mut waits: Vec<Duration>) -> Result<Waits> {
         waits.sort_unstable();
         let at = |percent: usize| {
-            let place = (waits.len() * percent / 100).min(waits.len().saturating_sub(1));
-            Ok::<f64, anyhow::Error>(waits.get(place).context("nobody waited")?.as_secs_f64() * 1000.0)
+            let index = (waits.len() * percent / 100).min(waits.len().saturating_sub(1));
+            Ok::<f64, anyhow::Error>(waits.get(index).context("no waits")?.as_secs_f64() * 1000.0)
         };
         Ok(Waits { p50_ms: at(50)?, p99_ms: at(99)? })
     }

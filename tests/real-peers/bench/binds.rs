@@ -1,6 +1,6 @@
-//! Which of the measured pods are bound, as a watch shows it.
+//! Watches which of the measured pods are bound.
 //!
-//! Of each pod only the name and the node are read: whoever watches shares the cores with those who are measured.
+//! Only the name and the node of each pod are parsed, because the watch shares the CPU with the measured schedulers.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// The label of the pods that are measured.
+/// The label of the measured pods.
 pub(super) const MEASURED: &str = "measured=true";
-/// As long as the server keeps a watch open; beyond it the watch begins anew.
+/// How long the server keeps a watch open. Then the watch is started again.
 const WATCH_SECONDS: u32 = 290;
 
 #[derive(Clone, Debug, Deserialize)]
-struct PodSeen {
+struct WatchedPod {
     metadata: Name,
     spec: BoundSpec,
 }
@@ -37,7 +37,7 @@ struct BoundSpec {
 #[derive(Debug, Deserialize)]
 struct Listed {
     metadata: Version,
-    items: Vec<PodSeen>,
+    items: Vec<WatchedPod>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,41 +46,41 @@ struct Version {
     resource_version: String,
 }
 
-/// The pods that are bound, from now on.
+/// The pods bound since the watch started.
 pub(super) struct Binds {
     client: Client,
     requests: Request,
-    watch: BoxStream<'static, kube::Result<WatchEvent<PodSeen>>>,
-    /// By name, with the moment it was first seen.
-    seen: BTreeMap<String, Instant>,
+    watch: BoxStream<'static, kube::Result<WatchEvent<WatchedPod>>>,
+    /// By pod name, the time at which the watch first showed the bind.
+    observed: BTreeMap<String, Instant>,
 }
 
 impl Binds {
     /// `pods_url` is the path of the pods of one namespace.
     pub(super) async fn watch(client: &Client, pods_url: &str) -> Result<Binds> {
         let requests = Request::new(pods_url);
-        // Nobody schedules yet: only the version counts, and one pod is enough for that.
+        // No scheduler runs yet: only the resource version is needed, so a limit of one pod is enough.
         let listed = list(client, &requests, &ListParams::default().limit(1)).await?;
         let watch = watch(client, &requests, &listed.metadata).await?;
-        Ok(Binds { client: client.clone(), requests, watch, seen: BTreeMap::new() })
+        Ok(Binds { client: client.clone(), requests, watch, observed: BTreeMap::new() })
     }
 
     pub(super) fn count(&self) -> usize {
-        self.seen.len()
+        self.observed.len()
     }
 
-    /// When the bind of this pod was seen.
-    pub(super) fn seen(&self, name: &str) -> Option<Instant> {
-        self.seen.get(name).copied()
+    /// When the watch showed the bind of this pod.
+    pub(super) fn observed(&self, name: &str) -> Option<Instant> {
+        self.observed.get(name).copied()
     }
 
-    /// Takes in what the server says next.
+    /// Processes the next watch event.
     pub(super) async fn next(&mut self) -> Result<()> {
         match self.watch.next().await.transpose()? {
             Some(WatchEvent::Modified(pod)) => self.take(pod),
             Some(WatchEvent::Error(error)) => bail!("the watch failed: {error:?}"),
             Some(_) => (),
-            // The server lets go of who reads too slowly for a moment.
+            // The server closes a watch whose client reads too slowly.
             None => {
                 let listed = list(&self.client, &self.requests, &ListParams::default()).await?;
                 self.watch = watch(&self.client, &self.requests, &listed.metadata).await?;
@@ -90,9 +90,9 @@ impl Binds {
         Ok(())
     }
 
-    fn take(&mut self, pod: PodSeen) {
+    fn take(&mut self, pod: WatchedPod) {
         if pod.spec.node_name.is_some() {
-            self.seen.entry(pod.metadata.name).or_insert_with(Instant::now);
+            self.observed.entry(pod.metadata.name).or_insert_with(Instant::now);
         }
     }
 }
@@ -105,7 +105,7 @@ async fn watch(
     client: &Client,
     requests: &Request,
     from: &Version,
-) -> Result<BoxStream<'static, kube::Result<WatchEvent<PodSeen>>>> {
+) -> Result<BoxStream<'static, kube::Result<WatchEvent<WatchedPod>>>> {
     let parameters = WatchParams::default().labels(MEASURED).timeout(WATCH_SECONDS);
     let events = client.request_events(requests.watch(&parameters, &from.resource_version)?).await?;
     Ok(events.boxed())

@@ -1,4 +1,4 @@
-//! A cluster of objects without machines: nodes and pods of a real API server, and rounds of scheduling on it.
+//! A cluster without kubelets: node and pod objects in a real API server, and scheduling rounds on it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,25 +16,26 @@ use super::arrival::{Arrival, Waits};
 use super::binds::{Binds, MEASURED};
 use super::selection::{Load, Selection};
 use super::turns;
-use super::workload::{Ask, HOST, HOSTNAME, Workload, ZONE, pod};
+use super::workload::{Constraint, HOST, HOSTNAME, Workload, ZONE, pod};
 use super::{Contender, Running, Size};
 
 const NAMESPACE: &str = "bench";
-/// Requests to the API server at once.
+/// Concurrent requests to the API server.
 const AT_ONCE: usize = 32;
-/// Pods of the load that avoid each other.
+/// The number of load pods in a group with anti-affinity to each other.
 const LOAD_GROUP: usize = 10;
-/// Where nodes are VMs, one of so many groups avoids physical hosts: some hundred DRS rules, below the limit of 1000.
+/// If nodes are VMs, one in this many groups has anti-affinity by host: a few hundred DRS rules, below the limit of
+/// 1000.
 const BY_HOST_EVERY: usize = 10;
-/// Of the pods measured: the last ones may wait for back-offs, and a single one would make the figure.
+/// The share of measured pods that counts. The last pods may wait for a back-off, and a single one would dominate.
 const COUNTED_SHARE: f64 = 0.95;
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
+const EVENTS_WITHIN: Duration = Duration::from_secs(60);
 const CLEARED_WITHIN: Duration = Duration::from_secs(60);
 
-/// When a round is over.
+/// When a round ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// When the share that is counted is bound.
+    /// When the counted share of pods is bound.
     Counted,
     /// When every pod is bound and has its Scheduled event.
     EventsPosted,
@@ -43,13 +44,13 @@ pub enum Until {
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub size: Size,
-    /// The schedulerName of all pods.
+    /// The `schedulerName` of all pods.
     pub scheduler_name: &'static str,
     pub until: Until,
     pub arrival: Arrival,
 }
 
-/// What one contender did with one workload.
+/// The result of one contender on one workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     pub pods_per_second: f64,
@@ -57,14 +58,14 @@ pub struct Round {
     pub peak_mib: f64,
     /// From the last bind to the last Scheduled event, with [`Until::EventsPosted`].
     pub events_after_s: Option<f64>,
-    /// Of the pods that came evenly, with [`Arrival::During`].
+    /// Of the pods created at a constant rate, with [`Arrival::During`].
     pub waits: Option<Waits>,
 }
 
 pub struct Cluster {
     control_plane: ControlPlane,
     setup: Setup,
-    /// Nodes are VMs: whoever labels them with their hosts is one of those that are measured.
+    /// Nodes are VMs. A measured contender labels them with their hosts.
     on_machines: bool,
     client: kube::Client,
     pods: Api<Pod>,
@@ -76,7 +77,7 @@ impl Cluster {
         Cluster::start_on(setup, &[]).await
     }
 
-    /// With nodes that are VMs of a vCenter, by their system UUIDs, one for each. Nobody has labelled them with hosts yet.
+    /// With nodes that are VMs of a vCenter, one per system UUID. They have no host labels yet.
     pub async fn start_on(setup: Setup, system_uuids: &[String]) -> Result<Cluster> {
         let on_machines = !system_uuids.is_empty();
         ensure!(
@@ -121,8 +122,8 @@ impl Cluster {
         &self.control_plane
     }
 
-    /// Every selected round, of each contender in turn. `show` gives a round's line for people, and its figures. Answers those of every turn by
-    /// load, workload and contender.
+    /// Runs every selected round, the contenders in turn. `show` formats a round's line for people and its figures.
+    /// Returns the figures of every turn by load, workload and contender.
     #[allow(clippy::print_stderr)]
     pub async fn rounds<C: Contender>(
         &self,
@@ -171,19 +172,19 @@ impl Cluster {
         Ok(Value::Object(loads))
     }
 
-    /// Pods that run already, in groups that avoid each other.
+    /// Creates the pods that already run, in groups with anti-affinity.
     async fn fill(&self) -> Result<()> {
         let pods = (0..self.setup.size.running).map(|number| {
             let group = format!("load-{}", number / LOAD_GROUP);
             let node = node_name(number % self.setup.size.nodes);
             let by_host = self.on_machines && (number / LOAD_GROUP).is_multiple_of(BY_HOST_EVERY);
-            let ask = if by_host { Ask::ApartByHost } else { Ask::ApartByNode };
-            pod(&format!("load-{number}"), &group, ask, self.setup.scheduler_name, Some(&node))
+            let constraint = if by_host { Constraint::AntiAffinityByHost } else { Constraint::AntiAffinityByNode };
+            pod(&format!("load-{number}"), &group, constraint, self.setup.scheduler_name, Some(&node))
         });
         each(pods, |pod| create(&self.pods, pod)).await.context("creating the load")
     }
 
-    /// Has the pods of a workload scheduled.
+    /// Lets the contender schedule the pods of a workload.
     async fn round<C: Contender>(&self, contender: C, workload: &Workload) -> Result<Round> {
         let beside = contender.beside(&self.control_plane).await?;
         let count = self.setup.size.measured;
@@ -232,15 +233,15 @@ impl Cluster {
 
     /// The pods of a workload with these numbers.
     fn measured(&self, workload: &Workload, numbers: Range<usize>) -> impl Iterator<Item = Result<Pod>> {
-        let (ask, scheduler_name) = (workload.ask, self.setup.scheduler_name);
+        let (constraint, scheduler_name) = (workload.constraint, self.setup.scheduler_name);
         let group_pods = workload.group_pods.min(self.setup.size.measured);
         numbers.map(move |number| {
             let group = format!("measured-{}", number / group_pods);
-            pod(&format!("measured-{number}"), &group, ask, scheduler_name, None)
+            pod(&format!("measured-{number}"), &group, constraint, scheduler_name, None)
         })
     }
 
-    /// Watches until as many are bound as the round wants; measures from the first to the last that counts.
+    /// Watches until the round's number of pods is bound. Measures from the first bind to the last one that counts.
     async fn span(&self, binds: &mut Binds, running: &impl Running) -> Result<Span> {
         let cpu_s = || usage::cpu_s(pid(running)?);
         let count = self.setup.size.measured;
@@ -266,7 +267,7 @@ impl Cluster {
         span.context("nothing was measured")
     }
 
-    /// How long pods wait that come one after the other: from the answer to their creation to the bind in the watch.
+    /// How long pods created one after the other wait: from the reply to the creation to the bind in the watch.
     async fn waits(
         &self,
         binds: &mut Binds,
@@ -275,10 +276,10 @@ impl Cluster {
         per_second: u32,
     ) -> Result<Waits> {
         let start = Instant::now();
-        let coming = pods.zip(0u32..).map(|(pod, place)| async move {
+        let coming = pods.zip(0u32..).map(|(pod, index)| async move {
             let pod = pod?;
             let name = pod.metadata.name.clone().context("a name")?;
-            tokio::time::sleep_until(start + Duration::from_secs(1) / per_second * place).await;
+            tokio::time::sleep_until(start + Duration::from_secs(1) / per_second * index).await;
             create(&self.pods, pod).await?;
             Ok((name, Instant::now()))
         });
@@ -294,8 +295,8 @@ impl Cluster {
         };
         let (created, ()) = future::try_join(future::try_join_all(coming), binding).await?;
         let waits = created.into_iter().map(|(name, at)| {
-            // Seen before the answer was: it took no time.
-            Ok(binds.seen(&name).context("a bind")?.saturating_duration_since(at))
+            // If the bind was observed before the reply, the wait is zero.
+            Ok(binds.observed(&name).context("a bind")?.saturating_duration_since(at))
         });
         Waits::of(waits.collect::<Result<_>>()?)
     }
@@ -303,7 +304,7 @@ impl Cluster {
     /// Waits for the Scheduled event of each pod.
     async fn all_events_posted(&self, count: usize) -> Result<()> {
         let only = ListParams::default().fields("reason=Scheduled");
-        eventually(TOLD_WITHIN, || async {
+        eventually(EVENTS_WITHIN, || async {
             let events = self.events.list_metadata(&only).await?.items.len();
             ensure!(events >= count, "{events} of {count} pods have an event");
             Ok(())
@@ -311,7 +312,7 @@ impl Cluster {
         .await
     }
 
-    /// Deletes what a round made.
+    /// Deletes the pods and events of a round.
     async fn clear(&self) -> Result<()> {
         let only = ListParams::default().labels(MEASURED);
         let listed = self.pods.list_metadata(&only).await?;
@@ -322,7 +323,7 @@ impl Cluster {
         })
         .await?;
         eventually(CLEARED_WITHIN, || async {
-            // Again each time: an event that was on its way when its sender ended may arrive after the first.
+            // Repeated, because an event still in flight when its sender exited may arrive after the first deletion.
             self.events.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
             let left = self.pods.list_metadata(&only).await?.items.len();
             let events = self.events.list_metadata(&ListParams::default()).await?.items.len();
@@ -333,14 +334,14 @@ impl Cluster {
     }
 }
 
-/// From the first bind to the last that counts.
+/// The span from the first bind to the last one that counts.
 struct Span {
     took: Duration,
     cpu_s: f64,
     pods: usize,
 }
 
-/// A node's own facts: its machine, and nothing else.
+/// A node's `nodeInfo` with only the system UUID.
 fn node_info(system_uuid: &str) -> Value {
     let mut info = json!({ "systemUUID": system_uuid });
     for member in [
@@ -360,14 +361,14 @@ fn node_info(system_uuid: &str) -> Value {
 }
 
 fn pid(running: &impl Running) -> Result<u32> {
-    running.pid().context("the scheduler has ended")
+    running.pid().context("the scheduler has exited")
 }
 
 fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// Does something with each, many at once.
+/// Applies `work` to every item, concurrently.
 async fn each<T, F: Future<Output = Result<()>>>(
     items: impl IntoIterator<Item = Result<T>>,
     work: impl Fn(T) -> F,

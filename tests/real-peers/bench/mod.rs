@@ -1,8 +1,8 @@
-//! Benchmarks of schedulers on a real API server: a cluster of objects, pods that ask for something, and rounds in which each
+//! Benchmarks of schedulers on a real API server: a cluster of objects, pods with constraints, and rounds in which each
 //! contender schedules the same pods.
 //!
-//! In: how large it is, the workloads, a selection of rounds from the command line. Out: a figure for each load, workload and
-//! contender. What shares the machine with those who are measured does as little as it can.
+//! In: the size, the workloads, a selection of rounds from the command line. Out: figures for each load, workload and
+//! contender. The measuring code shares the machine with the contenders and uses as little CPU as possible.
 
 mod arrival;
 mod binds;
@@ -19,41 +19,41 @@ use testkit::ControlPlane;
 pub use arrival::{Arrival, Waits};
 pub use cluster::{Cluster, Round, Setup, Until};
 pub use selection::{Load, Selection};
-pub use workload::{Ask, HOST, HOSTNAME, Workload, ZONE, term};
+pub use workload::{Constraint, HOST, HOSTNAME, Workload, ZONE, term};
 
-/// How large everything is.
+/// The size of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub nodes: usize,
     pub hosts: usize,
     pub zones: usize,
-    /// Pods that run already, in the loaded rounds.
+    /// Pods that already run in the loaded rounds.
     pub running: usize,
     /// Pods that are scheduled and counted.
     pub measured: usize,
-    /// No round takes longer.
+    /// The time limit of a round.
     pub limit: Duration,
 }
 
-/// One of those that are measured beside each other.
+/// One of the schedulers to compare.
 pub trait Contender: Copy {
-    /// What must run before the pods are there: all of it, where they come while it is at work.
+    /// The processes that must run before the pods are created. With [`Arrival::During`], this is the whole contender.
     type Beside;
     type Running: Running;
 
     fn name(self) -> &'static str;
-    /// Whether it is measured several times, in turn with the others: see [`turns`]. Those whose ratio has little room are; once
-    /// is enough for those that are far behind.
+    /// Whether it is measured several times, in turn with the others: see [`turns`]. This is needed if the ratio to
+    /// another contender is close to its limit. Once is enough for contenders that are far behind.
     fn takes_turns(self) -> bool;
     fn beside(self, control_plane: &ControlPlane) -> impl Future<Output = Result<Self::Beside>>;
-    /// Begins to schedule; the pods wait already.
+    /// Starts scheduling. The pods already exist.
     fn start(self, beside: Self::Beside, control_plane: &ControlPlane) -> impl Future<Output = Result<Self::Running>>;
 }
 
-/// A contender at work. It ends with its value.
+/// A running contender. It exits when this value is dropped.
 pub trait Running {
     /// The process whose CPU time and memory count.
     fn pid(&self) -> Option<u32>;
-    /// What it has printed, for a message.
+    /// Its output, for an error message.
     fn output(&self) -> String;
 }

@@ -1,4 +1,5 @@
-//! Which rounds are run, and of whom: `--quick`, `--only=WORD`, `--load=empty|loaded`, `--before=PROGRAM`, `--turns=NUMBER`.
+//! Selects rounds and contenders: `--quick`, `--only=WORD`, `--load=empty|loaded`, `--before=PROGRAM`,
+//! `--turns=NUMBER`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::turns::Turns;
 use super::workload::Workload;
 
-/// What runs in the cluster already.
+/// Whether pods already run in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     Empty,
@@ -30,7 +31,7 @@ impl Load {
 pub struct Selection {
     /// A small cluster.
     pub quick: bool,
-    /// Workloads whose name contains this.
+    /// Only workloads whose name contains this.
     only: Option<String>,
     load: Option<Load>,
     before: Option<PathBuf>,
@@ -38,11 +39,11 @@ pub struct Selection {
     in_pairs: bool,
 }
 
-/// Odd, so that there is a middle one.
+/// Odd, so that there is a median.
 const PAIRS: usize = 5;
 
 impl Selection {
-    /// A word that is not understood is an error: a run of an hour shall not be one of the wrong rounds.
+    /// An unknown argument is an error, so that a run of an hour does not measure the wrong rounds.
     pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Selection> {
         let mut selection = Selection::default();
         for argument in arguments {
@@ -51,35 +52,35 @@ impl Selection {
                 Some(("--only", word)) => selection.only = Some(word.to_owned()),
                 Some(("--load", name)) => match Load::ALL.into_iter().find(|load| load.name() == name) {
                     Some(load) => selection.load = Some(load),
-                    None => bail!("--load is empty or loaded, not {name:?}"),
+                    None => bail!("--load must be empty or loaded, not {name:?}"),
                 },
                 Some(("--before", program)) => selection.before = Some(PathBuf::from(program)),
                 Some(("--turns", number)) => {
                     let turns = number.parse().ok().filter(|turns| *turns > 0);
-                    let turns: usize = turns.with_context(|| format!("--turns is a number, not {number:?}"))?;
+                    let turns: usize = turns.with_context(|| format!("--turns must be positive, not {number:?}"))?;
                     selection.turns = Some(turns);
                 }
                 _ => bail!(
-                    "{argument:?} is none of --quick, --only=WORD, --load=empty|loaded, --before=PROGRAM, --turns=NUMBER"
+                    "{argument:?} is not --quick, --only=WORD, --load=empty|loaded, --before=PROGRAM or --turns=NUMBER"
                 ),
             }
         }
         Ok(selection)
     }
 
-    /// No round is left out.
+    /// Whether all rounds are selected.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.only.is_none() && self.load.is_none()
     }
 
-    /// Another Bridger: it and this one are the only contenders.
+    /// Another build of Bridger. If set, it and this build are the only contenders.
     #[must_use]
     pub fn before(&self) -> Option<&Path> {
         self.before.as_deref()
     }
 
-    /// Two contenders take turns as pairs.
+    /// Measures two contenders in pairs of turns.
     #[must_use]
     pub fn in_pairs(self) -> Selection {
         Selection { in_pairs: true, ..self }
@@ -98,7 +99,7 @@ impl Selection {
         Load::ALL.into_iter().filter(|load| self.load.is_none_or(|only| only == *load))
     }
 
-    /// Those that are selected; none at all is an error.
+    /// The selected workloads. It is an error if there is none.
     pub fn of(&self, mut workloads: Vec<Workload>) -> Result<Vec<Workload>> {
         if let Some(word) = &self.only {
             let names: Vec<&str> = workloads.iter().map(|workload| workload.name).collect();

@@ -1,12 +1,12 @@
-//! How many turns those take whose ratio has little room.
+//! How often contenders are measured if their ratio is close to its limit.
 //!
-//! What else happens on a machine only ever slows a contender down, and for longer than a turn lasts: so the best turns are
-//! compared, and turns go on until each contender's best is no stroke of luck, or there were enough. When to stop depends on
-//! how each repeats its own figure, never on how they compare; all take equally many. Where pods come while they are bound, a machine may
-//! also be lucky for a while: then two take turns as pairs, a number of them that is known before, and the middle one of the pairs' ratios
-//! counts.
+//! Other load on a machine only slows a contender down, and lasts longer than a turn. So the best turns are compared,
+//! and turns continue until a second turn confirms each contender's best, or the maximum is reached. When to stop
+//! depends on how well each contender repeats its own figure, never on how they compare; all take equally many turns.
+//! If pods are created while others are bound, a machine may also be faster for a while. Then two contenders take a
+//! fixed number of turns in pairs, and the median of the pairs' ratios counts.
 
-/// At least so many, and at most.
+/// The minimum and maximum number of turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
     least: usize,
@@ -31,10 +31,10 @@ impl Turns {
     }
 }
 
-/// A second turn comes as near to the best as this.
+/// How close a second turn must come to the best to confirm it.
 const CONFIRMED_WITHIN: f64 = 0.04;
 
-/// Whether those who take turns take another one. `rates` are those of each, so far.
+/// Whether another turn is needed. `rates` has each contender's rates so far.
 #[must_use]
 pub fn is_another_needed<'a>(limits: Turns, rates: impl IntoIterator<Item = &'a [f64]>) -> bool {
     let mut rates = rates.into_iter();

@@ -1,15 +1,16 @@
 //! The measurements behind `cargo xtask bench extender`; prints one line of JSON.
 //!
-//! 1. Throughput: a real kube-apiserver with thousands of nodes, empty and with running pods that carry anti-affinity.
-//!    kube-scheduler in four ways: with its own InterPodAffinity, with Bridger as its extender, with an extender that agrees
-//!    with everything (what an extender costs at least), and with neither (what the machine can do at most). Pods are
-//!    created before the scheduler starts; the rate is counted over the binds of the first 95 %, as a watch shows them.
-//! 2. Latency: a filter request with 5000 names, from the whole request to the whole answer, in a server whose world holds
-//!    few pods and many. Not where `--only=WORD` or `--load=empty|loaded` select some rounds of the first. With `latency` alone
-//!    nothing else.
+//! 1. Throughput: a real kube-apiserver with thousands of nodes, empty and with running pods that have anti-affinity.
+//!    kube-scheduler runs in four ways: with its own InterPodAffinity, with Bridger as its extender, with an extender
+//!    that accepts everything (the minimum cost of an extender), and with neither (the maximum of the machine). Pods
+//!    are created before the scheduler starts. The rate is that of the first 95 % of binds, as a watch shows them.
+//! 2. Latency: a filter request with 5000 names, from the complete request to the complete answer, in a server whose
+//!    world has few pods, and many. Skipped if `--only=WORD` or `--load=empty|loaded` selects rounds of the first. With
+//!    `latency`, only this is measured.
 //!
-//! With `--before=PROGRAM` another build of Bridger and this one are the only ways of the first, `--turns=NUMBER` times each at
-//! least, until the best of each is confirmed; the second is of the code this program is built from, and left out.
+//! With `--before=PROGRAM`, the first compares only another build of Bridger and this build, at least `--turns=NUMBER`
+//! times each, until the best of each is confirmed. The second is skipped, because it measures only the code that this
+//! program is built from.
 
 #[path = "extender/latency.rs"]
 mod latency;
@@ -19,7 +20,7 @@ mod ways;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use real_peers::bench::{Arrival, Ask, Cluster, Selection, Setup, Size, Until, Workload};
+use real_peers::bench::{Arrival, Cluster, Constraint, Selection, Setup, Size, Until, Workload};
 use serde_json::{Value, json};
 
 use self::ways::Way;
@@ -29,14 +30,15 @@ const FULL: Size =
 const QUICK: Size =
     Size { nodes: 500, hosts: 50, zones: 5, running: 1500, measured: 100, limit: Duration::from_secs(60) };
 
-/// Of two builds of Bridger on a small cluster: with fewer a round takes so little time that luck decides.
+/// Measured pods when two builds of Bridger are compared on a small cluster. With fewer, a round is too short to
+/// compare.
 const COMPARED: usize = 500;
 
 const WORKLOADS: [Workload; 4] = [
-    Workload::new("anti-affinity by node", Ask::ApartByNode, Workload::ONE_GROUP),
-    Workload::new("anti-affinity by host", Ask::ApartByHost, 40),
-    Workload::new("affinity by zone", Ask::TogetherByZone, Workload::ONE_GROUP),
-    Workload::new("preferred", Ask::RatherApartAndNear, Workload::ONE_GROUP),
+    Workload::new("anti-affinity by node", Constraint::AntiAffinityByNode, Workload::ONE_GROUP),
+    Workload::new("anti-affinity by host", Constraint::AntiAffinityByHost, 40),
+    Workload::new("affinity by zone", Constraint::AffinityByZone, Workload::ONE_GROUP),
+    Workload::new("preferred", Constraint::PreferredAntiAffinityAndAffinity, Workload::ONE_GROUP),
 ];
 
 #[tokio::main]

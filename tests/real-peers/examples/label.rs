@@ -1,8 +1,9 @@
-//! The measurements behind `cargo xtask bench label`; prints one line of JSON. With the argument `latency` only the first.
+//! The measurements behind `cargo xtask bench label`; prints one line of JSON. With the argument `latency`, only the
+//! first.
 //!
-//! 1. Latency: kube-apiserver and vcsim with 100 VMs, `bridger run` between them. For each of 200 moves: from the moment
-//!    the move has ended to the moment a watch shows the label; and, in the same run, to the moment a bare property
-//!    collector shows the VM's host, which is what vcsim itself needs.
+//! 1. Latency: kube-apiserver, vcsim with 100 VMs, and `bridger run`. For each of 200 moves, the time from the end of
+//!    the move until a watch shows the label; and, in the same run, until a plain property collector shows the VM's
+//!    host, which is the part that vcsim itself takes.
 //! 2. Scale: `bridger run` on a sandbox of 5000 nodes: how long the first full labelling takes at the default rate, how
 //!    much memory it needs, and how many writes follow while nothing changes.
 
@@ -27,7 +28,7 @@ const MOVES: usize = 200;
 const KEY: &str = "alpha.cna.vmware.com/host";
 const LIMIT: Duration = Duration::from_secs(30);
 const SCALE_NODES: usize = 5000;
-/// How long nothing may be written once everything is labelled.
+/// How long writes are counted after everything is labelled.
 const QUIET: Duration = Duration::from_secs(20);
 
 const WATCHED: &[Selection<'_>] = &[Selection { kind: "VirtualMachine", paths: &["runtime.host"] }];
@@ -57,7 +58,7 @@ struct Machine {
     host: String,
 }
 
-/// Everything there is: the VMs with their nodes, and the hosts of their cluster by id and name.
+/// The VMs with UUID and host id, and the names of all hosts by id.
 async fn inventory(client: &Arc<Client>) -> Result<(Vec<(ManagedObject, String, String)>, BTreeMap<String, String>)> {
     let selections = [
         Selection { kind: "VirtualMachine", paths: &["config.uuid", "runtime.host"] },
@@ -115,7 +116,7 @@ async fn latency() -> Result<Value> {
     let (labels, mut label_seen) = mpsc::unbounded_channel();
     let watching = tokio::spawn(watch_labels(nodes.clone(), labels));
     let (bare, mut bare_seen) = mpsc::unbounded_channel();
-    // A session and a collector of its own, as Bridger's is.
+    // A separate session and property collector, as Bridger has.
     let collecting = tokio::spawn(watch_hosts(connect(&vcsim).await?, bare));
     let mut labelled: BTreeMap<String, String> = BTreeMap::new();
     while labelled.len() < machines.len() {
@@ -148,7 +149,7 @@ async fn latency() -> Result<Value> {
         to_label.push(since(ended, label_at));
         to_bare.push(since(ended, bare_at));
         added.push(since(bare_at, label_at));
-        // Not in step with anybody's timer.
+        // Varies, to avoid synchronizing with a timer.
         tokio::time::sleep(Duration::from_millis(20 + (number as u64 * 13) % 40)).await;
     }
     watching.abort();
@@ -156,29 +157,29 @@ async fn latency() -> Result<Value> {
     Ok(json!({ "label_ms": quantiles(to_label), "vcsim_ms": quantiles(to_bare), "added_ms": quantiles(added) }))
 }
 
-type Seen = (String, String, Instant);
+type Observed = (String, String, Instant);
 
-async fn next(seen: &mut mpsc::UnboundedReceiver<Seen>) -> Result<Seen> {
-    tokio::time::timeout(LIMIT, seen.recv()).await.context("nothing was seen in time")?.context("the watch ended")
+async fn next(observed: &mut mpsc::UnboundedReceiver<Observed>) -> Result<Observed> {
+    tokio::time::timeout(LIMIT, observed.recv()).await.context("nothing observed in time")?.context("the watch ended")
 }
 
-/// Tells each label with the moment it was seen.
-async fn watch_labels(nodes: Api<Node>, seen: mpsc::UnboundedSender<Seen>) -> Result<()> {
+/// Sends each label with the time at which the watch showed it.
+async fn watch_labels(nodes: Api<Node>, observed: mpsc::UnboundedSender<Observed>) -> Result<()> {
     let mut stream = nodes.watch(&WatchParams::default(), "0").await?.boxed();
     while let Some(event) = stream.next().await {
         if let WatchEvent::Added(node) | WatchEvent::Modified(node) = event? {
             let at = Instant::now();
             let host = node.metadata.labels.and_then(|labels| labels.get(KEY).cloned());
             if let (Some(name), Some(host)) = (node.metadata.name, host) {
-                seen.send((name, host, at))?;
+                observed.send((name, host, at))?;
             }
         }
     }
     Ok(())
 }
 
-/// The same with nothing but a property collector: what vcsim itself needs.
-async fn watch_hosts(client: Arc<Client>, seen: mpsc::UnboundedSender<Seen>) -> Result<()> {
+/// Sends each VM's host as a plain property collector shows it: the part of the latency that is vcsim's own.
+async fn watch_hosts(client: Arc<Client>, observed: mpsc::UnboundedSender<Observed>) -> Result<()> {
     let root = client.content().root_folder.clone();
     let mut watch = Watch::start(client, &root, WATCHED).await?;
     loop {
@@ -187,14 +188,14 @@ async fn watch_hosts(client: Arc<Client>, seen: mpsc::UnboundedSender<Seen>) -> 
         for update in updates.objects {
             for change in update.changes {
                 if let Some(value) = change.value {
-                    seen.send((update.object.id.clone(), value.text.trim().to_owned(), at))?;
+                    observed.send((update.object.id.clone(), value.text.trim().to_owned(), at))?;
                 }
             }
         }
     }
 }
 
-/// Moves a VM; answers the moment the task was seen to have ended.
+/// Moves a VM. Returns the time at which the task was observed to have succeeded.
 async fn relocate(client: &Client, vm: &ManagedObject, host: &str) -> Result<Instant> {
     let host = ManagedObject::new("HostSystem", host);
     let task = client
@@ -211,7 +212,7 @@ async fn relocate(client: &Client, vm: &ManagedObject, host: &str) -> Result<Ins
         match state.as_deref() {
             Some("success") => return Ok(Instant::now()),
             Some("error") => bail!("the move of {vm} failed"),
-            _ if Instant::now() > deadline => bail!("the move of {vm} does not end"),
+            _ if Instant::now() > deadline => bail!("the move of {vm} does not complete"),
             _ => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }
@@ -229,7 +230,7 @@ fn node_object(name: &str, uuid: &str) -> Result<Node> {
     }))?)
 }
 
-/// What was seen before the move was known to have ended took no time.
+/// Milliseconds. Zero if `to` was observed before the end of the move was.
 fn since(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64() * 1000.0
 }
@@ -263,7 +264,7 @@ async fn scale() -> Result<Value> {
     Ok(json!({ "nodes": SCALE_NODES, "seconds": seconds, "mib": peak_mib, "writes_later": later }))
 }
 
-/// How many labels have been written, by Bridger's own count.
+/// The number of labels written, from Bridger's metrics.
 async fn writes(bridger: &Bridger) -> Result<usize> {
     let metrics = bridger.get("/metrics").await?;
     let line = metrics.lines().find_map(|line| line.strip_prefix("bridger_label_writes_total{outcome=\"ok\"} "));

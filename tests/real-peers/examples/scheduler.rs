@@ -1,17 +1,19 @@
 //! The measurements behind `cargo xtask bench scheduler`; prints one line of JSON.
 //!
-//! A real kube-apiserver with thousands of nodes, empty and with running pods that carry anti-affinity. Three schedulers in turn on
-//! the same pods: kube-scheduler with its QPS raised, a null binder that does what any scheduler must and no more, and `bridger
-//! scheduler`. Pods are created before the scheduler starts; the rate is counted over the binds of the first 95 %, as a watch
-//! shows them, CPU time over the same span, memory at its peak; and how long the last Scheduled event takes to arrive.
-//! `--only=WORD` and `--load=empty|loaded` select some rounds. With `--before=PROGRAM` another build of Bridger and this one are the
-//! only ones, `--turns=NUMBER` times each at least, until the best of each is confirmed.
+//! A real kube-apiserver with thousands of nodes, empty and with running pods that have anti-affinity. Three schedulers
+//! take turns on the same pods: kube-scheduler with its QPS raised, a null binder that does only what every scheduler
+//! must do, and `bridger scheduler`. Pods are created before the scheduler starts. Measured are the rate of the first
+//! 95 % of binds, as a watch shows them, the CPU time over the same span, the peak memory, and how long the last
+//! Scheduled event takes to arrive. `--only=WORD` and `--load=empty|loaded` select rounds. With `--before=PROGRAM`,
+//! only another build of Bridger and this build are compared, at least `--turns=NUMBER` times each, until the best of
+//! each is confirmed.
 //!
-//! With `--with=all` two others take turns: `bridger scheduler`, and `bridger run` with labels, rules, extender and scheduling on,
-//! connected to a vCenter that has a VM for each node. Both are at work before pods come; how long pods wait is measured too. They take
-//! turns as pairs, `--turns=NUMBER` of them.
+//! With `--with=all`, two other contenders take turns: `bridger scheduler`, and `bridger run` with labels, rules,
+//! extender and scheduling on, connected to a vCenter that has a VM for each node. Both run before pods are created,
+//! and the wait of pods is measured, too. They take turns in pairs, `--turns=NUMBER` of them.
 //!
-//! With `null-binder KUBECONFIG` it is that null binder: a process of its own, so that its CPU time can be told.
+//! With `null-binder KUBECONFIG`, this program is the null binder: a separate process, so that its CPU time can be
+//! measured.
 
 #[path = "scheduler/contestant.rs"]
 mod contestant;
@@ -23,7 +25,7 @@ mod with_all;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use real_peers::bench::{Arrival, Ask, Cluster, Round, Selection, Setup, Size, Until, Waits, Workload};
+use real_peers::bench::{Arrival, Cluster, Constraint, Round, Selection, Setup, Size, Until, Waits, Workload};
 use serde_json::{Value, json};
 
 use self::contestant::{Kind, SCHEDULER_NAME};
@@ -33,21 +35,22 @@ const FULL: Size =
     Size { nodes: 5000, hosts: 500, zones: 10, running: 30_000, measured: 2000, limit: Duration::from_secs(240) };
 const QUICK: Size =
     Size { nodes: 300, hosts: 100, zones: 5, running: 600, measured: 200, limit: Duration::from_secs(60) };
-/// Of two builds of Bridger on a small cluster: with fewer a round takes so little time that luck decides.
+/// Measured pods when two builds of Bridger are compared on a small cluster. With fewer, a round is too short to
+/// compare.
 const COMPARED: usize = 1500;
-/// Pods that come evenly once those that are counted are bound, and how many of them in a second.
+/// Pods created at a constant rate after the counted pods are bound, and how many per second.
 const EVENLY_FULL: (usize, u32) = (600, 100);
 const EVENLY_QUICK: (usize, u32) = (100, 50);
 
 fn workloads(size: &Size) -> Vec<Workload> {
     vec![
-        Workload::new("basic", Ask::Nothing, Workload::ONE_GROUP),
-        Workload::new("anti-affinity by node", Ask::ApartByNode, size.nodes / 2),
-        Workload::new("anti-affinity by host", Ask::ApartByHost, size.hosts / 2),
-        Workload::new("small services by host", Ask::ApartByHost, 5),
-        Workload::new("affinity by zone", Ask::TogetherByZone, Workload::ONE_GROUP),
-        Workload::new("preferred anti-affinity", Ask::RatherApart, Workload::ONE_GROUP),
-        Workload::new("topology spread", Ask::Spread, Workload::ONE_GROUP),
+        Workload::new("basic", Constraint::Nothing, Workload::ONE_GROUP),
+        Workload::new("anti-affinity by node", Constraint::AntiAffinityByNode, size.nodes / 2),
+        Workload::new("anti-affinity by host", Constraint::AntiAffinityByHost, size.hosts / 2),
+        Workload::new("small services by host", Constraint::AntiAffinityByHost, 5),
+        Workload::new("affinity by zone", Constraint::AffinityByZone, Workload::ONE_GROUP),
+        Workload::new("preferred anti-affinity", Constraint::PreferredAntiAffinity, Workload::ONE_GROUP),
+        Workload::new("topology spread", Constraint::Spread, Workload::ONE_GROUP),
     ]
 }
 

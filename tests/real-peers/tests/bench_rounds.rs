@@ -1,14 +1,14 @@
-//! Which rounds a benchmark runs, because a wrong word must not cost an hour; and how many turns, because luck must not count;
-//! and how waits are summed up.
+//! Tests the selection of benchmark rounds (a wrong argument must not cost an hour), the number of turns (chance must
+//! not decide), and the quantiles of waits.
 
 use std::time::Duration;
 
 use real_peers::bench::turns::{Turns, is_another_needed};
-use real_peers::bench::{Ask, Load, Selection, Waits, Workload};
+use real_peers::bench::{Constraint, Load, Selection, Waits, Workload};
 
 fn selected(arguments: &[&str]) -> Result<(Vec<&'static str>, Vec<Load>), String> {
     let workloads = ["basic", "anti-affinity by node", "affinity by zone"];
-    let workloads = workloads.map(|name| Workload::new(name, Ask::Nothing, Workload::ONE_GROUP));
+    let workloads = workloads.map(|name| Workload::new(name, Constraint::Nothing, Workload::ONE_GROUP));
     let selection =
         Selection::parse(arguments.iter().map(|&word| word.to_owned())).map_err(|error| error.to_string())?;
     let workloads = selection.of(workloads.to_vec()).map_err(|error| error.to_string())?;
@@ -32,7 +32,7 @@ fn rounds_are_selected_by_workload_and_load() {
 }
 
 #[test]
-fn what_selects_nothing_is_refused() {
+fn invalid_selections_are_rejected() {
     for arguments in
         [&["--only=other"][..], &["--load=full"], &["--load"], &["quick"], &["--only", "basic"], &["--turns=0"]]
     {
@@ -41,7 +41,7 @@ fn what_selects_nothing_is_refused() {
 }
 
 #[test]
-fn turns_go_on_until_each_best_is_confirmed_or_there_were_enough() {
+fn turns_continue_until_each_best_is_confirmed_or_the_maximum_is_reached() {
     let others = [150.0, 149.0, 120.0];
     for (turns, another) in [
         (&[][..], true),
@@ -62,7 +62,7 @@ fn turns_go_on_until_each_best_is_confirmed_or_there_were_enough() {
 }
 
 #[test]
-fn of_waits_the_middle_and_the_tail_count() {
+fn waits_are_reported_as_median_and_p99() {
     let waits = |ms: &[u64]| Waits::of(ms.iter().copied().map(Duration::from_millis).collect()).ok();
     assert_eq!(waits(&[]), None);
     assert_eq!(waits(&[7]), Some(Waits { p50_ms: 7.0, p99_ms: 7.0 }));

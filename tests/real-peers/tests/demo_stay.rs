@@ -1,4 +1,4 @@
-//! The real kubectl and govc on `bridger demo --stay`: what they do shows, and Bridger acts on it.
+//! Runs the real kubectl and govc against `bridger demo --stay`: the demo shows their changes, and Bridger reacts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use peers::Peers;
 use testkit::{Bridger, Govc, Kubectl, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
-/// A DRS period, and a move.
+/// Enough for a DRS period and a move.
 const AFTER_DRS: Duration = Duration::from_secs(180);
 
 fn exported(output: &str, name: &str) -> Result<String> {
-    let (_, rest) = output.split_once(&format!("{name}=")).with_context(|| format!("{name} is printed:\n{output}"))?;
+    let (_, rest) = output.split_once(&format!("{name}=")).with_context(|| format!("no {name} in:\n{output}"))?;
     Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
@@ -34,7 +34,7 @@ fn are_distinct(hosts: &[String]) -> bool {
 }
 
 #[tokio::test]
-async fn kubectl_and_govc_take_part_after_the_story() -> Result<()> {
+async fn kubectl_and_govc_can_be_used_after_the_demo() -> Result<()> {
     let peers = Peers::locate()?;
     let mut demo = Bridger::start(
         &[
@@ -56,7 +56,7 @@ async fn kubectl_and_govc_take_part_after_the_story() -> Result<()> {
     )?;
     demo.prints("Listening   http://", SOON).await?;
     let output = demo.output();
-    ensure!(output.contains("no service was down"), "the verdict comes first:\n{output}");
+    ensure!(output.contains("no service was down"), "the verdict must come first:\n{output}");
     let kubeconfig = exported(&output, "KUBECONFIG")?;
     let kubectl = Kubectl::new(&peers, Path::new(&kubeconfig));
     let govc = Govc::new(&peers, &exported(&output, "GOVC_URL")?);
@@ -74,7 +74,7 @@ async fn kubectl_and_govc_take_part_after_the_story() -> Result<()> {
     })
     .await?;
 
-    // Somebody moves a replica's machine to the host of another; DRS, by the rule, takes it away again.
+    // The user moves a replica's VM to the host of another replica. Because of the rule, DRS moves it away again.
     let pods = kubectl.run(&["get", "pods", "-l", "app=cart", "-o", "jsonpath={.items[0].spec.nodeName}"]).await?;
     let node = pods.trim();
     let own =
@@ -83,7 +83,7 @@ async fn kubectl_and_govc_take_part_after_the_story() -> Result<()> {
     govc.run(&["vm.migrate", "-host", &format!("cluster-1/{target}"), node]).await?;
     demo.prints(&format!("{node} is moved from"), SOON).await?;
     demo.prints("replicas of cart share", SOON).await?;
-    demo.prints("a rule keeps it apart", AFTER_DRS).await?;
+    demo.prints("a rule was violated", AFTER_DRS).await?;
     eventually(SOON, || async {
         let hosts = hosts_of(&kubectl, "cart").await?;
         ensure!(are_distinct(&hosts), "{hosts:?}");
@@ -94,6 +94,6 @@ async fn kubectl_and_govc_take_part_after_the_story() -> Result<()> {
     ensure!(ready.starts_with("HTTP/1.1 200"), "{ready}");
 
     demo.stop();
-    ensure!(!Path::new(&kubeconfig).exists(), "its files are gone with it");
+    ensure!(!Path::new(&kubeconfig).exists(), "its files must be removed on exit");
     Ok(())
 }

@@ -1,17 +1,17 @@
-//! `bridger explain` beside kube-scheduler's own plugins, on random worlds of the run's seed: what the command prints for a
-//! file equals what upstream's code says of the same objects: every verdict, plugin, normalised score and total, and the best
-//! nodes.
+//! Compares `bridger explain` with kube-scheduler's own plugins, on random worlds of the run's seed: the command's
+//! output for a file equals upstream's result for the same objects: every verdict, plugin, normalised score and total,
+//! and the best nodes.
 //!
-//! That the worlds ask something of every plugin is checked too, and that misreadings would show: `tests/judge` has both for
-//! the plugins themselves; here the same worlds go through files, the command line and its JSON.
+//! The tests also check that the worlds exercise every plugin and that misreadings are detected. `tests/judge` does
+//! both for the plugins themselves; here the same worlds go through files, the command line and its JSON.
 
 use anyhow::{Context, Result, bail, ensure};
 use judge::{Answer, Judge, Profile, Statistics, World};
 use testkit::worlds::how_to_replay;
 use testkit::{Worlds, bridger::run_to_end, count};
 
-/// Plugins that can refuse nodes: each must do so in at least this share of the worlds.
-const REFUSING: &[&str] = &[
+/// Plugins that can reject nodes. Each must do so in at least [`SHARE_PERCENT_MIN`] of the worlds.
+const REJECTING: &[&str] = &[
     "NodeName",
     "NodeUnschedulable",
     "NodeDeclaredFeatures",
@@ -22,7 +22,8 @@ const REFUSING: &[&str] = &[
     "PodTopologySpread",
     "InterPodAffinity",
 ];
-/// Plugins that score: their scores must differ in at least this share of the worlds with a choice.
+/// Plugins that score. Their scores must differ in at least [`SHARE_PERCENT_MIN`] of the worlds with several feasible
+/// nodes.
 const SCORING: &[&str] = &[
     "TaintToleration",
     "NodeAffinity",
@@ -33,18 +34,18 @@ const SCORING: &[&str] = &[
     "InterPodAffinity",
 ];
 const SHARE_PERCENT_MIN: f64 = 5.0;
-/// Commands running at once.
+/// Concurrent commands.
 const AT_ONCE: usize = 4;
 
-/// What the command prints for a world, from a file.
+/// The command's answer for a world, read from a file.
 async fn explained(folder: &std::path::Path, number: u64, world: &World) -> Result<Answer> {
     let list = folder.join(format!("{number}.world"));
-    // Every third as YAML: both forms are what kubectl prints.
+    // Every third world as YAML: kubectl prints both formats.
     let objects = world.to_list_json();
     let text = if number.is_multiple_of(3) { serde_saphyr::to_string(&objects)? } else { objects.to_string() };
     std::fs::write(&list, text)?;
     let (pod, list) = (world.pod_key(), list.display().to_string());
-    // Lifting adds to what upstream says.
+    // Upstream has no lifting.
     let mut arguments = vec!["explain", &pod, "--snapshot", &list, "-o", "json", "--lift", "none"];
     let config = folder.join(format!("{number}.config")).display().to_string();
     if let Some(text) = world.config_text() {
@@ -58,7 +59,8 @@ async fn explained(folder: &std::path::Path, number: u64, world: &World) -> Resu
     Ok(answer)
 }
 
-/// Ten ways to misread the semantics, as changes of the world: the command answers as if it misread, and must be caught.
+/// Ten misreadings of the semantics, as changes of the world. With each, the command answers as if it had that
+/// misreading, and the comparison must detect it.
 type Misreading = (&'static str, fn(&mut World));
 const MISREADINGS: &[Misreading] = &[
     ("terminating pods do not count", |world| {
@@ -68,11 +70,11 @@ const MISREADINGS: &[Misreading] = &[
     ("namespaces have no labels", |world| {
         world.namespaces.iter_mut().for_each(|it| drop_field(it, "/metadata", "labels"));
     }),
-    ("taints keep nobody away", |world| world.nodes.iter_mut().for_each(|it| drop_field(it, "/spec", "taints"))),
-    ("cordoned nodes take pods", |world| {
+    ("taints are ignored", |world| world.nodes.iter_mut().for_each(|it| drop_field(it, "/spec", "taints"))),
+    ("cordons are ignored", |world| {
         world.nodes.iter_mut().for_each(|it| drop_field(it, "/spec", "unschedulable"));
     }),
-    ("images do not matter", |world| world.nodes.iter_mut().for_each(|it| drop_field(it, "/status", "images"))),
+    ("images are ignored", |world| world.nodes.iter_mut().for_each(|it| drop_field(it, "/status", "images"))),
     ("overhead is ignored", |world| {
         world.pods.iter_mut().chain([&mut world.pod]).for_each(|it| drop_field(it, "/spec", "overhead"));
     }),
@@ -89,7 +91,7 @@ fn drop_field(object: &mut serde_json::Value, parent: &str, field: &str) {
     }
 }
 
-/// The judge's answer without what is not compared: device claims are not supported here, so such pods wait.
+/// The judge's answer without DynamicResources: Bridger does not support device claims, so pods with claims wait.
 fn ask(judge: &mut Judge, world: &World) -> Result<Answer> {
     let mut answer = judge.ask(world)?;
     answer.forget_scores_of("DynamicResources");
@@ -98,7 +100,7 @@ fn ask(judge: &mut Judge, world: &World) -> Result<Answer> {
 
 #[tokio::test]
 #[allow(clippy::print_stdout)]
-async fn the_command_says_what_upstream_says() -> Result<()> {
+async fn explain_agrees_with_upstream() -> Result<()> {
     use futures::{StreamExt, TryStreamExt};
     let workdir = testkit::workdir::Workdir::create("explain")?;
     let worlds = Worlds::drawn_or_replayed(count(500, 5000));
@@ -127,19 +129,19 @@ async fn the_command_says_what_upstream_says() -> Result<()> {
     if !worlds.are_a_sample() {
         return Ok(());
     }
-    let idle_filters = REFUSING.iter().filter(|plugin| statistics.rejected_percent(plugin) < SHARE_PERCENT_MIN);
+    let idle_filters = REJECTING.iter().filter(|plugin| statistics.rejected_percent(plugin) < SHARE_PERCENT_MIN);
     let idle_scores = SCORING.iter().filter(|plugin| statistics.differed_percent(plugin) < SHARE_PERCENT_MIN);
     let idle: Vec<_> = idle_filters.chain(idle_scores).collect();
-    ensure!(idle.is_empty(), "the worlds ask too little of {idle:?}");
+    ensure!(idle.is_empty(), "the worlds rarely exercise {idle:?}");
     Ok(())
 }
 
 #[tokio::test]
 #[allow(clippy::print_stdout)]
-async fn misreadings_are_caught() -> Result<()> {
+async fn explain_misreadings_are_detected() -> Result<()> {
     let workdir = testkit::workdir::Workdir::create("explain-misread")?;
     let mut judge = Judge::start()?;
-    // Most are caught in the first few; the rarest show in one world of twenty-five.
+    // The first few worlds detect most misreadings; one world in twenty-five detects the rarest.
     let worlds = Worlds::drawn(400);
     println!("{worlds}");
     for (name, misread) in MISREADINGS {
@@ -159,8 +161,8 @@ async fn misreadings_are_caught() -> Result<()> {
                 break;
             }
         }
-        println!("{name:<36} caught in world {changed} of those it changes");
-        ensure!(caught > 0, "{name}: {changed} worlds were read wrongly, and it did not show");
+        println!("{name:<36} detected in changed world number {changed}");
+        ensure!(caught > 0, "{name}: {changed} worlds were misread, and the comparison did not detect it");
     }
     Ok(())
 }

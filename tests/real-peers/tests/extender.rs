@@ -1,5 +1,5 @@
-//! kube-scheduler with Bridger as its extender, kube-apiserver and vcsim: anti-affinity between nodes holds between
-//! physical hosts, whatever order pods come in and wherever VMs move.
+//! Runs kube-scheduler with Bridger as its extender, kube-apiserver and vcsim: anti-affinity between nodes applies
+//! between physical hosts, in any order of pods and for any moves of VMs.
 
 #[path = "machines/mod.rs"]
 mod machines;
@@ -12,12 +12,12 @@ use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use machines::{HOSTS, Machines, VMS, apart_from_its_like, node_name, node_names, refusal};
+use machines::{HOSTS, Machines, VMS, anti_affine_spec, node_name, node_names, unschedulable_message};
 use serde_json::{Value, json};
 use testkit::{Bridger, Scheduler, count, eventually};
 
 const SOON: Duration = Duration::from_secs(30);
-/// kube-scheduler tries a pod again after a back-off of up to 10 s.
+/// kube-scheduler retries a pod after a back-off of up to 10 s.
 const RETRIED: Duration = Duration::from_secs(60);
 const BOUND: &str = "bridger_extender_bindings_total{outcome=\"bound\"}";
 const CONFLICTS: &str = "bridger_extender_bindings_total{outcome=\"conflict\"}";
@@ -30,7 +30,7 @@ struct Stage {
     client: kube::Client,
 }
 
-/// What `bridger manifests scheduler-config` prints, for this Bridger.
+/// The output of `bridger manifests scheduler-config` for this Bridger.
 async fn scheduler_config(address: &str) -> Result<Value> {
     let url = format!("http://{address}/v1");
     let printed = testkit::bridger::run_to_end(&["manifests", "scheduler-config", "--url", &url], &[]).await?;
@@ -38,7 +38,7 @@ async fn scheduler_config(address: &str) -> Result<Value> {
     Ok(serde_saphyr::from_str(&printed.stdout)?)
 }
 
-/// The host that the node's VM was put on at the start.
+/// The host on which the node's VM was placed at the start.
 fn first_host(node: &str) -> Option<u32> {
     (0..VMS).find(|number| node_name(*number) == node).map(|number| number % HOSTS)
 }
@@ -68,7 +68,7 @@ impl Stage {
     async fn create(&self, app: &str, name: &str) -> Result<()> {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": { "name": name, "labels": { "app": app } },
-            "spec": apart_from_its_like(app, "default-scheduler"),
+            "spec": anti_affine_spec(app, "default-scheduler"),
         }))?;
         self.pods.create(&PostParams::default(), &pod).await?;
         Ok(())
@@ -100,8 +100,8 @@ impl Stage {
         .await
     }
 
-    /// So many pods of the app are placed, each on a physical host of its own, by vcsim's word.
-    async fn apart(&self, app: &str, count: usize) -> Result<()> {
+    /// Checks in vcsim that `count` pods of the app are placed, each on a different physical host.
+    async fn on_distinct_hosts(&self, app: &str, count: usize) -> Result<()> {
         let placed = self.placed(app).await?;
         let mut hosts = BTreeSet::new();
         for node in placed.values() {
@@ -111,13 +111,13 @@ impl Stage {
         Ok(())
     }
 
-    /// With its pods' template, and none of them yet.
+    /// A ReplicaSet with zero replicas.
     async fn replica_set(&self, app: &str, scheduler: &str) -> Result<ReplicaSet> {
         let sets: Api<ReplicaSet> = Api::default_namespaced(self.client.clone());
         let set = serde_json::from_value(json!({
             "metadata": { "name": app },
             "spec": { "replicas": 0, "selector": { "matchLabels": { "app": app } },
-                "template": { "metadata": { "labels": { "app": app } }, "spec": apart_from_its_like(app, scheduler) } },
+                "template": { "metadata": { "labels": { "app": app } }, "spec": anti_affine_spec(app, scheduler) } },
         }))?;
         Ok(sets.create(&PostParams::default(), &set).await?)
     }
@@ -129,8 +129,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Makes the pods as the set's controller does: from its template, with a suffix to the name and their owner named. All of
-    /// them at once.
+    /// Creates the pods at once, as the ReplicaSet controller does: from the template, with a name suffix and an owner
+    /// reference.
     async fn scale_up(&self, set: &ReplicaSet, replicas: usize) -> Result<Vec<Pod>> {
         self.set_replicas(set, replicas).await?;
         let set = serde_json::to_value(set)?;
@@ -148,7 +148,7 @@ impl Stage {
         Ok(try_join_all((0..replicas).map(|_| self.pods.create(&parameters, &pod))).await?)
     }
 
-    /// Deletes the pods and waits until Bridger has heard of it: the next ones find all hosts free.
+    /// Deletes the pods and waits until Bridger has observed it, so that the next pods find all hosts free.
     async fn scale_down(&self, set: &ReplicaSet, replicas: &[Pod]) -> Result<()> {
         self.set_replicas(set, 0).await?;
         try_join_all(replicas.iter().map(|replica| self.delete(name_of(replica)))).await?;
@@ -161,12 +161,12 @@ impl Stage {
         .await
     }
 
-    /// Asks Bridger's filter about all nodes, as kube-scheduler would.
+    /// Calls Bridger's filter with all nodes, as kube-scheduler would.
     async fn filter(&self, pod: &Value) -> Result<Value> {
         self.bridger.post("/filter", &json!({ "Pod": pod, "Nodes": null, "NodeNames": node_names() })).await
     }
 
-    /// Has Bridger bind a pod, as kube-scheduler would; answers the error it tells, empty for none.
+    /// Lets Bridger bind a pod, as kube-scheduler would. Returns the error that Bridger reports, or an empty string.
     async fn bind(&self, pod: &Pod, node: &str) -> Result<String> {
         let binding = json!({ "PodName": pod.metadata.name, "PodNamespace": pod.metadata.namespace,
             "PodUID": pod.metadata.uid, "Node": node });
@@ -174,18 +174,18 @@ impl Stage {
         answer["Error"].as_str().map(str::to_owned).with_context(|| answer.to_string())
     }
 
-    /// One of Bridger's metrics.
+    /// The value of one of Bridger's metrics.
     async fn figure(&self, name: &str) -> Result<u64> {
         let metrics = self.bridger.get("/metrics").await?;
         let value = metrics.lines().find_map(|line| line.strip_prefix(name));
         Ok(value.with_context(|| format!("{name} is missing:\n{metrics}"))?.trim().parse()?)
     }
 
-    /// Waits until kube-scheduler says why the pod waits.
+    /// Waits until kube-scheduler reports this reason why the pod is pending.
     async fn waits_because(&self, name: &str, expected: &str) -> Result<()> {
         eventually(SOON, || async {
             let pod = self.pods.get(name).await?;
-            let message = refusal(&pod).with_context(|| format!("nothing is said of {name}"))?;
+            let message = unschedulable_message(&pod).with_context(|| format!("{name} has no reason yet"))?;
             ensure!(message.contains(expected), "{message}");
             Ok(())
         })
@@ -193,7 +193,7 @@ impl Stage {
     }
 }
 
-/// A pod that has no terms itself: only those of others speak.
+/// A pod without terms: only the terms of other pods apply.
 fn probe(app: &str) -> Value {
     json!({ "metadata": { "name": "probe", "namespace": "default", "uid": "probe", "labels": { "app": app } } })
 }
@@ -205,27 +205,27 @@ async fn replicas_land_on_different_hosts_and_moves_are_followed() -> Result<()>
         stage.create("a", replica).await?;
     }
     stage.placed_becomes("a", 3, RETRIED).await?;
-    stage.apart("a", 3).await?;
+    stage.on_distinct_hosts("a", 3).await?;
 
-    // A fourth one waits, and both kube-scheduler and Bridger say why.
+    // A fourth replica stays pending, and both kube-scheduler and Bridger report why.
     stage.create("a", "a4").await?;
     stage.waits_because("a4", "6 node(s) didn't match pod anti-affinity rules between physical hosts").await?;
     let events: Api<Event> = Api::default_namespaced(stage.client.clone());
     eventually(SOON, || async {
         let listed = events.list(&ListParams::default().fields("involvedObject.name=a4")).await?;
-        let told: Vec<String> = listed
+        let messages: Vec<String> = listed
             .items
             .into_iter()
             .filter(|event| event.reason.as_deref() == Some("NoHostFits"))
             .filter_map(|event| event.message)
             .collect();
         let names_both = |text: &String| text.contains("default/a") && text.contains("DC0_C0_H");
-        ensure!(told.len() == 1 && told.iter().all(names_both), "{told:?}");
+        ensure!(messages.len() == 1 && messages.iter().all(names_both), "{messages:?}");
         Ok(())
     })
     .await?;
 
-    // The VM of the third replica moves to another replica's host: its own host is free.
+    // The VM of the third replica moves to another replica's host. Its own host is free then.
     let placed = stage.placed("a").await?;
     let third = placed["a3"].clone();
     let freed = stage.machines.host_of(&third).await?;
@@ -233,7 +233,7 @@ async fn replicas_land_on_different_hosts_and_moves_are_followed() -> Result<()>
     let placed = stage.placed_becomes("a", 4, RETRIED).await?;
     assert_eq!(stage.machines.host_of(&placed["a4"]).await?, freed);
 
-    // The second replica goes; the third one's VM moves to the host it was on: that host is taken again.
+    // The second replica is deleted, and the third one's VM moves to its host. That host is occupied again.
     let emptied = stage.machines.host_of(&placed["a2"]).await?;
     stage.delete("a2").await?;
     stage.machines.migrate(&third, &emptied).await?;
@@ -258,7 +258,7 @@ async fn replicas_land_on_different_hosts_and_moves_are_followed() -> Result<()>
     Ok(())
 }
 
-/// Replicas that are created together: kube-scheduler does not tell an extender what it has placed and not bound yet.
+/// kube-scheduler does not inform an extender of pods that it has placed but not bound yet.
 #[tokio::test]
 #[allow(clippy::print_stdout)]
 async fn replicas_created_together_never_share_a_host() -> Result<()> {
@@ -268,20 +268,20 @@ async fn replicas_created_together_never_share_a_host() -> Result<()> {
     for round in 0..rounds {
         let replicas = stage.scale_up(&set, 3).await?;
         let placed = stage.placed_becomes("web", 3, RETRIED).await?;
-        // Nothing moves here: the hosts are those the VMs were put on.
+        // Nothing moves here: VMs are still on their first hosts.
         let hosts: Option<BTreeSet<u32>> = placed.values().map(|node| first_host(node)).collect();
         ensure!(hosts.is_some_and(|hosts| hosts.len() == 3), "round {round}: {placed:?}");
         stage.scale_down(&set, &replicas).await?;
     }
     let (bound, met) = (stage.figure(BOUND).await?, stage.figure(CONFLICTS).await?);
     ensure!(bound == 3 * rounds as u64, "{bound} pods were bound in {rounds} rounds");
-    // In some one of five rounds it happens by itself, so that this many cannot pass without it.
-    ensure!(met > 0 || rounds < 100, "no binding was ever refused in {rounds} rounds");
-    println!("{rounds} rounds; kube-scheduler chose a host that was taken by then, and was refused, {met} times");
+    // The race happens by chance in about one of five rounds, so it must occur in 100 rounds.
+    ensure!(met > 0 || rounds < 100, "no binding was ever rejected in {rounds} rounds");
+    println!("{rounds} rounds; kube-scheduler chose an occupied host and the bind was rejected {met} times");
 
-    // The same race, made certain: both replicas were told that all nodes will do, and are bound at the same time to the two
-    // nodes of one host.
-    let pair = stage.replica_set("pair", "nobody").await?;
+    // Force the same race: filter has accepted all nodes for both replicas, and they are bound at the same time to the
+    // two nodes of one host.
+    let pair = stage.replica_set("pair", "no-scheduler").await?;
     let races = count(3, 30);
     for race in 0..races {
         let host = u32::try_from(race)? % HOSTS;
@@ -293,19 +293,19 @@ async fn replicas_created_together_never_share_a_host() -> Result<()> {
         let nodes = [node_name(host), node_name(host + HOSTS)];
         let answers =
             try_join_all(replicas.iter().zip(&nodes).map(|(replica, node)| stage.bind(replica, node))).await?;
-        let refused: Vec<usize> = (0..2).filter(|index| !answers[*index].is_empty()).collect();
-        ensure!(refused.len() == 1, "race {race}: {answers:?}");
-        ensure!(answers[refused[0]].contains("between physical hosts"), "race {race}: {answers:?}");
+        let rejected: Vec<usize> = (0..2).filter(|index| !answers[*index].is_empty()).collect();
+        ensure!(rejected.len() == 1, "race {race}: {answers:?}");
+        ensure!(answers[rejected[0]].contains("between physical hosts"), "race {race}: {answers:?}");
         let placed = stage.placed("pair").await?;
-        let (loser, winner) = (&replicas[refused[0]], 1 - refused[0]);
+        let (loser, winner) = (&replicas[rejected[0]], 1 - rejected[0]);
         ensure!(
             placed == BTreeMap::from([(name_of(&replicas[winner]).to_owned(), nodes[winner].clone())]),
             "{placed:?}"
         );
-        // It is not lost for that: another host takes it.
+        // The rejected replica can still be bound on another host.
         let elsewhere = stage.bind(loser, &node_name((host + 1) % HOSTS)).await?;
         ensure!(elsewhere.is_empty(), "race {race}: {elsewhere}");
-        stage.apart("pair", 2).await?;
+        stage.on_distinct_hosts("pair", 2).await?;
         stage.scale_down(&pair, &replicas).await?;
     }
     let conflicts = stage.figure(CONFLICTS).await? - met;
@@ -314,16 +314,16 @@ async fn replicas_created_together_never_share_a_host() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_host_in_maintenance_takes_no_pods_and_a_lost_vcenter_changes_nothing() -> Result<()> {
+async fn a_host_in_maintenance_gets_no_pods_and_a_vcenter_outage_changes_nothing() -> Result<()> {
     let mut stage = Stage::start(&[0]).await?;
     eventually(SOON, || async {
         let answer = stage.filter(&probe("b")).await?;
-        let refused = answer["FailedAndUnresolvableNodes"].as_object().map(serde_json::Map::len);
-        ensure!(refused == Some(2), "{answer}");
+        let rejected = answer["FailedAndUnresolvableNodes"].as_object().map(serde_json::Map::len);
+        ensure!(rejected == Some(2), "{answer}");
         Ok(())
     })
     .await
-    .context("two nodes shall be refused")?;
+    .context("waiting until two nodes are rejected")?;
     stage.machines.vcsim.kill();
     eventually(SOON, || async {
         let ready = stage.bridger.get("/readyz").await?;
@@ -331,8 +331,8 @@ async fn a_host_in_maintenance_takes_no_pods_and_a_lost_vcenter_changes_nothing(
         Ok(())
     })
     .await
-    .context("the vCenter shall be missed")?;
-    // The last known hosts serve on.
+    .context("waiting until the lost vCenter is reported")?;
+    // The last known hosts still apply.
     for replica in ["b1", "b2", "b3"] {
         stage.create("b", replica).await?;
     }

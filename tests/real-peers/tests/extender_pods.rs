@@ -1,5 +1,5 @@
-//! The extender's routes with the reader of pods that the binary gives them, and pods that are none: malformed, of wrong types,
-//! deep, huge, without metadata. Each is answered, refused or reported of; none makes it panic.
+//! Sends invalid pods to the extender's routes, with the pod parser of the binary: malformed, with wrong types, deep,
+//! huge, without metadata. Each gets an answer, a rejection or an error; none causes a panic.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const DEPTH: usize = 100_000;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Two nodes and a pod on the first that nobody of its app may be near.
+/// Two nodes, and a pod on the first with anti-affinity to pods of its app.
 fn router() -> Router {
     let mut world = World::default();
     for source in [Source::Nodes, Source::Namespaces, Source::Pods] {
@@ -52,7 +52,7 @@ fn router() -> Router {
     server::extender::router(ExtenderRoutes::new(extender, read_pod))
 }
 
-/// A pod that has some of everything that is read.
+/// A pod with every field that is read.
 fn pod() -> Value {
     let term = json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "a" },
         "matchExpressions": [{ "key": "app", "operator": "In", "values": ["a"] }] }, "namespaces": ["ns"],
@@ -80,12 +80,12 @@ fn pod() -> Value {
     })
 }
 
-/// The pod with one value replaced, by text, because some of what is to be tried is no JSON value.
+/// The pod with one value replaced by text, because some replacements are not valid JSON.
 fn with(pointer: &str, text: &str) -> String {
     const MARK: &str = "\u{1}replaced\u{1}";
     let mut pod = pod();
     match pod.pointer_mut(pointer) {
-        Some(place) => *place = MARK.into(),
+        Some(value) => *value = MARK.into(),
         None => {
             let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
             pod.pointer_mut(parent).expect("an object")[name] = MARK.into();
@@ -96,15 +96,15 @@ fn with(pointer: &str, text: &str) -> String {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// A pod, whatever else it holds: it is answered.
+    /// A valid pod, possibly with unusual content, gets an answer.
     Answered,
-    /// JSON and no pod: reported, in the `Error` member where there is one.
+    /// Valid JSON that is not a pod gets an error, in the `Error` member if the verb has one.
     Reported,
-    /// The whole request is no JSON.
-    Refused,
+    /// The whole request is not valid JSON.
+    Rejected,
 }
 
-/// Asks about the pod in each verb; answers the outcome if all agree on it, and what was said.
+/// Sends the pod to each verb. Returns the outcome if it is the same for all, and the text of the first answer.
 async fn ask_all(router: &Router, pod: &str) -> Result<(Outcome, String), String> {
     let mut outcomes = Vec::new();
     for (path, rest) in [
@@ -129,7 +129,7 @@ async fn ask_all(router: &Router, pod: &str) -> Result<(Outcome, String), String
             ("/filter", 200) if is_reported => Outcome::Reported,
             (_, 200) => Outcome::Answered,
             ("/prioritize" | "/preempt", 422) => Outcome::Reported,
-            (_, 400) => Outcome::Refused,
+            (_, 400) => Outcome::Rejected,
             _ => return Err(format!("{path}: {status} {text:.200}")),
         };
         outcomes.push((outcome, text));
@@ -142,8 +142,8 @@ async fn ask_all(router: &Router, pod: &str) -> Result<(Outcome, String), String
 }
 
 #[tokio::test]
-async fn a_pod_that_is_none_is_reported_and_one_that_is_odd_is_answered() {
-    use Outcome::{Answered, Refused, Reported};
+async fn an_invalid_pod_gets_an_error_and_an_unusual_one_an_answer() {
+    use Outcome::{Answered, Rejected, Reported};
     let router = router();
     let deep = "[".repeat(DEPTH) + &"]".repeat(DEPTH);
     let deep_object = "{\"a\":".repeat(DEPTH) + "1" + &"}".repeat(DEPTH);
@@ -161,14 +161,14 @@ async fn a_pod_that_is_none_is_reported_and_one_that_is_odd_is_answered() {
     let weight = format!("/spec/affinity/podAntiAffinity/{PREFERRED}/0/weight");
     let expression = format!("{anti}/0/labelSelector/matchExpressions/0");
     let cases = [
-        ("as it should be", pod().to_string(), Answered),
+        ("a normal pod", pod().to_string(), Answered),
         ("nothing", "null".to_owned(), Reported),
         ("a number", "7".to_owned(), Reported),
         ("a text", "\"p\"".to_owned(), Reported),
         ("a list", "[]".to_owned(), Reported),
         ("an empty object", "{}".to_owned(), Reported),
-        ("cut short", "{\"metadata\":{".to_owned(), Refused),
-        ("metadata of nothing", with("/metadata", "null"), Reported),
+        ("cut short", "{\"metadata\":{".to_owned(), Rejected),
+        ("null metadata", with("/metadata", "null"), Reported),
         ("empty metadata", with("/metadata", "{}"), Reported),
         ("metadata that is a list", with("/metadata", "[]"), Reported),
         ("metadata twice", with("/metadata", "{},\"metadata\":{}"), Reported),
@@ -176,7 +176,7 @@ async fn a_pod_that_is_none_is_reported_and_one_that_is_odd_is_answered() {
         ("an empty name", with("/metadata/name", "\"\""), Reported),
         ("a name that is a number", with("/metadata/name", "7"), Reported),
         ("half a surrogate pair", with("/metadata/name", "\"\\ud800\""), Reported),
-        ("a name of no letters", with("/metadata/name", "\"\\u0000\\n\\\"\\\\\""), Answered),
+        ("a name without letters", with("/metadata/name", "\"\\u0000\\n\\\"\\\\\""), Answered),
         ("a long name", with("/metadata/name", &long), Answered),
         ("no namespace", with("/metadata/namespace", "null"), Reported),
         ("no UID", with("/metadata/uid", "null"), Reported),
@@ -186,25 +186,25 @@ async fn a_pod_that_is_none_is_reported_and_one_that_is_odd_is_answered() {
         ("many labels", with("/metadata/labels", &labels), Answered),
         ("deep labels", with("/metadata/labels", &deep_object), Reported),
         ("an owner without a kind", with("/metadata/ownerReferences", "[{}]"), Reported),
-        ("deep metadata that nobody reads", with("/metadata/managedFields", &deep), Answered),
+        ("deep metadata that is not read", with("/metadata/managedFields", &deep), Answered),
         ("a deep time of deletion", with("/metadata/deletionTimestamp", &deep_object), Answered),
         ("a spec that is a number", with("/spec", "7"), Reported),
         ("no spec", with("/spec", "null"), Answered),
         ("a deep spec", with("/spec", &deep), Reported),
-        ("containers that nobody reads", with("/spec/containers", &deep), Answered),
+        ("containers that are not read", with("/spec/containers", &deep), Answered),
         ("many containers", with("/spec/containers", &containers), Answered),
         ("a node that is a list", with("/spec/nodeName", "[]"), Reported),
         ("deep affinity", with("/spec/affinity", &deep), Reported),
         ("affinity that is a text", with("/spec/affinity", "\"x\""), Reported),
         ("terms in an object", with(&anti, "{}"), Reported),
         ("a term that is a number", with(&anti, "[7]"), Reported),
-        ("a term of nothing", with(&anti, "[{}]"), Answered),
+        ("an empty term", with(&anti, "[{}]"), Answered),
         ("many terms", with(&anti, &terms), Answered),
-        ("a weight in words", with(&weight, "\"heavy\""), Reported),
-        ("a weight beyond all numbers", with(&weight, "1e999"), Reported),
+        ("a weight that is a text", with(&weight, "\"heavy\""), Reported),
+        ("a weight that overflows", with(&weight, "1e999"), Reported),
         ("a weight of 64 bits", with(&weight, "1099511627776"), Reported),
         ("an expression without an operator", with(&expression, "{\"key\":\"a\"}"), Reported),
-        ("an operator of nobody's", with(&format!("{expression}/operator"), "\"Near\""), Answered),
+        ("an unknown operator", with(&format!("{expression}/operator"), "\"Near\""), Answered),
         ("a status that is a list of lists", with("/status", "[[]]"), Reported),
     ];
     for (what, pod, expected) in cases {
@@ -221,7 +221,7 @@ impl Dice {
     }
 }
 
-/// What stands in the place of a value, wherever it is.
+/// A value that may replace any other.
 fn strange(dice: &mut Dice) -> Value {
     let values = [
         Value::Null,
@@ -240,7 +240,7 @@ fn strange(dice: &mut Dice) -> Value {
     values[dice.below(values.len())].clone()
 }
 
-/// How many values there are, this one included.
+/// The number of values inside a value, including itself.
 fn size(value: &Value) -> usize {
     1 + match value {
         Value::Object(members) => members.values().map(size).sum(),
@@ -249,7 +249,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// The value of this number, counted as [`size`] does.
+/// The value with this number, counted as [`size`] does.
 fn value_at(value: &mut Value, number: usize) -> &mut Value {
     if number == 0 {
         return value;
@@ -270,10 +270,10 @@ fn value_at(value: &mut Value, number: usize) -> &mut Value {
     unreachable!("a number within its size")
 }
 
-/// Every value of a pod, replaced by what it is not: the reader and the verbs agree on what they make of it.
+/// Replaces random values of a pod by values of other types. The parser and all verbs must agree on the outcome.
 #[tokio::test]
 #[allow(clippy::print_stdout)]
-async fn a_pod_with_strange_values_is_answered_or_told_and_never_a_panic() {
+async fn a_pod_with_strange_values_gets_an_answer_or_an_error_and_never_a_panic() {
     let router = router();
     let (mut answered, mut reported) = (0, 0);
     let pods = count(2_000, 20_000);
@@ -281,15 +281,15 @@ async fn a_pod_with_strange_values_is_answered_or_told_and_never_a_panic() {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
         let mut pod = pod();
         for _ in 0..=dice.below(2) {
-            let place = dice.below(size(&pod));
-            *value_at(&mut pod, place) = strange(&mut dice);
+            let number = dice.below(size(&pod));
+            *value_at(&mut pod, number) = strange(&mut dice);
         }
         let (outcome, text) =
             ask_all(&router, &pod.to_string()).await.unwrap_or_else(|error| panic!("seed {seed}: {error}\n{pod}"));
         match outcome {
             Outcome::Answered => answered += 1,
             Outcome::Reported => reported += 1,
-            Outcome::Refused => panic!("seed {seed}: {text}\n{pod}"),
+            Outcome::Rejected => panic!("seed {seed}: {text}\n{pod}"),
         }
     }
     println!("{pods} pods with strange values: {answered} answered, {reported} reported");

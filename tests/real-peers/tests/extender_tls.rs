@@ -1,5 +1,5 @@
-//! kube-scheduler and Bridger over HTTPS with certificates on both sides, and without a vCenter: physical hosts are
-//! taken from the node label.
+//! Runs kube-scheduler and Bridger over HTTPS with certificates on both sides, without a vCenter: physical hosts come
+//! from the node label.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn bound(pods: &Api<Pod>, name: &str) -> Result<Option<String>> {
 }
 
 #[tokio::test]
-async fn certificates_on_both_sides_and_hosts_from_the_label() -> Result<()> {
+async fn the_extender_works_with_mutual_tls_and_hosts_from_the_label() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
     let nodes: Api<Node> = Api::all(control_plane.client().await?);
     for (name, host) in [("n1", "esx-1"), ("n2", "esx-1"), ("n3", "esx-2")] {
@@ -78,7 +78,7 @@ async fn certificates_on_both_sides_and_hosts_from_the_label() -> Result<()> {
     };
     let pods: Api<Pod> = Api::default_namespaced(control_plane.client().await?);
 
-    // Without a certificate kube-scheduler is refused, and says so.
+    // Without a client certificate, kube-scheduler is rejected and logs it.
     let scheduler = Scheduler::start(&control_plane, Some(config(&[]).await?)).await?;
     pods.create(&PostParams::default(), &replica("a")?).await?;
     eventually(SOON, || async {

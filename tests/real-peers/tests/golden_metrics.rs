@@ -1,6 +1,6 @@
-//! What dashboards, alerts and scripts read of a running Bridger: names, types and labels of metrics of `bridger run` and of
-//! `bridger scheduler`, the events they post, the ConfigMap that the record is kept in, the fields of a snapshot. Compared with
-//! `tests/golden`: what is there stays, more may come.
+//! Compares the interfaces that dashboards, alerts and scripts rely on with `tests/golden`: names, types and labels of
+//! the metrics of `bridger run` and `bridger scheduler`, their events, the ConfigMap of the record, the fields of a
+//! snapshot. Everything in the golden files must still exist; additions are allowed.
 
 #[path = "../../golden/golden.rs"]
 mod golden;
@@ -18,20 +18,20 @@ use testkit::{Bridger, Sandbox, eventually};
 const SOON: Duration = Duration::from_secs(30);
 const HOST_KEY: &str = "alpha.cna.vmware.com/host";
 
-/// Labels whose values depend on the world and on what happens. Those with a fixed set are in `metrics/values.tsv`.
+/// Labels whose values depend on the world and on events. Labels with fixed values are in `metrics/values.tsv`.
 const VARYING: &[&str] = &["attempts", "event", "name", "plugin", "profile", "vcenter"];
 const ANY: &str = "*";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Metric {
     r#type: String,
-    /// By name all values, bounds of histograms too; one that varies has [`ANY`].
+    /// All values by label name, including histogram bounds. A label that varies has [`ANY`].
     labels: BTreeMap<String, BTreeSet<String>>,
 }
 
 type Metrics = BTreeMap<String, Metric>;
 
-/// Reads the text format.
+/// Parses the text format.
 fn metrics(text: &str) -> Result<Metrics> {
     let mut metrics = Metrics::new();
     for line in text.lines() {
@@ -54,7 +54,7 @@ fn metrics(text: &str) -> Result<Metrics> {
     Ok(metrics)
 }
 
-/// What is in `golden` and not in `now`.
+/// Everything that is in `golden` and not in `now`.
 fn missing(golden: &Metrics, now: &Metrics) -> Vec<String> {
     let mut missing = Vec::new();
     for (name, metric) in golden {
@@ -78,7 +78,7 @@ fn missing(golden: &Metrics, now: &Metrics) -> Vec<String> {
 async fn compare(bridger: &Bridger, file: &str) -> Result<()> {
     let now = || async { metrics(&bridger.get("/metrics").await?) };
     if golden::is_writing() {
-        // What happened last is counted by then.
+        // By then the latest events are counted.
         tokio::time::sleep(Duration::from_secs(3)).await;
         golden::write(file, &format!("{}\n", serde_json::to_string_pretty(&now().await?)?));
         return Ok(());
@@ -142,7 +142,7 @@ impl Stage {
         Ok(Stage { sandbox, client, run, scheduler })
     }
 
-    /// Two pods are placed and kept apart, one fits nowhere.
+    /// Creates two pods with anti-affinity, and one that fits on no node.
     async fn schedule(&self) -> Result<()> {
         let pods: Api<Pod> = Api::default_namespaced(self.client.clone());
         for (name, cpu) in [("web-0", "10m"), ("web-1", "10m"), ("huge", "1000")] {
@@ -151,7 +151,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What kube-scheduler asks, and what it would not.
+    /// Sends kube-scheduler's requests, and an invalid one.
     async fn ask(&self) -> Result<()> {
         let mut asked = pod("asked", "10m");
         asked["metadata"]["namespace"] = json!("default");
@@ -164,12 +164,12 @@ impl Stage {
         self.run.post("/v1/preempt", &victims).await?;
         let binding = json!({ "PodName": "none", "PodNamespace": "default", "PodUID": "none", "Node": "node-1" });
         self.run.post("/v1/bind", &binding).await?;
-        // No JSON comes back.
+        // The reply is not JSON.
         let _ = self.run.post("/v1/filter", &json!("no request")).await;
         Ok(())
     }
 
-    /// Somebody else writes a host that the node is not on.
+    /// Another client sets the host label to a wrong host.
     async fn spoil_label(&self) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         eventually(SOON, || async {
@@ -183,7 +183,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Every event is one that the golden list has, as it has it; and these have been posted.
+    /// Waits until the golden list's events with these reasons have been posted. Prints events that it does not have.
     async fn check_events(&self, wanted: &[&str]) -> Result<()> {
         let known: BTreeSet<Vec<String>> = golden::rows("reasons.tsv").into_iter().collect();
         let events: Api<Event> = Api::all(self.client.clone());
@@ -202,16 +202,13 @@ impl Stage {
                     println_new(&row);
                 }
             }
-            ensure!(
-                wanted.iter().all(|reason| reasons.contains(*reason)),
-                "{wanted:?} are wanted, there are {reasons:?}"
-            );
+            ensure!(wanted.iter().all(|reason| reasons.contains(*reason)), "expected {wanted:?}, found {reasons:?}");
             Ok(())
         })
         .await
     }
 
-    /// A snapshot that is taken now has every field of the golden one, by kind of object.
+    /// Checks that a new snapshot has every field of the golden one, for each kind of object.
     async fn check_snapshot(&self) -> Result<()> {
         let workdir = testkit::workdir::Workdir::create("snapshot")?;
         let file = workdir.path().join("world.json").display().to_string();
@@ -220,7 +217,7 @@ impl Stage {
         let now: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
         let golden: Value = serde_json::from_str(&golden::read("snapshot/world.json"))?;
         ensure!((&now["kind"], &now["version"]) == (&golden["kind"], &golden["version"]), "{}", now["kind"]);
-        for place in [
+        for pointer in [
             "",
             "/namespaces/0",
             "/nodes/0",
@@ -240,24 +237,23 @@ impl Stage {
             "/vcenters/0/vms/0",
         ] {
             let fields = |of: &Value| -> Option<BTreeSet<String>> {
-                Some(of.pointer(place)?.as_object()?.keys().cloned().collect())
+                Some(of.pointer(pointer)?.as_object()?.keys().cloned().collect())
             };
-            let golden = fields(&golden).with_context(|| format!("{place} is not in the golden one"))?;
-            let now = fields(&now).with_context(|| format!("{place} is not there"))?;
+            let golden = fields(&golden).with_context(|| format!("{pointer} is not in the golden snapshot"))?;
+            let now = fields(&now).with_context(|| format!("{pointer} is missing"))?;
             let missing: Vec<&String> = golden.difference(&now).collect();
-            ensure!(missing.is_empty(), "{place}: no longer there, see tests/golden/README.md: {missing:?}");
+            ensure!(missing.is_empty(), "{pointer}: no longer there, see tests/golden/README.md: {missing:?}");
         }
         Ok(())
     }
 
-    /// Where the record of rules is, and under which labels and keys.
+    /// Checks the name, labels and keys of the ConfigMap with the rule record.
     async fn check_record(&self) -> Result<()> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
         let by_labels = ListParams::default().labels("app.kubernetes.io/managed-by=bridger,bridger.dev/kind=rules");
-        let map = eventually(SOON, || async {
-            maps.list(&by_labels).await?.items.into_iter().next().context("there is no record")
-        })
-        .await?;
+        let map =
+            eventually(SOON, || async { maps.list(&by_labels).await?.items.into_iter().next().context("no record") })
+                .await?;
         let data = map.data.unwrap_or_default();
         let shown = json!({
             "name": map.metadata.name, "labels": map.metadata.labels, "keys": data.keys().collect::<Vec<_>>(),
@@ -274,7 +270,7 @@ fn println_new(row: &[String]) {
 }
 
 #[tokio::test]
-async fn what_a_running_bridger_shows_stays() -> Result<()> {
+async fn golden_interfaces_of_a_running_bridger_are_unchanged() -> Result<()> {
     let stage = Stage::start().await?;
     stage.schedule().await?;
     stage.ask().await?;
@@ -283,6 +279,6 @@ async fn what_a_running_bridger_shows_stays() -> Result<()> {
     stage.check_record().await?;
     compare(&stage.run, "metrics/run.json").await?;
     compare(&stage.scheduler, "metrics/scheduler.json").await?;
-    // The rule may be on its way still.
+    // The rule may not exist yet.
     eventually(SOON, || stage.check_snapshot()).await
 }

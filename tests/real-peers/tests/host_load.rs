@@ -1,5 +1,5 @@
-//! How busy physical hosts are: read as vcsim and the embedded vCenter tell it, with govc as the witness, and what the
-//! extender makes of it.
+//! Compares the load of physical hosts, as read from vcsim and the embedded vCenter, with govc's output, and tests how
+//! the extender uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use vsphere::{Settings, VcenterConfig, VcenterStatus, inventory};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// By host, as govc shows it.
+/// The load by host, as govc shows it.
 async fn loads_by_govc(govc: &Govc) -> Result<BTreeMap<String, HostLoadFacts>> {
     let paths = govc.run(&["find", "/", "-type", "h"]).await?;
     let mut arguments = vec!["host.info", "-json"];
     arguments.extend(paths.split_whitespace());
     let info: Value = serde_json::from_str(&govc.run(&arguments).await?)?;
     let hosts = info["hostSystems"].as_array().context("hosts")?;
-    // govc leaves zeros out of its JSON.
+    // govc omits zeros in its JSON.
     let used_of = |used: &Value| used.as_u64().unwrap_or(0);
     let load = |host: &Value| {
         let (hardware, used) = (&host["summary"]["hardware"], &host["summary"]["quickStats"]);
@@ -35,7 +35,7 @@ async fn loads_by_govc(govc: &Govc) -> Result<BTreeMap<String, HostLoadFacts>> {
     hosts.iter().map(load).collect::<Option<_>>().with_context(|| info.to_string())
 }
 
-/// By host, as the inventory watch tells it.
+/// The load by host, as the inventory watch reports it.
 struct Watched {
     events: mpsc::Receiver<Event>,
     run: tokio::task::JoinHandle<()>,
@@ -57,8 +57,8 @@ impl Watched {
         Ok(Watched { events, run, loads: BTreeMap::new() })
     }
 
-    /// Listens until what is watched is what govc shows; figures change all the time, so both are looked at together.
-    async fn equals(&mut self, govc: &Govc, so: impl Fn(&BTreeMap<String, HostLoadFacts>) -> bool) -> Result<()> {
+    /// Waits until the watched loads equal govc's. Loads change all the time, so both are read in each attempt.
+    async fn until_equal(&mut self, govc: &Govc, so: impl Fn(&BTreeMap<String, HostLoadFacts>) -> bool) -> Result<()> {
         let deadline = tokio::time::Instant::now() + SOON;
         loop {
             while let Ok(event) = self.events.try_recv() {
@@ -72,7 +72,7 @@ impl Watched {
             if self.loads == shown && so(&shown) {
                 return Ok(());
             }
-            ensure!(tokio::time::Instant::now() < deadline, "{:#?} are watched, govc shows {shown:#?}", self.loads);
+            ensure!(tokio::time::Instant::now() < deadline, "the watch has {:#?}, govc shows {shown:#?}", self.loads);
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
@@ -88,7 +88,7 @@ impl Drop for Watched {
 async fn the_load_of_vcsims_hosts_is_what_govc_shows() -> Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     Watched::start(&vcsim.govc_url())?
-        .equals(&vcsim.govc(), |loads| loads.values().all(|load| load.cpu_used_mhz > 0))
+        .until_equal(&vcsim.govc(), |loads| loads.values().all(|load| load.cpu_used_mhz > 0))
         .await
 }
 
@@ -97,15 +97,15 @@ async fn the_load_of_the_embedded_hosts_is_what_govc_shows_and_follows_the_vms()
     let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "4", "--drs", "off"]).await?;
     let govc = sandbox.govc();
     let mut watched = Watched::start(sandbox.govc_url())?;
-    watched.equals(&govc, |loads| loads.values().any(|load| load.memory_used_mib > 0)).await?;
+    watched.until_equal(&govc, |loads| loads.values().any(|load| load.memory_used_mib > 0)).await?;
     for node in 1..=4 {
         govc.run(&["vm.power", "-off", "-force", &format!("node-{node}")]).await?;
     }
-    watched.equals(&govc, |loads| loads.values().all(|load| load.memory_used_mib == 0)).await
+    watched.until_equal(&govc, |loads| loads.values().all(|load| load.memory_used_mib == 0)).await
 }
 
-/// One node on the first host, three on the second, eight on the third: with the load as the only criterion, the extender
-/// prefers nodes by how idle their hosts are.
+/// One node on the first host, three on the second, eight on the third: if only the load counts, the extender prefers
+/// nodes on idle hosts.
 #[tokio::test]
 async fn the_extender_prefers_the_least_loaded_host() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "3", "--nodes", "12", "--drs", "off", "--speed", "30"]).await?;
@@ -135,7 +135,7 @@ async fn the_extender_prefers_the_least_loaded_host() -> Result<()> {
         }
         let each: Vec<i64> = by_host.values().flatten().copied().collect();
         let loads = loads_by_govc(&govc).await?;
-        // One score for each host, and the fewer VMs the more of it is idle.
+        // One score per host: the fewer VMs, the more idle the host.
         ensure!(
             each.len() == 3 && each[0] >= each[1] && each[1] >= each[2] && each[0] > each[2],
             "{scores:?} with {loads:#?}"

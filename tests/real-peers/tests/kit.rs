@@ -1,4 +1,4 @@
-//! The test kit itself: what it starts is real, and never outlives the test.
+//! Tests the test kit itself: its peers are real, and never outlive the test.
 
 use std::path::Path;
 use std::process::Command;
@@ -65,8 +65,8 @@ async fn nodes_and_pods_are_created_and_watched() -> Result<()> {
 #[tokio::test]
 async fn rbac_is_on() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
-    let nobody = testkit::control_plane::client_from(&control_plane.kubeconfig_for("nobody", &[])?).await?;
-    let error = Api::<Node>::all(nobody).list(&kube::api::ListParams::default()).await.expect_err("may not list nodes");
+    let unprivileged = testkit::control_plane::client_from(&control_plane.kubeconfig_for("unprivileged", &[])?).await?;
+    let error = Api::<Node>::all(unprivileged).list(&kube::api::ListParams::default()).await.expect_err("forbidden");
     assert!(error.to_string().contains("cannot list resource \"nodes\""), "{error}");
     Ok(())
 }
@@ -96,7 +96,7 @@ async fn kube_scheduler_binds_a_pod_under_its_own_identity() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_api_server_can_be_killed_and_comes_back_with_its_data() -> Result<()> {
+async fn the_api_server_keeps_its_data_after_a_kill_and_restart() -> Result<()> {
     let mut control_plane = ControlPlane::start().await?;
     control_plane.namespace("before-the-crash").await?;
     control_plane.kill_apiserver();
@@ -116,16 +116,16 @@ async fn govc_creates_a_rule_on_vcsim_and_reads_it_back() -> Result<()> {
     let names: Vec<&str> = vms.lines().filter_map(|path| path.rsplit('/').next()).take(2).collect();
     let [one, two] = names[..] else { anyhow::bail!("two VMs are expected:\n{vms}") };
     let cluster = "DC0_C0";
-    govc.run(&["cluster.rule.create", "-cluster", cluster, "-name", "apart", "-enable", "-anti-affinity", one, two])
+    govc.run(&["cluster.rule.create", "-cluster", cluster, "-name", "anti", "-enable", "-anti-affinity", one, two])
         .await?;
-    let info = govc.run(&["cluster.rule.info", "-cluster", cluster, "-name", "apart"]).await?;
+    let info = govc.run(&["cluster.rule.info", "-cluster", cluster, "-name", "anti"]).await?;
     assert!(info.contains("ClusterAntiAffinityRuleSpec"), "{info}");
     assert!(info.contains(one) && info.contains(two), "{info}");
     Ok(())
 }
 
 #[tokio::test]
-async fn vcsim_refuses_a_wrong_password() -> Result<()> {
+async fn vcsim_rejects_a_wrong_password() -> Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let url = vcsim.govc_url().replace(testkit::vcsim::PASSWORD, "wrong");
     let error = testkit::Govc::new(&peers::Peers::locate()?, &url).run(&["about"]).await.expect_err("a wrong password");
@@ -134,7 +134,7 @@ async fn vcsim_refuses_a_wrong_password() -> Result<()> {
 }
 
 fn alive(pid: u32) -> bool {
-    // A process that has ended but was not reaped yet still has a folder; it counts as ended.
+    // A zombie process still has a folder in /proc but counts as exited.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
 }
@@ -148,18 +148,18 @@ fn gone_within(pid: u32, limit: Duration) -> bool {
 }
 
 #[tokio::test]
-async fn waiting_for_a_program_ends_with_what_it_printed_or_with_the_program() -> Result<()> {
+async fn waiting_for_output_ends_with_the_output_the_programs_exit_or_a_timeout() -> Result<()> {
     let workdir = Workdir::create("waiting")?;
     let shell = |name: &str, script: &str| {
         Process::start(workdir.path(), name, Path::new("sh"), &["-c".to_owned(), script.to_owned()])
     };
     let number = |log: &str| log.trim().parse::<u32>().ok();
-    // What it printed counts, though it has ended.
+    // Output counts even if the program has exited.
     assert_eq!(shell("prints", "echo 42")?.prints(Duration::from_secs(10), number).await?, 42);
-    let error = shell("ends", "echo words; exit 3")?.prints(Duration::from_secs(10), number).await.expect_err("an end");
-    assert!(error.to_string().contains("ends ended") && error.to_string().contains("words"), "{error}");
+    let error = shell("ends", "echo words; exit 3")?.prints(Duration::from_secs(10), number).await.expect_err("exit");
+    assert!(error.to_string().contains("ends exited") && error.to_string().contains("words"), "{error}");
     let error = shell("stays", "sleep 60")?.prints(Duration::from_millis(50), number).await.expect_err("a limit");
-    assert!(error.to_string().contains("stays did not"), "{error}");
+    assert!(error.to_string().contains("stays was not ready"), "{error}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The Kubernetes adapter against a real kube-apiserver: what it sees, what it writes, and what it says when it may not.
+//! Tests the Kubernetes adapter with a real kube-apiserver: its watches, its writes, and its errors without permission.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 const HOST: &str = "alpha.cna.vmware.com/host";
 const UUID: &str = "4230f3a1-1c5f-9d3b-6d5a-0f5b1f6f2f01";
-/// Time enough for a slow machine; what is waited for usually takes milliseconds.
+/// Enough for a slow machine; the awaited changes usually take milliseconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn connect_with(kubeconfig: &Path) -> Result<Connection> {
@@ -32,7 +32,7 @@ fn needs() -> Vec<Need> {
     watch_needs(Part::NodeLabels.into()).chain(done.copied()).collect()
 }
 
-/// What a receiver makes of the events, by the contract: a relist replaces.
+/// The state that a receiver derives from the events. By contract, a relist replaces it.
 #[derive(Default)]
 struct Picture {
     nodes: BTreeMap<String, NodeFacts>,
@@ -87,7 +87,7 @@ impl Picture {
         }
     }
 
-    /// The last thing told of every source.
+    /// Whether this was the last turn of every source.
     fn all_are(&self, turn: &str) -> bool {
         [Source::Nodes, Source::Pods, Source::Namespaces]
             .iter()
@@ -95,7 +95,7 @@ impl Picture {
     }
 }
 
-/// A running watch, and the picture so far.
+/// A running watch, and the state so far.
 struct Watching {
     events: mpsc::Receiver<Event>,
     picture: Picture,
@@ -116,13 +116,13 @@ impl Watching {
             match tokio::time::timeout_at(deadline, self.events.recv()).await {
                 Ok(Some(event)) => self.picture.apply(event),
                 Ok(None) => bail!("the watch ended while waiting until {what}"),
-                Err(_) => bail!("not within {} s: {what}; told: {:?}", LIMIT.as_secs(), self.picture.turns),
+                Err(_) => bail!("not within {} s: {what}; received: {:?}", LIMIT.as_secs(), self.picture.turns),
             }
         }
         Ok(())
     }
 
-    /// Without a receiver the watch ends by itself.
+    /// Drops the receiver. The watch then ends by itself.
     async fn end(self) -> Result<()> {
         drop(self.events);
         tokio::time::timeout(Duration::from_secs(5), self.task).await.context("the watch does not end")??;
@@ -135,7 +135,7 @@ async fn create_node(client: &kube::Client, node: Value) -> Result<Node> {
 }
 
 #[tokio::test]
-async fn nodes_are_seen_as_they_come_change_and_go() -> Result<()> {
+async fn the_watch_reports_added_changed_and_deleted_nodes() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let connection = connect_with(control_plane.kubeconfig()).await?;
     let mut watching = Watching::start(&connection);
@@ -183,13 +183,13 @@ async fn nodes_are_seen_as_they_come_change_and_go() -> Result<()> {
     kubectl.run(&["label", "node", "seen-1", "zone=b", "--overwrite"]).await?;
     watching.until("the label changes", |picture| picture.nodes["seen-1"].labels["zone"] == "b").await?;
     kubectl.run(&["delete", "node", "seen-1"]).await?;
-    watching.until("the node goes", |picture| !picture.nodes.contains_key("seen-1")).await?;
-    assert!(watching.picture.turns.values().all(|turns| turns == &["began", "ended"]), "nothing was lost");
+    watching.until("the node is deleted", |picture| !picture.nodes.contains_key("seen-1")).await?;
+    assert!(watching.picture.turns.values().all(|turns| turns == &["began", "ended"]), "a source was lost");
     watching.end().await
 }
 
 #[tokio::test]
-async fn pods_are_seen_as_they_come_are_bound_finish_and_go() -> Result<()> {
+async fn the_watch_reports_added_bound_finished_and_deleted_pods() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let namespace = control_plane.namespace("pods-seen").await?;
     let connection = connect_with(control_plane.kubeconfig()).await?;
@@ -211,27 +211,27 @@ async fn pods_are_seen_as_they_come_are_bound_finish_and_go() -> Result<()> {
     let mut watching = Watching::start(&connection);
     watching.until("the pods are listed", |picture| picture.all_are("ended")).await?;
     assert_eq!(watching.picture.pods["pods-seen/early"].labels["app"], "early");
-    assert!(!watching.picture.pods.contains_key("pods-seen/done"), "a finished pod counts for nothing");
+    assert!(!watching.picture.pods.contains_key("pods-seen/done"), "a finished pod must not be listed");
 
     kubectl.run_with(&["create", "-f", "-"], &pod("bound", json!("some-node"))).await?;
     let node_of = |picture: &Picture, key: &str| picture.pods.get(key).and_then(|pod| pod.node.clone());
     watching
         .until("the pod is bound", |picture| node_of(picture, "pods-seen/bound").as_deref() == Some("some-node"))
         .await?;
-    // No kubelet is there to confirm, so that it stays until it is forced.
+    // No kubelet confirms the deletion, so the pod stays until it is deleted with force.
     kubectl.run(&["delete", "pod", "bound", "-n", &namespace, "--wait=false"]).await?;
     watching.until("the pod is terminating", |picture| picture.pods["pods-seen/bound"].terminating).await?;
     kubectl.run(&["delete", "pod", "bound", "-n", &namespace, "--force", "--grace-period=0"]).await?;
-    watching.until("the pod goes", |picture| !picture.pods.contains_key("pods-seen/bound")).await?;
+    watching.until("the pod is deleted", |picture| !picture.pods.contains_key("pods-seen/bound")).await?;
 
     let fail = finish.map(|word| if word == "done" { "early" } else { word });
     kubectl.run(&fail).await?;
-    watching.until("the finished pod goes", |picture| !picture.pods.contains_key("pods-seen/early")).await?;
+    watching.until("the finished pod is removed", |picture| !picture.pods.contains_key("pods-seen/early")).await?;
     watching.end().await
 }
 
 #[tokio::test]
-async fn namespaces_are_seen_as_they_come_change_and_go() -> Result<()> {
+async fn the_watch_reports_added_changed_and_deleted_namespaces() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let connection = connect_with(control_plane.kubeconfig()).await?;
     let mut watching = Watching::start(&connection);
@@ -250,12 +250,12 @@ async fn namespaces_are_seen_as_they_come_change_and_go() -> Result<()> {
         .header("content-type", "application/json")
         .body(namespace.to_string().into_bytes())?;
     connection.client.client().request_text(request).await?;
-    watching.until("it goes", |picture| !picture.namespaces.contains_key("short-lived")).await?;
+    watching.until("it is deleted", |picture| !picture.namespaces.contains_key("short-lived")).await?;
     watching.end().await
 }
 
-/// The object without what every write changes.
-fn settled(node: &Node) -> Result<Value> {
+/// The object without the fields that every write changes.
+fn comparable(node: &Node) -> Result<Value> {
     let mut value = serde_json::to_value(node)?;
     let metadata = value["metadata"].as_object_mut().context("metadata")?;
     metadata.remove("resourceVersion");
@@ -264,7 +264,7 @@ fn settled(node: &Node) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn a_label_patch_touches_its_own_keys_and_nothing_else() -> Result<()> {
+async fn a_label_patch_changes_only_its_own_keys() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let connection = connect_with(control_plane.kubeconfig()).await?;
     let before = create_node(
@@ -283,9 +283,9 @@ async fn a_label_patch_touches_its_own_keys_and_nothing_else() -> Result<()> {
 
     labels.change_labels("labelled", &change(Some("esx-1"))).await?;
     let after = nodes.get("labelled").await?;
-    let mut expected = settled(&before)?;
+    let mut expected = comparable(&before)?;
     expected["metadata"]["labels"][HOST] = json!("esx-1");
-    assert_eq!(settled(&after)?, expected);
+    assert_eq!(comparable(&after)?, expected);
     let managed = serde_json::to_value(&after.metadata.managed_fields)?;
     let ours: Vec<&Value> =
         managed.as_array().context("fields")?.iter().filter(|entry| entry["manager"] == "bridger").collect();
@@ -293,27 +293,27 @@ async fn a_label_patch_touches_its_own_keys_and_nothing_else() -> Result<()> {
     assert_eq!(ours[0]["operation"], "Update");
     assert_eq!(ours[0]["fieldsV1"], json!({ "f:metadata": { "f:labels": { (format!("f:{HOST}")): {} } } }));
 
-    // The same again changes nothing at all, not even the version.
+    // Repeating the patch changes nothing, not even the resource version.
     labels.change_labels("labelled", &change(Some("esx-1"))).await?;
     assert_eq!(nodes.get("labelled").await?.metadata.resource_version, after.metadata.resource_version);
 
-    // What others changed meanwhile stays.
+    // Changes of other clients are kept.
     let others = Patch::Merge(json!({ "metadata": { "labels": { "zone": "b", "new": "1" } } }));
     nodes.patch("labelled", &PatchParams::default(), &others).await?;
     labels.change_labels("labelled", &change(Some("esx-2"))).await?;
     expected["metadata"]["labels"] = json!({ "zone": "b", "new": "1", "other/host": "x", (HOST): "esx-2" });
-    assert_eq!(settled(&nodes.get("labelled").await?)?, expected);
+    assert_eq!(comparable(&nodes.get("labelled").await?)?, expected);
 
     labels.change_labels("labelled", &change(None)).await?;
     expected["metadata"]["labels"] = json!({ "zone": "b", "new": "1", "other/host": "x" });
-    assert_eq!(settled(&nodes.get("labelled").await?)?, expected);
+    assert_eq!(comparable(&nodes.get("labelled").await?)?, expected);
 
     let outcome = labels.change_labels("no-such-node", &change(Some("esx-1"))).await;
     assert_eq!(outcome, Err(PortError::NotFound("node no-such-node".to_owned())));
     let outcome = labels.change_labels("labelled", &change(Some("not a label value"))).await;
     assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 422")), "{outcome:?}");
-    let nobody = connect_with(&control_plane.kubeconfig_for("label-nobody", &[])?).await?;
-    let outcome = NodeLabels::new(nobody.client).change_labels("labelled", &change(Some("esx-1"))).await;
+    let unprivileged = connect_with(&control_plane.kubeconfig_for("label-unprivileged", &[])?).await?;
+    let outcome = NodeLabels::new(unprivileged.client).change_labels("labelled", &change(Some("esx-1"))).await;
     assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
     Ok(())
 }
@@ -324,7 +324,7 @@ fn record(regarding: Regarding, severity: Severity, reason: &'static str, messag
 }
 
 #[tokio::test]
-async fn notices_are_shown_by_kubectl_describe() -> Result<()> {
+async fn kubectl_describe_shows_recorded_events() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let namespace = control_plane.namespace("noticed").await?;
     let connection = connect_with(control_plane.kubeconfig()).await?;
@@ -337,12 +337,12 @@ async fn notices_are_shown_by_kubectl_describe() -> Result<()> {
     kubectl.run_with(&["create", "-f", "-"], &pod.to_string()).await?;
     let pod_uid = kubectl.run(&["get", "pod", "p1", "-n", &namespace, "-o", "jsonpath={.metadata.uid}"]).await?;
 
-    let board = EventWriter::new(connection.client.clone(), Arc::new(jiff::Timestamp::now));
+    let writer = EventWriter::new(connection.client.clone(), Arc::new(jiff::Timestamp::now));
     let uid = node.metadata.uid.context("a uid")?;
     let about_node = Regarding::Node { name: "noticed".to_owned(), uid };
     let about_pod = Regarding::Pod { namespace: namespace.clone(), name: "p1".to_owned(), uid: pod_uid };
     let post = async |about: &Regarding, severity, reason, message: &str| {
-        board.post(&record(about.clone(), severity, reason, message)).await
+        writer.post(&record(about.clone(), severity, reason, message)).await
     };
     post(&about_node, Severity::Normal, "HostChanged", "moved from esx-1 to esx-2").await?;
     post(&about_node, Severity::Normal, "HostChanged", "moved from esx-2 to esx-1").await?;
@@ -355,19 +355,19 @@ async fn notices_are_shown_by_kubectl_describe() -> Result<()> {
     let shown = kubectl.run(&["describe", "pod", "p1", "-n", &namespace]).await?;
     assert!(shown.contains("Warning  RuleCapped") && shown.contains("bridger  too few hosts"), "{shown}");
 
-    let nobody = connect_with(&control_plane.kubeconfig_for("notice-nobody", &[])?).await?;
-    let board = EventWriter::new(nobody.client, Arc::new(jiff::Timestamp::now));
-    let outcome = board.post(&record(about_node, Severity::Normal, "HostChanged", "no")).await;
+    let unprivileged = connect_with(&control_plane.kubeconfig_for("event-unprivileged", &[])?).await?;
+    let writer = EventWriter::new(unprivileged.client, Arc::new(jiff::Timestamp::now));
+    let outcome = writer.post(&record(about_node, Severity::Normal, "HostChanged", "no")).await;
     assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn preflight_knows_the_server_and_names_what_is_denied() -> Result<()> {
+async fn preflight_identifies_the_server_and_names_denied_permissions() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let admin = connect_with(control_plane.kubeconfig()).await?;
     assert_eq!(admin.server, control_plane.url());
-    // The server itself makes this namespace, a moment after it is ready.
+    // The server itself creates this namespace, a moment after it is ready.
     let namespaces: Api<Namespace> = Api::all(admin.client.client().clone());
     let system = eventually(LIMIT, || async { Ok(namespaces.get("kube-system").await?) }).await?;
     let facts = kubernetes::preflight(&admin, &needs()).await?;
@@ -384,7 +384,7 @@ async fn preflight_knows_the_server_and_names_what_is_denied() -> Result<()> {
     };
     assert_eq!(kubernetes::preflight(&connection, &needs()).await, Err(denied("list", "nodes")));
 
-    // Each grant moves the answer on to the next thing that is missing.
+    // After each grant, the error names the next missing permission.
     let kubectl = control_plane.kubectl();
     let mut granted = vec![];
     for (grant, missing) in [
@@ -411,7 +411,7 @@ async fn preflight_knows_the_server_and_names_what_is_denied() -> Result<()> {
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": [role, binding] });
         kubectl.run_with(&["apply", "-f", "-"], &list.to_string()).await?;
         let expected = missing.map(|(verb, resource)| denied(verb, resource));
-        // The authorizer learns of a grant by watching, like everybody.
+        // The authorizer learns of a grant through a watch, so it takes a moment.
         eventually(LIMIT, || async {
             let answer = kubernetes::preflight(&connection, &needs()).await.err();
             if answer == expected { Ok(()) } else { Err(anyhow!("{grant}: {answer:?}")) }
@@ -434,7 +434,7 @@ fn altered(control_plane: &ControlPlane, name: &str, change: impl FnOnce(&mut Va
 }
 
 #[tokio::test]
-async fn each_wrong_connection_is_one_clear_error() -> Result<()> {
+async fn each_connection_problem_has_a_clear_one_line_error() -> Result<()> {
     let control_plane = ControlPlane::shared().await;
     let token = altered(control_plane, "token.kubeconfig", |config| {
         config["users"][0]["user"] = json!({ "token": "s3cret-token" });
@@ -448,7 +448,7 @@ async fn each_wrong_connection_is_one_clear_error() -> Result<()> {
     let plain = altered(control_plane, "plain.kubeconfig", |config| {
         config["clusters"][0]["cluster"]["server"] = json!(control_plane.url().replace("https", "http"));
     })?;
-    // Port 1 is nobody's.
+    // Nothing listens on port 1.
     let closed = altered(control_plane, "closed.kubeconfig", |config| {
         config["clusters"][0]["cluster"]["server"] = json!("https://127.0.0.1:1");
     })?;
@@ -474,10 +474,10 @@ async fn each_wrong_connection_is_one_clear_error() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_that_crashes_and_returns_is_listed_anew_and_nothing_is_missed() -> Result<()> {
+async fn after_an_api_server_crash_everything_is_listed_again_and_nothing_is_missed() -> Result<()> {
     let mut control_plane = ControlPlane::start().await?;
     let connection = connect_with(control_plane.kubeconfig()).await?;
-    // More than a page of them.
+    // More than one page.
     let created = futures::stream::iter(0..620)
         .map(|number| create_node(connection.client.client(), json!({ "metadata": { "name": format!("n-{number}") } })))
         .buffer_unordered(16)
@@ -491,10 +491,10 @@ async fn a_server_that_crashes_and_returns_is_listed_anew_and_nothing_is_missed(
 
     control_plane.kill_apiserver();
     watching.until("all three are lost", |picture| picture.all_are("lost")).await?;
-    assert_eq!(watching.picture.nodes.len(), 620, "what is known stays");
+    assert_eq!(watching.picture.nodes.len(), 620, "known nodes must be kept");
 
     control_plane.restart_apiserver().await?;
-    // Changed while the watch may not be back yet.
+    // Changes while the watch may not have been restored yet.
     let kubectl = control_plane.kubectl();
     eventually(LIMIT, || async { kubectl.run(&["get", "namespace", "default"]).await }).await?;
     kubectl.run(&["delete", "node", "n-7", "n-8"]).await?;
@@ -512,7 +512,7 @@ async fn a_server_that_crashes_and_returns_is_listed_anew_and_nothing_is_missed(
         assert!(turns[3..].contains(&"began"), "{source:?}: {turns:?}");
         assert!(turns.windows(2).all(|pair| pair != ["lost", "lost"]), "{source:?}: {turns:?}");
     }
-    // And it goes on.
+    // The watch continues.
     kubectl.run(&["delete", "node", "late"]).await?;
     watching.until("a later change is seen", |picture| !picture.nodes.contains_key("late")).await?;
     watching.end().await

@@ -1,7 +1,7 @@
-//! One story, told to a real kube-apiserver and to the embedded one: the answers must be the same.
+//! Runs one scenario on a real kube-apiserver and on the embedded API: the answers must be the same.
 //!
-//! Each step notes what a client can see: the status code, and of the body what does not depend on the moment. Where
-//! the two differ, the embedded one is wrong.
+//! Each step records what a client can observe: the status code, and the parts of the body that do not depend on time.
+//! If the two differ, the embedded API is wrong.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use testkit::{ControlPlane, Sandbox, eventually};
 const NAMESPACE: &str = "parity";
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A server under comparison, and what its clients saw so far.
+/// A server under comparison, and its answers so far.
 struct Witness {
     client: Client,
-    /// Nobody runs controllers or kubelets beside the real kube-apiserver: the story plays their part there.
+    /// No controllers or kubelets run with the real kube-apiserver: the scenario does their work there.
     has_controllers: bool,
-    seen: Vec<String>,
+    observed: Vec<String>,
 }
 
 impl Witness {
@@ -41,7 +41,7 @@ impl Witness {
         Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
     }
 
-    /// Calls, and notes the status with these parts of the answer; an error with its reason and message.
+    /// Sends a request and records the status with these parts of the answer; for an error, its reason and message.
     async fn note(&mut self, step: &str, call: Call<'_>, parts: &[&str]) -> Result<Value> {
         let (status, body) = self.call(call.method, call.path, call.content_type, &call.body).await?;
         let mut line = format!("{step}: {status}");
@@ -51,11 +51,11 @@ impl Witness {
         for part in parts {
             line.push_str(&format!(" {part}={}", body.pointer(part).unwrap_or(&Value::Null)));
         }
-        self.seen.push(line);
+        self.observed.push(line);
         Ok(body)
     }
 
-    /// Opens a watch and notes what happened to which object, for as many events as expected.
+    /// Opens a watch and records type and object of the expected number of events.
     async fn note_watch(&mut self, step: &str, path: &str, events: usize) -> Result<()> {
         let path = path.replace("{ns}", &format!("/api/v1/namespaces/{NAMESPACE}"));
         let request = http::Request::get(&path).body(Vec::new())?;
@@ -71,7 +71,7 @@ impl Witness {
                 Some(kind) => format!("{step}: {kind} {} {}", object["metadata"]["name"], object["data"]),
                 None => format!("{step}: {event}"),
             };
-            self.seen.push(note);
+            self.observed.push(note);
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ fn config_map(name: &str, labels: Value, data: Value) -> Value {
 
 fn pod(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": { "app": "guarded" } },
-        "spec": { "schedulerName": "nobody", "containers": [{ "name": "main", "image": "none",
+        "spec": { "schedulerName": "no-scheduler", "containers": [{ "name": "main", "image": "none",
             "resources": { "requests": { "cpu": "100m" } } }] } })
 }
 
@@ -142,17 +142,17 @@ async fn objects(witness: &mut Witness) -> Result<()> {
         .call("POST", "{ns}/configmaps", "application/json", &json!({ "metadata": { "generateName": "many-" } }))
         .await?;
     let name = generated.1["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    witness.seen.push(format!("generateName: {} {} {}", generated.0, name.starts_with("many-"), name.len()));
+    witness.observed.push(format!("generateName: {} {} {}", generated.0, name.starts_with("many-"), name.len()));
     witness.call("DELETE", &format!("{{ns}}/configmaps/{name}"), "application/json", &Value::Null).await?;
     witness
         .note(
-            "in a namespace that is not there",
+            "in a missing namespace",
             send("POST", "/api/v1/namespaces/nowhere/configmaps", config_map("x", json!({}), json!({}))),
             &[],
         )
         .await?;
     witness.note("get", get(one), &["/data"]).await?;
-    witness.note("get what is not there", get("{ns}/configmaps/none"), &["/details/kind", "/details/name"]).await?;
+    witness.note("get a missing object", get("{ns}/configmaps/none"), &["/details/kind", "/details/name"]).await?;
     witness.note("an unknown resource", get("{ns}/nothings"), &[]).await?;
 
     let mut stale = created.clone();
@@ -209,7 +209,7 @@ async fn objects(witness: &mut Witness) -> Result<()> {
         .await?;
     witness.note("an unknown patch type", patch("application/strange+json", one, json!({})), &[]).await?;
     witness
-        .note("a patch of what is not there", patch(MERGE_PATCH, "{ns}/configmaps/none", json!({ "data": {} })), &[])
+        .note("patch a missing object", patch(MERGE_PATCH, "{ns}/configmaps/none", json!({ "data": {} })), &[])
         .await?;
     Ok(())
 }
@@ -253,7 +253,7 @@ async fn strategic_lists(witness: &mut Witness) -> Result<()> {
         .map(|condition| format!("{}={}", condition["type"], condition["status"]))
         .collect();
     conditions.sort();
-    witness.seen.push(format!("conditions now: {conditions:?}"));
+    witness.observed.push(format!("conditions now: {conditions:?}"));
     witness
         .note(
             "a patch deletes an entry",
@@ -267,7 +267,7 @@ async fn strategic_lists(witness: &mut Witness) -> Result<()> {
         .await?;
     let changed = json!({ "spec": { "nodeSelector": { "x": "y" } } });
     let (code, body) = witness.call("PATCH", path, MERGE_PATCH, &changed).await?;
-    witness.seen.push(format!("a pod's spec is fixed: {code} {}", body["reason"]));
+    witness.observed.push(format!("a pod's spec is fixed: {code} {}", body["reason"]));
     witness.note("force delete", send("DELETE", path, json!({ "gracePeriodSeconds": 0 })), &[]).await?;
     Ok(())
 }
@@ -294,19 +294,19 @@ async fn selectors_and_pages(witness: &mut Witness) -> Result<()> {
     ] {
         let path = format!("{{ns}}/configmaps?labelSelector={}", encode(selector));
         let (code, list) = witness.call("GET", &path, "application/json", &Value::Null).await?;
-        witness.seen.push(format!("labels {selector:?}: {code} {:?}", names(&list)));
+        witness.observed.push(format!("labels {selector:?}: {code} {:?}", names(&list)));
     }
     for selector in ["metadata.name=s2", "metadata.name!=s2,metadata.namespace=parity", "data.k=1"] {
         let path = format!("{{ns}}/configmaps?labelSelector=set%3Ds&fieldSelector={}", encode(selector));
         let (code, list) = witness.call("GET", &path, "application/json", &Value::Null).await?;
-        witness.seen.push(format!("fields {selector:?}: {code} {:?}", names(&list)));
+        witness.observed.push(format!("fields {selector:?}: {code} {:?}", names(&list)));
     }
     let mut token = String::new();
     for page in 0..3 {
         let path = format!("{{ns}}/configmaps?labelSelector=set%3Ds&limit=3&continue={token}");
         let (code, list) = witness.call("GET", &path, "application/json", &Value::Null).await?;
         token = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-        witness.seen.push(format!("page {page}: {code} {:?} more={}", names(&list), !token.is_empty()));
+        witness.observed.push(format!("page {page}: {code} {:?} more={}", names(&list), !token.is_empty()));
         if token.is_empty() {
             break;
         }
@@ -314,7 +314,7 @@ async fn selectors_and_pages(witness: &mut Witness) -> Result<()> {
     let (code, list) = witness.call("GET", "{ns}/configmaps?limit=1", "application/json", &Value::Null).await?;
     let total = witness.call("GET", "{ns}/configmaps", "application/json", &Value::Null).await?.1;
     let left = list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
-    witness.seen.push(format!("remaining: {code} {}", left + 1 == names(&total).len() as u64));
+    witness.observed.push(format!("remaining: {code} {}", left + 1 == names(&total).len() as u64));
     witness.note("a bad continue token", get("{ns}/configmaps?limit=1&continue=!!"), &[]).await?;
     witness.note("a bad limit", get("{ns}/configmaps?limit=many"), &[]).await?;
     Ok(())
@@ -363,7 +363,7 @@ async fn watches(witness: &mut Witness) -> Result<()> {
     witness
         .note_watch("watch from the beginning", "{ns}/configmaps?watch=true&timeoutSeconds=20&labelSelector=set%3Ds", 4)
         .await?;
-    // A watch with a time-out ends by itself.
+    // A watch with a timeout ends by itself.
     let before = std::time::Instant::now();
     let (code, _) = witness
         .call(
@@ -373,26 +373,26 @@ async fn watches(witness: &mut Witness) -> Result<()> {
             &Value::Null,
         )
         .await?;
-    witness.seen.push(format!("watch ends: {code} {}", before.elapsed() < Duration::from_secs(10)));
+    witness.observed.push(format!("watch ends: {code} {}", before.elapsed() < Duration::from_secs(10)));
     Ok(())
 }
 
-async fn gone(witness: &mut Witness) -> Result<()> {
-    // The embedded one is told to forget; the real one's database is compacted every second here.
+async fn expired_versions(witness: &mut Witness) -> Result<()> {
+    // A request compacts the embedded API; the real server's etcd is compacted every second here.
     if witness.has_controllers {
         witness.call("POST", "/simulator/watches/compact?kept=0", "application/json", &Value::Null).await?;
     }
     let exactly = "{ns}/configmaps?limit=10&resourceVersion=1&resourceVersionMatch=Exact";
     eventually(LIMIT, || async {
         let (code, _) = witness.call("GET", exactly, "application/json", &Value::Null).await?;
-        ensure!(code == 410, "version 1 is still there: {code}");
+        ensure!(code == 410, "version 1 still exists: {code}");
         Ok(())
     })
     .await?;
     let (code, body) = witness.call("GET", exactly, "application/json", &Value::Null).await?;
-    witness.seen.push(format!("list of long ago: {code} {}", body["reason"]));
-    // Events, because a kube-apiserver keeps no cache of theirs from which it could still answer.
-    witness.note_watch("watch from long ago", "{ns}/events?watch=true&timeoutSeconds=20&resourceVersion=1", 1).await
+    witness.observed.push(format!("list at an expired version: {code} {}", body["reason"]));
+    // Events, because kube-apiserver has no watch cache for them from which it could still answer.
+    witness.note_watch("expired watch", "{ns}/events?watch=true&timeoutSeconds=20&resourceVersion=1", 1).await
 }
 
 async fn binding_and_eviction(witness: &mut Witness) -> Result<()> {
@@ -407,18 +407,18 @@ async fn binding_and_eviction(witness: &mut Witness) -> Result<()> {
     let (code, body) =
         witness.call("POST", "{ns}/pods/guarded/binding", "application/json", &binding("guarded")).await?;
     let message = body["message"].as_str().unwrap_or_default().replace(target, "NODE");
-    witness.seen.push(format!("bind twice: {code} {} {message}", body["reason"]));
+    witness.observed.push(format!("bind twice: {code} {} {message}", body["reason"]));
     let bound = witness.call("GET", "{ns}/pods/guarded", "application/json", &Value::Null).await?.1;
     let condition = bound["status"]["conditions"]
         .as_array()
         .and_then(|all| all.iter().find(|one| one["type"] == "PodScheduled"))
         .cloned();
-    witness.seen.push(format!(
+    witness.observed.push(format!(
         "bound: {} {}",
         bound["spec"]["nodeName"] == target,
         condition.unwrap_or_default()["status"]
     ));
-    witness.note("bind what is not there", send("POST", "{ns}/pods/none/binding", binding("none")), &[]).await?;
+    witness.note("bind a missing pod", send("POST", "{ns}/pods/none/binding", binding("none")), &[]).await?;
 
     let budget = json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "guard" },
         "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "guarded" } } } });
@@ -447,7 +447,7 @@ async fn binding_and_eviction(witness: &mut Witness) -> Result<()> {
     witness.note("remove the budget", send("DELETE", &format!("{budgets}/guard"), Value::Null), &[]).await?;
     witness.note("evict", send("POST", "{ns}/pods/guarded/eviction", eviction), &["/status"]).await?;
     let terminating = witness.call("GET", "{ns}/pods/guarded", "application/json", &Value::Null).await?;
-    witness.seen.push(format!(
+    witness.observed.push(format!(
         "terminating: {} {}",
         terminating.0,
         terminating.1["metadata"]["deletionTimestamp"].is_string()
@@ -459,7 +459,7 @@ async fn subresources(witness: &mut Witness) -> Result<()> {
     let deployments = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments");
     let deployment = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "idle" },
         "spec": { "replicas": 0, "selector": { "matchLabels": { "app": "idle" } },
-            "template": { "metadata": { "labels": { "app": "idle" } }, "spec": { "schedulerName": "nobody", "containers": [{ "name": "main", "image": "none" }] } } } });
+            "template": { "metadata": { "labels": { "app": "idle" } }, "spec": { "schedulerName": "no-scheduler", "containers": [{ "name": "main", "image": "none" }] } } } });
     witness
         .note(
             "deployment",
@@ -472,8 +472,7 @@ async fn subresources(witness: &mut Witness) -> Result<()> {
             ],
         )
         .await?;
-    // The deployment controller's first write, an annotation, counts as a change of its own: before the next step it is
-    // there on both sides.
+    // The deployment controller's first write, an annotation, is a separate change. Wait until both sides have it.
     let idle = format!("{deployments}/idle");
     if !witness.has_controllers {
         let revision = json!({ "metadata": { "annotations": { "deployment.kubernetes.io/revision": "1" } } });
@@ -497,29 +496,29 @@ async fn subresources(witness: &mut Witness) -> Result<()> {
         metadata.remove("resourceVersion");
     }
     let after = witness.call("PUT", &format!("{deployments}/idle"), "application/json", &whole).await?;
-    witness.seen.push(format!(
+    witness.observed.push(format!(
         "status through the main resource: {} {}",
         after.0,
         after.1["status"]["observedGeneration"] == 77
     ));
     let bad = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "bad" }, "spec": {} });
     let (code, body) = witness.call("POST", &deployments, "application/json", &bad).await?;
-    witness.seen.push(format!("an incomplete deployment: {code} {}", body["reason"]));
+    witness.observed.push(format!("an incomplete deployment: {code} {}", body["reason"]));
     let (code, body) = witness.call("POST", "{ns}/configmaps", "application/json", &json!("text")).await?;
-    witness.seen.push(format!("not an object: {code} {}", body["reason"]));
+    witness.observed.push(format!("not an object: {code} {}", body["reason"]));
     let (code, body) = witness.call("DELETE", "{ns}/configmaps/none", "application/json", &Value::Null).await?;
-    witness.seen.push(format!("delete what is not there: {code} {}", body["reason"]));
+    witness.observed.push(format!("delete a missing object: {code} {}", body["reason"]));
     let uid = json!({ "preconditions": { "uid": "not-this-one" } });
     let (code, body) = witness.call("DELETE", "{ns}/configmaps/s1", "application/json", &uid).await?;
-    witness.seen.push(format!("delete with another uid: {code} {}", body["reason"]));
+    witness.observed.push(format!("delete with another uid: {code} {}", body["reason"]));
     let (code, body) =
         witness.call("DELETE", "{ns}/configmaps?labelSelector=set%3Ds", "application/json", &Value::Null).await?;
-    witness.seen.push(format!("delete a collection: {code} {:?}", names(&body)));
+    witness.observed.push(format!("delete a collection: {code} {:?}", names(&body)));
     Ok(())
 }
 
-async fn story(client: Client, has_controllers: bool) -> Result<Vec<String>> {
-    let mut witness = Witness { client, has_controllers, seen: Vec::new() };
+async fn scenario(client: Client, has_controllers: bool) -> Result<Vec<String>> {
+    let mut witness = Witness { client, has_controllers, observed: Vec::new() };
     witness
         .note(
             "namespace",
@@ -533,16 +532,16 @@ async fn story(client: Client, has_controllers: bool) -> Result<Vec<String>> {
     watches(&mut witness).await?;
     binding_and_eviction(&mut witness).await?;
     subresources(&mut witness).await?;
-    gone(&mut witness).await?;
-    Ok(witness.seen)
+    expired_versions(&mut witness).await?;
+    Ok(witness.observed)
 }
 
 #[tokio::test]
 async fn the_embedded_api_answers_as_the_real_one_does() -> Result<()> {
     let control_plane = ControlPlane::start_with(&["--etcd-compaction-interval=1s"]).await?;
     let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "2"]).await?;
-    let real = story(control_plane.client().await?, false).await.context("on the real kube-apiserver")?;
-    let embedded = story(sandbox.client().await?, true).await.context("on the embedded API")?;
+    let real = scenario(control_plane.client().await?, false).await.context("on the real kube-apiserver")?;
+    let embedded = scenario(sandbox.client().await?, true).await.context("on the embedded API")?;
     let differences: Vec<String> = real
         .iter()
         .zip(&embedded)

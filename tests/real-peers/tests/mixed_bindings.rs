@@ -1,10 +1,10 @@
-//! One `bridger run` that is kube-scheduler's extender and a scheduler itself, on a real kube-apiserver: pods of one app are placed
-//! by both at the same time, and never two of them on one physical host; nor does Bridger place a pod where it is binding another
-//! for kube-scheduler and there is room for one alone.
+//! Runs one `bridger run` that is both kube-scheduler's extender and a scheduler, on a real kube-apiserver. Both place
+//! pods of one app at the same time, and two of them must never share a physical host. Bridger must also not place a
+//! pod on a node with room for one pod while it binds another pod there for kube-scheduler.
 //!
-//! Both hold because what the extender assumes is reported to the scheduling controller at once, not when the watch shows it: with
-//! that report switched off (`Runtime::deliver` in crates/engine/src/runtime/run.rs skipping the controller "scheduling") this test
-//! fails. Whether it holds is worked out from the API server's pods alone.
+//! This works because pods that the extender assumes are reported to the scheduling controller at once, not when the
+//! watch shows them: without that report (`Runtime::deliver` in crates/engine/src/runtime/run.rs skipping the
+//! controller "scheduling") this test fails. The checks read only the API server's pods and nodes.
 
 #[path = "mixed_bindings/gatekeeper.rs"]
 mod gatekeeper;
@@ -25,16 +25,16 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const HOST: &str = "alpha.cna.vmware.com/host";
 const HOSTS: usize = 10;
 const NODES_PER_HOST: usize = 3;
-/// Half of them are placed by Bridger, the others by kube-scheduler.
+/// Bridger places half of them, kube-scheduler the others.
 const REPLICAS: usize = 6;
-/// Of the nodes with room for one pod: so many are taken through the extender in one go, and as many are left.
+/// How many nodes with room for one pod are bound through the extender at once; as many remain free.
 const NARROW: usize = 20;
-/// Half of them by Bridger's own choice, and one before the others.
+/// Half of the pods are bound through the extender. Bridger schedules the others, one of them first.
 const WAVE: usize = 2 * NARROW + 1;
 const OWN: &str = "bridger";
 const OTHER: &str = "default-scheduler";
-/// Whose pods the test itself places, as kube-scheduler would.
-const NOBODY: &str = "nobody";
+/// The test itself places the pods of this scheduler, as kube-scheduler would.
+const MANUAL: &str = "manual";
 const AT_ONCE: usize = 16;
 const SOON: Duration = Duration::from_secs(30);
 const ALL_WITHIN: Duration = Duration::from_secs(900);
@@ -47,7 +47,7 @@ struct Stage {
     nodes: Api<Node>,
 }
 
-/// With room for so many milli-CPUs.
+/// A node with this many milli-CPUs.
 fn node(name: &str, host: &str, cpu: usize, is_narrow: bool) -> Value {
     let capacity = json!({ "cpu": format!("{cpu}m"), "memory": "64Gi", "pods": "500" });
     let taints = if is_narrow { json!([{ "key": "narrow", "effect": "NoSchedule" }]) } else { json!([]) };
@@ -72,7 +72,7 @@ fn pod(app: &str, number: usize, scheduler: &str) -> Value {
     })
 }
 
-/// Two of them do not fit on a narrow node, and they fit on no other.
+/// A pod that fits only on a narrow node. Two of them do not fit on the same one.
 fn wide_pod(name: &str, scheduler: &str, wave: usize) -> Value {
     json!({
         "metadata": { "name": name, "labels": { "wave": wave.to_string() } },
@@ -100,7 +100,7 @@ impl Stage {
             let object = node(&format!("node-{number:02}"), &format!("esx-{}", number % HOSTS), 32_000, false);
             nodes.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
         }
-        // Through an API server of the test's own, which holds bindings back when told.
+        // Bridger connects through a proxy of the test that can delay bindings.
         let gatekeeper = Gatekeeper::start(client.clone()).await?;
         let environment = [("KUBECONFIG", gatekeeper.kubeconfig().display().to_string()), ("NO_COLOR", "1".to_owned())];
         let arguments = ["run", "--port", "0", "--listen", "127.0.0.1", "--labels", "off", "--rules", "off"];
@@ -130,18 +130,18 @@ impl Stage {
     /// Waits until all pods with this label are bound.
     async fn bound(&self, label: &str, wanted: usize, within: Duration) -> Result<()> {
         eventually(within, || async {
-            // Listing thousands of pods twenty times a second is work for all who share the machine.
+            // Listing thousands of pods twenty times a second would load the machine.
             tokio::time::sleep(Duration::from_millis(200)).await;
             let pods = self.pods.list(&ListParams::default().labels(label)).await?.items;
             let bound = pods.iter().filter(|pod| node_of(pod).is_some()).count();
             let waits = pods.iter().find(|pod| node_of(pod).is_none()).map(|pod| (&pod.metadata.name, &pod.status));
-            ensure!(bound == wanted, "{bound} of {wanted} are bound; one waits: {waits:?}");
+            ensure!(bound == wanted, "{bound} of {wanted} are bound; one is pending: {waits:?}");
             Ok(())
         })
         .await
     }
 
-    /// As kube-scheduler asks: which of these nodes are feasible, then the binding. Answers the error that was told, empty for none.
+    /// Like kube-scheduler: filters these nodes, then binds. Returns the reported error, or an empty string.
     async fn filter_and_bind(&self, pod: &Pod, node: &str, among: &[String]) -> Result<String> {
         let answer = self.bridger.post("/filter", &json!({ "Pod": pod, "Nodes": null, "NodeNames": among })).await?;
         let feasible = answer["NodeNames"].as_array().is_some_and(|names| names.iter().any(|name| name == node));
@@ -152,15 +152,15 @@ impl Stage {
         answer["Error"].as_str().map(str::to_owned).with_context(|| answer.to_string())
     }
 
-    /// Half of the narrow nodes are being taken through the extender. While those bindings are held back, so that no watch can tell
-    /// of them, Bridger places as many pods of its own: all of them belong on the other half.
+    /// Half of the narrow nodes are bound through the extender. While the proxy delays those bindings, so that no watch
+    /// can show them, Bridger schedules as many other pods: all of them belong on the other half.
     async fn wave(&self, wave: usize) -> Result<()> {
         let mut names: Vec<String> = (0..WAVE).map(|number| format!("narrow-{wave}-{number:02}")).collect();
         for name in &names {
             let object = node(name, &format!("narrow-{wave}"), 1000, true);
             self.nodes.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
         }
-        let held = (0..NARROW).map(|number| wide_pod(&format!("held-{wave}-{number:02}"), NOBODY, wave));
+        let held = (0..NARROW).map(|number| wide_pod(&format!("held-{wave}-{number:02}"), MANUAL, wave));
         let held = self.create(held).await?;
         eventually(SOON, || async {
             let answer =
@@ -169,14 +169,14 @@ impl Stage {
             Ok(())
         })
         .await
-        .context("Bridger shall know all nodes")?;
-        // Bridger keeps what it finds out about nodes for the next pod that is like this one, so the others rest on what it hears
-        // from now on.
+        .context("waiting until Bridger knows all nodes")?;
+        // Bridger caches node verdicts for pods of the same class, so the other pods depend on the changes that it
+        // observes from now on.
         self.create([wide_pod(&format!("own-{wave}-first"), OWN, wave)]).await?;
         let label = format!("wave={wave}");
         let first = eventually(SOON, || async {
             let pods = self.pods.list(&ListParams::default().labels(&label)).await?.items;
-            pods.iter().find_map(node_of).map(str::to_owned).context("the first one waits")
+            pods.iter().find_map(node_of).map(str::to_owned).context("the first pod is pending")
         })
         .await?;
         names.retain(|name| *name != first);
@@ -186,9 +186,9 @@ impl Stage {
             held.iter().zip(&names).map(|(pod, node)| async { self.filter_and_bind(pod, node, &names).await }),
         );
         let placing = async {
-            // A binding that is held back was assumed before.
+            // A delayed binding has already been assumed.
             eventually(SOON, || async {
-                ensure!(self.gatekeeper.held() == NARROW, "{} bindings are on their way", self.gatekeeper.held());
+                ensure!(self.gatekeeper.held() == NARROW, "{} bindings are delayed", self.gatekeeper.held());
                 Ok(())
             })
             .await?;
@@ -209,7 +209,7 @@ impl Stage {
         self.bound(&label, WAVE, SOON).await
     }
 
-    /// A line for everything that should not be.
+    /// A line for each violation.
     async fn violations(&self) -> Result<Vec<String>> {
         let nodes = self.nodes.list(&ListParams::default()).await?.items;
         let mut hosts = BTreeMap::new();
@@ -235,11 +235,11 @@ impl Stage {
             if let Some(app) = pod["metadata"]["labels"]["app"].as_str()
                 && !taken.insert((app.to_owned(), hosts[node].clone()))
             {
-                violations.push(format!("{name} on {node} shares {} with its like", hosts[node]));
+                violations.push(format!("{name} on {node} shares {} with another pod of its app", hosts[node]));
             }
         }
         for (node, used) in used.into_iter().filter(|(node, used)| room[node] < *used) {
-            violations.push(format!("{node} has {}m, and {used}m are asked of it", room[&node]));
+            violations.push(format!("{node} has {}m, and {used}m are requested on it", room[&node]));
         }
         Ok(violations)
     }
@@ -256,7 +256,7 @@ fn milli(value: &Value) -> Result<u64> {
 
 #[tokio::test]
 #[allow(clippy::print_stdout)]
-async fn extender_and_scheduling_in_one_process() -> Result<()> {
+async fn extender_and_scheduling_work_in_one_process() -> Result<()> {
     let stage = Stage::start().await?;
     let waves = count(2, 20);
     for wave in 0..waves {
@@ -275,7 +275,7 @@ async fn extender_and_scheduling_in_one_process() -> Result<()> {
     let apps = (count(600, 10_000) - WAVE * waves).div_ceil(REPLICAS);
     let pods = (0..apps).flat_map(|app| {
         let app = format!("app-{app:04}");
-        // In turn, so that both place replicas of one app at the same time.
+        // Alternating, so that both place replicas of one app at the same time.
         (0..REPLICAS).map(move |number| pod(&app, number, if number.is_multiple_of(2) { OWN } else { OTHER }))
     });
     let began = std::time::Instant::now();
@@ -296,7 +296,7 @@ async fn extender_and_scheduling_in_one_process() -> Result<()> {
     let wanted = waves * NARROW + apps * REPLICAS / 2;
     ensure!(by_extender == wanted as u64, "{by_extender} pods were bound by the extender, not {wanted}");
     println!(
-        "{} pods, half by each; kube-scheduler was refused {conflicts} times; created in {created:.1?}, bound in {bound:.1?}",
+        "{} pods, half by each; {conflicts} binds were rejected; created in {created:.1?}, bound in {bound:.1?}",
         WAVE * waves + apps * REPLICAS
     );
     Ok(())

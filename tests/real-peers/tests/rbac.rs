@@ -1,5 +1,5 @@
-//! The roles that `bridger manifests rbac` prints, on a real kube-apiserver with RBAC: what they allow is enough, and no more than
-//! that. (`tests/rules` runs `bridger run` with them throughout.)
+//! Tests the roles that `bridger manifests rbac` prints on a real kube-apiserver with RBAC: they are sufficient, and
+//! allow nothing more. (`tests/rules` always runs `bridger run` with them.)
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn printed(arguments: &[&str]) -> Result<String> {
     Ok(finished.stdout)
 }
 
-/// A kubeconfig with a token of this service account, as a pod of it would have.
+/// A kubeconfig with a token of this service account, as its pods have.
 async fn kubeconfig(control_plane: &ControlPlane, workdir: &Workdir, account: &str) -> Result<PathBuf> {
     let token = control_plane.kubectl().run(&["create", "token", account, "-n", "kube-system"]).await?;
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(control_plane.kubeconfig())?)?;
@@ -42,7 +42,7 @@ fn pod(name: &str, cpu: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_scheduler_schedules_with_the_role_that_is_printed() -> Result<()> {
+async fn the_scheduler_works_with_the_printed_role() -> Result<()> {
     let control_plane = ControlPlane::start_with(&["--disable-admission-plugins=TaintNodesByCondition"]).await?;
     let workdir = Workdir::create("rbac")?;
     let kubectl = control_plane.kubectl();
@@ -58,14 +58,15 @@ async fn the_scheduler_schedules_with_the_role_that_is_printed() -> Result<()> {
     let environment = [("KUBECONFIG", account.display().to_string()), ("NO_COLOR", "1".to_owned())];
     let mut bridger = Bridger::start(&["scheduler", "--port", "0"], &environment)?;
     bridger.prints("Listening", SOON).await?;
-    // A binding, a condition and both events: each is written under the role.
+    // A binding, a condition and both events are written with the role.
     let events: Api<Event> = Api::default_namespaced(client);
     eventually(SOON, || async {
         let bound = pods.get("fits").await?.spec.and_then(|spec| spec.node_name);
         ensure!(bound.as_deref() == Some("n1"), "{bound:?}\n{}", bridger.output());
         let waiting = pods.get("too-big").await?.status.and_then(|status| status.conditions).unwrap_or_default();
-        let told = waiting.iter().any(|it| it.type_ == "PodScheduled" && it.reason.as_deref() == Some("Unschedulable"));
-        ensure!(told, "{waiting:?}\n{}", bridger.output());
+        let is_reported =
+            waiting.iter().any(|it| it.type_ == "PodScheduled" && it.reason.as_deref() == Some("Unschedulable"));
+        ensure!(is_reported, "{waiting:?}\n{}", bridger.output());
         let reasons: Vec<_> =
             events.list(&ListParams::default()).await?.into_iter().filter_map(|it| it.reason).collect();
         for reason in ["Scheduled", "FailedScheduling"] {
@@ -87,7 +88,7 @@ async fn the_scheduler_schedules_with_the_role_that_is_printed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn roles_allow_nothing_else() -> Result<()> {
+async fn the_printed_roles_allow_nothing_else() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
     let kubectl = control_plane.kubectl();
     let all = [
@@ -96,7 +97,7 @@ async fn roles_allow_nothing_else() -> Result<()> {
         printed(&["--for", "explain", "--name", "reader", "--record-namespace", "default"]).await?,
     ];
     kubectl.run_with(&["apply", "-f", "-"], &all.join("---\n")).await?;
-    // Account, verb, resource, namespace (none: all), and whether it may.
+    // Account, verb, resource, namespace (none: all), and whether it is allowed.
     let cases = [
         ("bridger", "patch", "nodes", None, true),
         ("bridger", "create", "pods/binding", None, true),

@@ -1,4 +1,4 @@
-//! The record of rules and the binder against a real kube-apiserver: who may write, and what a late writer is told.
+//! Tests the record store and the binder with a real kube-apiserver: conflicting writes, late writes, repeated binds.
 
 use anyhow::Result;
 use engine::ports::{Binder, Binding, PortError, RecordStore};
@@ -13,7 +13,7 @@ async fn connect(plane: &ControlPlane) -> Result<Connection> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_is_written_only_by_who_read_it_last() -> Result<()> {
+async fn a_record_is_written_only_with_its_latest_version() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let connection = connect(&plane).await?;
     let done = [Access::WriteRecord, Access::BindPods, Access::WriteEvents];
@@ -24,19 +24,19 @@ async fn a_record_is_written_only_by_who_read_it_last() -> Result<()> {
     let name = "564d0d6e-0000-4000-8000-000000000001/domain-c8";
     assert!(first.load().await?.is_empty());
     let created = first.save(name, "one", None).await?;
-    assert!(matches!(second.save(name, "two", None).await, Err(PortError::Transient(_))), "there is one already");
+    assert!(matches!(second.save(name, "two", None).await, Err(PortError::Transient(_))), "the record already exists");
     let kept = second.load().await?.remove(name).expect("the record");
     assert_eq!((kept.text.as_str(), &kept.version), ("one", &created));
     let later = second.save(name, "two", Some(&kept.version)).await?;
     assert!(matches!(first.save(name, "three", Some(&created)).await, Err(PortError::Transient(_))), "too late");
-    // As large as it may be; the server has the last word on that.
+    // The maximum size: the server must accept it.
     let large = "x".repeat(kubernetes::record_store::TEXT_BYTES_MAX - name.len());
     let later = second.save(name, &large, Some(&later)).await?;
     let many = (0..120).map(|number| format!("other/domain-c{number}"));
     for other in many {
         first.save(&other, "small", None).await?;
     }
-    assert_eq!(first.load().await?.len(), 121, "page by page");
+    assert_eq!(first.load().await?.len(), 121, "all pages are read");
     let maps: Api<ConfigMap> = Api::default_namespaced(connection.client.client().clone());
     for map in maps.list(&ListParams::default().labels("app.kubernetes.io/managed-by=bridger")).await?.items {
         maps.delete(map.metadata.name.as_deref().unwrap_or_default(), &DeleteParams::default()).await?;
@@ -48,7 +48,7 @@ async fn a_record_is_written_only_by_who_read_it_last() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_is_bound_once_and_only_if_it_is_the_one_meant() -> Result<()> {
+async fn a_pod_is_bound_once_and_only_with_its_own_uid() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let connection = connect(&plane).await?;
     let client = connection.client.client();
@@ -59,7 +59,7 @@ async fn a_pod_is_bound_once_and_only_if_it_is_the_one_meant() -> Result<()> {
     }
     let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
     let account: Value = json!({ "metadata": { "name": "default" } });
-    // The controller that would make it does not run here.
+    // The controller that would create it does not run here.
     let _ = accounts.create(&post, &serde_json::from_value(account)?).await;
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let pod = json!({

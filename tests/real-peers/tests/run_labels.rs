@@ -1,4 +1,4 @@
-//! `bridger run` between a real kube-apiserver and vcsim: labels that are true and stay true.
+//! Runs `bridger run` with a real kube-apiserver and vcsim: labels become correct and stay correct.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use vsphere::{Client, Endpoint, ManagedObject, Trust};
 
 const KEY: &str = "alpha.cna.vmware.com/host";
 const SOON: Duration = Duration::from_secs(20);
-/// After a loss: back-off may have grown.
+/// After a lost connection, because the back-off may have grown.
 const LATER: Duration = Duration::from_secs(90);
 
 struct Stage {
@@ -41,7 +41,7 @@ async fn host_of(vcsim: &Vcsim, vm: &str) -> Result<String> {
     Ok(govc.run(&["object.collect", "-s", reference.trim(), "name"]).await?.trim().to_owned())
 }
 
-/// A host of the cluster that the VM is not on: its name and its reference.
+/// The name and reference of another host of the cluster.
 async fn other_host(vcsim: &Vcsim, vm: &str) -> Result<(String, String)> {
     let here = host_of(vcsim, vm).await?;
     let listed = vcsim.govc().run(&["find", "-i", "/", "-type", "h"]).await?;
@@ -54,9 +54,9 @@ async fn other_host(vcsim: &Vcsim, vm: &str) -> Result<(String, String)> {
     anyhow::bail!("no other host:\n{listed}")
 }
 
-/// A move without a task, as a third party would make it: only the VM's host is another one. (vcsim wants a typed
-/// reference, which govc cannot give.)
-async fn move_unasked(vcsim: &Vcsim, vm: &str, host: &str) -> Result<()> {
+/// Moves a VM without a task, as a third party would: only the VM's host changes. (vcsim requires a typed reference,
+/// which govc cannot send.)
+async fn move_without_task(vcsim: &Vcsim, vm: &str, host: &str) -> Result<()> {
     let (endpoint, credentials) = Endpoint::parse(&vcsim.govc_url())?;
     let transport = Transport::network(&Trust::Insecure)?;
     let client = Client::connect(transport, endpoint, credentials.context("in the URL")?).await?;
@@ -76,7 +76,7 @@ async fn move_unasked(vcsim: &Vcsim, vm: &str, host: &str) -> Result<()> {
 }
 
 impl Stage {
-    /// A node for each of these VMs, known by its system UUID, and Bridger running.
+    /// Starts Bridger with a node for each of these VMs, identified by its system UUID.
     async fn start(vms: &[&str]) -> Result<Stage> {
         let control_plane = ControlPlane::start().await?;
         let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
@@ -96,13 +96,13 @@ impl Stage {
     async fn becomes(&self, node: &str, host: &str, within: Duration) -> Result<()> {
         eventually(within, || async {
             let labels = self.labels(node).await?;
-            ensure!(labels[KEY] == host, "{node} shall be on {host}: {labels}\n{}", self.bridger.output());
+            ensure!(labels[KEY] == host, "{node} should be on {host}: {labels}\n{}", self.bridger.output());
             Ok(())
         })
         .await
     }
 
-    async fn is_true(&self, vm: &str, within: Duration) -> Result<()> {
+    async fn becomes_correct(&self, vm: &str, within: Duration) -> Result<()> {
         let host = host_of(&self.vcsim, vm).await?;
         self.becomes(&vm.to_lowercase().replace('_', "-"), &host, within).await
     }
@@ -112,7 +112,7 @@ async fn add_node(control_plane: &ControlPlane, vcsim: &Vcsim, vm: &str) -> Resu
     let name = vm.to_lowercase().replace('_', "-");
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": { "name": name, "labels": { "of": "somebody-else" } },
+        "metadata": { "name": name, "labels": { "of": "another-client" } },
         "status": { "nodeInfo": {
             "systemUUID": vm_uuid(vcsim, vm).await?.to_uppercase(), "machineID": "", "bootID": "", "kernelVersion": "", "osImage": "",
             "containerRuntimeVersion": "", "kubeletVersion": "", "kubeProxyVersion": "", "operatingSystem": "", "architecture": "" } },
@@ -124,9 +124,9 @@ async fn add_node(control_plane: &ControlPlane, vcsim: &Vcsim, vm: &str) -> Resu
 #[tokio::test]
 async fn labels_follow_moves_new_nodes_and_lost_sessions() -> Result<()> {
     let mut stage = Stage::start(&["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1"]).await?;
-    stage.is_true("DC0_C0_RP0_VM0", SOON).await?;
-    stage.is_true("DC0_C0_RP0_VM1", SOON).await?;
-    assert_eq!(stage.labels("dc0-c0-rp0-vm0").await?["of"], "somebody-else", "only its own key is touched");
+    stage.becomes_correct("DC0_C0_RP0_VM0", SOON).await?;
+    stage.becomes_correct("DC0_C0_RP0_VM1", SOON).await?;
+    assert_eq!(stage.labels("dc0-c0-rp0-vm0").await?["of"], "another-client", "other labels must not change");
     stage.bridger.prints("2 of 2 matched to a VM", SOON).await?;
 
     // A vMotion.
@@ -136,22 +136,22 @@ async fn labels_follow_moves_new_nodes_and_lost_sessions() -> Result<()> {
     let events = stage.control_plane.kubectl().run(&["get", "events", "-A", "-o", "json"]).await?;
     assert!(events.contains("moved from ") && events.contains(&format!("to {target}")), "{events}");
 
-    // A move by a third party, behind vCenter's back.
+    // A move by a third party, without a vCenter task.
     let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM1").await?;
-    move_unasked(&stage.vcsim, "DC0_C0_RP0_VM1", reference.trim_start_matches("HostSystem:")).await?;
+    move_without_task(&stage.vcsim, "DC0_C0_RP0_VM1", reference.trim_start_matches("HostSystem:")).await?;
     stage.becomes("dc0-c0-rp0-vm1", &target, SOON).await?;
 
-    // A node that comes later.
+    // A node added later.
     add_node(&stage.control_plane, &stage.vcsim, "DC0_C0_RP0_VM2").await?;
-    stage.is_true("DC0_C0_RP0_VM2", SOON).await?;
+    stage.becomes_correct("DC0_C0_RP0_VM2", SOON).await?;
 
-    // Somebody else's edit is put right.
+    // A wrong label set by another client is corrected.
     stage
         .control_plane
         .kubectl()
         .run(&["label", "node", "dc0-c0-rp0-vm2", "--overwrite", &format!("{KEY}=wrong")])
         .await?;
-    stage.is_true("DC0_C0_RP0_VM2", SOON).await?;
+    stage.becomes_correct("DC0_C0_RP0_VM2", SOON).await?;
 
     // All sessions are removed.
     let govc = stage.vcsim.govc();
@@ -166,9 +166,9 @@ async fn labels_follow_moves_new_nodes_and_lost_sessions() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_vcenter_that_dies_leaves_labels_alone_and_is_followed_again() -> Result<()> {
+async fn a_vcenter_outage_leaves_labels_unchanged_and_updates_resume_afterwards() -> Result<()> {
     let mut stage = Stage::start(&["DC0_C0_RP0_VM0"]).await?;
-    stage.is_true("DC0_C0_RP0_VM0", SOON).await?;
+    stage.becomes_correct("DC0_C0_RP0_VM0", SOON).await?;
     let before = stage.labels("dc0-c0-rp0-vm0").await?;
     stage.vcsim.kill();
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -183,9 +183,9 @@ async fn a_vcenter_that_dies_leaves_labels_alone_and_is_followed_again() -> Resu
 }
 
 #[tokio::test]
-async fn an_api_server_that_dies_is_followed_again() -> Result<()> {
+async fn updates_resume_after_an_api_server_crash() -> Result<()> {
     let mut stage = Stage::start(&["DC0_C0_RP0_VM0"]).await?;
-    stage.is_true("DC0_C0_RP0_VM0", SOON).await?;
+    stage.becomes_correct("DC0_C0_RP0_VM0", SOON).await?;
     stage.control_plane.kill_apiserver();
     let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM0").await?;
     stage.vcsim.govc().run(&["vm.migrate", "-host", &reference, "DC0_C0_RP0_VM0"]).await?;
@@ -207,7 +207,7 @@ async fn a_dry_run_writes_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn wrong_input_is_one_clear_message_and_exit_2() -> Result<()> {
+async fn invalid_input_gets_a_clear_message_and_exit_code_2() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let good = environment(&control_plane, &vcsim);
@@ -216,7 +216,7 @@ async fn wrong_input_is_one_clear_message_and_exit_2() -> Result<()> {
         changed.push((name, value.to_owned()));
         changed
     };
-    let nobody = control_plane.kubeconfig_for("nobody", &[])?;
+    let unprivileged = control_plane.kubeconfig_for("unprivileged", &[])?;
     let [closed] = testkit::ports::free()?;
     let secret = testkit::vcsim::PASSWORD;
     let cases = [
@@ -226,7 +226,7 @@ async fn wrong_input_is_one_clear_message_and_exit_2() -> Result<()> {
         ("wrong password", vec![], with("GOVC_PASSWORD", "wrong"), "password is wrong"),
         ("no such cluster", vec!["--cluster", "none"], good.clone(), "DC0_C0"),
         ("no kubeconfig", vec![], with("KUBECONFIG", "/nonexistent/kubeconfig"), "/nonexistent/kubeconfig"),
-        ("no RBAC", vec![], with("KUBECONFIG", &nobody.display().to_string()), "\"list\" on nodes"),
+        ("no RBAC", vec![], with("KUBECONFIG", &unprivileged.display().to_string()), "\"list\" on nodes"),
         ("a password in a flag", vec!["--url", "https://u:hunter2@vc"], good.clone(), "GOVC_PASSWORD"),
     ];
     for (what, extra, variables, expected) in cases {
@@ -238,7 +238,7 @@ async fn wrong_input_is_one_clear_message_and_exit_2() -> Result<()> {
         assert!(!finished.stderr.contains(secret) && !finished.stderr.contains("hunter2"), "{what}: {finished:?}");
     }
 
-    // The same vCenter twice, by two names.
+    // The same vCenter under two names.
     let (_, rest) = vcsim.govc_url().rsplit_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).context("a URL")?;
     let one = format!("https://{rest}");
     let two = one.replace("127.0.0.1", "localhost");
@@ -287,14 +287,14 @@ async fn one_vcenter_down_does_not_stop_the_other() -> Result<()> {
     sandbox.govc().run(&["vm.migrate", "-host", &format!("cluster-1/{target}"), "node-1"]).await?;
     eventually(SOON, || async {
         let now = label().await?;
-        ensure!(now == target, "{now} shall be {target}:\n{}", bridger.output());
+        ensure!(now == target, "{now} should be {target}:\n{}", bridger.output());
         Ok(())
     })
     .await
 }
 
 #[tokio::test]
-async fn without_a_vcenter_it_runs_on_kubernetes_alone() -> Result<()> {
+async fn bridger_runs_without_a_vcenter() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "2"]).await?;
     let variables = [("KUBECONFIG", sandbox.kubeconfig().display().to_string())];
     let mut bridger = Bridger::start(RUN, &variables)?;

@@ -1,12 +1,12 @@
-//! The real govc on `bridger sandbox`: the DRS that acts, maintenance, HA. The world runs faster than the wall clock,
-//! so that a DRS period passes in a second or two.
+//! Runs the real govc on `bridger sandbox`: DRS, maintenance, HA. The world runs faster than real time, so that a DRS
+//! period takes a second or two.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use testkit::{Govc, Sandbox, eventually};
 
-/// Twenty simulated minutes and more, at the speed used here.
+/// More than twenty simulated minutes at the speed used here.
 const SOON: Duration = Duration::from_secs(60);
 const SPEED: &str = "30";
 
@@ -26,11 +26,11 @@ async fn vms_on(govc: &Govc, host: &str) -> Result<usize> {
 async fn drs_separates_the_vms_of_a_new_rule() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "3", "--nodes", "6", "--speed", SPEED]).await?;
     let govc = sandbox.govc();
-    // Two VMs on one host, put there by hand.
+    // Move two VMs to the same host.
     eventually(SOON, || async {
         let host = host_of(&govc, "node-1").await?;
         if host_of(&govc, "node-2").await? != host {
-            // DRS may be moving either of them just now; then this is tried again.
+            // DRS may be moving either of them at this moment; then this is retried.
             govc.run(&["vm.migrate", "-host", &format!("cluster-1/{host}"), "node-2"]).await?;
         }
         Ok(())
@@ -41,7 +41,7 @@ async fn drs_separates_the_vms_of_a_new_rule() -> Result<()> {
         "-cluster",
         "cluster-1",
         "-name",
-        "apart",
+        "anti",
         "-enable",
         "-anti-affinity",
         "node-1",
@@ -54,7 +54,7 @@ async fn drs_separates_the_vms_of_a_new_rule() -> Result<()> {
         Ok(())
     })
     .await?;
-    let info = govc.run(&["cluster.rule.info", "-cluster", "cluster-1", "-name", "apart"]).await?;
+    let info = govc.run(&["cluster.rule.info", "-cluster", "cluster-1", "-name", "anti"]).await?;
     assert!(
         info.contains("ClusterAntiAffinityRuleSpec") && info.contains("node-1") && info.contains("node-2"),
         "{info}"
@@ -71,7 +71,7 @@ async fn maintenance_evacuates_and_an_impossible_rule_stalls_it() -> Result<()> 
     assert_eq!(vms_on(&govc, "esx-1.lab").await?, 0);
     govc.run(&["host.maintenance.exit", "/dc-1/host/cluster-1/esx-1.lab"]).await?;
 
-    // As many VMs as hosts must be apart: with one host out, one of them has nowhere to go.
+    // The anti-affinity rule has as many VMs as there are hosts: without one host, one VM has no target.
     govc.run(&[
         "cluster.rule.create",
         "-cluster",
@@ -92,11 +92,11 @@ async fn maintenance_evacuates_and_an_impossible_rule_stalls_it() -> Result<()> 
         }
         hosts.sort();
         hosts.dedup();
-        ensure!(hosts.len() == 3, "not yet apart: {hosts:?}");
+        ensure!(hosts.len() == 3, "not yet on different hosts: {hosts:?}");
         Ok(())
     })
     .await?;
-    // A bound of 120 simulated seconds: the task ends with a time-out instead of waiting for ever.
+    // A limit of 120 simulated seconds: the task times out instead of waiting forever.
     let stalled =
         govc.try_run(&["host.maintenance.enter", "-timeout", "120", "/dc-1/host/cluster-1/esx-2.lab"]).await?;
     assert_ne!(stalled.code, Some(0), "{stalled:?}");
@@ -129,7 +129,7 @@ async fn the_vms_of_a_failed_host_restart_elsewhere_and_their_nodes_return() -> 
 }
 
 #[tokio::test]
-async fn a_conflicting_rule_comes_back_disabled() -> Result<()> {
+async fn a_conflicting_rule_is_disabled() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "3", "--nodes", "4"]).await?;
     let govc = sandbox.govc();
     let create = ["cluster.rule.create", "-cluster", "cluster-1", "-enable"];
@@ -152,7 +152,7 @@ async fn a_conflicting_rule_comes_back_disabled() -> Result<()> {
 
 #[tokio::test]
 async fn everyday_commands_work() -> Result<()> {
-    // Without DRS: a VM that it is just moving refuses a power operation, as on a real vCenter.
+    // Without DRS, because a VM that is being moved rejects power operations, as on a real vCenter.
     let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "4", "--drs", "off", "--speed", SPEED]).await?;
     let govc = sandbox.govc();
     let cluster = "/dc-1/host/cluster-1";
@@ -194,7 +194,7 @@ async fn everyday_commands_work() -> Result<()> {
         let printed = govc.run(arguments).await.with_context(|| format!("govc {}", arguments.join(" ")))?;
         assert!(printed.contains(expected), "govc {}: {expected:?} is missing:\n{printed}", arguments.join(" "));
     }
-    // Powered off, its node goes down; powered on, it returns.
+    // After the VM was powered off and on, its node becomes ready again.
     eventually(SOON, || async {
         let node = sandbox.kubectl().run(&["get", "node", "node-4", "--no-headers"]).await?;
         ensure!(node.split_whitespace().nth(1) == Some("Ready"), "{node}");
@@ -220,7 +220,7 @@ async fn a_new_vm_with_the_node_role_becomes_a_node() -> Result<()> {
     govc.run(&["vm.destroy", "fresh"]).await?;
     eventually(SOON, || async {
         if sandbox.kubectl().try_run(&["get", "node", "fresh"]).await?.code == Some(0) {
-            bail!("the node is still there");
+            bail!("the node still exists");
         }
         Ok(())
     })

@@ -1,11 +1,11 @@
-//! Every govc command that the sandbox promises, one after another, on one world.
+//! Runs every govc command that the sandbox supports, in sequence, on one world.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use testkit::Sandbox;
 
-/// What is called, and what its output must contain; an exclamation mark in front: the call must fail and say so.
+/// Commands and the expected output. With a leading exclamation mark, the command must fail with this output.
 const CALLS: &[(&str, &str)] = &[
     ("about", "API version:  8.0.3.0"),
     ("ls /", "/dc-1"),
@@ -22,11 +22,11 @@ const CALLS: &[(&str, &str)] = &[
     ("cluster.group.create -cluster cluster-1 -name hosts -host esx-1.lab esx-2.lab", "OK"),
     ("cluster.group.change -cluster cluster-1 -name vms node-2 node-3", "OK"),
     ("cluster.group.ls -cluster cluster-1 -name vms", "node-3"),
-    ("cluster.rule.create -cluster cluster-1 -name apart -enable -anti-affinity node-1 node-2 node-3", "OK"),
-    ("cluster.rule.create -cluster cluster-1 -name apart -enable -anti-affinity node-4 node-5", "!already exists"),
+    ("cluster.rule.create -cluster cluster-1 -name anti -enable -anti-affinity node-1 node-2 node-3", "OK"),
+    ("cluster.rule.create -cluster cluster-1 -name anti -enable -anti-affinity node-4 node-5", "!already exists"),
     ("cluster.rule.create -cluster cluster-1 -name here -enable -vm-host -vm-group vms -host-affine-group hosts", "OK"),
-    ("cluster.rule.change -cluster cluster-1 -name apart node-1 node-4", "OK"),
-    ("cluster.rule.info -cluster cluster-1 -name apart", "VM: node-4"),
+    ("cluster.rule.change -cluster cluster-1 -name anti node-1 node-4", "OK"),
+    ("cluster.rule.info -cluster cluster-1 -name anti", "VM: node-4"),
     ("cluster.rule.ls -cluster cluster-1 -l", "here (ClusterVmHostRuleInfo)"),
     ("cluster.rule.remove -cluster cluster-1 -name here", "OK"),
     ("cluster.group.remove -cluster cluster-1 -name vms", "OK"),
@@ -62,13 +62,13 @@ const CALLS: &[(&str, &str)] = &[
     ("tasks", "RelocateVM"),
     ("tasks -s error", "PowerOffVM"),
     ("session.ls", "govc"),
-    ("session.rm nobody", "!could not be found"),
-    // From here on nothing moves by itself.
+    ("session.rm missing", "!could not be found"),
+    // From here on DRS moves nothing.
     ("cluster.change -drs-enabled -drs-mode manual cluster-1", ""),
 ];
 
 #[tokio::test]
-async fn govc_gets_what_it_asks_for() -> Result<()> {
+async fn every_supported_govc_command_works() -> Result<()> {
     let sandbox = Sandbox::start(&["--drs", "manual", "--speed", "50"]).await?;
     let govc = sandbox.govc();
     for (line, expected) in CALLS {
@@ -80,10 +80,10 @@ async fn govc_gets_what_it_asks_for() -> Result<()> {
             None => (true, *expected),
         };
         assert_eq!(finished.code == Some(0), wanted, "govc {line}: {text}");
-        assert!(text.contains(expected), "govc {line} says: {text}");
+        assert!(text.contains(expected), "govc {line} prints: {text}");
     }
 
-    // Following: the change arrives while govc waits for it.
+    // govc waits for a change, and receives it.
     let waiting = govc.try_run(&["object.collect", "-n", "1", "vm/node-3", "runtime.powerState"]);
     let acting = async {
         tokio::time::sleep(Duration::from_millis(500)).await;

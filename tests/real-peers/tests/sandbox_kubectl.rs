@@ -1,4 +1,4 @@
-//! The real kubectl on `bridger sandbox`.
+//! Runs the real kubectl on `bridger sandbox`.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn nodes_and_pods_are_listed_with_a_real_clusters_columns() -> Result<()> {
+async fn kubectl_lists_nodes_and_pods_with_the_usual_columns() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "3", "--nodes", "6"]).await?;
     let kubectl = sandbox.kubectl();
     let nodes = kubectl.run(&["get", "nodes"]).await?;
@@ -43,7 +43,7 @@ async fn nodes_and_pods_are_listed_with_a_real_clusters_columns() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_deployment_scales_and_a_watch_sees_it() -> Result<()> {
+async fn a_deployment_scales_and_a_watch_shows_it() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "3", "--nodes", "6"]).await?;
     let kubectl = sandbox.kubectl();
     kubectl.run(&["create", "deployment", "web", "--image=nginx", "--replicas=3"]).await?;
@@ -53,28 +53,28 @@ async fn a_deployment_scales_and_a_watch_sees_it() -> Result<()> {
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let mut seen = BufReader::new(watch.stdout.take().context("its output")?).lines();
+    let mut lines = BufReader::new(watch.stdout.take().context("its output")?).lines();
 
     for replicas in [3usize, 5, 1] {
         kubectl.run(&["scale", "deployment/web", &format!("--replicas={replicas}")]).await?;
         eventually(SOON, || async {
             let pods = kubectl.run(&["get", "pods", "-l", "app=web", "--no-headers"]).await?;
             let running = pods.lines().filter(|line| line.contains("Running")).count();
-            ensure!(running == replicas && pods.lines().count() == replicas, "{replicas} are wanted:\n{pods}");
+            ensure!(running == replicas && pods.lines().count() == replicas, "expected {replicas}:\n{pods}");
             Ok(())
         })
         .await?;
     }
     let mut terminating = 0;
     while terminating < 4 {
-        let line = tokio::time::timeout(SOON, seen.next_line()).await??.context("the watch goes on")?;
+        let line = tokio::time::timeout(SOON, lines.next_line()).await??.context("the watch ended")?;
         terminating += usize::from(line.contains("Terminating"));
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn apply_label_annotate_cordon_and_delete() -> Result<()> {
+async fn apply_label_annotate_cordon_and_delete_work() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "2"]).await?;
     let kubectl = sandbox.kubectl();
     let manifest =
@@ -121,7 +121,7 @@ async fn json_output_and_discovery_are_complete() -> Result<()> {
     let uuid = node["status"]["nodeInfo"]["systemUUID"].as_str().context("a system UUID")?;
     assert_eq!(node["spec"]["providerID"], format!("vsphere://{uuid}"));
 
-    // The VM is the same machine.
+    // The node's VM has the same UUID.
     let vm = sandbox.govc().run(&["object.collect", "-s", "/dc-1/vm/node-1", "config.uuid"]).await?;
     assert_eq!(vm.trim(), uuid);
 

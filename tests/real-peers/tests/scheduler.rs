@@ -1,5 +1,5 @@
-//! `bridger scheduler` on a real kube-apiserver, beside a running kube-scheduler: pods of mixed policy are all placed, none
-//! against its policy, each once; also when the scheduler is killed on the way. Whether a policy holds is worked out anew from
+//! Runs `bridger scheduler` on a real kube-apiserver, together with kube-scheduler: all pods of mixed policy are
+//! placed, none against its policy, each once, also when the scheduler is killed meanwhile. The policy is checked from
 //! the objects, by code that shares nothing with the scheduler.
 
 #[path = "scheduler/cluster.rs"]
@@ -44,7 +44,7 @@ impl Stage {
         Ok(Stage { control_plane, pods: Api::default_namespaced(client.clone()), nodes, client })
     }
 
-    /// With kube-scheduler's own role: what that one may do is enough.
+    /// Starts Bridger with kube-scheduler's own role, whose permissions are sufficient.
     async fn bridger(&self) -> Result<Bridger> {
         let kubeconfig = self.control_plane.kubeconfig_for("system:kube-scheduler", &[])?;
         let environment = [("KUBECONFIG", kubeconfig.display().to_string()), ("NO_COLOR", "1".to_owned())];
@@ -64,18 +64,18 @@ impl Stage {
             .await
     }
 
-    /// Waits until so many pods are bound.
+    /// Waits until `wanted` pods are bound.
     async fn bound(&self, wanted: usize, within: Duration) -> Result<()> {
         self.bound_among("", wanted, within).await
     }
 
-    /// The same among the pods with these fields.
+    /// As [`Stage::bound`], for pods that match this field selector.
     async fn bound_among(&self, fields: &str, wanted: usize, within: Duration) -> Result<()> {
         eventually(within, || async {
             let pods = self.pods.list(&ListParams::default().fields(fields)).await?.items;
             let waiting: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).collect();
             let first = waiting.first().map(|pod| (&pod.metadata.name, &pod.status));
-            ensure!(pods.len() - waiting.len() >= wanted, "{} of {wanted} wait; one is {first:?}", waiting.len());
+            ensure!(pods.len() - waiting.len() >= wanted, "{} pods are pending; one is {first:?}", waiting.len());
             Ok(())
         })
         .await
@@ -91,7 +91,7 @@ impl Stage {
         Ok(())
     }
 
-    /// How many events of this reason each pod has.
+    /// The number of events with this reason, by pod.
     async fn events(&self, reason: &str) -> Result<BTreeMap<String, usize>> {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         let listed = events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?;
@@ -102,8 +102,8 @@ impl Stage {
         Ok(counts)
     }
 
-    /// The condition PodScheduled of a pod, once it is false: reason and message.
-    async fn refusal(&self, name: &str) -> Result<(String, String)> {
+    /// Waits until a pod's PodScheduled condition is false, and returns its reason and message.
+    async fn unschedulable(&self, name: &str) -> Result<(String, String)> {
         eventually(SOON, || async {
             let pod = self.pods.get(name).await?;
             let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -123,21 +123,21 @@ fn names(pods: &[Value]) -> BTreeSet<String> {
     pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }
 
-/// Both in turn, each spread over the whole length.
+/// Merges both lists, each spread evenly over the whole length.
 fn interleaved(own: &[Value], others: &[Value]) -> Vec<Value> {
-    // The middle of each one's share of the length, times both counts.
-    let placed = |pods: &[Value], count: usize| -> Vec<(usize, Value)> {
+    // The position is the middle of the pod's share of the length, times both counts.
+    let with_positions = |pods: &[Value], count: usize| -> Vec<(usize, Value)> {
         pods.iter().enumerate().map(|(index, pod)| ((2 * index + 1) * count, pod.clone())).collect()
     };
-    let mut all = placed(own, others.len());
-    all.extend(placed(others, own.len()));
-    all.sort_by_key(|(place, _)| *place);
+    let mut all = with_positions(own, others.len());
+    all.extend(with_positions(others, own.len()));
+    all.sort_by_key(|(position, _)| *position);
     all.into_iter().map(|(_, pod)| pod).collect()
 }
 
 #[tokio::test]
 #[allow(clippy::print_stdout)]
-async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
+async fn pods_of_mixed_policy_are_placed_together_with_kube_scheduler() -> Result<()> {
     let stage = Stage::start().await?;
     let bridger = stage.bridger().await?;
     let _other = Scheduler::start(&stage.control_plane, None).await?;
@@ -150,11 +150,11 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
     println!("{all} pods bound {:.1} s after the first was created", began.elapsed().as_secs_f64());
     stage.check_policy().await?;
 
-    // Everybody has heard of it, once.
+    // Each pod has exactly one event.
     let wanted = names(&own);
     eventually(EVENTS_WITHIN, || async {
-        let told = stage.events("Scheduled").await?;
-        let missing: Vec<_> = wanted.iter().filter(|name| !told.contains_key(*name)).collect();
+        let events = stage.events("Scheduled").await?;
+        let missing: Vec<_> = wanted.iter().filter(|name| !events.contains_key(*name)).collect();
         ensure!(missing.is_empty(), "{} pods without an event: {missing:?}", missing.len());
         Ok(())
     })
@@ -165,13 +165,13 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
         .into_iter()
         .filter(|(name, count)| wanted.contains(name) && *count > 1)
         .collect();
-    ensure!(twice.is_empty(), "told more than once: {twice:?}");
+    ensure!(twice.is_empty(), "more than one event: {twice:?}");
     let order = following.each_placed_once(&stage.pods, all).await?;
-    // Both schedulers were at work at the same time.
+    // Both schedulers worked at the same time.
     let others_names = names(&others);
-    let of_others: Vec<usize> = (0..order.len()).filter(|place| others_names.contains(&order[*place])).collect();
+    let of_others: Vec<usize> = (0..order.len()).filter(|index| others_names.contains(&order[*index])).collect();
     let (first, last) = (of_others.first().copied().unwrap_or(all), of_others.last().copied().unwrap_or(0));
-    ensure!(first < own.len() && last >= others.len(), "kube-scheduler's pods came at {first} to {last} of {all}");
+    ensure!(first < own.len() && last >= others.len(), "kube-scheduler's pods are {first} to {last} of {all}");
     let metrics = bridger.get("/metrics").await?;
     let counted =
         format!("scheduler_schedule_attempts_total{{result=\"scheduled\",profile=\"bridger\"}} {}", own.len());
@@ -181,7 +181,7 @@ async fn mixed_policy_beside_kube_scheduler() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_it_fits() -> Result<()> {
+async fn an_unschedulable_pod_gets_upstreams_message_and_is_bound_when_it_fits() -> Result<()> {
     let stage = Stage::start().await?;
     let _bridger = stage.bridger().await?;
     let _other = Scheduler::start(&stage.control_plane, None).await?;
@@ -190,10 +190,10 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
             "containers": [{ "name": "main", "image": "none", "resources": { "requests": { "cpu": "1" } } }] } })
     };
     stage.create([pod("own", "bridger"), pod("other", "default-scheduler")]).await?;
-    let (reason, message) = stage.refusal("own").await?;
-    let (other_reason, other_message) = stage.refusal("other").await?;
+    let (reason, message) = stage.unschedulable("own").await?;
+    let (other_reason, other_message) = stage.unschedulable("other").await?;
     ensure!(reason == other_reason, "{reason}, {other_reason}");
-    // What follows upstream's first sentence tells of preemption.
+    // The rest of upstream's message is about preemption.
     ensure!(other_message.starts_with(&message), "{message:?}\n{other_message:?}");
     eventually(SOON, || async {
         ensure!(stage.events("FailedScheduling").await?.contains_key("own"), "no event yet");
@@ -202,7 +202,7 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
     .await?;
     let label = Patch::Merge(json!({ "metadata": { "labels": { "gpu": "yes" } } }));
     stage.nodes.patch(&cluster::node_name(0), &PatchParams::default(), &label).await?;
-    // The change of the node itself lets the pod be tried again: far sooner than the next look at everything.
+    // The node change itself triggers a retry of the pod, far sooner than the periodic retry of all pods.
     stage.bound(2, SOON).await?;
     let own = stage.pods.get("own").await?;
     ensure!(node_of(&own) == Some(cluster::node_name(0).as_str()), "{own:?}");
@@ -213,7 +213,7 @@ async fn a_pod_that_fits_nowhere_is_told_so_in_upstreams_words_and_placed_when_i
 
 #[tokio::test]
 #[allow(clippy::print_stdout)]
-async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
+async fn every_pod_is_bound_once_when_bridger_is_killed_meanwhile() -> Result<()> {
     let stage = Stage::start().await?;
     let kills = count(2, 10);
     let (own, others) = cluster::pods(count(190, 1250));
@@ -225,7 +225,7 @@ async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     let mut created = 0;
     for (number, pods) in all.chunks(batch).enumerate() {
         let own_of_batch = names(pods).intersection(&own_names).count();
-        // In the middle of its work: pods of this batch are still being created while it is killed.
+        // Bridger is killed while pods of this batch are still being created.
         let half_bound = created + own_of_batch / 2;
         let kill = async {
             if number < kills {
@@ -241,31 +241,31 @@ async fn killed_on_the_way_every_pod_is_bound_once() -> Result<()> {
     stage.bound(all.len(), ALL_WITHIN).await?;
     stage.check_policy().await?;
     following.each_placed_once(&stage.pods, all.len()).await?;
-    let told = stage.events("Scheduled").await?;
-    let twice: Vec<_> = told.iter().filter(|(name, count)| own_names.contains(*name) && **count > 1).collect();
-    ensure!(twice.is_empty(), "told more than once: {twice:?}");
+    let events = stage.events("Scheduled").await?;
+    let twice: Vec<_> = events.iter().filter(|(name, count)| own_names.contains(*name) && **count > 1).collect();
+    ensure!(twice.is_empty(), "more than one event: {twice:?}");
     println!(
         "{} pods and {} of kube-scheduler's, {kills} kills; {} Scheduled events",
         own.len(),
         others.len(),
-        told.len()
+        events.len()
     );
     Ok(())
 }
 
 #[tokio::test]
 #[allow(clippy::print_stdout)]
-async fn with_the_api_server_killed_on_the_way_every_pod_is_placed_by_its_policy() -> Result<()> {
+async fn every_pod_is_placed_by_its_policy_when_the_api_server_is_killed_meanwhile() -> Result<()> {
     let mut stage = Stage::start().await?;
     let (own, _) = cluster::pods(1250);
     stage.create(own.iter().cloned()).await?;
     let version = stage.pods.list(&ListParams::default().limit(1)).await?.metadata.resource_version.unwrap_or_default();
     let mut watch = stage.pods.watch(&WatchParams::default(), &version).await?.boxed();
     let a_few_bound = async {
-        let mut seen = 0;
-        while seen < 20 {
+        let mut bound = 0;
+        while bound < 20 {
             let event = tokio::time::timeout(SOON, watch.next()).await?.context("the watch ended")??;
-            seen += usize::from(matches!(event, WatchEvent::Modified(pod) if node_of(&pod).is_some()));
+            bound += usize::from(matches!(event, WatchEvent::Modified(pod) if node_of(&pod).is_some()));
         }
         anyhow::Ok(())
     };
@@ -276,17 +276,17 @@ async fn with_the_api_server_killed_on_the_way_every_pod_is_placed_by_its_policy
     stage.bound(own.len(), ALL_WITHIN).await.with_context(|| bridger.output())?;
     let unanswered = bridger.output().matches("could not be bound").count();
     println!("{} pods; {unanswered} bindings failed because the API server was killed", own.len());
-    ensure!(unanswered > 0, "no binding was under way when the API server was killed:\n{}", bridger.output());
+    ensure!(unanswered > 0, "no binding was in flight when the API server was killed:\n{}", bridger.output());
     stage.check_policy().await
 }
 
-/// The check itself: whoever puts everything on one node breaks every policy, and each shows.
+/// Tests the check itself: pods that are all on one node violate every policy, and each violation is reported.
 #[test]
-fn every_kind_of_violation_is_seen() {
+fn every_kind_of_violation_is_detected() {
     let nodes = cluster::nodes();
     let (mut own, others) = cluster::pods(1250);
     for (number, pod) in own.iter_mut().enumerate() {
-        // One pod of the groups that stay together is elsewhere; all others share a node that is neither fast nor theirs.
+        // One pod of a group with affinity is on another node; all others share a slow node of kube-scheduler.
         pod["spec"]["nodeName"] = cluster::node_name(if number == 3 { 0 } else { 39 }).into();
     }
     let pods: Vec<Value> = own.into_iter().chain(others).collect();
@@ -300,9 +300,9 @@ fn every_kind_of_violation_is_seen() {
         "not disk=",
         "on tainted",
         "share",
-        "are apart by",
+        "differ in",
         "is spread",
     ] {
-        assert!(violations.iter().any(|line| line.contains(expected)), "{expected:?} is not seen");
+        assert!(violations.iter().any(|line| line.contains(expected)), "{expected:?} is not detected");
     }
 }

@@ -1,4 +1,5 @@
-//! `bridger explain` on a live cluster, on what `bridger snapshot` wrote of it and on what kubectl prints: one and the same answer.
+//! Compares `bridger explain` on a live cluster, on its `bridger snapshot`, and on kubectl's output: the answers must
+//! be the same.
 
 #[path = "scheduler/cluster.rs"]
 mod cluster;
@@ -20,7 +21,7 @@ async fn explained(arguments: &[&str], environment: &[(&str, String)]) -> Result
 }
 
 #[tokio::test]
-async fn live_snapshot_and_list_are_explained_alike() -> Result<()> {
+async fn explain_gives_the_same_answer_live_from_a_snapshot_and_from_a_list() -> Result<()> {
     let control_plane = ControlPlane::start_with(&["--disable-admission-plugins=TaintNodesByCondition"]).await?;
     let client = control_plane.client().await?;
     let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(client.clone()), Api::default_namespaced(client));
@@ -28,7 +29,7 @@ async fn live_snapshot_and_list_are_explained_alike() -> Result<()> {
         nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
     }
     let (own, _) = cluster::pods(70);
-    // Some run already; nobody schedules the rest.
+    // Some pods already run. No scheduler runs for the rest.
     for (number, mut pod) in own.into_iter().enumerate() {
         if number < 28 {
             pod["spec"]["nodeName"] = json!(cluster::node_name(number));
@@ -44,8 +45,8 @@ async fn live_snapshot_and_list_are_explained_alike() -> Result<()> {
     let json = workdir.write("list.json", kubectl.run(&["get", KINDS, "-A", "-o", "json"]).await?)?;
     let yaml = workdir.write("list.yaml", kubectl.run(&["get", KINDS, "-A", "-o", "yaml"]).await?)?;
     let (json, yaml) = (json.display().to_string(), yaml.display().to_string());
-    let mut refusing = std::collections::BTreeSet::new();
-    // One of each policy, those that run among them.
+    let mut rejecting = std::collections::BTreeSet::new();
+    // One pod of each policy, running and pending.
     for number in (0..7).chain(28..35) {
         let pod = format!("default/pod-{number}");
         let live = explained(&[&pod, "--unbound"], &environment).await?;
@@ -54,26 +55,26 @@ async fn live_snapshot_and_list_are_explained_alike() -> Result<()> {
             ensure!(live == from_file, "{pod}, {file}:\n{live}\n{from_file}");
         }
         let nodes = live["nodes"].as_array().into_iter().flatten();
-        refusing.extend(nodes.filter_map(|node| node["plugin"].as_str().map(str::to_owned)));
-        // For people the same in other words.
+        rejecting.extend(nodes.filter_map(|node| node["plugin"].as_str().map(str::to_owned)));
+        // The text output for people.
         let table = run_to_end(&["explain", &pod, "--unbound", "--snapshot", &json], &[]).await?;
         ensure!(table.stdout.contains(&format!("of 40 nodes can run {pod}; best: ")), "{table:?}");
     }
-    ensure!(refusing.len() >= 4, "too few policies were asked for: {refusing:?}");
-    // One that runs names its node.
+    ensure!(rejecting.len() >= 4, "too few plugins rejected a node: {rejecting:?}");
+    // The answer for a running pod is its node.
     let bound = explained(&["default/pod-0", "--snapshot", &json], &[]).await?;
     ensure!(bound["best"] == json!([cluster::node_name(0)]) && bound["feasible"] == 1, "{bound}");
-    let missing = run_to_end(&["explain", "default/nobody", "--snapshot", &json], &[]).await?;
-    ensure!(missing.code == Some(2) && missing.stderr.contains("there is no pod default/nobody"), "{missing:?}");
+    let missing = run_to_end(&["explain", "default/missing", "--snapshot", &json], &[]).await?;
+    ensure!(missing.code == Some(2) && missing.stderr.contains("there is no pod default/missing"), "{missing:?}");
     Ok(())
 }
 
 #[tokio::test]
-async fn the_sandbox_can_be_explained() -> Result<()> {
+async fn explain_works_on_the_sandbox() -> Result<()> {
     let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "2"]).await?;
     let environment = [("KUBECONFIG", sandbox.kubeconfig().display().to_string())];
     let manifest = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},
-        "spec":{"schedulerName":"nobody","containers":[{"name":"main","image":"none"}]}}"#;
+        "spec":{"schedulerName":"no-scheduler","containers":[{"name":"main","image":"none"}]}}"#;
     sandbox.kubectl().run_with(&["apply", "-f", "-"], manifest).await?;
     let live = explained(&["default/web"], &environment).await?;
     ensure!(live["feasible"].as_u64() > Some(0), "{live}");

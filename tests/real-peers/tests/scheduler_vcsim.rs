@@ -1,5 +1,5 @@
-//! `bridger scheduler --url` with kube-apiserver and vcsim: where nodes run is known live from vSphere, with no label on any
-//! node; decisions follow vMotions, and a host in maintenance takes no pods.
+//! Runs `bridger scheduler --url` with kube-apiserver and vcsim: the hosts of nodes come live from vSphere, without
+//! host labels; decisions follow vMotions, and a host in maintenance gets no pods.
 
 #[path = "machines/mod.rs"]
 mod machines;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use machines::{Machines, VMS, apart_from_its_like, host_name, node_name, node_names, refusal};
+use machines::{Machines, VMS, anti_affine_spec, host_name, node_name, node_names, unschedulable_message};
 use serde_json::json;
 use testkit::vcsim::{PASSWORD, USERNAME};
 use testkit::{Bridger, eventually};
@@ -50,10 +50,10 @@ impl Stage {
         Ok(stage)
     }
 
-    /// A pod that avoids others of its app; on one node alone, if one is named.
-    async fn create(&self, app: &str, name: &str, only_on: Option<&str>) -> Result<()> {
-        let mut spec = apart_from_its_like(app, "bridger");
-        if let Some(node) = only_on {
+    /// Creates a pod with anti-affinity to its app, and with a node selector if a node is given.
+    async fn create(&self, app: &str, name: &str, node: Option<&str>) -> Result<()> {
+        let mut spec = anti_affine_spec(app, "bridger");
+        if let Some(node) = node {
             spec["nodeSelector"] = json!({ "kubernetes.io/hostname": node });
         }
         let pod = json!({ "metadata": { "name": name, "labels": { "app": app } }, "spec": spec });
@@ -61,29 +61,29 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the pod is placed; answers its node.
+    /// Waits until the pod is placed, and returns its node.
     async fn placed(&self, name: &str) -> Result<String> {
         eventually(SOON, || async {
             let pod = self.pods.get(name).await?;
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-            node.with_context(|| format!("{name} waits: {:?}\n{}", refusal(&pod), self.bridger.output()))
+            node.with_context(|| format!("{name}: {:?}\n{}", unschedulable_message(&pod), self.bridger.output()))
         })
         .await
     }
 
-    /// Waits until it is said why the pod waits.
+    /// Waits until the pod's status has these reasons why it is pending.
     async fn waits_because(&self, name: &str, expected: &[&str]) -> Result<()> {
         eventually(SOON, || async {
             let pod = self.pods.get(name).await?;
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-            let message = refusal(&pod).with_context(|| format!("nothing is said of {name}, on {node:?}"))?;
+            let message = unschedulable_message(&pod).with_context(|| format!("{name} has no reason, on {node:?}"))?;
             ensure!(expected.iter().all(|text| message.contains(text)), "{name}: {message}");
             Ok(())
         })
         .await
     }
 
-    /// The physical host of every pod that is placed, by vcsim's own word.
+    /// The physical host of every placed pod, from vcsim.
     async fn hosts(&self) -> Result<BTreeMap<String, String>> {
         let mut hosts = BTreeMap::new();
         for pod in self.pods.list(&ListParams::default()).await? {
@@ -104,7 +104,8 @@ async fn hosts_come_live_from_vsphere_and_decisions_follow_moves() -> Result<()>
         ensure!(!labels.contains_key("alpha.cna.vmware.com/host"), "{labels:?}");
     }
 
-    // Two hosts take pods, so two replicas are placed, apart; each has one more node, which the third may not have.
+    // Two hosts can run pods, so two replicas are placed, on different hosts. Each host has another node, but the third
+    // replica must not use it.
     stage.create("a", "a1", None).await?;
     stage.create("a", "a2", None).await?;
     let (first, second) = (stage.placed("a1").await?, stage.placed("a2").await?);
@@ -115,13 +116,13 @@ async fn hosts_come_live_from_vsphere_and_decisions_follow_moves() -> Result<()>
     stage.create("c", "c1", Some(&node_name(IN_MAINTENANCE))).await?;
     stage.waits_because("c1", &["1 node(s) run on a physical host that takes no pods"]).await?;
 
-    // The second replica's VM moves to the first one's host. Nothing else happens: the move itself lets the third be placed.
+    // The second replica's VM moves to the first one's host. Only because of this move, the third replica is placed.
     stage.machines.migrate(&second, &kept).await?;
     let third = stage.placed("a3").await?;
     ensure!(stage.machines.host_of(&third).await? == freed, "{third} is not on {freed}");
 
-    // Two others: the first on that VM, the second to be on the host where that VM is now. It has to wait, until the VM moves
-    // back, which shows that this move has been heard of.
+    // Two other pods: the first on that VM, the second with a node on the VM's current host. The second stays pending
+    // until the VM moves back, which shows that Bridger observed this move.
     stage.create("b", "b1", Some(&second)).await?;
     stage.placed("b1").await?;
     stage.create("b", "b2", Some(&first)).await?;
@@ -129,7 +130,7 @@ async fn hosts_come_live_from_vsphere_and_decisions_follow_moves() -> Result<()>
     stage.pods.delete("a3", &DeleteParams::default().grace_period(0)).await?;
     stage.machines.migrate(&second, &freed).await?;
     stage.placed("b2").await?;
-    // So the host that the third replica left is taken again.
+    // So the host that the third replica left is occupied again.
     stage.create("a", "a4", None).await?;
     stage.waits_because("a4", &[TAKES_NO_PODS, BETWEEN_HOSTS]).await?;
 

@@ -1,14 +1,14 @@
-//! One story, told by the real govc to vcsim and to the embedded vCenter, within what vcsim can do.
+//! Runs one govc scenario on vcsim and on the embedded vCenter, within what vcsim supports.
 //!
-//! Names differ between the two inventories, so each is noted by its role; where a real vCenter is known to differ
-//! from vcsim (it checks rules, refuses unknown properties and an exit from no maintenance; vcsim does not) the step is
-//! left out here and tested on the embedded one alone.
+//! Names differ between the two inventories, so each is recorded by its role. If a real vCenter is known to differ from
+//! vcsim (it checks rules, and rejects unknown properties and leaving maintenance mode when not in it; vcsim does not),
+//! the step is omitted here and tested on the embedded vCenter alone.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use testkit::{Govc, Sandbox, Vcsim, VcsimOptions};
 
-/// What the story's roles are called in one inventory.
+/// The names of the scenario's roles in one inventory.
 struct Names {
     datacenter: &'static str,
     cluster: &'static str,
@@ -33,11 +33,11 @@ const EMBEDDED: Names = Names {
 struct Witness {
     govc: Govc,
     names: Names,
-    seen: Vec<String>,
+    observed: Vec<String>,
 }
 
 impl Witness {
-    /// Puts the inventory's own names in the place of roles: `{dc}`, `{cluster}`, `{host0}`, `{vm0}`.
+    /// Replaces roles with the inventory's names: `{dc}`, `{cluster}`, `{host0}`, `{vm0}`.
     fn fill(&self, text: &str) -> String {
         let mut text = text.replace("{dc}", self.names.datacenter).replace("{cluster}", self.names.cluster);
         for (index, name) in self.names.hosts.iter().enumerate() {
@@ -49,7 +49,7 @@ impl Witness {
         text
     }
 
-    /// The reverse, for what was printed.
+    /// Replaces the inventory's names in the output with roles.
     fn roles(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (index, name) in self.names.vms.iter().enumerate() {
@@ -68,39 +68,39 @@ impl Witness {
         Ok((finished.code, self.roles(&finished.stdout)))
     }
 
-    /// Notes the exit code alone.
+    /// Records only the exit code.
     async fn does(&mut self, line: &str) -> Result<()> {
         let (code, _) = self.govc(line).await?;
-        self.seen.push(format!("govc {line}: {code:?}"));
+        self.observed.push(format!("govc {line}: {code:?}"));
         Ok(())
     }
 
-    /// Notes the exit code and all that was printed, lines sorted.
+    /// Records the exit code and the complete output, with sorted lines.
     async fn prints(&mut self, line: &str) -> Result<()> {
         let (code, printed) = self.govc(line).await?;
         let mut lines: Vec<&str> = printed.lines().map(str::trim).collect();
         lines.sort_unstable();
-        self.seen.push(format!("govc {line}: {code:?} {lines:?}"));
+        self.observed.push(format!("govc {line}: {code:?} {lines:?}"));
         Ok(())
     }
 
-    /// Notes some words of what was printed: whether each is there.
+    /// Records whether the output contains each of these words.
     async fn mentions(&mut self, line: &str, words: &[&str]) -> Result<()> {
         let (code, printed) = self.govc(line).await?;
         let found: Vec<String> = words.iter().map(|word| format!("{word}={}", printed.contains(word))).collect();
-        self.seen.push(format!("govc {line}: {code:?} {found:?}"));
+        self.observed.push(format!("govc {line}: {code:?} {found:?}"));
         Ok(())
     }
 
-    /// The name of the host that a VM is on.
+    /// Records the name of a VM's host.
     async fn notes_host_of(&mut self, vm: &str) -> Result<()> {
         let (_, reference) = self.govc(&format!("object.collect -s /{{dc}}/vm/{vm} runtime.host")).await?;
         let (_, name) = self.govc(&format!("object.collect -s {} name", reference.trim())).await?;
-        self.seen.push(format!("{vm} is on {}", name.trim()));
+        self.observed.push(format!("{vm} is on {}", name.trim()));
         Ok(())
     }
 
-    /// The shape of a property: its JSON with every leaf replaced by its type.
+    /// Records the JSON types of these fields of a property.
     async fn notes_shape(&mut self, path: &str, property: &str, fields: &[&str]) -> Result<()> {
         let (code, printed) = self.govc(&format!("object.collect -json {path} {property}")).await?;
         let value: Value = serde_json::from_str(&printed).unwrap_or(Value::Null);
@@ -123,12 +123,12 @@ impl Witness {
                 format!("{field}:{shape}")
             })
             .collect();
-        self.seen.push(format!("{path} {property}: {code:?} {shapes:?}"));
+        self.observed.push(format!("{path} {property}: {code:?} {shapes:?}"));
         Ok(())
     }
 }
 
-async fn story(witness: &mut Witness) -> Result<()> {
+async fn scenario(witness: &mut Witness) -> Result<()> {
     witness.mentions("about", &["VMware vCenter Server", "VirtualCenter", "API type:", "urn:vim25"]).await?;
     witness.prints("ls").await?;
     witness.prints("ls -t HostSystem host/{cluster}").await?;
@@ -188,20 +188,20 @@ async fn story(witness: &mut Witness) -> Result<()> {
 
     // Rules.
     witness.prints("cluster.rule.ls -cluster {cluster}").await?;
-    witness.does("cluster.rule.create -cluster {cluster} -name apart -enable -anti-affinity {vm0} {vm1}").await?;
-    witness.does("cluster.rule.create -cluster {cluster} -name apart -enable -anti-affinity {vm0} {vm2}").await?;
+    witness.does("cluster.rule.create -cluster {cluster} -name anti -enable -anti-affinity {vm0} {vm1}").await?;
+    witness.does("cluster.rule.create -cluster {cluster} -name anti -enable -anti-affinity {vm0} {vm2}").await?;
     witness.prints("cluster.rule.ls -cluster {cluster}").await?;
-    witness.prints("cluster.rule.ls -cluster {cluster} -name apart").await?;
-    witness.prints("cluster.rule.info -cluster {cluster} -name apart").await?;
-    witness.does("cluster.rule.change -cluster {cluster} -name apart {vm0} {vm1} {vm2}").await?;
-    witness.prints("cluster.rule.ls -cluster {cluster} -name apart").await?;
-    witness.does("cluster.rule.create -cluster {cluster} -name together -affinity {vm1} {vm2}").await?;
+    witness.prints("cluster.rule.ls -cluster {cluster} -name anti").await?;
+    witness.prints("cluster.rule.info -cluster {cluster} -name anti").await?;
+    witness.does("cluster.rule.change -cluster {cluster} -name anti {vm0} {vm1} {vm2}").await?;
+    witness.prints("cluster.rule.ls -cluster {cluster} -name anti").await?;
+    witness.does("cluster.rule.create -cluster {cluster} -name affine -affinity {vm1} {vm2}").await?;
     witness
-        .mentions("cluster.rule.info -cluster {cluster} -name together", &["ClusterAffinityRuleSpec", "{vm1}", "{vm2}"])
+        .mentions("cluster.rule.info -cluster {cluster} -name affine", &["ClusterAffinityRuleSpec", "{vm1}", "{vm2}"])
         .await?;
     witness.does("cluster.rule.remove -cluster {cluster} -name none").await?;
-    witness.does("cluster.rule.remove -cluster {cluster} -name apart").await?;
-    witness.does("cluster.rule.remove -cluster {cluster} -name together").await?;
+    witness.does("cluster.rule.remove -cluster {cluster} -name anti").await?;
+    witness.does("cluster.rule.remove -cluster {cluster} -name affine").await?;
     witness.prints("cluster.rule.ls -cluster {cluster}").await?;
 
     // Groups.
@@ -234,7 +234,7 @@ async fn story(witness: &mut Witness) -> Result<()> {
     witness.does("vm.power -on {vm2}").await?;
     witness.prints("object.collect -s /{dc}/vm/{vm2} runtime.powerState").await?;
 
-    // Names, and what is left when a VM is gone.
+    // Names, and the inventory after a VM is destroyed.
     witness.does("object.rename /{dc}/vm/{vm2} renamed").await?;
     witness.prints("find . -type m").await?;
     witness.does("object.rename /{dc}/vm/renamed {vm1}").await?;
@@ -255,18 +255,18 @@ async fn the_embedded_vcenter_answers_as_vcsim_does() -> Result<()> {
     let vcsim =
         Vcsim::start(&VcsimOptions { hosts_per_cluster: 2, vms_per_cluster: 3, ..VcsimOptions::default() }).await?;
     let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "3", "--drs", "off", "--speed", "20"]).await?;
-    let mut peer = Witness { govc: vcsim.govc(), names: VCSIM, seen: Vec::new() };
-    let mut embedded = Witness { govc: sandbox.govc(), names: EMBEDDED, seen: Vec::new() };
-    story(&mut peer).await.context("on vcsim")?;
-    story(&mut embedded).await.context("on the embedded vCenter")?;
+    let mut peer = Witness { govc: vcsim.govc(), names: VCSIM, observed: Vec::new() };
+    let mut embedded = Witness { govc: sandbox.govc(), names: EMBEDDED, observed: Vec::new() };
+    scenario(&mut peer).await.context("on vcsim")?;
+    scenario(&mut embedded).await.context("on the embedded vCenter")?;
     let differences: Vec<String> = peer
-        .seen
+        .observed
         .iter()
-        .zip(&embedded.seen)
+        .zip(&embedded.observed)
         .filter(|(peer, embedded)| peer != embedded)
         .map(|(peer, embedded)| format!("vcsim    {peer}\nembedded {embedded}"))
         .collect();
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n\n"));
-    assert_eq!(peer.seen.len(), embedded.seen.len());
+    assert_eq!(peer.observed.len(), embedded.observed.len());
     Ok(())
 }

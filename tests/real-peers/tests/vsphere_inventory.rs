@@ -1,4 +1,4 @@
-//! The inventory watch on vcsim, with govc as the one who changes things and as the witness of what there is.
+//! Tests the inventory watch on vcsim. govc makes the changes and shows the expected inventory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn config(vcsim: &Vcsim) -> Result<VcenterConfig> {
     Ok(config)
 }
 
-/// A run, and all that has been heard of it.
+/// A running inventory watch, and the state from its events.
 struct Listener {
     events: mpsc::Receiver<Event>,
     status: watch::Receiver<VcenterStatus>,
@@ -35,7 +35,7 @@ struct Listener {
     vms: BTreeMap<String, VmFacts>,
     hosts: BTreeMap<String, HostFacts>,
     clusters: BTreeMap<String, ClusterFacts>,
-    /// What a relist has shown so far.
+    /// The ids that the current relist has shown so far.
     relisted: Option<Vec<String>>,
     in_sync: bool,
     lost: u32,
@@ -65,20 +65,20 @@ impl Listener {
         }
     }
 
-    /// Listens until something is so.
+    /// Applies events until a condition is true.
     async fn until(&mut self, what: &str, so: impl Fn(&Listener) -> bool) -> Result<()> {
         let deadline = Instant::now() + LIMIT;
         while !so(self) {
             let event = timeout_at(deadline, self.events.recv())
                 .await
-                .with_context(|| format!("{what}: not so; status {:?}", *self.status.borrow()))?
+                .with_context(|| format!("{what}: not true; status {:?}", *self.status.borrow()))?
                 .context("the run has ended")?;
-            self.hear(event)?;
+            self.apply(event)?;
         }
         Ok(())
     }
 
-    fn hear(&mut self, event: Event) -> Result<()> {
+    fn apply(&mut self, event: Event) -> Result<()> {
         let relisted = &mut self.relisted;
         let mut seen = |id: &str| relisted.iter_mut().for_each(|seen| seen.push(id.to_owned()));
         match event {
@@ -87,7 +87,7 @@ impl Listener {
                 self.relisted = Some(Vec::new());
             }
             Event::RelistEnded(_) => {
-                let seen = self.relisted.take().context("a relist ended that had not begun")?;
+                let seen = self.relisted.take().context("a relist ended without a start")?;
                 self.vms.retain(|id, _| seen.contains(id));
                 self.hosts.retain(|id, _| seen.contains(id));
                 self.clusters.retain(|id, _| seen.contains(id));
@@ -113,7 +113,7 @@ impl Listener {
             Event::VmRemoved { id, .. } => ensure!(self.vms.remove(&id).is_some(), "{id} was not known"),
             Event::HostRemoved { id, .. } => ensure!(self.hosts.remove(&id).is_some(), "{id} was not known"),
             Event::ClusterRemoved { id, .. } => ensure!(self.clusters.remove(&id).is_some(), "{id} was not known"),
-            other => bail!("{other:?} is nothing a vCenter tells"),
+            other => bail!("{other:?} is not a vCenter event"),
         }
         Ok(())
     }
@@ -130,7 +130,7 @@ impl Listener {
         self.vm(vm)?.host.as_deref()
     }
 
-    /// A host the VM is not on.
+    /// A host other than the VM's.
     fn other_host(&self, vm: &str) -> Result<HostFacts> {
         let now = self.host_of(vm);
         self.hosts.values().find(|host| now != Some(host.id.as_str())).cloned().context("another host")
@@ -147,7 +147,7 @@ fn text(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// What govc finds of one type, as JSON of its `info` command.
+/// All objects of one type that govc finds, as JSON of its `info` command.
 async fn witness(vcsim: &Vcsim, kind: &str, info: &str, key: &str) -> Result<Vec<Value>> {
     let govc = vcsim.govc();
     let found = govc.run(&["find", "/", "-type", kind]).await?;
@@ -157,8 +157,8 @@ async fn witness(vcsim: &Vcsim, kind: &str, info: &str, key: &str) -> Result<Vec
     Ok(answer[key].as_array().cloned().unwrap_or_default())
 }
 
-/// A move without a task, as another vCenter client or a failover would make it: only the VM's host is another one.
-async fn move_unasked(client: &Client, vm: &ManagedObject, host: &str) -> Result<()> {
+/// Moves a VM without a task, as another vCenter client or a failover would: only the VM's host changes.
+async fn move_without_task(client: &Client, vm: &ManagedObject, host: &str) -> Result<()> {
     let host = ManagedObject::new("HostSystem", host);
     client
         .call("ReconfigVM_Task", vm, |body| {
@@ -173,8 +173,8 @@ async fn move_unasked(client: &Client, vm: &ManagedObject, host: &str) -> Result
 }
 
 #[tokio::test]
-async fn the_first_list_is_what_govc_sees() -> Result<()> {
-    // A cluster in folders, a host outside of any cluster, and more VMs than fit one of vcsim's pages.
+async fn the_first_list_equals_govcs_inventory() -> Result<()> {
+    // A cluster in folders, a host outside of any cluster, and more VMs than one of vcsim's pages.
     let extra = vec!["-standalone-host=1".to_owned()];
     let options = VcsimOptions { clusters: 2, vms_per_cluster: 50, extra, ..VcsimOptions::default() };
     let vcsim = Vcsim::start(&options).await?;
@@ -198,7 +198,7 @@ async fn the_first_list_is_what_govc_sees() -> Result<()> {
             (text(vm, "/self/value"), facts)
         })
         .collect();
-    let heard: BTreeMap<String, _> = listener
+    let received: BTreeMap<String, _> = listener
         .vms
         .values()
         .map(|vm| {
@@ -206,7 +206,7 @@ async fn the_first_list_is_what_govc_sees() -> Result<()> {
             (vm.id.clone(), (vm.name.clone(), vm.host.clone().unwrap_or_default(), uuid, vm.powered_on))
         })
         .collect();
-    assert_eq!(heard, expected);
+    assert_eq!(received, expected);
 
     let hosts = witness(&vcsim, "h", "host.info", "hostSystems").await?;
     assert_eq!(hosts.len(), 8);
@@ -217,12 +217,12 @@ async fn the_first_list_is_what_govc_sees() -> Result<()> {
             (text(host, "/self/value"), (text(host, "/name"), cluster, Some("DC0".to_owned())))
         })
         .collect();
-    let heard: BTreeMap<String, _> = listener
+    let received: BTreeMap<String, _> = listener
         .hosts
         .values()
         .map(|host| (host.id.clone(), (host.name.clone(), host.cluster.clone(), host.datacenter.clone())))
         .collect();
-    assert_eq!(heard, expected);
+    assert_eq!(received, expected);
     assert_eq!(listener.hosts.values().filter(|host| host.cluster.is_none()).count(), 1);
 
     let mut clusters: Vec<_> = listener.clusters.values().map(|cluster| cluster.name.as_str()).collect();
@@ -239,7 +239,7 @@ async fn the_first_list_is_what_govc_sees() -> Result<()> {
 }
 
 #[tokio::test]
-async fn moves_by_anybody_new_vms_and_vms_that_go_are_heard() -> Result<()> {
+async fn moves_by_any_client_new_vms_and_deleted_vms_are_reported() -> Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let govc = vcsim.govc();
     let mut listener = Listener::start(config(&vcsim)?);
@@ -248,30 +248,31 @@ async fn moves_by_anybody_new_vms_and_vms_that_go_are_heard() -> Result<()> {
     let vm = "DC0_C0_RP0_VM0";
     let target = listener.other_host(vm)?;
     govc.run(&["vm.migrate", "-host", &format!("HostSystem:{}", target.id), vm]).await?;
-    listener.until("moved by govc", |heard| heard.host_of(vm) == Some(&target.id)).await?;
+    listener.until("moved by govc", |listener| listener.host_of(vm) == Some(&target.id)).await?;
 
     let target = listener.other_host(vm)?;
     let moved = ManagedObject::new("VirtualMachine", &listener.vm(vm).context("the VM")?.id);
-    move_unasked(&config(&vcsim)?.connect().await?, &moved, &target.id).await?;
-    listener.until("moved by somebody else", |heard| heard.host_of(vm) == Some(&target.id)).await?;
+    move_without_task(&config(&vcsim)?.connect().await?, &moved, &target.id).await?;
+    listener.until("moved by another client", |listener| listener.host_of(vm) == Some(&target.id)).await?;
 
     govc.run(&["vm.change", "-vm", vm, "-e", "SET.guest.ipAddress=10.1.2.3"]).await?;
     let address = "10.1.2.3".parse()?;
-    listener.until("has an address", |heard| heard.vm(vm).is_some_and(|vm| vm.ip_addresses.contains(&address))).await?;
+    let has_address = |listener: &Listener| listener.vm(vm).is_some_and(|vm| vm.ip_addresses.contains(&address));
+    listener.until("has an address", has_address).await?;
 
     govc.run(&["vm.create", "-cluster", "DC0_C0", "-net", "VM Network", "-on=false", "newcomer"]).await?;
-    listener.until("a new VM", |heard| heard.host_of("newcomer").is_some()).await?;
+    listener.until("a new VM", |listener| listener.host_of("newcomer").is_some()).await?;
     assert!(!listener.vm("newcomer").context("the new VM")?.powered_on);
     govc.run(&["vm.power", "-on", "newcomer"]).await?;
-    listener.until("powered on", |heard| heard.vm("newcomer").is_some_and(|vm| vm.powered_on)).await?;
+    listener.until("powered on", |listener| listener.vm("newcomer").is_some_and(|vm| vm.powered_on)).await?;
     govc.run(&["vm.destroy", "newcomer"]).await?;
-    listener.until("a VM that went", |heard| heard.vm("newcomer").is_none()).await?;
+    listener.until("a deleted VM", |listener| listener.vm("newcomer").is_none()).await?;
     assert_eq!((listener.vms.len(), listener.lost), (4, 0));
     listener.stop().await
 }
 
 #[tokio::test]
-async fn new_names_and_maintenance_are_heard() -> Result<()> {
+async fn renames_and_maintenance_are_reported() -> Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let govc = vcsim.govc();
     let mut listener = Listener::start(config(&vcsim)?);
@@ -279,23 +280,23 @@ async fn new_names_and_maintenance_are_heard() -> Result<()> {
     let host = listener.hosts.values().next().context("a host")?.id.clone();
     let reference = format!("HostSystem:{host}");
 
-    // vcsim cannot rename a host; a cluster is told of in the same way.
+    // vcsim cannot rename a host; a renamed cluster is reported in the same way.
     govc.run(&["object.rename", "/DC0/host/DC0_C0", "renamed"]).await?;
-    listener.until("renamed", |heard| heard.clusters.values().all(|cluster| cluster.name == "renamed")).await?;
-    // vcsim sends no update for these: reading again finds them.
+    listener.until("renamed", |listener| listener.clusters.values().all(|cluster| cluster.name == "renamed")).await?;
+    // vcsim sends no update for these changes: the periodic read finds them.
     govc.run(&["host.maintenance.enter", &reference]).await?;
-    listener.until("in maintenance", |heard| heard.hosts[&host].maintenance).await?;
+    listener.until("in maintenance", |listener| listener.hosts[&host].maintenance).await?;
     govc.run(&["host.maintenance.exit", &reference]).await?;
-    listener.until("out of maintenance", |heard| !heard.hosts[&host].maintenance).await?;
+    listener.until("out of maintenance", |listener| !listener.hosts[&host].maintenance).await?;
     govc.run(&["cluster.change", "-drs-enabled=false", "renamed"]).await?;
-    listener.until("DRS off", |heard| heard.clusters.values().all(|cluster| !cluster.drs_enabled)).await?;
+    listener.until("DRS off", |listener| listener.clusters.values().all(|cluster| !cluster.drs_enabled)).await?;
 
     govc.run(&["object.rename", "/DC0", "Paris"]).await?;
     let paris = Some("Paris");
     listener
-        .until("a datacenter renamed", |heard| {
-            heard.hosts.values().all(|host| host.datacenter.as_deref() == paris)
-                && heard.clusters.values().all(|cluster| cluster.datacenter.as_deref() == paris)
+        .until("a datacenter renamed", |listener| {
+            listener.hosts.values().all(|host| host.datacenter.as_deref() == paris)
+                && listener.clusters.values().all(|cluster| cluster.datacenter.as_deref() == paris)
         })
         .await?;
     assert_eq!(listener.lost, 0);
@@ -303,7 +304,7 @@ async fn new_names_and_maintenance_are_heard() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_that_was_removed_and_a_vcenter_that_was_killed_are_found_again() -> Result<()> {
+async fn the_watch_recovers_from_a_removed_session_and_a_killed_vcenter() -> Result<()> {
     let mut vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let govc = vcsim.govc();
     let mut listener = Listener::start(config(&vcsim)?);
@@ -312,24 +313,24 @@ async fn a_session_that_was_removed_and_a_vcenter_that_was_killed_are_found_agai
     let sessions = govc.run(&["session.ls"]).await?;
     for line in sessions.lines().skip(1) {
         let key = line.split_whitespace().next().unwrap_or_default();
-        // govc's own session is among them and cannot remove itself.
+        // govc's own session is in the list and cannot remove itself.
         let _ = govc.try_run(&["session.rm", key]).await?;
     }
-    listener.until("the session's end", |heard| heard.lost == 1).await?;
+    listener.until("the session is lost", |listener| listener.lost == 1).await?;
     listener.until_in_sync().await?;
     assert_eq!(listener.vms.len(), 4);
 
     let vms = listener.vms.clone();
     vcsim.kill();
-    listener.until("the vCenter's end", |heard| heard.lost == 2).await?;
-    assert_eq!(listener.vms, vms, "what is known stays, as last known");
+    listener.until("the vCenter is lost", |listener| listener.lost == 2).await?;
+    assert_eq!(listener.vms, vms, "the last known VMs must be kept");
     let status = listener.status.borrow().clone();
     assert!(matches!(&status, VcenterStatus::Lost { error, .. } if !error.contains("secret-of")), "{status:?}");
     vcsim.restart().await?;
     listener.until_in_sync().await?;
     assert_eq!((listener.vms.len(), listener.lost), (4, 2));
 
-    // After an orderly end no session is left: govc sees only its own.
+    // After a graceful stop no session is left: govc lists only its own.
     listener.stop().await?;
     let sessions = vcsim.govc().run(&["session.ls"]).await?;
     assert_eq!(sessions.lines().count(), 2, "{sessions}");
@@ -337,11 +338,11 @@ async fn a_session_that_was_removed_and_a_vcenter_that_was_killed_are_found_agai
 }
 
 #[tokio::test]
-async fn the_start_tells_apart_what_is_wrong() -> Result<()> {
+async fn connection_errors_are_distinguished() -> Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let mut strict = config(&vcsim)?;
     strict.trust = vsphere::Trust::System;
-    let error = connect_once(&strict).await.expect_err("nobody vouches for vcsim");
+    let error = connect_once(&strict).await.expect_err("vcsim's certificate is self-signed");
     assert!(matches!(error, VsphereError::UntrustedCertificate { .. }), "{error}");
     assert!(error.to_string().contains("SHA-256 thumbprint"), "{error}");
 
@@ -354,9 +355,9 @@ async fn the_start_tells_apart_what_is_wrong() -> Result<()> {
     let error = connect_once(&config(&esx)?).await.expect_err("a lone host");
     assert!(matches!(error, VsphereError::NotVcenter { .. }), "{error}");
 
-    let gone = config(&esx)?;
+    let stopped = config(&esx)?;
     drop(esx);
-    let error = connect_once(&gone).await.expect_err("nobody listens");
+    let error = connect_once(&stopped).await.expect_err("nothing listens");
     assert!(matches!(error, VsphereError::Unreachable { .. }), "{error}");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The rule store on vcsim and on the embedded vCenter, with govc as the administrator and as the witness.
+//! Tests the rule store on vcsim and on the embedded vCenter. govc acts as the administrator and shows the actual
+//! rules.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,18 +17,18 @@ use vsphere::{Rules, Settings, VcenterConfig, VcenterStatus, inventory};
 
 const ID: VcenterId = VcenterId(0);
 const LIMIT: Duration = Duration::from_secs(60);
-/// How often the inventory reads again what a server may not tell.
+/// How often the inventory re-reads properties for which a server may send no update.
 const READ_AGAIN: Duration = Duration::from_secs(30);
-/// When it has been told by then it was not found by reading again.
+/// A change reported within this time was not found by the periodic read.
 const SOON: Duration = Duration::from_secs(10);
 
-/// One vCenter, and what its inventory calls things.
+/// One vCenter, and the names in its inventory.
 struct Peer {
     govc: Govc,
     config: VcenterConfig,
     cluster: &'static str,
     vms: [&'static str; 4],
-    /// It refuses rules that make no sense, as a real one does.
+    /// It rejects invalid rules, as a real vCenter does.
     checks_rules: bool,
 }
 
@@ -41,7 +42,7 @@ fn config(url: &str) -> Result<VcenterConfig> {
     Ok(config)
 }
 
-/// The inventory as the watch tells it.
+/// The inventory as the watch reports it.
 struct Inventory {
     events: mpsc::Receiver<Event>,
     task: JoinHandle<()>,
@@ -58,12 +59,12 @@ impl Inventory {
         let run = inventory::run(peer.config.clone(), ID, sender, status, jitter, std::future::pending());
         let task = tokio::spawn(run);
         let mut inventory = Inventory { events, task, cluster: ClusterFacts::default(), ids: BTreeMap::new() };
-        while !matches!(inventory.hear().await?, Event::RelistEnded(_)) {}
+        while !matches!(inventory.next_event().await?, Event::RelistEnded(_)) {}
         Ok(inventory)
     }
 
-    async fn hear(&mut self) -> Result<Event> {
-        let event = tokio::time::timeout(LIMIT, self.events.recv()).await.context("nothing is told")?;
+    async fn next_event(&mut self) -> Result<Event> {
+        let event = tokio::time::timeout(LIMIT, self.events.recv()).await.context("no event")?;
         let event = event.context("the run has ended")?;
         match &event {
             Event::ClusterApplied { cluster, .. } => self.cluster = cluster.clone(),
@@ -74,19 +75,19 @@ impl Inventory {
         Ok(event)
     }
 
-    /// The watch tells these rules, and much sooner than reading again now and then would.
+    /// Waits until the watch reports these rules, which must take much less time than the periodic read.
     async fn until_soon(&mut self, rules: &ClusterRules) -> Result<()> {
         let began = Instant::now();
         while self.cluster.rules != rules.rules || self.cluster.groups != rules.groups {
-            let event = tokio::time::timeout(LIMIT.saturating_sub(began.elapsed()), self.hear()).await;
-            event.with_context(|| format!("not told: {rules:?}; but {:?}", self.cluster))??;
+            let event = tokio::time::timeout(LIMIT.saturating_sub(began.elapsed()), self.next_event()).await;
+            event.with_context(|| format!("not reported: {rules:?}; but {:?}", self.cluster))??;
         }
-        ensure!(began.elapsed() < SOON, "told after {} ms", began.elapsed().as_millis());
+        ensure!(began.elapsed() < SOON, "reported after {} ms", began.elapsed().as_millis());
         Ok(())
     }
 }
 
-/// The rules and groups as govc sees them, by name.
+/// The rules and groups as govc shows them, by name.
 async fn witness(peer: &Peer) -> Result<BTreeMap<String, Value>> {
     let path = peer.govc.run(&["find", "/", "-type", "c", "-name", peer.cluster]).await?;
     let json = peer.govc.run(&["object.collect", "-o", "-json", path.trim(), "configurationEx"]).await?;
@@ -96,7 +97,7 @@ async fn witness(peer: &Peer) -> Result<BTreeMap<String, Value>> {
     all.concat()
         .into_iter()
         .map(|mut entry| {
-            // Compliance follows the placement of VMs, not the rule.
+            // Compliance depends on the placement of VMs, not on the rule.
             entry.as_object_mut().map(|entry| entry.remove("inCompliance"));
             Ok((entry["name"].as_str().context("a name")?.to_owned(), entry))
         })
@@ -129,13 +130,13 @@ fn members(witness: &Value) -> Vec<&str> {
     witness["vm"].as_array().into_iter().flatten().filter_map(|vm| vm["value"].as_str()).collect()
 }
 
-/// An edit that keeps who the rule is.
+/// An edit that keeps the rule's key and UUID.
 fn edit(facts: &RuleFacts, rule_type: RuleType, vms: &[String]) -> Change {
     let (key, uuid) = (facts.key, facts.uuid.clone());
     rule_change(&facts.name, rule_type, ChangeKind::Edit { key, uuid, added: vec![], removed: vec![] }, vms)
 }
 
-async fn story(peer: &Peer) -> Result<()> {
+async fn scenario(peer: &Peer) -> Result<()> {
     let mut inventory = Inventory::start(peer).await?;
     let cluster = inventory.cluster.id.clone();
     let vms: Vec<String> = peer.vms.iter().map(|vm| inventory.ids[*vm].clone()).collect();
@@ -144,7 +145,7 @@ async fn story(peer: &Peer) -> Result<()> {
     let store = Rules::new([(ID, peer.config.clone())]);
     let change = async |changes: &[Change]| store.change(ID, &cluster, changes).await;
 
-    // An administrator's own.
+    // An administrator's rule and group.
     let govc = &peer.govc;
     let common = ["-cluster", peer.cluster, "-name"];
     let rule_create = [&["cluster.rule.create"], &common[..], &["foreign", "-enable", "-anti-affinity"]].concat();
@@ -155,7 +156,7 @@ async fn story(peer: &Peer) -> Result<()> {
     let read = store.read(ID, &cluster).await?;
     inventory.until_soon(&read).await?;
 
-    // Ours, each kind, in one change.
+    // Our rules, one of each kind, in one change.
     let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
     let pin = RuleKind::VmsOnHosts {
         vm_group: "ours-vms".to_owned(),
@@ -172,103 +173,103 @@ async fn story(peer: &Peer) -> Result<()> {
         ..create("ours-pin", RuleType::VmHost, &vm_list(&[0]))
     };
     change(&[
-        create("ours-apart", RuleType::VmAntiAffinity, &vm_list(&[0, 2])),
-        create("ours-together", RuleType::VmAffinity, &vm_list(&[1, 3])),
+        create("ours-anti", RuleType::VmAntiAffinity, &vm_list(&[0, 2])),
+        create("ours-affine", RuleType::VmAffinity, &vm_list(&[1, 3])),
         pinned.clone(),
     ])
     .await?;
     let read = store.read(ID, &cluster).await?;
     inventory.until_soon(&read).await?;
-    ensure!(rule(&read, "ours-apart")?.kind == RuleKind::VmsApart(vm_list(&[0, 2])), "{read:?}");
-    ensure!(rule(&read, "ours-together")?.kind == RuleKind::VmsTogether(vm_list(&[1, 3])), "{read:?}");
+    ensure!(rule(&read, "ours-anti")?.kind == RuleKind::VmsApart(vm_list(&[0, 2])), "{read:?}");
+    ensure!(rule(&read, "ours-affine")?.kind == RuleKind::VmsTogether(vm_list(&[1, 3])), "{read:?}");
     ensure!(rule(&read, "ours-pin")?.kind == pin, "{read:?}");
     ensure!(read.rules.iter().all(|rule| rule.enabled && rule.uuid.is_some()), "{read:?}");
-    let seen = witness(peer).await?;
-    ensure!(seen.len() == foreign.len() + 5, "{seen:?}");
-    let shown = govc.run(&["cluster.rule.info", "-cluster", peer.cluster, "-name", "ours-apart"]).await?;
+    let observed = witness(peer).await?;
+    ensure!(observed.len() == foreign.len() + 5, "{observed:?}");
+    let shown = govc.run(&["cluster.rule.info", "-cluster", peer.cluster, "-name", "ours-anti"]).await?;
     ensure!(shown.contains("ClusterAntiAffinityRuleSpec"), "{shown}");
-    ensure!(members(&seen["ours-apart"]) == vm_list(&[0, 2]), "{seen:?}");
+    ensure!(members(&observed["ours-anti"]) == vm_list(&[0, 2]), "{observed:?}");
 
-    // Edited in place: other members, and it is still the same rule.
-    let before = rule(&read, "ours-apart")?.clone();
+    // Edited in place: other members, but still the same rule.
+    let before = rule(&read, "ours-anti")?.clone();
     let mut wider = edit(rule(&read, "ours-pin")?, RuleType::VmHost, &vm_list(&[0, 1]));
     wider.group_names.clone_from(&pinned.group_names);
     wider.groups = vec![GroupChange::Edit(group("ours-vms", GroupKind::Vms(vm_list(&[0, 1]))))];
     change(&[edit(&before, RuleType::VmAntiAffinity, &vm_list(&[0, 2, 3])), wider]).await?;
     let read = store.read(ID, &cluster).await?;
     inventory.until_soon(&read).await?;
-    let after = rule(&read, "ours-apart")?;
+    let after = rule(&read, "ours-anti")?;
     let expected = RuleFacts { kind: RuleKind::VmsApart(vm_list(&[0, 2, 3])), ..before };
     ensure!(*after == expected, "{after:?}");
     ensure!(rule(&read, "ours-pin")?.kind == pin && rule(&read, "ours-pin")?.enabled, "{read:?}");
     let edited = witness(peer).await?;
     for field in ["key", "ruleUuid"] {
-        ensure!(edited["ours-apart"][field] == seen["ours-apart"][field], "{field}: {edited:?}");
+        ensure!(edited["ours-anti"][field] == observed["ours-anti"][field], "{field}: {edited:?}");
     }
     ensure!(members(&edited["ours-vms"]) == vm_list(&[0, 1]), "{edited:?}");
 
-    // What can not be is told as such, and changes nothing.
+    // Invalid changes are reported as such, and change nothing.
     let twice = create("foreign", RuleType::VmAntiAffinity, &vm_list(&[2, 3]));
-    let mut faulty = vec![twice, delete("none", 9999), delete_group("x")];
+    let mut invalid = vec![twice, delete("none", 9999), delete_group("x")];
     if peer.checks_rules {
         let unknown = vec![vms[0].clone(), "vm-9999".to_owned()];
-        faulty.push(create("ours-unknown", RuleType::VmAntiAffinity, &unknown));
-        faulty.push(create("ours-lonely", RuleType::VmAntiAffinity, &vm_list(&[1])));
-        faulty.push(delete_group("ours-vms"));
+        invalid.push(create("ours-unknown", RuleType::VmAntiAffinity, &unknown));
+        invalid.push(create("ours-lonely", RuleType::VmAntiAffinity, &vm_list(&[1])));
+        invalid.push(delete_group("ours-vms"));
     }
-    for faulty in faulty {
-        let outcome = change(std::slice::from_ref(&faulty)).await;
-        ensure!(matches!(outcome, Err(PortError::Invalid(_))), "{faulty:?}: {outcome:?}");
+    for invalid in invalid {
+        let outcome = change(std::slice::from_ref(&invalid)).await;
+        ensure!(matches!(outcome, Err(PortError::Invalid(_))), "{invalid:?}: {outcome:?}");
     }
-    ensure!(witness(peer).await? == edited, "a change that fails changes nothing");
+    ensure!(witness(peer).await? == edited, "a failed change must change nothing");
     for outcome in
         [store.read(ID, "domain-c9999").await.map(|_| ()), store.change(ID, "domain-c9999", &[delete("none", 1)]).await]
     {
         ensure!(matches!(outcome, Err(PortError::NotFound(_))), "{outcome:?}");
     }
 
-    // Somebody ends all sessions: the next call begins a new one.
+    // All sessions are removed: the next call logs in again.
     for line in govc.run(&["session.ls"]).await?.lines().skip(1) {
-        // govc's own session is among them and cannot remove itself.
+        // govc's own session is in the list and cannot remove itself.
         let _ = govc.try_run(&["session.rm", line.split_whitespace().next().unwrap_or_default()]).await?;
     }
     ensure!(store.read(ID, &cluster).await? == read);
 
-    // Ours go, and only they.
+    // Our rules are deleted, and only those.
     let ours = read.rules.iter().filter(|rule| rule.name.starts_with("ours-"));
     let mut removals: Vec<_> = ours.map(|rule| delete(&rule.name, rule.key)).collect();
     removals.extend(["ours-vms", "ours-hosts"].map(delete_group));
     change(&removals).await?;
-    ensure!(witness(peer).await? == foreign, "the administrator's are as they were");
+    ensure!(witness(peer).await? == foreign, "the administrator's rules must not change");
 
     inventory.task.abort();
     let sessions = async || anyhow::Ok(govc.run(&["session.ls"]).await?.lines().count());
     let before = sessions().await?;
     store.close().await;
-    ensure!(sessions().await? == before - 1, "the session was given back");
+    ensure!(sessions().await? == before - 1, "the session must be logged out");
     Ok(())
 }
 
 #[tokio::test]
-async fn rules_on_vcsim() -> Result<()> {
+async fn the_rule_store_works_on_vcsim() -> Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let vms = ["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1", "DC0_C0_RP0_VM2", "DC0_C0_RP0_VM3"];
     let config = config(&vcsim.govc_url())?;
-    Box::pin(story(&Peer { govc: vcsim.govc(), config, cluster: "DC0_C0", vms, checks_rules: false })).await
+    Box::pin(scenario(&Peer { govc: vcsim.govc(), config, cluster: "DC0_C0", vms, checks_rules: false })).await
 }
 
 #[tokio::test]
-async fn rules_on_the_embedded_vcenter() -> Result<()> {
+async fn the_rule_store_works_on_the_embedded_vcenter() -> Result<()> {
     let flags = ["--hosts", "4", "--nodes", "4", "--drs", "off", "--speed", "5", "--no-placer"];
     let sandbox = Sandbox::start(&flags).await?;
     let vms = ["node-1", "node-2", "node-3", "node-4"];
     let config = config(sandbox.govc_url())?;
-    Box::pin(story(&Peer { govc: sandbox.govc(), config, cluster: "cluster-1", vms, checks_rules: true })).await
+    Box::pin(scenario(&Peer { govc: sandbox.govc(), config, cluster: "cluster-1", vms, checks_rules: true })).await
 }
 
-/// Whatever goes wrong on the way, an error is one of the moment, and reading tells whether the change was made.
+/// Any failure during a change is a transient error, and reading the rules shows whether the change was made.
 #[tokio::test]
-async fn what_goes_wrong_on_the_way_shows_when_the_rules_are_read() -> Result<()> {
+async fn after_a_transient_error_reading_shows_whether_the_change_was_made() -> Result<()> {
     let sandbox =
         Sandbox::start(&["--hosts", "3", "--nodes", "3", "--drs", "off", "--speed", "20", "--no-placer"]).await?;
     let govc = sandbox.govc();
@@ -302,11 +303,11 @@ async fn what_goes_wrong_on_the_way_shows_when_the_rules_are_read() -> Result<()
         let outcome = store.change(ID, &cluster, &[create(&name, RuleType::VmAntiAffinity, &vms)]).await;
         ensure!(outcome.is_ok() == succeeds, "{about}: {outcome:?}");
         ensure!(matches!(outcome, Ok(()) | Err(PortError::Transient(_))), "{about}: {outcome:?}");
-        // A change whose answer was lost may still be under way.
+        // A change whose answer was lost may still be in progress.
         let found = testkit::eventually(Duration::from_secs(5), async || {
             let rules = store.read(ID, &cluster).await?.rules;
             let found = rules.iter().filter(|rule| rule.name == name).count();
-            ensure!(found == usize::from(made), "{about}: {found} made");
+            ensure!(found == usize::from(made), "{about}: {found} created");
             Ok(found)
         });
         found.await?;

@@ -1,5 +1,5 @@
-//! `bridger demo` as people and scripts run it: the verdict over many seeds, the same history at every speed, plain
-//! lines when there is no terminal.
+//! Runs `bridger demo` as users and scripts do: the verdict over many seeds, the same history at every speed, plain
+//! lines without a terminal.
 
 use std::fmt::Write as _;
 use std::process::{Command, Output};
@@ -17,16 +17,16 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn with_bridger_replicas_stay_apart_and_services_up_in_every_seed() {
-    replicas_stay_apart_and_services_up("extender");
+fn with_bridger_as_extender_replicas_are_on_different_hosts_and_services_up_for_every_seed() {
+    check_every_seed("extender");
 }
 
 #[test]
-fn so_they_do_where_bridger_is_the_scheduler() {
-    replicas_stay_apart_and_services_up("bridger");
+fn with_bridger_as_scheduler_replicas_are_on_different_hosts_and_services_up_for_every_seed() {
+    check_every_seed("bridger");
 }
 
-fn replicas_stay_apart_and_services_up(scheduler: &str) {
+fn check_every_seed(scheduler: &str) {
     let seeds = testkit::count(5, 20);
     let mut table =
         String::from("seed | without: co-located, down, migrations | with: co-located, down, migrations, rules\n");
@@ -54,11 +54,11 @@ fn replicas_stay_apart_and_services_up(scheduler: &str) {
         );
         colocated += usize::from(without("colocated_s") > 0);
         down += usize::from(without("downtime_s") > 0);
-        let is_cured = with("colocated_s") == 0 && with("downtime_s") == 0 && with("rules") > 0;
-        if !is_cured || verdict["seed"] != seed {
+        let is_prevented = with("colocated_s") == 0 && with("downtime_s") == 0 && with("rules") > 0;
+        if !is_prevented || verdict["seed"] != seed {
             failures.push(format!("seed {seed}: {verdict}"));
         }
-        assert_eq!(output.status.code(), Some(i32::from(!is_cured)), "seed {seed}: {verdict}");
+        assert_eq!(output.status.code(), Some(i32::from(!is_prevented)), "seed {seed}: {verdict}");
     }
     let _ = writeln!(
         table,
@@ -66,10 +66,10 @@ fn replicas_stay_apart_and_services_up(scheduler: &str) {
     );
     show(&table);
     assert!(failures.is_empty(), "{}\n{table}", failures.join("\n"));
-    assert!(2 * colocated > seeds && 2 * down > seeds, "without Bridger hardly anything happened\n{table}");
+    assert!(2 * colocated > seeds && 2 * down > seeds, "without Bridger too little was co-located or down\n{table}");
 }
 
-/// Shown with `--nocapture`, and by the test runner on failure.
+/// Printed with `--nocapture`, and by the test runner on failure.
 #[allow(clippy::print_stdout)]
 fn show(table: &str) {
     println!("{table}");
@@ -78,12 +78,12 @@ fn show(table: &str) {
 #[test]
 fn the_history_is_the_same_at_every_speed() {
     let fastest = demo(&["--headless", "--speed", "max", "--seed", "3"]);
-    let held_back = demo(&["--headless", "--speed", "4000", "--seed", "3"]);
-    assert_eq!(text(&fastest.stdout), text(&held_back.stdout));
+    let slower = demo(&["--headless", "--speed", "4000", "--seed", "3"]);
+    assert_eq!(text(&fastest.stdout), text(&slower.stdout));
 }
 
 #[test]
-fn without_a_terminal_there_are_plain_lines_and_the_table() {
+fn without_a_terminal_the_demo_prints_plain_lines_and_the_table() {
     let output = demo(&["--speed", "max"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines = text(&output.stdout);
@@ -102,7 +102,7 @@ fn without_a_terminal_there_are_plain_lines_and_the_table() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_the_story() {
+fn invalid_arguments_are_rejected_before_the_demo_starts() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("its address").port().to_string();
     for arguments in [

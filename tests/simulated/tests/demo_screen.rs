@@ -1,4 +1,4 @@
-//! The demo's screen in a real pseudo-terminal, read as a terminal would.
+//! Tests the demo's screen in a real pseudo-terminal, with a terminal emulator.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtyPair, PtySize, native_pty_system};
 
-const SOON: Duration = Duration::from_secs(60);
+const WITHIN: Duration = Duration::from_secs(60);
 
 struct Demo {
     pair: PtyPair,
@@ -14,7 +14,7 @@ struct Demo {
     keyboard: Box<dyn Write + Send>,
     parser: Arc<Mutex<vt100::Parser>>,
     started: Instant,
-    /// How the terminal treated what is typed, before the demo started: read earlier than the demo can change it.
+    /// The terminal's input modes before the demo started, read before the demo can change them.
     modes_before: String,
 }
 
@@ -39,7 +39,7 @@ impl Demo {
         let parser = Arc::new(Mutex::new(vt100::Parser::new(30, 100, 0)));
         let mut output = pair.master.try_clone_reader().expect("its output");
         let fed = parser.clone();
-        // Ends when the last handle of the terminal's other end is closed.
+        // Ends when the last handle of the slave side is closed.
         std::thread::spawn(move || {
             let mut buffer = [0; 8192];
             while let Ok(count @ 1..) = output.read(&mut buffer) {
@@ -58,23 +58,23 @@ impl Demo {
         self.with_screen(vt100::Screen::contents)
     }
 
-    /// Waits until the screen holds all of these at once.
+    /// Waits until the screen shows all of these at once.
     fn shows(&self, wanted: &[&str]) -> String {
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + WITHIN;
         loop {
             let text = self.text();
             let missing: Vec<&&str> = wanted.iter().filter(|word| !text.contains(**word)).collect();
             if missing.is_empty() {
                 return text;
             }
-            assert!(Instant::now() < deadline, "{missing:?} never came:\n{text}");
+            assert!(Instant::now() < deadline, "{missing:?} did not appear:\n{text}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     fn resize(&self, cols: u16, rows: u16) {
-        // The emulator itself fails on a wide character in a single column, and on a wrapped line in a single row: a frame of
-        // the size before may still be on its way.
+        // The emulator panics on a wide character in a single column and on a wrapped line in a single row, and a frame
+        // of the previous size may still arrive.
         let (shown_rows, shown_cols) = (rows.max(2), cols.max(2));
         self.parser.lock().unwrap_or_else(PoisonError::into_inner).screen_mut().set_size(shown_rows, shown_cols);
         self.pair.master.resize(size(cols, rows)).expect("resizing");
@@ -86,12 +86,12 @@ impl Demo {
     }
 
     fn ends(&mut self) -> u32 {
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + WITHIN;
         loop {
             if let Some(status) = self.child.try_wait().expect("waiting") {
                 return status.exit_code();
             }
-            assert!(Instant::now() < deadline, "it does not end:\n{}", self.text());
+            assert!(Instant::now() < deadline, "it does not exit:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -99,23 +99,23 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // Nothing happens when it has ended.
+        // No effect if it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How the terminal treats what is typed.
+/// The terminal's input modes.
 fn modes(master: &dyn MasterPty) -> String {
     format!("{:?}", master.get_termios().expect("the terminal's modes"))
 }
 
 #[test]
-fn the_screen_shows_the_story_and_q_gives_the_terminal_back() {
+fn the_screen_shows_the_demo_and_q_restores_the_terminal() {
     let mut demo = Demo::start(&["--speed", "300"], false);
     demo.shows(&["Act 1: without Bridger", "esx-1", "Verdict"]);
     let first_frame = demo.started.elapsed();
-    assert!(first_frame < Duration::from_secs(2), "the first frame came after {first_frame:?}");
+    assert!(first_frame < Duration::from_secs(2), "the first frame took {first_frame:?}");
     let text = demo.shows(&[
         "esx-1",
         "esx-2",
@@ -137,16 +137,16 @@ fn the_screen_shows_the_story_and_q_gives_the_terminal_back() {
     ]);
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     assert!(demo.with_screen(|screen| screen.alternate_screen() && screen.hide_cursor()));
-    assert_ne!(modes(&*demo.pair.master), demo.modes_before, "typed keys are read at once");
+    assert_ne!(modes(&*demo.pair.master), demo.modes_before, "the demo must read keys without waiting for a line");
     demo.press(b"q");
-    assert_eq!(demo.ends(), 1, "there is no verdict, so no success");
-    demo.shows(&["Left before the end"]);
+    assert_eq!(demo.ends(), 1, "without a verdict the exit code is 1");
+    demo.shows(&["Interrupted before the end"]);
     assert!(demo.with_screen(|screen| !screen.alternate_screen() && !screen.hide_cursor()));
     assert_eq!(modes(&*demo.pair.master), demo.modes_before);
 }
 
 #[test]
-fn resizing_does_not_disturb_it_and_ctrl_c_leaves_too() {
+fn the_demo_survives_resizing_and_ctrl_c_quits() {
     let mut demo = Demo::start(&["--speed", "200"], false);
     demo.shows(&["esx-5"]);
     demo.resize(30, 5);
@@ -160,13 +160,13 @@ fn resizing_does_not_disturb_it_and_ctrl_c_leaves_too() {
     demo.shows(&["Act 1", "esx-1", "esx-5", "Verdict", "q quits"]);
     demo.press(b"\x03");
     assert_eq!(demo.ends(), 1);
-    // What it wrote last may still be on its way through the terminal.
-    demo.shows(&["Left before the end"]);
+    // Its last output may not have reached the emulator yet.
+    demo.shows(&["Interrupted before the end"]);
     assert!(demo.with_screen(|screen| !screen.alternate_screen() && !screen.hide_cursor()));
 }
 
 #[test]
-fn it_ends_by_itself_with_the_table_and_needs_no_colour() {
+fn the_demo_exits_by_itself_with_the_table_and_works_without_colour() {
     let mut demo = Demo::start(&["--speed", "1500"], true);
     demo.shows(&["Act 2: with Bridger", "apart "]);
     let is_plain = demo.with_screen(|screen| {

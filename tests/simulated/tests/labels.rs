@@ -1,6 +1,6 @@
-//! Labels in a world where DRS moves VMs, hosts fail, and the network is what networks are.
+//! Tests labels in a world where DRS moves VMs, hosts fail, and the network is unreliable.
 //!
-//! The observer looks at the two servers alone. Every run is from a seed, which a failure prints.
+//! The checks read only the state of the two simulated servers. Every run has a seed, which a failure prints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use simulator::{Clock, World, world};
 const KEY: &str = "alpha.cna.vmware.com/host";
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A world, and Bridger at work on it through the real wire protocols, in process.
+/// A world with Bridger running on it through the real wire protocols, in process.
 struct Run {
     world: Arc<World>,
     counters: Arc<engine::counters::Counters>,
     runtime: Arc<engine::runtime::RuntimeStats>,
-    // Dropping it ends Bridger.
+    // Dropping it stops Bridger.
     _service: Service,
 }
 
@@ -38,7 +38,7 @@ impl Run {
         Run { world, counters: bridger.counters, runtime: bridger.shown.runtime, _service: service }
     }
 
-    /// Each node with its label and the host it really runs on.
+    /// Each node with its label and the host on which it actually runs.
     fn labels(&self) -> Vec<(String, Option<String>, String)> {
         self.world.with(|core, _| {
             let inventory = core.vcenter.inventory();
@@ -82,12 +82,12 @@ fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn labels_are_true_within_seconds_of_every_move_for_a_day() {
+fn labels_are_correct_within_seconds_of_every_move_for_a_day() {
     in_virtual_time(async {
         let run = Run::start(1).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(run.wrong(), Vec::<String>::new());
-        // Looked at every ten seconds: a label that is wrong twice in a row has not followed.
+        // Checked every ten seconds: a label that is wrong twice in a row was not updated.
         let mut wrong_before: Vec<String> = Vec::new();
         for _ in 0..(24 * 360) {
             tokio::time::sleep(Duration::from_secs(10)).await;
@@ -98,13 +98,13 @@ fn labels_are_true_within_seconds_of_every_move_for_a_day() {
         }
         let moves = run.moves();
         assert!(moves > 20, "only {moves} moves in a day");
-        // Twelve first labels, and one write for each move: nothing is written twice.
+        // Twelve first labels and one write per move: nothing is written twice.
         assert_eq!(run.counters.label_writes.get(), 12 + moves as u64);
     });
 }
 
 #[test]
-fn labels_come_right_whatever_the_network_does() {
+fn labels_become_correct_after_any_network_fault() {
     for seed in 1..=u64::try_from(testkit::count(10, 100)).expect("a count") {
         in_virtual_time(async {
             let run = Run::start(seed).await;
@@ -127,7 +127,7 @@ fn labels_come_right_whatever_the_network_does() {
             ] {
                 run.fault(side, methods, fault, often);
             }
-            // Through it all no label is ever empty or names a host that does not exist.
+            // Meanwhile no label is ever empty or names a host that does not exist.
             for _ in 0..180 {
                 tokio::time::sleep(Duration::from_secs(60)).await;
                 for (node, label, _) in run.labels() {
@@ -141,7 +141,7 @@ fn labels_come_right_whatever_the_network_does() {
                 struck
             });
             assert!(struck > 100, "seed {seed}: only {struck} faults struck");
-            // Once the network is good again, and back-off has passed, everything is right.
+            // Once the faults are cleared and the back-off has passed, all labels are correct.
             tokio::time::sleep(Duration::from_secs(180)).await;
             let mut wrong = run.wrong();
             if !wrong.is_empty() {
@@ -155,7 +155,7 @@ fn labels_come_right_whatever_the_network_does() {
 }
 
 #[test]
-fn a_failed_host_and_a_lost_vcenter_leave_labels_that_are_true_again_afterwards() {
+fn labels_are_correct_after_a_host_failure_and_after_a_vcenter_outage() {
     in_virtual_time(async {
         let run = Run::start(3).await;
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -165,12 +165,12 @@ fn a_failed_host_and_a_lost_vcenter_leave_labels_that_are_true_again_afterwards(
         });
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert_eq!(run.wrong(), Vec::<String>::new());
-        // The vCenter is away for an hour in which DRS goes on.
+        // The vCenter is unavailable for an hour in which DRS continues.
         run.fault(Side::Vcenter, "*", Fault::HttpStatus { status: 503 }, Frequency::Always);
         let before = run.labels();
         let writes = run.counters.label_writes.get();
         tokio::time::sleep(HOUR).await;
-        assert_eq!(run.counters.label_writes.get(), writes, "nothing is known, nothing is written");
+        assert_eq!(run.counters.label_writes.get(), writes, "labels were written without knowledge of VMs");
         for ((_, then, _), (_, now, _)) in before.iter().zip(run.labels()) {
             assert_eq!(*then, now);
         }

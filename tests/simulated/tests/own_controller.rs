@@ -1,6 +1,7 @@
-//! A controller that the engine knows nothing of, run beside Bridger's own on the embedded world in virtual time.
+//! Runs a controller that the engine does not know next to Bridger's own, on the embedded world in virtual time.
 //!
-//! It is in `own_controller/census.rs`. Here: what the runtime promises every controller. Every run is from a seed.
+//! The controller is in `own_controller/census.rs`. This file tests the runtime's guarantees to every controller. Every
+//! run has a seed.
 
 #[path = "own_controller/census.rs"]
 mod census;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use bridger::compose::Outside;
 use bridger::in_process;
 use bridger::service::outside::Service;
-use census::{Census, Diary, Entry, Sink, SinkExecutor};
+use census::{Census, Entry, Sink, SinkExecutor, Trace};
 use engine::counters::Counters;
 use engine::extender::{BindExecutor, Extender, ExtenderSettings, NodeVerdict};
 use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
@@ -38,17 +39,17 @@ const PODS: usize = 8;
 
 struct Run {
     world: Arc<World>,
-    /// The first takes its turn before the controller that assumes pods, the last after it.
-    diaries: [Diary; 2],
+    /// The first controller runs before the one that assumes pods, the second after it.
+    traces: [Trace; 2],
     sink: Arc<Sink>,
-    letters: Arc<Mailbox<()>>,
+    requests: Arc<Mailbox<()>>,
     counters: Arc<Counters>,
     stats: Arc<RuntimeStats>,
     recorder: EventRecorder,
     service: Service,
 }
 
-/// How a run differs from an ordinary one.
+/// How a run differs from the default.
 struct Setting {
     dry_run: bool,
     lease: Lease,
@@ -82,13 +83,13 @@ impl Run {
         let controller = NodeLabels::new(NodeLabelsSettings { seed, ..Default::default() }, counters.clone());
         runtime.add(controller, Arc::new(labels), Lease::always());
 
-        // One that only looks: it never leads, so nothing of it is written.
+        // The instance without a lease never leads, so it only observes.
         let census = |lease: Lease, runtime: &mut Runtime| {
-            let (diary, sink) = (Diary::new(), Arc::<Sink>::default());
-            let letters = Mailbox::new(8, runtime.waker());
-            let executor = SinkExecutor { sink: sink.clone(), diary: diary.clone() };
-            runtime.add(Census::new(letters.clone(), diary.clone()), Arc::new(executor), lease);
-            (diary, sink, letters)
+            let (trace, sink) = (Trace::new(), Arc::<Sink>::default());
+            let requests = Mailbox::new(8, runtime.waker());
+            let executor = SinkExecutor { sink: sink.clone(), trace: trace.clone() };
+            runtime.add(Census::new(requests.clone(), trace.clone()), Arc::new(executor), lease);
+            (trace, sink, requests)
         };
         let (first, ..) = census(Lease::not_held(), &mut runtime);
         let settings = ExtenderSettings { dry_run: setting.dry_run, ..ExtenderSettings::default() };
@@ -96,7 +97,7 @@ impl Run {
             BindExecutor { binder: Arc::new(PodBinder::new(client.clone())), bind_within: settings.bind_within };
         let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
         runtime.add(controller, Arc::new(binder), Lease::always());
-        let (last, sink, letters) = census(setting.lease, &mut runtime);
+        let (last, sink, requests) = census(setting.lease, &mut runtime);
 
         let mut service = Service::new();
         let (events, received) = mpsc::channel(64);
@@ -106,7 +107,7 @@ impl Run {
         let parts = Parts::of(&[Part::NodeLabels, Part::Extender]);
         service.background.spawn(Box::pin(kubernetes::watch(client, events, seed, parts)));
         tokio::spawn(place(world.clone(), extender));
-        Run { world, diaries: [first, last], sink, letters, counters, stats, recorder, service }
+        Run { world, traces: [first, last], sink, requests, counters, stats, recorder, service }
     }
 
     fn deploy(&self) {
@@ -119,7 +120,7 @@ impl Run {
         });
     }
 
-    /// Runs on for so long. A controller that panics ends the loop.
+    /// Lets `time` pass. A controller that panics ends the loop.
     async fn pass(&mut self, time: Duration) {
         tokio::time::sleep(time).await;
         let ended = self.service.background.try_join_next();
@@ -127,10 +128,10 @@ impl Run {
     }
 
     fn entries(&self) -> Vec<Entry> {
-        self.diaries[1].entries().into_iter().map(|(_, entry)| entry).collect()
+        self.traces[1].entries().into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// How many pods are on each host, by the two servers' word.
+    /// The number of pods on each host, from the state of the two servers.
     fn counts(&self) -> BTreeMap<String, usize> {
         self.world.with(|core, _| {
             let inventory = core.vcenter.inventory();
@@ -150,15 +151,15 @@ impl Run {
         })
     }
 
-    /// Waits until the sink has been told the truth.
-    async fn becomes_true(&mut self) {
+    /// Waits until the sink has the correct counts.
+    async fn until_correct(&mut self) {
         for _ in 0..60 {
             self.pass(Duration::from_secs(1)).await;
-            if self.sink.taken() == self.counts() {
+            if self.sink.accepted() == self.counts() {
                 return;
             }
         }
-        assert_eq!(self.sink.taken(), self.counts());
+        assert_eq!(self.sink.accepted(), self.counts());
     }
 
     fn refusals(&self) -> BTreeSet<&'static str> {
@@ -169,10 +170,10 @@ impl Run {
         refused.collect()
     }
 
-    /// Every report that was sent was either refused, or carried out and completed, and that once.
-    fn check_ends(&self) {
+    /// Checks that every report that was sent was either refused, or executed and completed, exactly once.
+    fn check_reports(&self) {
         let mut reports: BTreeMap<u64, Vec<Entry>> = BTreeMap::new();
-        let entries = self.diaries[1].entries();
+        let entries = self.traces[1].entries();
         let end = entries.last().map(|(at, _)| *at).unwrap_or_default();
         let mut recent = BTreeSet::new();
         for (at, entry) in entries {
@@ -188,13 +189,13 @@ impl Run {
         }
         assert!(!reports.is_empty(), "nothing was sent");
         for (number, report) in reports {
-            let is_whole = matches!(
+            let is_complete = matches!(
                 report[..],
                 [Entry::Sent(..), Entry::Refused(..)] | [Entry::Sent(..), Entry::Executed(_), Entry::Completed(_)]
             );
             let is_under_way = recent.contains(&number)
                 && matches!(report[..], [Entry::Sent(..)] | [Entry::Sent(..), Entry::Executed(_)]);
-            assert!(is_whole || is_under_way, "{report:?}");
+            assert!(is_complete || is_under_way, "{report:?}");
         }
     }
 }
@@ -204,7 +205,7 @@ fn fault(world: &World, side: Side, methods: &str, fault: Fault, frequency: Freq
     world.with(|core, _| core.faults.add(rule)).expect("a rule");
 }
 
-/// Places pods as kube-scheduler would: asks the extender which nodes fit, and has it bind.
+/// Places pods as kube-scheduler would: asks the extender which nodes fit, and lets it bind.
 async fn place(world: Arc<World>, extender: Arc<Extender>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     loop {
@@ -222,8 +223,8 @@ async fn place(world: Arc<World>, extender: Arc<Extender>) {
             let facts =
                 PodFacts { namespace: namespace.clone(), name: name.clone(), uid: uid.clone(), ..PodFacts::default() };
             let Ok(verdicts) = extender.filter(facts, &nodes) else { continue };
-            let Some(place) = verdicts.iter().position(|verdict| *verdict == NodeVerdict::Fits) else { continue };
-            let binding = Binding { namespace, pod: name, uid, node: nodes[place].to_owned() };
+            let Some(index) = verdicts.iter().position(|verdict| *verdict == NodeVerdict::Fits) else { continue };
+            let binding = Binding { namespace, pod: name, uid, node: nodes[index].to_owned() };
             let extender = extender.clone();
             tokio::spawn(async move { extender.bind(binding).await });
         }
@@ -240,7 +241,7 @@ fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn it_sees_every_change_once_and_in_order_also_what_others_assume() {
+fn a_controller_observes_every_change_once_and_in_order_including_assumed_pods() {
     for seed in 1..=u64::try_from(testkit::count(2, 30)).expect("a count") {
         in_virtual_time(async {
             let mut run = Run::start(seed, Setting::default()).await;
@@ -253,17 +254,18 @@ fn it_sees_every_change_once_and_in_order_also_what_others_assume() {
             run.deploy();
             run.pass(60 * MINUTE).await;
             run.world.with(|core, _| core.faults.clear());
-            run.becomes_true().await;
+            run.until_correct().await;
             assert_eq!(run.counts().values().sum::<usize>(), PODS, "seed {seed}");
 
-            // Whether a change goes on from the one before, the controller checks itself, after each. Both have seen the same.
-            let changes = |diary: &Diary| {
-                let entries = diary.entries().into_iter();
+            // The controller itself checks each change against the previous state. Here: both instances observed the
+            // same changes.
+            let changes = |trace: &Trace| {
+                let entries = trace.entries().into_iter();
                 entries.filter(|(_, entry)| matches!(entry, Entry::Pod { .. } | Entry::Changed(_))).collect::<Vec<_>>()
             };
-            let [before, after] = [&run.diaries[0], &run.diaries[1]].map(changes);
+            let [before, after] = [&run.traces[0], &run.traces[1]].map(changes);
             assert_eq!(before, after, "seed {seed}");
-            // Each pod waited, was assumed by the extender, and was then seen bound where it was assumed.
+            // Each pod was pending, then assumed by the extender, and then observed as bound to the assumed node.
             let mut paths: BTreeMap<String, Vec<_>> = BTreeMap::new();
             for (_, entry) in after {
                 if let Entry::Pod { uid, node, is_assumed } = entry {
@@ -279,23 +281,23 @@ fn it_sees_every_change_once_and_in_order_also_what_others_assume() {
                 let [.., (assumed, true), (bound, false)] = path[..] else { panic!("seed {seed}: {path:?}") };
                 assert_eq!(assumed, bound, "seed {seed}");
             }
-            run.check_ends();
+            run.check_reports();
         });
     }
 }
 
 #[test]
-fn its_actions_are_carried_out_a_few_at_once_and_its_events_posted() {
+fn a_controllers_actions_are_executed_with_limited_concurrency_and_its_events_posted() {
     in_virtual_time(async {
         let mut run = Run::start(1, Setting::default()).await;
         run.deploy();
-        run.becomes_true().await;
+        run.until_correct().await;
         run.pass(MINUTE).await;
         assert_eq!(run.sink.most_in_flight(), census::IN_FLIGHT_MAX);
-        assert!(run.counters.label_writes.get() >= 12, "Bridger's own controller goes on as well");
-        // Nothing is refused to the one who leads; the other is refused everything.
+        assert!(run.counters.label_writes.get() >= 12, "Bridger's own controller must run, too");
+        // Once in sync, no action of the leading instance is refused. No action of the other one is executed.
         assert!(run.refusals().iter().all(|closed| *closed == "never_in_sync"), "{:?}", run.refusals());
-        let followed = run.diaries[0].entries();
+        let followed = run.traces[0].entries();
         assert!(!followed.iter().any(|(_, entry)| matches!(entry, Entry::Executed(_))));
 
         let posted = run.world.with(|core, _| {
@@ -306,16 +308,16 @@ fn its_actions_are_carried_out_a_few_at_once_and_its_events_posted() {
         assert!(posted > 0 && (counts.failed, counts.dropped) == (0, 0), "{counts:?}");
         assert_eq!(counts.posted, posted as u64);
 
-        // Somebody asks: all hosts are counted again though nothing has changed.
+        // On request, all hosts are counted again although nothing has changed.
         let sent = |entries: &[Entry]| entries.iter().filter(|entry| matches!(entry, Entry::Sent(..))).count();
         let before = sent(&run.entries());
-        run.letters.post(()).expect("there is room");
+        run.requests.post(()).expect("there is room");
         run.pass(Duration::from_secs(1)).await;
         assert_eq!(run.entries().iter().filter(|entry| **entry == Entry::Asked).count(), 1);
         assert!(sent(&run.entries()) > before);
-        run.check_ends();
+        run.check_reports();
 
-        // What each controller does is measured, this one's steps too.
+        // The steps of every controller are measured, including this one's.
         let steps = run.stats.steps();
         for controller in ["events", "node-labels", "extender", census::NAME] {
             for step in [Step::Observe, Step::Advance, Step::Completed] {
@@ -328,7 +330,7 @@ fn its_actions_are_carried_out_a_few_at_once_and_its_events_posted() {
 }
 
 #[test]
-fn its_actions_are_refused_while_the_gate_is_closed_and_sent_once_it_opens() {
+fn a_controllers_actions_are_refused_while_the_gate_is_closed_and_executed_once_it_opens() {
     let lease = Lease::not_held();
     let without_lease = Setting { lease: lease.clone(), ..Setting::default() };
     let unread = Setting { fault: Some((Side::Kubernetes, "list pods")), ..Setting::default() };
@@ -343,12 +345,12 @@ fn its_actions_are_refused_while_the_gate_is_closed_and_sent_once_it_opens() {
             let refused = run.refusals();
             assert!(refused.contains(reason) && refused.is_subset(&["never_in_sync", reason].into()), "{refused:?}");
             assert!(run.stats.refusals()[&(census::NAME, reason)] > 0);
-            assert_eq!(run.sink.taken(), BTreeMap::new(), "{reason}");
+            assert_eq!(run.sink.accepted(), BTreeMap::new(), "{reason}");
             assert_eq!(run.entries().iter().any(leads), reason != "no_lease", "{reason}");
-            run.check_ends();
+            run.check_reports();
             if dry_run {
                 run.pass(10 * MINUTE).await;
-                assert_eq!((run.sink.taken().len(), run.counters.label_writes.get()), (0, 0));
+                assert_eq!((run.sink.accepted().len(), run.counters.label_writes.get()), (0, 0));
                 let is_own = |event: &Value| event["reportingComponent"] == "bridger";
                 let events = run.world.with(|core, _| {
                     core.kubernetes.store().list(KindId::EVENT, None).filter(|event| is_own(event)).count()
@@ -358,14 +360,14 @@ fn its_actions_are_refused_while_the_gate_is_closed_and_sent_once_it_opens() {
             }
             lease.set_held(true);
             run.world.with(|core, _| core.faults.clear());
-            run.becomes_true().await;
-            run.check_ends();
+            run.until_correct().await;
+            run.check_reports();
         });
     }
 }
 
 #[test]
-fn the_gate_closes_again_with_the_lease_and_with_a_source_that_is_lost_for_long() {
+fn the_gate_closes_again_without_the_lease_and_when_a_source_is_lost_for_long() {
     let lease = Lease::always();
     for (is_lost, reason) in [(false, "no_lease"), (true, "stale")] {
         lease.set_held(true);
@@ -373,7 +375,7 @@ fn the_gate_closes_again_with_the_lease_and_with_a_source_that_is_lost_for_long(
         in_virtual_time(async {
             let mut run = Run::start(2, setting).await;
             run.deploy();
-            run.becomes_true().await;
+            run.until_correct().await;
             match is_lost {
                 true => fault(&run.world, Side::Vcenter, "*", Fault::HttpStatus { status: 503 }, Frequency::Always),
                 false => lease.set_held(false),
@@ -381,7 +383,7 @@ fn the_gate_closes_again_with_the_lease_and_with_a_source_that_is_lost_for_long(
             run.pass(10 * MINUTE).await;
             let executed = |run: &Run| run.entries().iter().filter(|entry| matches!(entry, Entry::Executed(_))).count();
             let before = executed(&run);
-            run.letters.post(()).expect("there is room");
+            run.requests.post(()).expect("there is room");
             run.pass(MINUTE).await;
             assert_eq!(executed(&run), before, "{reason}");
             assert!(run.refusals().contains(reason), "{:?}", run.refusals());
@@ -389,8 +391,8 @@ fn the_gate_closes_again_with_the_lease_and_with_a_source_that_is_lost_for_long(
             run.world.with(|core, _| core.faults.clear());
             run.pass(2 * MINUTE).await;
             assert!(executed(&run) > before, "{reason}");
-            run.becomes_true().await;
-            run.check_ends();
+            run.until_correct().await;
+            run.check_reports();
         });
     }
 }
@@ -404,10 +406,10 @@ fn the_same_seed_gives_the_same_history() {
             fault(&run.world, Side::Vcenter, "*", Fault::SessionExpired, Frequency::Chance(0.1));
             run.deploy();
             run.pass(60 * MINUTE).await;
-            let diaries = run.diaries.each_ref().map(Diary::entries);
+            let traces = run.traces.each_ref().map(Trace::entries);
             let chronicle =
                 run.world.with(|core, _| core.chronicle.since(0).map(ToString::to_string).collect::<Vec<_>>());
-            (diaries, chronicle)
+            (traces, chronicle)
         })
     };
     let first = history(5);

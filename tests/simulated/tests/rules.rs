@@ -1,6 +1,6 @@
-//! Anti-affine pods in a world where DRS moves their machines for a day: with Bridger and without.
+//! Tests pods with anti-affinity in a world where DRS moves their VMs for a day, with and without Bridger.
 //!
-//! The observer reads the state of the two simulated servers alone. Every run is from a seed, which a failure prints.
+//! The checks read only the state of the two simulated servers. Every run has a seed, which a failure prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ use simulator::vcenter::physics::Actor;
 use simulator::{Clock, World, world};
 
 const DAY_SECONDS: u64 = 86_400;
-/// How often the observer looks.
+/// The interval of the checks.
 const STEP_SECONDS: u64 = 5;
 /// Name and replicas; 4 hosts, one of them in reserve.
 const SERVICES: [(&str, u32); 4] = [("web", 3), ("cart", 3), ("search", 2), ("queue", 2)];
@@ -29,7 +29,7 @@ const SERVICES: [(&str, u32); 4] = [("web", 3), ("cart", 3), ("search", 2), ("qu
 struct Run {
     world: Arc<World>,
     counters: Option<Arc<engine::counters::Counters>>,
-    // Dropping it ends Bridger.
+    // Dropping it stops Bridger.
     _service: Option<Service>,
 }
 
@@ -47,14 +47,14 @@ impl Run {
         Run { world, counters: Some(counters), _service: Some(service) }
     }
 
-    /// Pairs of running replicas of one service whose machines share a physical host.
-    fn meetings(&self) -> Vec<String> {
+    /// Pairs of running replicas of one service whose VMs share a physical host.
+    fn colocations(&self) -> Vec<String> {
         self.world.with(|core, _| {
             let inventory = core.vcenter.inventory();
             let host_of_node: BTreeMap<&str, String> =
                 inventory.vms().map(|(_, vm)| (vm.guest_host_name.as_str(), format!("{:?}", vm.host))).collect();
             let mut seen: BTreeMap<(String, String), String> = BTreeMap::new();
-            let mut meetings = Vec::new();
+            let mut colocations = Vec::new();
             for pod in core.kubernetes.store().list(KindId::POD, None) {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                 let (app, node) = (text(&pod["metadata"]["labels"]["app"]), text(&pod["spec"]["nodeName"]));
@@ -63,10 +63,10 @@ impl Run {
                 }
                 let Some(host) = host_of_node.get(node.as_str()) else { continue };
                 if let Some(other) = seen.insert((app.clone(), host.clone()), node.clone()) {
-                    meetings.push(format!("{app} on {node} and {other}"));
+                    colocations.push(format!("{app} on {node} and {other}"));
                 }
             }
-            meetings
+            colocations
         })
     }
 
@@ -103,7 +103,7 @@ fn deploy(world: &World) {
     });
 }
 
-/// Bridger at work on the world through the real wire protocols, in process.
+/// Runs Bridger on the world through the real wire protocols, in process.
 async fn bridger(world: &Arc<World>, config: &world::Config) -> (Arc<engine::counters::Counters>, Service) {
     let outside = in_process::outside(world, config).await.expect("the embedded servers");
     let parts = PartSettings { extender: None, ..in_process::parts() };
@@ -120,16 +120,16 @@ fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
         .block_on(body)
 }
 
-/// What the observer saw in a day.
+/// The result of a day.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Day {
-    /// When no two replicas shared a host for the first time after all ran.
-    mended_after_seconds: Option<u64>,
-    /// With Bridger from then on; without, from when all ran.
+    /// When, after all replicas ran, no two of them shared a host for the first time.
+    separated_after_seconds: Option<u64>,
+    /// Counted with Bridger from then on; without Bridger from when all replicas ran.
     shared_seconds: u64,
     moves: usize,
     changes: u64,
-    first_meeting: Option<String>,
+    first_colocation: Option<String>,
 }
 
 async fn day(seed: u64, with_bridger: bool) -> Day {
@@ -140,16 +140,16 @@ async fn day(seed: u64, with_bridger: bool) -> Day {
     for passed in (STEP_SECONDS..=DAY_SECONDS).step_by(STEP_SECONDS as usize) {
         tokio::time::sleep(Duration::from_secs(STEP_SECONDS)).await;
         all_ran |= run.running() == replicas as usize;
-        let meetings = run.meetings();
-        if with_bridger && day.mended_after_seconds.is_none() {
-            // A rule must be there before it can have mended anything.
-            let is_mended = all_ran && !run.rules().is_empty() && meetings.is_empty();
-            day.mended_after_seconds = is_mended.then_some(passed);
+        let colocations = run.colocations();
+        if with_bridger && day.separated_after_seconds.is_none() {
+            // Before a rule exists, the separation is a coincidence.
+            let is_separated = all_ran && !run.rules().is_empty() && colocations.is_empty();
+            day.separated_after_seconds = is_separated.then_some(passed);
         } else if !all_ran {
-            // A day without Bridger begins when there is something to look at.
-        } else if let Some(meeting) = meetings.first() {
+            // A day without Bridger begins when all replicas run.
+        } else if let Some(colocation) = colocations.first() {
             day.shared_seconds += STEP_SECONDS;
-            day.first_meeting.get_or_insert_with(|| format!("{meeting} after {passed} s"));
+            day.first_colocation.get_or_insert_with(|| format!("{colocation} after {passed} s"));
         }
     }
     day.moves = run.moves();
@@ -162,43 +162,43 @@ async fn day(seed: u64, with_bridger: bool) -> Day {
 }
 
 #[test]
-fn replicas_never_share_a_host_again_once_drs_knows() {
+fn replicas_never_share_a_host_again_once_the_rules_exist() {
     let seeds = u64::try_from(testkit::count(2, 20)).expect("a count");
-    let mut table = String::from("seed | with: mended after, shared, moves, rule changes | without: shared, moves\n");
+    let mut table = String::from("seed | with: separated, shared, moves, rule changes | without: shared, moves\n");
     let mut failures = Vec::new();
     for seed in 1..=seeds {
         let with = in_virtual_time(day(seed, true));
         let without = in_virtual_time(day(seed, false));
-        let mended = with.mended_after_seconds.map_or("never".to_owned(), |seconds| format!("{seconds} s"));
+        let separated = with.separated_after_seconds.map_or("never".to_owned(), |seconds| format!("{seconds} s"));
         let _ = writeln!(
             table,
-            "{seed:4} | {mended:>8}, {:>6} s, {:>4}, {:>4} | {:>6} s, {:>4}",
+            "{seed:4} | {separated:>8}, {:>6} s, {:>4}, {:>4} | {:>6} s, {:>4}",
             with.shared_seconds, with.moves, with.changes, without.shared_seconds, without.moves
         );
-        if with.mended_after_seconds.is_none_or(|seconds| seconds > 900) || with.shared_seconds > 0 {
+        if with.separated_after_seconds.is_none_or(|seconds| seconds > 900) || with.shared_seconds > 0 {
             failures.push(format!("seed {seed}: {with:?}"));
         }
         if without.shared_seconds < 3600 {
-            failures.push(format!("seed {seed}: without Bridger hardly anything happened: {without:?}"));
+            failures.push(format!("seed {seed}: without Bridger replicas rarely shared a host: {without:?}"));
         }
     }
     show(&table);
     assert!(failures.is_empty(), "{}\n{table}", failures.join("\n"));
 }
 
-/// Shown with `--nocapture`, and by the test runner on failure.
+/// Printed with `--nocapture`, and by the test runner on failure.
 #[allow(clippy::print_stdout)]
 fn show(table: &str) {
     println!("{table}");
 }
 
 #[test]
-fn a_host_in_maintenance_for_an_hour_does_not_cut_a_rule() {
+fn an_hour_of_host_maintenance_does_not_change_the_rules() {
     in_virtual_time(async {
         let run = Run::start(2, true).await;
         tokio::time::sleep(Duration::from_secs(1200)).await;
-        let (before, meetings) = (run.rules(), run.meetings());
-        assert!(!before.is_empty() && meetings.is_empty(), "{before:?} {meetings:?}");
+        let (before, colocations) = (run.rules(), run.colocations());
+        assert!(!before.is_empty() && colocations.is_empty(), "{before:?} {colocations:?}");
         let host = run.world.with(|core, now| {
             let host = core.vcenter.inventory().hosts().next().map(|(id, _)| id).expect("a host");
             core.vcenter.enter_maintenance(host, 0, &Actor::system(), now).expect("it begins");
@@ -207,11 +207,11 @@ fn a_host_in_maintenance_for_an_hour_does_not_cut_a_rule() {
         for _ in 0..360 {
             tokio::time::sleep(Duration::from_secs(10)).await;
             assert_eq!(run.rules(), before);
-            assert_eq!(run.meetings(), Vec::<String>::new());
+            assert_eq!(run.colocations(), Vec::<String>::new());
         }
         run.world.with(|core, now| core.vcenter.exit_maintenance(host, &Actor::system(), now).expect("it ends"));
         tokio::time::sleep(Duration::from_secs(1800)).await;
-        assert_eq!((run.rules(), run.meetings()), (before, Vec::new()));
+        assert_eq!((run.rules(), run.colocations()), (before, Vec::new()));
     });
 }
 
@@ -229,7 +229,7 @@ fn the_same_seed_gives_the_same_day() {
     assert_eq!(first, history(5));
 }
 
-/// How long a step may hold the loop is read off a histogram. It is worth only what it counts: every step of every controller.
+/// A histogram shows how long steps block the loop. It must count every step of every controller.
 #[test]
 fn every_step_of_every_controller_is_measured() {
     in_virtual_time(async {
@@ -244,7 +244,7 @@ fn every_step_of_every_controller_is_measured() {
         tokio::time::sleep(Duration::from_secs(3600)).await;
         let steps = stats.steps();
         for controller in ["events", "node-labels", "drs-rules", "extender", "scheduling"] {
-            // Nobody asks the extender to bind here.
+            // No scheduler calls the extender's bind here.
             let completes = controller != "extender";
             for (step, happens) in [(Step::Observe, true), (Step::Advance, true), (Step::Completed, completes)] {
                 let times = steps.get(&(controller, step)).copied().unwrap_or_default();
@@ -254,7 +254,7 @@ fn every_step_of_every_controller_is_measured() {
         }
         let controllers: BTreeSet<&str> = steps.keys().map(|(controller, _)| *controller).collect();
         assert_eq!(controllers.len(), 5, "{controllers:?}");
-        // All controllers have had the same turns.
+        // All controllers advanced equally often.
         let turns: BTreeSet<u64> =
             steps.iter().filter(|((_, step), _)| *step == Step::Advance).map(|(_, times)| times.count).collect();
         assert_eq!(turns.len(), 1, "{turns:?}");

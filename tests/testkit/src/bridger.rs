@@ -1,4 +1,4 @@
-//! `bridger` itself, as a process beside its peers.
+//! Runs `bridger` as a process next to its peers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::workdir::Workdir;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// A running `bridger`. It ends with this value.
+/// A running `bridger`. It stops when this value is dropped.
 pub struct Bridger {
     process: Process,
     _workdir: Workdir,
 }
 
 impl Bridger {
-    /// Starts it with these arguments and variables, in an environment without credentials of anybody else's.
+    /// Starts it with these arguments and environment variables.
     pub fn start(arguments: &[&str], environment: &[(&str, String)]) -> Result<Bridger> {
         Bridger::start_build(None, arguments, environment)
     }
 
-    /// The build under test, or another one.
+    /// Starts the build under test, or another build.
     pub fn start_build(program: Option<&Path>, arguments: &[&str], environment: &[(&str, String)]) -> Result<Bridger> {
         let program = program.map_or_else(crate::sandbox::binary, |program| Ok(program.to_owned()))?;
         let workdir = Workdir::create("bridger")?;
@@ -51,7 +51,7 @@ impl Bridger {
         self.process.pid()
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops it gracefully, and waits until it has exited.
     pub fn stop(&mut self) {
         self.process.stop();
     }
@@ -60,7 +60,7 @@ impl Bridger {
         self.process.kill_hard();
     }
 
-    /// The address behind `Listening   http://`.
+    /// The address after `Listening   http://` in its output.
     pub fn address(&self) -> Result<String> {
         let log = self.process.log();
         let (_, rest) = log.split_once("Listening   http://").context("it listens")?;
@@ -69,12 +69,12 @@ impl Bridger {
 }
 
 impl Bridger {
-    /// Asks its HTTP server; answers status line, headers and body as they came.
+    /// Sends a GET request to its HTTP server. Returns status line, headers and body unparsed.
     pub async fn get(&self, path: &str) -> Result<String> {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\n\r\n")).await
     }
 
-    /// Posts JSON to its HTTP server, as kube-scheduler does; answers the JSON that came back.
+    /// Posts JSON to its HTTP server, as kube-scheduler does. Returns the JSON reply.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
         let body = body.to_string();
         let request = format!(
@@ -96,7 +96,7 @@ impl Bridger {
     }
 }
 
-/// Runs `bridger` to its end.
+/// Runs `bridger` until it exits, without credentials from the test's environment.
 pub async fn run_to_end(arguments: &[&str], environment: &[(&str, String)]) -> Result<Finished> {
     let program: PathBuf = crate::sandbox::binary()?;
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! kubectl and govc, as a person would type them.
+//! Runs kubectl and govc as a user would.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,10 +9,10 @@ use peers::Peers;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// No command of a test takes longer.
+/// The time limit of a command.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// What a finished command left.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Finished {
     pub code: Option<i32>,
@@ -20,12 +20,12 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// Runs a command to its end, with a limit on its time.
+/// Runs a command until it exits, with a time limit.
 pub async fn finish(mut command: Command, input: Option<&str>) -> Result<Finished> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command that reads nothing may have gone by now; what it says then is the answer.
+        // A command that reads no input may have exited by now. Its output and exit code still count.
         let _ = stdin.write_all(input.unwrap_or_default().as_bytes()).await;
     }
     let output = tokio::time::timeout(LIMIT, child.wait_with_output())
@@ -63,28 +63,28 @@ impl Kubectl {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env_remove("KUBECTL_COMMAND_HEADERS");
-        // Discovery is cached in the home folder by server address, and ports are used again.
+        // kubectl caches discovery in the home folder by server address, and ports are reused.
         command.env("KUBECACHEDIR", self.kubeconfig.with_extension("cache"));
         command
     }
 
-    /// Runs it; answers what it printed, or fails with it.
+    /// Runs it. Returns its stdout, or an error with its output if it fails.
     pub async fn run(&self, arguments: &[&str]) -> Result<String> {
         succeed(self.command(arguments), None).await
     }
 
-    /// The same with a manifest on its standard input (`-f -`).
+    /// As [`Kubectl::run`], with a manifest on its standard input (`-f -`).
     pub async fn run_with(&self, arguments: &[&str], manifest: &str) -> Result<String> {
         succeed(self.command(arguments), Some(manifest)).await
     }
 
-    /// Runs it and answers how it ended, whatever that is.
+    /// Runs it and returns the result, also if it fails.
     pub async fn try_run(&self, arguments: &[&str]) -> Result<Finished> {
         finish(self.command(arguments), None).await
     }
 }
 
-/// govc with one vCenter. The certificate is not checked: what is on trial is never govc's TLS.
+/// govc with one vCenter. The certificate is not checked: no test is about govc's TLS.
 #[derive(Clone, Debug)]
 pub struct Govc {
     program: PathBuf,
@@ -100,7 +100,7 @@ impl Govc {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("GOVC_URL", &self.url).env("GOVC_INSECURE", "1");
-        // Each call logs in and out again, so that tests do not share sessions through the home folder.
+        // Each call logs in and out, so that tests do not share sessions through the home folder.
         command.env("GOVC_PERSIST_SESSION", "false");
         for other in ["GOVC_USERNAME", "GOVC_PASSWORD", "GOVC_DATACENTER", "GOVC_CLUSTER", "GOVC_HOST"] {
             command.env_remove(other);

@@ -1,4 +1,4 @@
-//! etcd and kube-apiserver, with RBAC on as in a real cluster.
+//! Runs etcd and kube-apiserver, with RBAC on as in a real cluster.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::process::Process;
 use crate::wait::eventually;
 use crate::workdir::Workdir;
 
-/// A running control plane. Its processes end with it.
+/// A running control plane. Its processes stop when this value is dropped.
 pub struct ControlPlane {
-    // Dropped first to last: the API server before its database, the folder at the end.
+    // Fields drop in this order: the API server before etcd, the folder last.
     apiserver: Process,
     _etcd: Process,
     authority: Authority,
@@ -28,7 +28,7 @@ pub struct ControlPlane {
     workdir: Workdir,
 }
 
-/// How often a start is tried again when another process took a port in the meantime.
+/// Attempts to start, because another process may take a port in the meantime.
 const ATTEMPTS: usize = 3;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
@@ -37,7 +37,7 @@ impl ControlPlane {
         ControlPlane::start_with(&[]).await
     }
 
-    /// With flags added for the API server.
+    /// Starts with additional flags for the API server.
     pub async fn start_with(extra: &[&str]) -> Result<ControlPlane> {
         let mut attempt = 1;
         loop {
@@ -49,7 +49,8 @@ impl ControlPlane {
         }
     }
 
-    /// The one that all tests of this binary share. Each takes a namespace of its own ([`ControlPlane::namespace`]).
+    /// The control plane that all tests of this binary share. Each test uses its own namespace
+    /// ([`ControlPlane::namespace`]).
     pub async fn shared() -> &'static ControlPlane {
         static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
         let start = || async { ControlPlane::start().await.unwrap_or_else(|error| panic!("{error:?}")) };
@@ -100,9 +101,9 @@ impl ControlPlane {
             "--authorization-mode=RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
             "--external-hostname=127.0.0.1".to_owned(),
-            // Loopback must not become the endpoint of the service `kubernetes`.
+            // A loopback address must not become the endpoint of the Service `kubernetes`.
             "--endpoint-reconciler-type=none".to_owned(),
-            // No controller makes service accounts here, and pods need none.
+            // No controller creates service accounts here, and pods need none.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
         arguments.extend(extra.iter().map(|&flag| flag.to_owned()));
@@ -128,7 +129,7 @@ impl ControlPlane {
         let client = self.client().await?;
         let deadline = tokio::time::Instant::now() + READY_WITHIN;
         loop {
-            // Ready means that RBAC's own roles are there too; the first namespace may still come a moment later.
+            // When ready, the default RBAC roles exist, too; the namespace `default` may follow a moment later.
             let answer = tokio::time::timeout(Duration::from_secs(5), async {
                 client.request_text(http_get("/readyz")?).await?;
                 client.request_text(http_get("/api/v1/namespaces/default")?).await?;
@@ -137,12 +138,12 @@ impl ControlPlane {
             match answer.await {
                 Ok(Ok(())) => return Ok(()),
                 answer if tokio::time::Instant::now() > deadline => {
-                    bail!("kube-apiserver is not ready ({answer:?}); its log ends:\n{}", self.apiserver.log_tail());
+                    bail!("kube-apiserver is not ready ({answer:?}); end of its log:\n{}", self.apiserver.log_tail());
                 }
                 _ => (),
             }
-            if let Some(status) = self.apiserver.ended() {
-                bail!("kube-apiserver ended ({status}); its log ends:\n{}", self.apiserver.log_tail());
+            if let Some(status) = self.apiserver.exited() {
+                bail!("kube-apiserver exited ({status}); the end of its log:\n{}", self.apiserver.log_tail());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -164,14 +165,14 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
-    /// A kubeconfig of another user, who may do what RBAC allows that user or group.
+    /// A kubeconfig for another user, with the permissions that RBAC grants that user or group.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         let identity = self.authority.client(user, groups)?;
         let name = format!("{}.kubeconfig", user.replace([':', '/'], "-"));
         Ok(self.workdir.write(&name, kubeconfig(&self.url, &self.authority, &identity))?)
     }
 
-    /// A client of the administrator's. It belongs to the runtime it was made on: one per test.
+    /// A client with the administrator's identity. It is tied to the runtime that created it: create one per test.
     pub async fn client(&self) -> Result<kube::Client> {
         client_from(&self.kubeconfig).await
     }
@@ -181,7 +182,7 @@ impl ControlPlane {
         Kubectl::new(&self.peers, &self.kubeconfig)
     }
 
-    /// Makes a namespace of this name, for one test alone.
+    /// Creates a namespace for a single test.
     pub async fn namespace(&self, name: &str) -> Result<String> {
         use k8s_openapi::api::core::v1::Namespace;
         let namespaces: kube::Api<Namespace> = kube::Api::all(self.client().await?);
@@ -190,7 +191,7 @@ impl ControlPlane {
         Ok(name.to_owned())
     }
 
-    /// Kills the API server, as a crash would.
+    /// Kills the API server, like a crash.
     pub fn kill_apiserver(&mut self) {
         self.apiserver.kill_hard();
     }
@@ -213,8 +214,8 @@ impl ControlPlane {
         self.apiserver.pid()
     }
 
-    /// Waits until a node is there and takes the taint off that admission puts on a new one; no controller runs here
-    /// that would.
+    /// Waits until a node exists and removes the taint that admission adds to a new node. No controller runs here that
+    /// would remove it.
     pub async fn make_schedulable(&self, node: &str) -> Result<()> {
         use k8s_openapi::api::core::v1::Node;
         let nodes: kube::Api<Node> = kube::Api::all(self.client().await?);
@@ -229,11 +230,11 @@ impl ControlPlane {
 
 /// A kube client for a kubeconfig file.
 pub async fn client_from(kubeconfig: &std::path::Path) -> Result<kube::Client> {
-    // Several TLS providers may be linked into a test; this one is always there.
+    // Several TLS providers may be linked into a test; this one always is.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = Kubeconfig::read_from(kubeconfig)?;
     let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    // A test wants the server's own answer, also when that is 429 or 503.
+    // Tests need the server's own answer, also if it is 429 or 503.
     config.default_retry = false;
     Ok(kube::Client::try_from(config)?)
 }

@@ -1,10 +1,10 @@
 //! Real peers for tests: etcd with kube-apiserver, kube-scheduler, vcsim, and the commands kubectl and govc.
 //!
 //! Invariants:
-//! - Everything listens on loopback only, on ports that the system picked.
-//! - Whatever was started is ended, by process id: on drop, on a panic, and when the test process itself is killed
+//! - Everything listens on loopback only, on ports chosen by the operating system.
+//! - Every started process is stopped, by process id: on drop, on a panic, and when the test process itself is killed
 //!   (see [`process`]).
-//! - Logs are kept, and their place is printed, when a test fails.
+//! - When a test fails, logs are kept, and their path is printed.
 
 pub mod bridger;
 pub mod command;

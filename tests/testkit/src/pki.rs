@@ -1,4 +1,4 @@
-//! Certificates for a control plane: an authority, the server's certificate, and one per client, as in a real cluster.
+//! Certificates for a control plane: a CA, a server certificate, and one certificate per client, as in a real cluster.
 
 use anyhow::Result;
 use rcgen::{
@@ -31,7 +31,7 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// A server's certificate for loopback.
+    /// A server certificate for loopback.
     pub fn server(&self) -> Result<Identity> {
         let mut parameters = CertificateParams::new(vec!["localhost".to_owned()])?;
         parameters.subject_alt_names.push(SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()));
@@ -40,11 +40,11 @@ impl Authority {
         self.sign(&parameters)
     }
 
-    /// A client's certificate: Kubernetes reads the user from the common name and the groups from the organisations.
+    /// A client certificate. Kubernetes reads the user from the common name and the groups from the organisations.
     pub fn client(&self, user: &str, groups: &[&str]) -> Result<Identity> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name.push(DnType::CommonName, user);
-        // A distinguished name holds one value per type here, and one group is all a test needs.
+        // rcgen's distinguished name has one value per type, and tests need only one group.
         if let Some(group) = groups.first() {
             parameters.distinguished_name.push(DnType::OrganizationName, *group);
         }
@@ -59,7 +59,7 @@ impl Authority {
     }
 }
 
-/// A pair of keys for service account tokens, PEM: one signs, the other checks.
+/// A key pair for service account tokens, as PEM: the private key signs, the public key verifies.
 pub fn token_keys() -> Result<(String, String)> {
     let pair = KeyPair::generate()?;
     Ok((pair.serialize_pem(), pair.public_key_pem()))

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// Ports that nobody listens on now. They are held together while being picked, so they differ; a program that is told
-/// one may still find it taken a moment later, so whoever starts a program tries again with others.
+/// Ports that are free now. All are bound at the same time while they are chosen, so they differ. Another process may
+/// still take one before the program binds it, so callers retry with other ports.
 pub fn free<const N: usize>() -> io::Result<[u16; N]> {
     let listeners: Vec<TcpListener> =
         (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;

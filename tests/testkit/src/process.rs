@@ -1,9 +1,9 @@
-//! Programs that never outlive the test that started them.
+//! Runs programs that never outlive the test that started them.
 //!
-//! A destructor does not run when a test binary exits with a shared control plane in a static, and nothing runs when
-//! it is killed. So each program is started by a small shell that holds one end of a pipe: when the other end closes,
-//! for whatever reason, the shell ends the program by its process id. The shell itself ends with the program, so that
-//! an early death is seen at once.
+//! A destructor does not run when a test binary exits with a shared control plane in a static, and nothing runs when it
+//! is killed. So a small shell script starts each program and holds one end of a pipe. When the other end closes, for
+//! any reason, the shell stops the program by its process id. The shell exits with the program, so that an early exit
+//! is noticed at once.
 
 use std::fs::File;
 use std::io;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How often a program is looked at while it is waited for.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The poll interval while waiting for a program.
+const POLL_EVERY: Duration = Duration::from_millis(20);
 
 const KEEPER: &str = r#"
 exec 3<&0
@@ -45,7 +45,7 @@ impl Process {
         Process::start_with(folder, name, program, arguments, &[])
     }
 
-    /// The same with variables added to the environment.
+    /// As [`Process::start`], with additional environment variables.
     pub fn start_with(
         folder: &Path,
         name: &str,
@@ -76,18 +76,18 @@ impl Process {
         &self.name
     }
 
-    /// The program's own process id, once it has been started.
+    /// The process id of the program itself, once it has started.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         std::fs::read_to_string(&self.pid_file).ok()?.trim().parse().ok()
     }
 
-    /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    /// The exit status, if it has exited.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
         self.shell.try_wait().ok().flatten()
     }
 
-    /// Waits until an attempt succeeds; fails when the program ends before that, or takes longer.
+    /// Waits until an attempt succeeds. Fails if the program exits before that, or after `within`.
     pub async fn until<T>(
         &mut self,
         within: Duration,
@@ -95,34 +95,34 @@ impl Process {
     ) -> Result<T> {
         let deadline = tokio::time::Instant::now() + within;
         loop {
-            // Asked first: what it did before it ended counts.
-            let ended = self.ended();
+            // Checked before the attempt: output before the exit still counts.
+            let exited = self.exited();
             if let Some(value) = attempt(self).await {
                 return Ok(value);
             }
-            if let Some(status) = ended {
-                bail!("{} ended ({status}); its log ends:\n{}", self.name, self.log_tail());
+            if let Some(status) = exited {
+                bail!("{} exited ({status}); the end of its log:\n{}", self.name, self.log_tail());
             }
             if tokio::time::Instant::now() > deadline {
                 let seconds = within.as_secs();
-                bail!("{} did not do it within {seconds} s; its log ends:\n{}", self.name, self.log_tail());
+                bail!("{} was not ready within {seconds} s; the end of its log:\n{}", self.name, self.log_tail());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
-    /// Waits until it has printed something that can be read.
+    /// Waits until `read` returns a value for its output.
     pub async fn prints<T>(&mut self, within: Duration, read: impl Fn(&str) -> Option<T>) -> Result<T> {
         self.until(within, async |process| read(&process.log())).await
     }
 
-    /// All it has printed.
+    /// Its complete output.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The end of what it has printed, for a message.
+    /// The end of its output, for an error message.
     #[must_use]
     pub fn log_tail(&self) -> String {
         let log = self.log();
@@ -130,9 +130,9 @@ impl Process {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// As `kill -9` from outside: the program has no chance to tidy up.
+    /// Like `kill -9`: the program cannot clean up.
     pub fn kill_hard(&mut self) {
-        if self.ended().is_none()
+        if self.exited().is_none()
             && let Some(pid) = self.pid()
         {
             let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
@@ -140,12 +140,12 @@ impl Process {
         self.stop();
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Stops it gracefully, and waits until it has exited.
     pub fn stop(&mut self) {
         drop(self.shell.stdin.take());
-        // The shell kills it hard after 5 s, so this always ends.
+        // The shell kills it after 5 s, so this always ends.
         let deadline = Instant::now() + Duration::from_secs(10);
-        while self.ended().is_none() && Instant::now() < deadline {
+        while self.exited().is_none() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(10));
         }
         let _ = self.shell.kill();

@@ -1,4 +1,4 @@
-//! `bridger sandbox` itself, as a peer of the real ones: the very binary a person runs.
+//! Runs `bridger sandbox` as a peer: the same binary that users run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::command::{Govc, Kubectl};
 use crate::process::Process;
 use crate::workdir::Workdir;
 
-/// A running sandbox. It ends with this value.
+/// A running sandbox. It stops when this value is dropped.
 pub struct Sandbox {
     process: Process,
     kubeconfig: PathBuf,
@@ -59,7 +59,7 @@ impl Sandbox {
         crate::control_plane::client_from(&self.kubeconfig).await
     }
 
-    /// Calls `/simulator/<path>` on the Kubernetes port: faults, host failures, and whatever no real API offers.
+    /// Calls `/simulator/<path>` on the Kubernetes port: faults, host failures, and other functions without a real API.
     pub async fn control(&self, method: &str, path: &str, body: serde_json::Value) -> Result<String> {
         let request = http::Request::builder()
             .method(method)
@@ -69,7 +69,7 @@ impl Sandbox {
         Ok(self.client().await?.request_text(request.body(body)?).await?)
     }
 
-    /// All it has printed.
+    /// Its complete output.
     #[must_use]
     pub fn output(&self) -> String {
         self.process.log()
@@ -84,17 +84,17 @@ impl Sandbox {
 /// The value of an `export` line.
 fn exported(log: &str, name: &str) -> Option<String> {
     let (_, rest) = log.split_once(&format!("export {name}="))?;
-    // A line that is still being written does not count.
+    // Ignores a line that is still being written.
     rest.split_once('\n').map(|(line, _)| line.split(' ').next().unwrap_or(line).to_owned())
 }
 
-/// The binary under test: `$BRIDGER_BIN`, else the one cargo built beside this test.
+/// The binary under test: `$BRIDGER_BIN`, else the one that cargo built for this test's profile.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("BRIDGER_BIN") {
         return Ok(path.into());
     }
-    // target/debug/deps/<test> lies beside target/debug/bridger.
+    // For target/debug/deps/<test> this is target/debug/bridger.
     let test = std::env::current_exe().context("finding this test's own path")?;
-    let beside = test.parent().and_then(Path::parent).map(|folder| folder.join("bridger"));
-    beside.filter(|path| path.is_file()).context("bridger is not built: run `cargo build --package bridger` first")
+    let built = test.parent().and_then(Path::parent).map(|folder| folder.join("bridger"));
+    built.filter(|path| path.is_file()).context("bridger is not built: run `cargo build --package bridger` first")
 }

@@ -1,4 +1,4 @@
-//! A real kube-scheduler beside a [`ControlPlane`].
+//! Runs a real kube-scheduler on a [`ControlPlane`].
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::workdir::Workdir;
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// A running kube-scheduler. It ends with this value.
+/// A running kube-scheduler. It stops when this value is dropped.
 pub struct Scheduler {
     process: Process,
     _workdir: Workdir,
 }
 
 impl Scheduler {
-    /// Starts it with its own identity (`system:kube-scheduler`), so that RBAC counts, and with a
-    /// KubeSchedulerConfiguration if one is given: JSON without `clientConnection.kubeconfig`, which is filled in.
+    /// Starts it with its own identity (`system:kube-scheduler`), so that RBAC applies, and with a
+    /// KubeSchedulerConfiguration if given: JSON without `clientConnection.kubeconfig`, which is filled in.
     pub async fn start(control_plane: &ControlPlane, config: Option<serde_json::Value>) -> Result<Scheduler> {
         let workdir = Workdir::create("kube-scheduler")?;
         let kubeconfig = control_plane.kubeconfig_for("system:kube-scheduler", &[])?;

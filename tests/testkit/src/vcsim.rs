@@ -1,4 +1,4 @@
-//! vcsim: govmomi's vCenter simulator, as an independent peer.
+//! Runs vcsim, govmomi's vCenter simulator, as an independent peer.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::ports;
 use crate::process::Process;
 use crate::workdir::Workdir;
 
-/// What the simulated vCenter holds.
+/// The inventory and flags of the simulated vCenter.
 #[derive(Clone, Debug)]
 pub struct VcsimOptions {
     pub clusters: u32,
     pub hosts_per_cluster: u32,
     pub vms_per_cluster: u32,
     pub tls: bool,
-    /// Flags added as they are.
+    /// Additional flags.
     pub extra: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Default for VcsimOptions {
     }
 }
 
-/// A running vcsim. It ends with this value.
+/// A running vcsim. It stops when this value is dropped.
 pub struct Vcsim {
     process: Process,
     url: String,
@@ -54,7 +54,7 @@ impl Vcsim {
         Ok(Vcsim { process, url, port, options: options.clone(), peers, workdir, starts: 1 })
     }
 
-    /// Ends it abruptly and starts it anew on the same port, with a fresh inventory.
+    /// Kills it and starts it again on the same port, with a fresh inventory.
     pub async fn restart(&mut self) -> Result<()> {
         self.process.kill_hard();
         self.starts += 1;
@@ -71,7 +71,7 @@ impl Vcsim {
         self.process.pid()
     }
 
-    /// With user and password in it, as govc takes it.
+    /// The URL with user and password, as govc expects it.
     #[must_use]
     pub fn govc_url(&self) -> String {
         self.url.replacen("://", &format!("://{USERNAME}:{PASSWORD}@"), 1)
@@ -101,14 +101,14 @@ async fn launch(
     ];
     arguments.extend(options.extra.iter().cloned());
     let mut process = Process::start(workdir.path(), &format!("vcsim-{start}"), &peers.program("vcsim"), &arguments)?;
-    // Its first line says that it listens; starting takes some 40 ms a VM.
+    // Its first line shows that it listens. Starting takes about 40 ms per VM.
     let machines = u64::from(options.clusters * options.vms_per_cluster);
     let within = Duration::from_secs(30) + Duration::from_millis(200) * u32::try_from(machines)?;
     let url = process.prints(within, announced_url).await.context("vcsim did not start")?;
     Ok((process, url))
 }
 
-/// The address of the last `export GOVC_URL=` line, without the credentials it may carry.
+/// The address in the last `export GOVC_URL=` line, without credentials.
 fn announced_url(log: &str) -> Option<String> {
     let line = log.lines().rev().find_map(|line| line.strip_prefix("export GOVC_URL="))?;
     let (scheme, rest) = line.split_once("://")?;
@@ -122,7 +122,7 @@ impl std::fmt::Debug for Vcsim {
     }
 }
 
-/// So that a wrong flag is told apart from a slow start.
+/// The version that govc prints.
 pub fn version(peers: &Peers) -> Result<String> {
     let output = std::process::Command::new(peers.program("govc")).arg("version").output().context("running govc")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())

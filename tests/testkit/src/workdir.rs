@@ -1,10 +1,10 @@
-//! A folder for what a peer writes: data, certificates, logs.
+//! A folder for the files of a peer: data, certificates, logs.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fs, io, thread};
 
-/// Removed on drop, unless the test is failing: then it stays, and its place is printed.
+/// Removed on drop, unless the test fails: then it is kept, and its path is printed.
 #[derive(Debug)]
 pub struct Workdir {
     path: PathBuf,
@@ -31,7 +31,7 @@ impl Workdir {
         self.path.join(name)
     }
 
-    /// Writes a file and answers its path.
+    /// Writes a file and returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> io::Result<PathBuf> {
         let path = self.join(name);
         fs::write(&path, content)?;
@@ -45,13 +45,13 @@ impl Drop for Workdir {
         if thread::panicking() {
             eprintln!("logs are kept in {}", self.path.display());
         } else {
-            // What can't be removed is cleared by the next run.
+            // The next run clears what cannot be removed now.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// `peer-logs` in cargo's target folder, which the test binary itself lies in.
+/// `peer-logs` in cargo's target folder, which contains the test binary.
 fn logs_folder() -> PathBuf {
     let binary = std::env::current_exe().unwrap_or_default();
     let target = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());

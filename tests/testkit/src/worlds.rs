@@ -1,15 +1,15 @@
-//! Which random worlds a test draws: those of the run's seed, or the one that is to be replayed.
+//! The random worlds of a test: those of the run's seed, or a single one to replay.
 //!
-//! Input: `BRIDGER_SEED` and `BRIDGER_WORLD`, which `cargo xtask test` sets from `--seed` and `--world`. Output: numbers of
-//! worlds in a row. Invariants: a seed draws the same worlds every time; two seeds have no world in common; a world's
-//! number alone says what is in it.
+//! In: `BRIDGER_SEED` and `BRIDGER_WORLD`, which `cargo xtask test` sets from `--seed` and `--world`. Out: a range of
+//! world numbers. Invariants: a seed always gives the same worlds; two seeds have no world in common; a world's number
+//! alone determines its content.
 
 use std::fmt;
 use std::ops::Range;
 
-/// What `cargo xtask test` takes for quick counts, and `cargo test` with it.
+/// The seed of `cargo xtask test` with quick counts, and of `cargo test`.
 const SEED_DEFAULT: u64 = 1;
-/// So many numbers belong to a seed: more than any test draws, and few enough to tell the seed from the number.
+/// World numbers per seed: more than any test uses, and a decimal power, so that the number shows the seed.
 const PER_SEED: u64 = 1_000_000;
 
 /// The seed of this run.
@@ -31,13 +31,13 @@ enum Of {
 }
 
 impl Worlds {
-    /// So many worlds of this run's seed.
+    /// `count` worlds of this run's seed.
     #[must_use]
     pub fn drawn(count: usize) -> Worlds {
         Worlds::of_seed(seed(), count)
     }
 
-    /// So many worlds of this run's seed, unless one world is to be replayed alone.
+    /// `count` worlds of this run's seed, or a single world to replay.
     #[must_use]
     pub fn drawn_or_replayed(count: usize) -> Worlds {
         number("BRIDGER_WORLD").map_or_else(|| Worlds::drawn(count), Worlds::replayed)
@@ -46,7 +46,7 @@ impl Worlds {
     fn of_seed(seed: u64, count: usize) -> Worlds {
         let count = count as u64;
         assert!(count <= PER_SEED, "a seed has {PER_SEED} worlds, not {count}");
-        // Seeds beyond this are far beyond the clock's seconds, and begin again with the first.
+        // Seeds wrap around here, far beyond the seconds of a clock.
         let start = seed % (u64::MAX / PER_SEED) * PER_SEED;
         Worlds { numbers: start..start + count, of: Of::Seed(seed) }
     }
@@ -60,7 +60,7 @@ impl Worlds {
         self.numbers.clone()
     }
 
-    /// One world says nothing about how often something happens.
+    /// Whether frequencies are meaningful. A single replayed world is not a sample.
     #[must_use]
     pub fn are_a_sample(&self) -> bool {
         self.of != Of::Replay
@@ -77,15 +77,15 @@ impl fmt::Display for Worlds {
     }
 }
 
-/// How to look at a world, and how to run the test that calls this on it alone.
+/// The commands that show a world and that run the calling test on it alone.
 #[must_use]
 pub fn how_to_replay(number: u64, profile: &str) -> String {
-    // libtest names a test's thread after it.
+    // libtest names a thread after its test.
     let thread = std::thread::current();
     let test = thread.name().and_then(|name| name.rsplit("::").next()).unwrap_or("NAME");
     format!(
-        "to see it: cargo run -p judge --example world -- list {profile} {number}\n\
-         it alone: cargo xtask test --tier peers --only {test} --world {number}"
+        "to show it: cargo run -p judge --example world -- list {profile} {number}\n\
+         to run it alone: cargo xtask test --tier peers --only {test} --world {number}"
     )
 }
 
@@ -105,7 +105,7 @@ mod tests {
         {
             let worlds = Worlds::of_seed(seed, 500);
             assert_eq!((worlds.numbers(), worlds.are_a_sample()), (start..start + 500, true));
-            // More of them begin with the same.
+            // A larger count starts with the same worlds.
             assert_eq!(Worlds::of_seed(seed, 5000).numbers().start, start);
         }
         assert_eq!(Worlds::of_seed(u64::MAX, 1).numbers().count(), 1);

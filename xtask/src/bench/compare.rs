@@ -1,8 +1,9 @@
-//! `cargo xtask bench compare`: this checkout beside another one, in turns.
+//! `cargo xtask bench compare`: compares this checkout with another, in turns.
 //!
 //! In: a folder with another checkout whose programs are built. Out: each figure that both have, before and after.
-//! Nothing of the other checkout is built or changed. Where the program itself is measured, both are measured by this checkout's
-//! benchmark, in one cluster where that is possible; what is measured inside a benchmark's process is each checkout's own.
+//! Nothing of the other checkout is built or changed. If the program itself is measured, this checkout's benchmark
+//! measures both, in one cluster if possible. Measurements inside a benchmark's process use each checkout's own
+//! benchmark.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +20,11 @@ use super::report::Report;
 use super::{decisions, rounds::Turns};
 use crate::workspace::{self, succeed};
 
-/// This checkout beside another, in turns: decisions, labels, scheduler and extender (small clusters), the best of each figure.
+/// Compares this checkout with another, in turns: decisions, labels, scheduler and extender (small clusters), the best
+/// of each figure.
 ///
-/// The other one has been built: `cargo xtask bench scheduler --quick --only basic` there builds the programs,
-/// `cargo bench --workspace --bench decisions --no-run` the decisions. Fails when a figure is worse by more than 10 %.
+/// The other checkout must be built: `cargo xtask bench scheduler --quick --only basic` there builds the programs,
+/// `cargo bench --workspace --bench decisions --no-run` the decisions. Fails if a figure is worse by more than 10 %.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The other checkout
@@ -30,7 +32,7 @@ pub struct Arguments {
     before: PathBuf,
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
-    /// Only this measurement; may be given several times
+    /// Only this measurement; may be repeated
     #[arg(long, value_name = "MEASUREMENT")]
     only: Vec<Measurement>,
 }
@@ -43,9 +45,9 @@ enum Measurement {
     Extender,
 }
 
-/// A figure may be worse by this share.
+/// The share by which a figure may be worse.
 const WORSE_MAX: f64 = 0.1;
-/// Cargo's folders that a benchmark may have been built in.
+/// Cargo's folders in which a benchmark may have been built.
 const PROFILES: [&str; 2] = ["dist", "release"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,7 +129,7 @@ struct Best {
 }
 
 impl Best {
-    /// Each of the two in turn, a process for each turn.
+    /// Measures both checkouts in turn, with one process per turn.
     fn in_turn(
         &mut self,
         turns: u32,
@@ -143,7 +145,7 @@ impl Best {
         Ok(())
     }
 
-    /// Both programs in turn on one cluster, by this checkout's benchmark.
+    /// Measures both programs in turn on one cluster, with this checkout's benchmark.
     fn in_one_run(&mut self, turns: u32, name: &str, [before, after]: [&Checkout; 2]) -> Result<()> {
         let mut command = example(&after.programs()?, name);
         command.arg("--quick").arg(format!("--turns={turns}"));
@@ -155,11 +157,11 @@ impl Best {
     }
 }
 
-/// One of the two.
+/// One of the two checkouts.
 struct Checkout {
     name: &'static str,
     target: PathBuf,
-    /// Where `bridger` and the examples are, where that is known.
+    /// The folder of `bridger` and the examples, if known.
     programs: Option<PathBuf>,
 }
 
@@ -168,7 +170,7 @@ impl Checkout {
         Checkout { name, target, programs: None }
     }
 
-    /// Asked before anything is measured, and before this checkout is built.
+    /// Checked before anything is measured, and before this checkout is built.
     fn has_all(&self, measurements: &[Measurement]) -> Result<()> {
         for measurement in measurements {
             match measurement {
@@ -192,7 +194,7 @@ impl Checkout {
         folder.with_context(|| format!("{} has no bridger in {PROFILES:?}", self.target.display()))
     }
 
-    /// Criterion's program. Cargo adds a hash to its name, and leaves older ones beside it.
+    /// The newest criterion program. Cargo adds a hash to its name and does not delete older ones.
     fn decisions(&self) -> Result<PathBuf> {
         let folders = PROFILES.iter().map(|profile| self.target.join(profile).join("deps"));
         let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().filter_map(Result::ok);
@@ -201,7 +203,7 @@ impl Checkout {
                 && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("decisions-"))
         };
         let programs = entries.map(|entry| entry.path()).filter(is_program);
-        newest(programs).with_context(|| format!("{} has no benchmark of decisions", self.target.display()))
+        newest(programs).with_context(|| format!("{} has no decisions benchmark", self.target.display()))
     }
 
     fn measure_decisions(&self) -> Result<Figures> {
@@ -240,13 +242,13 @@ fn of_latency(measured: &Value) -> Figures {
     one(measured, "extender: filter, p99", "/latency/many/p99_ms", "ms").collect()
 }
 
-/// A figure of which less is better. What is not there is left out: then the two have it not in common.
+/// A figure for which less is better. A missing figure is omitted, so it is not compared.
 fn one(measured: &Value, name: &str, path: &str, unit: &'static str) -> impl Iterator<Item = (String, Figure)> {
     let value = measured.pointer(path).and_then(Value::as_f64);
     value.map(|value| (name.to_owned(), Figure::less(value, unit))).into_iter()
 }
 
-/// The best turn of this contender, for each load and workload.
+/// This contender's best turn, for each load and workload.
 fn of_rounds(name: &str, contender: &str, measured: &Value) -> Figures {
     let (rounds, member) = if name == "scheduler" { ("/rounds", "pods_per_second") } else { ("/throughput", "") };
     let mut figures = Figures::new();
@@ -266,7 +268,7 @@ fn keep_best(best: &mut Figures, turn: Figures) {
     }
 }
 
-/// Each figure that both have. None at all is an error.
+/// Compares each figure that both have. It is an error if there is none.
 fn fill(before: &Figures, after: &Figures) -> Result<Report> {
     let mut report = Report::new("compare");
     let mut compared = 0;
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_told_before_anything_is_measured() {
+    fn missing_programs_are_reported_before_anything_is_measured() {
         let folder = tempfile::tempdir().expect("a folder");
         let checkout = Checkout::at("before", folder.path().to_owned());
         for measurement in Measurement::value_variants() {

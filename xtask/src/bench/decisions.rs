@@ -1,4 +1,4 @@
-//! `cargo xtask bench decisions`: how fast the scheduler decides, without an API.
+//! `cargo xtask bench decisions`: how fast the scheduler decides, without an API server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::workspace::{self, succeed};
 
 /// Decisions per second of core time: 5000 nodes, all default plugins, all nodes scored, ten workloads.
 ///
-/// With 150,000 pods running, and beside it with 10,000: a decision must not cost more where there are more pods. Measured by
+/// With 150,000 running pods, and for comparison with 10,000: a decision must not cost more with more pods. Measured by
 /// criterion, in the core time of one thread; about two minutes.
 #[derive(clap::Args)]
 pub struct Arguments {}
@@ -20,22 +20,22 @@ pub struct Arguments {}
 const FEW: u64 = 10_000;
 const MANY: u64 = 150_000;
 const PER_SECOND_MIN: f64 = 10_000.0;
-/// Where nothing can be shared between pods.
+/// For the workload in which pods share no results.
 const PER_SECOND_UNEQUAL_MIN: f64 = 2_000.0;
 const UNEQUAL: &str = "no two pods equal";
-/// Of the cost of a decision, from few pods to many.
+/// The growth of the cost of a decision, from few pods to many.
 const GROWTH_MAX: f64 = 1.3;
-/// So many workloads there are: a run that measured fewer has not measured.
+/// The number of workloads. A run that measured fewer is an error.
 const WORKLOADS: usize = 10;
 
-/// Decisions per second, by workload and by pods that run.
+/// Decisions per second, by workload and number of running pods.
 pub type Rates = BTreeMap<String, BTreeMap<u64, f64>>;
 
 pub fn run(_: &Arguments) -> Result<Report> {
     let home = workspace::target().join("criterion");
     let folder = home.join("decisions");
     if folder.exists() {
-        // What an earlier run left must not be taken for this one's.
+        // Results of an earlier run must not be mistaken for this run's.
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
     println!("bench: 10 workloads with 10,000 and with 150,000 pods; about two minutes");
@@ -46,7 +46,7 @@ pub fn run(_: &Arguments) -> Result<Report> {
     fill(&read(&folder)?)
 }
 
-/// What criterion wrote: a folder for each workload, in it one for each number of pods.
+/// Reads criterion's results: a folder per workload, with a folder per number of pods.
 pub fn read(folder: &Path) -> Result<Rates> {
     let mut rates = Rates::new();
     for workload in folders(folder)? {
@@ -60,7 +60,7 @@ pub fn read(folder: &Path) -> Result<Rates> {
             let pods = what["value_str"].as_str().and_then(|text| text.parse().ok());
             let pods = pods.with_context(|| format!("value_str in {what}"))?;
             let batch = what["throughput"]["Elements"].as_f64().with_context(|| format!("throughput in {what}"))?;
-            // The median: a batch that was disturbed is not the scheduler's doing.
+            // The median, because other load on the machine may slow single batches.
             let nanoseconds = estimates["median"]["point_estimate"].as_f64();
             let nanoseconds = nanoseconds.with_context(|| format!("median in {estimates}"))?;
             rates.entry(name.to_owned()).or_default().insert(pods, batch / nanoseconds * 1e9);
@@ -101,7 +101,7 @@ fn fill(rates: &Rates) -> Result<Report> {
 mod tests {
     use super::*;
 
-    /// Criterion's files for each workload, with so many microseconds for a decision.
+    /// Writes criterion's files for each workload, with these costs of a decision.
     fn measured(folder: &Path, workloads: usize, few_us: f64, many_us: f64) {
         for number in 0..workloads {
             let name = if number == 0 { UNEQUAL.to_owned() } else { format!("workload {number}") };
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn each_limit_can_be_missed() {
-        // Microseconds for a decision with few and with many pods, and how many rows then fail.
+        // Microseconds per decision with few and with many pods, and the number of rows that fail.
         let cases = [(50.0, 60.0, 0), (90.0, 110.0, 9), (50.0, 70.0, 10), (400.0, 600.0, 20)];
         for (few, many, expected) in cases {
             assert_eq!(missed(WORKLOADS, few, many).expect("all is there"), expected, "{few} and {many} us");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_measured_less_fails() {
+    fn a_run_with_missing_workloads_fails() {
         assert!(missed(WORKLOADS - 1, 50.0, 50.0).is_err());
         let folder = tempfile::tempdir().expect("a folder");
         assert!(read(&folder.path().join("nothing")).is_err());

@@ -1,4 +1,4 @@
-//! `cargo xtask bench extender`: kube-scheduler with Bridger beside it, and without.
+//! `cargo xtask bench extender`: kube-scheduler with Bridger as its extender, and without.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -7,11 +7,11 @@ use super::measurement::{example, figure, measure};
 use super::report::Report;
 use super::rounds::{Load, Rounds, Turns};
 
-/// kube-scheduler with its own InterPodAffinity, with Bridger, with an extender that agrees with everything, with neither.
+/// kube-scheduler with its own InterPodAffinity, with Bridger, with an extender that accepts everything, with neither.
 ///
-/// A real kube-apiserver with 5000 nodes, empty and with 30,000 running pods that carry anti-affinity; pods per second for
-/// four workloads. Without --only and --load also the time of a filter request with 5000 names in the server, at 1,000 and at
-/// 150,000 pods.
+/// A real kube-apiserver with 5000 nodes, empty and with 30,000 running pods that have anti-affinity; pods per second
+/// for four workloads. Without --only and --load also the time of a filter request with 5000 names in the server, at
+/// 1,000 and at 150,000 pods.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -19,10 +19,10 @@ pub struct Arguments {
 }
 
 const WORKLOADS: [&str; 4] = ["anti-affinity by node", "anti-affinity by host", "affinity by zone", "preferred"];
-/// What Bridger must reach in a loaded cluster, in multiples of the in-tree plugin; more where the plugin is slowest.
+/// The minimum ratio of Bridger to the in-tree plugin in a loaded cluster; higher where the plugin is slowest.
 const LOADED_RATIO_MIN: f64 = 2.5;
 const LOADED_AFFINITY_RATIO_MIN: f64 = 3.5;
-/// Of what an extender that agrees with everything reaches, in a loaded cluster.
+/// The minimum ratio of Bridger to an extender that accepts everything, in a loaded cluster.
 const OF_AGREEING_MIN: f64 = 0.9;
 const FILTER_P99_MS_MAX: f64 = 2.0;
 const GROWTH_MAX: f64 = 1.5;
@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
     let built = super::build()?;
     let mut command = example(&built, "extender");
-    arguments.rounds.ask(&mut command);
+    arguments.rounds.add_to(&mut command);
     println!("bench: 64 rounds of scheduling or more; {}", arguments.rounds.takes("about half an hour"));
     fill(&measure(&mut command)?, &arguments.rounds)
 }
@@ -93,7 +93,7 @@ mod tests {
         let measured = json!({ "throughput": { "empty": workloads, "loaded": workloads }, "latency": latency });
         assert!(fill(&measured, &Rounds::default()).is_ok());
         assert!(fill(&json!({}), &Rounds::default()).is_err());
-        // Some rounds: nothing else is looked for, and all of them are.
+        // With a selection, only the selected rounds are required, and all of them are.
         let some = json!({ "throughput": { "loaded": { "preferred": rates } }, "latency": null });
         assert!(fill(&some, &Rounds::some(Some("pref"), Some(Load::Loaded))).is_ok());
         assert!(fill(&some, &Rounds::some(Some("pref"), None)).is_err());

@@ -1,18 +1,18 @@
-//! `cargo xtask bench label`: how fast labels follow, and how it scales.
+//! `cargo xtask bench label`: how fast labels follow VM moves, and how labelling scales.
 
 use anyhow::Result;
 
 use super::measurement::{example, figure, measure};
 use super::report::Report;
 
-/// How fast a label follows a vMotion, beside what vcsim itself needs; and the first labelling of 5000 nodes.
+/// How fast a label follows a vMotion, compared with vcsim's own latency; and the first labelling of 5000 nodes.
 ///
-/// 200 moves on vcsim with 100 VMs and a real kube-apiserver: from the end of the move to the label in a watch. The same
-/// moves seen by a bare property collector are the limit. Then `bridger run` on a sandbox of 5000 nodes.
+/// 200 moves on vcsim with 100 VMs and a real kube-apiserver: from the end of the move to the label in a watch. The
+/// reference is a plain property collector on the same moves. Then `bridger run` on a sandbox of 5000 nodes.
 #[derive(clap::Args)]
 pub struct Arguments {}
 
-/// What Bridger may add to what vcsim itself needs, at the 99th percentile.
+/// The latency that Bridger may add to vcsim's own, at the 99th percentile.
 const ADDED_MS_MAX: f64 = 50.0;
 const LABELLING_SECONDS_MAX: f64 = 60.0;
 const MEMORY_MIB_MAX: f64 = 256.0;
@@ -28,7 +28,7 @@ pub fn run(_: &Arguments) -> Result<Report> {
     report.limit("added by Bridger, p99", number("/latency/added_ms/p99")?, "ms", ADDED_MS_MAX);
     for quantile in ["p50", "p99"] {
         report.beside(
-            format!("move's end to label in a watch, {quantile}"),
+            format!("end of move to label in a watch, {quantile}"),
             number(&format!("/latency/label_ms/{quantile}"))?,
             "ms",
             "vcsim alone",

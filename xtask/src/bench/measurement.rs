@@ -1,7 +1,6 @@
-//! Measurements in programs of their own: how one is run, and what it found.
+//! Runs measurements in separate programs and reads their results.
 //!
-//! In: an example of the build that is measured. Out: the JSON that it printed last; its progress goes to standard error as it
-//! comes.
+//! In: an example of the build to measure. Out: the JSON that it printed last. Its progress goes to standard error.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,14 +8,14 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// An example of the build that is measured, which finds `bridger` beside it.
+/// An example of the build to measure. It uses the `bridger` of the same build.
 pub fn example(built: &Path, name: &str) -> Command {
     let mut command = Command::new(built.join("examples").join(name));
     command.env("BRIDGER_BIN", built.join("bridger"));
     command
 }
 
-/// Runs it to its end; its result is its last line.
+/// Runs it until it exits. Its result is its last line.
 pub fn measure(command: &mut Command) -> Result<Value> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("running the measurement")?;
     if !output.status.success() {
@@ -49,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_missing_is_named() {
+    fn the_error_names_a_missing_figure() {
         let measured = json!({ "a": { "b": 2.5 }, "c": "text" });
         assert_eq!(figure(&measured, "/a/b").ok(), Some(2.5));
         for path in ["/a", "/c", "/d"] {

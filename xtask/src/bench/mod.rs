@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: one file per benchmark; each measures beside a peer and beside a limit, in one run.
+//! `cargo xtask bench`: one file per benchmark. Each compares with a peer and with limits, in one run.
 
 mod compare;
 mod decisions;
@@ -18,9 +18,9 @@ use clap::Subcommand;
 
 use crate::workspace::{self, succeed};
 
-/// Measures, beside peers and limits, in one run on this machine.
+/// Runs benchmarks on this machine and compares them with peers and limits.
 ///
-/// Prints a table, ratios first, and writes it as JSON to target/bench/NAME.json. Fails when a stated limit is not met.
+/// Prints a table, ratios first, and writes it as JSON to target/bench/NAME.json. Fails if a limit is not met.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -38,10 +38,10 @@ enum Bench {
     Compare(compare::Arguments),
 }
 
-/// What is shipped is what is measured.
+/// The profile of release builds: benchmarks measure what is shipped.
 const PROFILE: &str = "dist";
 
-/// Builds everything that benchmarks run, at once: one selection of packages is one set of features, compiled once.
+/// Builds everything that benchmarks run with one command: one package selection means one feature set, compiled once.
 fn build() -> Result<PathBuf> {
     println!("bench: building with the profile {PROFILE}");
     let examples = ["day", "label", "plan", "extender", "scheduler"];

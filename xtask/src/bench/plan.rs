@@ -1,4 +1,4 @@
-//! `cargo xtask bench plan`: what a plan costs, and how many rules it makes.
+//! `cargo xtask bench plan`: the cost of a plan, and the number of rules in it.
 
 use std::path::Path;
 
@@ -8,18 +8,19 @@ use serde_json::Value;
 use super::measurement::{example, figure, measure};
 use super::report::Report;
 
-/// Plans for 5000 nodes, 100,000 pods and 10,000 services with anti-affinity; from scratch, and after each of many events.
+/// Plans for 5000 nodes, 100,000 pods and 10,000 services with anti-affinity; from scratch, and after each of many
+/// events.
 ///
-/// Once with ten vSphere clusters and once with everything in one. The number of rules is beside that of one rule for each
-/// pod and one for each pair; the growth is that from a tenth of the pods on the same nodes.
+/// Once with ten vSphere clusters and once with one. The number of rules is compared with one rule per pod and one per
+/// pair. Growth is measured from a tenth of the pods on the same nodes.
 #[derive(clap::Args)]
 pub struct Arguments {}
 
 const FIRST_MS_MAX: f64 = 300.0;
-/// After an event in a cluster of 500 nodes, and in one of 5000.
+/// After an event in a cluster of 500 nodes, and in a cluster of 5000.
 const EVENT_500_MS_MAX: f64 = 20.0;
 const EVENT_5000_MS_MAX: f64 = 150.0;
-/// Ten times the pods, ten times the time; a little is allowed for what does not fit into caches any more.
+/// Ten times the pods should take ten times as long; the rest allows for cache misses.
 const GROWTH_MAX: f64 = 12.0;
 const RUNS: usize = 3;
 
@@ -42,7 +43,7 @@ pub fn run(_: &Arguments) -> Result<Report> {
         report.limit(format!("{what}: after one event, p50"), of("event_ms/p50")?, "ms", event_ms_max);
         report.limit(format!("{what}: after one event, p99"), of("event_ms/p99")?, "ms", event_ms_max);
         let (held, whole) = (of("held_ms/p99")?, of("event_ms/p99")?);
-        report.beside(format!("{what}: the world is held, p99"), held, "ms", "the whole plan, p99", whole);
+        report.beside(format!("{what}: the world is locked, p99"), held, "ms", "the whole plan, p99", whole);
         report.beside(format!("{what}: rules"), of("rules")?, "rules", "one for each pod", of("rules_per_pod")?);
         report.beside(format!("{what}: rules"), of("rules")?, "rules", "one for each pair", of("rules_per_pair")?);
         report.beside(
@@ -53,7 +54,7 @@ pub fn run(_: &Arguments) -> Result<Report> {
             of("world_mib")?,
         );
         report.none(format!("{what}: pairs without a rule"), of("uncovered")?, "pairs");
-        report.none(format!("{what}: left to do after carrying out"), of("left_to_do")?, "actions");
+        report.none(format!("{what}: actions left after the plan is applied"), of("left_to_do")?, "actions");
     }
     report.limit(
         "growth, 10,000 to 100,000 pods",
@@ -64,8 +65,8 @@ pub fn run(_: &Arguments) -> Result<Report> {
     Ok(report)
 }
 
-/// One world in a process of its own, so that none finds memory that another has warmed; the quickest of three, because others
-/// use the machine too.
+/// Each world runs in a separate process, so that none reuses memory of another. The quickest of three runs counts,
+/// because other processes use the machine, too.
 fn quickest(built: &Path, layout: &str) -> Result<Value> {
     let mut best: Option<(f64, Value)> = None;
     for _ in 0..RUNS {

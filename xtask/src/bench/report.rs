@@ -1,4 +1,4 @@
-//! What a benchmark found: rows of a measured value beside what it is compared with.
+//! The result of a benchmark: rows with a measured value and its reference.
 
 use std::fs;
 
@@ -12,16 +12,16 @@ pub struct Report {
     rows: Vec<Row>,
 }
 
-/// One comparison. `ratio` is value / reference; whether it should be large or small, its bound says.
+/// One comparison. `ratio` is value / reference; the bounds show whether it should be large or small.
 struct Row {
     what: String,
     value: f64,
     unit: &'static str,
     against: String,
     reference: f64,
-    /// The ratio must not exceed this; `None` where the row is for information.
+    /// The ratio must not exceed this. A row without bounds is for information.
     ratio_max: Option<f64>,
-    /// The ratio must reach this.
+    /// The ratio must not be below this.
     ratio_min: Option<f64>,
 }
 
@@ -48,22 +48,22 @@ impl Report {
         &mut self.rows[last]
     }
 
-    /// A value that must stay at or below a stated limit.
+    /// A value that must not exceed a limit.
     pub fn limit(&mut self, what: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
         self.add(what.into(), value, unit, "limit", limit).ratio_max = Some(1.0);
     }
 
-    /// A count of things that must not happen.
+    /// A count that must be zero.
     pub fn none(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
         self.add(what.into(), value, unit, "none allowed", 1.0).ratio_max = Some(0.0);
     }
 
-    /// A value beside a peer's, for information.
+    /// A value and a peer's, for information.
     pub fn beside(&mut self, what: impl Into<String>, value: f64, unit: &'static str, peer: &str, reference: f64) {
         self.add(what.into(), value, unit, peer, reference);
     }
 
-    /// A value that must reach so many times a peer's.
+    /// A value that must be at least `ratio` times a peer's.
     pub fn at_least(
         &mut self,
         what: impl Into<String>,
@@ -76,7 +76,7 @@ impl Report {
         self.add(what.into(), value, unit, peer, reference).ratio_min = Some(ratio);
     }
 
-    /// A value that must not pass so many times another one.
+    /// A value that must not exceed `ratio` times another.
     pub fn at_most(
         &mut self,
         what: impl Into<String>,
@@ -89,12 +89,12 @@ impl Report {
         self.add(what.into(), value, unit, other, reference).ratio_max = Some(ratio);
     }
 
-    /// How many limits were not met.
+    /// The number of limits that were not met.
     pub fn missed(&self) -> usize {
         self.rows.iter().filter(|row| !row.met()).count()
     }
 
-    /// Prints the table, writes the JSON, and fails when a limit was not met.
+    /// Prints the table, writes the JSON, and fails if a limit was not met.
     pub fn publish(&self) -> Result<()> {
         println!("\n{:>8}  {:<44} {:>12}  {:<18} {:>12}", "ratio", "what", "measured", "against", "reference");
         for row in &self.rows {

@@ -1,4 +1,4 @@
-//! Rounds of scheduling: which are measured, by flags that the benchmarks of schedulers share, and what counts of several turns.
+//! The flags that select scheduling rounds, shared by the benchmarks of schedulers, and the figures of several turns.
 
 use std::process::Command;
 
@@ -8,21 +8,21 @@ use serde_json::Value;
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Rounds {
-    /// A small cluster: minutes instead of half an hour or more; no figure of it counts
+    /// A small cluster: minutes instead of half an hour or more; its figures do not count
     #[arg(long)]
     quick: bool,
-    /// Only workloads whose name contains this; only goals of what is measured are judged
+    /// Only workloads whose name contains this; only their goals are checked
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
-    /// Only an empty cluster, or only one with running pods; only goals of what is measured are judged
+    /// Only an empty cluster, or only one with running pods; only its goals are checked
     #[arg(long, value_name = "LOAD")]
     load: Option<Load>,
-    /// Turns of each contender: at least so many, until its best is confirmed; exactly so many with `--with all`
+    /// Minimum number of turns of each contender, until its best is confirmed; with `--with all`, the exact number
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     turns: Option<u32>,
 }
 
-/// What runs in the cluster already.
+/// Whether pods already run in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Load {
     Empty,
@@ -39,8 +39,8 @@ impl Load {
 }
 
 impl Rounds {
-    /// Tells the measurement.
-    pub fn ask(&self, command: &mut Command) {
+    /// Adds the selection to the measurement's arguments.
+    pub fn add_to(&self, command: &mut Command) {
         if self.quick {
             command.arg("--quick");
         }
@@ -55,21 +55,21 @@ impl Rounds {
         }
     }
 
-    /// How long it takes, for people.
+    /// How long it takes, for the progress message.
     pub fn takes(&self, everything: &'static str) -> &'static str {
         match (self.quick, self.are_all()) {
-            (true, _) => "some minutes",
+            (true, _) => "a few minutes",
             (false, true) => everything,
-            (false, false) => "a part of them",
+            (false, false) => "only some of them",
         }
     }
 
-    /// No round is left out.
+    /// Whether all rounds are selected.
     pub const fn are_all(&self) -> bool {
         self.only.is_none() && self.load.is_none()
     }
 
-    /// The loads that are measured, the one that counts most first.
+    /// The measured loads, the most important first.
     pub fn loads(&self) -> impl Iterator<Item = Load> {
         [Load::Loaded, Load::Empty].into_iter().filter(|load| self.load.is_none_or(|only| only == *load))
     }
@@ -79,15 +79,15 @@ impl Rounds {
     }
 }
 
-/// A figure of one contender, of each of its turns.
+/// A figure of one contender for each of its turns.
 ///
-/// What else happens on a machine only ever slows one down: so the best turns of two that took equally many are compared (the
-/// measurement goes on until each best is confirmed by another turn). Beside one that took a single turn, the worst of several
-/// counts, so that their number is no advantage.
+/// Other load on the machine only slows a contender down. So the best turns of two contenders with equally many turns
+/// are compared (the measurement continues until another turn confirms each best). Against a contender with a single
+/// turn, the worst of several turns counts, so that their number is not an advantage.
 pub struct Turns(Vec<f64>);
 
 impl Turns {
-    /// `member` is that of the figure in each turn; empty where a turn is nothing but the figure.
+    /// `member` is the key of the figure in each turn; empty if a turn is the figure itself.
     pub fn of(measured: &Value, path: &str, member: &str) -> Result<Turns> {
         let turns =
             measured.pointer(path).and_then(Value::as_array).with_context(|| format!("{path} in {measured}"))?;
@@ -109,16 +109,16 @@ impl Turns {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The middle one; of an even number the lower of the two.
+    /// For an even number of turns, the lower of the two middle ones.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable_by(f64::total_cmp);
         sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
     }
 
-    /// What each turn is of the other's turn beside it.
-    pub fn ratios(&self, beside: &Turns) -> Turns {
-        Turns(self.0.iter().zip(&beside.0).map(|(own, other)| own / other).collect())
+    /// The ratio of each turn to the other contender's turn of the same pair.
+    pub fn ratios(&self, others: &Turns) -> Turns {
+        Turns(self.0.iter().zip(&others.0).map(|(own, other)| own / other).collect())
     }
 }
 
@@ -134,10 +134,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_measurement_gets_what_was_selected() {
+    fn the_selection_is_passed_to_the_measurement() {
         let arguments_of = |rounds: &Rounds| {
             let mut command = Command::new("true");
-            rounds.ask(&mut command);
+            rounds.add_to(&mut command);
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
         assert!(arguments_of(&Rounds::default()).is_empty());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_turns_the_best_and_the_worst_are_known() {
+    fn turns_have_a_best_a_worst_and_a_median() {
         let measured = serde_json::json!({ "plain": [2.0, 3.0, 1.0], "with member": [{ "s": 5.0 }], "none": [] });
         let turns = Turns::of(&measured, "/plain", "").expect("turns");
         assert_eq!((turns.most(), turns.least(), turns.median()), (3.0, 1.0, 2.0));

@@ -1,4 +1,4 @@
-//! `cargo xtask bench sandbox`: how large and how fast the embedded world is.
+//! `cargo xtask bench sandbox`: startup time, memory and simulation speed of the embedded world.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::workspace::succeed;
 
 /// The embedded world: start-up time and memory at 5000 nodes, and a simulated day.
 ///
-/// Start-up is counted from the process's start to the first list of all nodes answered; beside it vcsim, per VM.
+/// Start-up lasts from the start of the process to the first complete list of nodes. The reference is vcsim, per VM.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Kubernetes nodes, each a VM
@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Physical hosts
     #[arg(long, default_value_t = 500)]
     hosts: u32,
-    /// VMs of the vcsim beside it, which needs some 40 ms for each
+    /// VMs of the vcsim to compare with, which needs about 40 ms for each
     #[arg(long, default_value_t = 300)]
     vcsim_vms: u32,
 }
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     Ok(report)
 }
 
-/// Ends the child when the measurement ends, however it ends.
+/// Kills the child on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -67,7 +67,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts a server and waits for the line that begins with `prefix`; answers the rest of it.
+/// Starts a server, waits for the line that begins with `prefix`, and returns the rest of the line.
 fn start(command: &mut Command, prefix: &str) -> Result<(Running, String)> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting a server")?;
     let stdout = child.stdout.take().context("its output")?;
@@ -76,12 +76,12 @@ fn start(command: &mut Command, prefix: &str) -> Result<(Running, String)> {
     while let Some(line) = lines.next().transpose().context("reading its output")? {
         if let Some(rest) = line.strip_prefix(prefix) {
             let rest = rest.to_owned();
-            // Somebody has to go on reading, or the server stands still on a full pipe.
+            // A thread keeps reading, because a full pipe would block the server.
             std::thread::spawn(move || lines.for_each(drop));
             return Ok((running, rest));
         }
     }
-    bail!("the server ended before it printed {prefix:?}")
+    bail!("the server exited before it printed {prefix:?}")
 }
 
 fn sandbox(bridger: &Path, kubectl: &Path, arguments: &Arguments) -> Result<(f64, f64)> {
@@ -113,7 +113,7 @@ fn vcsim(program: &Path, vms: u32) -> Result<f64> {
 
 fn day(program: &Path) -> Result<f64> {
     let started = Instant::now();
-    // The history itself is not wanted here, only what it takes to make it.
+    // Only the time counts here, not the history that it prints.
     succeed(Command::new(program).stdout(Stdio::null()))?;
     Ok(started.elapsed().as_secs_f64())
 }

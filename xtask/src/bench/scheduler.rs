@@ -1,4 +1,5 @@
-//! `cargo xtask bench scheduler`: `bridger scheduler` beside kube-scheduler and beside a binder that decides nothing.
+//! `cargo xtask bench scheduler`: compares `bridger scheduler` with kube-scheduler and with a binder that decides
+//! nothing.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -10,14 +11,14 @@ use super::rounds::{Load, Rounds, Turns};
 
 /// kube-scheduler with its QPS raised, a null binder (watches, binds in turn, posts the event), and bridger scheduler.
 ///
-/// A real kube-apiserver with 5000 nodes, empty and with 30,000 running pods that carry anti-affinity; for seven workloads pods per
-/// second, CPU time per pod, peak memory, and how long the Scheduled events take.
+/// A real kube-apiserver with 5000 nodes, empty and with 30,000 running pods that have anti-affinity; for seven
+/// workloads pods per second, CPU time per pod, peak memory, and how long the Scheduled events take.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     rounds: Rounds,
-    /// Instead, what the other parts take from scheduling: `bridger scheduler` in turn with `bridger run` that also labels,
-    /// writes rules and is an extender, with a vCenter that has a VM for each node
+    /// Instead, measure what the other features cost scheduling: `bridger scheduler` in turn with `bridger run` that
+    /// also labels nodes, writes rules and serves as an extender, with a vCenter that has a VM for each node
     #[arg(long, value_name = "PARTS")]
     with: Option<With>,
 }
@@ -28,20 +29,20 @@ enum With {
 }
 
 const OF_NULL_BINDER_MIN: f64 = 0.9;
-/// Loaded, in multiples of kube-scheduler's rate.
+/// The minimum ratio to kube-scheduler's rate in a loaded cluster.
 const LOADED_RATIO_MIN: f64 = 8.0;
 const CPU_RATIO_MAX: f64 = 0.1;
 const EVENTS_AFTER_S_MAX: f64 = 5.0;
-/// With all parts, of the rate without.
+/// The minimum ratio of the rate with all features to the rate without.
 const WITH_ALL_MIN: f64 = 0.9;
-/// And of how long pods wait, at the 99th percentile.
+/// The maximum ratio of the wait of pods, at the 99th percentile.
 const WITH_ALL_WAIT_MAX: f64 = 1.5;
 
 pub fn run(arguments: &Arguments) -> Result<Report> {
     crate::peers::build()?;
     let built = super::build()?;
     let mut command = example(&built, "scheduler");
-    arguments.rounds.ask(&mut command);
+    arguments.rounds.add_to(&mut command);
     if arguments.with == Some(With::All) {
         command.arg("--with=all");
         println!("bench: 140 rounds of scheduling; {}", arguments.rounds.takes("more than an hour"));
@@ -88,7 +89,7 @@ fn fill(measured: &Value, rounds: &Rounds) -> Result<Report> {
     Ok(report)
 }
 
-/// Each took its turns beside the other's: the middle one of their ratios counts.
+/// The contenders took turns in pairs: the median of the pairs' ratios counts.
 fn fill_with_all(measured: &Value, rounds: &Rounds) -> Result<Report> {
     let mut report = Report::new("scheduler-with-all");
     for load in rounds.loads() {
@@ -141,12 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn with_all_parts_rate_and_wait_have_their_limits() {
+    fn with_all_features_rate_and_wait_have_limits() {
         let turns = |rate: f64, wait: f64| {
             json!([{ "pods_per_second": rate, "cpu_ms_per_pod": 0.5, "peak_mib": 100.0, "wait_p50_ms": 2.0,
                 "wait_p99_ms": wait }])
         };
-        // Rate and p99 with all, beside 1000 pods/s and 10 ms; and how many rows then fail.
+        // Rate and p99 with all, against 1000 pods/s and 10 ms; and the number of rows that fail.
         for (rate, wait, missed) in [(950.0, 14.0, 0), (890.0, 14.0, 1), (950.0, 16.0, 1), (890.0, 16.0, 2)] {
             let workload = json!({ "bridger": turns(1000.0, 10.0), "bridger with all": turns(rate, wait) });
             let measured = json!({ "rounds": { "loaded": { "basic": workload } } });

@@ -1,7 +1,7 @@
 //! The test binaries of the whole workspace, built once for all tiers.
 //!
-//! Building tier by tier would select different packages each time, and with them different features of shared
-//! dependencies: everything would be compiled several times over.
+//! Building per tier would select different packages each time, and with them different features of shared
+//! dependencies, so dependencies would be compiled several times.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -15,17 +15,17 @@ use super::tier::Settings;
 use super::{Tally, count};
 use crate::workspace;
 
-/// One executable of tests.
+/// One test executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestBinary {
     pub package: String,
     pub target: String,
     executable: PathBuf,
-    /// The package's folder, where cargo would run it.
+    /// The package's folder, in which cargo would run it.
     folder: PathBuf,
 }
 
-/// Builds them all, and the binaries that some of them start.
+/// Builds all test binaries, and the binaries that some of them start.
 pub fn build() -> Result<Vec<TestBinary>> {
     let mut command = workspace::cargo();
     command.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
@@ -40,7 +40,7 @@ pub fn build() -> Result<Vec<TestBinary>> {
     }
     let status = child.wait().context("waiting for cargo")?;
     if !status.success() {
-        bail!("the tests do not build ({status}), see above");
+        bail!("the tests do not compile ({status}), see above");
     }
     binaries.sort_by(|a, b| (&a.package, &a.target).cmp(&(&b.package, &b.target)));
     Ok(binaries)
@@ -53,7 +53,7 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
     let manifest = PathBuf::from(message["manifest_path"].as_str()?);
     let folder = manifest.parent()?.to_owned();
     Some(TestBinary {
-        // A folder's name is its crate's name here.
+        // In this workspace, a folder has the name of its crate.
         package: folder.file_name()?.to_string_lossy().into_owned(),
         target: message["target"]["name"].as_str()?.to_owned(),
         executable: PathBuf::from(message["executable"].as_str()?),
@@ -62,7 +62,7 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
 }
 
 impl TestBinary {
-    /// Runs it, shows its output as it comes, with what its tests print, and counts it.
+    /// Runs it, prints its output as it arrives, including the output of passed tests, and counts the results.
     pub fn run(&self, settings: &Settings) -> Result<Tally> {
         println!("\n-- {} {}", self.package, self.target);
         let mut command = Command::new(&self.executable);
@@ -71,7 +71,7 @@ impl TestBinary {
         command.env("BRIDGER_TEST_COUNTS", if settings.full { "full" } else { "quick" });
         let seed = settings.seed.to_string();
         command.env("BRIDGER_SEED", &seed).env("PROPTEST_RNG_SEED", &seed);
-        // Left over in somebody's environment, it would make every run a run of one world.
+        // If inherited from the user's environment, it would restrict every run to one world.
         command.env_remove("BRIDGER_WORLD").envs(settings.world.map(|world| ("BRIDGER_WORLD", world.to_string())));
         let mut child = command
             .stdin(Stdio::null())
@@ -81,7 +81,7 @@ impl TestBinary {
         let (mut output, mut shown) = (String::new(), Shown::default());
         if let Some(stdout) = child.stdout.take() {
             for line in BufReader::new(stdout).split(b'\n') {
-                // Tests may print anything; what is no text is shown as well as it can be.
+                // Tests may print anything; invalid UTF-8 is replaced.
                 let line = String::from_utf8_lossy(&line.context("reading its output")?).into_owned();
                 if shown.takes(&line) {
                     println!("{line}");
@@ -93,8 +93,8 @@ impl TestBinary {
         let status = child.wait().context("waiting for it")?;
         let mut tally = count::cargo_test(&output);
         if !status.success() && tally.failed == 0 {
-            // It died without a line of its own to count.
-            println!("{} {} ended with {status}", self.package, self.target);
+            // It crashed without a result line to count.
+            println!("{} {} exited with {status}", self.package, self.target);
             tally.failed = 1;
         }
         Ok(tally)

@@ -1,4 +1,4 @@
-//! Counting what `cargo test` ran, from what it prints.
+//! Counts test results in the output of `cargo test`.
 
 use super::Tally;
 

@@ -1,4 +1,4 @@
-//! The documentation tier: rustdoc builds without a warning, its examples run, and no page links to a file that is not there.
+//! The documentation tier: rustdoc builds without warnings, its examples run, and no page links to a missing file.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn run() -> Result<Tally> {
             .args(["doc", "--workspace", "--no-deps", "--document-private-items"])
             .env("RUSTDOCFLAGS", "--deny warnings --allow rustdoc::private_intra_doc_links"),
     )?;
-    // Examples in documentation comments are tests, too.
+    // Examples in doc comments are tests, too.
     succeed(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
     let mut links = 0;
     let mut broken = Vec::new();
@@ -29,12 +29,12 @@ pub fn run() -> Result<Tally> {
         }
     }
     if !broken.is_empty() {
-        bail!("links to files that are not there:\n{}", broken.join("\n"));
+        bail!("links to missing files:\n{}", broken.join("\n"));
     }
     Ok(Tally { passed: links, unit: "links", ..Tally::default() })
 }
 
-/// How many crates the workspace has.
+/// The number of crates in the workspace.
 pub fn workspace_members() -> Result<usize> {
     let output = workspace::cargo()
         .args(["metadata", "--no-deps", "--format-version", "1"])

@@ -1,7 +1,7 @@
-//! How large a crate may become: a limit on its lines of code, part of the structure tier.
+//! Limits the lines of code of a crate; part of the structure tier.
 //!
-//! Input: the table below and the crates' sources. Output: the first crate that is too large. Invariant: what is
-//! blank, a comment, or tests at the end of a file does not count.
+//! In: the table below and the crates' sources. Out: the first crate that is too large. Invariant: blank lines,
+//! comments, and tests at the end of a file do not count.
 
 use std::path::Path;
 
@@ -15,9 +15,9 @@ const LINES_MAX: &[(&str, usize)] = &[("drs", 3_300)];
 pub fn check() -> Result<()> {
     for (name, lines_max) in LINES_MAX {
         let lines = count_in(&workspace::root().join("crates").join(name).join("src"))?;
-        println!("{name}: {lines} lines of code of at most {lines_max}");
+        println!("{name}: {lines} lines of code, limit {lines_max}");
         if lines > *lines_max {
-            bail!("crates/{name}/src has {lines} lines of code, and at most {lines_max} are wanted: simplify it");
+            bail!("crates/{name}/src has {lines} lines of code, more than {lines_max}: simplify it");
         }
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! `cargo xtask test`: every tier, in order, each with a count that must be above zero.
+//! `cargo xtask test`: runs every tier in order. Each tier must have a count above zero.
 //!
-//! Invariants: the first tier that fails does not hide the others (all run); a tier that was asked for and ran nothing,
-//! or that skipped a test, is a failure; exit 0 means that every tier ran and passed; the seed of all that is drawn by
-//! lot is printed, and giving it again draws the same. The quick counts take the same seed every time, so that a change
-//! is judged by what it changes; the full ones take another each time, and go where nobody has been.
+//! Invariants: all tiers run, even after a failure; a selected tier that ran nothing, or skipped a test, fails; exit
+//! code 0 means that every selected tier ran and passed; the seed of all random input is printed, and the same seed
+//! gives the same input. Quick counts always use the same seed, so that a failure is due to the change under test. Full
+//! counts use a new seed each time, to reach new cases.
 
 mod binaries;
 mod count;
@@ -21,36 +21,36 @@ use clap::ValueEnum;
 use crate::peers::minutes;
 use tier::Tier;
 
-/// Runs everything: format, structure, clippy, unit and property tests, simulated worlds, real peers, documentation.
+/// Runs every tier: format, structure, clippy, unit and property tests, simulated worlds, real peers, documentation.
 ///
-/// Builds the test peers first if they are missing. A tier that fails does not keep the others from running; a tier
-/// that ran no test, or skipped one, fails.
+/// Builds the test peers first if they are missing. All tiers run, even after a failure. A tier that ran no test, or
+/// skipped one, fails.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Only this tier; may be given several times.
+    /// Only this tier; may be repeated.
     #[arg(long, value_enum)]
     tier: Vec<Tier>,
-    /// The counts that the claims in the documentation rest on (up to 80 minutes) instead of the quick ones.
+    /// Full counts, which back the claims in the documentation (up to 80 minutes), instead of quick counts.
     #[arg(long)]
     full: bool,
-    /// What tests draw by lot, they draw from this [default: 1; with --full another one each time].
+    /// The seed of all random input [default: 1; with --full a new one each time].
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Only this random world, by the number that a failing comparison with kube-scheduler printed.
+    /// Only this random world, by the number that a failed comparison with kube-scheduler printed.
     #[arg(long, value_name = "NUMBER", requires = "only")]
     world: Option<u64>,
-    /// Only tests whose name contains this, while developing.
+    /// Only tests whose name contains this.
     #[arg(long, value_name = "NAME", requires = "tier")]
     only: Option<String>,
 }
 
-/// What a tier ran.
+/// The counts of a tier.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub passed: usize,
     pub failed: usize,
     pub skipped: usize,
-    /// What was counted: `tests`, `files`, `edges`, `crates`, `links`.
+    /// The unit of the counts: `tests`, `files`, `edges`, `crates`, `links`.
     pub unit: &'static str,
 }
 
@@ -63,12 +63,12 @@ struct Outcome {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let tiers = if arguments.tier.is_empty() { Tier::value_variants().to_vec() } else { arguments.tier.clone() };
     let started = Instant::now();
-    // Before anything else, so that a machine without Go hears of it at once and not after ten minutes.
+    // First of all, so that a missing Go is reported at once and not after ten minutes.
     if tiers.contains(&Tier::Peers) {
         crate::peers::build()?;
     }
-    let seed = arguments.seed.unwrap_or_else(|| if arguments.full { of_the_clock() } else { 1 });
-    println!("seed {seed}; the same again with --seed {seed}");
+    let seed = arguments.seed.unwrap_or_else(|| if arguments.full { clock_seed() } else { 1 });
+    println!("seed {seed}; repeat this run with --seed {seed}");
     let settings = tier::Settings::new(arguments.full, seed, arguments.world, arguments.only.clone());
     let outcomes: Vec<Outcome> = tiers
         .into_iter()
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     report(&outcomes, arguments.full, started)
 }
 
-fn of_the_clock() -> u64 {
+fn clock_seed() -> u64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since_1970.map_or(1, |elapsed| elapsed.as_secs())
 }
@@ -95,11 +95,11 @@ fn check(tally: Tally, settings: &tier::Settings) -> Result<Tally> {
         bail!("{} {} failed", tally.failed, tally.unit);
     }
     if tally.skipped > 0 {
-        bail!("{} {} were skipped; a skipped test is a failure here", tally.skipped, tally.unit);
+        bail!("{} {} were skipped; a skipped test counts as a failure", tally.skipped, tally.unit);
     }
     if tally.passed == 0 {
         match &settings.only {
-            Some(name) => bail!("no test has {name:?} in its name"),
+            Some(name) => bail!("no test name contains {name:?}"),
             None => bail!("nothing ran"),
         }
     }
@@ -122,7 +122,7 @@ fn report(outcomes: &[Outcome], full: bool, started: Instant) -> Result<()> {
             }
         }
     }
-    let counts = if full { "full counts" } else { "quick counts; --full for the rest" };
+    let counts = if full { "full counts" } else { "quick counts; use --full for full counts" };
     println!("\n{} of {} tiers in {} ({counts})", outcomes.len() - failed, outcomes.len(), minutes(started.elapsed()));
     println!("{passed} passed, {failed} failed");
     if failed > 0 {

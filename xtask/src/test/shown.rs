@@ -1,26 +1,25 @@
-//! What is shown of a test binary's output: everything but the names that libtest lists a second time.
+//! Filters a test binary's output: everything is shown except the names that libtest lists a second time.
 //!
-//! Tests print what they measured: in how many worlds a plugin rejected a node, how many answers were compared. libtest keeps
-//! that back unless it is asked for it (`--show-output`), and then ends with the names of all tests that passed, which have been
-//! shown once already.
+//! Tests print their measurements, for example in how many worlds a plugin rejected a node. libtest hides the output of
+//! passed tests without `--show-output`. With it, libtest also lists the names of all passed tests again at the end.
 
-/// Asks for what tests print that pass.
+/// Makes libtest print the output of passed tests.
 pub const SHOW_OUTPUT: &str = "--show-output";
 
-/// Goes through the lines of one binary's output.
+/// Filters the lines of one binary's output.
 #[derive(Debug, Default)]
 pub struct Shown {
     after_heading: bool,
 }
 
 impl Shown {
-    /// Whether the line is to be shown.
+    /// Whether to print the line.
     pub fn takes(&mut self, line: &str) -> bool {
         if line == "successes:" {
             self.after_heading = true;
             return false;
         }
-        // Between the heading and the first that has printed something, and in the list of names, lines are empty or indented.
+        // Between the heading and the first output, and in the list of names, lines are empty or indented.
         self.after_heading &= line.is_empty() || line.starts_with("    ");
         !self.after_heading
     }
@@ -36,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tests_print_is_shown_and_names_only_once() {
+    fn test_output_is_shown_and_names_only_once() {
         let output = "running 2 tests\ntest a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- a stdout ----\n400 worlds\n    indented\n\n\n\
             successes:\n    a\n    b\n\ntest result: ok. 2 passed; 0 failed;\n";
         assert_eq!(

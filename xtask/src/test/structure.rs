@@ -1,8 +1,9 @@
-//! The structure tier: dependencies point from adapters and the binary to the pure crates, never back; and crates stay small (`lines`).
+//! The structure tier: dependencies point from adapters and the binary to the pure crates, never back; and crates stay
+//! small (`lines`).
 //!
-//! Input: `cargo metadata` and the tables below. Output: how many dependencies of the workspace's crates were checked, or
-//! every one that the tables do not allow. Invariants: a crate without a row fails; what a pure crate reaches through
-//! others counts as well; a crate's tests may use what its row names for them, and nothing they use reaches its users.
+//! In: `cargo metadata` and the tables below. Out: how many dependencies of the workspace's crates were checked, or
+//! every one that the tables do not allow. Invariants: a crate without a row fails; indirect dependencies of a pure
+//! crate count, too; a crate's tests may use the crates that its row names for them, which do not affect its users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +13,13 @@ use serde_json::Value;
 use super::Tally;
 use crate::workspace;
 
-/// What a crate of the workspace may use of the workspace.
+/// The crates of the workspace that a crate may use.
 struct Row {
     name: &'static str,
-    /// No I/O, also not through others.
+    /// No I/O, directly or indirectly.
     is_pure: bool,
     uses: &'static [&'static str],
-    /// Besides, in its tests, examples and benchmarks.
+    /// Additionally, in its tests, examples and benchmarks.
     tests_use: &'static [&'static str],
 }
 
@@ -30,7 +31,7 @@ const fn row(name: &'static str, uses: &'static [&'static str], tests_use: &'sta
     Row { name, is_pure: false, uses, tests_use }
 }
 
-/// The code map of ARCHITECTURE.md. `room` and `cloud` are to come.
+/// The code map of ARCHITECTURE.md. `room` and `cloud` do not exist yet.
 const ROWS: &[Row] = &[
     pure("model", &[]),
     pure("drs", &["model"]),
@@ -41,7 +42,7 @@ const ROWS: &[Row] = &[
     row("kubernetes", &["model", "engine"], &[]),
     row("vsphere", &["model", "engine"], &[]),
     row("server", &["model", "engine"], &[]),
-    // Shares no code with what it is a counterpart of, in its tests either.
+    // Shares no code with the adapters that it is a counterpart of, not even in tests.
     row("simulator", &[], &[]),
     row(
         "bridger",
@@ -73,11 +74,11 @@ const ROWS: &[Row] = &[
     row("xtask", &["peers"], &[]),
 ];
 
-/// A library that only some crates may name.
+/// A library that only some crates may depend on.
 struct Kept {
     library: &'static str,
     by: &'static [&'static str],
-    /// Besides, in their tests, examples and benchmarks.
+    /// Additionally, in their tests, examples and benchmarks.
     by_tests_of: &'static [&'static str],
 }
 
@@ -85,7 +86,7 @@ const fn kept(library: &'static str, by: &'static [&'static str], by_tests_of: &
     Kept { library, by, by_tests_of }
 }
 
-/// Each wire protocol has one client here, beside the simulator's own; `testkit` and `real-peers` are tests as a whole.
+/// Each wire protocol has one client, apart from the simulator's. `testkit` and `real-peers` are entirely test code.
 const KEPT: &[Kept] = &[
     kept("kube", &["kubernetes", "testkit", "real-peers"], &["simulator"]),
     kept("k8s-openapi", &["kubernetes", "testkit", "real-peers"], &["simulator"]),
@@ -97,11 +98,11 @@ const KEPT: &[Kept] = &[
     kept("clap", &["bridger", "xtask"], &[]),
     kept("ratatui", &["bridger"], &[]),
     kept("crossterm", &["bridger"], &[]),
-    // Libraries have enums of errors.
+    // Libraries use error enums.
     kept("anyhow", &["bridger", "testkit", "real-peers", "xtask"], &[]),
 ];
 
-/// What reads, writes, waits or logs: nothing for a pure crate.
+/// Libraries that read, write, wait or log. Pure crates must not use them.
 const IO: &[&str] = &[
     "async-std",
     "axum",
@@ -136,7 +137,7 @@ enum Kind {
     Dev,
 }
 
-/// Who depends on whom, by name.
+/// The dependency graph, by crate name.
 #[derive(Debug, Default)]
 struct Graph {
     members: BTreeSet<String>,
@@ -148,20 +149,20 @@ pub fn run() -> Result<Tally> {
     let wrong = violations(&graph);
     if !wrong.is_empty() {
         bail!(
-            "{}\nChange the dependency; or, where the design changes, the tables in xtask/src/test/structure.rs and the code \
-             map in ARCHITECTURE.md.",
+            "{}\nChange the dependency; or, if the design changes, the tables in xtask/src/test/structure.rs and the \
+             code map in ARCHITECTURE.md.",
             wrong.join("\n")
         );
     }
     let checked = graph.of_members().count();
-    println!("{checked} dependencies of {} crates point where they should", graph.members.len());
+    println!("{checked} dependencies of {} crates are allowed", graph.members.len());
     super::lines::check()?;
     Ok(Tally { passed: checked, unit: "edges", ..Tally::default() })
 }
 
 impl Graph {
     fn of_workspace() -> Result<Graph> {
-        // Only what this machine builds: anything else might have to be downloaded first.
+        // Only for this platform: other dependencies might have to be downloaded first.
         let rustc = std::process::Command::new("rustc").arg("-vV").current_dir(workspace::root()).output();
         let version = rustc.context("running rustc")?.stdout;
         let version = String::from_utf8_lossy(&version);
@@ -173,7 +174,7 @@ impl Graph {
             bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim_end());
         }
         let metadata = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
-        Graph::read(&metadata).context("cargo metadata has another form than expected")
+        Graph::read(&metadata).context("cargo metadata has an unexpected format")
     }
 
     fn read(metadata: &Value) -> Option<Graph> {
@@ -186,7 +187,7 @@ impl Graph {
             graph.members.insert(names.get(member.as_str()?)?.clone());
         }
         for node in metadata["resolve"]["nodes"].as_array()? {
-            // Two versions of a library are one here: what either uses counts.
+            // Two versions of a library are merged: the dependencies of both count.
             let edges = graph.edges.entry(names.get(node["id"].as_str()?)?.clone()).or_default();
             for used in node["deps"].as_array()? {
                 let name = names.get(used["pkg"].as_str()?)?;
@@ -203,26 +204,26 @@ impl Graph {
         Some(graph)
     }
 
-    /// Who of the workspace uses what, and how.
+    /// The dependencies of the workspace's crates, with their kind.
     fn of_members(&self) -> impl Iterator<Item = (&str, &str, Kind)> {
         let of = |name| self.edges.get(name).into_iter().flatten();
         self.members.iter().flat_map(move |from| of(from).map(|(to, kind)| (from.as_str(), to.as_str(), *kind)))
     }
 
-    /// For each of the wanted that the crate reaches, tests aside, one way there.
-    fn ways_to(&self, crate_name: &str, wanted: &[&str]) -> Vec<String> {
-        let mut ways = BTreeMap::from([(crate_name.to_owned(), crate_name.to_owned())]);
+    /// One path to each of the targets that the crate reaches, without dev-dependencies.
+    fn paths_to(&self, crate_name: &str, targets: &[&str]) -> Vec<String> {
+        let mut paths = BTreeMap::from([(crate_name.to_owned(), crate_name.to_owned())]);
         let mut pending = vec![crate_name.to_owned()];
         while let Some(from) = pending.pop() {
-            let way = ways[&from].clone();
+            let path = paths[&from].clone();
             for (to, _) in self.edges.get(&from).into_iter().flatten().filter(|(_, kind)| *kind != Kind::Dev) {
-                if !ways.contains_key(to) {
-                    ways.insert(to.clone(), format!("{way} -> {to}"));
+                if !paths.contains_key(to) {
+                    paths.insert(to.clone(), format!("{path} -> {to}"));
                     pending.push(to.clone());
                 }
             }
         }
-        wanted.iter().filter(|it| **it != crate_name).filter_map(|it| ways.get(*it).cloned()).collect()
+        targets.iter().filter(|it| **it != crate_name).filter_map(|it| paths.get(*it).cloned()).collect()
     }
 }
 
@@ -230,7 +231,7 @@ fn violations(graph: &Graph) -> Vec<String> {
     let mut wrong = Vec::new();
     let rows: BTreeMap<&str, &Row> = ROWS.iter().map(|row| (row.name, row)).collect();
     for member in graph.members.iter().filter(|member| !rows.contains_key(member.as_str())) {
-        wrong.push(format!("{member} has no row: what may it use?"));
+        wrong.push(format!("{member} has no row: add one to the table"));
     }
     for (from, to, kind) in graph.of_members() {
         let is_for_tests = kind == Kind::Dev;
@@ -245,13 +246,13 @@ fn violations(graph: &Graph) -> Vec<String> {
             let is_allowed = kept.by.contains(&from) || is_for_tests && kept.by_tests_of.contains(&from);
             if !is_allowed {
                 let (tests, only) = if is_for_tests { ("the tests of ", kept.by_tests_of) } else { ("", kept.by) };
-                wrong.push(format!("{tests}{from} may not use {to}, which is kept to {only:?}"));
+                wrong.push(format!("{tests}{from} may not use {to}, which is limited to {only:?}"));
             }
         }
     }
     for row in ROWS.iter().filter(|row| row.is_pure && graph.members.contains(row.name)) {
-        let ways = graph.ways_to(row.name, IO);
-        wrong.extend(ways.into_iter().map(|way| format!("{} is pure, and reaches I/O: {way}", row.name)));
+        let paths = graph.paths_to(row.name, IO);
+        wrong.extend(paths.into_iter().map(|path| format!("{} is pure but reaches I/O: {path}", row.name)));
     }
     wrong
 }
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A workspace as it should be, small, and then some dependencies more.
+    /// A small workspace without violations, with additional dependencies.
     fn graph(more: &[(&str, &str, Kind)]) -> Graph {
         let members = ["model", "drs", "engine", "kubernetes", "vsphere", "server", "simulator", "bridger", "judge"];
         let fine = [
@@ -285,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tables_allow_passes_and_is_counted() {
+    fn allowed_dependencies_pass_and_are_counted() {
         let graph = graph(&[]);
         assert_eq!(violations(&graph), Vec::<String>::new());
         assert_eq!(graph.of_members().count(), 10);
     }
 
     #[test]
-    fn every_violation_is_caught() {
+    fn every_violation_is_detected() {
         use Kind::{Build, Dev, Normal};
         let cases: &[(&str, &str, Kind, &[&str])] = &[
             ("model", "drs", Normal, &["model may not use drs"]),
@@ -306,36 +307,36 @@ mod tests {
                 "bridger",
                 "kube",
                 Normal,
-                &[r#"bridger may not use kube, which is kept to ["kubernetes", "testkit", "real-peers"]"#],
+                &[r#"bridger may not use kube, which is limited to ["kubernetes", "testkit", "real-peers"]"#],
             ),
             (
                 "simulator",
                 "kube",
                 Normal,
-                &[r#"simulator may not use kube, which is kept to ["kubernetes", "testkit", "real-peers"]"#],
+                &[r#"simulator may not use kube, which is limited to ["kubernetes", "testkit", "real-peers"]"#],
             ),
             (
                 "vsphere",
                 "k8s-openapi",
                 Dev,
-                &[r#"the tests of vsphere may not use k8s-openapi, which is kept to ["simulator"]"#],
+                &[r#"the tests of vsphere may not use k8s-openapi, which is limited to ["simulator"]"#],
             ),
             (
                 "kubernetes",
                 "quick-xml",
                 Normal,
-                &[r#"kubernetes may not use quick-xml, which is kept to ["vsphere", "simulator"]"#],
+                &[r#"kubernetes may not use quick-xml, which is limited to ["vsphere", "simulator"]"#],
             ),
-            ("drs", "tokio", Normal, &["drs is pure, and reaches I/O: drs -> tokio"]),
-            ("drs", "tokio", Build, &["drs is pure, and reaches I/O: drs -> tokio"]),
+            ("drs", "tokio", Normal, &["drs is pure but reaches I/O: drs -> tokio"]),
+            ("drs", "tokio", Build, &["drs is pure but reaches I/O: drs -> tokio"]),
             ("drs", "tokio", Dev, &[]),
             (
                 "serde",
                 "mio",
                 Normal,
                 &[
-                    "drs is pure, and reaches I/O: drs -> model -> serde -> mio",
-                    "model is pure, and reaches I/O: model -> serde -> mio",
+                    "drs is pure but reaches I/O: drs -> model -> serde -> mio",
+                    "model is pure but reaches I/O: model -> serde -> mio",
                 ],
             ),
         ];
@@ -350,11 +351,11 @@ mod tests {
     fn a_crate_without_a_row_fails() {
         let mut graph = graph(&[]);
         graph.members.insert("newcomer".to_owned());
-        assert_eq!(violations(&graph), ["newcomer has no row: what may it use?"]);
+        assert_eq!(violations(&graph), ["newcomer has no row: add one to the table"]);
     }
 
     #[test]
-    fn rows_name_rows_and_pure_crates_only_pure_ones() {
+    fn rows_refer_to_rows_and_pure_crates_only_to_pure_crates() {
         let of = |name: &str| ROWS.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row {name}"));
         for row in ROWS {
             let used = row.uses.iter().chain(row.tests_use).map(|name| of(name)).collect::<Vec<_>>();

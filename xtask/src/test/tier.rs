@@ -1,4 +1,4 @@
-//! The tiers, from the quickest to the one that needs the most around it.
+//! The tiers, in the order in which they run.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -19,13 +19,13 @@ pub enum Tier {
     Structure,
     /// Clippy finds nothing, warnings denied, tests included.
     Clippy,
-    /// Unit and property tests of every crate but the simulator.
+    /// Unit and property tests of every crate except the simulator.
     Unit,
     /// The simulator's own tests, and the engine in simulated worlds.
     Simulated,
     /// etcd, kube-apiserver, kube-scheduler, its plugins as a judge, kubectl, vcsim and govc.
     Peers,
-    /// rustdoc without a warning, and every relative link in the Markdown pages.
+    /// rustdoc without warnings, and every relative link in the Markdown pages.
     Docs,
 }
 
@@ -46,9 +46,9 @@ impl fmt::Display for Tier {
 #[derive(Default)]
 pub struct Settings {
     pub full: bool,
-    /// Of all that tests draw by lot.
+    /// The seed of all random input.
     pub seed: u64,
-    /// The one world that tests of random worlds run on.
+    /// The only world that tests of random worlds run on.
     pub world: Option<u64>,
     pub only: Option<String>,
     binaries: OnceCell<Vec<TestBinary>>,
@@ -59,7 +59,7 @@ impl Settings {
         Settings { full, seed, world, only, binaries: OnceCell::new() }
     }
 
-    /// Built when the first tier needs them.
+    /// The test binaries, built when the first tier needs them.
     fn binaries(&self) -> Result<&[TestBinary]> {
         if self.binaries.get().is_none() {
             let built = binaries::build()?;
@@ -69,7 +69,7 @@ impl Settings {
     }
 }
 
-/// Packages whose tests run in simulated worlds, and those that need the real peers; all others are the unit tier.
+/// Packages whose tests run in simulated worlds, and packages that need the real peers. All others are the unit tier.
 const SIMULATED: &[&str] = &["simulator", "simulated"];
 const PEERS: &[&str] = &["real-peers", "judge"];
 
@@ -90,7 +90,7 @@ impl Tier {
     }
 }
 
-/// Runs the tests of the packages that belong to a tier.
+/// Runs the tests of a tier's packages.
 fn run_tests(settings: &Settings, belongs: impl Fn(&str) -> bool) -> Result<Tally> {
     let mut tally = Tally { unit: "tests", ..Tally::default() };
     for binary in settings.binaries()?.iter().filter(|binary| belongs(&binary.package)) {
@@ -113,7 +113,7 @@ fn clippy() -> Result<Tally> {
     Ok(Tally { passed: members, unit: "crates", ..Tally::default() })
 }
 
-/// The logs that real peers leave when a test fails are those of this run only.
+/// Removes peer logs of earlier runs, so that the remaining ones belong to failures of this run.
 fn clear_peer_logs() -> Result<()> {
     let folder = workspace::target().join("peer-logs");
     if folder.exists() {
@@ -122,7 +122,7 @@ fn clear_peer_logs() -> Result<()> {
     Ok(())
 }
 
-/// The files of the clone that match a pattern, as git lists them.
+/// The files of the clone that match a pattern, from `git ls-files`.
 pub fn tracked_files(pattern: &str) -> Result<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", pattern])

@@ -13,16 +13,16 @@ use crate::service::read_once::{RulesRead, read_rules};
 use crate::service::settings::ConnectionArguments;
 use crate::service::startup::Purpose;
 
-/// Record DRS rules that have this cluster's name but are not in Bridger's record
+/// Record DRS rules that have this cluster's prefix but are not in Bridger's rule record
 ///
-/// Needed when the ConfigMaps with the record were lost: Bridger then leaves those rules alone and says so. Shows the rules
-/// first. No rule is changed.
+/// Use this after the ConfigMaps with the record were lost: Bridger then leaves those rules unchanged and reports them.
+/// Shows the rules and asks first. Changes no rule.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Instead, make rules anew that somebody deleted twice and that are therefore left alone: one of them, or all
+    /// Recreate a rule that Bridger gave up because it was deleted twice: the name of the rule, or all
     #[arg(long, value_name = "RULE|all")]
     restore: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -32,37 +32,37 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let seen = read_rules(&settings, Purpose::Record).await?;
+        let state = read_rules(&settings, Purpose::Record).await?;
         match &arguments.restore {
-            Some(rule) => restore(seen, rule, arguments.yes).await,
-            None => adopt(seen, arguments.yes).await,
+            Some(rule) => restore(state, rule, arguments.yes).await,
+            None => adopt(state, arguments.yes).await,
         }
     })
 }
 
-async fn adopt(seen: RulesRead, yes: bool) -> Result<ExitCode, Failure> {
-    let (adopted, record) = drs::adopt(&seen.world, seen.records.owned());
+async fn adopt(state: RulesRead, yes: bool) -> Result<ExitCode, Failure> {
+    let (adopted, record) = drs::adopt(&state.world, state.records.owned());
     if adopted.is_empty() {
-        say("Nothing to adopt: every rule with this cluster's name is in the record.");
+        say("Nothing to adopt: every rule with this cluster's prefix is in the record.");
         return Ok(ExitCode::SUCCESS);
     }
     for rule in &adopted {
         say(&format!("{}: {} ({} VMs: {})", rule.cluster_name, rule.rule, rule.vms.len(), rule.vms.join(", ")));
     }
     let question = format!("Record these {} rules as Bridger's?", adopted.len());
-    write(seen, record, &question, yes, &format!("{} rules are recorded.", adopted.len())).await
+    write(state, record, &question, yes, &format!("{} rules are recorded.", adopted.len())).await
 }
 
-async fn restore(seen: RulesRead, rule: &str, yes: bool) -> Result<ExitCode, Failure> {
+async fn restore(state: RulesRead, rule: &str, yes: bool) -> Result<ExitCode, Failure> {
     let named = (rule != "all").then_some(rule);
-    let (restored, record) = drs::restore(&seen.world, seen.records.owned(), named);
+    let (restored, record) = drs::restore(&state.world, state.records.owned(), named);
     if restored.is_empty() {
         return match named {
-            Some(rule) => {
-                Err(Failure::run(format!("{rule} is none of the rules that are left alone because they were deleted")))
-            }
+            Some(rule) => Err(Failure::run(format!(
+                "{rule} is not a rule that Bridger gave up; `bridger plan` lists such rules as deletedByHand"
+            ))),
             None => {
-                say("Nothing to restore: no rule is left alone because it was deleted.");
+                say("Nothing to restore: there is no rule that Bridger gave up.");
                 Ok(ExitCode::SUCCESS)
             }
         };
@@ -70,20 +70,20 @@ async fn restore(seen: RulesRead, rule: &str, yes: bool) -> Result<ExitCode, Fai
     for (cluster, rule) in &restored {
         say(&format!("{}: {rule}", cluster.id));
     }
-    let question = format!("Make these {} rules anew, as far as pods still require them?", restored.len());
-    let done = format!("{} rules are no longer left alone: a running Bridger makes them anew.", restored.len());
-    write(seen, record, &question, yes, &done).await
+    let question = format!("Recreate these {} rules, if pods still require them?", restored.len());
+    let done = format!("{} rules are no longer given up: a running Bridger recreates them.", restored.len());
+    write(state, record, &question, yes, &done).await
 }
 
-async fn write(seen: RulesRead, record: Record, question: &str, yes: bool, done: &str) -> Result<ExitCode, Failure> {
-    let RulesRead { mut records, record_store, .. } = seen;
+async fn write(state: RulesRead, record: Record, question: &str, yes: bool, done: &str) -> Result<ExitCode, Failure> {
+    let RulesRead { mut records, record_store, .. } = state;
     if !confirm(question, yes)? {
         say("Nothing was recorded.");
         return Ok(ExitCode::SUCCESS);
     }
     once::record(&record, &mut records, &record_store)
         .await
-        .map_err(|error| Failure::run(format!("the record can't be written: {error}")))?;
+        .map_err(|error| Failure::run(format!("cannot write the rule record: {error}")))?;
     say(done);
     Ok(ExitCode::SUCCESS)
 }

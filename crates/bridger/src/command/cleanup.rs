@@ -17,10 +17,11 @@ use crate::service::startup::Purpose;
 
 /// Delete every DRS rule and group that Bridger owns, and nothing else
 ///
-/// For the day Bridger is taken out of use: stop `bridger run` first, or it makes them again. Shows what goes first.
+/// Use this to uninstall Bridger. Stop `bridger run` first; otherwise it creates the rules again. Shows the rules and
+/// asks first.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Only show what would be deleted
@@ -47,23 +48,23 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let store = vsphere::Rules::new((0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned()));
         let ends = once::carry_out(plan, &world, &mut records, &store, &record_store).await;
         store.close().await;
-        let troubles: Vec<String> = ends.iter().filter_map(|(cluster, end)| trouble(&cluster.id, end)).collect();
-        if troubles.is_empty() {
+        let problems: Vec<String> = ends.iter().filter_map(|(cluster, end)| problem(&cluster.id, end)).collect();
+        if problems.is_empty() {
             say(&format!("{} rules are deleted.", sums.delete));
             return Ok(ExitCode::SUCCESS);
         }
-        Err(Failure::run(format!("not everything was deleted; call again: {}", troubles.join("; "))))
+        Err(Failure::run(format!("some rules were not deleted; run the command again: {}", problems.join("; "))))
     })
 }
 
-fn trouble(cluster: &str, end: &End) -> Option<String> {
+fn problem(cluster: &str, end: &End) -> Option<String> {
     match end {
         End::Settled => None,
-        End::Lagging { .. } | End::Outdated => Some(format!("cluster {cluster}: its rules changed meanwhile")),
+        End::Lagging { .. } | End::Outdated => Some(format!("cluster {cluster}: its rules changed in the meantime")),
         End::Failed { error, .. } => Some(format!("cluster {cluster}: {error}")),
         End::Carried(carried) => match (carried.culprits.first(), carried.missing.first()) {
-            (Some((unit, why)), _) => Some(format!("cluster {cluster}: {}: {why}", unit.rule)),
-            (None, Some(rule)) => Some(format!("cluster {cluster}: {rule} is still there")),
+            (Some((change, error)), _) => Some(format!("cluster {cluster}: {}: {error}", change.rule)),
+            (None, Some(rule)) => Some(format!("cluster {cluster}: {rule} still exists")),
             (None, None) => None,
         },
     }

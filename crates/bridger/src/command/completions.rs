@@ -13,14 +13,14 @@ use crate::failure::Failure;
 /// For bash: bridger completions bash > ~/.local/share/bash-completion/completions/bridger
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The shell to complete in
+    /// Shell to print the script for
     shell: Shell,
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "bridger", &mut script);
-    // A closed pipe (`| head`) is no failure.
+    // A closed pipe (`| head`) is not an error.
     let _ = std::io::stdout().write_all(&script);
     Ok(ExitCode::SUCCESS)
 }

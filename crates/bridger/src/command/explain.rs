@@ -20,26 +20,26 @@ use crate::service::scheduler_world;
 use crate::service::settings::{ReachArguments, environment};
 use crate::service::startup::Purpose;
 
-/// How many of the best nodes are named before the rest is counted.
+/// How many of the best nodes are named; the rest is only counted.
 const BEST_SHOWN: usize = 5;
 
-/// Show for one pod what every node says: verdict, reason, scores
+/// Show the verdict, reason and scores of every node for one pod
 ///
-/// The answer is the scheduler's own: the same plugins, filters and sums as in `bridger scheduler`. Exit code 0: some node can run
-/// the pod. 3: none can. 1: it could not be told. 2: wrong usage.
+/// The result is that of `bridger scheduler`: the same plugins filter and score. Exit code 0: at least one node is
+/// feasible. 3: no node is feasible. 1: no answer could be computed. 2: wrong usage.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The pod, as NAMESPACE/NAME
+    /// Pod, as NAMESPACE/NAME
     #[arg(value_name = "NS/POD")]
     pod: String,
-    /// Explain it in the world of this file: what `kubectl get nodes,namespaces,pods -A -o json` prints, or `bridger
-    /// snapshot` writes
+    /// Read this file instead of a live cluster: the output of `kubectl get nodes,namespaces,pods -A -o json`, or a
+    /// file written by `bridger snapshot`
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// Explain a pod that is bound as if it were not; else it names its node, and plugin NodeName refuses all others
+    /// Explain a bound pod as if it were not bound; otherwise the NodeName plugin rejects all nodes but its own
     #[arg(long)]
     unbound: bool,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     output: Format,
     #[command(flatten)]
@@ -54,8 +54,8 @@ enum Format {
     Json,
 }
 
-/// No node can run the pod: not to be taken for a failure.
-const NOWHERE: u8 = 3;
+/// No node is feasible. This is a result, not a failure.
+const NO_FEASIBLE_NODE: u8 = 3;
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Some((namespace, name)) =
@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     else {
         return Err(Failure::configuration(
             format!("{:?} is not NAMESPACE/NAME", arguments.pod),
-            "give both, as in default/web-0",
+            "give namespace and name, for example default/web-0",
         ));
     };
     let configuration = arguments.profiles.configuration()?;
@@ -72,8 +72,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let events = match &arguments.snapshot {
         Some(path) => scheduler_world::read(path)?,
         None => {
-            let looking = read_without_record(&settings, Purpose::Explain);
-            embedded::runtime()?.block_on(looking)?.into_events()
+            let reading = read_without_record(&settings, Purpose::Explain);
+            embedded::runtime()?.block_on(reading)?.into_events()
         }
     };
     for mut event in events {
@@ -87,12 +87,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     let Some(pod) = world.pod_id(namespace, name) else {
         let place = if arguments.snapshot.is_some() { "the snapshot" } else { "the cluster" };
-        return Err(Failure::configuration(format!("there is no pod {} in {place}", arguments.pod), "check its name"));
+        return Err(Failure::configuration(
+            format!("there is no pod {} in {place}", arguments.pod),
+            "check namespace and name",
+        ));
     };
     let explanation =
         scheduler::explain(&world, pod, profile_of(&world, pod, &configuration)?).map_err(Failure::run)?;
     let mut out = std::io::stdout().lock();
-    // Whoever closes the pipe early has seen enough.
+    // A closed pipe is not an error.
     let _ = match arguments.output {
         Format::Table => {
             let width = std::io::stdout().is_terminal().then(terminal_width).flatten();
@@ -103,19 +106,19 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             writeln!(out, "{json}")
         }
     };
-    Ok(if explanation.feasible > 0 { ExitCode::SUCCESS } else { ExitCode::from(NOWHERE) })
+    Ok(if explanation.feasible > 0 { ExitCode::SUCCESS } else { ExitCode::from(NO_FEASIBLE_NODE) })
 }
 
-/// The profile that the pod names; the first for a pod of another scheduler's.
+/// The profile that the pod names, or the first profile if the pod names another scheduler.
 fn profile_of<'a>(world: &World, pod: PodId, configuration: &'a Configuration) -> Result<&'a Profile, Failure> {
     let facts = world.pod(pod).and_then(|pod| pod.scheduling.as_ref());
     let name = facts.map_or("", |facts| facts.scheduler_name.as_str());
     let profiles = configuration.profiles();
     let own = profiles.iter().find(|profile| profile.name() == name);
-    own.or(profiles.first()).ok_or_else(|| Failure::run("there is no profile"))
+    own.or(profiles.first()).ok_or_else(|| Failure::run("the scheduler configuration has no profile"))
 }
 
-/// For people: the sum first, nodes that can run the pod from the best on, then the others by name.
+/// The summary, then the feasible nodes from the highest total down, then the other nodes by name.
 fn text(explanation: &Explanation, width: Option<u16>) -> String {
     let Explanation { pod, nodes, feasible, best, gated } = explanation;
     let mut text = format!("{feasible} of {} nodes can run {pod}", nodes.len());
@@ -128,7 +131,7 @@ fn text(explanation: &Explanation, width: Option<u16>) -> String {
     }
     text.push('\n');
     if !gated.is_empty() {
-        let _ = writeln!(text, "it is not tried until its scheduling gates are taken off: {}", gated.join(", "));
+        let _ = writeln!(text, "not scheduled until its scheduling gates are removed: {}", gated.join(", "));
     }
     let mut rows: Vec<&NodeExplanation> = nodes.iter().collect();
     rows.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
@@ -175,7 +178,7 @@ mod tests {
         }
     }
 
-    fn refused(name: &str, plugin: &str, reason: &str, blocker: Option<&str>) -> NodeExplanation {
+    fn rejected(name: &str, plugin: &str, reason: &str, blocker: Option<&str>) -> NodeExplanation {
         NodeExplanation {
             name: name.to_owned(),
             verdict: VerdictKind::Unschedulable,
@@ -188,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn the_best_come_first_and_the_others_say_why() {
+    fn the_best_nodes_come_first_and_rejected_nodes_show_the_reason() {
         let nodes = vec![
-            refused("a", "NodePorts", "no ports", None),
+            rejected("a", "NodePorts", "no ports", None),
             feasible("b", 1),
             feasible("c", 2),
-            refused("d", "PhysicalHost", "no host", Some("pod n/q on e (host h) avoids this pod")),
+            rejected("d", "PhysicalHost", "no host", Some("pod n/q on e (host h) avoids this pod")),
         ];
         let best = vec!["c".to_owned()];
         let explanation = Explanation { pod: "n/p".to_owned(), nodes, feasible: 2, best, gated: Vec::new() };
@@ -204,10 +207,10 @@ mod tests {
         assert!(at("NodeResourcesFit 1") < at("NodePorts: no ports"), "{printed}");
         assert!(at("NodePorts") < at("PhysicalHost: no host: pod n/q on e (host h) avoids this pod"), "{printed}");
         assert!(!printed.contains("gates"), "{printed}");
-        // A pod that is not even tried says so before all else.
+        // The gates of a gated pod are listed right below the summary.
         let gated = vec!["quota".to_owned(), "size".to_owned()];
         let printed = text(&Explanation { gated, ..explanation }, None);
         let second = printed.lines().nth(1);
-        assert_eq!(second, Some("it is not tried until its scheduling gates are taken off: quota, size"), "{printed}");
+        assert_eq!(second, Some("not scheduled until its scheduling gates are removed: quota, size"), "{printed}");
     }
 }

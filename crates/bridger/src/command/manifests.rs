@@ -1,4 +1,4 @@
-//! `bridger manifests`: YAML to paste.
+//! `bridger manifests`: YAML for kube-scheduler and kubectl.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use crate::failure::Failure;
 use crate::rbac::{self, Account, quoted};
 use crate::service::startup::{self, Purpose};
 
-/// Print YAML that makes Kubernetes and Bridger meet
+/// Print the YAML needed to connect Bridger to Kubernetes
 ///
-/// For kube-scheduler: bridger manifests scheduler-config > scheduler.yaml; then start it with --config. For Bridger in the cluster:
-/// bridger manifests rbac --for run | kubectl apply -f -
+/// For kube-scheduler: bridger manifests scheduler-config > scheduler.yaml; then start it with --config scheduler.yaml.
+/// For Bridger in the cluster: bridger manifests rbac --for run | kubectl apply -f -
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -25,16 +25,16 @@ enum Manifest {
     Rbac(Rbac),
 }
 
-/// The service account of Bridger, and roles that allow what it does and no more
+/// Print a service account for Bridger, with roles that allow what it does and no more
 ///
-/// What the roles allow is what Bridger asks for when it starts: one list serves both. `run` stands for all its parts (labels,
-/// rules, extender).
+/// The roles contain the permissions that Bridger checks at startup: both come from one list. `run` includes all its
+/// parts (labels, rules, extender).
 #[derive(Debug, clap::Args)]
 struct Rbac {
-    /// What Bridger shall do
+    /// The commands that use the service account
     #[arg(long = "for", value_enum, value_name = "WORK", default_value = "run")]
     work: Work,
-    /// Where run has --scheduling on
+    /// Include the permissions of `bridger run --scheduling on`
     #[arg(long)]
     scheduling: bool,
     /// Name of the service account and its roles [default: bridger, or bridger- and the work]
@@ -43,7 +43,7 @@ struct Rbac {
     /// Namespace of the service account
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     namespace: String,
-    /// Namespace of the record of rules, where run has --record-namespace [default: that of the service account]
+    /// Namespace of the rule record, if `run` uses --record-namespace [default: that of the service account]
     #[arg(long, value_name = "NAMESPACE")]
     record_namespace: Option<String>,
 }
@@ -54,7 +54,7 @@ enum Work {
     Run,
     /// `bridger scheduler`
     Scheduler,
-    /// `bridger explain` and `bridger snapshot`, which only read
+    /// `bridger explain` and `bridger snapshot`: read only
     Explain,
 }
 
@@ -75,29 +75,29 @@ impl Rbac {
     }
 }
 
-/// The KubeSchedulerConfiguration that makes kube-scheduler ask Bridger
+/// Print a KubeSchedulerConfiguration with Bridger as the extender of kube-scheduler
 ///
-/// InterPodAffinity is off, because Bridger answers for it; filter, prioritize, preempt and bind are Bridger's. docs/extender.md
-/// tells what each line means, and what happens while Bridger is down.
+/// The configuration disables InterPodAffinity, because Bridger replaces it, and sends filter, prioritize, preempt and
+/// bind to Bridger. docs/extender.md describes it, and what happens while Bridger is down.
 #[derive(Debug, clap::Args)]
 struct SchedulerConfig {
-    /// Where kube-scheduler reaches Bridger
+    /// URL at which kube-scheduler reaches Bridger
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:12346/v1")]
     url: String,
     /// Kubeconfig of kube-scheduler itself
     #[arg(long, value_name = "FILE", default_value = "/etc/kubernetes/scheduler.conf")]
     kubeconfig: String,
-    /// The scheduler's name, which pods ask for by schedulerName
+    /// Name of the scheduler, as in the schedulerName of pods
     #[arg(long, value_name = "NAME", default_value = "default-scheduler")]
     scheduler_name: String,
-    /// Let kube-scheduler ignore errors: pods are placed with no regard to affinity while Bridger is down, and conflicts at
-    /// bind are overruled; see docs/extender.md
+    /// Let kube-scheduler ignore errors: while Bridger is down, pods are placed without pod affinity, and rejected
+    /// bindings are overridden; see docs/extender.md
     #[arg(long)]
     ignorable: bool,
-    /// Authority of Bridger's certificate, for a URL with https
+    /// Certificate authority of Bridger's certificate, for an https URL
     #[arg(long, value_name = "FILE")]
     ca_file: Option<String>,
-    /// Certificate that kube-scheduler shows, where Bridger has --client-ca-file
+    /// Client certificate of kube-scheduler, if Bridger uses --client-ca-file
     #[arg(long, value_name = "FILE", requires = "client_key_file")]
     client_cert_file: Option<String>,
     /// Key of that certificate
@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Manifest::SchedulerConfig(config) => config.to_yaml()?,
         Manifest::Rbac(rbac) => rbac.to_yaml(),
     };
-    // A closed pipe (`| head`) is no failure.
+    // A closed pipe (`| head`) is not an error.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
@@ -120,14 +120,14 @@ impl SchedulerConfig {
         let https = self.url.starts_with("https://");
         if !https && !self.url.starts_with("http://") {
             return Err(Failure::configuration(
-                format!("{:?} is no address of an extender", self.url),
-                "it reads like http://127.0.0.1:12346/v1",
+                format!("{:?} is not the URL of an extender", self.url),
+                "use for example http://127.0.0.1:12346/v1",
             ));
         }
         if !https && (self.ca_file.is_some() || self.client_cert_file.is_some()) {
             return Err(Failure::configuration(
-                "certificates are given for an address without https",
-                "--url https://..., and `bridger run` with --tls-cert-file and --tls-key-file",
+                "certificate files need an https URL",
+                "use --url https://..., and start `bridger run` with --tls-cert-file and --tls-key-file",
             ));
         }
         let mut tls = String::new();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_yaml_with_everything_that_was_given() {
+    fn the_yaml_contains_every_flag() {
         let config = yaml(&[]).expect("defaults");
         let extender = &config["extenders"][0];
         assert_eq!(extender["urlPrefix"], "http://127.0.0.1:12346/v1");

@@ -1,4 +1,4 @@
-//! The commands. Each file has the arguments of one command and what it does with them.
+//! The commands. Each file contains the arguments and the implementation of one command.
 
 mod adopt;
 mod cleanup;
@@ -21,13 +21,14 @@ use crate::logging;
 
 pub use sandbox::PortArguments;
 
-/// Makes two schedulers agree: Kubernetes places pods on nodes, vSphere DRS moves those nodes between physical hosts.
+/// Make two schedulers agree: Kubernetes places pods on nodes, vSphere DRS moves those nodes between physical hosts
 ///
-/// Bridger tells Kubernetes where its nodes really run, tells DRS what the pods forbid, and so keeps replicas that must
-/// be apart on different physical hosts: after vMotion, maintenance and host failure too.
+/// Bridger labels every Kubernetes node with its physical host and turns pod affinity and anti-affinity into DRS rules.
+/// Replicas that must not share a host stay on different physical hosts, also after vMotion, maintenance and host
+/// failures.
 #[derive(Debug, Parser)]
 #[command(name = "bridger", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "New here? `bridger demo` shows it all on this machine; no Kubernetes and no vSphere needed.")]
+#[command(after_help = "New here? `bridger demo` shows it on this machine, without Kubernetes or vSphere.")]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -51,8 +52,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// What happens is shown by the command itself, and log lines would only disturb.
-    pub fn tells_by_itself(&self) -> bool {
+    /// The command prints its own output, which log lines would disturb.
+    pub fn has_own_output(&self) -> bool {
         matches!(self, Command::Demo(_))
     }
 
@@ -79,7 +80,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn the_command_line_definition_is_valid() {
         Arguments::command().debug_assert();
     }
 }

@@ -20,18 +20,19 @@ use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings, e
 use crate::service::startup::Purpose;
 use crate::snapshot::Snapshot;
 
-/// There is something to do: as `terraform plan -detailed-exitcode` has it, but not to be taken for a usage error.
+/// Changes are pending, as in `terraform plan -detailed-exitcode`; 2 would mean wrong usage.
 const CHANGES_PENDING: u8 = 3;
 
 /// Show which DRS rules `bridger run` would write now, and why; changes nothing
 ///
-/// Exit code 0: nothing to do. 3: changes are pending. 1: the plan could not be made. 2: wrong usage or configuration.
+/// Exit code 0: nothing to do. 3: changes are pending. 1: the plan could not be computed. 2: wrong usage or
+/// configuration.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Plan for the world in this file, as `bridger snapshot` wrote it
+    /// Read this file, written by `bridger snapshot`, instead of live servers
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// How to print the plan
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     output: Format,
     #[command(flatten)]
@@ -48,7 +49,7 @@ enum Format {
     Json,
 }
 
-/// The form of `-o json`.
+/// The output of `-o json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {
@@ -57,8 +58,8 @@ struct Document<'a> {
     create: usize,
     edit: usize,
     delete: usize,
-    /// What keeps `run` from writing any of it, per cluster.
-    in_the_way: &'a [InTheWay],
+    /// What prevents `run` from writing, per cluster.
+    in_the_way: &'a [Blocked],
     #[serde(flatten)]
     plan: &'a drs::Plan,
 }
@@ -78,11 +79,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let plan = plan(&settings, snapshot)?;
     let sums = Sums::of(&plan.plan);
     let mut out = std::io::stdout().lock();
-    // Whoever closes the pipe early has seen enough.
+    // A closed pipe is not an error.
     let _ = match arguments.output {
         Format::Table => {
             let width = std::io::stdout().is_terminal().then(plan_view::terminal_width).flatten();
-            write!(out, "{}{}", in_words(&plan.in_the_way), plan_view::text(&plan.plan, width))
+            write!(out, "{}{}", blocked_text(&plan.in_the_way), plan_view::text(&plan.plan, width))
         }
         Format::Json => {
             let document = Document {
@@ -101,42 +102,42 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(if sums.is_zero() { ExitCode::SUCCESS } else { ExitCode::from(CHANGES_PENDING) })
 }
 
-struct Made {
+struct PlanResult {
     plan: drs::Plan,
-    in_the_way: Vec<InTheWay>,
+    in_the_way: Vec<Blocked>,
     taken: jiff::Timestamp,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct InTheWay {
+struct Blocked {
     cluster_name: String,
     reason: &'static str,
     message: String,
 }
 
-fn in_words(in_the_way: &[InTheWay]) -> String {
+fn blocked_text(in_the_way: &[Blocked]) -> String {
     let lines = in_the_way.iter().map(|it| format!("Nothing is written in {}: {}\n\n", it.cluster_name, it.message));
     lines.collect()
 }
 
-fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<Made, Failure> {
+fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<PlanResult, Failure> {
     let taken = snapshot.taken;
-    // Nothing is saved here, so no version matters.
-    let texts: BTreeMap<String, StoredRecord> = snapshot
+    // Nothing is saved here, so versions do not matter.
+    let stored: BTreeMap<String, StoredRecord> = snapshot
         .record
         .iter()
         .map(|(name, text)| (name.clone(), StoredRecord { text: text.clone(), version: RecordVersion(String::new()) }))
         .collect();
-    let (world, records) = world_and_records(settings, snapshot, texts)?;
+    let (world, records) = world_and_records(settings, snapshot, stored)?;
     let now = UnixMillis(u64::try_from(taken.as_millisecond()).unwrap_or(0));
     let plan = drs::plan(&world, records.owned(), now, &settings.policy);
     let prefix = engine::drs_rules::planner::prefix(&world).unwrap_or_default();
     let in_the_way = plan.clusters.iter().filter_map(|cluster| {
         let problem = stands_in_the_way(&records, &world, &cluster.cluster, &prefix)?;
         let (reason, message) = (problem.reason, problem.message);
-        Some(InTheWay { cluster_name: cluster.cluster_name.clone(), reason, message })
+        Some(Blocked { cluster_name: cluster.cluster_name.clone(), reason, message })
     });
     let in_the_way = in_the_way.collect();
-    Ok(Made { plan, in_the_way, taken })
+    Ok(PlanResult { plan, in_the_way, taken })
 }

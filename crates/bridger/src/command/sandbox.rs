@@ -1,4 +1,4 @@
-//! `bridger sandbox`: the embedded Kubernetes API and vCenter alone, for kubectl and govc.
+//! `bridger sandbox`: the embedded Kubernetes API and vCenter without Bridger, for kubectl and govc.
 
 use std::process::ExitCode;
 
@@ -13,25 +13,25 @@ use crate::say::say;
 
 /// Start an embedded Kubernetes API and vCenter with a working DRS, for kubectl and govc
 ///
-/// Prints how to point kubectl and govc at them, then one line for each thing that happens, until interrupted. Every
-/// Kubernetes node is a VM of the vCenter: DRS moves it, HA restarts it, powering it off takes the node down.
+/// Prints the environment variables for kubectl and govc, then one line for each event, until interrupted. Every
+/// Kubernetes node is a VM of the vCenter: DRS moves it, HA restarts it, and powering it off takes the node down.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     pub world: WorldArguments,
     #[command(flatten)]
     pub ports: PortArguments,
-    /// Leave pods pending: for trying out another scheduler
+    /// Leave pods pending, to test a scheduler
     #[arg(long)]
     no_placer: bool,
-    /// An HTTP extender that the built-in placer asks, such as http://127.0.0.1:12346
+    /// An HTTP extender that the embedded scheduler calls, for example http://127.0.0.1:12346
     #[arg(long, value_name = "URL", conflicts_with = "no_placer")]
     extender: Option<String>,
 }
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct WorldArguments {
-    /// Physical hosts, over all clusters
+    /// Physical hosts in all clusters together
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub hosts: u32,
     /// Kubernetes nodes, each a VM
@@ -40,13 +40,13 @@ pub struct WorldArguments {
     /// vSphere clusters
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub clusters: u32,
-    /// What the world's randomness is drawn from: the same seed gives the same world
+    /// Random seed: the same seed gives the same initial state
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// What DRS does
+    /// Automation level of DRS
     #[arg(long, value_enum, default_value_t)]
     pub drs: Drs,
-    /// How many times as fast as the wall clock the simulated world runs
+    /// Speed as a multiple of real time
     #[arg(long, default_value_t = 1.0, value_parser = speed)]
     pub speed: f64,
 }
@@ -63,10 +63,10 @@ pub struct PortArguments {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Drs {
-    /// Migrates VMs by itself
+    /// Migrates VMs automatically
     #[default]
     Full,
-    /// Only recommends
+    /// Only recommends migrations
     Manual,
     Off,
 }
@@ -74,7 +74,7 @@ pub enum Drs {
 pub fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.01..=10_000.0).contains(&value) => Ok(value),
-        _ => Err("a speed is a number from 0.01 to 10000".to_owned()),
+        _ => Err("the speed must be a number from 0.01 to 10000".to_owned()),
     }
 }
 
@@ -82,7 +82,7 @@ impl WorldArguments {
     pub fn config(&self) -> Result<world::Config, Failure> {
         if self.clusters > self.hosts {
             return Err(Failure::configuration(
-                format!("{} clusters need at least as many hosts, not {}", self.clusters, self.hosts),
+                format!("{} clusters need at least as many hosts, but --hosts is {}", self.clusters, self.hosts),
                 "raise --hosts or lower --clusters",
             ));
         }
@@ -116,7 +116,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let embedded = Embedded::start(&config, arguments.world.speed, &arguments.ports, placer).await?;
         say(&embedded.exports());
         say(&what_to_try(arguments));
-        embedded.narrate(|entry| say(&entry.to_string())).await;
+        embedded.follow_events(|entry| say(&entry.to_string())).await;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -130,7 +130,7 @@ fn what_to_try(arguments: &Arguments) -> String {
          #   govc ls vm && govc vm.info node-1\n\
          #   govc cluster.rule.create -cluster cluster-1 -name apart -enable -anti-affinity node-1 node-2\n\
          #   govc host.maintenance.enter esx-1.lab\n\
-         # Ctrl-C ends it.\n",
+         # Press Ctrl-C to stop.\n",
         if clusters == 1 { "" } else { "s" },
     )
 }

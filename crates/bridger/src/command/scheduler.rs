@@ -8,11 +8,11 @@ use crate::service::scheduler::ProfileArguments;
 use crate::service::settings::{ReachArguments, environment};
 use crate::service::{running, startup};
 
-/// Schedule pods, with kube-scheduler's verdicts and with physical hosts in view
+/// Schedule pods with the verdicts of kube-scheduler's plugins and with physical hosts in view
 ///
-/// A complete scheduler for the pods that name it (spec.schedulerName, by default `bridger`), beside kube-scheduler or in its place.
-/// Takes a KubeSchedulerConfiguration. No vCenter is needed: physical hosts come from the node label, or live from vSphere with
-/// --url. `bridger explain` shows for a pod what it would decide, and why.
+/// Schedules the pods that name it (spec.schedulerName, default `bridger`), beside kube-scheduler or instead of it.
+/// Takes a KubeSchedulerConfiguration. Needs no vCenter: physical hosts come from the node label, or live from vSphere
+/// with --url. `bridger explain` shows what it would decide for a pod, and why.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub struct Arguments {
     /// Port for health and metrics [default: 12347]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Address to listen on; 0.0.0.0 in a pod, so that the kubelet can ask [default: 127.0.0.1]
+    /// Address to listen on; use 0.0.0.0 in a pod, for the kubelet's probes [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
 }

@@ -10,11 +10,11 @@ use crate::service::read_once::read_state;
 use crate::service::settings::ConnectionArguments;
 use crate::service::startup::Purpose;
 
-/// Write all that Bridger sees of Kubernetes and vSphere to one file
+/// Write everything that Bridger reads from Kubernetes and vSphere to one file
 ///
-/// `bridger plan --snapshot FILE` and `bridger explain --snapshot FILE` read it: to look at a plan or a placement
-/// elsewhere, later, or with other settings. The file holds names, labels, affinity terms, requests and inventory; no
-/// annotations, no secrets, no credentials.
+/// `bridger plan --snapshot FILE` and `bridger explain --snapshot FILE` read it, to compute a plan or explain a
+/// placement on another machine, later, or with other settings. The file contains names, labels, affinity terms,
+/// resource requests and inventory, but no annotations, secrets or credentials.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// File to write

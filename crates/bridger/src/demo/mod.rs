@@ -1,13 +1,13 @@
-//! The demo: one story, played without Bridger and with it, shown and measured.
+//! The demo: one scenario, run without Bridger and with it, shown and measured.
 //!
-//! - [`story`]: what happens when, as data. [`stage`]: the embedded world it happens in, and Bridger on it.
-//! - [`overview`]: what an outsider sees of the two servers. [`observer`]: what is measured from that. [`viewer`]: what is
-//!   told of it. [`verdict`]: both acts compared.
-//! - [`pace`]: virtual time, held back for people. [`show`], [`screen`], [`panels`], [`terminal`]: how it is shown.
-//! - [`stay`]: the second act's world kept open for kubectl and govc.
+//! - [`story`]: the scripted events, as data. [`stage`]: the embedded world they happen in, and Bridger on it.
+//! - [`overview`]: the state of the two servers, seen from outside. [`observer`]: the measurement. [`viewer`]: the
+//!   event lines. [`verdict`]: both acts compared.
+//! - [`pace`]: virtual time, slowed down to the chosen speed. [`show`], [`screen`], [`panels`], [`terminal`]: output.
+//! - [`stay`]: the servers of the second act kept running for kubectl and govc.
 //!
-//! Invariants: both acts have the same seed and the same events, and the same host fails; nothing but these events is
-//! scripted; the history is the same at every speed; the verdict rests on the state of the two servers alone.
+//! Invariants: both acts have the same seed and the same events, and the same host fails; only these events are
+//! scripted; the history is the same at every speed; the verdict depends only on the state of the two servers.
 
 mod observer;
 mod overview;
@@ -38,7 +38,7 @@ use self::pace::Pace;
 use self::panels::Picture;
 use self::screen::Screen;
 use self::show::Show;
-pub use self::stage::Places;
+pub use self::stage::DemoScheduler;
 use self::stage::Stage;
 use self::story::ScriptedEvent;
 use self::verdict::Figures;
@@ -47,11 +47,11 @@ use crate::failure::Failure;
 use crate::say::say;
 use crate::signals;
 
-/// How often the world is looked at, in virtual time.
+/// Interval of observations, in virtual time.
 const STEP: Duration = Duration::from_secs(1);
-/// A real wait is cut into pieces of this length, so that a signal is heard.
+/// A real wait is split into pieces of this length, so that signals are noticed.
 const WAIT_PIECE: Duration = Duration::from_millis(100);
-/// How many lines the screen may look back on.
+/// How many event lines are kept for the screen.
 const LINES_KEPT: usize = 50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +69,12 @@ impl Act {
     }
 }
 
-/// How the story is shown.
+/// How the demo is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum Display {
     Screen,
     Lines,
-    /// Only the verdict is wanted.
+    /// Only the result is printed.
     Silent,
 }
 
@@ -82,9 +82,9 @@ pub enum Manner {
 pub struct Options {
     pub seed: u64,
     pub speed: Speed,
-    /// Who places pods in the second act.
-    pub scheduler: Places,
-    pub manner: Manner,
+    /// What schedules pods in the second act.
+    pub scheduler: DemoScheduler,
+    pub display: Display,
     pub stay: Option<Stay>,
 }
 
@@ -97,17 +97,17 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::run(format!("cannot start the runtime: {error}")))
 }
 
-/// Plays both acts; answers the verdict, or `None` if somebody left before the end.
+/// Runs both acts; returns the verdict, or `None` if the user quit before the end.
 pub async fn play(options: &Options) -> Result<Option<Verdict>, Failure> {
-    // Ports are taken before the story, so that one in use is told at once.
+    // Ports are bound first, so that a port in use is reported immediately.
     let listeners = match &options.stay {
         Some(stay) => Some(stay::Listeners::bind(stay).await?),
         None => None,
     };
-    let show = match options.manner {
-        Manner::Screen => Show::Screen(Box::new(Screen::open()?)),
-        Manner::Lines => Show::Lines,
-        Manner::Silent => Show::Nothing,
+    let show = match options.display {
+        Display::Screen => Show::Screen(Box::new(Screen::open()?)),
+        Display::Lines => Show::Lines,
+        Display::Silent => Show::Nothing,
     };
     let mut demo_run = DemoRun {
         seed: options.seed,
@@ -120,12 +120,12 @@ pub async fn play(options: &Options) -> Result<Option<Verdict>, Failure> {
         interrupted: listen_for_signals(),
     };
     let Some((without, first)) = demo_run.play(Act::Without, None).await? else { return Ok(None) };
-    let casualty = first.casualty().map(str::to_owned);
+    let failing_host = first.failing_host().map(str::to_owned);
     drop(first);
-    let Some((with, second)) = demo_run.play(Act::With, casualty).await? else { return Ok(None) };
+    let Some((with, second)) = demo_run.play(Act::With, failing_host).await? else { return Ok(None) };
     let verdict = Verdict { seed: options.seed, without, with };
     if let (Some(listeners), Some(stay)) = (listeners, &options.stay) {
-        if options.manner == Manner::Lines {
+        if options.display == Display::Lines {
             say(&format!("\n{}\n{}\n", verdict.table(), verdict.sentence()));
         }
         demo_run.stay(second, listeners, stay).await?;
@@ -146,22 +146,22 @@ fn listen_for_signals() -> Arc<AtomicBool> {
 
 struct DemoRun {
     seed: u64,
-    scheduler: Places,
+    scheduler: DemoScheduler,
     show: Show,
     pace: Pace,
     speed: Speed,
     lines: VecDeque<Line>,
-    /// Of both acts, as far as they have got.
+    /// Figures of both acts, as far as they have run.
     figures: [Option<Figures>; 2],
     interrupted: Arc<AtomicBool>,
 }
 
 impl DemoRun {
-    /// Plays one act; answers its figures and its stage, or `None` if somebody left.
-    async fn play(&mut self, act: Act, casualty: Option<String>) -> Result<Option<(Figures, Stage)>, Failure> {
+    /// Runs one act; returns its figures and its stage, or `None` if the user quit.
+    async fn play(&mut self, act: Act, failing_host: Option<String>) -> Result<Option<(Figures, Stage)>, Failure> {
         self.show.heading(act.title());
         self.lines.clear();
-        let mut stage = Stage::set(Seed(self.seed), (act == Act::With).then_some(self.scheduler), casualty).await?;
+        let mut stage = Stage::set(Seed(self.seed), (act == Act::With).then_some(self.scheduler), failing_host).await?;
         let mut viewer = Viewer::default();
         let began = Instant::now();
         let mut moments = story::story(Seed(self.seed)).into_iter().peekable();
@@ -175,25 +175,25 @@ impl DemoRun {
                     return Ok(Some((figures, stage)));
                 }
                 let text = stage.perform(&moment.event)?;
-                self.tell(Line { at: passed, tone: Tone::Event, text });
+                self.add_line(Line { at: passed, tone: Tone::Event, text });
             }
             tokio::time::sleep_until(began + passed + STEP).await;
             let passed = began.elapsed();
             for line in viewer.look(stage.world(), passed) {
-                self.tell(line);
+                self.add_line(line);
             }
             self.figures[act as usize] = Some(viewer.figures());
             if self.pace.step(STEP) {
                 self.draw(act, passed, &viewer, None);
-                if self.hold_back().await {
+                if self.wait_for_real_time().await {
                     return Ok(None);
                 }
             }
         }
     }
 
-    fn tell(&mut self, line: Line) {
-        self.show.tell(&line);
+    fn add_line(&mut self, line: Line) {
+        self.show.line(&line);
         self.lines.push_back(line);
         if self.lines.len() > LINES_KEPT {
             self.lines.pop_front();
@@ -214,9 +214,9 @@ impl DemoRun {
         self.show.draw(&picture);
     }
 
-    /// Waits until the wall clock has caught up; answers whether somebody wants to leave.
-    async fn hold_back(&mut self) -> bool {
-        if self.show.is_left() || self.interrupted.load(Ordering::Relaxed) {
+    /// Waits until the wall clock has caught up; returns whether the user wants to quit.
+    async fn wait_for_real_time(&mut self) -> bool {
+        if self.show.quit_requested() || self.interrupted.load(Ordering::Relaxed) {
             return true;
         }
         loop {
@@ -224,8 +224,8 @@ impl DemoRun {
             if ahead.is_zero() {
                 return false;
             }
-            let is_left = pace::hold(self.show.waiter(ahead.min(WAIT_PIECE))).await.unwrap_or(true);
-            if is_left || self.interrupted.load(Ordering::Relaxed) {
+            let has_quit = pace::hold(self.show.waiter(ahead.min(WAIT_PIECE))).await.unwrap_or(true);
+            if has_quit || self.interrupted.load(Ordering::Relaxed) {
                 return true;
             }
         }

@@ -1,21 +1,21 @@
-//! The verdict's measure: for how long replicas that must be apart shared a physical host, and for how long a service had
-//! no Ready replica.
+//! The measurement: for how long replicas with anti-affinity shared a physical host, and for how long a service had no
+//! Ready replica.
 //!
-//! Input: what is seen of the two servers, moment by moment; the same for an act with Bridger and one without. Output:
-//! seconds, summed over the services, and a line when something begins or ends.
+//! Input: overviews of the two servers over time; the same for the act with Bridger and the act without. Output:
+//! seconds, summed over the services, and a line when a violation begins or ends.
 //!
-//! What counts as co-location: a mess that was there before anybody could act is not held against anybody. So at the
-//! beginning, and anew after the loss of a host, a service is *unmended* until all its replicas are Ready and none
-//! shares a host. If that takes no longer than [`MEND_WITHIN`] the seconds before it do not count; if it takes longer, or
-//! never happens, they all do. Once mended, every second counts.
+//! What counts as co-location: violations that exist before anything can react do not count. So at the start, and again
+//! after a host failure, a service has a grace period until all its replicas are Ready and on different hosts. If that
+//! takes no longer than [`GRACE_PERIOD`], the seconds before it do not count; if it takes longer, or never happens, all
+//! of them count. After the grace period every second counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::overview::{HostState, Overview, Sharing};
 
-/// How long DRS and HA may take to put things right: a DRS period or two, and the moves.
-pub const MEND_WITHIN: Duration = Duration::from_secs(300);
+/// Time for DRS and HA to react: one or two DRS intervals, and the migrations.
+pub const GRACE_PERIOD: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]
 pub struct Observer {
@@ -27,25 +27,25 @@ pub struct Observer {
 
 #[derive(Debug, Default)]
 struct Service {
-    /// All its replicas have been Ready once: before, it is only starting.
+    /// All its replicas have been Ready once. Until then the service is starting, and nothing counts.
     has_been_up: bool,
     is_sharing: bool,
     is_down: bool,
     colocated: Duration,
     downtime: Duration,
     observed: Duration,
-    mend: Mend,
+    grace: Grace,
 }
 
 #[derive(Debug, Default)]
-enum Mend {
+enum Grace {
     #[default]
     NotStarted,
-    Awaited {
+    Running {
         since: Duration,
         colocated: Duration,
     },
-    Done,
+    Over,
 }
 
 /// What has been measured so far.
@@ -53,7 +53,7 @@ enum Mend {
 pub struct Measured {
     pub colocated: Duration,
     pub downtime: Duration,
-    /// Over all services: what downtime is a part of.
+    /// Observed time over all services, including downtime.
     pub observed: Duration,
 }
 
@@ -64,7 +64,7 @@ pub enum News {
 }
 
 impl Observer {
-    /// Takes in what is seen `now`; the time since the last look counts for what was seen then.
+    /// Adds an overview. The time since the previous one counts for the state of the previous one.
     pub fn look(&mut self, overview: &Overview, now: Duration) -> Vec<News> {
         let passed = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before));
         self.looked_at = Some(now);
@@ -79,7 +79,7 @@ impl Observer {
             .collect();
         let another_failed = failed.difference(&self.failed_hosts).next().is_some();
         self.failed_hosts = failed;
-        for (name, replicas) in &overview.wanted {
+        for (name, replicas) in &overview.desired {
             let service = self.services.entry(name.clone()).or_default();
             service.pass(passed);
             let is_sharing = self.sharings.iter().any(|sharing| sharing.service == *name);
@@ -88,16 +88,16 @@ impl Observer {
         news
     }
 
-    /// Nothing more will be seen: what was never mended counts.
+    /// Ends the measurement: co-location in a grace period that is still running counts.
     pub fn end(&mut self) -> Measured {
-        self.services.values_mut().for_each(Service::give_up);
+        self.services.values_mut().for_each(Service::end_grace);
         self.measured()
     }
 
-    /// So far, with what is held back until it is mended or not.
+    /// The measurement so far, including co-location in running grace periods.
     pub fn measured(&self) -> Measured {
         self.services.values().fold(Measured::default(), |sum, service| Measured {
-            colocated: sum.colocated + service.colocated + service.held_back(),
+            colocated: sum.colocated + service.colocated + service.in_grace(),
             downtime: sum.downtime + service.downtime,
             observed: sum.observed + service.observed,
         })
@@ -108,16 +108,16 @@ impl Observer {
             let (count, service, host) = (one.vms.len(), &one.service, &one.host);
             News::Bad(format!("{count} replicas of {service} share {host}: {}", one.vms.join(", ")))
         });
-        let place = |one: &Sharing| (one.service.clone(), one.host.clone());
-        let still: BTreeSet<(String, String)> = found.iter().map(place).collect();
-        let ended = self.sharings.iter().filter(|one| !still.contains(&place(one)));
-        let ended = ended.map(|one| News::Good(format!("{} no longer shares {}", one.service, one.host)));
+        let key = |one: &Sharing| (one.service.clone(), one.host.clone());
+        let still: BTreeSet<(String, String)> = found.iter().map(key).collect();
+        let ended = self.sharings.iter().filter(|one| !still.contains(&key(one)));
+        let ended = ended.map(|one| News::Good(format!("replicas of {} no longer share {}", one.service, one.host)));
         began.chain(ended).collect()
     }
 }
 
 impl Service {
-    /// Time passes while things are as they were last seen.
+    /// Counts `passed` time in the last observed state.
     fn pass(&mut self, passed: Duration) {
         if !self.has_been_up {
             return;
@@ -127,9 +127,9 @@ impl Service {
             self.downtime += passed;
         }
         if self.is_sharing {
-            match &mut self.mend {
-                Mend::Awaited { colocated, .. } => *colocated += passed,
-                Mend::Done | Mend::NotStarted => self.colocated += passed,
+            match &mut self.grace {
+                Grace::Running { colocated, .. } => *colocated += passed,
+                Grace::Over | Grace::NotStarted => self.colocated += passed,
             }
         }
     }
@@ -138,52 +138,53 @@ impl Service {
         &mut self,
         name: &str,
         serving: u64,
-        wanted: u64,
+        desired: u64,
         is_sharing: bool,
         now: Duration,
         host_failed: bool,
     ) -> Option<News> {
-        let is_whole = serving >= wanted;
-        if !self.has_been_up && is_whole {
+        let is_complete = serving >= desired;
+        if !self.has_been_up && is_complete {
             self.has_been_up = true;
-            self.mend = Mend::Awaited { since: now, colocated: Duration::ZERO };
+            self.grace = Grace::Running { since: now, colocated: Duration::ZERO };
         }
         if !self.has_been_up {
             return None;
         }
-        // What a mend that never came left behind is settled before the next one is awaited.
-        self.settle(now);
+        // An expired grace period is counted before the next one starts.
+        self.expire(now);
         if host_failed {
-            let held_back = self.held_back();
-            self.mend = Mend::Awaited { since: now, colocated: held_back };
-        } else if is_whole && !is_sharing && matches!(self.mend, Mend::Awaited { .. }) {
-            self.mend = Mend::Done;
+            let colocated = self.in_grace();
+            self.grace = Grace::Running { since: now, colocated };
+        } else if is_complete && !is_sharing && matches!(self.grace, Grace::Running { .. }) {
+            self.grace = Grace::Over;
         }
         self.is_sharing = is_sharing;
         let was_down = std::mem::replace(&mut self.is_down, serving == 0);
         match (was_down, self.is_down) {
-            (false, true) => Some(News::Bad(format!("{name} is gone: no replica is Ready"))),
-            (true, false) => Some(News::Good(format!("{name} is back: {serving} of {wanted} replicas are Ready"))),
+            (false, true) => Some(News::Bad(format!("{name} is down: no replica is Ready"))),
+            (true, false) => Some(News::Good(format!("{name} is up again: {serving} of {desired} replicas are Ready"))),
             _ => None,
         }
     }
 
-    /// A mend that is overdue: all that was held back counts.
-    fn settle(&mut self, now: Duration) {
-        if matches!(self.mend, Mend::Awaited { since, .. } if now.saturating_sub(since) > MEND_WITHIN) {
-            self.give_up();
+    /// If the grace period is longer than allowed, all its co-location counts.
+    fn expire(&mut self, now: Duration) {
+        if matches!(self.grace, Grace::Running { since, .. } if now.saturating_sub(since) > GRACE_PERIOD) {
+            self.end_grace();
         }
     }
 
-    fn give_up(&mut self) {
-        self.colocated += self.held_back();
-        self.mend = Mend::Done;
+    fn end_grace(&mut self) {
+        self.colocated += self.in_grace();
+        self.grace = Grace::Over;
     }
 
-    fn held_back(&self) -> Duration {
-        match self.mend {
-            Mend::Awaited { colocated, .. } => colocated,
-            Mend::NotStarted | Mend::Done => Duration::ZERO,
+    /// Co-location in the running grace period.
+    fn in_grace(&self) -> Duration {
+        match self.grace {
+            Grace::Running { colocated, .. } => colocated,
+            Grace::NotStarted | Grace::Over => Duration::ZERO,
         }
     }
 }
@@ -193,9 +194,9 @@ mod tests {
     use super::super::overview::{HostOverview, PodOverview, VmOverview};
     use super::*;
 
-    /// One service `a` of two replicas, each on a VM of its own; `hosts` says where the VMs are.
+    /// One service `a` of two replicas, each on its own VM. `hosts`: the hosts of the VMs.
     fn overview(hosts: [usize; 2], ready: bool, failed: Option<usize>) -> Overview {
-        let mut overview = Overview { wanted: BTreeMap::from([("a".to_owned(), 2)]), ..Overview::default() };
+        let mut overview = Overview { desired: BTreeMap::from([("a".to_owned(), 2)]), ..Overview::default() };
         for host in 0..2 {
             let vms = hosts.iter().enumerate().filter(|(_, at)| **at == host).map(|(vm, _)| VmOverview {
                 name: format!("vm-{vm}"),
@@ -203,7 +204,7 @@ mod tests {
                 is_moving: false,
                 pods: vec![PodOverview {
                     service: "a".to_owned(),
-                    must_be_apart: true,
+                    has_anti_affinity: true,
                     is_running: true,
                     is_ready: ready,
                 }],
@@ -218,7 +219,7 @@ mod tests {
         overview
     }
 
-    /// Looks every 10 s, and answers the seconds co-located and down.
+    /// Observes every 10 s; returns the seconds of co-location and downtime.
     fn watch(overviews: &[(u64, Overview)]) -> (u64, u64) {
         let mut observer = Observer::default();
         let mut now = 0;
@@ -236,30 +237,30 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_and_what_does_not() {
+    fn co_location_counts_outside_grace_periods_and_downtime_always() {
         let apart = || overview([0, 1], true, None);
         let shared = || overview([0, 0], true, None);
         let lost = || overview([0, 1], true, Some(0));
         let gone = || overview([0, 0], true, Some(0));
         let starting = || overview([0, 0], false, None);
         let cases = [
-            ("apart all the time", vec![(600, apart())], (0, 0)),
-            ("nothing counts before it was up", vec![(600, starting()), (100, apart())], (0, 0)),
-            ("mended in time", vec![(200, shared()), (600, apart())], (0, 0)),
-            ("mended too late", vec![(400, shared()), (600, apart())], (400, 0)),
-            ("never mended, though the end came soon", vec![(200, shared())], (200, 0)),
-            ("once mended everything counts", vec![(100, apart()), (50, shared()), (50, apart())], (50, 0)),
+            ("always on different hosts", vec![(600, apart())], (0, 0)),
+            ("nothing counts before the service was up", vec![(600, starting()), (100, apart())], (0, 0)),
+            ("corrected in time", vec![(200, shared()), (600, apart())], (0, 0)),
+            ("corrected too late", vec![(400, shared()), (600, apart())], (400, 0)),
+            ("never corrected, and the end comes early", vec![(200, shared())], (200, 0)),
+            ("everything counts after the grace period", vec![(100, apart()), (50, shared()), (50, apart())], (50, 0)),
             (
-                "a lost host starts anew, if it is mended in time",
+                "a failed host starts a new grace period",
                 vec![(100, apart()), (60, lost()), (100, shared()), (60, apart())],
                 (0, 0),
             ),
             (
-                "and only once",
+                "the new grace period ends as well",
                 vec![(100, apart()), (60, lost()), (60, apart()), (100, shared()), (60, apart())],
                 (100, 0),
             ),
-            ("no replica left", vec![(100, apart()), (70, gone()), (60, apart())], (0, 70)),
+            ("no replica is left", vec![(100, apart()), (70, gone()), (60, apart())], (0, 70)),
         ];
         for (name, overviews, expected) in cases {
             assert_eq!(watch(&overviews), expected, "{name}");
@@ -267,16 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_and_ends_is_told_once() {
+    fn begin_and_end_of_a_violation_are_reported_once() {
         let mut observer = Observer::default();
-        let mut tell = |overview: Overview, second| observer.look(&overview, Duration::from_secs(second));
-        assert_eq!(tell(overview([0, 1], true, None), 0), []);
+        let mut look = |overview: Overview, second| observer.look(&overview, Duration::from_secs(second));
+        assert_eq!(look(overview([0, 1], true, None), 0), []);
         let share = News::Bad("2 replicas of a share h0: vm-0, vm-1".to_owned());
-        assert_eq!(tell(overview([0, 0], true, None), 1), [share]);
-        assert_eq!(tell(overview([0, 0], true, None), 2), []);
-        let news = tell(overview([0, 0], true, Some(0)), 3);
-        assert!(news.contains(&News::Bad("a is gone: no replica is Ready".to_owned())), "{news:?}");
-        let news = tell(overview([0, 1], true, None), 4);
-        assert_eq!(news, [News::Good("a is back: 2 of 2 replicas are Ready".to_owned())]);
+        assert_eq!(look(overview([0, 0], true, None), 1), [share]);
+        assert_eq!(look(overview([0, 0], true, None), 2), []);
+        let news = look(overview([0, 0], true, Some(0)), 3);
+        assert!(news.contains(&News::Bad("a is down: no replica is Ready".to_owned())), "{news:?}");
+        let news = look(overview([0, 1], true, None), 4);
+        assert_eq!(news, [News::Good("a is up again: 2 of 2 replicas are Ready".to_owned())]);
     }
 }

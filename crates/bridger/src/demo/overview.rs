@@ -1,8 +1,8 @@
-//! What an outsider sees of the two servers at one moment, as plain data.
+//! The state of the two servers at one moment, seen from outside, as plain data.
 //!
-//! Input: the state of the embedded Kubernetes and vCenter. Output: hosts with their VMs, VMs with their pods, rules, and
-//! how many replicas are wanted. The screen, the observer and the story all read this and nothing else, so what is
-//! measured is what is shown, and neither can depend on what Bridger believes.
+//! Input: the state of the embedded Kubernetes and vCenter. Output: hosts with their VMs, VMs with their pods, rules,
+//! and the desired replicas. The screen, the observer and the script read only this, so what is shown is what is
+//! measured, and neither can depend on Bridger's own state.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use simulator::world::Core;
 pub struct Overview {
     pub hosts: Vec<HostOverview>,
     pub rules: Vec<RuleOverview>,
-    /// Replicas wanted of each service whose replicas must be apart.
-    pub wanted: BTreeMap<String, u64>,
+    /// Desired replicas of each service with required anti-affinity.
+    pub desired: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct PodOverview {
     /// The value of its label `app`.
     pub service: String,
     /// It has a required anti-affinity term.
-    pub must_be_apart: bool,
+    pub has_anti_affinity: bool,
     pub is_running: bool,
     pub is_ready: bool,
 }
@@ -58,11 +58,11 @@ pub struct PodOverview {
 pub struct RuleOverview {
     pub name: String,
     pub vms: Vec<String>,
-    /// The services with replicas that must be apart on these VMs: the reason why the rule exists.
+    /// The services with anti-affinity whose replicas run on these VMs: the reason for the rule.
     pub services: Vec<String>,
 }
 
-/// Replicas of one service on one physical host, where there are two or more.
+/// Two or more replicas of one service on one physical host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sharing {
     pub service: String,
@@ -86,7 +86,7 @@ impl Overview {
                 }
             })
             .collect();
-        let mut overview = Overview { hosts, rules: Vec::new(), wanted: wanted(core) };
+        let mut overview = Overview { hosts, rules: Vec::new(), desired: desired(core) };
         let rules = inventory.clusters().flat_map(|(_, cluster)| &cluster.rules).filter(|rule| rule.enabled);
         overview.rules = rules.filter_map(|rule| overview.rule(inventory, rule)).collect();
         overview
@@ -98,10 +98,10 @@ impl Overview {
         let vms: Vec<String> = vms.iter().filter_map(name).collect();
         let members = self.vms().filter(|vm| vms.contains(&vm.name));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for pod in members.flat_map(|vm| &vm.pods).filter(|pod| pod.must_be_apart) {
+        for pod in members.flat_map(|vm| &vm.pods).filter(|pod| pod.has_anti_affinity) {
             *counts.entry(&pod.service).or_default() += 1;
         }
-        // Others may have a replica or two on the same VMs by chance.
+        // Other services may have a few replicas on the same VMs by chance.
         let most = counts.values().copied().max().unwrap_or(0).max(2);
         let services =
             counts.into_iter().filter(|(_, count)| *count == most).map(|(name, _)| name.to_owned()).collect();
@@ -112,13 +112,13 @@ impl Overview {
         self.hosts.iter().flat_map(|host| &host.vms)
     }
 
-    /// Where replicas that must be apart run on one physical host. A machine without power runs nothing.
+    /// Where replicas with anti-affinity share a physical host. A VM without power runs nothing.
     pub fn sharings(&self) -> Vec<Sharing> {
         let mut found = Vec::new();
         for host in &self.hosts {
             let mut vms: BTreeMap<&str, Vec<String>> = BTreeMap::new();
             for vm in host.vms.iter().filter(|vm| vm.has_power) {
-                for pod in vm.pods.iter().filter(|pod| pod.must_be_apart && pod.is_running) {
+                for pod in vm.pods.iter().filter(|pod| pod.has_anti_affinity && pod.is_running) {
                     vms.entry(&pod.service).or_default().push(vm.name.clone());
                 }
             }
@@ -133,31 +133,32 @@ impl Overview {
         found
     }
 
-    /// Replicas that serve: Ready, on a machine that has power. Kubernetes itself notices the loss of power much later.
+    /// Replicas that serve: Ready, on a VM with power. Kubernetes itself detects a power loss much later.
     pub fn serving(&self, service: &str) -> u64 {
-        self.serving_but_on(service, None)
+        self.serving_without(service, None)
     }
 
-    fn serving_but_on(&self, service: &str, lost: Option<&str>) -> u64 {
+    fn serving_without(&self, service: &str, lost: Option<&str>) -> u64 {
         let hosts = self.hosts.iter().filter(|host| Some(host.name.as_str()) != lost);
         let vms = hosts.flat_map(|host| &host.vms).filter(|vm| vm.has_power);
         let pods = vms.flat_map(|vm| &vm.pods);
         pods.filter(|pod| pod.service == service && pod.is_ready).count() as u64
     }
 
-    /// The host whose loss would hurt most: the most services gone, then the most replicas lost together.
+    /// The host whose failure does most harm: the most services down, then the most replicas of the same service lost
+    /// together, then the most replicas lost.
     pub fn worst_to_lose(&self) -> Option<&str> {
         let harm = |host: &HostOverview| {
-            let lost = |service: &String| self.serving(service) - self.serving_but_on(service, Some(&host.name));
+            let lost = |service: &String| self.serving(service) - self.serving_without(service, Some(&host.name));
             let gone = self
-                .wanted
+                .desired
                 .keys()
-                .filter(|&service| self.serving(service) > 0 && self.serving_but_on(service, Some(&host.name)) == 0);
-            let together = self.wanted.keys().map(|service| lost(service).saturating_sub(1)).sum::<u64>();
-            (gone.count(), together, self.wanted.keys().map(lost).sum::<u64>())
+                .filter(|&service| self.serving(service) > 0 && self.serving_without(service, Some(&host.name)) == 0);
+            let together = self.desired.keys().map(|service| lost(service).saturating_sub(1)).sum::<u64>();
+            (gone.count(), together, self.desired.keys().map(lost).sum::<u64>())
         };
         let up = self.hosts.iter().filter(|host| host.state == HostState::Up);
-        // Of equals the first: max_by_key would take the last.
+        // The first of equals; without `rev`, max_by_key would return the last.
         let worst = up.rev().max_by_key(|host| harm(host));
         worst.map(|host| host.name.as_str())
     }
@@ -200,10 +201,10 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-const REQUIRED_APART: &str = "/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0";
+const REQUIRED_ANTI_AFFINITY: &str = "/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0";
 
-fn must_be_apart(object: &Value, spec: &str) -> bool {
-    object.pointer(spec).is_some_and(|spec| spec.pointer(REQUIRED_APART).is_some())
+fn has_anti_affinity(object: &Value, spec: &str) -> bool {
+    object.pointer(spec).is_some_and(|spec| spec.pointer(REQUIRED_ANTI_AFFINITY).is_some())
 }
 
 fn pods_by_node(core: &Core) -> BTreeMap<String, Vec<PodOverview>> {
@@ -219,20 +220,20 @@ fn pods_by_node(core: &Core) -> BTreeMap<String, Vec<PodOverview>> {
             conditions.into_iter().flatten().any(|known| known["type"] == "Ready" && known["status"] == "True");
         pods.entry(node.to_owned()).or_default().push(PodOverview {
             service: service.to_owned(),
-            must_be_apart: must_be_apart(pod, "/spec"),
+            has_anti_affinity: has_anti_affinity(pod, "/spec"),
             is_running: phase == "Running",
             is_ready,
         });
     }
     for pods in pods.values_mut() {
-        pods.sort_by(|a, b| (!a.must_be_apart, &a.service).cmp(&(!b.must_be_apart, &b.service)));
+        pods.sort_by(|a, b| (!a.has_anti_affinity, &a.service).cmp(&(!b.has_anti_affinity, &b.service)));
     }
     pods
 }
 
-fn wanted(core: &Core) -> BTreeMap<String, u64> {
+fn desired(core: &Core) -> BTreeMap<String, u64> {
     let deployments = core.kubernetes.store().list(KindId::DEPLOYMENT, None);
-    let apart = deployments.filter(|object| must_be_apart(object, "/spec/template/spec"));
+    let apart = deployments.filter(|object| has_anti_affinity(object, "/spec/template/spec"));
     apart
         .map(|object| {
             let service = text(object, "/spec/template/metadata/labels/app").to_owned();

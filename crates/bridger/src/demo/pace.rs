@@ -1,18 +1,18 @@
-//! Speed: how virtual time is held back so that people can follow.
+//! Speed: how virtual time is slowed down.
 //!
-//! Everything runs on tokio's paused clock, which jumps ahead whenever everybody waits. To slow it down, a real wait
-//! runs in `spawn_blocking` between two steps of virtual time: while such a task is under way tokio does not let its
-//! clock jump. Nothing else may use `spawn_blocking` for pacing, and nothing in the world can notice it: a story has the
-//! same history, byte for byte, at every speed.
+//! Everything runs on tokio's paused clock, which jumps ahead when all tasks wait. To slow it down, a real wait runs in
+//! `spawn_blocking` between two steps of virtual time: while such a task runs, tokio does not advance its clock.
+//! Nothing else may use `spawn_blocking` for pacing. The embedded world cannot observe the wait, so a run has the same
+//! history, byte for byte, at every speed.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// As fast as this machine can.
+    /// As fast as possible.
     Max,
-    /// So many times as fast as the wall clock.
+    /// A multiple of real time.
     Times(f64),
 }
 
@@ -25,7 +25,7 @@ impl FromStr for Speed {
         }
         match text.parse::<f64>() {
             Ok(value) if (0.01..=100_000.0).contains(&value) => Ok(Speed::Times(value)),
-            _ => Err("a speed is a number from 0.01 to 100000, or max".to_owned()),
+            _ => Err("the speed must be a number from 0.01 to 100000, or max".to_owned()),
         }
     }
 }
@@ -33,20 +33,20 @@ impl FromStr for Speed {
 impl std::fmt::Display for Speed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Speed::Max => f.write_str("as fast as it goes"),
+            Speed::Max => f.write_str("as fast as possible"),
             Speed::Times(times) => write!(f, "{times} times real time"),
         }
     }
 }
 
-/// Between two frames, at least.
+/// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub struct Pace {
     speed: Speed,
     began: Instant,
-    /// Virtual time since then.
+    /// Virtual time since `began`.
     passed: Duration,
     framed_at: Option<Instant>,
 }
@@ -56,7 +56,7 @@ impl Pace {
         Pace { speed, began: Instant::now(), passed: Duration::ZERO, framed_at: None }
     }
 
-    /// So much virtual time has passed; answers whether it is time for a frame.
+    /// Advances the virtual time by `step`; returns whether a frame is due.
     pub fn step(&mut self, step: Duration) -> bool {
         self.passed += step;
         let is_due = self.framed_at.is_none_or(|before| before.elapsed() >= FRAME) || self.ahead() >= FRAME;
@@ -66,19 +66,19 @@ impl Pace {
         is_due
     }
 
-    /// How far virtual time is ahead of where it should be.
+    /// How far virtual time is ahead of its target.
     pub fn ahead(&self) -> Duration {
         match self.speed {
             Speed::Max => Duration::ZERO,
             Speed::Times(times) => {
-                let wanted = Duration::try_from_secs_f64(self.passed.as_secs_f64() / times).unwrap_or(Duration::MAX);
-                wanted.saturating_sub(self.began.elapsed())
+                let target = Duration::try_from_secs_f64(self.passed.as_secs_f64() / times).unwrap_or(Duration::MAX);
+                target.saturating_sub(self.began.elapsed())
             }
         }
     }
 }
 
-/// Waits in real time, by what `wait` does, while virtual time stands still.
+/// Runs the blocking `wait` in real time while virtual time stands still.
 pub async fn hold<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(wait).await.ok()
 }

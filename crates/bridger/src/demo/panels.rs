@@ -1,8 +1,8 @@
-//! A frame: hosts as columns, VMs in them, pods as letters; rules; what just happened; both acts' figures.
+//! A frame of the screen: hosts as columns, VMs in them, pods as letters; rules; recent events; figures of both acts.
 //!
-//! Input: a [`Picture`]. Output: a frame of a terminal of any size, made for 100 by 30. Drawing decides nothing and keeps
-//! nothing, so that resizing is just another frame. Without colour, what matters still shows: replicas that share a host
-//! are drawn in reverse.
+//! Input: a [`Picture`]. Output: a frame for a terminal of any size, designed for 100 by 30. Drawing makes no decisions
+//! and keeps no state, so resizing needs only another frame. Without colour the important information remains visible:
+//! replicas that share a host are drawn in reverse video.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::story::SERVICES;
 use super::verdict::{Figures, ROWS};
 use super::viewer::{Line, Tone};
 
-/// All that a frame shows.
+/// The content of a frame.
 pub struct Picture<'a> {
     pub act: Act,
     pub seed: u64,
@@ -29,9 +29,9 @@ pub struct Picture<'a> {
     pub passed: Duration,
     pub overview: &'a Overview,
     pub lines: &'a VecDeque<Line>,
-    /// Of act 1 and act 2, as far as they have got.
+    /// Figures of act 1 and act 2, as far as they have run.
     pub figures: [Option<Figures>; 2],
-    /// How to take part, once the story is over.
+    /// What to type in another terminal, with `--stay`.
     pub invitation: Option<&'a str>,
 }
 
@@ -60,7 +60,7 @@ impl Paint {
     fn service(self, service: &str) -> Style {
         let colours = [Color::Cyan, Color::Yellow, Color::Magenta];
         match SERVICES.iter().position(|(name, _)| *name == service) {
-            Some(place) => self.colour(colours[place % colours.len()]).add_modifier(Modifier::BOLD),
+            Some(index) => self.colour(colours[index % colours.len()]).add_modifier(Modifier::BOLD),
             None => self.dim(),
         }
     }
@@ -78,7 +78,7 @@ impl Paint {
 pub fn render(frame: &mut Frame<'_>, picture: &Picture<'_>, paint: Paint) {
     let area = frame.area();
     if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
-        let text = format!("{}x{} is too small; {WIDTH_MIN}x{HEIGHT_MIN} is enough. q quits.", area.width, area.height);
+        let text = format!("{}x{} is too small; it needs {WIDTH_MIN}x{HEIGHT_MIN}. q quits.", area.width, area.height);
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
         return;
     }
@@ -105,16 +105,16 @@ pub fn render(frame: &mut Frame<'_>, picture: &Picture<'_>, paint: Paint) {
     frame.render_widget(legend_line(picture.overview, paint), legend);
 }
 
-/// What a newcomer needs to know to read the rest.
+/// The explanation for the "Why" panel.
 fn why(act: Act) -> &'static str {
     match act {
         Act::Without => {
-            "Kubernetes keeps replicas on different nodes, but does not see the physical hosts beneath. DRS moves nodes \
-             for load, and knows nothing of pods."
+            "Kubernetes keeps replicas on different nodes, but does not see the physical hosts. DRS moves nodes to \
+             balance load, but does not see the pods."
         }
         Act::With => {
-            "Bridger labels nodes with their host, tells DRS by rules which nodes must be apart, and tells the scheduler \
-             which hosts are taken."
+            "Bridger labels nodes with their host, creates DRS rules that keep replicas on different hosts, and shows \
+             the scheduler the physical hosts."
         }
     }
 }
@@ -126,7 +126,7 @@ fn panel(title: &str, paint: Paint) -> Block<'_> {
 fn title_line(picture: &Picture<'_>, paint: Paint) -> TextLine<'static> {
     let act = match picture.invitation {
         None => picture.act.title().to_owned(),
-        Some(_) => "Yours: act 2 goes on, with Bridger".to_owned(),
+        Some(_) => "Act 2 continues, with Bridger".to_owned(),
     };
     let speed = match (picture.invitation, picture.speed) {
         (Some(_), _) => "real time".to_owned(),
@@ -153,7 +153,7 @@ fn draw_host(frame: &mut Frame<'_>, area: Rect, host: &HostOverview, shared: &BT
     let (state, style) = match host.state {
         HostState::Up if shared.is_empty() => ("", paint.dim()),
         HostState::Up => ("", paint.colour(Color::Red)),
-        HostState::EnteringMaintenance => ("emptying ", paint.colour(Color::Yellow)),
+        HostState::EnteringMaintenance => ("evacuating ", paint.colour(Color::Yellow)),
         HostState::InMaintenance => ("maintenance ", paint.colour(Color::Yellow)),
         HostState::Failed => ("FAILED ", paint.colour(Color::Red).add_modifier(Modifier::BOLD)),
     };
@@ -185,13 +185,13 @@ fn vm_line(vm: &VmOverview, shared: &BTreeSet<&str>, paint: Paint) -> TextLine<'
     for pod in &vm.pods {
         let mut letter = pod.service.chars().take(1).collect::<String>();
         let mut style = paint.service(&pod.service);
-        if pod.must_be_apart {
+        if pod.has_anti_affinity {
             letter = letter.to_uppercase();
         }
         if !pod.is_ready || !vm.has_power {
             style = paint.dim();
         }
-        if pod.must_be_apart && vm.has_power && pod.is_running && shared.contains(pod.service.as_str()) {
+        if pod.has_anti_affinity && vm.has_power && pod.is_running && shared.contains(pod.service.as_str()) {
             style = paint.colour(Color::Red).add_modifier(Modifier::REVERSED | Modifier::BOLD);
         }
         spans.push(Span::styled(letter, style));
@@ -250,7 +250,7 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, paint:
     let mut rows = vec![TextLine::styled(header, paint.bold())];
     for (row, name) in ROWS.iter().enumerate() {
         let cell = |cells: &Option<[String; ROWS.len()]>| cells.as_ref().map_or("-".to_owned(), |all| all[row].clone());
-        // The first two are what nobody wants: anything but 0 is bad.
+        // The first two rows should be 0: any other value is bad.
         let style = |cells: &Option<[String; ROWS.len()]>| match cells {
             Some(all) if row < 2 && all[row] == "0 s" => paint.colour(Color::Green),
             Some(_) if row < 2 => paint.colour(Color::Red).add_modifier(Modifier::BOLD),
@@ -267,7 +267,7 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, picture: &Picture<'_>, paint:
 
 fn legend_line(overview: &Overview, paint: Paint) -> TextLine<'static> {
     let mut spans = vec![Span::raw(" ")];
-    for service in overview.wanted.keys() {
+    for service in overview.desired.keys() {
         let letter: String = service.chars().take(1).collect::<String>().to_uppercase();
         spans.push(Span::styled(letter, paint.service(service)));
         spans.push(Span::raw(format!(" {service}  ")));
@@ -291,7 +291,7 @@ mod tests {
     fn overview() -> Overview {
         let pod = |service: &str| PodOverview {
             service: service.to_owned(),
-            must_be_apart: service != "batch",
+            has_anti_affinity: service != "batch",
             is_running: true,
             is_ready: true,
         };
@@ -315,13 +315,13 @@ mod tests {
         Overview {
             hosts: vec![host(1, vec![vm(1), vm(2)]), host(2, vec![]), host(3, (3..40).map(vm).collect())],
             rules: vec![rule],
-            wanted: [("shop".to_owned(), 2)].into_iter().collect(),
+            desired: [("shop".to_owned(), 2)].into_iter().collect(),
         }
     }
 
     fn shown(width: u16, height: u16, invitation: Option<&str>, paint: Paint) -> Terminal<TestBackend> {
         let lines =
-            VecDeque::from([Line { at: Duration::from_secs(61), tone: Tone::Bad, text: "shop is gone".into() }]);
+            VecDeque::from([Line { at: Duration::from_secs(61), tone: Tone::Bad, text: "shop is down".into() }]);
         let picture = Picture {
             act: Act::With,
             seed: 7,
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_by_thirty_shows_everything() {
+    fn a_terminal_of_100_by_30_shows_everything() {
         let text = shown(100, 30, None, Paint { in_colour: true }).backend().to_string();
         for expected in [
             "Act 2: with Bridger",
@@ -349,7 +349,7 @@ mod tests {
             "node-1  S b",
             "moving",
             "and 29 more",
-            "01:01 shop is gone",
+            "01:01 shop is down",
             "DRS rules: 1",
             "apart 1 2 shop",
             "without Bridger",
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn any_size_can_be_drawn() {
+    fn every_terminal_size_can_be_drawn() {
         for width in (1..140).step_by(7) {
             for height in 1..50 {
                 shown(width, height, Some(". /tmp/x/env"), Paint { in_colour: true });
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colour_sharing_still_shows() {
+    fn sharing_is_visible_without_colour() {
         let terminal = shown(100, 30, None, Paint { in_colour: false });
         let buffer = terminal.backend().buffer();
         assert!(buffer.content().iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));

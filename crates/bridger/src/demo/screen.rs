@@ -1,4 +1,4 @@
-//! The screen: a terminal taken over for frames, and the keys that leave it.
+//! The screen: frames on the terminal, and the keys that quit.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ pub struct Screen {
 impl Screen {
     pub fn open() -> Result<Screen, Failure> {
         let takeover = Takeover::begin()
-            .map_err(|error| Failure::run(format!("this terminal can't be drawn on ({error}); try --headless")))?;
+            .map_err(|error| Failure::run(format!("cannot draw on this terminal ({error}); use --headless")))?;
         let is_colourless = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Ok(Screen { takeover, paint: Paint { in_colour: !is_colourless } })
     }
 
     pub fn draw(&mut self, picture: &Picture<'_>) {
         let paint = self.paint;
-        // A terminal that is gone ends the story by its hang-up signal.
+        // If the terminal closes, its hang-up signal ends the process.
         let _ = self.takeover.terminal.draw(|frame| render(frame, picture, paint));
     }
 
-    /// Waits, at most so long, for `q` or Ctrl-C; answers whether one was pressed.
+    /// Waits up to `at_most` for `q` or Ctrl-C; returns whether one was pressed.
     pub fn wait(at_most: Duration) -> bool {
         let until = std::time::Instant::now() + at_most;
         loop {
             let left = until.saturating_duration_since(std::time::Instant::now());
             match event::poll(left) {
                 Ok(true) => match event::read() {
-                    Ok(event) if leaves(&event) => return true,
+                    Ok(event) if is_quit_key(&event) => return true,
                     Ok(_) => (),
                     Err(_) => return true,
                 },
@@ -45,7 +45,7 @@ impl Screen {
     }
 }
 
-fn leaves(event: &Event) -> bool {
+fn is_quit_key(event: &Event) -> bool {
     let Event::Key(key) = event else { return false };
     let interrupts = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     key.kind != KeyEventKind::Release && (interrupts || matches!(key.code, KeyCode::Char('q' | 'Q')))

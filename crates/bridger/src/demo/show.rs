@@ -1,4 +1,4 @@
-//! Where the story is shown: on the screen, as plain lines, or not at all.
+//! The output of the demo: the screen, plain lines, or nothing.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::viewer::{Line, Tone};
 use crate::say::say;
 
 pub enum Show {
-    /// Only the verdict is wanted.
+    /// Only the result is printed.
     Nothing,
     Lines,
     Screen(Box<Screen>),
 }
 
 impl Show {
-    pub fn tell(&mut self, line: &Line) {
+    pub fn line(&mut self, line: &Line) {
         if let Show::Lines = self {
             let mark = match line.tone {
                 Tone::Event => '>',
@@ -39,7 +39,7 @@ impl Show {
         }
     }
 
-    /// What waits in real time, and answers whether somebody wants to leave.
+    /// A function that waits in real time and returns whether the user wants to quit.
     pub fn waiter(&self, wait: Duration) -> Box<dyn FnOnce() -> bool + Send> {
         match self {
             Show::Screen(_) => Box::new(move || Screen::wait(wait)),
@@ -50,8 +50,8 @@ impl Show {
         }
     }
 
-    /// Somebody wants to leave; asked without waiting.
-    pub fn is_left(&self) -> bool {
+    /// Whether the user wants to quit; does not wait.
+    pub fn quit_requested(&self) -> bool {
         matches!(self, Show::Screen(_)) && Screen::wait(Duration::ZERO)
     }
 }

@@ -1,7 +1,7 @@
-//! Where the story is played: the embedded world, its placer, and in the second act Bridger, all in this process.
+//! The environment of the demo: the embedded world, its scheduler, and in the second act Bridger, all in this process.
 //!
-//! Input: a seed and whether Bridger takes part; events of the story. Output: a running world. Clients and servers speak
-//! their wire protocols over tower services instead of sockets, so that time may be virtual.
+//! Input: a seed, whether Bridger runs, and scripted events. Output: a running world. Clients and servers use their
+//! wire protocols over tower services instead of sockets, so that time can be virtual.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ use crate::service::outside::Service;
 
 pub struct Stage {
     world: Arc<World>,
-    /// The host that fails: chosen when it does, unless it is known from the first act.
-    casualty: Option<String>,
-    /// Bridger's own routes, where it takes part.
+    /// The host that fails: the one of the first act if given, else chosen at the time of the failure.
+    failing_host: Option<String>,
+    /// Bridger's HTTP routes, if Bridger runs.
     bridger: Option<axum::Router>,
-    // Dropping them ends everything.
+    // Dropping them stops everything.
     tasks: JoinSet<()>,
     _service: Service,
 }
@@ -44,19 +44,23 @@ pub fn world_config(seed: Seed) -> world::Config {
     }
 }
 
-/// Who places pods where Bridger takes part.
+/// What schedules pods in the act with Bridger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Places {
-    /// One like kube-scheduler, which asks Bridger's extender.
+pub enum DemoScheduler {
+    /// A scheduler like kube-scheduler that calls Bridger's extender
     #[default]
     Extender,
-    /// Bridger's own scheduler.
+    /// Bridger's own scheduler
     Bridger,
 }
 
 impl Stage {
-    /// `bridger`: who places pods while Bridger takes part, if it does. The clock of the runtime must be paused.
-    pub async fn set(seed: Seed, bridger: Option<Places>, casualty: Option<String>) -> Result<Stage, Failure> {
+    /// `bridger`: what schedules pods if Bridger runs; `None`: without Bridger. The runtime's clock must be paused.
+    pub async fn set(
+        seed: Seed,
+        bridger: Option<DemoScheduler>,
+        failing_host: Option<String>,
+    ) -> Result<Stage, Failure> {
         let config = world_config(seed);
         let world = World::new(&config, Clock::virtual_time());
         let mut tasks = JoinSet::new();
@@ -64,8 +68,8 @@ impl Stage {
         let mut placer = PlacerConfig { seed, ..PlacerConfig::default() };
         let mut service = Service::new();
         let parts = match bridger {
-            Some(Places::Extender) => Some(in_process::parts()),
-            Some(Places::Bridger) => Some(in_process::parts_with_scheduler()?),
+            Some(DemoScheduler::Extender) => Some(in_process::parts()),
+            Some(DemoScheduler::Bridger) => Some(in_process::parts_with_scheduler()?),
             None => None,
         };
         let router = match parts {
@@ -75,7 +79,7 @@ impl Stage {
             }
             None => None,
         };
-        if bridger != Some(Places::Bridger) {
+        if bridger != Some(DemoScheduler::Bridger) {
             if let Some(router) = &router {
                 let mut extender = ExtenderConfig::new("http://bridger", Transport::in_process(router.clone()));
                 extender.bind_verb = Some("bind".to_owned());
@@ -84,7 +88,7 @@ impl Stage {
             tasks.spawn(placer::run(world.clone(), placer));
         }
         let bridger = router;
-        Ok(Stage { world, casualty, bridger, tasks, _service: service })
+        Ok(Stage { world, failing_host, bridger, tasks, _service: service })
     }
 
     pub fn world(&self) -> &Arc<World> {
@@ -95,45 +99,45 @@ impl Stage {
         self.bridger.as_ref()
     }
 
-    /// For what serves the stage to the outside, and ends with it.
+    /// The task set for servers that end with the stage.
     pub fn tasks(&mut self) -> &mut JoinSet<()> {
         &mut self.tasks
     }
 
-    pub fn casualty(&self) -> Option<&str> {
-        self.casualty.as_deref()
+    pub fn failing_host(&self) -> Option<&str> {
+        self.failing_host.as_deref()
     }
 
     pub fn overview(&self) -> Overview {
         self.world.with(|core, _| Overview::of(core))
     }
 
-    /// Carries out a event; answers what to tell of it.
+    /// Executes an event; returns its description.
     pub fn perform(&mut self, event: &ScriptedEvent) -> Result<String, Failure> {
-        if *event == ScriptedEvent::FailHost && self.casualty.is_none() {
-            self.casualty = self.overview().worst_to_lose().map(str::to_owned);
+        if *event == ScriptedEvent::FailHost && self.failing_host.is_none() {
+            self.failing_host = self.overview().worst_to_lose().map(str::to_owned);
         }
-        let casualty = self.casualty.clone().unwrap_or_default();
-        self.world.with(|core, now| perform(core, event, &casualty, now))
+        let failing_host = self.failing_host.clone().unwrap_or_default();
+        self.world.with(|core, now| perform(core, event, &failing_host, now))
     }
 }
 
-fn perform(core: &mut Core, event: &ScriptedEvent, casualty: &str, now: SimTime) -> Result<String, Failure> {
+fn perform(core: &mut Core, event: &ScriptedEvent, failing_host: &str, now: SimTime) -> Result<String, Failure> {
     let actor = Actor { user: core.vcenter.config().username.clone() };
-    let told = match event {
+    let description = match event {
         ScriptedEvent::StartBatch { pods } => {
             create(core, &batch(*pods), now)?;
             format!("{pods} large batch pods are started, one for each node")
         }
         ScriptedEvent::EnterMaintenance(which) => {
-            let (host, name) = choose(core, which, casualty)?;
-            core.vcenter.enter_maintenance(host, 0, &actor, now).map_err(refused)?;
-            format!("{name} goes into maintenance: DRS moves its VMs away")
+            let (host, name) = choose(core, which, failing_host)?;
+            core.vcenter.enter_maintenance(host, 0, &actor, now).map_err(rejected)?;
+            format!("{name} enters maintenance mode: DRS moves its VMs away")
         }
         ScriptedEvent::ExitMaintenance(which) => {
-            let (host, name) = choose(core, which, casualty)?;
-            core.vcenter.exit_maintenance(host, &actor, now).map_err(refused)?;
-            format!("{name} leaves maintenance")
+            let (host, name) = choose(core, which, failing_host)?;
+            core.vcenter.exit_maintenance(host, &actor, now).map_err(rejected)?;
+            format!("{name} leaves maintenance mode")
         }
         ScriptedEvent::AddNodes { count, host } => {
             let id = host_named(core, host)?;
@@ -150,28 +154,28 @@ fn perform(core: &mut Core, event: &ScriptedEvent, casualty: &str, now: SimTime)
             format!("services {} are deployed: replicas must be on different nodes", names.join(", "))
         }
         ScriptedEvent::FailHost => {
-            let host = host_named(core, casualty)?;
-            core.vcenter.fail_host(host, now).map_err(refused)?;
-            format!("host {casualty} loses power")
+            let host = host_named(core, failing_host)?;
+            core.vcenter.fail_host(host, now).map_err(rejected)?;
+            format!("host {failing_host} loses power")
         }
         ScriptedEvent::RecoverHost => {
-            let host = host_named(core, casualty)?;
-            core.vcenter.recover_host(host, now).map_err(refused)?;
-            format!("host {casualty} has power again and boots")
+            let host = host_named(core, failing_host)?;
+            core.vcenter.recover_host(host, now).map_err(rejected)?;
+            format!("host {failing_host} has power again and boots")
         }
         ScriptedEvent::Update => {
             for (name, _) in SERVICES {
                 update(core, name)?;
             }
-            "every service is updated: rolling, replica by replica".to_owned()
+            "rolling update of every service".to_owned()
         }
-        ScriptedEvent::End => "the story ends".to_owned(),
+        ScriptedEvent::End => "end of the scenario".to_owned(),
     };
-    Ok(told)
+    Ok(description)
 }
 
-fn refused(fault: impl std::fmt::Display) -> Failure {
-    Failure::run(format!("the embedded vCenter refuses the story: {fault}"))
+fn rejected(fault: impl std::fmt::Display) -> Failure {
+    Failure::run(format!("the embedded vCenter rejected a demo step: {fault}"))
 }
 
 fn host_named(core: &Core, name: &str) -> Result<HostId, Failure> {
@@ -179,12 +183,12 @@ fn host_named(core: &Core, name: &str) -> Result<HostId, Failure> {
     host.map(|(id, _)| id).ok_or_else(|| Failure::run(format!("there is no host {name:?}")))
 }
 
-fn choose(core: &Core, which: &Which, casualty: &str) -> Result<(HostId, String), Failure> {
+fn choose(core: &Core, which: &Which, failing_host: &str) -> Result<(HostId, String), Failure> {
     let name = match which {
         Which::Named(name) => (*name).to_owned(),
         Which::Spared(number) => {
             let hosts = core.vcenter.inventory().hosts().map(|(_, host)| short(&host.name));
-            let spared: Vec<&str> = hosts.filter(|name| *name != casualty).collect();
+            let spared: Vec<&str> = hosts.filter(|name| *name != failing_host).collect();
             let index = usize::try_from(*number).unwrap_or(0) % spared.len().max(1);
             spared.get(index).map_or(String::new(), |name| (*name).to_owned())
         }
@@ -201,21 +205,21 @@ fn add_node(core: &mut Core, number: u32, host: HostId, actor: &Actor, now: SimT
         folder,
         pool,
         host: Some(host),
-        // New nodes are small, and idle at first: DRS has no reason to take them elsewhere.
+        // New nodes are small and idle at first, so that DRS has no reason to move them.
         cpu_count: cpu_count.div_ceil(2),
         memory_mib: memory_mib / 2,
         annotation: String::new(),
         extra_config: [(ROLE_KEY.to_owned(), "node".to_owned())].into_iter().collect(),
         power_on: true,
     };
-    core.vcenter.create_vm(spec, actor, now).map(drop).map_err(refused)
+    core.vcenter.create_vm(spec, actor, now).map(drop).map_err(rejected)
 }
 
 fn create(core: &mut Core, deployment: &Value, now: SimTime) -> Result<(), Failure> {
     let mut object = deployment.clone();
     defaults::apply(KindId::DEPLOYMENT, &mut object, core.kubernetes.store());
     let created = core.kubernetes.store_mut().create(KindId::DEPLOYMENT, object, now);
-    created.map(drop).map_err(|error| Failure::run(format!("the embedded Kubernetes refuses the story: {error}")))
+    created.map(drop).map_err(|error| Failure::run(format!("the embedded Kubernetes rejected a demo step: {error}")))
 }
 
 fn update(core: &mut Core, name: &str) -> Result<(), Failure> {

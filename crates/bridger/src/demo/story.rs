@@ -1,29 +1,29 @@
-//! The story as data: what happens when. The same list for both acts; nothing but these events is scripted.
+//! The scripted events of the demo, as data. Both acts use the same list; nothing else is scripted.
 //!
-//! A cluster of twelve busy nodes on four hosts grows by a host with three nodes on it. Three services are deployed, and
-//! Kubernetes likes the empty nodes best: different nodes, one physical host. Then demand shifts and DRS balances; a host
-//! fails and comes back; another goes into maintenance; all services are updated.
+//! A cluster of twelve busy nodes on four hosts gets a fifth host with three new nodes. Three services are deployed,
+//! and Kubernetes prefers the empty nodes: different nodes, but one physical host. Then demand shifts and DRS balances;
+//! a host fails and recovers; another enters maintenance mode; all services are updated.
 //!
-//! Input: a seed, which moves the moments about and picks hosts. Output: moments in order of time.
+//! Input: a seed, which varies the times and selects hosts. Output: events, sorted by time.
 
 use std::time::Duration;
 
 use simulator::seed::Seed;
 
-/// Replicas must be on different hosts; the name's first letter stands for it on the screen.
+/// Services and replicas. Replicas must run on different hosts; the screen shows the first letter of the name.
 pub const SERVICES: &[(&str, u32)] = &[("shop", 4), ("cart", 3), ("mail", 3)];
 pub const BATCH: &str = "batch";
 
 pub const HOSTS: u32 = 5;
-/// At the start; the rest joins later.
+/// Nodes at the start; the others join later.
 pub const NODES_AT_FIRST: u32 = 12;
 pub const NODES_ADDED: u32 = 3;
-/// The host that comes into service with the added nodes.
+/// The host of the added nodes.
 pub const NEW_HOST: &str = "esx-5";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptedEvent {
-    /// A batch load with one large pod for each of the first nodes.
+    /// A batch load with one large pod per initial node.
     StartBatch {
         pods: u32,
     },
@@ -33,21 +33,21 @@ pub enum ScriptedEvent {
         count: u32,
         host: &'static str,
     },
-    /// All services.
+    /// Deploys all services.
     Deploy,
     /// A physical host loses power.
     FailHost,
     RecoverHost,
-    /// New pods for every service, one after another.
+    /// A rolling update of every service.
     Update,
     End,
 }
 
-/// Which host a event is about.
+/// The host of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
     Named(&'static str),
-    /// The n-th of those that do not fail in this story.
+    /// The n-th of the hosts that do not fail in this run.
     Spared(u64),
 }
 
@@ -57,10 +57,10 @@ pub struct Moment {
     pub event: ScriptedEvent,
 }
 
-/// The moments, in order of time.
+/// The scripted events, sorted by time.
 pub fn story(seed: Seed) -> Vec<Moment> {
     let mut random = seed.stream("demo story");
-    // Up to half a minute later than told, so that no two seeds meet DRS at the same point of its period.
+    // A random delay below 30 s, so that seeds differ in where events fall within the DRS interval.
     let mut at = |minute: u64, second: u64| Duration::from_secs(minute * 60 + second + random.below(30));
     let patched = Which::Spared(seed.stream("demo maintenance").below(u64::from(HOSTS) - 1));
     let grown = at(4, 0);
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_story_is_in_order_of_time_and_the_same_for_a_seed() {
+    fn events_are_sorted_by_time_and_the_same_for_a_seed() {
         for seed in 0..200 {
             let moments = story(Seed(seed));
             assert!(moments.is_sorted_by_key(|moment| moment.at), "seed {seed}");

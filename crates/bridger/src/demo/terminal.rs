@@ -1,4 +1,4 @@
-//! The terminal: taken over for the screen, and given back whatever happens.
+//! Takes over the terminal for the screen, and restores it even after a panic.
 
 use std::io::{self, Stdout, stdout};
 use std::panic;
@@ -10,14 +10,14 @@ use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_ra
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
-/// The alternate screen in raw mode; dropping it gives the terminal back.
+/// The alternate screen in raw mode; dropping it restores the terminal.
 pub struct Takeover {
     pub terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
 impl Takeover {
     pub fn begin() -> io::Result<Takeover> {
-        give_back_on_panic();
+        restore_on_panic();
         enable_raw_mode()?;
         let taken = execute!(stdout(), EnterAlternateScreen).and_then(|()| {
             let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
@@ -27,7 +27,7 @@ impl Takeover {
         match taken {
             Ok(terminal) => Ok(Takeover { terminal }),
             Err(error) => {
-                give_back();
+                restore();
                 Err(error)
             }
         }
@@ -36,23 +36,23 @@ impl Takeover {
 
 impl Drop for Takeover {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
-/// Nothing can be done about a terminal that is gone.
-fn give_back() {
+/// Errors are ignored: nothing can be done if the terminal is closed.
+fn restore() {
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
 
-/// In a release build a panic ends the process without dropping anything, so the hook has to do it.
-fn give_back_on_panic() {
+/// In a release build a panic aborts without dropping anything, so the panic hook restores the terminal.
+fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            give_back();
+            restore();
             before(panic);
         }));
     });

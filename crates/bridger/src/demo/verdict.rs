@@ -1,20 +1,21 @@
-//! The verdict: both acts' figures, as a table for people and JSON for machines, and whether the cure worked.
+//! The verdict: the figures of both acts, as a table or JSON, and whether Bridger solved the problem.
 
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-/// What was measured in one act.
+/// The measurements of one act.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Replicas that must be apart shared a physical host, after the first mend; summed over services.
+    /// Time during which replicas with anti-affinity shared a physical host, outside the grace periods; summed over
+    /// services.
     pub colocated: Duration,
-    /// No replica was Ready; summed over services.
+    /// Time during which no replica was Ready; summed over services.
     pub downtime: Duration,
-    /// How long services were watched, summed over them.
+    /// Observed time, summed over services.
     pub observed: Duration,
-    /// VMs moved while running.
+    /// Migrations of running VMs.
     pub migrations: u64,
     pub rules: u64,
 }
@@ -36,7 +37,7 @@ impl Figures {
         }
     }
 
-    /// One row's worth of words for each figure, in the order of [`ROWS`].
+    /// The figures as table cells, in the order of [`ROWS`].
     pub fn cells(&self) -> [String; ROWS.len()] {
         [
             format!("{} s", self.colocated.as_secs()),
@@ -73,11 +74,11 @@ struct FiguresOnWire {
 }
 
 impl Verdict {
-    pub fn is_cured(&self) -> bool {
+    pub fn is_solved(&self) -> bool {
         self.with.colocated.is_zero() && self.with.downtime.is_zero() && self.with.rules > 0
     }
 
-    /// One line of JSON, its members in this order.
+    /// One line of JSON, with a fixed order of members.
     pub fn json(&self) -> serde_json::Result<String> {
         let (without, with) = (self.without.to_wire(), self.with.to_wire());
         serde_json::to_string(&VerdictOnWire { seed: self.seed, without, with })
@@ -96,12 +97,12 @@ impl Verdict {
         table.to_string()
     }
 
-    /// One sentence.
+    /// The result in one sentence.
     pub fn sentence(&self) -> &'static str {
-        match (self.is_cured(), self.without.colocated.is_zero() && self.without.downtime.is_zero()) {
-            (false, _) => "The cure did not work: with Bridger there was co-location, downtime, or no rule at all.",
-            (true, true) => "With Bridger nothing went wrong; with this seed nothing did without it either.",
-            (true, false) => "With Bridger no replicas shared a host once mended, and no service was down.",
+        match (self.is_solved(), self.without.colocated.is_zero() && self.without.downtime.is_zero()) {
+            (false, _) => "Not solved: with Bridger replicas shared a host, a service was down, or there was no rule.",
+            (true, true) => "With Bridger nothing went wrong; with this seed nothing went wrong without it either.",
+            (true, false) => "With Bridger no replicas shared a host outside grace periods, and no service was down.",
         }
     }
 }
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_promised_shape() {
+    fn the_json_has_the_documented_form() {
         let verdict = Verdict { seed: 1, without: figures(20, 10, 0), with: figures(0, 0, 3) };
         let expected = concat!(
             r#"{"seed":1,"without":{"colocated_s":20,"downtime_s":10,"migrations":7,"rules":0},"#,
@@ -132,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn the_cure_worked_only_if_nothing_was_wrong_with_it() {
-        for (with, cured) in
+    fn the_problem_is_solved_only_without_sharing_and_downtime_and_with_rules() {
+        for (with, is_solved) in
             [(figures(0, 0, 3), true), (figures(1, 0, 3), false), (figures(0, 1, 3), false), (figures(0, 0, 0), false)]
         {
-            assert_eq!(Verdict { seed: 1, without: figures(9, 9, 0), with }.is_cured(), cured);
+            assert_eq!(Verdict { seed: 1, without: figures(9, 9, 0), with }.is_solved(), is_solved);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! One act's audience: looks at the world after each step and puts into words what happened and why.
+//! The observer of one act: reads the world after each step and describes what happened and why.
 //!
-//! Input: the world's state and its chronicle. Output: lines for people, and the act's figures.
+//! Input: the world's state and its chronicle. Output: lines of text, and the figures of the act.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use super::verdict::Figures;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// What the story does.
+    /// A scripted event.
     Event,
-    /// What the two servers, DRS, HA and Bridger make of it.
+    /// What the two servers, DRS, HA and Bridger do.
     Quiet,
     Good,
     Bad,
@@ -26,7 +26,7 @@ pub enum Tone {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Since the act began.
+    /// Time since the start of the act.
     pub at: Duration,
     pub tone: Tone,
     pub text: String,
@@ -36,19 +36,19 @@ pub struct Line {
 pub struct Viewer {
     observer: Observer,
     overview: Overview,
-    /// Versions of both sides when `overview` was taken.
+    /// Versions of both sides at the time of `overview`.
     versions: Option<(u64, u64)>,
     next_entry: u64,
     migrations: u64,
 }
 
 impl Viewer {
-    /// A viewer to whom nothing is told of what happened before.
+    /// A viewer that skips everything that happened before.
     pub fn skipping(world: &World) -> Viewer {
         Viewer { next_entry: world.with(|core, _| core.chronicle.next_number()), ..Viewer::default() }
     }
 
-    /// What is new since the last look.
+    /// The lines since the previous call.
     pub fn look(&mut self, world: &World, passed: Duration) -> Vec<Line> {
         let (happenings, changed) = world.with(|core, _| {
             let happenings: Vec<Happening> =
@@ -80,7 +80,7 @@ impl Viewer {
         self.figures_of(self.observer.measured())
     }
 
-    /// The figures when nothing more will be seen.
+    /// Ends the measurement and returns the final figures.
     pub fn end(&mut self) -> Figures {
         let measured = self.observer.end();
         self.figures_of(measured)
@@ -113,23 +113,23 @@ fn describe_vcenter(happening: &VcenterHappening, overview: &Overview, before: &
         VcenterHappening::VmMoved { name, from, to, reason, .. } => {
             let (from, to) = (short(from), short(to));
             quiet(match reason {
-                MoveReason::Requested => format!("{name} is moved from {from} to {to}, as asked"),
-                MoveReason::DrsMend => format!("DRS moves {name} from {from} to {to}: a rule keeps it apart"),
+                MoveReason::Requested => format!("{name} is moved from {from} to {to}, as requested"),
+                MoveReason::DrsMend => format!("DRS moves {name} from {from} to {to}: a rule was violated"),
                 MoveReason::DrsBalance => format!("DRS moves {name} from {from} to {to} to balance load"),
                 MoveReason::Maintenance => format!("DRS moves {name} from {from} to {to}: maintenance"),
-                MoveReason::HaRestart => format!("HA restarts {name} on {to}: {from} is lost"),
+                MoveReason::HaRestart => format!("HA restarts {name} on {to}: {from} failed"),
             })
         }
         VcenterHappening::RuleAdded { rule, .. } => quiet(format!("Bridger adds a rule{}", why(rule, overview))),
         VcenterHappening::RuleEdited { rule, .. } => quiet(format!("Bridger edits a rule{}", why(rule, overview))),
         VcenterHappening::RuleRemoved { rule, .. } => {
             let vms = before.rules.iter().find(|known| known.name == *rule).map(|known| known.vms.join(", "));
-            quiet(format!("Bridger removes the rule of {}: no pod needs it", vms.unwrap_or_default()))
+            quiet(format!("Bridger removes the rule of {}: no pod requires it", vms.unwrap_or_default()))
         }
         VcenterHappening::HostRecovered { host } => quiet(format!("{} is back", short(host))),
-        VcenterHappening::HostEnteredMaintenance { host } => quiet(format!("{} is empty", short(host))),
+        VcenterHappening::HostEnteredMaintenance { host } => quiet(format!("{} is in maintenance mode", short(host))),
         VcenterHappening::HostMaintenanceStalled { host, reason } => {
-            quiet(format!("{} cannot be emptied yet: {}", short(host), without_rule_name(reason)))
+            quiet(format!("{} cannot enter maintenance mode yet: {}", short(host), without_rule_name(reason)))
         }
         VcenterHappening::HaCannotRestart { name, reason } => {
             quiet(format!("HA cannot restart {name} yet: {}", without_rule_name(reason)))
@@ -138,13 +138,13 @@ fn describe_vcenter(happening: &VcenterHappening, overview: &Overview, before: &
     }
 }
 
-/// A rule's name means nothing to people; on the screen it is long besides.
+/// Rule names are long and carry no information for the reader.
 fn without_rule_name(reason: &str) -> String {
     let words = reason.split(' ');
     words.filter(|word| !word.starts_with("bridger-")).collect::<Vec<_>>().join(" ").replacen("rule ", "a rule ", 1)
 }
 
-/// What a rule is for: the VMs, and the services whose replicas are on them.
+/// The VMs of a rule, and the services whose replicas run on them.
 fn why(rule: &str, overview: &Overview) -> String {
     let Some(rule) = overview.rules.iter().find(|known| known.name == rule) else { return String::new() };
     let services = if rule.services.is_empty() { "pods".to_owned() } else { rule.services.join(", ") };
@@ -177,12 +177,12 @@ fn describe_kubernetes(happening: &KubernetesHappening, overview: &Overview) -> 
     }
 }
 
-/// `web` of `default/web`.
+/// `web` for `default/web`.
 fn own_name(full: &str) -> &str {
     full.rsplit('/').next().unwrap_or(full)
 }
 
-/// `web` of the pod `default/web-5d8f9c7b6-x2x4z`.
+/// `web` for the pod `default/web-5d8f9c7b6-x2x4z`.
 fn service_of(pod: &str) -> &str {
     own_name(pod).rsplitn(3, '-').last().unwrap_or(pod)
 }

@@ -1,4 +1,4 @@
-//! What `bridger run` is told of the extender and of lifting: flags, else the configuration file, else defaults.
+//! Settings of the extender and of lifting: flags, else the configuration file, else defaults.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,31 +13,33 @@ use crate::failure::Failure;
 /// The flags of the extender.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ExtenderArguments {
-    /// Answer kube-scheduler: filter, prioritize, bind and preempt on --port [default: on]
+    /// Serve kube-scheduler's extender calls (filter, prioritize, bind, preempt) on --port [default: on]
     #[arg(long, value_enum, value_name = "SWITCH")]
     pub extender: Option<Switch>,
-    /// PEM file of the server's certificate; with it the port speaks HTTPS. Read again when it changes
+    /// PEM file of the server certificate; enables HTTPS on --port. Reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "tls_key_file")]
     pub tls_cert_file: Option<PathBuf>,
     /// PEM file of the certificate's key
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_key_file: Option<PathBuf>,
-    /// PEM file of the authorities that kube-scheduler's certificate must come from; health and metrics stay open
+    /// PEM file of the authorities that must have signed kube-scheduler's client certificate; health and metrics stay
+    /// open
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub client_ca_file: Option<PathBuf>,
-    /// How much of a score the load of the physical host makes, in percent [default: 0]
+    /// Share of the physical host's load in a node's score, in percent [default: 0]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub host_load_weight: Option<u8>,
 }
 
-/// The flags of lifting: anti-affinity between nodes taken to hold between physical hosts.
+/// The flags of lifting: anti-affinity between nodes that also holds between physical hosts.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct LiftArguments {
-    /// Topology key whose anti-affinity terms hold between physical hosts; may be given several times; `none` turns
-    /// lifting off [default: kubernetes.io/hostname]
+    /// Topology key whose anti-affinity terms also hold between physical hosts (lifting); repeatable; `none` turns it
+    /// off [default: kubernetes.io/hostname]
     #[arg(long, value_name = "KEY")]
     pub lift: Vec<String>,
-    /// Where there are too few hosts: let the pod wait, or fall back to nodes with a warning [default: strict]
+    /// If there are too few hosts: leave the pod pending, or apply the term between nodes only, with a warning
+    /// [default: strict]
     #[arg(long, value_enum, value_name = "MODE")]
     pub lift_mode: Option<LiftModeName>,
 }
@@ -61,7 +63,7 @@ pub struct ExtenderEntries {
     pub lift_mode: Option<LiftModeName>,
 }
 
-/// Checked.
+/// The checked settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtenderChoice {
     pub on: bool,
@@ -79,7 +81,7 @@ impl ExtenderChoice {
             (None, None, None) => None,
             _ => {
                 return Err(Failure::configuration(
-                    "a certificate, its key or a client authority is given without the rest",
+                    "incomplete TLS settings",
                     "HTTPS needs --tls-cert-file and --tls-key-file; --client-ca-file needs both",
                 ));
             }
@@ -88,7 +90,7 @@ impl ExtenderChoice {
         if host_load_percent > 100 {
             return Err(Failure::configuration(
                 format!("hostLoadWeight is {host_load_percent}"),
-                "it is a share in percent: 0 to 100",
+                "use a percentage from 0 to 100",
             ));
         }
         let on = flags.extender.or(file.extender).unwrap_or(Switch::On) == Switch::On;
@@ -96,13 +98,13 @@ impl ExtenderChoice {
     }
 }
 
-/// `host_key`: the label that holds the physical host.
+/// `host_key`: the node label with the physical host.
 pub fn lifting(flags: &LiftArguments, file: &ExtenderEntries, host_key: &str) -> Result<LiftSettings, Failure> {
     let keys = if flags.lift.is_empty() { &file.lift } else { &flags.lift };
     let defaults = LiftSettings::default();
     let lifted_keys: BTreeSet<String> = match keys.iter().any(|key| key == "none") {
         true if keys.len() > 1 => {
-            return Err(Failure::configuration("--lift none is given beside a key", "give either"));
+            return Err(Failure::configuration("--lift none cannot be combined with a key", "use one of them"));
         }
         true => BTreeSet::new(),
         false if keys.is_empty() => defaults.lifted_keys,
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_win_and_halves_are_refused() {
+    fn flags_override_the_file_and_incomplete_tls_settings_are_rejected() {
         let file = ExtenderEntries { extender: Some(Switch::Off), host_load_weight: Some(20), ..Default::default() };
         let none = ExtenderArguments::default();
         let choice = ExtenderChoice::resolve(&none, &ExtenderEntries::default()).expect("defaults");
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn lifting_is_by_default_turned_off_by_none_and_by_key() {
+    fn lift_takes_keys_or_none_and_has_a_default() {
         let keys = |lift: &[&str]| {
             let flags = LiftArguments { lift: lift.iter().map(|&key| key.to_owned()).collect(), lift_mode: None };
             lifting(&flags, &ExtenderEntries::default(), "host").map(|settings| settings.lifted_keys)

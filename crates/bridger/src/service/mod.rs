@@ -1,4 +1,4 @@
-//! Bridger as a service: settings, the checks at the start, one look at everything, and the running whole.
+//! Bridger as a service: settings, startup checks, a one-time read of both sides, and the running service.
 
 pub(crate) mod extender;
 pub mod outside;

@@ -1,8 +1,8 @@
-//! What every part of Bridger that runs has to the outside: the port it listens on, the vCenters it follows and how they are,
-//! the extender's routes; and how it all stops.
+//! Connections of a running Bridger: the port it listens on, the vCenters it watches and their health, the extender's
+//! routes; and shutdown.
 //!
-//! In: settings and the queue that events go into. Out: tasks in the caller's set, and what can be told of them. Nothing is decided
-//! here, and nothing outlives the caller's tasks.
+//! In: settings and the event queue. Out: tasks in the caller's set, and their status. This module makes no decisions,
+//! and nothing outlives the caller's tasks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use vsphere::inventory::{self, VcenterStatus};
 use super::settings::RunSettings;
 use crate::failure::Failure;
 
-/// Events on their way to whoever takes them in; a full queue makes the watches wait.
+/// Size of the event queue. A full queue makes the watches wait.
 pub const EVENTS_QUEUED_MAX: usize = 4096;
-/// How long giving sessions back and ending requests may take.
+/// Time limit for closing sessions and finishing requests.
 const STOP_WITHIN: Duration = Duration::from_secs(6);
 
-/// A vCenter that is followed.
+/// A vCenter that is watched.
 #[derive(Clone)]
 pub struct Followed {
     pub id: VcenterId,
@@ -35,20 +35,20 @@ pub struct Followed {
     pub status: watch::Receiver<VcenterStatus>,
 }
 
-/// Listens where the settings say; answers the address that came of it.
+/// Listens on the configured address; returns the actual address.
 pub async fn listen(settings: &RunSettings) -> Result<(TcpListener, SocketAddr), Failure> {
     let address = SocketAddr::new(settings.listen, settings.port);
     let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            Failure::configuration(format!("{address} is in use"), "choose another with --port")
+            Failure::configuration(format!("{address} is in use"), "choose another port with --port")
         }
         _ => Failure::run(format!("cannot listen on {address}: {error}")),
     })?;
-    let address = listener.local_addr().context("the address listened on")?;
+    let address = listener.local_addr().context("reading the local address")?;
     Ok((listener, address))
 }
 
-/// Follows each vCenter in a task of its own until `stop` completes; a vCenter's id is its place among them.
+/// Watches each vCenter in its own task until `stop` completes. A vCenter's ID is its index in `configs`.
 pub fn follow_vcenters<S>(
     configs: &[VcenterConfig],
     events: &mpsc::Sender<Event>,
@@ -62,16 +62,16 @@ where
     let follow = |(number, config): (u16, VcenterConfig)| {
         let id = VcenterId(number);
         let host = config.endpoint.host().to_owned();
-        let (told, status) = watch::channel(VcenterStatus::default());
-        // Each with a jitter of its own, so that they do not retry in step.
+        let (status_sender, status) = watch::channel(VcenterStatus::default());
+        // Each with its own jitter, so that they do not retry in step.
         let jitter = Jitter::stream(seed, u64::from(number));
-        tasks.spawn(inventory::run(config, id, events.clone(), told, jitter, stop()));
+        tasks.spawn(inventory::run(config, id, events.clone(), status_sender, jitter, stop()));
         Followed { id, host, status }
     };
     (0u16..).zip(configs.iter().cloned()).map(follow).collect()
 }
 
-/// How they are, whenever somebody asks.
+/// Returns a function that reports the current health of the vCenters.
 pub fn health(vcenters: Vec<Followed>) -> Arc<dyn Fn() -> Vec<(VcenterId, VcenterHealth)> + Send + Sync> {
     Arc::new(move || {
         let health = vcenters.iter().map(|vcenter| {
@@ -86,28 +86,28 @@ pub fn health(vcenters: Vec<Followed>) -> Arc<dyn Fn() -> Vec<(VcenterId, Vcente
     })
 }
 
-/// The extender's routes; only the Kubernetes adapter knows what a pod looks like.
+/// The extender's routes. Pods are parsed by the Kubernetes adapter, the only crate that knows their format.
 pub fn extender_routes(extender: Arc<Extender>) -> ExtenderRoutes {
     let read_pod = |json: &str| kubernetes::pod_json::read_pod(json).map_err(|error| error.to_string());
     ExtenderRoutes::new(extender, Arc::new(read_pod))
 }
 
 pub async fn is_true(mut flag: watch::Receiver<bool>) {
-    // The sender going away means the same.
+    // A dropped sender counts as true.
     let _ = flag.wait_for(|value| *value).await;
 }
 
-/// Different from start to start, so that many Bridgers do not retry in step.
+/// A random seed per process, so that several Bridgers do not retry in step.
 pub fn entropy() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// The tasks of a service, and how they end: what can finish does, and what goes on for ever is cut off then.
+/// The tasks of a service. At shutdown, `finishing` tasks complete first; then `background` tasks are aborted.
 pub struct Service {
     stop: watch::Sender<bool>,
     finishing: JoinSet<()>,
-    /// What goes on for ever.
+    /// Tasks that never end by themselves.
     pub background: JoinSet<()>,
 }
 
@@ -123,7 +123,7 @@ impl Service {
         Service { stop: watch::Sender::new(false), finishing: JoinSet::new(), background: JoinSet::new() }
     }
 
-    /// Follows the vCenters until the service stops; their sessions are given back then.
+    /// Watches the vCenters until the service stops, then closes their sessions.
     pub fn follow_vcenters(
         &mut self,
         configs: &[VcenterConfig],
@@ -134,7 +134,7 @@ impl Service {
         follow_vcenters(configs, events, seed, stop, &mut self.finishing)
     }
 
-    /// Serves what is shown until the service stops; requests that have begun are answered.
+    /// Serves the HTTP routes until the service stops. Requests in progress are completed.
     pub fn serve(&mut self, listener: TcpListener, shown: Shown, tls: Option<Tls>) {
         let tls = tls.map(Arc::new);
         if let Some(tls) = &tls {
@@ -145,7 +145,7 @@ impl Service {
         self.finishing.spawn(server::serve(listener, server::router(shown), tls, limits, connections, stopped));
     }
 
-    /// Goes on until `stop` completes, then ends it all within a bound; `last` comes after everything else.
+    /// Runs until `stop` completes, then ends all tasks within a time limit. `last` runs after everything else.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>, last: impl Future<Output = ()>) {
         stop.await;
         tracing::info!("stopping");

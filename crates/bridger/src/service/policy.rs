@@ -1,5 +1,5 @@
-//! What is wanted of rules and physical hosts: flags, else the configuration file, else defaults. The same for `run`,
-//! `plan` and the rest, so that a plan shows what the service will do.
+//! Settings of DRS rules and physical hosts: flags, else the configuration file, else defaults. `run`, `plan` and the
+//! other commands share them, so that a plan shows what the service will do.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 
-/// The flags about rules.
+/// The flags of DRS rules.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Policy")]
 pub struct PolicyArguments {
     /// Label key for the physical host [default: alpha.cna.vmware.com/host]
     #[arg(long, value_name = "KEY")]
     pub host_label: Option<String>,
-    /// Hosts of a cluster that a new rule leaves free, for maintenance and failures [default: 1]
+    /// Number of hosts in a cluster that a new rule leaves free for maintenance and failures [default: 1]
     #[arg(long, value_name = "HOSTS")]
     pub reserve: Option<usize>,
-    /// How long a rule stays after nothing wants it any more, as in 90s or 5m [default: 5m]
+    /// How long a rule stays after no pod requires it, for example 90s or 5m [default: 5m]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub removal_grace: Option<Duration>,
-    /// How many rules Bridger may have in one vSphere cluster [default: 1000]
+    /// Maximum number of Bridger's rules in one vSphere cluster [default: 1000]
     #[arg(long, value_name = "RULES")]
     pub rules_max: Option<usize>,
-    /// Pods pinned to physical hosts make VM-Host rules: off, should or must [default: should]
+    /// VM-Host rules for node affinity to physical hosts: off, should or must [default: should]
     #[arg(long, value_enum, value_name = "HOW")]
     pub pinning: Option<PinningChoice>,
-    /// Let more than half of the rules be deleted at once
+    /// Allow deletion of more than half of the rules at once
     #[arg(long)]
     pub allow_mass_deletion: bool,
 }
@@ -52,7 +52,7 @@ pub struct PolicyEntry {
     pub allow_mass_deletion: bool,
 }
 
-/// `clusters` are the names that rules are limited to; none means all.
+/// `clusters`: names of the vSphere clusters to write rules in; empty means all.
 pub fn resolve(
     flags: &PolicyArguments,
     file: &PolicyEntry,
@@ -61,7 +61,7 @@ pub fn resolve(
 ) -> Result<DrsSettings, Failure> {
     let defaults = DrsSettings::default();
     let grace_in_file = file.removal_grace.as_deref().map(duration).transpose().map_err(|error| {
-        Failure::configuration(format!("removalGrace in the configuration file: {error}"), "write it as in 90s or 5m")
+        Failure::configuration(format!("removalGrace in the configuration file: {error}"), "use for example 90s or 5m")
     })?;
     let pinning = match flags.pinning.or(file.pinning) {
         None => defaults.pinning,
@@ -82,9 +82,10 @@ pub fn resolve(
     })
 }
 
-/// Reads a time as people write it: 90s, 5m, 1h30m.
+/// Parses a duration, for example 90s, 5m or 1h30m.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: jiff::SignedDuration = text.parse().map_err(|_| format!("{text:?} is not a time such as 90s or 5m"))?;
+    let parsed: jiff::SignedDuration =
+        text.parse().map_err(|_| format!("{text:?} is not a duration like 90s or 5m"))?;
     Duration::try_from(parsed).map_err(|_| format!("{text:?} is negative"))
 }
 
@@ -93,15 +94,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_people_write_them() {
+    fn durations_are_parsed() {
         assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
-        assert!(duration("5").unwrap_err().contains("such as"));
+        assert!(duration("5").unwrap_err().contains("like 90s"));
         assert!(duration("-5m").unwrap_err().contains("negative"));
     }
 
     #[test]
-    fn flags_win_over_the_file() {
+    fn flags_override_the_file() {
         let flags = PolicyArguments { reserve: Some(2), ..PolicyArguments::default() };
         let file = PolicyEntry { reserve: Some(3), removal_grace: Some("1m".to_owned()), ..PolicyEntry::default() };
         let lifting = LiftSettings::default();

@@ -1,7 +1,7 @@
-//! One look at both sides: everything there is at this moment, then the connections are given back.
+//! A one-time read of both sides: the current state of all sources, then the connections are closed.
 //!
-//! In: the settings of `run`. Out: the facts of all sources and the record. Bounded in time; what did not come in time is
-//! named.
+//! In: the settings of `run`. Out: the facts of all sources and the rule record. The time is limited; an error names
+//! the sources that did not complete in time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,47 +21,48 @@ use super::startup::{self, Found, Purpose};
 use crate::failure::Failure;
 use crate::snapshot::{Gathered, Snapshot};
 
-/// How long the whole picture may take.
+/// Time limit for reading all sources.
 const WITHIN: Duration = Duration::from_secs(120);
-/// One look at a time retries in step with nobody.
+/// A single read needs no random jitter: no other client retries in step with it.
 const JITTER_SEED: u64 = 0;
-/// How long giving sessions back may take.
+/// Time limit for closing the vCenter sessions.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What was seen, and the record in a form that can be written again.
+/// The state that was read, and the rule record in a form that can be written back.
 pub struct StateRead {
     pub snapshot: Snapshot,
-    texts: BTreeMap<String, StoredRecord>,
+    stored: BTreeMap<String, StoredRecord>,
     record_store: ConfigMapRecordStore,
 }
 
-/// The world as rules need it, what is recorded of it, and where that is kept.
+/// The world, the rule records, and the store of the records.
 pub struct RulesRead {
     pub world: World,
     pub records: RuleRecords,
     pub record_store: ConfigMapRecordStore,
 }
 
-/// Checks that everything is there and may be used for this purpose, then looks at all of it, the record too.
+/// Runs the startup checks for this purpose, then reads all sources and the rule record.
 pub async fn read_state(settings: &RunSettings, purpose: Purpose) -> Result<StateRead, Failure> {
     let found = startup::check(settings, purpose).await?;
     let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
     let record_store = ConfigMapRecordStore::new(found.connection.client.clone(), settings.record_namespace.clone());
-    let texts =
-        record_store.load().await.map_err(|error| Failure::run(format!("the record can't be read: {error}")))?;
-    let record: BTreeMap<String, String> = texts.iter().map(|(name, kept)| (name.clone(), kept.text.clone())).collect();
+    let stored =
+        record_store.load().await.map_err(|error| Failure::run(format!("cannot read the rule record: {error}")))?;
+    let record: BTreeMap<String, String> =
+        stored.iter().map(|(name, record)| (name.clone(), record.text.clone())).collect();
     let snapshot = gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), record);
-    Ok(StateRead { snapshot, texts, record_store })
+    Ok(StateRead { snapshot, stored, record_store })
 }
 
-/// The same, as what works on rules takes it.
+/// The same, as a world and rule records.
 pub async fn read_rules(settings: &RunSettings, purpose: Purpose) -> Result<RulesRead, Failure> {
-    let StateRead { snapshot, texts, record_store } = read_state(settings, purpose).await?;
-    let (world, records) = world_and_records(settings, snapshot, texts)?;
+    let StateRead { snapshot, stored, record_store } = read_state(settings, purpose).await?;
+    let (world, records) = world_and_records(settings, snapshot, stored)?;
     Ok(RulesRead { world, records, record_store })
 }
 
-/// Checks and looks at all there is but the record.
+/// Runs the startup checks, then reads all sources without the rule record.
 pub async fn read_without_record(settings: &RunSettings, purpose: Purpose) -> Result<Snapshot, Failure> {
     let found = startup::check(settings, purpose).await?;
     let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
@@ -75,7 +76,7 @@ async fn gather(settings: &RunSettings, found: &Found, parts: Parts) -> Result<G
     let stop_now = || is_true(stopped.clone());
     let vcenters = follow_vcenters(&settings.vcenters, &events, JITTER_SEED, stop_now, &mut inventories);
     let of_kubernetes = sources_for(parts).map(|row| row.source);
-    let wanted: Vec<Source> = of_kubernetes.chain(vcenters.iter().map(|vcenter| Source::Vcenter(vcenter.id))).collect();
+    let needed: Vec<Source> = of_kubernetes.chain(vcenters.iter().map(|vcenter| Source::Vcenter(vcenter.id))).collect();
     let mut watches = JoinSet::new();
     watches.spawn(kubernetes::watch::watch(found.connection.client.clone(), events, JITTER_SEED, parts));
 
@@ -83,7 +84,7 @@ async fn gather(settings: &RunSettings, found: &Found, parts: Parts) -> Result<G
     let gathering = async {
         while let Some(event) = received.recv().await {
             gathered.apply(event);
-            if wanted.iter().all(|source| gathered.is_whole(*source)) {
+            if needed.iter().all(|source| gathered.is_whole(*source)) {
                 break;
             }
         }
@@ -93,7 +94,7 @@ async fn gather(settings: &RunSettings, found: &Found, parts: Parts) -> Result<G
     drop(stop);
     let _ = tokio::time::timeout(STOP_WITHIN, async { while inventories.join_next().await.is_some() {} }).await;
     if !in_time {
-        let missing = wanted.iter().filter(|source| !gathered.is_whole(**source)).map(|source| match source {
+        let missing = needed.iter().filter(|source| !gathered.is_whole(**source)).map(|source| match source {
             Source::Vcenter(id) => match vcenters.iter().find(|vcenter| vcenter.id == *id) {
                 Some(vcenter) => match &*vcenter.status.borrow() {
                     VcenterStatus::Lost { error, .. } => format!("vCenter {} ({error})", vcenter.host),
@@ -105,23 +106,23 @@ async fn gather(settings: &RunSettings, found: &Found, parts: Parts) -> Result<G
         });
         let missing: Vec<String> = missing.collect();
         let seconds = WITHIN.as_secs();
-        return Err(Failure::run(format!("not everything was seen within {seconds} s: {}", missing.join(", "))));
+        return Err(Failure::run(format!("sources not read within {seconds} s: {}", missing.join(", "))));
     }
     Ok(gathered)
 }
 
-/// The world of a snapshot, and its record. A text that makes no sense is an error here: a plan without it would be wrong.
+/// The world and the rule records of a snapshot. An unreadable record is an error: a plan without it would be wrong.
 pub fn world_and_records(
     settings: &RunSettings,
     snapshot: Snapshot,
-    texts: BTreeMap<String, StoredRecord>,
+    stored: BTreeMap<String, StoredRecord>,
 ) -> Result<(World, RuleRecords), Failure> {
-    // The vCenters are in the order of their ids.
+    // The vCenters are ordered by ID.
     let ids = (0u16..).map(VcenterId).zip(snapshot.instance_uuids());
     let mut records = RuleRecords::new(ids.collect());
-    records.loaded(texts, |_| true);
+    records.loaded(stored, |_| true);
     if let Some((cluster, why)) = records.first_unreadable() {
-        return Err(Failure::run(format!("the record of cluster {}: {why}", cluster.id)));
+        return Err(Failure::run(format!("cannot read the rule record of cluster {}: {why}", cluster.id)));
     }
     let mut world = World::with_lifting(settings.lifting.clone());
     snapshot.fill(&mut world);

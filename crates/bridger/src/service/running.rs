@@ -1,4 +1,4 @@
-//! The running whole: what `run` and `scheduler` compose, served and stopped together.
+//! The running service: the composition of `run` and `scheduler`, served and stopped together.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::failure::Failure;
 use crate::say::say;
 use crate::signals;
 
-/// How long the first picture may take before what is missing is named.
-const FIRST_PICTURE_WITHIN: Duration = Duration::from_secs(60);
+/// Time limit for the first sync. After it, the log names the missing sources.
+const FIRST_SYNC_WITHIN: Duration = Duration::from_secs(60);
 
-/// Checks that everything is there and may be used, then runs until Ctrl-C or SIGTERM.
+/// Runs the startup checks, then the service until Ctrl-C or SIGTERM.
 pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<ExitCode, Failure> {
     let configuration = settings.scheduling.as_ref().map(ProfileArguments::configuration).transpose()?;
     embedded::runtime()?.block_on(async {
@@ -62,14 +62,14 @@ async fn run(
         found.describe(settings.dry_run)
     ));
     if settings.labels.is_some() || settings.rules || settings.extender.on {
-        service.background.spawn(tell_first_picture(bridger.world.clone(), settings.vcenters.len()));
+        service.background.spawn(report_first_sync(bridger.world.clone(), settings.vcenters.len()));
     }
 
     service.run_until(stop, bridger.close()).await;
     Ok(())
 }
 
-/// What is on.
+/// The enabled parts.
 fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> PartSettings {
     PartSettings {
         labels: settings.labels.clone(),
@@ -99,23 +99,23 @@ fn outside(settings: &RunSettings, found: &Found) -> Outside {
     }
 }
 
-/// Says what was found once everything has been seen, or what is still missing.
-async fn tell_first_picture(world: SharedWorld, vcenters: usize) {
-    let wanted: Vec<Source> = model::sources_for(model::Parts::RUN)
+/// Prints the matched nodes once all sources are in sync, or logs the sources that are missing.
+async fn report_first_sync(world: SharedWorld, vcenters: usize) {
+    let required: Vec<Source> = model::sources_for(model::Parts::RUN)
         .map(|row| row.source)
         .chain((0u16..).take(vcenters).map(|number| Source::Vcenter(VcenterId(number))))
         .collect();
-    let deadline = tokio::time::Instant::now() + FIRST_PICTURE_WITHIN;
+    let deadline = tokio::time::Instant::now() + FIRST_SYNC_WITHIN;
     loop {
         let missing: Vec<Source> = {
             let world = world.read();
-            wanted.iter().copied().filter(|source| !world.in_sync(*source)).collect()
+            required.iter().copied().filter(|source| !world.in_sync(*source)).collect()
         };
         if missing.is_empty() {
             break;
         }
         if tokio::time::Instant::now() > deadline {
-            tracing::warn!(?missing, "not everything has been seen yet");
+            tracing::warn!(?missing, "some sources are not in sync yet");
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

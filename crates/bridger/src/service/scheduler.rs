@@ -1,7 +1,7 @@
-//! What `bridger scheduler` and `bridger explain` are told: how to reach both sides, which profiles, what is lifted.
+//! Settings of `bridger scheduler` and `bridger explain`: connections, profiles, lifting.
 //!
-//! In: flags, and a KubeSchedulerConfiguration file as people have it for kube-scheduler. Out: checked settings. A field that is
-//! not supported is an error that names it.
+//! In: flags, and a KubeSchedulerConfiguration file as for kube-scheduler. Out: checked settings. An unsupported field
+//! is an error that names it.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use super::policy::PolicyArguments;
 use super::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings, Switch};
 use crate::failure::Failure;
 
-/// A kube-scheduler configuration of several MiB is not one.
+/// Larger files are rejected: a kube-scheduler configuration is never that large.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Beside `bridger run` on one machine.
+/// Differs from the port of `bridger run`, so that both can run on one machine.
 pub const PORT_DEFAULT: u16 = 12_347;
 
-/// The flags about profiles and physical hosts.
+/// The flags of profiles and physical hosts.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ProfileArguments {
     /// KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1); see docs/scheduler.md. Default: all default plugins
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The schedulerName of the pods to place, without --config; with it, one of its profiles alone [default: bridger]
+    /// The schedulerName of the pods to schedule; with --config, the only profile to run [default: bridger]
     #[arg(long, value_name = "NAME")]
     pub scheduler_name: Option<String>,
     /// Label key for the physical host [default: alpha.cna.vmware.com/host]
@@ -36,7 +36,7 @@ pub struct ProfileArguments {
 }
 
 impl ProfileArguments {
-    /// The profiles.
+    /// Reads and checks the profiles.
     pub fn configuration(&self) -> Result<Configuration, Failure> {
         let registry = plugins::standard();
         let wrong = |error: scheduler::ConfigError| match &self.config {
@@ -58,7 +58,7 @@ impl ProfileArguments {
         Configuration::from_value(&document, &registry).map_err(wrong)
     }
 
-    /// How both sides are reached, and what is lifted. `lookup` answers a variable of the environment.
+    /// The connections and lifting. `lookup` returns an environment variable.
     pub fn settings(
         &self,
         reach: &ReachArguments,
@@ -83,8 +83,8 @@ impl ProfileArguments {
     }
 }
 
-/// Leaves one profile of a document; fails with the names there are. The document's only profile may have no name: it then
-/// takes this one.
+/// Removes all profiles but the named one; the error lists the available names. If the only profile has no name, it
+/// gets this one.
 fn keep_profile(document: &mut Value, name: &str) -> Result<(), String> {
     let Some(profiles) = document.get_mut("profiles").and_then(Value::as_array_mut) else {
         document["profiles"] = serde_json::json!([{ "schedulerName": name }]);
@@ -100,7 +100,7 @@ fn keep_profile(document: &mut Value, name: &str) -> Result<(), String> {
     let names: Vec<String> =
         profiles.iter().filter_map(|profile| profile["schedulerName"].as_str().map(str::to_owned)).collect();
     if !names.iter().any(|known| known == name) {
-        return Err(format!("there are: {}", names.join(", ")));
+        return Err(format!("choose one of: {}", names.join(", ")));
     }
     profiles.retain(|profile| profile["schedulerName"] == name);
     Ok(())
@@ -109,22 +109,22 @@ fn keep_profile(document: &mut Value, name: &str) -> Result<(), String> {
 fn read(path: &Path) -> Result<Value, Failure> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| {
-        Failure::configuration(format!("configuration file {shown} can't be read: {error}"), "check --config")
+        Failure::configuration(format!("cannot read configuration file {shown}: {error}"), "check --config")
     };
     if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
         return Err(Failure::configuration(format!("configuration file {shown} is too large"), "check --config"));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let value: Value = serde_saphyr::from_str(&text).map_err(|error| {
-        // Its first line says what and where.
+        // The first line has the error and its position.
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Failure::configuration(format!("configuration file {shown} is not understood: {first}"), "it is YAML or JSON")
+        Failure::configuration(format!("cannot parse configuration file {shown}: {first}"), "use YAML or JSON")
     })?;
     if !value.is_object() {
         return Err(Failure::configuration(
-            format!("configuration file {shown} is no KubeSchedulerConfiguration"),
-            "docs/scheduler.md shows one",
+            format!("configuration file {shown} is not a KubeSchedulerConfiguration"),
+            "docs/scheduler.md shows an example",
         ));
     }
     Ok(value)
@@ -150,21 +150,21 @@ mod tests {
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
     #[test]
-    fn profiles_come_from_the_file_or_by_default() {
+    fn profiles_come_from_the_file_or_the_default() {
         let default = ProfileArguments::default().configuration().map_err(|failure| failure.to_string());
         assert_eq!(default.expect("defaults").profiles()[0].name(), "bridger");
         let two = format!("{HEAD}profiles:\n- schedulerName: a\n- schedulerName: b\n");
         assert_eq!(configured(&two, None).expect("two"), ["a", "b"]);
         assert_eq!(configured(&two, Some("b")).expect("one"), ["b"]);
         assert_eq!(configured(HEAD, Some("c")).expect("renamed"), ["c"]);
-        assert!(configured(&two, Some("c")).expect_err("none of it").contains("there are: a, b"));
+        assert!(configured(&two, Some("c")).expect_err("none of it").contains("choose one of: a, b"));
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_problem() {
         for (text, expected) in [
-            ("a: [", "is not understood"),
-            ("- a", "no KubeSchedulerConfiguration"),
+            ("a: [", "cannot parse"),
+            ("- a", "not a KubeSchedulerConfiguration"),
             (&format!("{HEAD}extenders:\n- urlPrefix: http://x\n"), "extenders"),
             (&format!("{HEAD}profiles:\n- schedulerName: a\n- schedulerName: a\n"), "used twice"),
         ] {

@@ -1,7 +1,7 @@
-//! What the scheduler counts, under the names that dashboards for kube-scheduler already use.
+//! Metrics of the scheduler, with the names that dashboards for kube-scheduler use.
 //!
-//! In: attempts and figures as the engine's driver tells them. Out: families of a registry. Buckets and labels are upstream's, so
-//! that a query for one reads the other.
+//! In: attempts and figures from the engine's scheduling controller. Out: metric families in a registry. Buckets and
+//! labels equal those of kube-scheduler, except the buckets of the algorithm duration, so that queries work for both.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use scheduler::{Arrivals, AttemptResult, Figures, UnschedulableBy};
 type Labels = Vec<(&'static str, String)>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// Pods that took more attempts are counted together.
+/// Pods with more attempts share one label value.
 const ATTEMPTS_MAX: u32 = 15;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct SchedulerMetrics {
     incoming: Family<Labels, Counter>,
     unschedulable: Family<Labels, Gauge>,
     cache_size: Family<Labels, Gauge>,
-    /// What was told last, so that only what changed is looked up.
+    /// The figures of the last update, so that only changed figures are processed.
     last: Mutex<Figures>,
     binding: Gauge,
     woken: Gauge,
@@ -53,7 +53,7 @@ impl Default for SchedulerMetrics {
         SchedulerMetrics {
             attempts: Family::default(),
             attempt_seconds: Family::new_with_constructor(of_attempts),
-            // Decisions here take microseconds: upstream's buckets from 1 ms on would show nothing.
+            // Decisions take microseconds: kube-scheduler's buckets start at 1 ms and would show nothing.
             algorithm_seconds: Histogram::new(exponential_buckets(0.000_01, 2.0, 22)),
             sli_seconds: Family::new_with_constructor(of_pods),
             pod_attempts: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
@@ -79,7 +79,7 @@ impl SchedulerMetrics {
         );
         registry.register(
             "scheduler_scheduling_attempt_duration_seconds",
-            "From the decision to the end of the binding, by result and profile",
+            "Time from the decision to the end of the binding, by result and profile",
             self.attempt_seconds.clone(),
         );
         registry.register(
@@ -89,15 +89,15 @@ impl SchedulerMetrics {
         );
         registry.register(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "From when a pod was first seen to its binding, by attempts",
+            "Time from when a pod was first observed to its binding, by attempts",
             self.sli_seconds.clone(),
         );
         registry.register(
             "scheduler_pod_scheduling_attempts",
-            "Attempts it took to schedule a pod",
+            "Number of attempts to schedule a pod",
             self.pod_attempts.clone(),
         );
-        registry.register("scheduler_pending_pods", "Pods that wait, by queue", self.pending.clone());
+        registry.register("scheduler_pending_pods", "Pending pods by queue", self.pending.clone());
         registry.register(
             "scheduler_queue_incoming_pods",
             "Number of pods added to scheduling queues by event and queue type",
@@ -116,22 +116,22 @@ impl SchedulerMetrics {
         registry.register("bridger_scheduler_binding", "Pods being bound", self.binding.clone());
         registry.register(
             "bridger_scheduler_woken",
-            "How often a change let a pod be tried again since the start",
+            "How often a change moved an unschedulable pod back to the queue",
             self.woken.clone(),
         );
         registry.register("bridger_scheduler_events", "Kubernetes events by outcome", self.events.clone());
         registry.register(
             "bridger_scheduler_dropped",
-            "What was not written because too much waited, by kind",
+            "Events and status updates dropped because a queue was full, by kind",
             self.dropped.clone(),
         );
     }
 }
 
 impl SchedulerMetrics {
-    /// Takes over what the recorder counted of this controller's Events.
+    /// Copies the event counts of this controller from the event recorder.
     pub fn count_events(&self, counts: EventCounts) {
-        // One at a time: two who ask at once must not both add what is missing.
+        // Locked: two concurrent scrapes must not both add the difference.
         let _last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let set = |family: &Family<Labels, Counter>, name: &'static str, value: &str, total: u64| {
             if total > 0 {
@@ -144,7 +144,7 @@ impl SchedulerMetrics {
         set(&self.dropped, "kind", "event", counts.dropped);
     }
 
-    fn came_in(&self, before: &Arrivals, now: &Arrivals) {
+    fn update_incoming(&self, before: &Arrivals, now: &Arrivals) {
         if before == now {
             return;
         }
@@ -155,7 +155,7 @@ impl SchedulerMetrics {
         }
     }
 
-    fn waits(&self, before: &[UnschedulableBy], now: &[UnschedulableBy]) {
+    fn update_unschedulable(&self, before: &[UnschedulableBy], now: &[UnschedulableBy]) {
         if before == now {
             return;
         }
@@ -163,7 +163,7 @@ impl SchedulerMetrics {
             let labels = vec![("plugin", by.plugin.to_owned()), ("profile", by.profile.clone())];
             self.unschedulable.get_or_create(&labels).set(i64::try_from(pods).unwrap_or(i64::MAX));
         };
-        // A plugin that nobody waits for any more is not told of.
+        // A plugin that no longer rejects a pod is missing in `now`.
         before.iter().for_each(|by| set(by, 0));
         now.iter().for_each(|by| set(by, by.pods));
     }
@@ -203,8 +203,8 @@ impl SchedulingMetrics for SchedulerMetrics {
         self.binding.set(number(figures.binding));
         self.woken.set(i64::try_from(figures.queue.woken).unwrap_or(i64::MAX));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        self.came_in(&last.arrivals, &figures.arrivals);
-        self.waits(&last.unschedulable, &figures.unschedulable);
+        self.update_incoming(&last.arrivals, &figures.arrivals);
+        self.update_unschedulable(&last.unschedulable, &figures.unschedulable);
         let cache = &figures.cache;
         for (kind, count) in [("nodes", cache.nodes), ("pods", cache.pods), ("assumed_pods", cache.assumed_pods)] {
             self.cache_size.get_or_create(&vec![("type", kind.to_owned())]).set(number(count));
@@ -236,7 +236,7 @@ mod tests {
         text
     }
 
-    /// A scheduler with one node of 4 pods, and so many pods to place.
+    /// A scheduler with one node for 4 pods, and `pods` pods to place.
     fn scheduled(pods: usize) -> (Scheduler, World) {
         let configuration = Configuration::with_name("bridger", &scheduler::plugins::standard()).expect("a profile");
         let (mut scheduler, mut world) = (Scheduler::new(configuration, 1), World::default());
@@ -262,11 +262,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_scheduler_is_counted_and_taken_back() {
+    fn figures_are_counted_once_and_reset() {
         let (mut scheduler, mut world) = scheduled(6);
         let metrics = SchedulerMetrics::default();
         metrics.figures(&scheduler.figures());
-        // Told again, nothing is counted twice.
+        // A second update with the same figures counts nothing twice.
         metrics.figures(&scheduler.figures());
         let text = text_of(&metrics);
         for expected in [
@@ -281,7 +281,7 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected} is missing:\n{text}");
         }
-        // One leaves: both that wait may be tried again, and nobody waits for the plugin any more once they are.
+        // One pod is deleted: both unschedulable pods are queued again, and one is placed. The other still counts.
         let gone = Event::PodDeleted { namespace: "default".to_owned(), name: "web-0".to_owned() };
         let changes = observe::apply(&mut world, gone);
         scheduler.observe(Duration::from_secs(60), &world, &changes);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_labels_are_upstreams() {
+    fn names_and_labels_equal_those_of_kube_scheduler() {
         let metrics = SchedulerMetrics::default();
         let attempt = Attempt {
             profile: "bridger",

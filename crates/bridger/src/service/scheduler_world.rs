@@ -1,7 +1,7 @@
 //! A world from a file, for `bridger explain`.
 //!
-//! In: a Kubernetes `List` (JSON or YAML), as `kubectl get nodes,namespaces,pods -A -o json` prints it, or what `bridger snapshot`
-//! wrote. Out: the events that build it, and how many objects were of no use. Nothing of the file is kept but facts.
+//! In: a Kubernetes `List` (JSON or YAML), as `kubectl get nodes,namespaces,pods -A -o json` prints it, or a file of
+//! `bridger snapshot`. Out: the events that build the world. Objects of other kinds are ignored; only facts are kept.
 
 use std::path::Path;
 
@@ -12,22 +12,21 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::snapshot::Snapshot;
 
-/// Larger files are not read.
+/// Larger files are rejected.
 const FILE_BYTES_MAX: u64 = 4 << 30;
-const HINT: &str =
-    "a snapshot is what `kubectl get nodes,namespaces,pods -A -o json` prints, or `bridger snapshot` writes";
+const HINT: &str = "use a file of `kubectl get nodes,namespaces,pods -A -o json` or `bridger snapshot`";
 
 /// Reads the file.
 pub fn read(path: &Path) -> Result<Vec<Event>, Failure> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| {
-        Failure::configuration(format!("snapshot {shown} can't be read: {error}"), "check --snapshot")
+        Failure::configuration(format!("cannot read snapshot {shown}: {error}"), "check --snapshot")
     };
     if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
         return Err(Failure::configuration(format!("snapshot {shown} is too large"), HINT));
     }
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    let bad = |why: String| Failure::configuration(format!("snapshot {shown} is not understood: {why}"), HINT);
+    let bad = |why: String| Failure::configuration(format!("cannot parse snapshot {shown}: {why}"), HINT);
     let mut document = parse(&text).map_err(bad)?;
     drop(text);
     match document.get("kind").and_then(Value::as_str) {
@@ -36,8 +35,8 @@ pub fn read(path: &Path) -> Result<Vec<Event>, Failure> {
             let snapshot = Snapshot::read(path)?;
             if snapshot.pods.iter().any(|pod| pod.scheduling.is_none()) {
                 return Err(Failure::configuration(
-                    format!("snapshot {shown} does not hold what a scheduler must know of pods"),
-                    "take it again with this bridger",
+                    format!("snapshot {shown} lacks the scheduling data of pods"),
+                    "take it again with this version of bridger",
                 ));
             }
             Ok(snapshot.into_events())
@@ -55,7 +54,7 @@ fn parse(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text).map_err(|error| error.to_string());
     }
-    // The size of the file is the only budget: a cluster has more nodes than any configuration.
+    // Only the file size limits the input: a cluster has more YAML nodes than any configuration.
     let mut options = serde_saphyr::Options::default();
     options.budget = None;
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
@@ -64,14 +63,14 @@ fn parse(text: &str) -> Result<Value, String> {
     })
 }
 
-/// The list as if it were listed from a server.
+/// The events of a list, as if it came from a server.
 fn list(items: &[Value]) -> Result<Vec<Event>, String> {
     let sources = || sources_for(Parts::SCHEDULING).map(|row| row.source);
     let mut events: Vec<Event> = sources().map(Event::RelistBegan).collect();
-    for (place, item) in items.iter().enumerate() {
+    for (index, item) in items.iter().enumerate() {
         let event = kubernetes::objects::applied(item).map_err(|error| {
             let name = item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
-            format!("item {place}, {name}: {error}")
+            format!("item {index}, {name}: {error}")
         })?;
         events.extend(event);
     }
@@ -94,11 +93,11 @@ mod tests {
     fn a_list_is_read_as_json_and_as_yaml() {
         let json = r#"{"apiVersion":"v1","kind":"List","items":[
             {"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"spec":{},"status":{}},
-            {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"of-no-use"}},
+            {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ignored"}},
             {"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","uid":"u"},
              "spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}}]}"#;
         let yaml = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {}, \
-            status: {}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: of-no-use}}\n- apiVersion: v1\n  kind: Pod\n  \
+            status: {}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: ignored}}\n- apiVersion: v1\n  kind: Pod\n  \
             metadata: {name: p, namespace: a, uid: u}\n  spec:\n    containers:\n    - {name: c, resources: {requests: \
             {cpu: \"1\"}}}\n";
         let events = read_text(json).expect("a list");
@@ -107,15 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_world_is_told_so() {
+    fn a_file_that_is_not_a_snapshot_is_rejected_with_the_reason() {
         for (text, expected) in [
-            ("{", "not understood"),
+            ("{", "cannot parse"),
             ("{}", "no kind"),
             (r#"{"kind":"Pod"}"#, "of kind Pod"),
             (r#"{"kind":"List"}"#, "no items"),
             (r#"{"kind":"List","items":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":7}}]}"#, "item 0"),
             (r#"{"kind":"BridgerSnapshot","version":99}"#, "version 99"),
-            (": : :", "not understood"),
+            (": : :", "cannot parse"),
         ] {
             let message = read_text(text).expect_err(expected);
             assert!(message.contains(expected), "{message}");

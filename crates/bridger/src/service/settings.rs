@@ -1,6 +1,6 @@
-//! What `bridger run` is told: flags, else the configuration file, else the environment, else defaults.
+//! Settings of `bridger run`: flags, else the configuration file, else the environment, else defaults.
 //!
-//! A vCenter's password is never a flag's value. It comes from GOVC_PASSWORD, from GOVC_URL, or from a file.
+//! No flag takes a vCenter password. It comes from GOVC_PASSWORD, from GOVC_URL, or from a file.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -17,60 +17,60 @@ use super::policy::{self, PolicyArguments, PolicyEntry};
 use super::scheduler::ProfileArguments;
 use crate::failure::Failure;
 
-/// The flags by which a vCenter and a Kubernetes cluster are reached.
+/// The flags that say how to connect to vCenters and to a Kubernetes cluster.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ReachArguments {
-    /// Address of the vCenter, without a password; may be given several times. Default: GOVC_URL
+    /// URL of the vCenter, without a password; repeatable. Default: GOVC_URL
     #[arg(long, value_name = "URL")]
     pub url: Vec<String>,
-    /// File that holds the vCenter user name. Default: GOVC_USERNAME
+    /// File with the vCenter user name. Default: GOVC_USERNAME
     #[arg(long, value_name = "FILE")]
     pub username_file: Option<PathBuf>,
-    /// File that holds the vCenter password. Default: GOVC_PASSWORD
+    /// File with the vCenter password. Default: GOVC_PASSWORD
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// PEM file of the authorities to trust. Default: GOVC_TLS_CA_CERTS, else the system's
+    /// PEM file of the certificate authorities to trust. Default: GOVC_TLS_CA_CERTS, else the system's
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// SHA-256 thumbprint of the one certificate to trust
+    /// SHA-256 thumbprint of the only vCenter certificate to trust
     #[arg(long, value_name = "SHA256", conflicts_with = "ca_file")]
     pub thumbprint: Option<String>,
-    /// Do not check the vCenter's certificate at all
+    /// Do not verify the vCenter's certificate
     #[arg(long, conflicts_with_all = ["ca_file", "thumbprint"])]
     pub insecure: bool,
     /// Kubeconfig file. Default: KUBECONFIG, else the pod's service account
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig
+    /// Context in the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
 
-/// The same, with Bridger's own configuration file and what it keeps.
+/// The same, with Bridger's configuration file and the flags of the rule record.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConnectionArguments {
     #[command(flatten)]
     pub reach: ReachArguments,
-    /// Only write rules in these vSphere clusters; may be given several times. Default: all that run nodes
+    /// vSphere cluster to write rules in; repeatable. Default: all that run nodes
     #[arg(long, value_name = "NAME")]
     pub cluster: Vec<String>,
     /// Configuration file (YAML); see docs/run.md
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Namespace of the ConfigMaps that record which rules are Bridger's [default: the pod's own, else kube-system]
+    /// Namespace of the ConfigMaps with the rule record [default: the pod's own, else kube-system]
     #[arg(long, value_name = "NAMESPACE")]
     pub record_namespace: Option<String>,
 }
 
 impl ConnectionArguments {
-    /// For commands that take no other flags of `run`.
+    /// The settings of a command that has no other flags of `run`.
     pub fn settings(&self) -> Result<RunSettings, Failure> {
         let arguments = RunArguments { connection: self.clone(), ..RunArguments::default() };
         RunSettings::resolve(&arguments, environment)
     }
 }
 
-/// A variable of the process's environment.
+/// An environment variable of this process.
 pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -87,13 +87,13 @@ pub enum Switch {
 pub struct RunArguments {
     #[command(flatten)]
     pub connection: ConnectionArguments,
-    /// Label nodes with their physical host
+    /// Label nodes with their physical host [default: on]
     #[arg(long, value_enum, value_name = "SWITCH")]
     pub labels: Option<Switch>,
-    /// Turn pod affinity and anti-affinity into DRS rules
+    /// Turn pod affinity and anti-affinity into DRS rules [default: on]
     #[arg(long, value_enum, value_name = "SWITCH")]
     pub rules: Option<Switch>,
-    /// Place the pods that name Bridger as their scheduler, as `bridger scheduler` does [default: off]
+    /// Schedule the pods that name Bridger as their scheduler, as `bridger scheduler` does [default: off]
     #[arg(long, value_enum, value_name = "SWITCH")]
     pub scheduling: Option<Switch>,
     /// KubeSchedulerConfiguration for --scheduling on; see docs/scheduler.md. Default: all default plugins
@@ -101,10 +101,10 @@ pub struct RunArguments {
     pub scheduler_config: Option<PathBuf>,
     #[command(flatten)]
     pub policy: PolicyArguments,
-    /// Label key for the vSphere cluster; not written unless given
+    /// Label key for the vSphere cluster. Default: no such label
     #[arg(long, value_name = "KEY")]
     pub cluster_label: Option<String>,
-    /// Label key for the vSphere datacenter; not written unless given
+    /// Label key for the vSphere datacenter. Default: no such label
     #[arg(long, value_name = "KEY")]
     pub datacenter_label: Option<String>,
     #[command(flatten)]
@@ -114,15 +114,15 @@ pub struct RunArguments {
     /// Port for the extender, health and metrics [default: 12346]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Address to listen on; 0.0.0.0 in a pod, so that the kubelet can ask [default: 127.0.0.1]
+    /// Address to listen on; use 0.0.0.0 in a pod, for the kubelet's probes [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
-    /// Write nothing; log what would be written
+    /// Write nothing, and log what would be written
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// The configuration file. Every name is the flag's, in camelCase; several vCenters each have their own entry.
+/// The configuration file. Keys are the names of the flags in camelCase; each vCenter has its own entry.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
@@ -163,21 +163,21 @@ struct VcenterEntry {
     insecure: bool,
 }
 
-/// Everything `run` needs, checked.
+/// The checked settings of `run`.
 #[derive(Debug)]
 pub struct RunSettings {
     pub vcenters: Vec<VcenterConfig>,
     pub clusters: Vec<String>,
     pub kubernetes: kubernetes::connect::Credentials,
-    /// `None`: the labeller is off.
+    /// `None`: labels are off.
     pub labels: Option<LabelSettings>,
     pub extender: ExtenderChoice,
     pub lifting: LiftSettings,
-    /// What is wanted of rules.
+    /// The settings of DRS rules.
     pub policy: DrsSettings,
-    /// Whether `run` writes rules.
+    /// Whether DRS rules are enabled.
     pub rules: bool,
-    /// The scheduler's profiles; `None`: it is off.
+    /// The scheduler's profiles; `None`: the scheduler is off.
     pub scheduling: Option<ProfileArguments>,
     pub record_namespace: String,
     pub listen: IpAddr,
@@ -187,11 +187,11 @@ pub struct RunSettings {
 }
 
 pub const PORT_DEFAULT: u16 = 12_346;
-/// Every cluster has it, and few may write there.
+/// Every cluster has this namespace, and few users may write to it.
 const RECORD_NAMESPACE_DEFAULT: &str = "kube-system";
 
 impl RunSettings {
-    /// Without a vCenter there is nothing to write rules to.
+    /// Whether `run` writes rules: without a vCenter it cannot.
     pub fn writes_rules(&self) -> bool {
         self.rules && !self.vcenters.is_empty()
     }
@@ -205,7 +205,7 @@ impl RunSettings {
             .with(Part::Scheduling, self.scheduling.is_some())
     }
 
-    /// Puts everything together; `lookup` answers a variable of the environment.
+    /// Merges flags, file and environment. `lookup` returns an environment variable.
     pub fn resolve(arguments: &RunArguments, lookup: impl Fn(&str) -> Option<String>) -> Result<RunSettings, Failure> {
         let connection = &arguments.connection;
         let file = match &connection.config {
@@ -219,7 +219,7 @@ impl RunSettings {
             datacenter_key: arguments.datacenter_label.clone().or(file.datacenter_label),
         };
         labels.check().map_err(|error| {
-            Failure::configuration(error.to_string(), "a label key reads like example.org/host; see --host-label")
+            Failure::configuration(error.to_string(), "use a label key like example.org/host; see --host-label")
         })?;
         let entries = ExtenderEntries {
             extender: file.extender,
@@ -237,8 +237,8 @@ impl RunSettings {
         let scheduler_config = arguments.scheduler_config.clone().or(file.scheduler_config);
         if scheduler_config.is_some() && !scheduling {
             return Err(Failure::configuration(
-                "a scheduler configuration is given, and scheduling is off",
-                "add --scheduling on, or leave out --scheduler-config",
+                "a scheduler configuration is set, but scheduling is off",
+                "add --scheduling on, or omit --scheduler-config",
             ));
         }
         let clusters = if connection.cluster.is_empty() { file.clusters } else { connection.cluster.clone() };
@@ -277,7 +277,7 @@ impl RunSettings {
     }
 }
 
-/// The vCenters of the flags, else those of the file, else the one of the environment, else none.
+/// The vCenters from the flags, else from the file, else from the environment, else none.
 fn vcenters(
     flags: &ReachArguments,
     entries: &[VcenterEntry],
@@ -316,24 +316,24 @@ impl VcenterEntry {
     }
 }
 
-// The error's text already says what to set.
+// The error message already says what to set.
 #[allow(clippy::needless_pass_by_value)]
 fn vcenter_failure(error: ConfigError) -> Failure {
-    Failure::configuration(error.to_string(), "docs/run.md lists every way to give credentials; none is a flag's value")
+    Failure::configuration(error.to_string(), "docs/run.md lists the ways to set credentials; no flag takes a password")
 }
 
 fn read(path: &Path) -> Result<File, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::configuration(format!("configuration file {shown} can't be read: {error}"), "check --config")
+        Failure::configuration(format!("cannot read configuration file {shown}: {error}"), "check --config")
     })?;
     serde_saphyr::from_str(&text).map_err(|error| {
-        // Its first line says what and where; a picture of the place follows, which may hold anything.
+        // The first line has the error and its position. The excerpt of the file that follows may contain secrets.
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Failure::configuration(
-            format!("configuration file {shown} is not understood: {first}"),
-            "docs/run.md shows every field",
+            format!("cannot parse configuration file {shown}: {first}"),
+            "docs/run.md lists all fields",
         )
     })
 }
@@ -352,7 +352,7 @@ mod tests {
         &[("GOVC_URL", "https://vc.example/sdk"), ("GOVC_USERNAME", "u"), ("GOVC_PASSWORD", "p")];
 
     #[test]
-    fn flags_win_over_the_file_and_the_file_over_the_environment() {
+    fn flags_override_the_file_and_the_file_overrides_the_environment() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("bridger.yaml");
         std::fs::write(
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_a_password_never_shown() {
+    fn errors_name_the_wrong_setting_and_never_show_a_password() {
         let folder = tempfile::tempdir().unwrap();
         let file = |text: &str| {
             let path = folder.path().join(format!("bad-{}.yaml", text.len()));

@@ -1,4 +1,4 @@
-//! The checks at the start: is everything there, and may we use it? Each fault is one clear message and exit 2.
+//! Startup checks: connections and permissions. Each problem is one clear message and exit code 2.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,27 +12,27 @@ use vsphere::{About, VsphereError};
 use super::settings::RunSettings;
 use crate::failure::Failure;
 
-/// What was found at the start.
+/// What the startup checks found.
 pub struct Found {
     pub connection: Connection,
     pub kubernetes: ServerFacts,
     pub vcenters: Vec<(String, About, InventoryCounts)>,
 }
 
-/// What the connections are for: what may be done is checked accordingly.
+/// What the connections are for. It determines which permissions are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// `run`, with the parts that are turned on.
+    /// `run`, with the enabled parts.
     Run,
-    /// To look, at the record too.
+    /// Read what rules need, and the rule record.
     Read,
-    /// To look at all that a scheduler looks at, and at nothing else.
+    /// Read what a scheduler reads, and nothing else.
     Explain,
-    /// The same, and at the record.
+    /// The same, and the rule record.
     Snapshot,
-    /// To schedule pods.
+    /// Schedule pods.
     Schedule,
-    /// To look, and to write the record.
+    /// Read what rules need, and write the rule record.
     Record,
 }
 
@@ -54,7 +54,7 @@ pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Fa
 }
 
 impl Purpose {
-    /// The parts whose sources are watched for it. `on` are those of `run`.
+    /// The parts whose sources are watched for this purpose. `on`: the enabled parts of `run`.
     pub fn parts(self, on: Parts) -> Parts {
         match self {
             Self::Run => on,
@@ -63,7 +63,7 @@ impl Purpose {
         }
     }
 
-    /// What is done besides watching.
+    /// The accesses besides watches.
     fn accesses(self, on: Parts, dry_run: bool) -> Vec<Access> {
         match self {
             Self::Read | Self::Snapshot => vec![Access::ReadRecord],
@@ -76,8 +76,8 @@ impl Purpose {
     }
 }
 
-/// All that must be allowed, each once: what is asked for at the start, and what a role for Bridger allows. `on` are the
-/// parts of `run` that are on.
+/// The required permissions, without duplicates: the startup check and the generated roles both use this list.
+/// `on`: the enabled parts of `run`.
 pub fn needs(purpose: Purpose, on: Parts, dry_run: bool) -> Vec<Need> {
     let accesses = purpose.accesses(on, dry_run);
     let mut needs: Vec<Need> = Vec::new();
@@ -89,7 +89,7 @@ pub fn needs(purpose: Purpose, on: Parts, dry_run: bool) -> Vec<Need> {
     needs
 }
 
-/// Two addresses of one vCenter would show every VM twice, and no node would match.
+/// With two addresses of one vCenter, every VM would appear twice and no node would match.
 fn one_of_each(vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Failure> {
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
     for (host, about, _) in vcenters {
@@ -99,23 +99,23 @@ fn one_of_each(vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Fail
         if let Some(other) = seen.insert(&about.instance_uuid, host) {
             return Err(Failure::configuration(
                 format!("{other} and {host} are the same vCenter (instance {})", about.instance_uuid),
-                "name each vCenter once",
+                "specify each vCenter only once",
             ));
         }
     }
     Ok(())
 }
 
-fn clusters_exist(wanted: &[String], vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Failure> {
+fn clusters_exist(names: &[String], vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Failure> {
     let known: Vec<&str> = vcenters.iter().flat_map(|(_, _, counts)| counts.cluster_names()).collect();
-    match wanted.iter().find(|name| !known.contains(&name.as_str())) {
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(missing) => Err(Failure::configuration(
             format!("there is no vSphere cluster {missing:?}"),
             if known.is_empty() {
-                "no cluster was found at all".to_owned()
+                "no cluster was found; check --url and the permissions of the vCenter user".to_owned()
             } else {
-                format!("there are: {}", known.join(", "))
+                format!("choose one of: {}", known.join(", "))
             },
         )),
     }
@@ -124,17 +124,17 @@ fn clusters_exist(wanted: &[String], vcenters: &[(String, About, InventoryCounts
 fn vcenter_failure(host: &str, error: &VsphereError) -> Failure {
     let hint = match error {
         VsphereError::UntrustedCertificate { thumbprint, .. } => format!(
-            "if that thumbprint is right, use --thumbprint {thumbprint}; or trust its authority with --ca-file; or, at your own risk, --insecure"
+            "if this thumbprint is correct, use --thumbprint {thumbprint}; or trust its authority with --ca-file; or, at your own risk, use --insecure"
         ),
-        VsphereError::InvalidLogin => "check GOVC_USERNAME and GOVC_PASSWORD, or the files that hold them".to_owned(),
+        VsphereError::InvalidLogin => "check GOVC_USERNAME and GOVC_PASSWORD, or the credential files".to_owned(),
         VsphereError::Unreachable { .. } | VsphereError::TimedOut { .. } | VsphereError::Http { .. } => {
-            format!("check --url or GOVC_URL, and that {host} can be reached from here")
+            format!("check --url or GOVC_URL, and that {host} is reachable from here")
         }
-        VsphereError::NotVcenter { .. } => "give the address of the vCenter that manages this host".to_owned(),
+        VsphereError::NotVcenter { .. } => "use the URL of the vCenter that manages this host".to_owned(),
         VsphereError::Fault { fault, .. } if fault.kind == "NoPermission" => {
             "grant the user the read-only role on the vCenter's root, propagated to children".to_owned()
         }
-        _ => "docs/run.md tells what Bridger needs of a vCenter".to_owned(),
+        _ => "docs/run.md lists what Bridger needs from a vCenter".to_owned(),
     };
     let text = error.to_string();
     let what = if text.contains(host) { text } else { format!("vCenter {host}: {text}") };
@@ -143,13 +143,13 @@ fn vcenter_failure(host: &str, error: &VsphereError) -> Failure {
 
 fn kubernetes_failure(error: &ConnectError) -> Failure {
     let hint = match error {
-        ConnectError::NoCredentials => "set KUBECONFIG, or give --kubeconfig FILE",
-        ConnectError::Denied { .. } => "`bridger manifests rbac` prints a role with all that is needed",
+        ConnectError::NoCredentials => "set KUBECONFIG, or use --kubeconfig FILE",
+        ConnectError::Denied { .. } => "`bridger manifests rbac` prints a role with all required permissions",
         ConnectError::Unreachable { .. } => {
-            "check the server's address in the kubeconfig, and that it can be reached from here"
+            "check the server address in the kubeconfig, and that it is reachable from here"
         }
         ConnectError::Unauthorized { .. } => {
-            "get fresh credentials; `kubectl get nodes` with the same kubeconfig shows the same"
+            "get new credentials; `kubectl get nodes` with the same kubeconfig fails in the same way"
         }
         ConnectError::ContextUnknown { .. } | ConnectError::ContextUnset { .. } => "choose one with --context NAME",
         _ => "check --kubeconfig or KUBECONFIG",
@@ -158,12 +158,12 @@ fn kubernetes_failure(error: &ConnectError) -> Failure {
 }
 
 impl Found {
-    /// Of the vCenters, in the order of their ids.
+    /// The instance UUIDs of the vCenters, ordered by vCenter ID.
     pub fn instance_uuids(&self) -> Vec<String> {
         self.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect()
     }
 
-    /// The block that is printed first.
+    /// The first lines of output.
     pub fn describe(&self, dry_run: bool) -> String {
         let mut text = String::new();
         let version = self.kubernetes.version.as_deref().unwrap_or("of unknown version");
@@ -178,11 +178,11 @@ impl Found {
                 counts.cluster_names().join(", ")
             );
             if counts.unreadable > 0 {
-                let _ = writeln!(text, "            {} objects may be seen but not read", counts.unreadable);
+                let _ = writeln!(text, "            {} objects are visible but not readable", counts.unreadable);
             }
         }
         if self.vcenters.is_empty() {
-            text.push_str("vCenter     none: physical hosts are taken from the node label\n");
+            text.push_str("vCenter     none: physical hosts come from the node label\n");
         }
         if dry_run {
             text.push_str("Dry run     nothing is written\n");
@@ -197,8 +197,8 @@ mod tests {
 
     use super::*;
 
-    /// `verb resource` of all that is done besides watching.
-    fn done(purpose: Purpose, on: Parts, dry_run: bool) -> Vec<String> {
+    /// `verb resource` of every permission besides watches.
+    fn permissions(purpose: Purpose, on: Parts, dry_run: bool) -> Vec<String> {
         let needs = needs(purpose, on, dry_run);
         let watched: Vec<Need> = watch_needs(purpose.parts(on)).collect();
         let (first, rest) = needs.split_at(watched.len());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_for_that_is_not_done() {
+    fn only_used_permissions_are_required() {
         let record = ["list configmaps here", "create configmaps here", "update configmaps here"];
         let cases: [(Purpose, Parts, bool, &[&str]); 11] = [
             (Purpose::Run, Parts::NONE, false, &[]),
@@ -234,12 +234,12 @@ mod tests {
             ),
         ];
         for (purpose, on, dry_run, expected) in cases {
-            assert_eq!(done(purpose, on, dry_run), expected, "{purpose:?} {on:?} {dry_run}");
+            assert_eq!(permissions(purpose, on, dry_run), expected, "{purpose:?} {on:?} {dry_run}");
         }
     }
 
     #[test]
-    fn what_is_watched_follows_from_the_purpose() {
+    fn the_purpose_determines_the_watches() {
         let watched = |purpose: Purpose| watch_needs(purpose.parts(Parts::RUN)).count();
         for purpose in [Purpose::Run, Purpose::Read, Purpose::Record] {
             assert_eq!(watched(purpose), 2 * 3, "{purpose:?}");

@@ -1,10 +1,10 @@
-//! The file of a snapshot, version 1.
+//! The file format of snapshots, version 1.
 //!
-//! In: a [`Snapshot`], or the bytes of a file. Out: bytes, or the snapshot or what is wrong with them. The layouts here and
-//! below say how each kind of facts is written; the model knows nothing of files.
+//! In: a [`Snapshot`], or the bytes of a file. Out: bytes, or a snapshot or an error. The layouts here and in the
+//! submodules define how each kind of facts is serialized; the model knows nothing of files.
 //!
-//! Invariants: what was once written stays readable, so a field may be added with a default and is never renamed or removed
-//! within a version. A field of the model without a place here does not compile.
+//! Invariants: every file of a version stays readable, so a field may be added with a default but is never renamed or
+//! removed within a version. A field of the model that has no layout here is a compile error.
 
 mod kubernetes;
 mod layout;
@@ -31,13 +31,13 @@ pub(super) const VERSION: u32 = 1;
 pub(super) enum FormatError {
     #[error("it is not a snapshot")]
     OtherKind,
-    #[error("it has version {0}, this program reads {VERSION}")]
+    #[error("it has version {0}, this bridger reads version {VERSION}")]
     OtherVersion(u32),
     #[error(transparent)]
     Malformed(#[from] serde_json::Error),
 }
 
-/// Read before the rest, so that the message is the right one.
+/// Read first, so that a file of another kind or version gets the right error.
 #[derive(Deserialize)]
 struct Head {
     kind: Option<String>,
@@ -53,7 +53,7 @@ struct File<'a> {
     body: &'a Snapshot,
 }
 
-/// What follows the head.
+/// The fields after kind and version.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Snapshot", rename_all = "camelCase")]
 struct Body {

@@ -1,6 +1,6 @@
-//! A snapshot from the events of one look at all sources.
+//! Builds a snapshot from the events of a one-time read of all sources.
 //!
-//! In: events. Out: the latest facts of every object, in the order of their names.
+//! In: events. Out: the latest facts of every object, sorted by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use model::scheduling::{WorkloadFacts, WorkloadKind};
 
 use super::{Snapshot, VcenterPart};
 
-/// Collects the latest facts of every object, in the order of their names.
+/// Collects the latest facts of every object, sorted by name.
 #[derive(Debug, Default)]
 pub struct Gathered {
     namespaces: BTreeMap<String, NamespaceFacts>,
@@ -26,7 +26,7 @@ pub struct Gathered {
 impl Gathered {
     pub fn apply(&mut self, event: Event) {
         match event {
-            // A second list begins after a break: what the first brought may be gone.
+            // A second list begins after a broken watch: objects of the first may have been deleted.
             Event::RelistBegan(source) => self.forget(source),
             Event::RelistEnded(source) => {
                 self.whole.insert(source);
@@ -73,7 +73,7 @@ impl Gathered {
             Event::ClusterRemoved { vcenter, id } => {
                 self.clusters.remove(&(vcenter, id));
             }
-            // What is known stays until the next list; what this process assumes is not of the world.
+            // Known facts stay until the next list. Assumed pods are not part of the observed state.
             Event::Lost(_) | Event::PodAssumed { .. } | Event::PodForgotten { .. } => (),
         }
     }
@@ -93,12 +93,12 @@ impl Gathered {
         }
     }
 
-    /// Which of these sources have been seen whole.
+    /// Whether this source has been listed completely.
     pub fn is_whole(&self, source: Source) -> bool {
         self.whole.contains(&source)
     }
 
-    /// `instance_uuids` are those of the vCenters, in the order of their ids.
+    /// `instance_uuids`: those of the vCenters, ordered by vCenter ID.
     pub fn into_snapshot(
         self,
         taken: Timestamp,

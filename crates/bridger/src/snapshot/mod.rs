@@ -1,10 +1,11 @@
-//! The world in one file: what both sides hold, and the record of what Bridger owns.
+//! A snapshot: the state of both sides and the rule record in one file.
 //!
-//! In: the events of one look at all sources ([`Gathered`]), or a file. Out: a file, or the events that build the same
-//! world again. A snapshot holds names, labels, terms and inventory; no annotation, no environment of a container, no
-//! secret, no credential is ever part of the facts it is made of. How it is written is the matter of `format` alone.
+//! In: the events of a one-time read of all sources ([`Gathered`]), or a file. Out: a file, or the events that build
+//! the same world again. A snapshot contains names, labels, terms and inventory. It contains no annotations, no
+//! container environment variables, no secrets and no credentials, because the facts never include them. Only `format`
+//! knows the file format.
 //!
-//! Invariant: the world made of a snapshot answers as the one it was taken of.
+//! Invariant: the world built from a snapshot answers every query like the world it was taken from.
 
 mod format;
 mod gathered;
@@ -23,7 +24,7 @@ use self::format::{FormatError, VERSION};
 pub use self::gathered::Gathered;
 use crate::failure::Failure;
 
-/// Larger files are not read: a snapshot of 150,000 pods has a tenth of this.
+/// Larger files are rejected: a snapshot of 150,000 pods has a tenth of this.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -33,13 +34,13 @@ pub struct Snapshot {
     pub namespaces: Vec<NamespaceFacts>,
     pub nodes: Vec<NodeFacts>,
     pub pods: Vec<PodFacts>,
-    /// Services and controllers, as far as they select pods.
+    /// Services and controllers that select pods.
     pub workloads: Vec<WorkloadFacts>,
-    /// The record's texts by name.
+    /// The stored rule records by name.
     pub record: BTreeMap<String, String>,
 }
 
-/// What one vCenter holds.
+/// The inventory of one vCenter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VcenterPart {
     pub instance_uuid: String,
@@ -81,7 +82,7 @@ impl Snapshot {
         events
     }
 
-    /// Fills a world that holds nothing yet.
+    /// Fills an empty world.
     pub fn fill(self, world: &mut World) {
         for event in self.into_events() {
             world.apply(event);
@@ -95,30 +96,30 @@ impl Snapshot {
     pub fn read(path: &Path) -> Result<Snapshot, Failure> {
         let shown = path.display();
         let unreadable = |error: std::io::Error| {
-            Failure::configuration(format!("snapshot {shown} can't be read: {error}"), "check --snapshot")
+            Failure::configuration(format!("cannot read snapshot {shown}: {error}"), "check --snapshot")
         };
         let size_bytes = std::fs::metadata(path).map_err(unreadable)?.len();
         if size_bytes > FILE_BYTES_MAX {
             return Err(Failure::configuration(
-                format!("snapshot {shown} has {size_bytes} bytes, more than a snapshot can have"),
+                format!("snapshot {shown} is too large: {size_bytes} bytes, the limit is {FILE_BYTES_MAX}"),
                 "check --snapshot",
             ));
         }
         let bytes = std::fs::read(path).map_err(unreadable)?;
-        let hint = "a snapshot is a file that `bridger snapshot` wrote";
+        let hint = "use a file written by `bridger snapshot`";
         format::read(&bytes).map_err(|error| match error {
             FormatError::OtherKind => Failure::configuration(format!("{shown} is not a snapshot"), hint),
             FormatError::OtherVersion(version) => Failure::configuration(
-                format!("snapshot {shown} has version {version}, this program reads {VERSION}"),
-                "use the bridger that wrote it, or take it again",
+                format!("snapshot {shown} has version {version}, this bridger reads version {VERSION}"),
+                "use the version of bridger that wrote it, or take the snapshot again",
             ),
             FormatError::Malformed(error) => {
-                Failure::configuration(format!("snapshot {shown} is not understood: {error}"), hint)
+                Failure::configuration(format!("cannot parse snapshot {shown}: {error}"), hint)
             }
         })
     }
 
-    /// Written whole or not at all: beside the file first, then in its place.
+    /// Writes the file atomically: a temporary file beside it is renamed.
     pub fn write(&self, path: &Path) -> Result<u64, Failure> {
         let failed = |error: std::io::Error| Failure::run(format!("cannot write {}: {error}", path.display()));
         let bytes = format::write(self).map_err(|error| Failure::run(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Files of snapshots: what is written, what is read, and what is refused.
+//! Snapshot files: what is written, read and rejected.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ fn sample() -> Snapshot {
     let mut gathered = Gathered::default();
     let term = TermFacts {
         topology_key: "kubernetes.io/hostname".to_owned(),
-        // Empty and missing mean opposite things, and must stay what they are.
+        // An empty and a missing selector have opposite meanings and must stay distinct.
         selector: Some(SelectorFacts::default()),
         namespace_selector: None,
         ..TermFacts::default()
@@ -62,25 +62,25 @@ fn sample() -> Snapshot {
 }
 
 #[test]
-fn a_file_gives_back_what_was_written() {
+fn a_snapshot_is_read_as_it_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("world.json");
     let snapshot = sample();
-    assert_eq!(snapshot.nodes.len(), 1, "what a broken list brought is gone");
+    assert_eq!(snapshot.nodes.len(), 1, "objects of an interrupted list are dropped");
     snapshot.write(&path).unwrap();
     assert_eq!(Snapshot::read(&path).unwrap(), snapshot);
     let events = snapshot.into_events();
     assert_eq!(events.iter().filter(|event| matches!(event, Event::RelistEnded(_))).count(), 8);
 }
 
-/// Every field that a file has, every kind of object, every choice; as the first program that wrote this version has it.
+/// A file with every field, kind of object and enum variant, as the first program of this version wrote it.
 const EVERY_FIELD: &str = include_str!("testdata/every-field.json");
 
 #[test]
-fn every_field_is_read_and_written_as_it_always_was() {
+fn every_field_keeps_its_format() {
     let snapshot = format::read(EVERY_FIELD.as_bytes()).unwrap();
     let written = String::from_utf8(format::write(&snapshot).unwrap()).unwrap();
-    // No text in it has a space.
+    // No string in the file contains white space.
     assert_eq!(written, EVERY_FIELD.split_whitespace().collect::<String>());
     assert_eq!(format::read(written.as_bytes()).unwrap(), snapshot);
     let pod = &snapshot.pods[0];
@@ -93,7 +93,7 @@ fn every_field_is_read_and_written_as_it_always_was() {
 }
 
 #[test]
-fn a_field_that_is_missing_has_its_default() {
+fn a_missing_field_has_its_default() {
     let text = r#"{"kind":"BridgerSnapshot","version":1,"taken":"1970-01-01T00:00:00Z","record":{},"ofTheFuture":1,
         "vcenters":[{"instanceUuid":"u","clusters":[{"id":"c","ha":{}}],"hosts":[{"id":"h"}],"vms":[{"id":"vm-1"}]}],
         "namespaces":[{"name":"a"}],"nodes":[{"name":"n","scheduling":{}}],"pods":[{"name":"p","scheduling":{}}]}"#;
@@ -118,19 +118,19 @@ fn a_field_that_is_missing_has_its_default() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_told_so() {
+fn a_file_that_is_not_a_snapshot_is_rejected_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let mut newer: serde_json::Value = serde_json::from_slice(&format::write(&sample()).unwrap()).unwrap();
     newer["version"] = 2.into();
     for (name, text, expected) in [
         ("list", r#"{"kind":"List","items":[]}"#.to_owned(), "is not a snapshot"),
         ("newer", newer.to_string(), "version 2"),
-        ("torn", "{\"kind\":".to_owned(), "is not understood"),
+        ("torn", "{\"kind\":".to_owned(), "cannot parse"),
     ] {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         let message = Snapshot::read(&path).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
     }
-    assert!(Snapshot::read(&folder.path().join("missing")).unwrap_err().to_string().contains("can't be read"));
+    assert!(Snapshot::read(&folder.path().join("missing")).unwrap_err().to_string().contains("cannot read"));
 }

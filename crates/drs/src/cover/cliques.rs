@@ -1,36 +1,36 @@
-//! The edges of one term into rules: a greedy cover by cliques that keeps the rules there are.
+//! Covers the edges of one term with rules: a greedy clique cover that keeps existing rules.
 //!
-//! In: what the term wants apart, the rules made for it, the guard. Out: the members each existing rule shall have, new
-//! rules, and the pairs that no rule keeps apart. VMs are numbered within the term.
+//! In: the graph of VMs that the term requires on different hosts, the rules made for it, the guard. Out: the desired
+//! members of each existing rule, new rules, and the pairs that no rule separates. VMs are numbered within the term.
 //!
-//! Existing rules come first: of its members each keeps those that are still all wanted apart, then grows by what the
-//! term asks for. What is then left is covered by new rules.
+//! Existing rules come first: each keeps those of its members that must still all run on different hosts, then grows by
+//! what the term requires. New rules cover the remaining edges.
 //!
-//! Invariants: the members of a rule are all wanted apart from each other; every edge is within a rule or among those
-//! left; a rule grows no further than the guard allows. Of a clique that is too large, the part that fits is one rule and
-//! the rest make further ones, so that the rules can hold together.
+//! Invariants: the members of a rule must all run on different hosts; every edge is within a rule or in `left`; a rule
+//! grows no further than the guard allows. If a clique is too large, the part that fits is one rule and the rest go
+//! into further rules, so that the rules can be satisfied together.
 
 use super::graph::{Graph, pairs};
 use super::guard::Guard;
 
-/// A rule that exists, or is about to.
+/// A rule that exists or is about to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Existing {
     pub(crate) members: Vec<usize>,
-    /// How many members it has, also such as its term is not about.
+    /// The number of its members, including those that its term does not cover.
     pub(crate) held: usize,
-    /// It was outnumbered for so long that it may shrink.
+    /// It had more members than hosts for so long that it may shrink.
     pub(crate) may_shrink: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Cover {
-    /// Per existing rule, sorted; fewer than two when nothing wants it any more.
+    /// Members per existing rule, sorted; fewer than two if no pod requires it.
     pub(crate) kept: Vec<Vec<usize>>,
     pub(crate) new: Vec<Vec<usize>>,
-    /// What the guard leaves uncovered.
+    /// The pairs that the guard leaves uncovered.
     pub(crate) left: Graph,
-    /// Cliques that are too large: how many VMs, and which of them are in the rule.
+    /// Cliques that are too large: the members of the rule, and the VMs left out of it.
     pub(crate) too_large: Vec<TooLarge>,
 }
 
@@ -43,9 +43,10 @@ pub(crate) struct TooLarge {
 pub(crate) struct Covering<'a, F> {
     pub(crate) apart: &'a Graph,
     pub(crate) guard: Guard,
-    /// The members of a rule that leave a VM no host of its own, where mandatory rules allow it but few.
+    /// Returns the members of a rule that leave a VM no host of its own, if mandatory rules restrict the VM to few
+    /// hosts.
     pub(crate) rivals: Option<F>,
-    /// No new rule is made, because somebody turned one off.
+    /// No new rule is created, because a rule of the term is disabled or was deleted twice.
     pub(crate) abandoned: bool,
 }
 
@@ -58,7 +59,7 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
             left: Graph::new(width),
             too_large: Vec::new(),
         };
-        // First what stays, of all of them: none takes pairs that another covers already.
+        // First compute what stays of all rules: no rule takes over pairs that another rule already covers.
         let mut kept = Vec::new();
         for rule in existing {
             let mut clique = self.still_apart(&rule.members, &state.apart);
@@ -67,9 +68,9 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
             }
             kept.push(clique);
         }
-        drop_needless(&mut kept, width);
+        drop_redundant(&mut kept, width);
         kept.iter().for_each(|clique| state.uncovered.remove_within(clique));
-        // Then what cannot be, before any of them grows into it.
+        // Then give up what cannot be covered, before any rule grows into it.
         for (rule, clique) in existing.iter().zip(&kept).filter(|(_, clique)| clique.len() > 1) {
             self.give_up_around(clique, self.members_max(rule), &mut state);
         }
@@ -79,38 +80,39 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
             clique.sort_unstable();
         }
         let mut new = Vec::new();
-        // A rule that lost all its members starts anew where its term is now, rather than under another name.
-        let mut free = (0..kept.len()).filter(|place| kept[*place].len() < 2).collect::<Vec<_>>().into_iter();
-        // Edges only ever get covered, so what was looked through stays done.
+        // A rule that lost all its members is reused for the current VMs of its term, rather than creating another
+        // name.
+        let mut free = (0..kept.len()).filter(|index| kept[*index].len() < 2).collect::<Vec<_>>().into_iter();
+        // Edges are only ever removed, so VMs already scanned need no second look.
         let mut from = if self.abandoned { width } else { 0 };
         while let Some((a, b)) = next_edge(&mut from, &state.uncovered) {
             let mut clique = vec![a];
             self.grow(&mut clique, self.guard.members_grown_max(), &mut state);
             if clique.len() < 2 {
-                // Not even two fit.
+                // Not even two VMs fit.
                 state.give_up(&[a], b);
                 continue;
             }
             state.uncovered.remove_within(&clique);
             clique.sort_unstable();
             match free.next() {
-                Some(place) => kept[place] = clique,
+                Some(index) => kept[index] = clique,
                 None => new.push(clique),
             }
         }
         for (a, b) in state.uncovered.edges() {
             state.left.add(a, b);
         }
-        // The new ones are looked at first: a rule that is there stays, if it can.
+        // Check the new rules first, so that existing rules stay if possible.
         let new_count = new.len();
         new.append(&mut kept);
-        drop_needless(&mut new, width);
+        drop_redundant(&mut new, width);
         let kept = new.split_off(new_count);
         new.retain(|clique| clique.len() > 1);
         Cover { kept, new, left: state.left, too_large: state.too_large }
     }
 
-    /// The largest part of the members, as far as a simple search finds it, that are all wanted apart.
+    /// The largest subset of the members, found by a greedy search, that must still all run on different hosts.
     fn still_apart(&self, members: &[usize], apart: &Graph) -> Vec<usize> {
         let degree = |member: &usize| members.iter().filter(|other| apart.has(*member, **other)).count();
         let mut order: Vec<usize> = members.to_vec();
@@ -132,16 +134,16 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
         self.rivals(clique, next).is_none()
     }
 
-    /// How far an existing rule may grow: what it has, it may replace.
+    /// How far an existing rule may grow: it may always replace the members it has.
     fn members_max(&self, rule: &Existing) -> usize {
         let held = if rule.may_shrink { 0 } else { rule.held };
         self.guard.members_new_max().min(self.guard.members_kept_max().max(held))
     }
 
-    /// Adds VMs that are wanted apart from all members, the ones that cover most first, as far as the guard
-    /// allows; what does not fit is given up.
+    /// Adds VMs that must run on a different host than every member, those that cover most edges first, as far as the
+    /// guard allows; gives up what does not fit.
     fn grow(&self, clique: &mut Vec<usize>, members_max: usize, state: &mut State) {
-        // Who might join, and how many pairs with the members that would cover.
+        // The VMs that may join, each with the number of uncovered pairs with the members it would cover.
         let mut candidates: Vec<(usize, usize)> = (0..state.apart.width())
             .filter(|vm| clique.iter().all(|member| state.apart.has(*member, *vm)))
             .map(|vm| (vm, clique.iter().filter(|member| state.uncovered.has(**member, vm)).count()))
@@ -150,7 +152,7 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
             let fits = |(vm, _): &&(usize, usize)| self.has_host(clique, *vm);
             let covering = candidates.iter().filter(|(_, gain)| *gain > 0).filter(fits);
             let covering = covering.max_by_key(|(vm, gain)| (*gain, usize::MAX - *vm));
-            // One that covers nothing with the members may cover something with those still to come: one rule, not two.
+            // A VM that covers no pair with the members may cover one with later candidates: one rule instead of two.
             let promising = || {
                 let promise =
                     |vm: usize| candidates.iter().filter(|(other, _)| state.uncovered.has(vm, *other)).count();
@@ -165,8 +167,8 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
         self.give_up_around(clique, members_max, state);
     }
 
-    /// VMs that belong into the rule and do not fit: their pairs with the members that keep them out stay uncovered. Judged by
-    /// all that is wanted, not by what is left of it, so that the order of rules does not matter.
+    /// For VMs that belong in the rule but do not fit, leaves their pairs with the members that block them uncovered.
+    /// Uses all required pairs, not only the remaining ones, so that the order of rules does not matter.
     fn give_up_around(&self, clique: &[usize], members_max: usize, state: &mut State) {
         let is_full = clique.len() >= members_max;
         if !is_full && self.rivals.is_none() {
@@ -185,7 +187,7 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
 }
 
 struct State {
-    /// What may still be wanted apart: without what was given up.
+    /// The required pairs, without those given up.
     apart: Graph,
     uncovered: Graph,
     left: Graph,
@@ -193,7 +195,7 @@ struct State {
 }
 
 impl State {
-    /// Tells whether there was anything to give up: a pair that a rule covers stays covered.
+    /// Returns whether anything was given up: a pair that a rule covers stays covered.
     fn give_up(&mut self, clique: &[usize], other: usize) -> bool {
         let mut any = false;
         for &member in clique.iter().filter(|member| **member != other) {
@@ -208,30 +210,30 @@ impl State {
     }
 }
 
-/// Empties the cliques of which each pair is in another one too, one after the other.
-fn drop_needless(cliques: &mut [Vec<usize>], width: usize) {
+/// Empties each clique whose pairs are all in other cliques too, one after the other.
+fn drop_redundant(cliques: &mut [Vec<usize>], width: usize) {
     let mut with_vm: Vec<Vec<usize>> = vec![Vec::new(); width];
-    for (place, clique) in cliques.iter().enumerate().filter(|(_, clique)| clique.len() > 1) {
-        clique.iter().for_each(|vm| with_vm[*vm].push(place));
+    for (index, clique) in cliques.iter().enumerate().filter(|(_, clique)| clique.len() > 1) {
+        clique.iter().for_each(|vm| with_vm[*vm].push(index));
     }
-    for (place, clique) in cliques.iter_mut().enumerate() {
+    for (index, clique) in cliques.iter_mut().enumerate() {
         let is_elsewhere = |a: usize, b: usize| {
             // Both lists are sorted.
             let mut others = with_vm[b].iter().peekable();
-            with_vm[a].iter().filter(|other| **other != place).any(|other| {
+            with_vm[a].iter().filter(|other| **other != index).any(|other| {
                 while others.next_if(|of_b| *of_b < other).is_some() {}
                 others.peek() == Some(&other)
             })
         };
         if clique.len() > 1 && pairs(clique).all(|(a, b)| is_elsewhere(a, b)) {
             for vm in std::mem::take(clique) {
-                with_vm[vm].retain(|other| *other != place);
+                with_vm[vm].retain(|other| *other != index);
             }
         }
     }
 }
 
-/// The next edge, from the given VM on.
+/// The next edge, starting at the given VM.
 fn next_edge(from: &mut usize, graph: &Graph) -> Option<(usize, usize)> {
     while *from < graph.width() {
         let next = graph.neighbours(*from).ones().find(|other| other > from);

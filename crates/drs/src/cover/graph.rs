@@ -46,9 +46,9 @@ impl Graph {
     }
 }
 
-/// Each pair once, the lesser one first.
+/// Each pair once, the lesser member first.
 pub(crate) fn pairs(members: &[usize]) -> impl Iterator<Item = (usize, usize)> + '_ {
-    members.iter().enumerate().flat_map(|(place, a)| members[place + 1..].iter().map(move |b| (*a.min(b), *a.max(b))))
+    members.iter().enumerate().flat_map(|(index, a)| members[index + 1..].iter().map(move |b| (*a.min(b), *a.max(b))))
 }
 
 pub(crate) fn set_of(width: usize, members: impl IntoIterator<Item = usize>) -> FixedBitSet {

@@ -1,14 +1,15 @@
-//! Which VMs to keep together, so that each pod with required affinity has company on its host: as few ties as do.
+//! Which VMs to keep on one host, so that each pod with required affinity has a matching pod there, with as few VM-VM
+//! affinity rules as possible.
 //!
-//! In: the pods' needs, what may share a host, what is tied already. Out: groups of VMs, and the needs that nothing meets.
-//! Invariants: a group holds no pair that is wanted apart, because anti-affinity wins; ties that exist and still serve are
-//! kept; no VM is in two groups.
+//! In: the pods with required affinity, which VMs may share a host, the current groups. Out: groups of VMs, and the
+//! pods whose affinity cannot be satisfied. Invariants: a group contains no pair that must run on different hosts,
+//! because anti-affinity wins; current groups that are still useful are kept; no VM is in two groups.
 
 use std::collections::BTreeMap;
 
 use crate::input::Company;
 
-/// Groups of VMs: each VM in one knows it by one member.
+/// Disjoint groups of VMs; a group is identified by one of its members, the leader.
 #[derive(Default)]
 struct Groups {
     leader: BTreeMap<usize, usize>,
@@ -33,41 +34,41 @@ impl Groups {
     }
 }
 
-pub(crate) struct TiedGroups<'a> {
-    /// Sorted, of two or more VMs each.
+pub(crate) struct AffinityGroups<'a> {
+    /// Sorted, with two or more VMs each.
     pub(crate) groups: Vec<Vec<usize>>,
-    /// Pods whose required affinity nothing could satisfy.
+    /// Pods whose required affinity no group can satisfy.
     pub(crate) unmet: Vec<&'a Company>,
 }
 
-/// `may_share` tells of two groups whether they could be on one host, `tied` are the groups that rules keep together now,
-/// `same_host` tells VMs that share a host.
-pub(crate) fn tied_groups<'a>(
+/// `may_share` returns whether two groups can be on one host, `current` are the groups of the existing rules,
+/// `same_host` returns whether two VMs are on one host now.
+pub(crate) fn affinity_groups<'a>(
     company: &'a [Company],
     may_share: impl Fn(&[usize], &[usize]) -> bool,
-    tied: &[Vec<usize>],
+    current: &[Vec<usize>],
     same_host: impl Fn(usize, usize) -> bool,
-) -> TiedGroups<'a> {
+) -> AffinityGroups<'a> {
     let mut groups = Groups::default();
     let mut unmet = Vec::new();
-    let tied_now = |a: usize, b: usize| tied.iter().any(|group| group.contains(&a) && group.contains(&b));
-    for need in company {
-        let own = groups.of(need.vm);
-        if need.partners.iter().any(|partner| own.contains(partner)) {
+    let in_one_rule = |a: usize, b: usize| current.iter().any(|group| group.contains(&a) && group.contains(&b));
+    for pod in company {
+        let own = groups.of(pod.vm);
+        if pod.partners.iter().any(|partner| own.contains(partner)) {
             continue;
         }
-        let possible = need.partners.iter().copied().filter(|partner| may_share(&own, &groups.of(*partner)));
+        let possible = pod.partners.iter().copied().filter(|partner| may_share(&own, &groups.of(*partner)));
         let best = possible.min_by_key(|&partner| {
             let joins_group = groups.leader.contains_key(&partner);
-            (!tied_now(need.vm, partner), !same_host(need.vm, partner), !joins_group, partner)
+            (!in_one_rule(pod.vm, partner), !same_host(pod.vm, partner), !joins_group, partner)
         });
         match best {
-            Some(partner) => groups.join(need.vm, partner),
-            None => unmet.push(need),
+            Some(partner) => groups.join(pod.vm, partner),
+            None => unmet.push(pod),
         }
     }
     let mut found: Vec<Vec<usize>> = groups.members.into_values().collect();
     found.iter_mut().for_each(|group| group.sort_unstable());
     found.sort_unstable();
-    TiedGroups { groups: found, unmet }
+    AffinityGroups { groups: found, unmet }
 }

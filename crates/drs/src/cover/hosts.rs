@@ -1,25 +1,27 @@
-//! Which hosts mandatory VM-Host rules of others leave each VM, and whether VMs can all be on different ones.
+//! Which hosts the mandatory VM-Host rules of other clients leave each VM, and whether VMs can all be on different
+//! hosts.
 //!
-//! In: per VM the hosts it may run on. Out: whether a set of VMs that must not share a host has a host for each, exactly: a matching
-//! between VMs and hosts. A VM that is left no host at all contradicts itself, whatever we do: it counts as not limited. Invariant: a VM
-//! that is not limited is never in the way, because the guard sees to the number of members.
+//! In: the hosts each VM may run on. Out: whether a set of VMs that must not share a host has a host for each; exact,
+//! by a bipartite matching of VMs and hosts. A VM that is left no host at all has contradictory rules that Bridger
+//! cannot fix: it counts as not limited. Invariant: a VM that is not limited never blocks others, because the guard
+//! limits the number of members.
 
 use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AllowedHosts {
-    /// Of the VMs that are limited.
+    /// Limited VMs only.
     by_vm: FxHashMap<usize, FixedBitSet>,
 }
 
 impl AllowedHosts {
-    /// The VM may run on none but these, beside what was said of it before.
+    /// Limits the VM to these hosts, in addition to earlier limits.
     pub(crate) fn limit(&mut self, vm: usize, hosts: &FixedBitSet) {
         self.by_vm.entry(vm).and_modify(|allowed| allowed.intersect_with(hosts)).or_insert_with(|| hosts.clone());
     }
 
-    /// The hosts it may run on, if it is limited to some.
+    /// The hosts the VM may run on, if it is limited.
     pub(crate) fn of(&self, vm: usize) -> Option<&FixedBitSet> {
         self.by_vm.get(&vm).filter(|hosts| !hosts.is_clear())
     }
@@ -28,7 +30,7 @@ impl AllowedHosts {
         self.by_vm.is_empty()
     }
 
-    /// Hosts and VMs that may run on no others, for each set of hosts that some VM is limited to.
+    /// Each set of hosts that some VM is limited to, with all VMs that may run only on these hosts.
     pub(crate) fn limits(&self) -> Vec<(FixedBitSet, Vec<usize>)> {
         let mut sets: Vec<&FixedBitSet> = self.by_vm.values().filter(|hosts| !hosts.is_clear()).collect();
         sets.sort_unstable();
@@ -46,7 +48,7 @@ impl AllowedHosts {
         sets.into_iter().map(|hosts| (hosts.clone(), within(hosts))).collect()
     }
 
-    /// Hosts that all of these may run on; `None` where none of them is limited.
+    /// The hosts that all of these VMs may run on; `None` if none of them is limited.
     pub(crate) fn common(&self, vms: &[usize]) -> Option<FixedBitSet> {
         let mut limited = vms.iter().filter_map(|vm| self.of(*vm));
         let mut common = limited.next()?.clone();
@@ -54,7 +56,7 @@ impl AllowedHosts {
         Some(common)
     }
 
-    /// The members that leave this VM no host of its own; `None` where there is one.
+    /// The members that leave this VM no host of its own; `None` if there is one.
     pub(crate) fn rivals(&self, members: &[usize], vm: usize) -> Option<Vec<usize>> {
         let of_vm = self.of(vm)?;
         let mut matching = Matching { allowed: self, on_host: FxHashMap::default() };
@@ -65,7 +67,7 @@ impl AllowedHosts {
         if matching.find_host(vm, &mut tried) {
             return None;
         }
-        // All hosts that could be freed for it, in whatever way, are taken by these.
+        // These VMs occupy all hosts that any reassignment could free for it.
         let mut rivals: Vec<usize> = tried.ones().filter_map(|host| matching.on_host.get(&host)).copied().collect();
         rivals.sort_unstable();
         Some(rivals)
@@ -74,12 +76,12 @@ impl AllowedHosts {
 
 struct Matching<'a> {
     allowed: &'a AllowedHosts,
-    /// The VM that a host is for.
+    /// The VM assigned to each host.
     on_host: FxHashMap<usize, usize>,
 }
 
 impl Matching<'_> {
-    /// Gives the VM a host, moving others if need be; notes the hosts that were looked at.
+    /// Assigns the VM a host, reassigning others if necessary; adds the visited hosts to `tried`.
     fn find_host(&mut self, vm: usize, tried: &mut FixedBitSet) -> bool {
         let Some(allowed) = self.allowed.of(vm) else { return true };
         for host in allowed.ones() {
@@ -108,16 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn each_vm_has_a_host_or_those_in_its_way_are_named() {
+    fn each_vm_has_a_host_or_its_rivals_are_returned() {
         let two = allowed(&[(0, &[0, 1]), (1, &[0, 1]), (2, &[0, 1]), (3, &[1, 2])]);
         for (members, vm, expected) in [
             (&[][..], 0, None),
             (&[0], 1, None),
             (&[0, 1], 2, Some(vec![0, 1])),
-            // One of them can go elsewhere.
+            // One of the members can use another host.
             (&[0, 3], 1, None),
             (&[0, 1, 3], 2, Some(vec![0, 1])),
-            // It is not limited.
+            // The VM is not limited.
             (&[0, 1, 2], 9, None),
         ] {
             assert_eq!(two.rivals(members, vm), expected, "{members:?} and {vm}");

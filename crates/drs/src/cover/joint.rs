@@ -1,11 +1,12 @@
-//! Whether rules that are each fine can hold together.
+//! Whether rules that can each be satisfied can be satisfied together.
 //!
-//! In: pairs of VMs as they are to be kept apart, one after the other; what others keep together counts as one VM. Out:
-//! whether one more pair still leaves DRS a way. What is looked for: VMs that are all apart from each other, by whatever
-//! rules, and are more than there are hosts for them; be it the hosts of the cluster or the few that a mandatory rule leaves.
+//! In: pairs of VMs that must run on different hosts, one after the other; VMs that rules of other clients keep on one
+//! host count as one VM. Out: whether DRS can still satisfy all pairs with one more. The search looks for a clique,
+//! across all rules, with more VMs than there are hosts for them: the hosts of the cluster, or the few that a mandatory
+//! rule leaves.
 //!
-//! Invariants: a pair that was refused is refused as long as the others stay; the search is bounded, and what it does not
-//! see in time it lets pass.
+//! Invariants: a refused pair stays refused as long as the others stay; the search is bounded, and accepts a pair if it
+//! finds no such clique in time.
 
 use std::cell::Cell;
 
@@ -15,13 +16,13 @@ use super::graph::{Graph, set_of};
 use super::guard::Guard;
 use crate::reconcile::constraints::Constraints;
 
-/// Steps of the search for one pair.
+/// The maximum number of search steps for one pair.
 const STEPS_MAX: u32 = 20_000;
 
 pub(crate) struct Joint<'a> {
     constraints: &'a Constraints,
     graph: Graph,
-    /// VMs, and how many of them may be apart from each other.
+    /// Sets of VMs, with the maximum number of them that can be on different hosts.
     limits: Vec<(FixedBitSet, usize)>,
     members_max: usize,
 }
@@ -46,13 +47,14 @@ impl<'a> Joint<'a> {
         self.graph.add(self.constraints.leader(a), self.constraints.leader(b));
     }
 
-    /// Adds the pair if it leaves a way.
+    /// Adds the pair if all pairs can still be satisfied.
     pub(crate) fn try_add(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.constraints.leader(a), self.constraints.leader(b));
         if self.graph.has(a, b) {
             return true;
         }
-        // With these two, one more than there may be; mostly the number of those they share tells that it is not so.
+        // A clique with these two is too large if it has one member more than allowed. Usually the number of common
+        // neighbours already rules that out.
         let fewest = self.limits.iter().map(|(_, members_max)| *members_max).min().unwrap_or(self.members_max);
         if self.graph.neighbours(a).intersection_count(self.graph.neighbours(b))
             < fewest.min(self.members_max).saturating_sub(1)
@@ -76,16 +78,16 @@ impl<'a> Joint<'a> {
         true
     }
 
-    /// Whether these could be on one host: their neighbours together leave one.
+    /// Whether these VMs can be on one host: their neighbours together leave a host free.
     pub(crate) fn may_share(&self, group: &[usize]) -> bool {
         let group: Vec<usize> = group.iter().map(|vm| self.constraints.leader(*vm)).collect();
         let around = group.iter().flat_map(|vm| self.graph.neighbours(*vm).ones().collect::<Vec<_>>());
         let around = set_of(self.graph.width(), around);
-        // The group itself is one more.
+        // The group itself needs one more host.
         !self.has_clique(&around, self.members_max.max(1))
     }
 
-    /// Whether so many of these are all apart from each other.
+    /// Whether `count` of these VMs must all run on different hosts.
     pub(crate) fn has_apart(&self, vms: &[usize], count: usize) -> bool {
         let vms = vms.iter().map(|vm| self.constraints.leader(*vm));
         self.has_clique(&set_of(self.graph.width(), vms), count)
@@ -115,7 +117,7 @@ impl<'a> Joint<'a> {
         false
     }
 
-    /// Without those that have too few neighbours among the others to be one of so many.
+    /// `among` without the VMs that have too few neighbours in it to be in a clique of this size.
     fn core(&self, among: &FixedBitSet, size: usize) -> FixedBitSet {
         let mut core = among.clone();
         loop {

@@ -1,10 +1,10 @@
-//! From pairs of VMs that must not share a host to few rules; and from pods that need company to groups of VMs.
+//! Combines pairs of VMs that must not share a host into few rules, and pods with required affinity into groups of VMs.
 //!
-//! - `terms`: what each term's rules are, alone and beside the others. `cliques`: one term's pairs into rules. `joint`: whether rules that
-//!   are each fine can hold together. `groups`: which VMs to keep together. `guard`: how many members a rule may have. `hosts`: which
-//!   hosts mandatory rules leave. `graph`.
+//! - `terms`: the rules of each term, alone and with the others. `cliques`: covers one term's pairs with rules.
+//!   `joint`: whether rules that can each be satisfied can be satisfied together. `groups`: which VMs to keep on one
+//!   host. `guard`: how many members a rule may have. `hosts`: which hosts mandatory rules leave. `graph`.
 //!
-//! Nothing here knows of records, names or time.
+//! Nothing here depends on records, names or time.
 
 pub(crate) mod cliques;
 pub(crate) mod graph;

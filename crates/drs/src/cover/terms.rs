@@ -1,11 +1,12 @@
-//! The terms of one cluster, the rules that each gets, and what terms have in common.
+//! The terms of one cluster, the rules that each gets, and how terms overlap.
 //!
-//! In: terms, the rules that exist for each, what constrains them. Out: per term the members each existing rule shall have and new rules;
-//! which terms need no rules of their own, because rules of others part all that theirs would; which pairs can not be had beside all the
-//! others.
+//! In: terms, the existing rules of each, the constraints. Out: per term the desired members of each existing rule, and
+//! new rules; which terms need no rules of their own, because other rules separate all their pairs; which pairs cannot
+//! be separated in addition to all the others.
 //!
-//! A term is *redundant* when each pair that its rules part is in a rule of a term that ranks before it and is not redundant itself; or, of
-//! one that has no rules yet, in a rule of others. So dropping the redundant ones uncovers nothing.
+//! A term is *redundant* if each pair that its rules separate is in a rule of a term that ranks before it and is not
+//! redundant itself, or, if the term has no rules yet, in a rule of another client. So dropping redundant terms leaves
+//! no pair uncovered.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +19,10 @@ use super::joint::Joint;
 use crate::input::Term;
 use crate::reconcile::constraints::Constraints;
 
-/// Rounds of looking for what can not hold together: each refuses a pair at least, and few need a second.
+/// The maximum number of rounds to find pairs that cannot be satisfied together: each round refuses at least one pair,
+/// and few clusters need a second round.
 const ROUNDS_MAX: usize = 100;
-/// Nothing has this number: keys of rules are positive.
+/// Not the key of any rule; sorts after all real keys.
 pub(crate) const NO_KEY: i32 = i32::MAX;
 
 pub(crate) type Pairs = BTreeSet<(usize, usize)>;
@@ -29,36 +31,36 @@ pub(crate) type Pairs = BTreeSet<(usize, usize)>;
 #[derive(Clone, Debug)]
 pub(crate) struct ExistingRule<'v> {
     pub(crate) name: &'v str,
-    /// Sorted; empty for one that is not there at the moment.
+    /// Sorted; empty for a rule that currently does not exist.
     pub(crate) members: Vec<usize>,
-    /// It was outnumbered for so long that it may shrink.
+    /// It had more members than hosts for so long that it may shrink.
     pub(crate) may_shrink: bool,
 }
 
-/// A term, and what was made for it so far.
+/// A term and its rules.
 #[derive(Debug)]
 pub(crate) struct TermRules<'v> {
     pub(crate) term: &'v Term,
-    /// By name.
+    /// Sorted by name.
     pub(crate) existing: Vec<ExistingRule<'v>>,
-    /// The number of its oldest rule: older ones are preferred to newer ones.
+    /// The key of its oldest rule: older rules are preferred to newer ones.
     pub(crate) oldest_key: i32,
-    /// No new rule is made, because somebody turned one off.
+    /// No new rule is created, because a rule of the term is disabled or was deleted twice.
     pub(crate) is_abandoned: bool,
     pub(crate) cover: TermCover<'v>,
-    /// Others' rules part all that its own would.
+    /// Other rules separate all pairs that its own would.
     pub(crate) is_redundant: bool,
 }
 
-/// The rules a term gets, in numbers of VMs.
+/// The rules a term gets; members are indexes of VMs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TermCover<'v> {
-    /// By name; sorted members, fewer than two when nothing requires it any more.
+    /// Sorted members by rule name; fewer than two if no pod requires the rule.
     pub(crate) kept: Vec<(&'v str, Vec<usize>)>,
     pub(crate) new: Vec<Vec<usize>>,
-    /// Pairs that are to be parted and are in none of these.
+    /// Required pairs that are in none of these rules.
     pub(crate) left: Vec<(usize, usize)>,
-    /// Pairs that can not be parted, because somebody decided so or because of all the others.
+    /// Pairs that cannot be separated, because of another client's rule, a disabled rule, or all the other pairs.
     pub(crate) forbidden: Vec<(usize, usize)>,
     pub(crate) too_large: Vec<TooLarge>,
 }
@@ -85,18 +87,18 @@ impl<'v> TermRules<'v> {
         }
     }
 
-    /// What comes first when two terms require the same: the one about more VMs, then the one with the older rule.
+    /// The order of terms that require the same pair: the term with more VMs first, then the one with the older rule.
     pub(crate) fn rank(&self) -> (usize, i32, u64) {
         (usize::MAX - self.term.vms.len(), self.oldest_key, self.term.digest)
     }
 }
 
-/// What all terms of a cluster have to keep to.
+/// The limits that all terms of a cluster must respect.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits<'a> {
     pub(crate) guard: Guard,
     pub(crate) constraints: &'a Constraints,
-    /// Own rules that somebody turned off, with their members: that is not worked around.
+    /// Owned rules that are disabled, with their members: Bridger does not work around that.
     pub(crate) turned_off: &'a [(&'a str, Vec<usize>)],
 }
 
@@ -106,15 +108,15 @@ impl Limits<'_> {
         self.constraints.keeps_together(a, b) || self.turned_off.iter().any(is_off)
     }
 
-    /// What a term gets without the pairs refused, as if it were alone.
+    /// The rules a term gets without the refused pairs, ignoring other terms.
     fn cover<'v>(&self, rules: &TermRules<'v>, refused: &Pairs) -> TermCover<'v> {
         let term = rules.term;
         let vms = &term.vms;
         let allowed = &self.constraints.allowed;
         let is_limited = vms.iter().any(|vm| allowed.of(*vm).is_some());
         let any_forbidden = self.constraints.keeps_any_together() || !self.turned_off.is_empty() || !refused.is_empty();
-        // Most terms are so: then all that follows comes to this.
-        if !is_limited && !any_forbidden && term.parts_all() {
+        // The common case: a shortcut with the same result as the code below.
+        if !is_limited && !any_forbidden && term.separates_all() {
             match rules.existing.as_slice() {
                 [rule] if rule.members == *vms && !rule.may_shrink => {
                     return TermCover { kept: vec![(rule.name, vms.clone())], ..TermCover::default() };
@@ -130,7 +132,7 @@ impl Limits<'_> {
         let mut apart = Graph::new(vms.len());
         let flags = |pods: &[(usize, usize)]| {
             let mut flags = vec![false; vms.len()];
-            pods.iter().filter_map(|(vm, _)| local(vm)).for_each(|place| flags[place] = true);
+            pods.iter().filter_map(|(vm, _)| local(vm)).for_each(|index| flags[index] = true);
             flags
         };
         let (carries, matches) = (flags(&term.carriers), flags(&term.matches));
@@ -173,14 +175,14 @@ impl Limits<'_> {
     }
 }
 
-/// In the order of digests.
+/// All terms of a cluster, sorted by digest.
 #[derive(Debug, Default)]
 pub(crate) struct Terms<'v> {
     pub(crate) all: Vec<TermRules<'v>>,
     by_digest: FxHashMap<u64, usize>,
-    /// Per VM the positions of the terms about it, sorted.
+    /// Per VM, the indexes of its terms, sorted.
     of_vm: Vec<Vec<usize>>,
-    /// Pairs that can not be had beside all the others.
+    /// Pairs that cannot be separated in addition to all the others.
     pub(crate) refused: Pairs,
 }
 
@@ -200,16 +202,16 @@ impl<'v> Terms<'v> {
     }
 
     /// Whether any term requires these two to be on different hosts.
-    pub(crate) fn part(&self, a: usize, b: usize) -> bool {
-        self.parting(a, b).next().is_some()
+    pub(crate) fn separate(&self, a: usize, b: usize) -> bool {
+        self.separating(a, b).next().is_some()
     }
 
-    /// The terms that require it.
-    pub(crate) fn parting(&self, a: usize, b: usize) -> impl Iterator<Item = usize> {
-        self.with_both(a, b).filter(move |position| self.all[*position].term.parts(a, b))
+    /// The terms that require these two to be on different hosts.
+    pub(crate) fn separating(&self, a: usize, b: usize) -> impl Iterator<Item = usize> {
+        self.with_both(a, b).filter(move |position| self.all[*position].term.separates(a, b))
     }
 
-    /// The terms that are about both VMs.
+    /// The terms that include both VMs.
     fn with_both(&self, a: usize, b: usize) -> impl Iterator<Item = usize> {
         let mut with_b = self.of_vm[b].iter().peekable();
         self.of_vm[a].iter().copied().filter(move |position| {
@@ -218,7 +220,7 @@ impl<'v> Terms<'v> {
         })
     }
 
-    /// The term that is about most of these VMs, if it is about two of them at least.
+    /// The term that includes most of these VMs, if it includes at least two of them.
     pub(crate) fn nearest(&self, members: &[usize]) -> Option<usize> {
         let mut shared: FxHashMap<usize, usize> = FxHashMap::default();
         for position in members.iter().flat_map(|vm| &self.of_vm[*vm]) {
@@ -228,7 +230,7 @@ impl<'v> Terms<'v> {
         best.filter(|(_, shared)| *shared > 1).map(|(position, _)| position)
     }
 
-    /// Finds out what each term gets.
+    /// Computes the rules of each term.
     pub(crate) fn cover(&mut self, limits: Limits<'_>) {
         for position in 0..self.all.len() {
             self.all[position].cover = limits.cover(&self.all[position], &Pairs::new());
@@ -247,32 +249,32 @@ impl<'v> Terms<'v> {
         order
     }
 
-    /// Those that rank before it are known to be redundant or not.
+    /// Requires that `is_redundant` is already set for all terms that rank before it.
     fn is_redundant(&self, position: usize, constraints: &Constraints) -> bool {
         let rules = &self.all[position];
         let rank = rules.rank();
-        // What is there stays beside a rule of others; what is not yet there need not come.
+        // An existing rule stays even if another client's rule separates the same pair; a new one is not needed.
         let others_do = |pair| rules.oldest_key == NO_KEY && constraints.apart.contains(&pair);
         let is_before = |other: usize, a: usize, b: usize| {
             let other = &self.all[other];
             other.rank() < rank && !other.is_redundant && other.cover.has(a, b)
         };
-        // What it requires and can not have is no reason to keep it.
+        // Pairs that it requires but cannot get are not a reason to keep it.
         let mut had = rules.cover.cliques().flat_map(|clique| pairs(clique));
         had.all(|(a, b)| others_do((a, b)) || self.with_both(a, b).any(|other| is_before(other, a, b)))
     }
 
-    /// Whether VMs may be so entangled that their rules can not hold together.
+    /// Whether rules may overlap so much that they cannot be satisfied together.
     fn may_be_tight(&self, limits: Limits<'_>) -> bool {
         !limits.constraints.allowed.is_empty() || self.may_have_clique(limits.guard.members_grown_max() + 1, limits)
     }
 
-    /// Whether VMs may be so entangled that no host is left for one that has to avoid them all.
+    /// Whether rules may overlap so much that no host is left for a VM that must avoid all their members.
     pub(crate) fn may_be_crowded(&self, limits: Limits<'_>) -> bool {
         self.may_have_clique(limits.guard.members_grown_max(), limits)
     }
 
-    /// Whether so many VMs may be all apart from each other: each of them then avoids all but itself.
+    /// Whether `size` VMs may all have to run on different hosts: each of them must then avoid `size - 1` others.
     fn may_have_clique(&self, size: usize, limits: Limits<'_>) -> bool {
         let mut load = vec![0_usize; self.of_vm.len()];
         for clique in self.all.iter().flat_map(|rules| rules.cover.cliques()) {
@@ -286,7 +288,7 @@ impl<'v> Terms<'v> {
         limits.constraints.keeps_any_together() || loaded >= size
     }
 
-    /// Everything that is to be parted.
+    /// All pairs to be separated.
     pub(crate) fn joint<'a>(&self, limits: Limits<'a>) -> Joint<'a> {
         let mut joint = Joint::new(self.of_vm.len(), limits.guard, limits.constraints);
         for clique in self.all.iter().flat_map(|rules| rules.cover.cliques()) {
@@ -295,11 +297,11 @@ impl<'v> Terms<'v> {
         joint
     }
 
-    /// Finds the pairs that can not be had beside all the others, and what the terms get without them.
+    /// Finds the pairs that cannot be separated in addition to all the others, and the rules of the terms without them.
     fn hold_together(&mut self, limits: Limits<'_>) {
         let order = self.by_rank();
-        // Pairs that are there, or were found to fit, come before all others; also those of a rule that its term could do without, were
-        // it alone: another would have to grow for that.
+        // Pairs in existing rules, or already found to fit, come before all others. That includes pairs of a rule that
+        // its term would not need by itself: another rule would have to grow instead.
         let mut settled = Graph::new(self.of_vm.len());
         for rule in self.all.iter().flat_map(|rules| &rules.existing) {
             pairs(&rule.members).for_each(|(a, b)| settled.add(a, b));
@@ -317,7 +319,7 @@ impl<'v> Terms<'v> {
                 break;
             }
             if changed.is_empty() {
-                // What stood in the way of a pair may have been refused itself.
+                // The pair that blocked a refused pair may have been refused itself.
                 proposed.iter().for_each(|(a, b)| settled.add(*a, *b));
                 let fits = |pair: &&(usize, usize)| !tried_again.contains(*pair) && joint.try_add(pair.0, pair.1);
                 let Some(pair) = refused.iter().find(fits).copied() else { break };
@@ -326,7 +328,7 @@ impl<'v> Terms<'v> {
                 settled.add(pair.0, pair.1);
                 changed.insert(pair);
             }
-            let concerned: BTreeSet<usize> = changed.iter().flat_map(|(a, b)| self.parting(*a, *b)).collect();
+            let concerned: BTreeSet<usize> = changed.iter().flat_map(|(a, b)| self.separating(*a, *b)).collect();
             for position in concerned {
                 self.all[position].cover = limits.cover(&self.all[position], &refused);
             }

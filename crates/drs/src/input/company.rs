@@ -1,16 +1,16 @@
-//! Pods whose required affinity needs another pod on their host.
+//! Pods whose required affinity calls for another pod on the same host (*company*).
 //!
-//! In: the pods of a cluster. Out: those that have no such pod on their own VM, with the VMs that have one. Invariant: a pod counts as
-//! company only if it matches all terms of affinity, also those about other places than hosts.
+//! In: the pods of a cluster. Out: the pods without such a pod on their own VM, with the VMs that have one. Invariant:
+//! a pod counts as company only if it matches all required affinity terms, including those on other topology keys.
 
 use std::collections::BTreeMap;
 
 use model::{PodId, Role, TermId, World};
 
-use super::{Alike, Company, PodOn, Pods};
+use super::{Company, PodClass, PodOn, Pods};
 use crate::settings::DrsSettings;
 
-/// The terms of affinity of a pod, if one of them is about hosts.
+/// The required affinity terms of a pod, if one of them is on the host label.
 pub(super) fn terms_of(
     world: &World,
     host_key: Option<model::storage::intern::Symbol>,
@@ -24,18 +24,18 @@ pub(super) fn terms_of(
 
 pub(super) fn of(world: &World, pods: &Pods, settings: &DrsSettings) -> Vec<Company> {
     let host_key = world.interner().get(&settings.host_key);
-    // Pods with the same terms are looked at together.
+    // Handle pods with the same terms together.
     let mut by_terms: BTreeMap<Vec<TermId>, Vec<PodOn>> = BTreeMap::new();
-    for Alike { one, on_vms, .. } in pods.alike.values() {
+    for PodClass { one, on_vms, .. } in pods.classes.values() {
         if let Some(terms) = terms_of(world, host_key, *one) {
             by_terms.entry(terms).or_default().extend(on_vms);
         }
     }
     let mut found = Vec::new();
     for (terms, carriers) in by_terms {
-        let would_do = |alike: &&Alike| terms.iter().all(|term| world.terms_matching(alike.one).contains(term));
+        let matches_all = |class: &&PodClass| terms.iter().all(|term| world.terms_matching(class.one).contains(term));
         let mut partners: Vec<PodOn> =
-            pods.alike.values().filter(would_do).flat_map(|alike| &alike.on_vms).copied().collect();
+            pods.classes.values().filter(matches_all).flat_map(|class| &class.on_vms).copied().collect();
         partners.sort_unstable();
         for (vm, pod) in carriers {
             let others = partners.iter().filter(|(_, other)| *other != pod);

@@ -1,6 +1,5 @@
-//! How a digest is written in records and names: of a term, of a group of VMs, of hosts.
+//! The text form of digests (of a term, a group of VMs, or hosts) in records and rule names.
 
-/// As it is recorded and part of names.
 pub(crate) fn digest_text(digest: u64) -> String {
     format!("{digest:016x}")
 }

@@ -1,7 +1,7 @@
-//! What is kept of a cluster between plans: as much as is needed to see that it did not change.
+//! What is stored of a cluster between plans: enough to detect that it did not change.
 //!
-//! Invariant: a cluster with the same fingerprint has the same plan at the same moment. The opposite does not hold: something may have
-//! changed that makes no difference.
+//! Invariant: a cluster with the same fingerprint has the same plan at the same time. The converse does not hold: a
+//! change may make no difference to the plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Pods that accept certain physical hosts only, by node selector or required node affinity on the host label.
+//! Pods that accept only certain physical hosts, by node selector or required node affinity on the host label.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use model::event::{NodeAffinityFacts, NodeTermFacts};
 
 use crate::settings::DrsSettings;
 
-/// The pod's node affinity, if it is about the host label at all.
+/// The pod's node affinity, if it uses the host label.
 pub(super) fn of<'p>(pod: &'p Pod, settings: &DrsSettings) -> Option<&'p Arc<NodeAffinityFacts>> {
     let names_host = |accepts: &&Arc<NodeAffinityFacts>| {
         let of_term = |term: &NodeTermFacts| term.expressions.iter().any(|of| of.key == settings.host_key);

@@ -1,10 +1,12 @@
-//! One cluster's part of the world, copied: all that a plan for it is made from, beside the record, the settings and the moment.
+//! A copy of one cluster's part of the world: the input of a plan, besides the record, the settings and the time.
 //!
-//! In: the world. Out: a [`ClusterView`]: hosts, VMs that are nodes, observed rules and groups, and what pods on these VMs require.
-//! Copying takes a pass over the cluster's pods, so that the world need not be held while the plan is computed.
+//! In: the world. Out: a [`ClusterView`]: hosts, VMs that are nodes, observed rules and groups, and what pods on these
+//! VMs require. Copying takes one pass over the cluster's pods, so that the world need not be held while the plan is
+//! computed.
 //!
-//! - `nodes`: the VMs of a cluster that are nodes. `terms`: required anti-affinity. `company`: required affinity. `hosts`: node
-//!   affinity on the host label. `surroundings`: what is not about one cluster. `fingerprint`: whether it changed. `digest`: short names for terms.
+//! - `nodes`: the VMs of a cluster that are nodes. `terms`: required anti-affinity. `company`: required affinity.
+//!   `hosts`: node affinity on the host label. `surroundings`: what is not specific to one cluster. `fingerprint`:
+//!   whether the input changed. `digest`: the text form of digests.
 //!
 //! Invariant: a pod counts while it is bound and not finished.
 
@@ -31,7 +33,7 @@ use crate::finding::{Finding, PodRef};
 use crate::record::Rules;
 use crate::settings::DrsSettings;
 
-/// A cluster: its vCenter, and its id within that.
+/// A cluster: its vCenter and its id there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKey {
     pub vcenter: VcenterId,
@@ -64,7 +66,7 @@ impl fmt::Display for ClusterKey {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HostId(pub(crate) String);
 
-/// What people call it: `esx-1.example.com`.
+/// The name shown to users: `esx-1.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostName(pub(crate) String);
 
@@ -72,7 +74,7 @@ pub(crate) struct HostName(pub(crate) String);
 pub(crate) struct Host {
     pub(crate) id: HostId,
     pub(crate) name: HostName,
-    /// Its name as the value of a node label.
+    /// Its name as a node label value.
     pub(crate) label: Option<String>,
     pub(crate) maintenance: bool,
 }
@@ -83,49 +85,49 @@ pub(crate) struct Vm {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) node: Arc<str>,
-    /// Position among the hosts; `None` while it is not known.
+    /// Index in the view's hosts; `None` while the host is unknown.
     pub(crate) host: Option<usize>,
 }
 
-/// A pod by its VM and its position among the view's pods.
+/// The index of a pod's VM, and the index of the pod in the view's pods.
 pub(crate) type PodOn = (usize, usize);
 
-/// A term of required anti-affinity between hosts, as far as it concerns this cluster.
+/// A required anti-affinity term between hosts, limited to this cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     pub(crate) digest: u64,
-    /// VMs of the pods that have the term or match it, sorted; two or more.
+    /// VMs of the pods that carry the term or match it, sorted; two or more.
     pub(crate) vms: Vec<usize>,
-    /// The pods that have the term, by VM.
+    /// The pods that carry the term, sorted by VM.
     pub(crate) carriers: Vec<PodOn>,
-    /// The pods that match it, by VM.
+    /// The pods that match it, sorted by VM.
     pub(crate) matches: Vec<PodOn>,
 }
 
 impl Term {
     /// Whether the term requires all its VMs to be on different hosts.
-    pub(crate) fn parts_all(&self) -> bool {
+    pub(crate) fn separates_all(&self) -> bool {
         let has = |pods: &[PodOn], vm: usize| pods.binary_search_by_key(&vm, |(of, _)| *of).is_ok();
         self.vms.iter().all(|vm| has(&self.carriers, *vm) && has(&self.matches, *vm))
     }
 
     /// Whether the term requires these two VMs to be on different hosts.
-    pub(crate) fn parts(&self, a: usize, b: usize) -> bool {
+    pub(crate) fn separates(&self, a: usize, b: usize) -> bool {
         let has = |pods: &[PodOn], vm: usize| pods.binary_search_by_key(&vm, |(of, _)| *of).is_ok();
         a != b && (has(&self.carriers, a) && has(&self.matches, b) || has(&self.carriers, b) && has(&self.matches, a))
     }
 }
 
-/// A pod whose required affinity needs another pod on its host.
+/// A pod whose required affinity calls for another pod on its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Company {
     pub(crate) pod: usize,
     pub(crate) vm: usize,
-    /// VMs with a pod that would do; never empty, never its own.
+    /// VMs with a matching pod; never empty, never includes its own VM.
     pub(crate) partners: Vec<usize>,
 }
 
-/// A pod that accepts certain physical hosts only.
+/// A pod that accepts only certain physical hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostAffinity {
     pub(crate) pod: usize,
@@ -136,28 +138,28 @@ pub(crate) struct HostAffinity {
 #[derive(Clone, Debug)]
 pub struct ClusterView {
     pub(crate) key: ClusterKey,
-    /// Its rules and groups among them, as they are observed.
+    /// Includes the observed rules and groups.
     pub(crate) facts: Arc<ClusterFacts>,
-    /// What the names of this Kubernetes cluster's rules begin with.
+    /// The name prefix of this Kubernetes cluster's rules.
     pub(crate) prefix: Arc<str>,
-    /// In the order of their ids.
+    /// Sorted by id.
     pub(crate) hosts: Vec<Host>,
-    /// In the order of their ids.
+    /// Sorted by id.
     pub(crate) vms: Vec<Vm>,
-    /// Those that anything below is about.
+    /// The pods that the fields below refer to.
     pub(crate) pods: Vec<PodRef>,
-    /// In the order of their digests.
+    /// Sorted by digest.
     pub(crate) terms: Vec<Term>,
-    /// In the order of the pods' names.
+    /// Sorted by pod name.
     pub(crate) company: Vec<Company>,
     pub(crate) host_affinity: Vec<HostAffinity>,
-    /// Of the recorded rules' terms those whose workloads are in the middle of a rollout.
+    /// The digests of recorded rules' terms whose workloads are rolling out.
     pub(crate) rolling: BTreeSet<String>,
     pub(crate) same_vm: Vec<Finding>,
 }
 
 impl ClusterView {
-    /// `None` for a cluster that is not known, or not to be planned for. `rules` are those recorded for it.
+    /// `None` for a cluster that is unknown or not selected by the settings. `rules` are those recorded for it.
     #[must_use]
     pub fn of(
         world: &World,
@@ -212,7 +214,7 @@ impl ClusterView {
         &self.key
     }
 
-    /// With its rules and groups as they are observed.
+    /// Includes the observed rules and groups.
     #[must_use]
     pub fn facts(&self) -> &Arc<ClusterFacts> {
         &self.facts
@@ -226,7 +228,7 @@ impl ClusterView {
         hosts.iter().map(|host| self.hosts[*host].id.0.clone()).collect()
     }
 
-    /// By name.
+    /// Sorted by name, without duplicates.
     pub(crate) fn pod_refs(&self, pods: impl IntoIterator<Item = usize>) -> Vec<PodRef> {
         let mut refs: Vec<PodRef> = pods.into_iter().map(|pod| self.pods[pod].clone()).collect();
         refs.sort_unstable();
@@ -239,40 +241,41 @@ pub(crate) fn is_selected(facts: &ClusterFacts, settings: &DrsSettings) -> bool 
     settings.clusters.as_ref().is_none_or(|names| names.contains(&facts.name))
 }
 
-/// Pods on a cluster's VMs that require the same and are matched by the same.
-struct Alike {
+/// A pod class: pods on a cluster's VMs that carry the same terms and are matched by the same terms.
+struct PodClass {
+    /// One pod of the class.
     one: PodId,
-    /// Some term is about them.
+    /// The pods carry a term, or a term matches them.
     is_concerned: bool,
-    /// In the order of the VMs; none where no term is about them.
+    /// Sorted by VM; empty unless `is_concerned`.
     on_vms: Vec<PodOn>,
 }
 
-impl Alike {
+impl PodClass {
     fn new(world: &World, one: PodId) -> Self {
         let is_concerned = !world.pod_terms(one).is_empty() || !world.terms_matching(one).is_empty();
         Self { one, is_concerned, on_vms: Vec::new() }
     }
 }
 
-/// The pods on a cluster's VMs that something is about.
+/// The pods on a cluster's VMs that terms or host affinity refer to.
 #[derive(Default)]
 struct Pods {
     named: Vec<PodRef>,
-    alike: FxHashMap<(ProfileId, bool), Alike>,
+    classes: FxHashMap<(ProfileId, bool), PodClass>,
 }
 
 impl Pods {
     fn add(&mut self, world: &World, vm: usize, id: PodId, pod: &Pod) {
         let Some(profile) = world.pod_profile(id) else { return };
-        let alike = self.alike.entry((profile, pod.lift_off)).or_insert_with(|| Alike::new(world, id));
-        if alike.is_concerned {
-            alike.on_vms.push((vm, self.named.len()));
+        let class = self.classes.entry((profile, pod.lift_off)).or_insert_with(|| PodClass::new(world, id));
+        if class.is_concerned {
+            class.on_vms.push((vm, self.named.len()));
             self.name(world, pod);
         }
     }
 
-    /// Its position among those that are named.
+    /// Adds the pod to `named` and returns its index there.
     fn name(&mut self, world: &World, pod: &Pod) -> usize {
         let (namespace, name) = (world.interner().shared(pod.namespace), Arc::clone(&pod.name));
         self.named.push(PodRef { namespace, name, uid: pod.uid.clone() });

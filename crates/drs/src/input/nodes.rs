@@ -1,7 +1,7 @@
 //! The VMs of a cluster that are nodes.
 //!
-//! In: the world; for VMs whose host is not known at the moment the cluster's owned rules that name them: what is unknown for a
-//! moment must not look like gone. Out: the nodes with their VMs, in the order of the VMs' ids.
+//! In: the world; for VMs whose host is currently unknown, the cluster's owned rules that name them, because a
+//! temporarily unknown VM must not look deleted. Out: the nodes with their VMs, sorted by VM id.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct Node {
     pub(super) vm: Vm,
 }
 
-/// A node whose VM is on no known host at the moment.
+/// A node whose VM is currently on no known host.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hostless {
     node: NodeId,
@@ -52,9 +52,9 @@ fn node(world: &World, id: NodeId, hosts: &[Host]) -> Option<Node> {
     Some(Node { id, vm: Vm { id: facts.id.clone(), name: facts.name.clone(), node, host } })
 }
 
-/// Those whose VM is a member of a rule that is recorded for this cluster.
+/// The hostless nodes whose VM is a member of a rule recorded for this cluster.
 fn remembered(vcenter: VcenterId, facts: &ClusterFacts, rules: &Rules, hostless: &[Hostless]) -> Vec<NodeId> {
-    // Mostly there are none, and rules have many members.
+    // Usually there are none, and rules have many members.
     if hostless.is_empty() {
         return Vec::new();
     }
@@ -63,7 +63,7 @@ fn remembered(vcenter: VcenterId, facts: &ClusterFacts, rules: &Rules, hostless:
     hostless.iter().filter(is_member).map(|of| of.node).collect()
 }
 
-/// The ids of the VMs in the VM-VM rules that are recorded.
+/// The ids of the VMs in the recorded VM-VM rules.
 fn owned_members<'a>(facts: &'a ClusterFacts, rules: &'a Rules) -> impl Iterator<Item = &'a str> {
     let own = facts.rules.iter().filter(|rule| rules.contains_key(&rule.name));
     let members = own.flat_map(|rule| match &rule.kind {
@@ -73,7 +73,7 @@ fn owned_members<'a>(facts: &'a ClusterFacts, rules: &'a Rules) -> impl Iterator
     members.map(String::as_str)
 }
 
-/// The names of the nodes of which it is known in which cluster they are; and those that are on no host.
+/// The names of the nodes whose cluster is known, and the nodes that are on no known host.
 pub(super) fn located(world: &World, record: &Record) -> (FxHashSet<Symbol>, Vec<Hostless>) {
     let (mut located, mut hostless) = (Vec::new(), Vec::new());
     for node in world.node_ids() {

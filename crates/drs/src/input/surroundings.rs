@@ -1,5 +1,5 @@
-//! What is not about one cluster: who this Kubernetes cluster is, which workloads are in the middle of a rollout, and pods on nodes whose
-//! VM or cluster is not known.
+//! Input that is not specific to one vSphere cluster: the identity of this Kubernetes cluster, which workloads are
+//! rolling out, and pods on nodes whose VM or cluster is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,14 +20,15 @@ use crate::settings::DrsSettings;
 pub struct Surroundings {
     revision: Revision,
     pub(crate) prefix: Arc<str>,
-    /// Digests of terms of which some pods are on their way in or out.
+    /// The digests of terms of pods that are not bound yet or terminating.
     rolling: FxHashSet<String>,
     pub(super) hostless: Vec<Hostless>,
     pub(crate) findings: Vec<Finding>,
 }
 
 impl Surroundings {
-    /// `None` while the Kubernetes cluster has no identity: then no rule could be told from another cluster's.
+    /// `None` while the Kubernetes cluster has no identity: its rules could not be distinguished from those of another
+    /// cluster.
     #[must_use]
     pub fn of(world: &World, record: &Record, settings: &DrsSettings) -> Option<Self> {
         let prefix = rule_prefix(&world.kubernetes_uid()?).into();
@@ -70,7 +71,7 @@ impl Surroundings {
         Some(Self { revision: world.revision(), prefix, rolling, hostless, findings })
     }
 
-    /// Whether they are still those of this world.
+    /// Whether this is still up to date with the world.
     #[must_use]
     pub fn is_current(&self, world: &World) -> bool {
         self.revision == world.revision()
@@ -81,9 +82,9 @@ impl Surroundings {
         &self.findings
     }
 
-    /// Those that rules of this record are for.
+    /// The rolling terms that these recorded rules are for.
     pub(crate) fn rolling_of(&self, rules: &Rules) -> BTreeSet<String> {
-        // Mostly there are none, and many rules.
+        // Usually there are none, and many rules.
         let rules = rules.values().take_while(|_| !self.rolling.is_empty());
         rules.map(|rule| &rule.source).filter(|digest| self.rolling.contains(*digest)).cloned().collect()
     }

@@ -1,11 +1,11 @@
-//! What required anti-affinity asks of the VMs that pods run on.
+//! What required anti-affinity means for the VMs that pods run on.
 //!
-//! In: the pods of a cluster. Out: each term with the VMs of the pods that have it and of those it matches; pairs of pods that no rule
-//! can part, because they are on one VM.
+//! In: the pods of a cluster. Out: each term with the VMs of the pods that carry it and of those it matches; pairs of
+//! pods that no rule can separate, because they are on one VM.
 //!
-//! - Two VMs are to be on different hosts if a term of a pod on one matches a pod on the other; pods that match the same term need
-//!   not therefore be apart from each other.
-//! - Terms on the host label count, and those on a lifted key, unless pod or namespace opted out.
+//! - Two VMs must run on different hosts if a term of a pod on one matches a pod on the other; pods that only match the
+//!   same term may share a host.
+//! - Terms on the host label count, and terms on a lifted key, unless the pod or its namespace opted out.
 //! - Different clusters never share a host.
 
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ use model::{PodId, Role, TermId, World};
 use rustc_hash::FxHashMap;
 
 use super::nodes::Node;
-use super::{Alike, PodOn, Pods, Term};
+use super::{PodClass, PodOn, Pods, Term};
 use crate::finding::{Finding, PodRef};
 use crate::settings::DrsSettings;
 
-/// How many pairs of pods on one VM are reported for one term.
+/// The maximum number of reported pod pairs on one VM, for one term.
 const SAME_VM_PAIRS_MAX: usize = 8;
 
 /// Topology keys that mean hosts.
@@ -35,7 +35,7 @@ impl Keys {
         Self { host: interner.get(&settings.host_key), lifted }
     }
 
-    /// Whether this term of this pod keeps it from sharing a host.
+    /// Whether this term of this pod applies between hosts.
     fn counts(&self, world: &World, pod: PodId, term: TermId) -> bool {
         let key = world.term(term).map(|term| term.topology_key);
         key.is_some_and(|key| Some(key) == self.host || self.lifted.contains(&key) && !opted_out(world, pod))
@@ -47,13 +47,13 @@ fn opted_out(world: &World, pod: PodId) -> bool {
     world.pod(pod).is_some_and(|pod| pod.lift_off || is_off(pod.namespace))
 }
 
-/// The terms of anti-affinity that a pod has and that count.
+/// The anti-affinity terms of a pod that count.
 fn of_pod<'a>(world: &'a World, keys: &'a Keys, pod: PodId) -> impl Iterator<Item = TermId> + 'a {
     let terms = world.pod_terms(pod).iter().filter(|(_, role)| *role == Role::AntiAffinity);
     terms.map(|(term, _)| *term).filter(move |term| keys.counts(world, pod, *term))
 }
 
-/// The pods that have a term, and those that match it.
+/// The pods that carry a term, and those that match it.
 #[derive(Default)]
 struct Gathered {
     carriers: Vec<PodOn>,
@@ -63,12 +63,12 @@ struct Gathered {
 pub(super) fn of(world: &World, pods: &Pods, nodes: &[Node], settings: &DrsSettings) -> (Vec<Term>, Vec<Finding>) {
     let keys = Keys::of(world, settings);
     let mut gathered: FxHashMap<TermId, Gathered> = FxHashMap::default();
-    for Alike { one, on_vms, .. } in pods.alike.values() {
+    for PodClass { one, on_vms, .. } in pods.classes.values() {
         for term in of_pod(world, &keys, *one) {
             gathered.entry(term).or_default().carriers.extend(on_vms);
         }
     }
-    for Alike { one, on_vms, .. } in pods.alike.values() {
+    for PodClass { one, on_vms, .. } in pods.classes.values() {
         for term in world.terms_matching(*one) {
             if let Some(gathered) = gathered.get_mut(term) {
                 gathered.matches.extend(on_vms);
@@ -83,7 +83,7 @@ pub(super) fn of(world: &World, pods: &Pods, nodes: &[Node], settings: &DrsSetti
         let mut vms: Vec<usize> = carriers.iter().chain(&matches).map(|(vm, _)| *vm).collect();
         vms.sort_unstable();
         vms.dedup();
-        // Mostly the same pods, each on a VM of its own.
+        // Usually carriers and matches are the same pods, each on its own VM.
         if carriers != matches || vms.len() < carriers.len() {
             same_vm.extend(on_one_vm(&pods.named, &carriers, &matches));
         }
@@ -102,7 +102,7 @@ pub(super) fn of(world: &World, pods: &Pods, nodes: &[Node], settings: &DrsSetti
     (terms, same_vm.collect())
 }
 
-/// Pairs of pods on one VM of which one's term matches the other.
+/// Pairs of pods on one VM where a term of one matches the other.
 fn on_one_vm(named: &[PodRef], carriers: &[PodOn], matches: &[PodOn]) -> Vec<(PodRef, PodRef, usize)> {
     let mut found = Vec::new();
     for on_vm in carriers.chunk_by(|(a, _), (b, _)| a == b) {
@@ -122,7 +122,7 @@ fn on_one_vm(named: &[PodRef], carriers: &[PodOn], matches: &[PodOn]) -> Vec<(Po
     found
 }
 
-/// The terms that count and that a pod has, or that match it.
+/// The terms that count and that a pod carries or matches.
 pub(super) fn concerning<'a>(world: &'a World, keys: &'a Keys, pod: PodId) -> impl Iterator<Item = TermId> + 'a {
     let has_carriers =
         |term: &&TermId| world.carriers(**term, Role::AntiAffinity).any(|pod| keys.counts(world, pod, **term));

@@ -1,7 +1,7 @@
-//! The plan for one cluster: a pure function of its part of the world, its record, settings and the moment.
+//! The plan for one cluster: a pure function of its part of the world, its record, settings and the time.
 //!
-//! New rules keep to the limit, those first whose VMs are where the rule does not allow them; deletions are few at a time, and never most of
-//! them without being told to.
+//! New rules respect the limit; rules that their VMs violate now come first. Deletions are limited per pass, and most
+//! of the rules are never deleted at once unless that is allowed explicitly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::finding::Finding;
 use crate::input::ClusterView;
 use crate::input::digest::digest_text;
 use crate::reconcile::affinity::pods_in_company;
-use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_parted};
+use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_separated};
 use crate::reconcile::observed::other_user;
 use crate::reconcile::settle::Settling;
 use crate::reconcile::{DesiredRule, OwnRule, Reconciled};
 use crate::record::{RecordedGroups, RecordedRule, RuleType, Rules, UnixMillis};
 use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings, Pinning};
 
-/// `None` while nothing is known of its hosts, so nothing can be said of its rules. `rules` are those recorded for it.
+/// `None` while the cluster's hosts are unknown, so its rules cannot be planned. `rules` are those recorded for it.
 #[must_use]
 pub fn plan_cluster(
     view: &ClusterView,
@@ -44,7 +44,7 @@ pub fn plan_cluster(
 struct Planning<'p, 'v> {
     reconciled: &'p Reconciled<'v>,
     before: &'p Rules,
-    /// As it shall be: copied when first changed.
+    /// The desired record: copied on the first change.
     record: Arc<Rules>,
     changes: Vec<Change>,
     postponed: Vec<String>,
@@ -61,12 +61,12 @@ impl Planning<'_, '_> {
         let deleted = self.delete(due);
         let of_type = |own: &&OwnRule<'_>| own.recorded.rule_type == RuleType::VmAntiAffinity;
         let kept = self.reconciled.own.iter().filter(|own| of_type(own) && !deleted.contains(own.name));
-        let finally = kept.map(|own| (own.name.to_owned(), own.settled.becomes.clone())).chain(created).collect();
+        let planned = kept.map(|own| (own.name.to_owned(), own.settled.becomes.clone())).chain(created).collect();
         let own_count = self.reconciled.owned_count() - deleted.len();
         let made = self.changes.iter().filter(|change| change.kind == ChangeKind::Create).count();
-        let open = open_pairs(self.reconciled, &left_out, &finally);
+        let open = open_pairs(self.reconciled, &left_out, &planned);
         let mut report = Report { reconciled: self.reconciled, open: &open, findings: &mut self.findings };
-        report.cluster(own_count + made, &finally);
+        report.cluster(own_count + made, &planned);
         report.pairs(&left_out);
         ClusterPlan {
             cluster: view.key.clone(),
@@ -88,7 +88,7 @@ impl Planning<'_, '_> {
         }
     }
 
-    /// What becomes of recorded rules; answers the deletions that are due, and when to look again.
+    /// Plans the changes of recorded rules; returns the deletions that are due, and when to plan again.
     fn change_own(&mut self) -> (Vec<Change>, Option<UnixMillis>) {
         let (mut due, mut next_due) = (Vec::new(), None);
         let reconciled = self.reconciled;
@@ -110,7 +110,7 @@ impl Planning<'_, '_> {
                 _ => None,
             };
             match change.as_ref().and_then(|change| self.group_in_use(change)) {
-                // Nothing is changed, so the record stays as it is too.
+                // The rule does not change, so its record stays unchanged too.
                 Some(finding) => {
                     record = Some(own.recorded);
                     self.findings.push(finding);
@@ -132,7 +132,7 @@ impl Planning<'_, '_> {
         if new.len() <= room {
             return (new, Vec::new());
         }
-        // The sort is stable, so that otherwise the order stays.
+        // The sort is stable, so the order otherwise stays the same.
         new.sort_by_cached_key(|rule| std::cmp::Reverse(self.moves(rule).len()));
         let left_out = new.split_off(room);
         let (cluster, pairs) = (self.reconciled.view.key.clone(), [].into());
@@ -140,7 +140,7 @@ impl Planning<'_, '_> {
         (new, left_out)
     }
 
-    /// Answers the anti-affinity rules among them, with their members.
+    /// Returns the anti-affinity rules among them, with their members.
     fn create(&mut self, new: Vec<DesiredRule>) -> Vec<(String, Vec<usize>)> {
         let mut created = Vec::new();
         for rule in new {
@@ -200,7 +200,7 @@ impl Planning<'_, '_> {
             match recorded.rule_type {
                 RuleType::VmAntiAffinity => {
                     let term = own.term.map(|position| terms.all[position].term);
-                    rule.pods = term.map(|term| pods_parted(view, term, members)).unwrap_or_default();
+                    rule.pods = term.map(|term| pods_separated(view, term, members)).unwrap_or_default();
                 }
                 RuleType::VmAffinity => rule.pods = pods_in_company(view, members),
                 RuleType::VmHost => {
@@ -230,7 +230,7 @@ impl Planning<'_, '_> {
         }
     }
 
-    /// A group that others rest on stays as it is.
+    /// A group that another rule uses stays unchanged.
     fn group_in_use(&self, change: &Change) -> Option<Finding> {
         let view = self.reconciled.view;
         change.groups.iter().find_map(|group| {
@@ -243,13 +243,13 @@ impl Planning<'_, '_> {
         })
     }
 
-    /// Whether groups are left of a rule.
+    /// Whether any group of the rule still exists.
     fn has_groups(&self, own: &OwnRule<'_>) -> bool {
         let is_left = |group: &str| self.reconciled.view.facts.groups.iter().any(|other| other.name == group);
         own.recorded.groups.as_ref().is_some_and(|names| is_left(&names.vms) || is_left(&names.hosts))
     }
 
-    /// What must be done to the groups of a rule.
+    /// The changes to the groups of a rule.
     fn groups(&self, names: &RecordedGroups, is_end: bool, rule: &DesiredRule) -> Vec<GroupChange> {
         let view = self.reconciled.view;
         let vms = GroupKind::Vms(view.vm_ids(&rule.members));
@@ -269,7 +269,7 @@ impl Planning<'_, '_> {
         changes
     }
 
-    /// The VMs that are where the rule does not allow them.
+    /// The VMs on hosts that the rule does not allow.
     fn moves(&self, rule: &DesiredRule) -> Vec<String> {
         let vms = &self.reconciled.view.vms;
         let mut by_host: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -281,7 +281,7 @@ impl Planning<'_, '_> {
         let moving: Vec<usize> = match rule.rule_type {
             RuleType::VmAntiAffinity => by_host.values().flat_map(|vms| &vms[1..]).copied().collect(),
             RuleType::VmAffinity => {
-                // The host with most of them stays.
+                // The VMs on the host with most of them stay.
                 let stay = by_host.values().max_by_key(|vms| (vms.len(), usize::MAX - vms[0])).cloned();
                 let stay = stay.unwrap_or_default();
                 by_host.values().flatten().filter(|vm| !stay.contains(vm)).copied().collect()

@@ -1,13 +1,13 @@
 //! What to create, edit and delete, and why: the same for the command line and the running service.
 //!
-//! In: a cluster's part of the world, the rules recorded for it, settings, the moment. Out: a [`ClusterPlan`]: changes, findings, and the
-//! record to write before the changes are made (new names as intents, and what is being waited for).
+//! In: a cluster's part of the world, the rules recorded for it, settings, the time. Out: a [`ClusterPlan`]: changes,
+//! findings, and the record to write before the changes are made (new names as intents, and started waits).
 //!
-//! - `cluster`: the plan for one cluster. `report`: what people should know beside the changes. `ownership`: taking rules in, taking all
-//!   away.
+//! - `cluster`: the plan for one cluster. `report`: findings besides the changes. `ownership`: adopting rules, and
+//!   deleting all owned rules.
 //!
-//! Carrying out: write the record, reconfigure the cluster, read back, then note in the record what was created and deleted
-//! ([`Record::created`], [`Record::deleted`]). A plan made after that is empty.
+//! To apply a plan: write the record, reconfigure the cluster, read back, then record what was created and deleted
+//! ([`Record::created`], [`Record::deleted`]). A plan computed after that is empty.
 
 mod cluster;
 mod ownership;
@@ -29,13 +29,13 @@ use crate::settings::DrsSettings;
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// In the order of vCenters and ids; every cluster that is planned for.
+    /// Every planned cluster, sorted by vCenter and id.
     pub clusters: Vec<ClusterPlan>,
     pub findings: Vec<Finding>,
-    /// The record as it shall be written first.
+    /// The record to write first.
     #[serde(skip)]
     pub record: Record,
-    /// When a wait ends, and planning again may give something else though nothing changed.
+    /// When a wait ends, so that planning again may give another result although nothing changed.
     pub next_due: Option<UnixMillis>,
 }
 
@@ -53,20 +53,21 @@ impl Plan {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPlan {
     pub cluster: ClusterKey,
-    /// For people.
+    /// The name shown to users.
     pub cluster_name: String,
     pub actions: Vec<Change>,
-    /// The pairs of VMs, by id, that pods require apart and that no enabled rule will keep apart; the findings say why.
+    /// The pairs of VMs, by id, that pods require on different hosts and that no enabled rule will separate; the
+    /// findings say why.
     pub uncovered: Vec<(String, String)>,
-    /// Rules that are to be deleted, and not in this pass: too many at once.
+    /// Rules to delete in a later pass, because there are too many for this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub postponed: Vec<String>,
     #[serde(skip)]
     pub findings: Vec<Finding>,
-    /// The record as it shall be written first.
+    /// The record to write first.
     #[serde(skip)]
     pub rules: Arc<Rules>,
-    /// When a wait ends, and planning again may give something else though nothing changed.
+    /// When a wait ends, so that planning again may give another result although nothing changed.
     #[serde(skip)]
     pub next_due: Option<UnixMillis>,
 }
@@ -79,7 +80,7 @@ pub struct VmRef {
     pub name: String,
 }
 
-/// One rule to be changed, with the groups that belong to it.
+/// A change of one rule, with the groups that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
@@ -87,31 +88,31 @@ pub struct Change {
     #[serde(rename = "sort")]
     pub rule_type: RuleType,
     pub kind: ChangeKind,
-    /// All members the rule shall have; for a deletion those it has.
+    /// All desired members; for a deletion, the current members.
     pub vms: Vec<VmRef>,
-    /// The names of the hosts it binds them to; none for other sorts.
+    /// The names of the hosts of a VM-Host rule; empty for other types.
     pub hosts: Vec<String>,
-    /// The VMs may run nowhere else.
+    /// The VMs may not run on other hosts.
     pub mandatory: bool,
-    /// What must be done to groups along with the rule, and in the same call.
+    /// Group changes that must be made together with the rule, in the same call.
     pub groups: Vec<GroupChange>,
-    /// The pods that cause it, the first 50 of them; none for a deletion.
+    /// The first 50 pods that cause the change; empty for a deletion.
     pub pods: Vec<PodRef>,
-    /// Names of the VMs that DRS will have to move, or as many others in their place.
+    /// The names of the VMs that DRS must move; it may move the same number of other VMs instead.
     pub moves: Vec<String>,
-    /// The groups of a rule that binds VMs to hosts.
+    /// The groups of a VM-Host rule.
     #[serde(skip)]
     pub group_names: Option<RecordedGroups>,
 }
 
 impl Change {
-    /// Without groups and reasons.
+    /// A change without groups and causes.
     pub fn new(rule: String, rule_type: RuleType, kind: ChangeKind, vms: Vec<VmRef>) -> Self {
         let (hosts, groups, pods, moves) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { rule, rule_type, kind, vms, hosts, mandatory: false, groups, pods, moves, group_names: None }
     }
 
-    /// Whether both ask the same of a vCenter, for whatever reasons.
+    /// Whether both changes make the same vCenter call, regardless of their causes.
     pub fn is_same_write(&self, other: &Self) -> bool {
         let same_vms = || self.vms.iter().map(|vm| &vm.id).eq(other.vms.iter().map(|vm| &vm.id));
         (&self.rule, &self.kind, self.rule_type, self.mandatory)
@@ -120,7 +121,7 @@ impl Change {
             && same_vms()
     }
 
-    /// What the rule shall say once it is carried out.
+    /// The content of the rule after the change.
     pub fn rule_kind(&self) -> RuleKind {
         let vms = self.vms.iter().map(|vm| vm.id.clone()).collect();
         match (self.rule_type, &self.group_names) {
@@ -140,15 +141,15 @@ impl Change {
 pub enum ChangeKind {
     /// A new rule.
     Create,
-    /// The rule as a whole is sent again, with its key and UUID; the ids of VMs tell what is new in it.
+    /// Sends the whole rule again, with its key and UUID; `added` and `removed` are the ids of the changed members.
     Edit { key: i32, uuid: Option<String>, added: Vec<String>, removed: Vec<String> },
-    /// The rule, and its groups with it.
+    /// Deletes the rule and its groups.
     Delete { key: i32, uuid: Option<String> },
-    /// The rule itself is gone already; what is left of it goes too.
+    /// The rule itself is already deleted; deletes its remaining groups.
     DeleteGroups,
 }
 
-/// A group to be changed; groups come and go with their rule.
+/// A change of a group; groups are created and deleted with their rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum GroupChange {
@@ -157,7 +158,7 @@ pub enum GroupChange {
     Remove { name: String },
 }
 
-/// How a plan shows a group.
+/// The serialized form of a group in a plan.
 #[derive(Serialize)]
 #[serde(remote = "GroupFacts", rename_all = "camelCase")]
 struct GroupText {
@@ -174,7 +175,7 @@ enum MembersText {
     Hosts(Vec<String>),
 }
 
-/// What to do in all clusters now.
+/// Plans all clusters.
 #[must_use]
 pub fn plan(world: &World, record: &Record, now: UnixMillis, settings: &DrsSettings) -> Plan {
     let mut plan = Plan { record: record.clone(), ..Plan::default() };
@@ -195,7 +196,7 @@ pub fn plan(world: &World, record: &Record, now: UnixMillis, settings: &DrsSetti
 }
 
 impl Plan {
-    /// The plans of clusters as one.
+    /// Merges the plans of clusters into this plan.
     pub fn take(&mut self, clusters: Vec<ClusterPlan>, surroundings: &Surroundings) {
         self.findings.extend(surroundings.findings.iter().cloned());
         for cluster in &clusters {
@@ -207,7 +208,7 @@ impl Plan {
     }
 }
 
-/// What the names of all rules for one Kubernetes cluster begin with.
+/// The prefix of the names of all rules for one Kubernetes cluster.
 pub fn rule_prefix(kubernetes_uid: &str) -> String {
     format!("bridger-{kubernetes_uid}-")
 }

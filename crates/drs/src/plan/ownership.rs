@@ -1,7 +1,7 @@
-//! Taking rules into the record, and taking everything away.
+//! Adopting rules into the record, restoring rules, and deleting all owned rules.
 //!
-//! In: the world, the record. Out: what [`adopt`] finds and the record with it; what [`cleanup`] deletes. Invariants: only
-//! rules with this Kubernetes cluster's own prefix are adopted; only what the record names is deleted.
+//! In: the world, the record. Out: what [`adopt`] finds and the record with it; what [`cleanup`] deletes. Invariants:
+//! only rules with this Kubernetes cluster's own prefix are adopted; only recorded rules are deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,21 +17,22 @@ use crate::input::digest::digest_text;
 use crate::reconcile::observed::{observe, other_user};
 use crate::record::{Record, RecordedGroups, RecordedRule, RuleType, Rules};
 
-/// A rule with this cluster's prefix that the record does not name.
+/// A rule with this cluster's prefix that is not in the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopted {
     pub cluster: ClusterKey,
-    /// For people.
+    /// The name shown to users.
     pub cluster_name: String,
     pub rule: String,
     pub rule_type: RuleType,
     /// Ids of its VMs.
     pub vms: Vec<String>,
-    /// Names of the groups that are adopted with it.
+    /// The names of the groups adopted with it.
     pub groups: Option<RecordedGroups>,
 }
 
-/// What could be adopted, and the record with it added; the record as it is when the cluster has no identity yet.
+/// The rules that can be adopted, and the record including them; the record unchanged if the cluster has no identity
+/// yet.
 pub fn adopt(world: &World, owned: &Record) -> (Vec<Adopted>, Record) {
     let mut record = owned.clone();
     let mut adopted = Vec::new();
@@ -43,8 +44,8 @@ pub fn adopt(world: &World, owned: &Record) -> (Vec<Adopted>, Record) {
             if rules.contains_key(&rule.name) {
                 continue;
             }
-            let Some((rule_type, vms, groups)) = what_it_is(facts, rule, &prefix) else { continue };
-            // What it was made for is not known; the term about most of its VMs will take it in.
+            let Some((rule_type, vms, groups)) = classify(facts, rule, &prefix) else { continue };
+            // The term it was made for is unknown; the term about most of its VMs will take it over.
             let source = digest_text(model::digest(&[&rule.name]));
             let owned_rule = RecordedRule {
                 uuid: rule.uuid.clone(),
@@ -68,8 +69,8 @@ fn clusters(world: &World) -> BTreeMap<ClusterKey, &ClusterFacts> {
     clusters.map(|(vcenter, facts)| (ClusterKey::new(vcenter, facts.id.clone()), &**facts)).collect()
 }
 
-/// `None` for what Bridger never makes: also a rule whose groups are somebody else's.
-fn what_it_is(
+/// `None` for rules that Bridger never makes, including a rule whose groups do not have the prefix.
+fn classify(
     facts: &ClusterFacts,
     rule: &RuleFacts,
     prefix: &str,
@@ -91,15 +92,15 @@ fn what_it_is(
     }
 }
 
-/// Rules that were left alone because somebody deleted them twice, and the record in which that is forgotten: what pods still require is
-/// made anew. `named` is one of them; without it all are meant.
+/// Rules that were left alone because they were deleted twice, and the record in which that is forgotten: Bridger
+/// creates those again that pods still require. `named` selects one of them; `None` selects all.
 pub fn restore(world: &World, owned: &Record, named: Option<&str>) -> (Vec<(ClusterKey, String)>, Record) {
     let (mut record, mut restored) = (owned.clone(), Vec::new());
     for (key, facts) in clusters(world) {
         let Some(rules) = record.clusters.get_mut(&key) else { continue };
         for (name, rule) in Arc::make_mut(rules).iter_mut() {
-            let is_there = facts.rules.iter().any(|rule| rule.name == *name);
-            if rule.restored_at.is_some() && !is_there && named.is_none_or(|named| named == name) {
+            let exists = facts.rules.iter().any(|rule| rule.name == *name);
+            if rule.restored_at.is_some() && !exists && named.is_none_or(|named| named == name) {
                 Arc::make_mut(rule).restored_at = None;
                 restored.push((key.clone(), name.clone()));
             }
@@ -108,7 +109,7 @@ pub fn restore(world: &World, owned: &Record, named: Option<&str>) -> (Vec<(Clus
     (restored, record)
 }
 
-/// Deletes exactly everything that is owned, at once and however much that is.
+/// Deletes exactly the owned rules, all at once, without a limit.
 #[must_use]
 pub fn cleanup(world: &World, record: &Record) -> Plan {
     let mut plan = Plan { record: record.clone(), ..Plan::default() };
@@ -119,10 +120,10 @@ pub fn cleanup(world: &World, record: &Record) -> Plan {
         let vm_name = |id: &str| world.vm_id(key.vcenter, id).and_then(|vm| Some(world.vm(vm)?.1.name.clone()));
         let mut changes = Vec::new();
         for (name, recorded) in rules.iter() {
-            let is_there = |group: &&String| {
+            let is_removable = |group: &&String| {
                 facts.groups.iter().any(|other| other.name == **group) && other_user(facts, group, name).is_none()
             };
-            let groups = recorded.groups.iter().flat_map(|names| [&names.vms, &names.hosts]).filter(is_there);
+            let groups = recorded.groups.iter().flat_map(|names| [&names.vms, &names.hosts]).filter(is_removable);
             let groups: Vec<_> = groups.map(|name| GroupChange::Remove { name: name.clone() }).collect();
             let kind = match observed.get(name.as_str()) {
                 Some(rule) if rule.is_recorded(recorded) => {

@@ -1,5 +1,5 @@
-//! What people should know of a cluster beside the changes: rules that are not as recorded, settings that make rules useless or harmful,
-//! and pairs of VMs that no rule keeps apart, each with its reason.
+//! The findings of a cluster besides the changes: rules that differ from the record, settings that make rules useless
+//! or harmful, and pairs of VMs that no rule separates, each with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use crate::cover::graph::{pairs, set_of};
 use crate::cover::guard::Guard;
 use crate::cover::terms::{Pairs, TermRules};
 use crate::finding::{Finding, PodRef, TooFewHosts, VmPairs};
-use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_parted};
+use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_separated};
 use crate::reconcile::{DesiredRule, Reconciled};
 use crate::record::{RuleType, Rules};
 
 pub(super) struct Report<'r> {
     pub(super) reconciled: &'r Reconciled<'r>,
-    /// Pairs that no rule will keep apart.
+    /// Pairs that no rule will separate.
     pub(super) open: &'r Pairs,
     pub(super) findings: &'r mut Vec<Finding>,
 }
 
 /// Anti-affinity rules by name, with the members they have after the changes.
-pub(super) type Finally = Vec<(String, Vec<usize>)>;
+pub(super) type Planned = Vec<(String, Vec<usize>)>;
 
 impl Report<'_> {
-    pub(super) fn cluster(&mut self, rules: usize, finally: &Finally) {
+    pub(super) fn cluster(&mut self, rules: usize, planned: &Planned) {
         let Reconciled { view, guard, .. } = self.reconciled;
         let cluster = || view.key.clone();
         if rules > 0 && !view.facts.drs_enabled {
@@ -36,17 +36,17 @@ impl Report<'_> {
             return;
         }
         let hosts_able = guard.hosts_able;
-        for (rule, members) in finally.iter().filter(|(_, members)| members.len() >= hosts_able.max(2)) {
+        for (rule, members) in planned.iter().filter(|(_, members)| members.len() >= hosts_able.max(2)) {
             let (rule, members) = (rule.clone(), members.len());
             self.findings.push(Finding::HaMayNotRestart { cluster: cluster(), rule, members, hosts_able });
         }
     }
 
-    /// Names each open pair in the finding that says why it is open.
+    /// Adds each open pair to the finding that says why it is open.
     pub(super) fn pairs(&mut self, left_out: &[DesiredRule]) {
         let Reconciled { view, constraints, terms, turned_off, .. } = self.reconciled;
         let mut conflicts = Pairs::new();
-        // By the rule that is left alone; without one, because there are too many.
+        // By the rule that is left alone; `None` for pairs that the rule limit leaves open.
         let mut excused: BTreeMap<Option<&str>, Pairs> = BTreeMap::new();
         for (position, rules) in terms.all.iter().enumerate() {
             self.too_large(rules);
@@ -70,8 +70,8 @@ impl Report<'_> {
             }
         }
         for (a, b) in conflicts {
-            let terms = terms.parting(a, b).map(|position| terms.all[position].term);
-            let mut pods: Vec<PodRef> = terms.flat_map(|term| pods_parted(view, term, &[a, b])).collect();
+            let terms = terms.separating(a, b).map(|position| terms.all[position].term);
+            let mut pods: Vec<PodRef> = terms.flat_map(|term| pods_separated(view, term, &[a, b])).collect();
             pods.sort_unstable();
             pods.dedup();
             pods.truncate(PODS_NAMED_MAX);
@@ -94,7 +94,7 @@ impl Report<'_> {
         pairs.into_iter().map(|(a, b)| (name(a), name(b))).collect()
     }
 
-    /// More VMs that are all to be apart than there are hosts for.
+    /// Reports cliques with more VMs than there are hosts.
     fn too_large(&mut self, rules: &TermRules<'_>) {
         for clique in &rules.cover.too_large {
             let (members, left_out) = (&clique.members, &clique.left_out);
@@ -111,7 +111,7 @@ impl Report<'_> {
         }
     }
 
-    /// Pairs that can not be had beside all the others.
+    /// Reports pairs that cannot be separated in addition to all the others.
     fn refused(&mut self, rules: &TermRules<'_>, refused: &[(usize, usize)]) {
         if !refused.is_empty() {
             let vms: BTreeSet<usize> = refused.iter().flat_map(|(a, b)| [*a, *b]).collect();
@@ -123,12 +123,12 @@ impl Report<'_> {
 
     fn too_few_hosts(&self, rules: &TermRules<'_>, pairs: VmPairs, vms: &[usize]) -> TooFewHosts {
         let Reconciled { view, guard: Guard { hosts, reserve, .. }, .. } = *self.reconciled;
-        let (cluster, pods) = (view.key.clone(), pods_parted(view, rules.term, vms));
+        let (cluster, pods) = (view.key.clone(), pods_separated(view, rules.term, vms));
         TooFewHosts { cluster, vms: None, hosts, reserve, pairs_left: pairs.len(), pairs, pods }
     }
 }
 
-/// Rules that look like Bridger's, and are not.
+/// Rules that look like Bridger's but are not.
 pub(super) fn rules_of_others<'r>(
     reconciled: &'r Reconciled<'_>,
     recorded: &'r Rules,
@@ -148,13 +148,13 @@ fn anti_affinity(rules: &[DesiredRule]) -> impl Iterator<Item = &DesiredRule> {
     rules.iter().filter(|rule| rule.rule_type == RuleType::VmAntiAffinity)
 }
 
-/// The pairs that pods require apart and that no rule will keep apart.
-pub(super) fn open_pairs(reconciled: &Reconciled<'_>, left_out: &[DesiredRule], finally: &Finally) -> Pairs {
+/// The pairs that pods require on different hosts and that no rule will separate.
+pub(super) fn open_pairs(reconciled: &Reconciled<'_>, left_out: &[DesiredRule], planned: &Planned) -> Pairs {
     let covers = reconciled.terms.all.iter().map(|rules| &rules.cover);
     let open = covers.flat_map(|cover| cover.left.iter().chain(&cover.forbidden)).copied();
     let mut open: Pairs = open.chain(anti_affinity(left_out).flat_map(|rule| pairs(&rule.members))).collect();
     let concerned = set_of(reconciled.view.vms.len(), open.iter().flat_map(|(a, b)| [*a, *b]));
-    for (_, members) in finally {
+    for (_, members) in planned {
         let within: Vec<usize> = members.iter().copied().filter(|vm| concerned.contains(*vm)).collect();
         for pair in pairs(&within) {
             open.remove(&pair);

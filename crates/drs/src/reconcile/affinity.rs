@@ -1,7 +1,8 @@
-//! VM-VM affinity rules: VMs that are kept together, so that each pod with required affinity has company on its host.
+//! VM-VM affinity rules, so that each pod with required affinity has a matching pod on its host.
 //!
-//! One rule per group of VMs; a group keeps the rule that has most of its members. Invariants: what pods require apart is never kept
-//! together; company that a rule of others provides needs none of ours.
+//! One rule per group of VMs; a group keeps the rule that has most of its members. Invariants: VMs that pods require on
+//! different hosts are never in one group; no rule is created for affinity that another client's rule already
+//! satisfies.
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -10,18 +11,18 @@ use std::sync::Arc;
 use super::settle::Target;
 use super::{DesiredRule, Reconciled};
 use crate::cover::graph::pairs;
-use crate::cover::groups::tied_groups;
+use crate::cover::groups::affinity_groups;
 use crate::finding::{Finding, PodRef};
 use crate::input::digest::digest_text;
 use crate::input::{ClusterView, Company};
 use crate::record::RuleType;
 
-/// Whether the pod has company where these VMs are together.
+/// Whether the pod's affinity is satisfied if these VMs share a host.
 fn meets(group: &[usize], company: &Company) -> bool {
     group.contains(&company.vm) && company.partners.iter().any(|partner| group.contains(partner))
 }
 
-/// The pods that have company because these VMs are together.
+/// The pods whose affinity is satisfied because these VMs share a host.
 pub(crate) fn pods_in_company(view: &ClusterView, members: &[usize]) -> Vec<PodRef> {
     view.pod_refs(view.company.iter().filter(|company| meets(members, company)).map(|company| company.pod))
 }
@@ -34,8 +35,8 @@ impl Reconciled<'_> {
         }
         let (view, settling) = (self.view, self.settling);
         let mut met: Vec<Vec<usize>> = self.constraints.together.iter().map(|(_, members)| members.clone()).collect();
-        let mut tied: Vec<(usize, Vec<usize>)> = Vec::new();
-        // Left alone for as long as the same VMs would be tied.
+        let mut current: Vec<(usize, Vec<usize>)> = Vec::new();
+        // Left alone as long as the same VMs would be in the group.
         let mut given_up: BTreeMap<String, usize> = BTreeMap::new();
         for at in own {
             let own = &mut self.own[at];
@@ -47,13 +48,13 @@ impl Reconciled<'_> {
                     own.settled = settling.leave(Arc::clone(&own.prepared), observed, is_required, finding);
                 }
                 None if settling.is_given_up(own) => drop(given_up.insert(own.recorded.source.clone(), at)),
-                _ => tied.push((at, own.members().to_vec())),
+                _ => current.push((at, own.members().to_vec())),
             }
         }
         let unmet = view.company.iter().filter(|company| !met.iter().any(|group| meets(group, company)));
         let company: Vec<Company> = unmet.cloned().collect();
-        let (mut groups, conflicts) = self.groups(&company, &tied);
-        for ((at, members), urgent) in tied.into_iter().zip(conflicts) {
+        let (mut groups, conflicts) = self.groups(&company, &current);
+        for ((at, members), urgent) in current.into_iter().zip(conflicts) {
             let own = &mut self.own[at];
             let members = take_group(view, &own.recorded.source, &members, &mut groups);
             if !members.is_empty() {
@@ -74,22 +75,22 @@ impl Reconciled<'_> {
         }
     }
 
-    /// Which VMs to keep together, and of each rule whether it keeps together what must not be.
-    fn groups(&mut self, company: &[Company], tied: &[(usize, Vec<usize>)]) -> (Vec<Vec<usize>>, Vec<bool>) {
+    /// The groups of VMs to keep on one host, and for each current rule whether it violates anti-affinity.
+    fn groups(&mut self, company: &[Company], current: &[(usize, Vec<usize>)]) -> (Vec<Vec<usize>>, Vec<bool>) {
         let (vms, limits) = (&self.view.vms, self.limits());
         let same_host = |a: usize, b: usize| vms[a].host.is_some() && vms[a].host == vms[b].host;
         let is_crowded = self.terms.may_be_crowded(limits);
         let joint = LazyCell::new(|| self.terms.joint(limits));
         let is_apart =
-            |a: usize, b: usize| self.terms.part(a, b) || self.constraints.apart.contains(&(a.min(b), a.max(b)));
+            |a: usize, b: usize| self.terms.separate(a, b) || self.constraints.apart.contains(&(a.min(b), a.max(b)));
         let may_share = |a: &[usize], b: &[usize]| {
             let all = [a, b].concat();
             a.iter().all(|a| b.iter().all(|b| !is_apart(*a, *b)))
                 && self.allowed.common(&all).is_none_or(|common| !common.is_clear())
                 && (!is_crowded || joint.may_share(&all))
         };
-        let now: Vec<Vec<usize>> = tied.iter().map(|(_, members)| members.clone()).collect();
-        let found = tied_groups(company, may_share, &now, same_host);
+        let now: Vec<Vec<usize>> = current.iter().map(|(_, members)| members.clone()).collect();
+        let found = affinity_groups(company, may_share, &now, same_host);
         let unmet = found.unmet.iter().map(|company| Finding::AffinityUnmet {
             cluster: self.view.key.clone(),
             vm: vms[company.vm].name.clone(),
@@ -104,13 +105,13 @@ impl Reconciled<'_> {
     }
 }
 
-/// The group that has most in common with the rule, or the one it was made for; none when there is none.
+/// Takes the group that shares most members with the rule, or the one it was made for; empty if there is none.
 fn take_group(view: &ClusterView, source: &str, members: &[usize], groups: &mut Vec<Vec<usize>>) -> Vec<usize> {
-    let shared = |place: usize| groups[place].iter().filter(|vm| members.contains(vm)).count();
-    let nearest = (0..groups.len()).max_by_key(|&place| (shared(place), usize::MAX - place));
+    let shared = |index: usize| groups[index].iter().filter(|vm| members.contains(vm)).count();
+    let nearest = (0..groups.len()).max_by_key(|&index| (shared(index), usize::MAX - index));
     let made_for = || groups.iter().position(|group| source_of(view, group) == source);
-    let found = nearest.filter(|&place| shared(place) > 0).or_else(made_for);
-    found.map(|place| groups.remove(place)).unwrap_or_default()
+    let found = nearest.filter(|&index| shared(index) > 0).or_else(made_for);
+    found.map(|index| groups.remove(index)).unwrap_or_default()
 }
 
 fn source_of(view: &ClusterView, members: &[usize]) -> String {

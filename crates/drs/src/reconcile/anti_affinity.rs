@@ -1,7 +1,8 @@
 //! VM-VM anti-affinity rules.
 //!
-//! Each recorded rule goes to the term it was made for; where that term is gone, maybe only worded differently, the one about most of the
-//! rule's members takes its place. Then terms are covered, and each rule is settled.
+//! Each recorded rule is assigned to the term it was made for. If that term no longer exists (it may only have been
+//! written differently), the term with most of the rule's members takes its place. Then terms are covered, and each
+//! rule is settled.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::input::digest::{digest_text, parse_digest};
 use crate::input::{ClusterView, PodOn, Term};
 use crate::record::RuleType;
 
-/// How many pods are named: a rule may serve many workloads, and nobody reads hundreds of names.
+/// The maximum number of listed pods: a rule may be caused by many workloads, and no one reads hundreds of names.
 pub(crate) const PODS_NAMED_MAX: usize = 50;
 
 impl Reconciled<'_> {
@@ -34,7 +35,7 @@ impl Reconciled<'_> {
         self.new.extend(new);
     }
 
-    /// Brings a rule to the term it is for.
+    /// Assigns a rule to its term.
     fn assign(&mut self, at: usize) {
         let (own, settling) = (&mut self.own[at], self.settling);
         let made_for = parse_digest(&own.recorded.source).and_then(|digest| self.terms.find(digest));
@@ -46,7 +47,7 @@ impl Reconciled<'_> {
             return;
         }
         if made_for.is_none() {
-            // Another workload's rule now: what it waited for was about the one before.
+            // The rule now belongs to another workload: its wait was for the previous one.
             let prepared = Arc::make_mut(&mut own.prepared);
             (prepared.source, prepared.unwanted) = (digest_text(rules.term.digest), None);
         }
@@ -59,9 +60,10 @@ impl Reconciled<'_> {
         rules.existing.push(ExistingRule { name, members, may_shrink });
     }
 
-    /// Whether pods require any two of these apart, and nobody else keeps those together.
+    /// Whether pods require any two of these on different hosts, and no other client's rule keeps those two on one
+    /// host.
     fn is_required(&self, members: &[usize]) -> bool {
-        pairs(members).any(|(a, b)| !self.constraints.keeps_together(a, b) && self.terms.part(a, b))
+        pairs(members).any(|(a, b)| !self.constraints.keeps_together(a, b) && self.terms.separate(a, b))
     }
 
     fn settle_anti_affinity(&self, own: &OwnRule<'_>) -> Settled {
@@ -76,7 +78,7 @@ impl Reconciled<'_> {
             observed => {
                 let kept = rules.filter(|rules| !rules.is_redundant).map_or(&[][..], |rules| &rules.cover.kept);
                 let members = kept.iter().find(|(of, _)| *of == own.name).map(|(_, members)| members.clone());
-                let is_required = |a, b| rules.is_some_and(|rules| rules.term.parts(a, b));
+                let is_required = |a, b| rules.is_some_and(|rules| rules.term.separates(a, b));
                 let contradicts =
                     || pairs(own.members()).any(|(a, b)| self.limits().forbids(a, b) && is_required(a, b));
                 let urgent = own.may_shrink || contradicts();
@@ -98,22 +100,22 @@ impl Reconciled<'_> {
         }
     }
 
-    /// In the order of ranks: the order of keys then is the same.
+    /// Sorted by rank, so that the order of rule keys is the same.
     fn new_anti_affinity(&self) -> Vec<DesiredRule> {
         let mut terms: Vec<_> =
             self.terms.all.iter().filter(|rules| !rules.is_redundant && !rules.cover.new.is_empty()).collect();
         terms.sort_by_key(|rules| rules.rank());
         let new = terms.into_iter().flat_map(|rules| rules.cover.new.iter().map(|members| (rules.term, members)));
         new.map(|(term, members)| DesiredRule {
-            pods: pods_parted(self.view, term, members),
+            pods: pods_separated(self.view, term, members),
             ..DesiredRule::new(RuleType::VmAntiAffinity, digest_text(term.digest), members.clone())
         })
         .collect()
     }
 }
 
-/// The pods on these VMs of which one's anti-affinity is about another, by name, and no more than [`PODS_NAMED_MAX`].
-pub(crate) fn pods_parted(view: &ClusterView, term: &Term, members: &[usize]) -> Vec<PodRef> {
+/// The pods on these VMs whose anti-affinity matches each other across VMs, by name, at most [`PODS_NAMED_MAX`].
+pub(crate) fn pods_separated(view: &ClusterView, term: &Term, members: &[usize]) -> Vec<PodRef> {
     let within = |pods: &[PodOn]| -> Vec<PodOn> {
         pods.iter().filter(|(vm, _)| members.binary_search(vm).is_ok()).copied().collect()
     };

@@ -1,12 +1,13 @@
-//! What exists and what is owned, brought together with what pods require.
+//! Compares observed and recorded rules with what pods require.
 //!
-//! In: a view, the rules recorded for it. Out: for each recorded rule what becomes of it, and the rules to be made. A rule has four shapes:
-//! observed (`observed`), desired ([`DesiredRule`]), recorded (`crate::record`) and a change (`crate::plan`).
+//! In: a view, the rules recorded for it. Out: for each recorded rule what to do with it, and the rules to create. A
+//! rule has four forms: observed (`observed`), desired ([`DesiredRule`]), recorded (`crate::record`) and a change
+//! (`crate::plan`).
 //!
-//! - `constraints`: what rules of others mean. `settle`: now, later or not at all. One file for each kind of rule: `anti_affinity`,
-//!   `affinity`, `vm_host`.
+//! - `constraints`: how rules of other clients constrain Bridger's. `settle`: whether to change a rule now, later or
+//!   not at all. One file for each type of rule: `anti_affinity`, `affinity`, `vm_host`.
 //!
-//! Invariant: only rules that the record names, and that are the ones recorded, are ever changed.
+//! Invariant: only rules that match the record are ever changed.
 
 pub(crate) mod affinity;
 pub(crate) mod anti_affinity;
@@ -31,16 +32,16 @@ use crate::input::ClusterView;
 use crate::record::{RecordedRule, RuleType, Rules, UnixMillis};
 use crate::settings::DrsSettings;
 
-/// A rule as it shall be.
+/// A desired rule.
 #[derive(Clone, Debug)]
 pub(crate) struct DesiredRule {
     pub(crate) rule_type: RuleType,
-    /// What it is for.
+    /// A digest of what it is for.
     pub(crate) source: String,
     pub(crate) members: Vec<usize>,
     /// The pods that require it.
     pub(crate) pods: Vec<PodRef>,
-    /// Positions among the cluster's hosts, of a VM-Host rule.
+    /// Indexes in the cluster's hosts, for a VM-Host rule.
     pub(crate) hosts: Vec<usize>,
     pub(crate) mandatory: bool,
 }
@@ -51,18 +52,18 @@ impl DesiredRule {
     }
 }
 
-/// A recorded rule, and what becomes of it.
+/// A recorded rule, and what to do with it.
 #[derive(Debug)]
 pub(crate) struct OwnRule<'v> {
     pub(crate) name: &'v str,
     pub(crate) recorded: &'v Arc<RecordedRule>,
-    /// `None` for one that is not there at the moment.
+    /// `None` if the rule currently does not exist.
     pub(crate) observed: Option<ObservedRule<'v>>,
-    /// Position of the term it is for, of an anti-affinity rule.
+    /// The index of the term it is for, for an anti-affinity rule.
     pub(crate) term: Option<usize>,
-    /// The record with what was found out about the rule itself.
+    /// The record, updated with what was observed about the rule itself.
     prepared: Arc<RecordedRule>,
-    /// It was outnumbered for so long that it may shrink.
+    /// It had more members than hosts for so long that it may shrink.
     may_shrink: bool,
     pub(crate) settled: Settled,
     /// Hosts and pods of a VM-Host rule.
@@ -76,12 +77,12 @@ impl<'v> OwnRule<'v> {
         Self { name, recorded, observed, term: None, prepared, may_shrink: false, settled, hosts, pods }
     }
 
-    /// Those it has now.
+    /// The observed members.
     fn members(&self) -> &[usize] {
         self.observed.as_ref().map_or(&[], |rule| &rule.members)
     }
 
-    /// Somebody turned it off.
+    /// An administrator or DRS disabled it.
     fn is_disabled(&self) -> bool {
         self.observed.as_ref().is_some_and(|rule| !rule.facts.enabled)
     }
@@ -91,17 +92,17 @@ pub(crate) struct Reconciled<'v> {
     pub(crate) view: &'v ClusterView,
     pub(crate) settling: Settling<'v>,
     pub(crate) guard: Guard,
-    /// Rules that are there and not Bridger's, by name; some may be recorded, as others than these.
+    /// Observed rules that are not Bridger's, by name; some names may be in the record, but for a different rule.
     pub(crate) foreign: BTreeMap<&'v str, ObservedRule<'v>>,
-    /// By name.
+    /// Sorted by name.
     pub(crate) own: Vec<OwnRule<'v>>,
     pub(crate) constraints: Constraints,
-    /// Own anti-affinity rules that somebody turned off, with their members, as far as pods require them apart.
+    /// Owned anti-affinity rules that are disabled although pods require them, with their members.
     pub(crate) turned_off: Vec<(&'v str, Vec<usize>)>,
     pub(crate) terms: Terms<'v>,
-    /// The hosts that mandatory rules leave, those that are about to be made among them.
+    /// The hosts that mandatory rules leave, including rules that are about to be created.
     pub(crate) allowed: AllowedHosts,
-    /// Rules to be made.
+    /// Rules to create.
     pub(crate) new: Vec<DesiredRule>,
     pub(crate) findings: Vec<Finding>,
 }
@@ -144,12 +145,12 @@ impl<'v> Reconciled<'v> {
         Limits { guard: self.guard, constraints: &self.constraints, turned_off: &self.turned_off }
     }
 
-    /// How many rules Bridger has in the cluster.
+    /// The number of rules that Bridger has in the cluster.
     pub(crate) fn owned_count(&self) -> usize {
         self.own.iter().filter(|own| own.observed.is_some()).count()
     }
 
-    /// The positions of own rules of this type.
+    /// The indexes of the owned rules of this type.
     fn of_type(&self, rule_type: RuleType) -> Vec<usize> {
         (0..self.own.len()).filter(|at| self.own[*at].recorded.rule_type == rule_type).collect()
     }

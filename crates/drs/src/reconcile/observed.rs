@@ -1,7 +1,7 @@
-//! The rules that a cluster has, in numbers of VMs and hosts, and which of them are Bridger's.
+//! The observed rules of a cluster, with VMs and hosts as indexes, and which of them are Bridger's.
 //!
-//! In: the cluster's rules and groups, the record. Out: each rule as an [`ObservedRule`]. Invariant: a rule is Bridger's only where its
-//! name, its kind and its UUID are those recorded, and its groups too.
+//! In: the cluster's rules and groups, the record. Out: each rule as an [`ObservedRule`]. Invariant: Bridger owns a
+//! rule only if its name, type, UUID and groups are the recorded ones.
 
 use fixedbitset::FixedBitSet;
 use model::event::{ClusterFacts, GroupKind, RuleFacts, RuleKind};
@@ -10,48 +10,48 @@ use rustc_hash::FxHashMap;
 use crate::cover::graph::set_of;
 use crate::record::{RecordedGroups, RecordedRule, RuleType};
 
-/// What a rule asks of DRS, whoever made it.
+/// What a rule requires of DRS, from any client.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Meaning {
-    Apart,
-    Together,
-    OnHosts(FixedBitSet),
-    NotOnHosts(FixedBitSet),
-    /// Nothing about where VMs run: dependencies between VMs, for one.
+    VmAntiAffinity,
+    VmAffinity,
+    VmHostAffinity(FixedBitSet),
+    VmHostAntiAffinity(FixedBitSet),
+    /// Does not constrain where VMs run, for example a dependency between VMs.
     Nothing,
 }
 
-/// A rule as the cluster has it.
+/// A rule observed in the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ObservedRule<'v> {
     pub(crate) facts: &'v RuleFacts,
     pub(crate) meaning: Meaning,
     /// Node VMs, sorted.
     pub(crate) members: Vec<usize>,
-    /// Ids of members that are no node VMs of this cluster.
+    /// The ids of members that are not node VMs of this cluster.
     pub(crate) others: Vec<&'v str>,
 }
 
 impl ObservedRule<'_> {
-    /// `None` for kinds that Bridger never makes.
+    /// `None` for types that Bridger never creates.
     pub(crate) fn rule_type(&self) -> Option<RuleType> {
         match self.meaning {
-            Meaning::Apart => Some(RuleType::VmAntiAffinity),
-            Meaning::Together => Some(RuleType::VmAffinity),
-            Meaning::OnHosts(_) => Some(RuleType::VmHost),
-            Meaning::NotOnHosts(_) | Meaning::Nothing => None,
+            Meaning::VmAntiAffinity => Some(RuleType::VmAntiAffinity),
+            Meaning::VmAffinity => Some(RuleType::VmAffinity),
+            Meaning::VmHostAffinity(_) => Some(RuleType::VmHost),
+            Meaning::VmHostAntiAffinity(_) | Meaning::Nothing => None,
         }
     }
 
-    /// The hosts a VM-Host rule names, as far as they are in the cluster.
+    /// The hosts of a VM-Host affinity rule that are in the cluster.
     pub(crate) fn hosts(&self) -> Option<&FixedBitSet> {
         match &self.meaning {
-            Meaning::OnHosts(hosts) => Some(hosts),
+            Meaning::VmHostAffinity(hosts) => Some(hosts),
             _ => None,
         }
     }
 
-    /// Whether it is the rule that was recorded under its name.
+    /// Whether it is the rule recorded under its name.
     pub(crate) fn is_recorded(&self, recorded: &RecordedRule) -> bool {
         let has_groups =
             |names: &RecordedGroups| self.facts.kind.groups().eq([names.vms.as_str(), names.hosts.as_str()]);
@@ -61,15 +61,15 @@ impl ObservedRule<'_> {
     }
 }
 
-/// The rule that rests on this group, beside the one it was made for.
+/// Another rule that uses this group, besides the one it was created for.
 pub(crate) fn other_user<'f>(facts: &'f ClusterFacts, group: &str, made_for: &str) -> Option<&'f str> {
     let uses = |rule: &&RuleFacts| rule.name != made_for && rule.kind.groups().any(|name| name == group);
     facts.rules.iter().find(uses).map(|rule| rule.name.as_str())
 }
 
-/// By name. Names are unique in a cluster; of two the later one counts.
+/// The observed rules by name. Names are unique in a cluster; if two rules share a name, the later one counts.
 ///
-/// `vms` and `hosts` say their numbers by id.
+/// `vms` and `hosts` map ids to indexes.
 pub(crate) fn observe<'v>(
     facts: &'v ClusterFacts,
     vms: &FxHashMap<&str, usize>,
@@ -87,10 +87,10 @@ pub(crate) fn observe<'v>(
     };
     let observe = |rule: &'v RuleFacts| {
         let (meaning, ids) = match &rule.kind {
-            RuleKind::VmsApart(ids) => (Meaning::Apart, ids.as_slice()),
-            RuleKind::VmsTogether(ids) => (Meaning::Together, ids.as_slice()),
+            RuleKind::VmsApart(ids) => (Meaning::VmAntiAffinity, ids.as_slice()),
+            RuleKind::VmsTogether(ids) => (Meaning::VmAffinity, ids.as_slice()),
             RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(hosts), anti_affine_hosts: None } => {
-                (Meaning::OnHosts(hosts_of(hosts)), vms_of(vm_group))
+                (Meaning::VmHostAffinity(hosts_of(hosts)), vms_of(vm_group))
             }
             RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } => {
                 let mut others = hosts_of(affine_hosts.as_deref().unwrap_or_default());
@@ -98,7 +98,7 @@ pub(crate) fn observe<'v>(
                     others.toggle_range(..);
                 }
                 others.union_with(&hosts_of(anti_affine_hosts.as_deref().unwrap_or_default()));
-                (Meaning::NotOnHosts(others), vms_of(vm_group))
+                (Meaning::VmHostAntiAffinity(others), vms_of(vm_group))
             }
             RuleKind::Dependency { .. } | RuleKind::Other(_) => (Meaning::Nothing, &[][..]),
         };

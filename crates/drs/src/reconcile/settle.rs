@@ -1,8 +1,8 @@
-//! From what a recorded rule is to what it shall be: at once, later, or not at all.
+//! Decides whether a recorded rule changes now, later, or not at all.
 //!
-//! In: a rule as recorded and as the cluster has it, the members it shall have, the moment. Out: a [`Settled`]: the rule's
-//! record, what to do, what it will be afterwards, and when to look again. Additions go out at once; what nothing wants
-//! any more waits for the grace first.
+//! In: a recorded and observed rule, its desired members, the time. Out: a [`Settled`]: the rule's record, the change,
+//! its members afterwards, and when to plan again. Additions are applied immediately; members and rules that no pod
+//! requires any more are removed after a grace period.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,29 +15,29 @@ use crate::plan::ChangeKind;
 use crate::record::{RecordedRule, UnixMillis, Unwanted};
 use crate::settings::{DrsSettings, ROLLOUT_GRACE_FACTOR};
 
-/// What a rule shall become.
+/// The desired state of a rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Target {
     pub(crate) members: Vec<usize>,
-    /// What goes must go at once.
+    /// Removals must happen immediately.
     pub(crate) urgent: bool,
-    /// It is to be another rule in more than its members.
+    /// The rule changes in more than its members.
     pub(crate) reshaped: bool,
 }
 
-/// What becomes of a recorded rule.
+/// The decision for a recorded rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settled {
-    /// `None` when it is forgotten.
+    /// `None` if the rule leaves the record.
     pub(crate) record: Option<Arc<RecordedRule>>,
-    /// With the members the rule shall have.
+    /// The change, with the desired members.
     pub(crate) change: Option<(ChangeKind, Vec<usize>)>,
-    /// It may be deleted now.
+    /// The rule may be deleted now.
     pub(crate) due: bool,
-    /// The members it has after this pass, if it is enabled.
+    /// The members after this pass, if the rule is enabled.
     pub(crate) becomes: Vec<usize>,
     pub(crate) finding: Option<Finding>,
-    /// When looking again may give something else.
+    /// When planning again may give another result.
     pub(crate) next_due: Option<UnixMillis>,
 }
 
@@ -49,15 +49,15 @@ pub(crate) struct Settling<'a> {
 }
 
 impl Settling<'_> {
-    /// It came back not long ago, and was deleted again. What is that long ago is forgotten.
+    /// Whether the rule was recreated within `restore_memory` and then deleted again.
     pub(crate) fn is_given_up(&self, own: &OwnRule<'_>) -> bool {
-        // A moment to come was written by a clock that was wrong.
+        // A time in the future was written by a wrong clock.
         let is_past = |at: UnixMillis| self.now.is_past(at, self.settings.restore_memory) || at > self.now;
         let is_recent = |at: UnixMillis| at == UnixMillis::UNKNOWN || !is_past(at);
         own.observed.is_none() && own.recorded.uuid.is_some() && own.recorded.restored_at.is_some_and(is_recent)
     }
 
-    /// Deleted twice by hand: reported, and left so until that is forgotten.
+    /// The rule was deleted twice by hand: it is reported, and stays deleted until `restore_memory` is over.
     pub(crate) fn give_up(&self, own: &OwnRule<'_>) -> Settled {
         let (cluster, rule) = (self.view.key.clone(), own.name.to_owned());
         let finding = Finding::DeletedByHand { cluster, rule, pairs: [].into() };
@@ -69,7 +69,7 @@ impl Settling<'_> {
         Settled { record: Some(rule), finding: Some(finding), next_due, ..Settled::default() }
     }
 
-    /// Whether the rule has had too many members for so long that it may shrink; and when it may.
+    /// Whether the rule has had too many members for so long that it may shrink; records since when it has.
     pub(crate) fn is_outnumbered(&self, rule: &mut Arc<RecordedRule>, members: usize, members_kept_max: usize) -> bool {
         let too_many = members > members_kept_max;
         let since = too_many.then(|| rule.outnumbered_since.unwrap_or(self.now));
@@ -79,7 +79,8 @@ impl Settling<'_> {
         rule.outnumbered_since.is_some_and(|since| self.now.is_past(since, self.settings.shrink_hold))
     }
 
-    /// Notes since when these are unwanted, and tells whether that is long enough. Others begin a new wait.
+    /// Records since when these members are unwanted, and returns whether that is long enough. Other members start a
+    /// new wait.
     fn note_unwanted(&self, rule: &mut Arc<RecordedRule>, vms: Vec<String>) -> bool {
         let vms = (!vms.is_empty()).then_some(vms);
         if rule.unwanted.as_ref().map(|unwanted| &unwanted.vms) != vms.as_ref() {
@@ -93,11 +94,11 @@ impl Settling<'_> {
         self.settings.removal_grace.saturating_mul(if is_rolling { ROLLOUT_GRACE_FACTOR } else { 1 })
     }
 
-    /// A rule that nothing wants.
+    /// Like `note_unwanted`, for a whole rule that no pod requires.
     fn wait(&self, rule: &mut Arc<RecordedRule>, observed: &ObservedRule<'_>) -> bool {
         let mut vms = self.view.vm_ids(&observed.members);
         if vms.is_empty() {
-            // None of its members is a node any more.
+            // None of its members is a node any more; an empty list would mean that nothing is unwanted.
             vms.push(String::new());
         }
         self.note_unwanted(rule, vms)
@@ -107,7 +108,7 @@ impl Settling<'_> {
         Finding::DisabledByAdministrator { cluster: self.view.key.clone(), rule: name.to_owned(), pairs: [].into() }
     }
 
-    /// A rule that somebody turned off: it stays so, and goes when nothing wants it any more.
+    /// A disabled rule: it stays disabled, and is deleted when no pod requires it any more.
     pub(crate) fn leave(
         &self,
         mut rule: Arc<RecordedRule>,
@@ -120,7 +121,7 @@ impl Settling<'_> {
         self.done(rule, Settled { due, finding: Some(finding), ..Settled::default() })
     }
 
-    /// Brings a recorded rule to its target, now or later.
+    /// Moves a recorded rule towards its target, now or later.
     pub(crate) fn settle(
         &self,
         mut rule: Arc<RecordedRule>,
@@ -132,7 +133,7 @@ impl Settling<'_> {
             if !is_wanted {
                 return Settled::default();
             }
-            // It was there, so somebody deleted it.
+            // The rule had a UUID, so it existed and another client deleted it.
             let changed = Arc::make_mut(&mut rule);
             if changed.uuid.take().is_some() {
                 changed.restored_at = Some(self.now);
@@ -164,7 +165,7 @@ impl Settling<'_> {
     }
 
     fn complete(&self, rule: &mut Arc<RecordedRule>, observed: &ObservedRule<'_>) {
-        // Created, and the process ended before that was recorded.
+        // The rule was created, but the process ended before the UUID was recorded.
         if rule.uuid.is_none() && observed.facts.uuid.is_some() {
             Arc::make_mut(rule).uuid.clone_from(&observed.facts.uuid);
         }

@@ -1,9 +1,10 @@
-//! VM-Host rules, because pods accept certain physical hosts only.
+//! VM-Host rules for pods that accept only certain physical hosts.
 //!
-//! Per set of hosts one rule with its two groups. A VM with several such pods gets what all of them accept. Only the host label is looked
-//! at: what other labels a node would have on another host can not be known, so these count as satisfied; names of nodes do not change
-//! with the host, so these are compared with the pod's own. Invariants: a rule is made only where the host label really leaves some hosts
-//! out; a mandatory one only where its VMs then still have hosts enough.
+//! One rule with its two groups per set of hosts. A VM with several such pods gets the hosts that all of them accept.
+//! Only the host label is evaluated: the other labels a node would have on another host are unknown, so they count as
+//! satisfied; node names do not change with the host, so they are compared with the pod's own node. Invariants: a rule
+//! is created only if the host label really excludes some hosts; a mandatory rule only if its VMs then still have
+//! enough hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,13 +23,13 @@ use crate::input::digest::digest_text;
 use crate::record::RuleType;
 use crate::settings::Pinning;
 
-/// VMs for which the same hosts will do.
+/// VMs whose pods accept the same hosts: the members of one VM-Host rule.
 #[derive(Debug)]
 struct Bound {
-    /// Positions among the cluster's hosts, sorted.
+    /// Indexes in the cluster's hosts, sorted.
     hosts: Vec<usize>,
     vms: Vec<usize>,
-    /// Positions among the view's pods.
+    /// Indexes in the view's pods.
     pods: Vec<usize>,
 }
 
@@ -38,11 +39,11 @@ impl Bound {
     }
 }
 
-/// What is left of the hosts for one VM, and the pods that say so.
+/// The accepted hosts of each VM, and the pods that restrict them.
 type Accepted = BTreeMap<usize, (FixedBitSet, Vec<usize>)>;
 
 impl Reconciled<'_> {
-    /// Settles the rules there are; returns new ones.
+    /// Settles existing rules; returns new ones.
     pub(super) fn vm_host(&mut self) -> Vec<DesiredRule> {
         let own = self.of_type(RuleType::VmHost);
         if own.is_empty() && self.view.host_affinity.is_empty() {
@@ -81,7 +82,7 @@ impl Reconciled<'_> {
         bound.vms.iter().for_each(|vm| self.allowed.limit(*vm, &hosts));
     }
 
-    /// A rule keeps its hosts if it can, else most of its VMs.
+    /// Assigns each rule the entry with the same hosts, else the one with most of its VMs.
     fn assign_bound(&self, own: Vec<usize>, bound: &mut Vec<Bound>) -> Vec<(usize, Option<Bound>)> {
         let (mut taken, mut rest) = (Vec::new(), Vec::new());
         for at in own {
@@ -89,16 +90,16 @@ impl Reconciled<'_> {
             let made_for = |bound: &Bound| self.source_of_hosts(&bound.hosts) == recorded.source;
             let is_it = |bound: &Bound| observed.as_ref().map_or_else(|| made_for(bound), |rule| bound.has_hosts(rule));
             match bound.iter().position(is_it) {
-                Some(place) => taken.push((at, Some(bound.remove(place)))),
+                Some(index) => taken.push((at, Some(bound.remove(index)))),
                 None => rest.push(at),
             }
         }
         for at in rest {
             let members = self.own[at].members();
             let shared = |bound: &Bound| bound.vms.iter().filter(|vm| members.contains(vm)).count();
-            let best = (0..bound.len()).max_by_key(|&place| (shared(&bound[place]), usize::MAX - place));
-            let best = best.filter(|&place| shared(&bound[place]) > 0);
-            taken.push((at, best.map(|place| bound.remove(place))));
+            let best = (0..bound.len()).max_by_key(|&index| (shared(&bound[index]), usize::MAX - index));
+            let best = best.filter(|&index| shared(&bound[index]) > 0);
+            taken.push((at, best.map(|index| bound.remove(index))));
         }
         taken
     }
@@ -134,12 +135,12 @@ impl Reconciled<'_> {
         digest_text(model::digest(&ids))
     }
 
-    /// What pods accept, as sets of hosts with their VMs; what can not be is reported and left out.
+    /// The accepted sets of hosts with their VMs; sets that cannot be satisfied are reported and left out.
     fn bound(&mut self, mandatory: bool) -> Vec<Bound> {
         let view = self.view;
         let mut accepted = self.accepted();
         if mandatory {
-            self.heed_others(&mut accepted);
+            self.respect_others(&mut accepted);
         }
         let mut by_hosts: BTreeMap<Vec<usize>, Bound> = BTreeMap::new();
         for (vm, (hosts, pods)) in accepted {
@@ -172,7 +173,7 @@ impl Reconciled<'_> {
         all
     }
 
-    /// By VM; only those for which not every host will do.
+    /// Only VMs that do not accept every host.
     fn accepted(&self) -> Accepted {
         let (view, host_key) = (self.view, &self.settling.settings.host_key);
         let width = view.hosts.len();
@@ -183,12 +184,12 @@ impl Reconciled<'_> {
             let address = Arc::as_ptr(&affinity.accepts);
             let hosts = known.entry((address, node)).or_insert_with(|| {
                 let required = RequiredNodeAffinity::of(&affinity.accepts);
-                let will_do = |host: &usize| {
+                let is_accepted = |host: &usize| {
                     let value = view.hosts[*host].label.as_deref();
                     required.accepts(node, |key| if key == host_key { Label::from(value) } else { Label::Unknown })
                 };
-                let hosts = set_of(width, (0..width).filter(will_do));
-                // Without a term that the node's name leaves, the host is not what matters.
+                let hosts = set_of(width, (0..width).filter(is_accepted));
+                // If no term accepts the node's name, no host satisfies the affinity, and a rule would not help.
                 let is_possible =
                     required.terms.as_ref().is_none_or(|terms| terms.iter().any(|term| term.accepts_name(node)));
                 (is_possible && hosts.count_ones(..) < width).then_some(hosts)
@@ -201,8 +202,9 @@ impl Reconciled<'_> {
         accepted
     }
 
-    /// A mandatory rule must leave its VMs a host beside the mandatory rules and the company that others chose for them.
-    fn heed_others(&self, accepted: &mut Accepted) {
+    /// A mandatory rule must leave its VMs a host that the mandatory VM-Host rules and affinity rules of other clients
+    /// also allow.
+    fn respect_others(&self, accepted: &mut Accepted) {
         let mut left: BTreeMap<usize, FixedBitSet> = BTreeMap::new();
         for (vm, (hosts, _)) in accepted.iter() {
             let all = left.entry(self.constraints.leader(*vm)).or_insert_with(|| hosts.clone());

@@ -1,7 +1,8 @@
-//! What Bridger owns: the rules it made, and what it is waiting for before it changes them.
+//! The rule record: the rules that Bridger owns, and the waits before it changes them.
 //!
-//! The record lives outside the cluster that it speaks of. A name is recorded before the rule is created (an intent), its
-//! UUID after. Invariant: a rule is Bridger's only where name and record agree. `text`: how it is kept.
+//! The record is stored outside the vSphere cluster. A name is recorded before the rule is created (an intent), its
+//! UUID afterwards. Invariant: Bridger owns a rule only if the rule matches the record under its name. `text`: the
+//! stored form.
 
 mod text;
 
@@ -14,26 +15,25 @@ use serde::{Deserialize, Serialize};
 pub use self::text::{RecordError, from_text, to_text};
 use crate::input::ClusterKey;
 
-/// Milliseconds since 1970: moments that outlive a process.
+/// Milliseconds since 1970: a time that is meaningful after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// A moment that was not recorded.
+    /// A time that was not recorded.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Whether this much has passed since then.
+    /// Whether `wait` has passed since `since`.
     pub(crate) fn is_past(self, since: Self, wait: Duration) -> bool {
         u128::from(self.0.saturating_sub(since.0)) >= wait.as_millis()
     }
 
-    /// This much later.
     pub fn after(self, wait: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)))
     }
 }
 
-/// The kinds of rules that Bridger makes.
+/// The types of rules that Bridger creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RuleType {
     #[serde(rename = "apart")]
@@ -45,7 +45,7 @@ pub enum RuleType {
 }
 
 impl RuleType {
-    /// Part of names and records; never changes.
+    /// The text in rule names and records; never changes.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             RuleType::VmAntiAffinity => "apart",
@@ -54,7 +54,7 @@ impl RuleType {
         }
     }
 
-    /// With fewer members there is no rule.
+    /// The minimum number of members of a rule.
     pub(crate) const fn members_min(self) -> usize {
         match self {
             RuleType::VmAntiAffinity | RuleType::VmAffinity => 2,
@@ -70,19 +70,20 @@ pub struct RecordedRule {
     pub rule_type: RuleType,
     /// What the rule is for: a digest of the term. Keeps the rule's identity while its members change.
     pub source: String,
-    /// As the vCenter gave it; `None` while only the intent is recorded.
+    /// Assigned by vCenter; `None` while only the intent is recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// Nothing wants the rule, or some of its members, any more.
+    /// No pod requires the rule, or some of its members, any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unwanted: Option<Unwanted>,
-    /// It has more members than there are hosts able to run them, since then.
+    /// Since when it has more members than there are hosts able to run them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outnumbered_since: Option<UnixMillis>,
-    /// Somebody deleted it, and it came back then. [`UnixMillis::UNKNOWN`] in the records of versions that kept no moment.
+    /// When Bridger recreated the rule after another client deleted it. [`UnixMillis::UNKNOWN`] in records of versions
+    /// that did not store the time.
     #[serde(flatten, with = "text::restored")]
     pub restored_at: Option<UnixMillis>,
-    /// The groups that were made for it, of a rule that binds VMs to hosts.
+    /// The groups created for a VM-Host rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<RecordedGroups>,
 }
@@ -100,11 +101,11 @@ impl RecordedGroups {
     }
 }
 
-/// What nothing wants any more, and since when.
+/// The members that no pod requires any more, and since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unwanted {
     pub since: UnixMillis,
-    /// The ids of the members; all of them when the whole rule is meant.
+    /// The ids of the members; all of them if no pod requires the whole rule.
     pub vms: Vec<String>,
 }
 
@@ -117,7 +118,7 @@ impl RecordedRule {
 /// The rules of one cluster by name.
 pub type Rules = BTreeMap<String, Arc<RecordedRule>>;
 
-/// Rules by cluster and name; cheap to copy, because what does not change is shared.
+/// Rules by cluster and name; cheap to copy, because unchanged parts are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     pub clusters: BTreeMap<ClusterKey, Arc<Rules>>,
@@ -148,7 +149,7 @@ impl Record {
         }
     }
 
-    /// The rule was deleted, and is seen to be gone.
+    /// The rule was deleted, and the deletion was observed.
     pub fn deleted(&mut self, cluster: &ClusterKey, name: &str) {
         if let Some(rules) = self.clusters.get_mut(cluster) {
             Arc::make_mut(rules).remove(name);

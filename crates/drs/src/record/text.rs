@@ -1,16 +1,16 @@
-//! The record of one cluster as a text, as it is kept.
+//! The stored form of the record of one cluster.
 //!
-//! In and out: JSON with a version. What is not set is left out, so that a thousand rules stay well below the size of a
-//! ConfigMap. Invariants: what was written is read back the same; a version that is not known is an error and never
-//! guessed at; fields that are not known are passed over, so that a later version may add some.
+//! In and out: JSON with a version. Unset fields are omitted, so that a thousand rules stay well below the size of a
+//! ConfigMap. Invariants: a written record is read back the same; an unknown version is an error and never guessed;
+//! unknown fields are ignored, so that a later version may add some.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Rules, UnixMillis};
 
-/// What this program writes, and the only thing it reads.
+/// The version that Bridger writes, and the only one it reads.
 const VERSION: u64 = 1;
-/// Kubernetes keeps no object larger than this.
+/// Kubernetes stores no object larger than this.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum RecordError {
     TooLarge { bytes: usize },
     #[error("the record has version {version}, and only version {VERSION} is known")]
     UnknownVersion { version: u64 },
-    #[error("the record can not be read: {0}")]
+    #[error("the record cannot be read: {0}")]
     Malformed(String),
 }
 
@@ -39,7 +39,7 @@ struct TextRef<'r> {
     rules: &'r Rules,
 }
 
-/// When a rule came back. Versions that knew no moment kept only that it did, and read no more.
+/// When a rule was recreated. Older versions stored only a flag instead of the time, and read only the flag.
 pub(super) mod restored {
     use super::*;
 
@@ -65,7 +65,7 @@ pub(super) mod restored {
 
 /// The record of one cluster.
 pub fn to_text(rules: &Rules) -> String {
-    // Strings and numbers under string keys can always be written.
+    // Serializing strings and numbers under string keys cannot fail.
     serde_json::to_string(&TextRef { version: VERSION, rules }).unwrap_or_default()
 }
 

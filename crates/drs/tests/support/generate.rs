@@ -1,4 +1,4 @@
-//! Random towns and random changes of them.
+//! Random sites and random changes of them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{FOREIGN_KEYS, HOST_KEY, HOSTNAME, Town, node_name, rule, vm_id};
+use super::{FOREIGN_KEYS, HOST_KEY, HOSTNAME, Site, node_name, rule, vm_id};
 
 pub fn cases() -> u32 {
     if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { 10_000 } else { 400 }
@@ -70,7 +70,7 @@ pub fn pod() -> impl Strategy<Value = PodFacts> {
     )
 }
 
-/// Which hosts a pod accepts: mostly by the host label, in all the ways there are.
+/// Which hosts a pod accepts: mostly by the host label, in every supported form.
 pub fn node_affinity() -> impl Strategy<Value = NodeAffinityFacts> {
     let hosts = || vec((0..6usize).prop_map(|host| format!("esx-{host}")), 1..4);
     let operator = select(vec![Operator::In, Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist]);
@@ -95,7 +95,7 @@ pub fn node_affinity() -> impl Strategy<Value = NodeAffinityFacts> {
 
 pub fn pods() -> impl Strategy<Value = Vec<PodFacts>> {
     let workload = (pod(), vec(option::weighted(0.95, 0..NODES_MAX), 1..7)).prop_map(|(pod, nodes)| {
-        // Replicas that want to be apart from each other, as most do.
+        // Replicas with anti-affinity to each other, which is the common case.
         let own = SelectorFacts { labels: pod.labels.clone(), expressions: vec![] };
         let apart = TermFacts { topology_key: HOSTNAME.to_owned(), selector: Some(own), ..TermFacts::default() };
         let replica = |node: Option<usize>| PodFacts {
@@ -115,11 +115,11 @@ pub fn pods() -> impl Strategy<Value = Vec<PodFacts>> {
     })
 }
 
-/// The groups that rules of others name, some of them empty, one that is not there.
+/// The groups that foreign rules name: some are empty, one does not exist.
 const VM_GROUPS: &[&str] = &["vms", "vms", "more-vms", "no-vms", "gone"];
 const HOST_GROUPS: &[&str] = &["hosts", "hosts", "more-hosts", "no-hosts", "gone"];
 
-/// Every kind of rule that vSphere has, also those that Bridger never makes.
+/// Every type of rule that vSphere has, including those that Bridger never creates.
 fn foreign_kind() -> impl Strategy<Value = RuleKind> {
     let vms = || vec((0..NODES_MAX + 2).prop_map(vm_id), 0..5);
     let vm_host = |affine: bool, anti_affine: bool| {
@@ -136,7 +136,7 @@ fn foreign_kind() -> impl Strategy<Value = RuleKind> {
         3 => vms().prop_map(RuleKind::VmsTogether),
         2 => vm_host(true, false),
         2 => vm_host(false, true),
-        // vSphere's own clients make neither of these; its API does not forbid them.
+        // vSphere's own clients create neither of these; its API does not forbid them.
         1 => vm_host(true, true),
         1 => vm_host(false, false),
         1 => (text(VM_GROUPS), text(VM_GROUPS))
@@ -145,7 +145,7 @@ fn foreign_kind() -> impl Strategy<Value = RuleKind> {
     ]
 }
 
-/// Rules of somebody else, some named almost like Bridger's.
+/// Rules of other clients, some with names similar to Bridger's.
 pub fn foreign_rules() -> impl Strategy<Value = Vec<RuleFacts>> {
     let name = text(&["web", "bridger-other", "bridger-42030201-ab12-7d4c-9a00-1c2d3e4f5a6b-0000"]);
     let flags = (prop::bool::weighted(0.8), prop::bool::weighted(0.7), prop::bool::weighted(0.9));
@@ -177,7 +177,7 @@ pub fn groups() -> impl Strategy<Value = Vec<GroupFacts>> {
     })
 }
 
-pub fn town() -> impl Strategy<Value = Town> {
+pub fn site() -> impl Strategy<Value = Site> {
     let first = (1..6usize, vec(0..6usize, 1..NODES_MAX - 2));
     let second = option::weighted(0.4, (1..4usize, vec(0..4usize, 0..3)));
     let namespace = (labels(), prop::bool::weighted(0.1)).prop_map(|(labels, lift_off)| NamespaceFacts {
@@ -189,15 +189,15 @@ pub fn town() -> impl Strategy<Value = Town> {
     (first, second, pods(), (foreign_rules(), groups()), option::of(namespace)).prop_map(
         |((hosts, nodes), second, pods, (rules, groups), namespace)| {
             let within = |nodes: &[usize], hosts: usize| nodes.iter().map(|host| host % hosts).collect::<Vec<_>>();
-            let mut town = Town::new(hosts, &within(&nodes, hosts));
+            let mut site = Site::new(hosts, &within(&nodes, hosts));
             if let Some((hosts, nodes)) = second {
-                town.add_cluster(hosts, &within(&nodes, hosts));
+                site.add_cluster(hosts, &within(&nodes, hosts));
             }
-            town.clusters[0].rules = rules;
-            town.clusters[0].groups = groups;
-            town.pods = pods;
-            town.namespaces = namespace.into_iter().collect();
-            town
+            site.clusters[0].rules = rules;
+            site.clusters[0].groups = groups;
+            site.pods = pods;
+            site.namespaces = namespace.into_iter().collect();
+            site
         },
     )
 }
@@ -206,10 +206,10 @@ pub fn town() -> impl Strategy<Value = Town> {
 #[derive(Clone, Debug)]
 pub struct Change {
     pub pods: Vec<PodFacts>,
-    /// Node, host.
+    /// Pairs of node and host.
     pub moves: Vec<(usize, usize)>,
     pub maintenance: Vec<usize>,
-    /// An administrator makes a rule on one of the groups there are, be it Bridger's.
+    /// An administrator creates a rule that uses one of the existing groups, possibly Bridger's.
     pub borrows: Option<usize>,
     pub seconds: u64,
 }
@@ -229,36 +229,36 @@ pub fn changes() -> impl Strategy<Value = Vec<Change>> {
     vec(change, 1..4)
 }
 
-/// A rule of somebody else that rests on the groups of a rule there is.
+/// Adds a rule of another client that uses the groups of an existing rule.
 fn borrow(cluster: &mut ClusterFacts, number: usize) {
     let kinds = cluster.rules.iter().map(|rule| &rule.kind).filter(|kind| kind.groups().next().is_some());
     let kinds: Vec<RuleKind> = kinds.cloned().collect();
     if let Some(kind) = kinds.get(number % kinds.len().max(1)) {
         let key = cluster.rules.iter().map(|rule| rule.key).max().unwrap_or(0).max(FOREIGN_KEYS) + 1;
         let uuid = Some("theirs".to_owned());
-        // Should rules limit nothing: what matters here are the groups.
+        // A "should" rule limits nothing: only its use of the groups matters here.
         cluster.rules.push(RuleFacts { uuid, ..rule(key, &format!("borrows-{key}"), kind.clone()) });
     }
 }
 
-pub fn change(town: &mut Town, change: &Change) {
+pub fn change(site: &mut Site, change: &Change) {
     if !change.pods.is_empty() {
-        town.pods.clone_from(&change.pods);
+        site.pods.clone_from(&change.pods);
     }
     for &(node, host) in &change.moves {
-        if node < town.nodes.len() {
+        if node < site.nodes.len() {
             // A VM stays in its cluster.
-            let of = town.nodes[node].map(|host| town.hosts[host].1);
-            let hosts: Vec<usize> = (0..town.hosts.len()).filter(|host| Some(town.hosts[*host].1) == of).collect();
+            let of = site.nodes[node].map(|host| site.hosts[host].1);
+            let hosts: Vec<usize> = (0..site.hosts.len()).filter(|host| Some(site.hosts[*host].1) == of).collect();
             if !hosts.is_empty() {
-                town.nodes[node] = Some(hosts[host % hosts.len()]);
+                site.nodes[node] = Some(hosts[host % hosts.len()]);
             }
         }
     }
     if let Some(number) = change.borrows {
-        borrow(&mut town.clusters[0], number);
+        borrow(&mut site.clusters[0], number);
     }
-    for (number, (host, _)) in town.hosts.iter_mut().enumerate() {
+    for (number, (host, _)) in site.hosts.iter_mut().enumerate() {
         host.maintenance = change.maintenance.contains(&number);
     }
 }

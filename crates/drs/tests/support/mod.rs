@@ -1,5 +1,5 @@
-//! A small town to plan for: clusters with hosts, nodes and rules, pods with terms; and the plain way to tell what is
-//! wanted there, written from the facts alone.
+//! A small test site: clusters with hosts, nodes and rules, pods with terms; and a brute-force computation of the
+//! required pairs from the facts only.
 
 #![allow(dead_code)]
 
@@ -15,37 +15,37 @@ use model::event::*;
 pub const VCENTER: VcenterId = VcenterId(0);
 pub const UID: &str = "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b";
 pub const HOST_KEY: &str = "alpha.cna.vmware.com/host";
-/// Rules of others have keys from here on.
+/// Rules of other clients have keys from here on.
 pub const FOREIGN_KEYS: i32 = 1000;
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
 #[derive(Clone, Debug, Default)]
-pub struct Town {
+pub struct Site {
     pub clusters: Vec<ClusterFacts>,
-    /// With the place of their cluster.
+    /// With the index of their cluster.
     pub hosts: Vec<(HostFacts, usize)>,
-    /// The host each node's VM is on; `None` while that is not known.
+    /// The host of each node's VM; `None` while the host is unknown.
     pub nodes: Vec<Option<usize>>,
-    /// Nodes that are no longer there.
+    /// Removed nodes.
     pub gone: BTreeSet<usize>,
     pub pods: Vec<PodFacts>,
     pub namespaces: Vec<NamespaceFacts>,
 }
 
-impl Town {
-    /// One cluster with so many hosts, and nodes on these hosts.
-    pub fn new(hosts: usize, nodes: &[usize]) -> Town {
-        let mut town = Town::default();
-        town.add_cluster(hosts, nodes);
-        town
+impl Site {
+    /// One cluster with this many hosts, and nodes on these hosts.
+    pub fn new(hosts: usize, nodes: &[usize]) -> Site {
+        let mut site = Site::default();
+        site.add_cluster(hosts, nodes);
+        site
     }
 
     /// The nodes' hosts are counted within the cluster.
     pub fn add_cluster(&mut self, hosts: usize, nodes: &[usize]) {
-        let place = self.clusters.len();
+        let index = self.clusters.len();
         self.clusters.push(ClusterFacts {
-            id: format!("domain-c{place}"),
-            name: format!("C{place}"),
+            id: format!("domain-c{index}"),
+            name: format!("C{index}"),
             drs_enabled: true,
             ..ClusterFacts::default()
         });
@@ -55,10 +55,10 @@ impl Town {
             let host = HostFacts {
                 id: format!("host-{number}"),
                 name: format!("esx-{number}"),
-                cluster: Some(format!("domain-c{place}")),
+                cluster: Some(format!("domain-c{index}")),
                 ..HostFacts::default()
             };
-            self.hosts.push((host, place));
+            self.hosts.push((host, index));
         }
         self.nodes.extend(nodes.iter().map(|host| Some(first + host)));
     }
@@ -99,7 +99,7 @@ impl Town {
         Some(self.hosts[(*self.nodes.get(number)?)?].1)
     }
 
-    /// The pairs of VMs wanted apart, by comparing all pods with all pods.
+    /// The pairs of VMs that pods require on different hosts, by comparing all pods with all pods.
     pub fn apart(&self, settings: &DrsSettings) -> BTreeSet<(usize, String, String)> {
         let mut pairs = BTreeSet::new();
         let no_labels = Labels::new();
@@ -136,7 +136,7 @@ impl Town {
         pairs
     }
 
-    /// Does what the plan says, as a vCenter would, and records it.
+    /// Applies the plan, as a vCenter would, and returns the new record.
     pub fn carry_out(&mut self, plan: &Plan) -> Record {
         let mut owned = plan.record.clone();
         for (cluster, action) in plan.actions() {
@@ -146,22 +146,22 @@ impl Town {
                 let has = |name: &str| facts.groups.iter().any(|group| group.name == name);
                 match change {
                     GroupChange::Add(group) => {
-                        assert!(!has(&group.name), "a group is added twice");
+                        assert!(!has(&group.name), "the group exists already");
                         facts.groups.push(group.clone());
                     }
                     GroupChange::Edit(group) => {
                         let found = facts.groups.iter_mut().find(|of| of.name == group.name);
-                        found.expect("the group is there").kind = group.kind.clone();
+                        found.expect("the group exists").kind = group.kind.clone();
                     }
                     GroupChange::Remove { name } => {
-                        assert!(has(name), "the group is there");
+                        assert!(has(name), "the group exists");
                         facts.groups.retain(|group| group.name != *name);
                     }
                 }
             }
             match &action.kind {
                 ChangeKind::Create => {
-                    assert!(facts.rules.iter().all(|rule| rule.name != action.rule), "a name is used twice");
+                    assert!(facts.rules.iter().all(|rule| rule.name != action.rule), "the name is used already");
                     let own = facts.rules.iter().map(|rule| rule.key).filter(|key| *key < FOREIGN_KEYS);
                     let key = own.max().unwrap_or(0) + 1;
                     let uuid = format!("uuid-{}-{key}", facts.id);
@@ -170,12 +170,12 @@ impl Town {
                     owned.created(&cluster.cluster, &action.rule, uuid);
                 }
                 ChangeKind::Edit { key, uuid, .. } => {
-                    let found = facts.rules.iter_mut().find(|rule| rule.key == *key).expect("the rule is there");
+                    let found = facts.rules.iter_mut().find(|rule| rule.key == *key).expect("the rule exists");
                     assert_eq!((&found.name, &found.uuid), (&action.rule, uuid));
                     (found.kind, found.mandatory) = (kind, action.mandatory);
                 }
                 ChangeKind::Delete { key, uuid } => {
-                    let found = facts.rules.iter().find(|rule| rule.key == *key).expect("the rule is there");
+                    let found = facts.rules.iter().find(|rule| rule.key == *key).expect("the rule exists");
                     assert_eq!((&found.name, &found.uuid), (&action.rule, uuid));
                     facts.rules.retain(|rule| rule.key != *key);
                     owned.deleted(&cluster.cluster, &action.rule);
@@ -257,7 +257,7 @@ pub fn pod(app: &str, number: usize, node: usize) -> PodFacts {
     }
 }
 
-/// A pod that wants no other of its app on its host.
+/// A pod with anti-affinity to other pods of its app.
 pub fn lonely(app: &str, number: usize, node: usize) -> PodFacts {
     PodFacts { anti_affinity: vec![term(HOSTNAME, app)], ..pod(app, number, node) }
 }

@@ -1,4 +1,4 @@
-//! A town over time: planned for, carried out, changed.
+//! A test site over time: planned, applied, changed.
 
 use std::collections::BTreeSet;
 
@@ -7,27 +7,27 @@ use model::event::*;
 
 use super::*;
 
-/// A town that is planned for and changed, with its record and its clock.
+/// A test site with its record, settings and clock.
 pub struct Story {
-    pub town: Town,
+    pub site: Site,
     pub owned: Record,
     pub now: UnixMillis,
     pub settings: DrsSettings,
 }
 
 impl Story {
-    pub fn new(town: Town) -> Story {
-        Story { town, owned: Record::default(), now: UnixMillis(1_000_000), settings: DrsSettings::default() }
+    pub fn new(site: Site) -> Story {
+        Story { site, owned: Record::default(), now: UnixMillis(1_000_000), settings: DrsSettings::default() }
     }
 
     pub fn plan(&self) -> Plan {
-        plan(&self.town.world(), &self.owned, self.now, &self.settings)
+        plan(&self.site.world(), &self.owned, self.now, &self.settings)
     }
 
-    /// Plans and carries out.
+    /// Plans and applies the plan.
     pub fn pass(&mut self) -> Plan {
         let plan = self.plan();
-        self.owned = self.town.carry_out(&plan);
+        self.owned = self.site.carry_out(&plan);
         plan
     }
 
@@ -35,14 +35,14 @@ impl Story {
         self.now.0 += seconds * 1000;
     }
 
-    /// The members of Bridger's own rules in the first cluster, as numbers of VMs.
+    /// The members of Bridger's own rules in the first cluster, as VM numbers.
     pub fn rules(&self) -> BTreeSet<Vec<usize>> {
-        let own = self.town.clusters[0].rules.iter().filter(|rule| rule.key < FOREIGN_KEYS);
+        let own = self.site.clusters[0].rules.iter().filter(|rule| rule.key < FOREIGN_KEYS);
         own.map(|rule| members(rule).iter().filter_map(|vm| vm.strip_prefix("vm-")?.parse().ok()).collect()).collect()
     }
 
     pub fn only_rule(&mut self) -> &mut RuleFacts {
-        let rules = &mut self.town.clusters[0].rules;
+        let rules = &mut self.site.clusters[0].rules;
         assert_eq!(rules.len(), 1, "{rules:?}");
         &mut rules[0]
     }

@@ -1,4 +1,4 @@
-//! What the runtime runs: one folder for each controller, each a state machine without I/O and its executor.
+//! The controllers, one folder each: a state machine without I/O, and its executor.
 
 pub mod drs_rules;
 pub mod extender;

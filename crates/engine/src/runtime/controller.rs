@@ -1,11 +1,12 @@
-//! What the runtime runs: controllers.
+//! The interface of controllers.
 //!
-//! A controller is a state machine without I/O and without a clock. It observes changes of the world, and when it is its turn it
-//! sends actions, which an [`Executor`] carries out; the outcome of each comes back. Steps are short: what takes longer than some
-//! milliseconds is a computation of its own ([`Actions::compute`]), on a copy of what it needs.
+//! A controller is a state machine without I/O and without a clock. It observes changes of the world. In its turn it
+//! sends actions; an [`Executor`] executes them and each outcome comes back. Steps are short: work that takes more than
+//! some milliseconds is a separate computation ([`Actions::compute`]) on a copy of its input.
 //!
-//! Invariants: a controller is never called from two threads at once, and sees every change of the world but its own exactly once,
-//! in order; every action it sends ends in exactly one [`Controller::completed`] or [`Controller::refused`].
+//! Invariants: a controller is never called from two threads at once. It observes every change of the world except its
+//! own exactly once, in order. Every action it sends ends in exactly one [`Controller::completed`] or
+//! [`Controller::refused`].
 
 use std::time::Duration;
 
@@ -18,55 +19,55 @@ use super::lane::{Lane, LaneId, LaneSettings};
 use super::recorder::EventRecorder;
 use super::world::WorldAccess;
 
-/// No step may hold the loop for longer; those with much to do look at the stopwatch and go on in the next turn.
+/// No step may hold the loop for longer. Long steps check the stopwatch and continue in the next turn.
 pub const STEP_BUDGET: Duration = Duration::from_millis(5);
 
 pub trait Controller: Send + 'static {
-    /// What is done outside.
+    /// An operation on an external system.
     type Action: Action;
-    /// What came of an action, or of a computation.
+    /// The result of an action or of a computation.
     type Outcome: Send + 'static;
 
     /// For metrics and logs.
     fn name(&self) -> &'static str;
 
-    /// The lanes its actions run on; [`LaneId`] is the place in this list.
+    /// The lanes its actions run on; a [`LaneId`] is an index into this list.
     fn lanes(&self) -> Vec<LaneSettings>;
 
-    /// The world changed, and is already as it is after that. Nothing is decided here, only noted.
+    /// The world has changed; `world` is the state after the change. Implementations only take note and decide later.
     fn observe(&mut self, change: &WorldChange, world: &World, now: Instant);
 
-    /// Decides what is to be done now.
+    /// Decides what to do now.
     fn advance(&mut self, context: &mut Context<'_, Self::Action, Self::Outcome>);
 
     /// An action or a computation has ended.
     fn completed(&mut self, outcome: Self::Outcome, context: &mut Context<'_, Self::Action, Self::Outcome>);
 
-    /// An action was not sent, because the gate was closed at that moment.
+    /// An action was not sent because the gate was closed.
     fn refused(&mut self, action: Self::Action, closed: Closed, context: &mut Context<'_, Self::Action, Self::Outcome>);
 
-    /// When [`Controller::advance`] has something to do though nothing else happens; asked right after it.
+    /// When to call [`Controller::advance`] if nothing else happens before; called right after each `advance`.
     fn next_wake(&self) -> Option<Instant>;
 }
 
-/// Carries actions out. Bounded in time by the adapters behind it.
+/// Executes actions. The adapters behind it bound the duration.
 pub trait Executor<C: Controller>: Send + Sync + 'static {
     fn execute(&self, action: C::Action) -> BoxFuture<'static, C::Outcome>;
 }
 
-/// What a controller has at hand in one step.
+/// What a controller can use in one step.
 pub struct Context<'a, A, O> {
     pub now: Instant,
     pub world: WorldAccess<'a>,
     pub gate: &'a Gate,
-    /// This process holds the controller's lease. Without it nothing is written.
+    /// Whether this process holds the controller's lease. Without it, the controller writes nothing.
     pub is_leading: bool,
     pub events: &'a EventRecorder,
     pub actions: Actions<'a, A, O>,
     pub stopwatch: Stopwatch,
 }
 
-/// How long a step has taken.
+/// Measures the duration of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     since: Instant,
@@ -83,7 +84,7 @@ impl Stopwatch {
         self.since.elapsed()
     }
 
-    /// It is time to let others have their turn.
+    /// The step has used its budget: other controllers are next.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.elapsed() >= STEP_BUDGET
@@ -92,7 +93,7 @@ impl Stopwatch {
 
 pub(super) type Computation<O> = Box<dyn FnOnce() -> O + Send>;
 
-/// Where actions are sent.
+/// Sends actions and starts computations.
 pub struct Actions<'a, A, O> {
     pub(super) lanes: &'a mut [Lane<A>],
     pub(super) computations: &'a mut Vec<Computation<O>>,
@@ -100,7 +101,7 @@ pub struct Actions<'a, A, O> {
 }
 
 impl<A, O> Actions<'_, A, O> {
-    /// Sends an action as soon as its lane allows; gives it back when the lane is full.
+    /// Sends an action as soon as its lane allows it. Returns the action if the lane is full.
     pub fn send(&mut self, lane: LaneId, action: A) -> Result<(), A> {
         match self.lanes.get_mut(lane.0) {
             Some(lane) => lane.push(action, self.now),
@@ -108,19 +109,19 @@ impl<A, O> Actions<'_, A, O> {
         }
     }
 
-    /// How many more actions could begin at once.
+    /// How many more actions could start now.
     #[must_use]
     pub fn room(&self, lane: LaneId) -> usize {
         self.lanes.get(lane.0).map_or(0, |lane| lane.room(self.now))
     }
 
-    /// When the lane's rate lets the next action begin, if that is what is waited for.
+    /// When the lane's rate limit lets the next action start; `None` if the rate limit is not what delays it.
     #[must_use]
     pub fn opens_at(&self, lane: LaneId) -> Option<Instant> {
         self.lanes.get(lane.0)?.opens_at(self.now)
     }
 
-    /// Computes something off the loop; what comes of it is a completed outcome. The computation must bring what it needs along.
+    /// Runs a computation off the loop; its result arrives in [`Controller::completed`]. The closure owns its input.
     pub fn compute(&mut self, computation: impl FnOnce() -> O + Send + 'static) {
         self.computations.push(Box::new(computation));
     }

@@ -1,11 +1,11 @@
-//! May this action be sent now?
+//! Decides whether an action may be sent now.
 //!
-//! In: what each change says about its source, whether this is a dry run, who holds which lease. Out: yes, or why not, for one
-//! action. Controllers ask before they decide, and the runtime asks again at the moment an action is sent.
+//! In: the sync state of each source, whether this is a dry run, who holds which lease. Out: yes, or the reason why
+//! not, for one action. Controllers ask before they decide, and the runtime asks again when it sends an action.
 //!
-//! Invariants: nothing is written before the sources it depends on are in sync, nor once one of them has been lost for longer
-//! than a limit: until then what was last known is still good enough to put a label right; nothing is written without the
-//! controller's lease, nor in a dry run.
+//! Invariants: nothing is written before the sources that it depends on are in sync, nor after one of them has been
+//! lost for longer than a limit. Until then the last known state is good enough to correct a label. Nothing is written
+//! without the controller's lease, nor in a dry run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use model::event::Source;
 use model::{Subject, WorldChange};
 use tokio::time::Instant;
 
-/// What an action needs of a source.
+/// The state of a source that an action requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// It was whole, and has not been lost for too long. While it lists again, what was known of it is still there.
+    /// It was in sync, and has not been lost for too long. During a relist the earlier objects are still known.
     Fresh(Source),
-    /// The same, and not being listed again, when some of what is known is new and the rest is from before.
+    /// The same, and no relist is under way. During a relist some objects are new and the rest are from before.
     Settled(Source),
 }
 
-/// Something to be done outside.
+/// An operation on an external system.
 pub trait Action: Send + 'static {
-    /// Whether it changes anything out there. Reading needs neither a lease nor a source.
+    /// Whether it changes anything there. A read needs neither a lease nor a source.
     fn is_write(&self) -> bool;
 
-    /// What must hold at the moment it is sent.
+    /// What must hold when it is sent.
     fn requirements(&self) -> Vec<Requirement> {
         Vec::new()
     }
 }
 
-/// Why an action may not be sent. The variant's name is the metric's label.
+/// Why an action may not be sent. The variant's name is the metric's label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     DryRun,
@@ -59,7 +59,7 @@ impl Closed {
     }
 }
 
-/// Whether this process leads a controller: only then does that controller write. Shared with whatever holds the lease.
+/// Whether this process leads a controller: only then does that controller write. Shared with the holder of the lease.
 #[derive(Clone, Debug)]
 pub struct Lease(Arc<AtomicBool>);
 
@@ -87,10 +87,10 @@ impl Lease {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Never seen whole.
+    /// Never in sync.
     Unknown,
     InSync,
-    /// Seen whole once, and lost at this moment.
+    /// Was in sync, and was lost at this moment.
     LostAt(Instant),
 }
 
@@ -108,7 +108,7 @@ impl Gate {
         Gate { sources: BTreeMap::new(), relisting: BTreeSet::new(), stale_max, dry_run }
     }
 
-    /// Takes note of what a change says about its source.
+    /// Updates the sync state of the change's source.
     pub fn observe(&mut self, change: &WorldChange, now: Instant) {
         match &change.subject {
             Subject::RelistBegan(source) => {
@@ -134,7 +134,7 @@ impl Gate {
         self.dry_run
     }
 
-    /// Whether the action may be sent by the holder of this lease.
+    /// Whether the owner of this lease may send the action.
     pub fn admits(&self, action: &impl Action, lease: &Lease, now: Instant) -> Result<(), Closed> {
         action.requirements().into_iter().try_for_each(|requirement| self.check(requirement, now))?;
         match action.is_write() {
@@ -144,7 +144,7 @@ impl Gate {
         }
     }
 
-    /// Whether a source is what a decision needs it to be.
+    /// Whether a source meets a requirement.
     pub fn check(&self, requirement: Requirement, now: Instant) -> Result<(), Closed> {
         let (source, settled) = match requirement {
             Requirement::Fresh(source) => (source, false),
@@ -173,7 +173,7 @@ impl Gate {
         self.check(Requirement::Settled(source), now).is_ok()
     }
 
-    /// In sync right now, not merely fresh enough.
+    /// In sync now, not only fresh.
     #[must_use]
     pub fn in_sync(&self, source: Source) -> bool {
         self.sources.get(&source) == Some(&State::InSync)
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_gate_opens_with_the_first_whole_picture_and_closes_some_time_after_the_source_is_lost() {
+    async fn a_gate_opens_after_the_first_full_list_and_closes_some_time_after_the_source_is_lost() {
         let mut gate = Gate::new(Duration::from_secs(60), false);
         let mut world = World::default();
         let start = Instant::now();
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(fresh(&gate, at(500)), Ok(()));
 
         observe(&mut gate, Event::Lost(Source::Nodes), at(500));
-        // Hearing of the loss again does not make it younger.
+        // A second `Lost` does not restart the clock.
         observe(&mut gate, Event::Lost(Source::Nodes), at(550));
         assert_eq!(fresh(&gate, at(560)), Ok(()));
         assert!(!gate.in_sync(Source::Nodes));

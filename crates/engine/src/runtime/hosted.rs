@@ -1,7 +1,7 @@
 //! One controller in the runtime: its lanes, its work in flight, and its steps, each measured.
 //!
-//! In: changes, time, finished work. Out: steps of the controller, actions on their way, and what the controller itself changed
-//! in the world. [`Host`] is what the runtime sees of it, whatever its actions are.
+//! In: changes, time, finished work. Out: steps of the controller, actions in flight, and the changes that the
+//! controller itself made to the world. [`Host`] is the runtime's view of it, independent of the type of its actions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ pub(super) struct Shared {
     pub(super) computes_inline: bool,
 }
 
-/// What a controller itself changed.
+/// The changes that a controller itself made.
 pub(super) type OwnChanges = Vec<Arc<WorldChange>>;
 
 pub(super) trait Host: Send {
     fn name(&self) -> &'static str;
     fn observe(&mut self, change: &WorldChange, world: &World, now: Instant);
     fn advance(&mut self, shared: &Shared, now: Instant) -> OwnChanges;
-    /// Hands finished work to the controller, at most so much.
+    /// Passes finished work to the controller, at most `at_most` outcomes.
     fn complete(&mut self, shared: &Shared, now: Instant, at_most: usize) -> OwnChanges;
-    /// Whether work has finished that was not handed over yet; else the task is woken when some does.
+    /// Ready if finished work waits for [`Host::complete`]; otherwise `task` is woken when some finishes.
     fn poll_finished(&mut self, task: &mut std::task::Context<'_>) -> Poll<()>;
     fn next_wake(&self, now: Instant) -> Option<Instant>;
 }
@@ -109,7 +109,8 @@ impl<C: Controller> Hosted<C> {
         self.in_flight.push(Box::pin(async move {
             match task.await {
                 Ok(outcome) => (None, outcome),
-                // It panicked: the process ends as it would have on the loop; or the runtime shuts down, and nobody asks any more.
+                // A panic ends the process as it would on the loop. Without one the runtime shuts down, and nothing
+                // polls this.
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => std::future::pending().await,
@@ -118,7 +119,7 @@ impl<C: Controller> Hosted<C> {
         }));
     }
 
-    /// Sends what may be in flight.
+    /// Sends the actions that the lanes and the gate allow.
     fn send(&mut self, shared: &Shared, now: Instant) -> OwnChanges {
         let mut changes = OwnChanges::new();
         for lane in 0..self.lanes.len() {
@@ -175,7 +176,7 @@ impl<C: Controller> Host for Hosted<C> {
     }
 
     fn next_wake(&self, now: Instant) -> Option<Instant> {
-        // A token may have come since the lane was last looked at: then it is due now.
+        // A token may have arrived since the lane was last checked: then it is due now.
         let lanes = self.lanes.iter().filter(|lane| lane.can_begin()).map(|lane| lane.opens_at(now).unwrap_or(now));
         lanes.chain(self.controller.next_wake()).min()
     }

@@ -1,6 +1,7 @@
-//! Work in flight: so much at once, so much in line, so much per second; the rest is refused.
+//! Limits a controller's actions: how many are in flight, how many wait, and how many start per second. A full lane
+//! rejects more.
 //!
-//! In: actions, in order. Out: the next one as soon as one of those in flight has finished and the rate allows it. All three
+//! In: actions, in order. Out: the next action as soon as one in flight has finished and the rate allows it. All three
 //! numbers are bounded.
 
 use std::collections::VecDeque;
@@ -9,16 +10,16 @@ use tokio::time::Instant;
 
 use super::pace::RateLimit;
 
-/// Which of a controller's lanes.
+/// The index of one of a controller's lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneId(pub usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneSettings {
     pub in_flight_max: usize,
-    /// Beyond those that can begin at once.
+    /// In addition to those that can start now.
     pub waiting_max: usize,
-    /// How many may begin in a second, and at once; `None`: as many as there is room for.
+    /// How many may start per second, and in one burst; `None`: limited only by `in_flight_max`.
     pub rate: Option<Rate>,
 }
 
@@ -29,14 +30,14 @@ pub struct Rate {
 }
 
 impl LaneSettings {
-    /// Actions that are worked out at the moment they can begin: nothing waits in line.
+    /// For actions that are computed when they can start: nothing waits.
     #[must_use]
-    pub const fn without_line(in_flight_max: usize) -> LaneSettings {
+    pub const fn without_queue(in_flight_max: usize) -> LaneSettings {
         LaneSettings { in_flight_max, waiting_max: 0, rate: None }
     }
 
     #[must_use]
-    pub const fn with_line(in_flight_max: usize, waiting_max: usize) -> LaneSettings {
+    pub const fn with_queue(in_flight_max: usize, waiting_max: usize) -> LaneSettings {
         LaneSettings { in_flight_max, waiting_max, rate: None }
     }
 }
@@ -56,7 +57,7 @@ impl<A> Lane<A> {
         Lane { settings, waiting: VecDeque::new(), in_flight: 0, rate }
     }
 
-    /// Gives the action back when the line is full.
+    /// Returns the action if the queue is full.
     pub(super) fn push(&mut self, action: A, now: Instant) -> Result<(), A> {
         if self.room(now) == 0 && self.waiting.len() >= self.settings.waiting_max {
             return Err(action);
@@ -81,20 +82,20 @@ impl<A> Lane<A> {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// How many more could begin at once.
+    /// How many more actions could start now.
     pub(super) fn room(&self, now: Instant) -> usize {
         let free = self.settings.in_flight_max.saturating_sub(self.in_flight);
         let allowed = self.rate.as_ref().map_or(free, |rate| free.min(rate.available(now)));
         allowed.saturating_sub(self.waiting.len())
     }
 
-    /// When the rate alone lets the next one begin; `None` while it is not the rate that is waited for.
+    /// When the rate limit lets the next action start; `None` if the rate limit is not what delays it.
     pub(super) fn opens_at(&self, now: Instant) -> Option<Instant> {
         let is_free = self.in_flight < self.settings.in_flight_max;
         self.rate.as_ref().filter(|_| is_free)?.opens_at(now)
     }
 
-    /// Something waits, and only the rate may keep it from beginning.
+    /// An action waits, and only the rate limit can delay it.
     pub(super) fn can_begin(&self) -> bool {
         !self.waiting.is_empty() && self.in_flight < self.settings.in_flight_max
     }
@@ -107,9 +108,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_than_allowed_are_in_flight_or_wait() {
+    async fn the_numbers_in_flight_and_waiting_are_bounded() {
         let now = Instant::now();
-        let mut lane = Lane::new(LaneSettings::with_line(2, 3), now);
+        let mut lane = Lane::new(LaneSettings::with_queue(2, 3), now);
         assert_eq!((1..=6).filter(|action| lane.push(*action, now).is_ok()).count(), 3);
         assert_eq!((lane.begin(now), lane.begin(now), lane.begin(now)), (Some(1), Some(2), None));
         assert_eq!(lane.room(now), 0);
@@ -121,9 +122,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_line_only_what_can_begin_is_taken() {
+    async fn without_a_queue_an_action_that_cannot_start_is_rejected() {
         let now = Instant::now();
-        let mut lane = Lane::new(LaneSettings::without_line(1), now);
+        let mut lane = Lane::new(LaneSettings::without_queue(1), now);
         assert_eq!((lane.push(1, now), lane.push(2, now)), (Ok(()), Err(2)));
         assert_eq!((lane.begin(now), lane.push(3, now)), (Some(1), Err(3)));
         lane.finished();
@@ -131,14 +132,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_rate_is_kept_and_its_next_moment_known() {
+    async fn the_rate_limit_holds_and_says_when_the_next_action_may_start() {
         let now = Instant::now();
         let rate = Some(Rate { per_second: 10, burst: 2 });
         let mut lane = Lane::new(LaneSettings { in_flight_max: 9, waiting_max: 9, rate }, now);
         assert_eq!(lane.room(now), 2);
         (0..4).for_each(|action| assert!(lane.push(action, now).is_ok()));
         assert_eq!((lane.begin(now), lane.begin(now), lane.begin(now)), (Some(0), Some(1), None));
-        let opens = lane.opens_at(now).expect("the rate is what is waited for");
+        let opens = lane.opens_at(now).expect("the rate limit delays the next action");
         assert!(opens > now && opens <= now + Duration::from_millis(101), "{opens:?}");
         assert_eq!((lane.begin(opens), lane.begin(opens)), (Some(2), None));
     }

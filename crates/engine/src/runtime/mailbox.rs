@@ -1,6 +1,6 @@
-//! How other threads reach a controller: a bounded box that the controller empties when it is its turn.
+//! Sends messages from other threads to a controller: a bounded queue that the controller empties in its turn.
 //!
-//! In: letters, and a [`Waker`] of the runtime. Out: the letters, in order. A full box refuses.
+//! In: messages, and a [`Waker`] of the runtime. Out: the messages, in order. A full queue rejects.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,37 +23,37 @@ impl Waker {
 
 #[derive(Debug)]
 pub struct Mailbox<T> {
-    letters: Mutex<VecDeque<T>>,
-    letters_max: usize,
+    messages: Mutex<VecDeque<T>>,
+    messages_max: usize,
     waker: Waker,
 }
 
 impl<T> Mailbox<T> {
     #[must_use]
-    pub fn new(letters_max: usize, waker: Waker) -> Arc<Mailbox<T>> {
-        Arc::new(Mailbox { letters: Mutex::default(), letters_max, waker })
+    pub fn new(messages_max: usize, waker: Waker) -> Arc<Mailbox<T>> {
+        Arc::new(Mailbox { messages: Mutex::default(), messages_max, waker })
     }
 
-    /// Gives the letter back when the box is full.
-    pub fn post(&self, letter: T) -> Result<(), T> {
+    /// Returns the message if the queue is full.
+    pub fn post(&self, message: T) -> Result<(), T> {
         {
-            let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-            if letters.len() >= self.letters_max {
-                return Err(letter);
+            let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+            if messages.len() >= self.messages_max {
+                return Err(message);
             }
-            letters.push_back(letter);
+            messages.push_back(message);
         }
         self.waker.wake();
         Ok(())
     }
 
     pub fn take(&self) -> VecDeque<T> {
-        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn letters_arrive_in_order_wake_the_loop_and_are_bounded() {
+    async fn messages_arrive_in_order_wake_the_loop_and_are_bounded() {
         let waker = Waker::default();
         let mailbox = Mailbox::new(2, waker.clone());
         assert_eq!((mailbox.post(1), mailbox.post(2), mailbox.post(3)), (Ok(()), Ok(()), Err(3)));

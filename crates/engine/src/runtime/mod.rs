@@ -1,15 +1,16 @@
 //! One loop, one world, many controllers.
 //!
-//! In: events of all watches, and controllers with their executors. Out: the world as others read it, actions carried out, Events
-//! posted, and figures of it all.
+//! In: events of all watches, and controllers with their executors. Out: a readable view of the world, executed
+//! actions, posted Events, and statistics.
 //!
-//! - [`run`]: the loop. [`controller`]: what it runs. `hosted`: one controller in it. [`world`]: who may write the world.
-//! - [`gate`]: may this action be sent now? [`lane`]: work in flight. [`pace`]: rates and back-offs.
-//! - [`recorder`]: Kubernetes Events; `poster` posts them. [`mailbox`]: how other threads reach a controller.
+//! - [`run`]: the loop. [`controller`]: the interface of controllers. `hosted`: one controller in the loop. [`world`]:
+//!   who may write the world.
+//! - [`gate`]: whether an action may be sent now. [`lane`]: work in flight. [`pace`]: rate limits and backoff.
+//! - [`recorder`]: Kubernetes Events; `poster` posts them. [`mailbox`]: messages from other threads to a controller.
 //! - [`stats`]: how long steps take.
 //!
-//! Invariants: only the loop changes the world, and every change reaches every controller; in virtual time the same events and
-//! seed give the same actions in the same order.
+//! Invariants: only the loop changes the world, and every change reaches every controller; in virtual time the same
+//! events and seed give the same actions in the same order.
 
 pub mod controller;
 pub mod gate;

@@ -1,4 +1,4 @@
-//! How fast to write, and how long to wait after a failure.
+//! Rate limits for writes, and backoff after failures.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl RateLimit {
         RateLimit { per_second: f64::from(per_second.max(1)), burst, tokens: burst, filled_at: now }
     }
 
-    /// One each interval, which may be longer than a second.
+    /// One token per interval, which may be longer than a second.
     #[must_use]
     pub fn with_interval(interval: Duration, burst: u32, now: Instant) -> RateLimit {
         let burst = f64::from(burst.max(1));
@@ -34,7 +34,7 @@ impl RateLimit {
         (self.tokens + passed * self.per_second).min(self.burst)
     }
 
-    /// Takes a token if there is one; otherwise answers when there will be.
+    /// Takes a token if there is one; otherwise returns when the next one arrives.
     pub fn take(&mut self, now: Instant) -> Result<(), Instant> {
         if let Some(later) = self.opens_at(now) {
             return Err(later);
@@ -44,27 +44,28 @@ impl RateLimit {
         Ok(())
     }
 
-    /// How many could be taken at once.
+    /// How many tokens are available.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and a u32")]
     pub fn available(&self, now: Instant) -> usize {
         self.tokens_at(now) as usize
     }
 
-    /// When the next token is there; `None` while there is one.
+    /// When the next token arrives; `None` if one is available.
     #[must_use]
     pub fn opens_at(&self, now: Instant) -> Option<Instant> {
         let tokens = self.tokens_at(now);
         if tokens >= 1.0 {
             return None;
         }
-        // Timers count whole milliseconds: never wake before the token is there.
+        // Timers count whole milliseconds: never wake before the token has arrived.
         let wait_ms = ((1.0 - tokens) / self.per_second * 1000.0).ceil().max(1.0);
         Some(now + Duration::from_secs_f64(wait_ms / 1000.0))
     }
 }
 
-/// Waits that double from failure to failure, spread by up to a half so that many do not come back at once.
+/// A wait that doubles with each failure, reduced by a random part of up to a half so that many retries do not
+/// coincide.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     pub first: Duration,
@@ -77,7 +78,7 @@ impl Backoff {
         self.without_jitter(failures).mul_f64(0.5 + 0.5 * jitter.unit())
     }
 
-    /// For waits that no others share.
+    /// For a single caller, whose retries cannot coincide with others.
     #[must_use]
     pub fn without_jitter(&self, failures: u32) -> Duration {
         let doubled = self.first.saturating_mul(1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
@@ -85,7 +86,7 @@ impl Backoff {
     }
 }
 
-/// A back-off with its own count of failures, for something that is tried again and again.
+/// A backoff that counts its failures, for an operation that is repeated forever.
 #[derive(Clone, Debug)]
 pub struct Retries {
     backoff: Backoff,
@@ -99,19 +100,19 @@ impl Retries {
         Retries { backoff, jitter, failures: 0 }
     }
 
-    /// It failed once more: so long to wait before the next attempt.
+    /// Counts a failure and returns the wait before the next attempt.
     pub fn failed(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.backoff.wait(self.failures, &mut self.jitter)
     }
 
-    /// All has gone well for a while.
+    /// Resets the count of failures.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
 }
 
-/// Randomness for spreading waits, from a given seed.
+/// Random numbers for spreading waits, from a given seed.
 #[derive(Clone, Debug)]
 pub struct Jitter(ChaCha8Rng);
 
@@ -121,7 +122,7 @@ impl Jitter {
         Jitter(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// One of many from the same seed, which do not move in step.
+    /// One of many independent streams from the same seed.
     #[must_use]
     pub fn stream(seed: u64, number: u64) -> Jitter {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -135,7 +136,7 @@ impl Jitter {
     }
 }
 
-/// Until this moment; for ever where there is none.
+/// Sleeps until this moment; forever if it is `None`.
 pub(crate) async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,

@@ -1,7 +1,7 @@
-//! Posts what the recorder has queued: a controller like any other.
+//! The controller that posts the Events in the recorder's queue.
 //!
-//! In: the recorder's queue. Out: posted Events. One that failed for now is tried a few times; then it is counted as failed, and
-//! nobody waits for it.
+//! In: the recorder's queue. Out: posted Events. After a transient error a post is retried a few times; then it is
+//! counted as failed and dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,14 +49,14 @@ impl Controller for EventPoster {
     }
 
     fn lanes(&self) -> Vec<LaneSettings> {
-        vec![LaneSettings::without_line(IN_FLIGHT_MAX)]
+        vec![LaneSettings::without_queue(IN_FLIGHT_MAX)]
     }
 
     fn observe(&mut self, _: &WorldChange, _: &World, _: Instant) {}
 
     fn advance(&mut self, context: &mut Context<'_, Post, Posted>) {
         for (origin, record) in context.events.take(context.actions.room(LANE)) {
-            // There is room for exactly these.
+            // `room` limited their number, so the lane accepts all of them.
             let _ = context.actions.send(LANE, Post { origin, record });
         }
     }
@@ -66,7 +66,7 @@ impl Controller for EventPoster {
             Ok(()) => counts.posted += 1,
             Err(error) => {
                 counts.failed += 1;
-                tracing::debug!(%error, controller = posted.origin, "an event could not be posted");
+                tracing::debug!(%error, controller = posted.origin, "could not post an event");
             }
         });
     }

@@ -1,11 +1,12 @@
-//! Kubernetes Events: what is recorded, and what is left unsaid because it was recorded already.
+//! Records Kubernetes Events and suppresses repetitions.
 //!
-//! In: occurrences, from controllers and from threads that only read the world. Out: [`EventRecord`]s in a bounded queue, which the
-//! runtime posts. One recorder for all: the same occurrence is not recorded again too soon ([`Repeat`]); when it is, the record
-//! carries how often it happened and since when (the series); an object that is talked about too much is silent for a while, as
-//! with upstream's recorder.
+//! In: occurrences, from controllers and from threads that only read the world. Out: [`EventRecord`]s in a bounded
+//! queue, which the runtime posts. All controllers share one recorder. The same occurrence is not recorded again too
+//! soon ([`Repeat`]); a later record carries the number of occurrences and the time of the first (the series). Events
+//! on one object are rate limited, as by upstream's recorder.
 //!
-//! Invariants: at most [`OBJECTS_MAX`] objects are remembered and [`QUEUED_MAX`] records wait; losing one is counted and does no harm.
+//! Invariants: at most [`OBJECTS_MAX`] objects are remembered and at most [`QUEUED_MAX`] records wait. A dropped record
+//! is counted and does no harm.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,27 +21,27 @@ use super::pace::RateLimit;
 use crate::ports::Regarding;
 use crate::ports::{EventRecord, Occurrence};
 
-/// Objects that are remembered. Beyond, those not talked about for long are forgotten first, then all: then something is
-/// recorded twice, which does no harm.
+/// How many objects are remembered. At the limit the recorder forgets the objects without recent events, and if that is
+/// not enough, all of them. An event may then be recorded twice, which does no harm.
 pub const OBJECTS_MAX: usize = 50_000;
-/// Some seconds of what an API server can take.
+/// An API server accepts this many events within some seconds.
 pub const QUEUED_MAX: usize = 100_000;
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// Upstream's limits for one object: so many at once, then one each five minutes.
+/// Upstream's limits for one object: a burst, then one every five minutes.
 const OBJECT_BURST: u32 = 25;
 const OBJECT_EVERY: Duration = Duration::from_secs(300);
 
 /// When an occurrence is recorded again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// With the same message; `None`: not while it is remembered.
+    /// With the same message; `None`: never, as long as the object is remembered.
     pub same_after: Option<Duration>,
-    /// With another message.
+    /// With a different message.
     pub changed_after: Duration,
 }
 
 impl Repeat {
-    /// Each occurrence is news.
+    /// Records each occurrence.
     pub const ALWAYS: Repeat = Repeat { same_after: Some(Duration::ZERO), changed_after: Duration::ZERO };
 }
 
@@ -48,33 +49,33 @@ impl Repeat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
     Queued,
-    /// It is known already.
+    /// Recorded before, with the same message.
     Same,
-    /// It differs from what was recorded, which was not long enough ago.
+    /// The message has changed, but the last record is too recent.
     TooSoon {
         until: Instant,
     },
-    /// Too much is said of the object, or too much waits to be posted.
+    /// The object's rate limit or the queue is exhausted.
     Dropped,
 }
 
-/// What became of the records of one controller.
+/// What became of one controller's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
     pub posted: u64,
-    /// The server did not take them.
+    /// The server did not accept them.
     pub failed: u64,
-    /// Nobody tried to post them.
+    /// Not sent to the server.
     pub dropped: u64,
 }
 
-/// What was recorded last of one object for one reason.
+/// The last record of one object for one reason.
 #[derive(Debug)]
 struct Known {
     reason: &'static str,
     message: u64,
     recorded_at: Instant,
-    /// Of this message.
+    /// When this message was first recorded.
     first_at: Instant,
     count: u32,
 }
@@ -88,13 +89,13 @@ struct Object {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By [`Regarding::key`]. Tenants choose it, hence std's keyed hash. Iterated only to forget.
+    /// By [`Regarding::key`]. Tenants choose that key, hence std's keyed hash. Iterated only to evict entries.
     objects: HashMap<String, Object>,
     queue: VecDeque<(&'static str, EventRecord)>,
     counts: BTreeMap<&'static str, EventCounts>,
 }
 
-/// Cheap to clone; all clones are one recorder.
+/// Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct EventRecorder {
     state: Arc<Mutex<State>>,
@@ -107,8 +108,8 @@ impl EventRecorder {
         EventRecorder { state: Arc::default(), waker }
     }
 
-    /// Whether an occurrence of this reason would be recorded, if it is not the same as the last: for those whose message is
-    /// costly to work out.
+    /// Whether an occurrence with this reason would be recorded if its message differs from the last. For callers whose
+    /// message is expensive to compute.
     #[must_use]
     pub fn is_open(&self, uid: &str, reason: &str, repeat: Repeat, now: Instant) -> bool {
         let state = self.lock();
@@ -125,7 +126,7 @@ impl EventRecorder {
         recorded
     }
 
-    /// Records the last that is to be said of an object: it needs no memory any more.
+    /// Records the last event of an object and forgets the object.
     pub fn conclude(&self, origin: &'static str, occurrence: Occurrence) {
         {
             let mut state = self.lock();
@@ -144,7 +145,7 @@ impl EventRecorder {
         self.lock().counts.get(origin).copied().unwrap_or_default()
     }
 
-    /// Of all controllers.
+    /// The counts of all controllers.
     #[must_use]
     pub fn all_counts(&self) -> BTreeMap<&'static str, EventCounts> {
         self.lock().counts.clone()
@@ -239,7 +240,7 @@ mod tests {
         Repeat { same_after: Some(Duration::from_secs(600)), changed_after: Duration::from_secs(30) };
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_is_recorded_later_with_its_count_and_another_message_sooner() {
+    async fn the_same_message_is_recorded_again_later_with_its_count_and_a_changed_message_sooner() {
         let recorder = EventRecorder::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_reason_does_not_silence_another_and_never_means_never() {
+    async fn one_reason_does_not_suppress_another_and_without_same_after_a_message_never_repeats() {
         let recorder = EventRecorder::default();
         let now = Instant::now();
         let never = Repeat { same_after: None, changed_after: Duration::ZERO };
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_that_is_talked_about_too_much_is_silent_for_a_while() {
+    async fn events_on_one_object_are_rate_limited() {
         let recorder = EventRecorder::default();
         let start = Instant::now();
         let record =
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_does_not_grow_without_end() {
+    async fn the_objects_and_the_queue_are_bounded() {
         let recorder = EventRecorder::default();
         let now = Instant::now();
         for number in 0..=QUEUED_MAX {

@@ -1,11 +1,12 @@
-//! The only loop, and the only one that changes the world.
+//! The only event loop, and the only writer of the world.
 //!
-//! In: events of all sources. Out: steps of the controllers, in their order. One turn: controllers decide and send; the loop waits
-//! for an event, finished work, a letter or a moment; then it hands over what has finished and applies what has come, each event
-//! reported to every controller before the next.
+//! In: events of all sources. Out: steps of the controllers, in their order. In one turn the controllers decide and
+//! send. Then the loop waits for an event, finished work, a message or a timer. It passes on finished work and applies
+//! the events; every controller observes each event before the next one is applied.
 //!
-//! Invariants: neither events nor finished work can starve the other, nor a controller that has much to do; the world is locked for
-//! writing for some milliseconds at most; a change that a controller made itself reaches all others before anything else happens.
+//! Invariants: neither events nor finished work nor a busy controller starves the others. The world is locked for
+//! writing for some milliseconds at most. A change made by one controller reaches all others before anything else
+//! happens.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -29,11 +30,11 @@ use crate::ports::EventSink;
 
 #[derive(Clone, Debug)]
 pub struct RuntimeSettings {
-    /// Nothing is written; controllers log what would be.
+    /// Nothing is written; controllers log what they would write.
     pub dry_run: bool,
-    /// How long a lost source is still good enough to write by.
+    /// How long after a source is lost its last known state may still be used for writes.
     pub stale_max: Duration,
-    /// Long computations run on the loop: in virtual time, so that the same seed gives the same history.
+    /// Long computations run on the loop. For virtual time, so that the same seed gives the same history.
     pub computes_inline: bool,
 }
 
@@ -43,7 +44,7 @@ impl Default for RuntimeSettings {
     }
 }
 
-/// How many events, or finished actions of one controller, are taken before anything else gets its turn.
+/// How many events, or finished actions of one controller, are processed before anything else has its turn.
 const BATCH: usize = 1024;
 
 pub struct Runtime {
@@ -53,7 +54,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Events that controllers record are posted to `sink`.
+    /// `sink` receives the Events that controllers record.
     #[must_use]
     pub fn new(mut world: World, settings: &RuntimeSettings, sink: Arc<dyn EventSink>) -> Runtime {
         world.record_changes();
@@ -70,7 +71,7 @@ impl Runtime {
         runtime
     }
 
-    /// Controllers take their turns in the order in which they were added.
+    /// Controllers run in the order in which they were added.
     pub fn add<C: Controller>(&mut self, controller: C, executor: Arc<dyn Executor<C>>, lease: Lease) {
         self.hosts.push(Box::new(Hosted::new(controller, executor, lease, Instant::now())));
     }
@@ -90,7 +91,7 @@ impl Runtime {
         self.shared.stats.clone()
     }
 
-    /// What lets other threads wake the loop.
+    /// Lets other threads wake the loop.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
@@ -101,7 +102,7 @@ impl Runtime {
         self.hosts.iter().map(|host| host.name())
     }
 
-    /// Runs until every sender of events is gone.
+    /// Runs until every sender of events is dropped.
     pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
@@ -114,8 +115,8 @@ impl Runtime {
             }
             let now = Instant::now();
             let wake = self.hosts.iter().filter_map(|host| host.next_wake(now)).min();
-            // Timers count whole milliseconds: who has something to do now must not wait for the next one.
-            // So must those whose turn was over when another controller changed the world.
+            // Timers count whole milliseconds: a controller that is due now must not wait for the next one. Nor must a
+            // controller whose turn was over when another controller changed the world.
             let is_due = has_news || wake.is_some_and(|wake| wake <= now) || !batch.is_empty();
             tokio::select! {
                 biased;
@@ -129,7 +130,7 @@ impl Runtime {
                 () = tokio::task::yield_now(), if is_due => (),
                 () = sleep_until(wake), if wake.is_some() && !is_due => (),
             }
-            // Whatever woke the loop, the rest of what is ready is taken too.
+            // Process everything that is ready, not only what woke the loop.
             let now = Instant::now();
             for host in 0..self.hosts.len() {
                 let changes = self.hosts[host].complete(&self.shared, now, BATCH);
@@ -144,7 +145,7 @@ impl Runtime {
         }
     }
 
-    /// Applies events until the batch or the time is used up, and reports each.
+    /// Applies events until the batch or the time budget is used up, and reports each to the controllers.
     fn apply(&mut self, batch: &mut Vec<Event>, now: Instant) {
         if batch.is_empty() {
             return;
@@ -181,7 +182,7 @@ impl Runtime {
         }
     }
 
-    /// Reports what one controller changed to all the others.
+    /// Reports the changes of one controller to all others.
     fn deliver(&mut self, from: usize, changes: &OwnChanges, now: Instant) {
         if changes.is_empty() {
             return;
@@ -197,10 +198,10 @@ impl Runtime {
     }
 }
 
-/// Work of any controller has finished.
+/// Waits until work of any controller has finished.
 async fn finished(hosts: &mut [Box<dyn Host>]) {
     std::future::poll_fn(|task| {
-        // All are asked, so that each wakes this task.
+        // Poll all of them, so that each registers this task's waker.
         let ready = hosts.iter_mut().map(|host| usize::from(host.poll_finished(task).is_ready())).sum::<usize>();
         if ready > 0 { Poll::Ready(()) } else { Poll::Pending }
     })

@@ -1,5 +1,5 @@
-//! What the runtime counts: how long each controller held the loop, and what the gate refused. Read for metrics, never used to
-//! decide.
+//! Statistics of the runtime: how long each controller held the loop, and which actions the gate refused. Metrics read
+//! them; decisions never do.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ impl Step {
     }
 }
 
-/// The upper bounds of the buckets, in seconds; one more holds the rest. 10 ms is what no step should take.
+/// The upper bounds of the buckets, in seconds; one more bucket has no bound. No step should take more than 10 ms.
 pub const STEP_BUCKETS: [f64; 9] = [0.000_01, 0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25];
 
 /// How long steps took.
@@ -35,7 +35,7 @@ pub const STEP_BUCKETS: [f64; 9] = [0.000_01, 0.000_1, 0.000_5, 0.001, 0.002_5, 
 pub struct StepTimes {
     pub count: u64,
     pub sum_seconds: f64,
-    /// By [`STEP_BUCKETS`], not cumulative; the last one is everything longer.
+    /// By [`STEP_BUCKETS`], not cumulative; the last bucket holds all longer steps.
     pub buckets: [u64; STEP_BUCKETS.len() + 1],
     pub longest: Duration,
 }

@@ -1,14 +1,14 @@
-//! Who may change the world, and who may only read it.
+//! Separates write access to the world from read access.
 //!
-//! In: a world. Out: one [`WorldOwner`], which the runtime keeps, and any number of [`SharedWorld`]s for readers on other threads.
-//! Invariant: without the owner nobody can write.
+//! In: a world. Out: one [`WorldOwner`], which the runtime keeps, and any number of [`SharedWorld`]s for readers on
+//! other threads. Invariant: only the owner can write.
 
 use std::sync::Arc;
 
 use model::World;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The world as others read it.
+/// Read access to the world.
 #[derive(Clone, Debug, Default)]
 pub struct SharedWorld(Arc<RwLock<World>>);
 
@@ -18,7 +18,7 @@ impl SharedWorld {
     }
 }
 
-/// The one who changes it.
+/// Write access to the world.
 #[derive(Debug)]
 pub struct WorldOwner(SharedWorld);
 
@@ -48,7 +48,8 @@ enum Guard<'w> {
     Write(RwLockWriteGuard<'w, World>),
 }
 
-/// The world during one step of a controller: locked when it is first asked for, and for writing only if it is to change.
+/// The world during one step of a controller. The first access locks it; only [`WorldAccess::write`] locks it for
+/// writing.
 pub struct WorldAccess<'w> {
     world: &'w RwLock<World>,
     guard: Guard<'w>,
@@ -62,12 +63,12 @@ impl WorldAccess<'_> {
         match &self.guard {
             Guard::Read(world) => world,
             Guard::Write(world) => world,
-            Guard::None => unreachable!("it was locked above"),
+            Guard::None => unreachable!("locked above"),
         }
     }
 
-    /// To assume and forget pods. Every event that is applied reaches the other controllers after this step. Nobody else writes,
-    /// so what was read before in this step is still true.
+    /// For assuming and forgetting pods. The other controllers observe every applied event after this step. The loop is
+    /// the only writer, so what this step has read before still holds.
     pub fn write(&mut self) -> &mut World {
         if !matches!(self.guard, Guard::Write(_)) {
             self.guard = Guard::None;
@@ -75,11 +76,11 @@ impl WorldAccess<'_> {
         }
         match &mut self.guard {
             Guard::Write(world) => world,
-            Guard::None | Guard::Read(_) => unreachable!("it was locked above"),
+            Guard::None | Guard::Read(_) => unreachable!("locked above"),
         }
     }
 
-    /// What this step changed.
+    /// The changes that this step made.
     pub(super) fn finish(self) -> Vec<Arc<model::WorldChange>> {
         match self.guard {
             Guard::Write(mut world) => world.take_changes(),

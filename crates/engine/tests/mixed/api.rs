@@ -1,7 +1,7 @@
-//! An API server from a seed: bindings take a while, some fail, some are not answered, and the watch lags.
+//! A seeded API server: bindings take a while, some fail, some get no response, and the watch lags.
 //!
-//! In: pods, and bindings. Out: where pods really are, told later through the watch, in order; every binding that took effect, and
-//! what was wrong with it.
+//! In: pods, and bindings. Out: the true node of each pod, later shown by the watch, in order; every binding that took
+//! effect, and its violations.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,45 +19,46 @@ use tokio::time::Instant;
 
 use crate::{ALLOWED, OWN, app_of, host_name};
 
-/// What becomes of a binding.
+/// The outcome of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    Takes,
-    /// Refused for good.
+    Succeeds,
+    /// A permanent error.
     Fails,
-    /// An error that says nothing, and no effect.
-    Breaks,
-    /// The same, and it takes effect later.
-    BreaksAndTakes,
-    /// No answer within any limit, and no effect.
-    Silent,
-    /// The same, and it takes effect.
-    SilentAndTakes,
+    /// A transient error, and no effect.
+    Errors,
+    /// A transient error, and it takes effect later.
+    ErrorsButSucceeds,
+    /// No response within any limit, and no effect.
+    TimesOut,
+    /// No response within any limit, and it takes effect.
+    TimesOutButSucceeds,
 }
 
-const WAYS: [Way; 6] = [Way::Takes, Way::Fails, Way::Breaks, Way::BreaksAndTakes, Way::Silent, Way::SilentAndTakes];
-/// Of 100, in the order of the ways.
+const WAYS: [Way; 6] =
+    [Way::Succeeds, Way::Fails, Way::Errors, Way::ErrorsButSucceeds, Way::TimesOut, Way::TimesOutButSucceeds];
+/// In percent, in the order of [`WAYS`].
 const SHARES: [u32; 6] = [86, 4, 4, 2, 2, 2];
-const SILENT_FOR: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Totals {
     pub bound_by_own: usize,
     pub bound_by_other: usize,
     /// Pods that Bridger tried.
     pub decided: usize,
-    /// How often each way was taken.
+    /// How often each outcome occurred.
     pub ways: [usize; 6],
 }
 
 struct State {
     random: ChaCha8Rng,
-    /// The pods that there are, and where.
+    /// The existing pods, with their nodes.
     pods: BTreeMap<String, PodFacts>,
     watch: VecDeque<(Instant, Event)>,
-    /// Bindings that will take effect, though who asked has given up.
+    /// Bindings that take effect after the client has given up.
     late: Vec<(Instant, Binding)>,
-    seen: Seen,
+    totals: Totals,
     violations: Vec<String>,
     history: Vec<(Duration, String, String)>,
 }
@@ -68,14 +69,14 @@ pub struct Api {
 }
 
 impl Api {
-    /// Whose watch sends there.
+    /// Starts the server; its watch sends to `events`.
     pub fn start(seed: u64, events: mpsc::Sender<Event>) -> Arc<Api> {
         let state = State {
             random: ChaCha8Rng::seed_from_u64(seed),
             pods: BTreeMap::new(),
             watch: VecDeque::new(),
             late: Vec::new(),
-            seen: Seen::default(),
+            totals: Totals::default(),
             violations: Vec::new(),
             history: Vec::new(),
         };
@@ -109,13 +110,13 @@ impl Api {
     pub fn create(&self, pod: PodFacts) {
         let mut state = self.state();
         state.pods.insert(pod.name.clone(), pod.clone());
-        state.tell(Event::PodApplied(pod));
+        state.send_to_watch(Event::PodApplied(pod));
     }
 
     pub fn delete(&self, pod: &PodFacts) {
         let mut state = self.state();
         state.pods.remove(&pod.name);
-        state.tell(Event::PodDeleted { namespace: pod.namespace.clone(), name: pod.name.clone() });
+        state.send_to_watch(Event::PodDeleted { namespace: pod.namespace.clone(), name: pod.name.clone() });
     }
 
     pub fn are_bound(&self, pods: &[PodFacts]) -> bool {
@@ -129,23 +130,23 @@ impl Api {
 
     /// How many bindings have taken effect.
     pub fn bound(&self) -> usize {
-        let seen = &self.state().seen;
-        seen.bound_by_own + seen.bound_by_other
+        let totals = &self.state().totals;
+        totals.bound_by_own + totals.bound_by_other
     }
 
     pub fn waiting(&self) -> Vec<String> {
         self.state().pods.values().filter(|pod| pod.node.is_none()).map(|pod| pod.name.clone()).collect()
     }
 
-    pub fn seen(&self) -> Seen {
-        self.state().seen.clone()
+    pub fn totals(&self) -> Totals {
+        self.state().totals.clone()
     }
 
     pub fn violations(&self) -> Vec<String> {
         self.state().violations.clone()
     }
 
-    /// Pods and nodes, as they were bound.
+    /// Pods and nodes, in the order of the bindings.
     pub fn history(&self) -> Vec<(Duration, String, String)> {
         self.state().history.clone()
     }
@@ -163,12 +164,12 @@ impl State {
             left -= SHARES[way];
             way += 1;
         }
-        self.seen.ways[way] += 1;
+        self.totals.ways[way] += 1;
         WAYS[way]
     }
 
-    /// The watch says so later, and never before what it has to say first.
-    fn tell(&mut self, event: Event) {
+    /// Queues an event for the watch, which lags but keeps the order.
+    fn send_to_watch(&mut self, event: Event) {
         let lag = Duration::from_millis(if self.below(50) == 0 { 700 } else { u64::from(self.below(60)) });
         let at = self.watch.back().map_or_else(Instant::now, |(at, _)| *at).max(Instant::now() + lag);
         self.watch.push_back((at, event));
@@ -177,12 +178,12 @@ impl State {
     fn take_late_effects(&mut self, passed: Duration) {
         let now = Instant::now();
         for (_, binding) in self.late.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
-            // The pod may be bound or gone by then.
+            // The pod may be bound or deleted by then.
             let _ = self.bind(&binding, passed);
         }
     }
 
-    /// As an API server does it: a pod that is bound, gone or another one is not bound.
+    /// Binds like an API server: a pod that is already bound, deleted or replaced is rejected.
     fn bind(&mut self, binding: &Binding, passed: Duration) -> Result<(), PortError> {
         let Some(pod) = self.pods.get_mut(&binding.pod).filter(|pod| pod.uid == binding.uid) else {
             return Err(PortError::NotFound(binding.pod.clone()));
@@ -193,12 +194,12 @@ impl State {
         pod.node = Some(binding.node.clone());
         let pod = pod.clone();
         match pod.scheduling.as_ref().is_some_and(|facts| facts.scheduler_name == OWN) {
-            true => self.seen.bound_by_own += 1,
-            false => self.seen.bound_by_other += 1,
+            true => self.totals.bound_by_own += 1,
+            false => self.totals.bound_by_other += 1,
         }
         self.history.push((passed, binding.pod.clone(), binding.node.clone()));
         self.check(&pod, &binding.node);
-        self.tell(Event::PodApplied(pod));
+        self.send_to_watch(Event::PodApplied(pod));
         Ok(())
     }
 
@@ -208,8 +209,8 @@ impl State {
             self.violations.push(format!("{} is the {on_node}th pod on {node}", pod.name));
         }
         let app = app_of(&pod.name);
-        let its_like = self.pods.range(format!("{app}-")..).take_while(|(name, _)| app_of(name) == app);
-        for (name, other) in its_like.filter(|(name, _)| **name != pod.name) {
+        let siblings = self.pods.range(format!("{app}-")..).take_while(|(name, _)| app_of(name) == app);
+        for (name, other) in siblings.filter(|(name, _)| **name != pod.name) {
             if other.node.as_deref().is_some_and(|other| host_name(other) == host_name(node)) {
                 self.violations.push(format!("{} and {name} share {}", pod.name, host_name(node)));
             }
@@ -225,15 +226,15 @@ impl Binder for Api {
                 (state.draw(), 2 + state.below(40), 100 + state.below(1200))
             };
             tokio::time::sleep(Duration::from_millis(takes.into())).await;
-            if let Way::BreaksAndTakes | Way::SilentAndTakes = way {
+            if let Way::ErrorsButSucceeds | Way::TimesOutButSucceeds = way {
                 let at = Instant::now() + Duration::from_millis(later.into());
                 self.state().late.push((at, binding.clone()));
             }
             match way {
-                Way::Takes => return self.state().bind(binding, self.start.elapsed()),
+                Way::Succeeds => return self.state().bind(binding, self.start.elapsed()),
                 Way::Fails => return Err(PortError::Permanent("not now".to_owned())),
-                Way::Breaks | Way::BreaksAndTakes => (),
-                Way::Silent | Way::SilentAndTakes => tokio::time::sleep(SILENT_FOR).await,
+                Way::Errors | Way::ErrorsButSucceeds => (),
+                Way::TimesOut | Way::TimesOutButSucceeds => tokio::time::sleep(TIMEOUT).await,
             }
             Err(PortError::Transient("no answer".to_owned()))
         })
@@ -254,7 +255,7 @@ impl PodStatusWriter for Api {
     }
 
     fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
-        panic!("{pod:?} is to make room, and nobody has a priority")
+        panic!("{pod:?} is preempted, but no pod has a priority")
     }
 }
 
@@ -267,7 +268,7 @@ impl EventSink for Api {
 impl SchedulingMetrics for Api {
     fn attempted(&self, _: &Attempt<'_>) {}
     fn decided(&self, _: Duration) {
-        self.state().seen.decided += 1;
+        self.state().totals.decided += 1;
     }
     fn figures(&self, _: &Figures) {}
     fn status_dropped(&self) {}

@@ -1,4 +1,4 @@
-//! Checks the world after every change of it, whoever made it: a controller that only looks.
+//! A read-only controller that checks the world after every change.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ pub struct Audited {
 #[derive(Default)]
 pub struct Audit {
     violations: Mutex<Vec<String>>,
-    seen: Mutex<Audited>,
+    totals: Mutex<Audited>,
 }
 
 impl Audit {
@@ -28,14 +28,14 @@ impl Audit {
         self.violations.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn seen(&self) -> Audited {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn totals(&self) -> Audited {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 pub struct Auditor {
     audit: Arc<Audit>,
-    /// Where each is: app and host, and node.
+    /// App and host, and node, of each placed pod.
     pods: BTreeMap<PodId, ((String, String), NodeId)>,
     /// Pods by app and host.
     apps: BTreeMap<(String, String), usize>,
@@ -52,9 +52,9 @@ impl Auditor {
         self.audit.violations.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    fn gone(&mut self, id: PodId) {
-        let Some((place, node)) = self.pods.remove(&id) else { return };
-        if let Some(count) = self.apps.get_mut(&place) {
+    fn removed(&mut self, id: PodId) {
+        let Some((key, node)) = self.pods.remove(&id) else { return };
+        if let Some(count) = self.apps.get_mut(&key) {
             *count -= 1;
         }
         if let Some(count) = self.nodes.get_mut(&node) {
@@ -65,12 +65,12 @@ impl Auditor {
     fn placed(&mut self, id: PodId, uid: &str, node: NodeId, world: &World) {
         let app = app_of(uid).to_owned();
         let name = world.node_name(node).unwrap_or_default();
-        let place = (app, host_name(name));
-        self.pods.insert(id, (place.clone(), node));
-        let together = self.apps.entry(place).or_default();
-        *together += 1;
-        if *together > 1 {
-            self.violation(format!("{uid} on {name} shares a host with its like"));
+        let key = (app, host_name(name));
+        self.pods.insert(id, (key.clone(), node));
+        let replicas = self.apps.entry(key).or_default();
+        *replicas += 1;
+        if *replicas > 1 {
+            self.violation(format!("{uid} on {name} shares a host with another replica"));
         }
         let count = self.nodes.entry(node).or_default();
         *count += 1;
@@ -78,7 +78,7 @@ impl Auditor {
         if count > ALLOWED {
             self.violation(format!("{uid} is the {count}th pod on {name}"));
         } else if count == ALLOWED {
-            self.audit.seen.lock().unwrap_or_else(PoisonError::into_inner).full_nodes += 1;
+            self.audit.totals.lock().unwrap_or_else(PoisonError::into_inner).full_nodes += 1;
         }
     }
 }
@@ -117,17 +117,17 @@ impl Controller for Auditor {
         let placed = |pod: &model::PodState| Some((pod.id, pod.uid.to_string(), pod.node?, pod.is_assumed));
         let (before, after) = (before.as_deref().and_then(placed), after.as_deref().and_then(placed));
         if after.as_ref().is_some_and(|(.., is_assumed)| *is_assumed) && before.is_none() {
-            self.audit.seen.lock().unwrap_or_else(PoisonError::into_inner).assumed += 1;
+            self.audit.totals.lock().unwrap_or_else(PoisonError::into_inner).assumed += 1;
         }
         if let Some((id, ..)) = before {
-            self.gone(id);
+            self.removed(id);
         }
         if let Some((id, uid, node, _)) = after {
             self.placed(id, &uid, node, world);
         }
     }
 
-    /// Now and then all is counted anew, so that no change has been missed.
+    /// Recounts all pods from time to time, to detect a missed change.
     fn advance(&mut self, context: &mut Context<'_, Never, Never>) {
         self.turns += 1;
         if !self.turns.is_multiple_of(256) {

@@ -1,4 +1,4 @@
-//! Random worlds, steps, faults and sudden ends: it always comes right, and nothing foreign is ever touched.
+//! Random worlds, steps, faults and crashes: the rules always converge, and rules of administrators are never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn runs() -> u64 {
     if full { 2_000 } else { 60 }
 }
 
-/// What an administrator made, which must be the same at the end.
+/// The rules and groups of administrators, which must be unchanged at the end.
 type Foreign = BTreeMap<String, (Vec<RuleFacts>, Vec<GroupFacts>)>;
 
 fn foreign(outside: &Outside) -> Foreign {
@@ -29,7 +29,7 @@ fn foreign(outside: &Outside) -> Foreign {
     of.collect()
 }
 
-/// One random thing that happens.
+/// Performs one random step.
 async fn step(outside: &Arc<Outside>, expected: &mut Foreign, number: usize) {
     let (kind, cluster, node, app, other) = {
         let mut state = outside.lock();
@@ -47,7 +47,7 @@ async fn step(outside: &Arc<Outside>, expected: &mut Foreign, number: usize) {
                 of.len() >= HOSTS - 1 || of.iter().any(|pod| pod.node == Some(node_name(cluster, node)))
             };
             if !taken {
-                outside.add_pod(lonely(&app, number, cluster, node)).await;
+                outside.add_pod(replica(&app, number, cluster, node)).await;
             }
         }
         55..80 => {
@@ -62,7 +62,7 @@ async fn step(outside: &Arc<Outside>, expected: &mut Foreign, number: usize) {
             }
         }
         80..86 => outside.administer(&id, |facts, key| {
-            // Of a similar name; two VMs that no pod wants together or apart more than others.
+            // The name resembles Bridger's names. The two VMs are not special to any pod.
             let kind = RuleKind::VmsApart(vec![vm_id(cluster, node), vm_id(cluster, (node + 1) % NODES)]);
             facts.rules.push(rule(key, &format!("bridger-{key}"), kind));
             facts.groups.push(GroupFacts {
@@ -72,20 +72,20 @@ async fn step(outside: &Arc<Outside>, expected: &mut Foreign, number: usize) {
             });
         }),
         86..90 => outside.administer(&id, |facts, _| {
-            if let Some(place) = facts.rules.iter().position(|rule| !rule.name.starts_with(PREFIX)) {
-                facts.rules.remove(place);
+            if let Some(index) = facts.rules.iter().position(|rule| !rule.name.starts_with(PREFIX)) {
+                facts.rules.remove(index);
             }
         }),
         90..95 => {
             let vm = {
                 let mut state = outside.lock();
                 let vm = vm_id(cluster, other);
-                if !state.cursed.remove(&vm) {
-                    state.cursed.insert(vm.clone());
+                if !state.invalid_vms.remove(&vm) {
+                    state.invalid_vms.insert(vm.clone());
                 }
                 vm
             };
-            outside.lock().history.push(format!("curse {vm}"));
+            outside.lock().history.push(format!("toggle invalid {vm}"));
         }
         _ => {
             // vMotion.
@@ -98,7 +98,7 @@ async fn step(outside: &Arc<Outside>, expected: &mut Foreign, number: usize) {
                 })
             };
             if let Some(vm) = moved {
-                outside.tell(Event::VmApplied { vcenter: VCENTER, vm }).await;
+                outside.send_event(Event::VmApplied { vcenter: VCENTER, vm }).await;
             }
         }
     }
@@ -107,35 +107,37 @@ async fn step(outside: &Arc<Outside>, expected: &mut Foreign, number: usize) {
     }
 }
 
-/// Each group is to be apart, and together they may be too many for the hosts: then a pair of those is left out.
+/// Whether a rule for this pair is expected. Each group needs anti-affinity, but all groups together may need more
+/// hosts than there are; then a pair is left out.
 fn can_be_apart(groups: &[BTreeSet<String>], a: &str, b: &str) -> bool {
     let are_apart = |a: &str, b: &str| groups.iter().any(|group| group.contains(a) && group.contains(b));
     let all: BTreeSet<&String> = groups.iter().flatten().collect();
     let around: Vec<&String> =
         all.into_iter().filter(|vm| *vm != a && *vm != b && are_apart(vm, a) && are_apart(vm, b)).collect();
-    // With these two, one more than may be in a rule: the reserve is one host.
+    // The largest set with these two; a rule may have one member less than there are hosts, because the reserve is one
+    // host.
     let most = (0..1_u32 << around.len()).filter_map(|chosen| {
         let chosen: Vec<&String> =
-            around.iter().enumerate().filter(|(place, _)| chosen & 1 << place != 0).map(|(_, vm)| *vm).collect();
-        let mut pairs = chosen.iter().enumerate().flat_map(|(place, a)| chosen[..place].iter().map(move |b| (a, b)));
+            around.iter().enumerate().filter(|(index, _)| chosen & 1 << index != 0).map(|(_, vm)| *vm).collect();
+        let mut pairs = chosen.iter().enumerate().flat_map(|(index, a)| chosen[..index].iter().map(move |b| (a, b)));
         pairs.all(|(a, b)| are_apart(a, b)).then_some(chosen.len() + 2)
     });
     most.max().unwrap_or_default() < HOSTS
 }
 
-/// What must hold once everything is quiet.
+/// Checks what must hold after the cluster is quiet.
 fn check(outside: &Outside, expected: &Foreign) -> Result<(), String> {
     if foreign(outside) != *expected {
-        return Err("something foreign was changed".to_owned());
+        return Err("a rule or group of an administrator was changed".to_owned());
     }
     let state = outside.lock();
     for (id, facts) in &state.clusters {
         let own = state.own(id);
         let recorded = state.recorded_uuids(id);
-        let there: BTreeMap<String, Option<String>> =
+        let existing: BTreeMap<String, Option<String>> =
             own.iter().map(|rule| (rule.name.clone(), rule.uuid.clone())).collect();
-        if recorded != there || there.len() != own.len() {
-            return Err(format!("{id}: recorded {recorded:?}\nthere {there:?}"));
+        if recorded != existing || existing.len() != own.len() {
+            return Err(format!("{id}: recorded {recorded:?}\nexisting {existing:?}"));
         }
         let distinct: BTreeSet<_> = own.iter().map(|rule| members(&rule.kind)).collect();
         if distinct.len() != own.len() {
@@ -154,15 +156,15 @@ fn check(outside: &Outside, expected: &Foreign) -> Result<(), String> {
         };
         let apps: BTreeSet<&String> = state.pods.values().map(|pod| &pod.labels["app"]).collect();
         let in_cluster = format!("app-{}-", id.trim_start_matches("domain-c"));
-        let wanted: Vec<Vec<String>> =
+        let desired: Vec<Vec<String>> =
             apps.into_iter().filter(|app| app.starts_with(&in_cluster)).map(|app| vms_of(app)).collect();
         let of_others = facts.rules.iter().filter(|rule| !rule.name.starts_with(PREFIX)).map(|rule| &rule.kind);
         let groups: Vec<BTreeSet<String>> =
-            wanted.iter().map(|vms| vms.iter().cloned().collect()).chain(of_others.map(members)).collect();
-        for vms in &wanted {
-            for (place, a) in vms.iter().enumerate() {
-                if let Some(b) = vms[place + 1..].iter().find(|b| !covered(a, b) && can_be_apart(&groups, a, b)) {
-                    return Err(format!("{id}: {a} and {b} are not kept apart by {:?}", facts.rules));
+            desired.iter().map(|vms| vms.iter().cloned().collect()).chain(of_others.map(members)).collect();
+        for vms in &desired {
+            for (index, a) in vms.iter().enumerate() {
+                if let Some(b) = vms[index + 1..].iter().find(|b| !covered(a, b) && can_be_apart(&groups, a, b)) {
+                    return Err(format!("{id}: no anti-affinity rule has {a} and {b}: {:?}", facts.rules));
                 }
             }
         }
@@ -170,18 +172,18 @@ fn check(outside: &Outside, expected: &Foreign) -> Result<(), String> {
     Ok(())
 }
 
-/// One run: trouble and sudden ends for a while, then quiet.
+/// One run: faults and crashes for a while, then quiet.
 async fn run(seed: u64) -> (Result<(), String>, Vec<String>, usize) {
     let outside = Outside::new(seed, CLUSTERS, HOSTS, NODES);
     let mut expected = foreign(&outside);
     let mut process = Process::start(&outside, seed).await;
     let mut kills = 0;
-    outside.lock().trouble = Trouble { fails: 12, answer_lost: 12 };
+    outside.lock().faults = Faults { fails: 12, answer_lost: 12 };
     for number in 0..60 {
         step(&outside, &mut expected, number).await;
         let (wait, kill) = {
             let mut state = outside.lock();
-            // The watch is quick, or far behind.
+            // The watch is fast, or lags far behind.
             let echo = if state.draw(3) == 0 { state.draw(45_000) } else { state.draw(600) };
             state.echo = Duration::from_millis(echo);
             let wait = if state.draw(4) == 0 { state.draw(60_000) } else { state.draw(2_500) };
@@ -189,7 +191,7 @@ async fn run(seed: u64) -> (Result<(), String>, Vec<String>, usize) {
         };
         tokio::time::sleep(Duration::from_millis(wait)).await;
         if kill {
-            // Wherever it stands: all its calls end with it.
+            // Kills the process at any point; all its calls end with it.
             drop(process);
             kills += 1;
             process = Process::start(&outside, seed + number as u64).await;
@@ -197,18 +199,18 @@ async fn run(seed: u64) -> (Result<(), String>, Vec<String>, usize) {
     }
     {
         let mut state = outside.lock();
-        state.trouble = Trouble::default();
-        state.cursed.clear();
+        state.faults = Faults::default();
+        state.invalid_vms.clear();
         state.echo = Duration::from_millis(300);
     }
-    // Longer than all graces and back-offs together.
+    // Longer than all grace periods and backoffs together.
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let verdict = check(&outside, &expected);
     let calls = outside.lock().change_calls;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let verdict = verdict.and_then(|()| {
         let later = outside.lock().change_calls - calls;
-        if later == 0 { Ok(()) } else { Err(format!("{later} more changes though nothing happened")) }
+        if later == 0 { Ok(()) } else { Err(format!("{later} more changes although nothing happened")) }
     });
     drop(process);
     let history = outside.lock().history.clone();
@@ -216,7 +218,7 @@ async fn run(seed: u64) -> (Result<(), String>, Vec<String>, usize) {
 }
 
 #[test]
-fn whatever_happens_it_comes_right() {
+fn rules_converge_after_random_faults_and_crashes() {
     let (mut kills, mut lines) = (0, 0);
     for seed in 1..=runs() {
         let (verdict, history, killed) = in_virtual_time(run(seed));

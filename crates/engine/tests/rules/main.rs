@@ -1,4 +1,4 @@
-//! The writer of rules on an outside in memory, in virtual time.
+//! Tests the rule writer against an in-memory vCenter, record store and Kubernetes, in virtual time.
 
 mod convergence;
 mod situations;

@@ -1,7 +1,7 @@
-//! A vCenter, a record store and a Kubernetes that exist in memory, and an engine at work on them that can be killed.
+//! An in-memory vCenter, record store and Kubernetes, and an engine that works on them and can be killed.
 //!
-//! Every call may be made to fail: before it takes effect, after it did (the answer is lost), or for a certain VM. The
-//! vCenter asserts on every change that it names only what the record store records at that moment.
+//! Every call can fail: before it takes effect, after it did (the response is lost), or for a certain VM. The vCenter
+//! asserts on every change that it contains only rules that the record store has recorded at that moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,97 +25,97 @@ pub const INSTANCE: &str = "564d0d6e-0000-4000-8000-000000000001";
 pub const UID: &str = "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b";
 pub const PREFIX: &str = "bridger-42030201-ab12-7d4c-9a00-1c2d3e4f5a6b-";
 
-/// How likely each kind of trouble is, in percent of calls.
+/// How likely each fault is, in percent of calls.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Trouble {
+pub struct Faults {
     pub fails: u64,
     pub answer_lost: u64,
 }
 
-/// All that outlives a process.
+/// The external systems, which outlive a process.
 pub struct Outside {
     pub state: Mutex<State>,
 }
 
 pub struct State {
     pub random: ChaCha8Rng,
-    pub trouble: Trouble,
+    pub faults: Faults,
     pub clusters: BTreeMap<String, ClusterFacts>,
     pub hosts: Vec<HostFacts>,
     pub vms: BTreeMap<String, VmFacts>,
     pub nodes: BTreeMap<String, NodeFacts>,
     pub pods: BTreeMap<String, PodFacts>,
-    pub texts: BTreeMap<String, (String, u64)>,
+    pub stored: BTreeMap<String, (String, u64)>,
     versions: u64,
     keys: i32,
     /// VMs that make a change invalid.
-    pub cursed: BTreeSet<String>,
-    /// How long the watch takes to tell of changed rules.
+    pub invalid_vms: BTreeSet<String>,
+    /// How long the watch takes to show changed rules.
     pub echo: Duration,
     pub change_calls: usize,
     pub save_calls: usize,
     pub changes: usize,
-    pub notices: Vec<Occurrence>,
+    pub posted: Vec<Occurrence>,
     /// Every call and its outcome, for comparing runs.
     pub history: Vec<String>,
     listener: Option<mpsc::Sender<Event>>,
 }
 
 impl Outside {
-    /// Clusters of so many hosts, each with so many nodes spread over them.
+    /// Each cluster has `hosts` hosts, and `nodes` nodes spread over them.
     pub fn new(seed: u64, clusters: usize, hosts: usize, nodes: usize) -> Arc<Outside> {
         let mut state = State {
             random: ChaCha8Rng::seed_from_u64(seed),
-            trouble: Trouble::default(),
+            faults: Faults::default(),
             clusters: BTreeMap::new(),
             hosts: Vec::new(),
             vms: BTreeMap::new(),
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
-            texts: BTreeMap::new(),
+            stored: BTreeMap::new(),
             versions: 0,
             keys: 0,
-            cursed: BTreeSet::new(),
+            invalid_vms: BTreeSet::new(),
             echo: Duration::from_millis(300),
             change_calls: 0,
             save_calls: 0,
             changes: 0,
-            notices: Vec::new(),
+            posted: Vec::new(),
             history: Vec::new(),
             listener: None,
         };
-        for place in 0..clusters {
-            let id = format!("domain-c{place}");
+        for index in 0..clusters {
+            let id = format!("domain-c{index}");
             let facts =
-                ClusterFacts { id: id.clone(), name: format!("C{place}"), drs_enabled: true, ..Default::default() };
+                ClusterFacts { id: id.clone(), name: format!("C{index}"), drs_enabled: true, ..Default::default() };
             state.clusters.insert(id.clone(), facts);
             for host in 0..hosts {
-                let name = format!("esx-{place}-{host}");
+                let name = format!("esx-{index}-{host}");
                 state.hosts.push(HostFacts { id: name.clone(), name, cluster: Some(id.clone()), ..Default::default() });
             }
             for node in 0..nodes {
-                state.add_node(place, node, node % hosts);
+                state.add_node(index, node, node % hosts);
             }
         }
         Arc::new(Outside { state: Mutex::new(state) })
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no test failed while it held this")
+        self.state.lock().expect("no test panicked while it held the lock")
     }
 
-    /// How many changes and saves were asked for.
+    /// The number of requested changes and saves.
     pub fn calls(&self) -> (usize, usize) {
         let state = self.lock();
         (state.change_calls, state.save_calls)
     }
 
-    /// What a call meets: a wait, then maybe a failure; and whether its answer will be lost.
+    /// The start of a call: a wait, then maybe a failure. Returns whether its response will be lost.
     async fn call(&self, what: &str) -> Result<bool, PortError> {
         let (wait, fails, lost) = {
             let mut state = self.lock();
-            let trouble = state.trouble;
-            (state.draw(60), state.draw(100) < trouble.fails, state.draw(100) < trouble.answer_lost)
+            let faults = state.faults;
+            (state.draw(60), state.draw(100) < faults.fails, state.draw(100) < faults.answer_lost)
         };
         tokio::time::sleep(Duration::from_millis(wait)).await;
         if fails {
@@ -135,7 +135,7 @@ impl Outside {
         if lost { Err(PortError::Transient(format!("{what}: no answer"))) } else { Ok(value) }
     }
 
-    /// Tells of a cluster's rules, as a watch does, some time later.
+    /// Sends a cluster's rules as a watch event, some time later.
     fn echo(self: &Arc<Self>, cluster: &str) {
         let (outside, cluster) = (self.clone(), cluster.to_owned());
         tokio::spawn(async move {
@@ -151,7 +151,7 @@ impl Outside {
         });
     }
 
-    pub async fn tell(&self, event: Event) {
+    pub async fn send_event(&self, event: Event) {
         let listener = self.lock().listener.clone();
         if let Some(listener) = listener {
             let _ = listener.send(event).await;
@@ -160,17 +160,17 @@ impl Outside {
 
     pub async fn add_pod(&self, pod: PodFacts) {
         self.lock().pods.insert(pod.name.clone(), pod.clone());
-        self.tell(Event::PodApplied(pod)).await;
+        self.send_event(Event::PodApplied(pod)).await;
     }
 
     pub async fn remove_pod(&self, name: &str) {
         let removed = self.lock().pods.remove(name);
         if let Some(pod) = removed {
-            self.tell(Event::PodDeleted { namespace: pod.namespace, name: pod.name }).await;
+            self.send_event(Event::PodDeleted { namespace: pod.namespace, name: pod.name }).await;
         }
     }
 
-    /// An administrator changes rules of his own.
+    /// An administrator changes their own rules.
     pub fn administer(self: &Arc<Self>, cluster: &str, change: impl FnOnce(&mut ClusterFacts, i32)) {
         {
             let mut state = self.lock();
@@ -204,7 +204,7 @@ impl State {
     }
 
     fn recorded(&self, cluster: &str) -> serde_json::Value {
-        let text = self.texts.get(&format!("{INSTANCE}/{cluster}"));
+        let text = self.stored.get(&format!("{INSTANCE}/{cluster}"));
         text.map(|(text, _)| serde_json::from_str(text).expect("JSON")).unwrap_or_default()
     }
 
@@ -229,22 +229,22 @@ impl State {
             let (name, kind) = (&change.rule, change.rule_kind());
             if matches!(change.kind, ChangeKind::Create | ChangeKind::Edit { .. }) {
                 let vms = members(&kind);
-                if let Some(vm) = vms.iter().find(|vm| self.cursed.contains(*vm) || !self.vms.contains_key(*vm)) {
-                    return Err(PortError::Invalid(format!("{vm} is no VM")));
+                if let Some(vm) = vms.iter().find(|vm| self.invalid_vms.contains(*vm) || !self.vms.contains_key(*vm)) {
+                    return Err(PortError::Invalid(format!("{vm} is not a VM")));
                 }
             }
             let no_rule = |key: &i32| PortError::Invalid(format!("no rule {key}"));
             assert!(self.is_recorded(cluster, name), "{name} was not recorded before");
             match &change.kind {
                 ChangeKind::Create => {
-                    assert!(facts.rules.iter().all(|rule| rule.name != *name), "{name} is there twice");
+                    assert!(facts.rules.iter().all(|rule| rule.name != *name), "{name} exists twice");
                     self.keys += 1;
                     facts.rules.push(rule(self.keys, name, kind));
                 }
                 ChangeKind::Edit { key, uuid, .. } => {
                     let found = facts.rules.iter_mut().find(|rule| rule.key == *key).ok_or_else(|| no_rule(key))?;
                     assert_eq!((&found.name, &found.uuid), (name, uuid), "another rule is edited");
-                    assert!(found.enabled, "what somebody disabled stays so");
+                    assert!(found.enabled, "a disabled rule is not edited");
                     found.kind = kind;
                 }
                 ChangeKind::Delete { key, .. } => {
@@ -286,7 +286,7 @@ impl State {
     }
 }
 
-/// The ports are the outside, seen by one process.
+/// The ports of one process.
 pub struct Port(pub Arc<Outside>);
 
 impl RuleStore for Port {
@@ -322,11 +322,11 @@ impl RecordStore for Port {
     fn load(&self) -> BoxFuture<'_, Result<BTreeMap<String, StoredRecord>, PortError>> {
         Box::pin(async move {
             let lost = self.0.call("load").await?;
-            let texts = self.0.lock().texts.clone().into_iter().map(|(name, (text, version))| {
+            let stored = self.0.lock().stored.clone().into_iter().map(|(name, (text, version))| {
                 (name, StoredRecord { text, version: RecordVersion(version.to_string()) })
             });
-            let texts = texts.collect();
-            self.0.answer("load", lost, texts).await
+            let stored = stored.collect();
+            self.0.answer("load", lost, stored).await
         })
     }
 
@@ -341,7 +341,7 @@ impl RecordStore for Port {
             let lost = self.0.call("save").await?;
             let version = {
                 let mut state = self.0.lock();
-                let known = state.texts.get(name).map(|(_, version)| RecordVersion(version.to_string()));
+                let known = state.stored.get(name).map(|(_, version)| RecordVersion(version.to_string()));
                 match (expected, known) {
                     (Some(_), None) => return Err(PortError::NotFound(name.to_owned())),
                     (expected, known) if expected != known.as_ref() => {
@@ -351,7 +351,7 @@ impl RecordStore for Port {
                 }
                 state.versions += 1;
                 let version = state.versions;
-                state.texts.insert(name.to_owned(), (text.to_owned(), version));
+                state.stored.insert(name.to_owned(), (text.to_owned(), version));
                 RecordVersion(version.to_string())
             };
             self.0.answer(&format!("save {text}"), lost, version).await
@@ -361,12 +361,12 @@ impl RecordStore for Port {
 
 impl EventSink for Port {
     fn post<'a>(&'a self, record: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
-        self.0.lock().notices.push(record.occurrence.clone());
+        self.0.lock().posted.push(record.occurrence.clone());
         Box::pin(async { Ok(()) })
     }
 }
 
-/// An engine at work; dropping it kills it where it stands.
+/// A running engine; dropping it kills it at any point.
 pub struct Process {
     task: JoinHandle<()>,
     pub counters: Arc<engine::counters::Counters>,
@@ -385,7 +385,7 @@ impl Process {
 
     pub async fn start_with(outside: &Arc<Outside>, seed: u64, change: impl FnOnce(&mut RuntimeSettings)) -> Process {
         let (events, received) = mpsc::channel(4096);
-        // In virtual time: the same seed gives the same history.
+        // In virtual time, the same seed gives the same history.
         let mut settings = RuntimeSettings { computes_inline: true, ..RuntimeSettings::default() };
         change(&mut settings);
         let port = || Arc::new(Port(outside.clone()));
@@ -395,12 +395,12 @@ impl Process {
         let rules = DrsRules::new(rule_settings(), runtime.world(), seed, counters.rules.clone(), now);
         runtime.add(rules, Arc::new(RuleExecutor { store: port(), record_store: port() }), Lease::always());
         let task = tokio::spawn(runtime.run(received));
-        let told = {
+        let initial = {
             let mut state = outside.lock();
             state.listener = Some(events.clone());
             state.events()
         };
-        for event in told {
+        for event in initial {
             events.send(event).await.expect("the engine runs");
         }
         Process { task, counters }
@@ -409,7 +409,7 @@ impl Process {
 
 pub fn rule_settings() -> RuleSettings {
     let start = tokio::time::Instant::now();
-    // The clock of the outside goes on while processes come and go.
+    // The wall clock continues across restarts of the process.
     let epoch = EPOCH.with(|epoch| *epoch.borrow_mut().get_or_insert(start));
     let now = move || {
         UnixMillis(u64::try_from(tokio::time::Instant::now().duration_since(epoch).as_millis()).unwrap_or(u64::MAX))
@@ -449,8 +449,8 @@ pub fn members(kind: &RuleKind) -> BTreeSet<String> {
     }
 }
 
-/// A pod that wants no other of its app on its host.
-pub fn lonely(app: &str, number: usize, cluster: usize, node: usize) -> PodFacts {
+/// A replica of an app with required anti-affinity to the other replicas.
+pub fn replica(app: &str, number: usize, cluster: usize, node: usize) -> PodFacts {
     let labels = Labels::from([("app".to_owned(), app.to_owned())]);
     let selector = Some(SelectorFacts { labels: labels.clone(), ..SelectorFacts::default() });
     PodFacts {

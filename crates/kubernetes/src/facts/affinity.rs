@@ -1,9 +1,9 @@
-//! A pod's `spec.affinity`: what is read of it.
+//! Reads a pod's `spec.affinity`.
 //!
 //! In: the JSON. Out: required and preferred terms, in the pod's facts.
 //!
-//! Invariant: a selector with an operator that is not understood matches nothing, and so does a node term with one: a
-//! policy is never widened by a guess.
+//! Invariant: a selector or a node term with an unknown operator matches nothing, so that a guess never widens a
+//! policy.
 
 use model::event::{
     Labels, NodeAffinityFacts, NodeTermFacts, Operator, PodFacts, RequirementFacts, SelectorFacts, TermFacts,
@@ -95,9 +95,9 @@ impl Affinity {
         preferred.into_iter().flatten().map(facts).collect()
     }
 
-    pub(crate) fn tell(self, facts: &mut PodFacts) {
+    pub(crate) fn add_to(self, facts: &mut PodFacts) {
         if let Some(required) = self.node_affinity.and_then(|affinity| affinity.required) {
-            required.tell(&mut facts.node_affinity);
+            required.add_to(&mut facts.node_affinity);
         }
         if let Some(affinity) = self.pod_affinity {
             (facts.affinity, facts.preferred_affinity) = affinity.facts();
@@ -121,8 +121,9 @@ impl PodAffinity {
 }
 
 impl NodeSelector {
-    fn tell(self, node_affinity: &mut NodeAffinityFacts) {
-        // Required, but without a term: that accepts no node, as an empty term does. Without any there would be no requirement.
+    fn add_to(self, node_affinity: &mut NodeAffinityFacts) {
+        // A required affinity without terms accepts no node, like an empty term. With no term at all there would be no
+        // requirement.
         let terms = self.node_selector_terms.filter(|terms| !terms.is_empty());
         let terms = terms.unwrap_or_else(|| vec![NodeTerm::default()]);
         node_affinity.node_terms.extend(terms.into_iter().map(NodeTerm::facts));
@@ -147,7 +148,7 @@ impl Term {
             topology_key: self.topology_key.unwrap_or_default(),
             selector: self.label_selector.and_then(Selector::facts),
             namespaces: self.namespaces.unwrap_or_default(),
-            // Never `None` where one is given, because that would mean the pod's own namespace.
+            // Never `None` if a selector is given, because `None` means the pod's own namespace.
             namespace_selector: self.namespace_selector.map(|selector| selector.facts().unwrap_or_else(nothing)),
         }
     }

@@ -1,10 +1,11 @@
-//! What is kept of nodes, pods and namespaces, and how it is read from the wire.
+//! Reads the facts of nodes, pods and namespaces from JSON.
 //!
-//! In: the JSON of an object. Out: its facts in the model's words. Objects are decoded straight into them: managed fields,
-//! containers, volumes, all other annotations and everything else is skipped while parsing and never held, so that 150,000 pods fit.
+//! In: the JSON of an object. Out: its facts as model types. Objects are decoded directly into facts: managed fields,
+//! containers, volumes, all other annotations and everything else is skipped while parsing and never stored, so that
+//! 150,000 pods fit in memory.
 //!
-//! Invariant: a value of no use (a system UUID that is none, an address that can't be parsed) is left out; it never makes
-//! the object fail, because one odd object would then hide all others of the list.
+//! Invariant: an unusable value (an invalid system UUID, an address that cannot be parsed) is left out. It never makes
+//! the object fail, because one invalid object would then hide all other objects of the list.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -23,12 +24,12 @@ use self::affinity::Affinity;
 use self::scheduling::{NoScheduling, NodeSpec, NodeStatus, PodSpec, PodStatus, Reading, Scheduling};
 pub(crate) use self::workload::{ReplicaSet, ReplicationController, Service, StatefulSet, Workload};
 
-/// How an object of a kind that is watched becomes facts. Which kinds there are is told by [`crate::kinds`].
+/// Converts an object of a watched kind to facts. [`crate::kinds`] lists the kinds.
 pub(crate) trait Facts: Clone + Debug + Send + Sync + Sized + 'static {
-    /// What the server is asked for; everything when empty.
+    /// The field selector of lists and watches; empty selects everything.
     const FIELD_SELECTOR: &'static str = "";
     type Scope;
-    /// What is read of `spec` and of `status`.
+    /// The fields of `spec` and `status` that are read.
     type Spec: DeserializeOwned;
     type Status: DeserializeOwned;
 
@@ -37,15 +38,15 @@ pub(crate) trait Facts: Clone + Debug + Send + Sync + Sized + 'static {
     fn deleted(self) -> Event;
 }
 
-/// A watched object: its facts, and the version that the watch goes on from.
+/// A watched object: its facts, and the version from which the watch continues.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched<F> {
     pub facts: F,
-    /// Holds the resource version and nothing else.
+    /// Has the resource version and nothing else.
     metadata: ObjectMeta,
 }
 
-/// What is read of `metadata`.
+/// The fields of `metadata` that are read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Meta {
@@ -60,7 +61,7 @@ pub(crate) struct Meta {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// The one annotation that is read.
+/// The only annotation that is read.
 #[derive(Debug, Deserialize)]
 struct Annotations {
     #[serde(rename = "bridger.dev/lift")]
@@ -168,7 +169,7 @@ pub(crate) struct NodeCondition {
     status: String,
 }
 
-/// What a node says of itself, whoever asks.
+/// The facts of a node, with or without scheduling.
 fn node_facts<R: Reading>(meta: Meta, provider_id: Option<&str>, status: NodeStatus<R>) -> NodeFacts {
     let mut facts = NodeFacts {
         name: meta.name,
@@ -185,7 +186,7 @@ fn node_facts<R: Reading>(meta: Meta, provider_id: Option<&str>, status: NodeSta
                 push_new(&mut facts.ip_addresses, address.trim().parse::<IpAddr>().ok());
             }
             "Hostname" | "InternalDNS" | "ExternalDNS" => {
-                // A name written with its final dot is the same name.
+                // A trailing dot does not change the name.
                 let name = address.trim().trim_end_matches('.').to_lowercase();
                 push_new(&mut facts.dns_names, Some(name).filter(|name| !name.is_empty()));
             }
@@ -213,7 +214,7 @@ impl Facts for NodeFacts {
     }
 }
 
-/// The same object, with what a scheduler must know of it.
+/// The same object, with the fields that a scheduler needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedulable<F>(F);
 
@@ -244,8 +245,8 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) {
     }
 }
 
-/// Upper or lower case, with dashes or without. All zeros and all ones stand for "not set" in firmware tables, so they
-/// identify nothing.
+/// Accepts upper and lower case, with and without dashes. All zeros and all ones mean "not set" in firmware tables, so
+/// they are rejected.
 fn uuid_of(text: &str) -> Option<Uuid> {
     Uuid::parse_str(text.trim()).ok().filter(|uuid| !uuid.is_nil() && !uuid.is_max())
 }
@@ -254,7 +255,7 @@ fn uuid_of_provider_id(provider_id: &str) -> Option<Uuid> {
     uuid_of(provider_id.strip_prefix("vsphere://")?.trim_matches('/'))
 }
 
-/// What a pod says of itself, whoever asks, and what the spec has left for a scheduler.
+/// The facts of a pod, with or without scheduling. Takes these fields out of `spec`; the rest is for the scheduler.
 fn pod_facts<R: Reading>(meta: &mut Meta, spec: &mut PodSpec<R>, status: &PodStatus<R>) -> PodFacts {
     let mut facts = PodFacts {
         owner: meta.take_controller(),
@@ -270,13 +271,13 @@ fn pod_facts<R: Reading>(meta: &mut Meta, spec: &mut PodSpec<R>, status: &PodSta
     };
     facts.node_affinity.node_selector = spec.node_selector.take().unwrap_or_default();
     if let Some(affinity) = spec.affinity.take() {
-        affinity.tell(&mut facts);
+        affinity.add_to(&mut facts);
     }
     facts
 }
 
-/// A finished pod counts for nothing, and a cluster may keep thousands of them. The server leaves them out of the list,
-/// and tells a pod that finishes as deleted, which to the world is the same.
+/// A finished pod has no effect, and a cluster may keep thousands of them. With this selector the server leaves them
+/// out of lists, and sends a pod that finishes as deleted, which is equivalent for the world.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 impl Facts for PodFacts {

@@ -1,4 +1,4 @@
-//! Objects as the wire has them, and the facts they must give.
+//! Objects as JSON, and the expected facts.
 
 use kube::ResourceExt;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use super::*;
 const UUID: &str = "4230f3a1-1c5f-9d3b-6d5a-0f5b1f6f2f01";
 
 fn facts<F: Facts>(object: &Value) -> F {
-    // From text, as kube does it: borrowed input takes other paths in serde than a value.
+    // From text, as in kube: borrowed input takes other code paths in serde than a value.
     serde_json::from_str::<Watched<F>>(&object.to_string()).unwrap_or_else(|error| panic!("{error}: {object}")).facts
 }
 
@@ -42,7 +42,7 @@ fn system_uuids_are_read_in_all_their_spellings() {
 }
 
 #[test]
-fn provider_ids_of_vsphere_hold_a_uuid() {
+fn vsphere_provider_ids_contain_a_uuid() {
     let cases = [
         (json!(format!("vsphere://{UUID}")), uuid()),
         (json!(format!("vsphere://{}", UUID.to_uppercase())), uuid()),
@@ -59,7 +59,7 @@ fn provider_ids_of_vsphere_hold_a_uuid() {
 }
 
 #[test]
-fn addresses_go_by_their_type() {
+fn addresses_are_classified_by_type() {
     let facts = node(
         &Value::Null,
         &json!({ "addresses": [
@@ -80,7 +80,7 @@ fn addresses_go_by_their_type() {
 }
 
 #[test]
-fn a_node_is_ready_only_when_its_condition_says_true() {
+fn a_node_is_ready_only_if_its_condition_is_true() {
     let cases = [
         (json!([{ "type": "Ready", "status": "True" }]), true),
         (json!([{ "type": "MemoryPressure", "status": "False" }, { "type": "Ready", "status": "True" }]), true),
@@ -167,7 +167,7 @@ fn pods_are_read() {
 }
 
 #[test]
-fn the_policy_of_a_pod_is_read() {
+fn the_affinity_of_a_pod_is_read() {
     use model::event::{
         NodeAffinityFacts, NodeTermFacts, Operator, RequirementFacts, SelectorFacts, TermFacts, WeightedTermFacts,
     };
@@ -252,7 +252,7 @@ fn the_policy_of_a_pod_is_read() {
     assert_eq!(facts.affinity, [plain("zone", everything.clone())]);
     let near = TermFacts { namespaces: vec!["a".to_owned()], ..plain("rack", everything.clone()) };
     assert_eq!(facts.preferred_affinity, [WeightedTermFacts { weight: 7, term: near }]);
-    // Incomplete ones are kept, and match nothing.
+    // Incomplete terms are kept, and match nothing.
     assert_eq!(facts.preferred_anti_affinity, [WeightedTermFacts::default(), WeightedTermFacts::default()]);
     let selector = SelectorFacts {
         labels: [("app".to_owned(), "web".to_owned())].into(),
@@ -300,9 +300,9 @@ fn namespaces_are_read() {
 }
 
 proptest! {
-    /// Whatever text stands where a UUID, an address or a phase belongs, the object itself is still read.
+    /// An object with any text as UUID, address or condition is still read.
     #[test]
-    fn odd_values_never_hide_an_object(text in ".{0,60}", kind in "(InternalIP|ExternalIP|Hostname|InternalDNS|.{0,8})") {
+    fn invalid_values_never_hide_an_object(text in ".{0,60}", kind in "(InternalIP|ExternalIP|Hostname|InternalDNS|.{0,8})") {
         let facts = node(
             &json!({ "providerID": text }),
             &json!({
@@ -317,7 +317,7 @@ proptest! {
 
     /// Every spelling of a UUID gives that UUID.
     #[test]
-    fn uuids_survive_their_spelling(number in 1..u128::MAX, upper in any::<bool>(), dashes in any::<bool>()) {
+    fn uuids_are_read_in_every_spelling(number in 1..u128::MAX, upper in any::<bool>(), dashes in any::<bool>()) {
         let uuid = Uuid::from_u128(number);
         let text = if dashes { uuid.hyphenated().to_string() } else { uuid.simple().to_string() };
         let text = if upper { text.to_uppercase() } else { text };

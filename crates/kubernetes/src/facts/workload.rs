@@ -1,6 +1,6 @@
-//! Services and controllers: their selectors, and nothing else.
+//! Reads the selectors of workloads.
 //!
-//! In: the JSON of a service, replication controller, replica set or stateful set. Out: [`WorkloadFacts`].
+//! In: the JSON of a Service, ReplicationController, ReplicaSet or StatefulSet. Out: [`WorkloadFacts`].
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -32,7 +32,7 @@ impl From<ByLabels> for Option<SelectorFacts> {
     }
 }
 
-/// A `spec` with a whole label selector.
+/// A `spec` with a full label selector.
 #[derive(Deserialize)]
 pub(crate) struct BySelector {
     selector: Option<Selector>,

@@ -1,10 +1,11 @@
-//! Which pods are in the way on a node.
+//! Which pods block a node for an incoming pod.
 //!
-//! In: an incoming pod and a node that anti-affinity refuses. Out: some of the pods that cause it, and how. For people: in
-//! `explain` and in events.
+//! In: an incoming pod and a node that anti-affinity excludes. Out: some of the pods that cause it, and how. Shown to
+//! users in `explain` and in events.
 //!
-//! Invariants: each pod named is a cause by itself; no more are named than asked for, and no more looked at than
-//! `LOOKED_AT_MAX` for each term, so that an answer is quick in any world. Required affinity that fails has nobody to name.
+//! Invariants: each returned pod is a cause by itself; at most the requested number is returned, and at most
+//! `VISITED_MAX` pods are visited for each term, so that an answer is fast in any world. Unsatisfied required affinity
+//! has no blocker.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -21,10 +22,10 @@ use crate::storage::arena::{NodeId, PodId};
 use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
-/// How many pods are looked at for one term.
-const LOOKED_AT_MAX: usize = 100_000;
+/// The maximum number of pods visited for one term.
+const VISITED_MAX: usize = 100_000;
 
-/// How a pod is in the way.
+/// How a pod blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Obstacle {
     /// The incoming pod avoids it.
@@ -33,24 +34,25 @@ pub enum Obstacle {
     Avoiding,
 }
 
-/// A pod that is in the way.
+/// A pod that blocks a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Blocker {
     pub pod: PodId,
     pub node: NodeId,
     pub obstacle: Obstacle,
-    /// The term holds between physical hosts, not only between the places it names.
+    /// The term applies between physical hosts, not only between the domains of its topology key.
     pub on_host: bool,
 }
 
 impl Blocker {
-    /// For people: "pod shop/web-1 on node-3 (host esx-2) avoids this pod". `None` for a pod or a node that is gone.
+    /// The text shown to users: "pod shop/web-1 on node-3 (host esx-2) avoids this pod". `None` if the pod or the node
+    /// no longer exists.
     pub fn in_words(&self, world: &World) -> Option<String> {
         let pod = world.pod(self.pod)?;
         let (namespace, node) = (world.interner().text(pod.namespace), world.node_name(self.node)?);
-        // One that is nowhere yet is only thought of there.
-        let place = if pod.placed_on().is_some() { "on" } else { "nominated for" };
-        let mut text = format!("pod {namespace}/{} {place} {node}", pod.name);
+        // A pod that is not placed yet is only nominated for the node.
+        let relation = if pod.placed_on().is_some() { "on" } else { "nominated for" };
+        let mut text = format!("pod {namespace}/{} {relation} {node}", pod.name);
         if let Some(host) = world.host_name_of(self.node) {
             // Writing to a string does not fail.
             let _ = write!(text, " (host {host})");
@@ -70,7 +72,7 @@ impl Blocker {
     }
 }
 
-/// What is looked for: pods of these profiles in the place of a node.
+/// A search for pods of these profiles in the domain of a node.
 struct Search<'a> {
     obstacle: Obstacle,
     level: Level,
@@ -79,7 +81,7 @@ struct Search<'a> {
 }
 
 impl Incoming {
-    /// At most `max` pods that keep this one off the node, by name.
+    /// At most `max` pods that block the node for this one, sorted by name.
     pub fn blockers(&self, world: &World, view: &View, reading: Reading, node: NodeId, max: usize) -> Vec<Blocker> {
         let mut found = BTreeMap::new();
         for search in self.searches(world, reading) {
@@ -90,9 +92,8 @@ impl Incoming {
         blockers
     }
 
-    /// Of these nodes those that somebody keeps this pod off, and who: one that it avoids before one that avoids it, and of
-    /// several the first by name, so that equal worlds have equal answers however they came about. All pods are looked at once,
-    /// not once for each node.
+    /// Of these nodes, the blocked ones, each with one blocker: a pod that this pod avoids before one that avoids it,
+    /// then the first by name, so that equal worlds give equal answers. Visits all pods once, not once per node.
     pub fn first_blockers(
         &self,
         world: &World,
@@ -128,15 +129,15 @@ impl Incoming {
 }
 
 impl Search<'_> {
-    /// All that are looked for, wherever they are.
+    /// All pods of the search, on any node.
     fn pods<'s>(&'s self, world: &'s World, view: &'s View) -> impl Iterator<Item = (PodId, NodeId)> + 's {
         let affinity = &world.affinity;
-        let placed = affinity.pods_of(self.profiles.iter().copied()).take(LOOKED_AT_MAX).filter_map(move |pod| {
+        let placed = affinity.pods_of(self.profiles.iter().copied()).take(VISITED_MAX).filter_map(move |pod| {
             let node = affinity.entry(pod)?.node?;
             (!view.removed().contains(&pod)).then_some((pod, node))
         });
         let added = view.added().iter().copied().filter(move |(pod, _)| {
-            let entry = affinity.entry(*pod).filter(|entry| entry.place != super::NOT_LISTED);
+            let entry = affinity.entry(*pod).filter(|entry| entry.index != super::NOT_LISTED);
             entry.is_some_and(|entry| self.profiles.contains(&entry.profile))
         });
         placed.chain(added)
@@ -158,7 +159,7 @@ impl Search<'_> {
         }
     }
 
-    /// The first by name in each domain where there is one.
+    /// The first pod by name in each domain that has one.
     fn firsts(&self, world: &World, view: &View) -> BTreeMap<DomainId, Blocker> {
         let mut firsts = BTreeMap::new();
         for (pod, node) in self.pods(world, view) {

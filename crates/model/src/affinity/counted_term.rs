@@ -1,7 +1,8 @@
-//! One term by which a pod that is being placed looks at the pods that are there.
+//! One term of an incoming pod, with the counts of the existing pods it matches.
 //!
-//! In: the term. Out: the counts of the pods it matches. Where the term is known these are kept already; where it is not
-//! (a pod the world has not heard of) they are counted once, from the profiles that its label pairs lead to.
+//! In: the term. Out: the counts of the pods it matches. If the term is indexed, the counts are kept up to date
+//! already; if not (the world does not know the pod), they are counted once, from the profiles found by its label
+//! pairs.
 
 use super::lift::Level;
 use super::tally::Tally;
@@ -21,7 +22,7 @@ pub(crate) enum CountedTerm {
     NotIndexed(Box<FreshCounts>),
 }
 
-/// Counts of a term that is not kept.
+/// Counts of a term that is not indexed.
 #[derive(Clone, Debug)]
 pub(crate) struct FreshCounts {
     term: Term,
@@ -98,7 +99,7 @@ impl CountedTerm {
         }
     }
 
-    /// Whether the pods of a profile match: once, or not at all.
+    /// 1 if the pods of a profile match, 0 if not.
     pub(crate) fn times(&self, world: &World, profile: ProfileId) -> i32 {
         let Some(profile) = world.affinity.profiles.get(profile) else { return 0 };
         let matches = match self {

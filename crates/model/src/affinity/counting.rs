@@ -1,7 +1,7 @@
 //! How many placed pods a term matches, and how many carry it, in each domain.
 //!
-//! In: pods that are put on nodes and taken off. Out: the tallies of each term. Invariant: a tally says what a count of all
-//! pods on known nodes would; each change costs what the terms of one pod cost.
+//! In: pods added to and removed from nodes. Out: the tallies of each term. Invariant: a tally equals a count over all
+//! pods on known nodes; a change costs time proportional to the terms of one pod.
 
 use super::lift::Level;
 use super::tally::{DomainId, Tally};
@@ -11,7 +11,7 @@ use crate::storage::arena::{DenseId, NodeId, PodId, ProfileId};
 use crate::storage::intern::{Interner, Symbol};
 use crate::storage::label_set::LabelSet;
 
-/// Counts by the key as it is written, and, where it is lifted, by host.
+/// Counts by the key as written and, if the key is lifted, by host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     written: Tally,
@@ -36,7 +36,7 @@ impl Counts {
     }
 }
 
-/// Where a node is, to a term.
+/// The domains of a node for a term.
 #[derive(Clone, Copy)]
 struct At {
     written: Option<DomainId>,
@@ -51,10 +51,10 @@ impl Topology {
 }
 
 impl Affinity {
-    /// Counts the pod on this node, or, with `None`, on none.
+    /// Counts the pod on this node; with `None`, on no node.
     pub(crate) fn place(&mut self, pod: PodId, node: Option<NodeId>) {
         let Some(entry) = self.pods.get_mut(pod.index()).and_then(Option::as_mut) else { return };
-        let node = node.filter(|_| entry.place != super::NOT_LISTED);
+        let node = node.filter(|_| entry.index != super::NOT_LISTED);
         let profile = entry.profile;
         let before = std::mem::replace(&mut entry.node, node);
         if before == node {
@@ -68,7 +68,7 @@ impl Affinity {
         }
     }
 
-    /// One pod more or less of this profile on this node.
+    /// Adds `by` pods of this profile to the counts of this node.
     fn count(&mut self, profile: ProfileId, node: NodeId, by: i32) {
         let now = self.tick();
         let Some(profile) = self.profiles.get(profile) else { return };
@@ -89,7 +89,7 @@ impl Affinity {
         }
     }
 
-    /// The pods of a profile begin or cease to match a term.
+    /// The pods of a profile start (`by` 1) or stop (-1) matching a term.
     pub(super) fn count_matches(&mut self, term: TermId, profile: ProfileId, by: i32) {
         let now = self.tick();
         let Some(profile) = self.profiles.get_mut(profile) else { return };
@@ -103,7 +103,7 @@ impl Affinity {
         kept.changed = now;
     }
 
-    /// A namespace opts out of lifting, or no longer does.
+    /// A namespace opts out of lifting, or opts in again.
     pub(crate) fn set_namespace_lift(&mut self, namespace: Symbol, lift_off: bool) {
         for id in self.profiles.in_namespace(namespace).to_vec() {
             let Some(profile) = self.profiles.get(id) else { continue };
@@ -127,7 +127,7 @@ impl Affinity {
         }
     }
 
-    /// A node as it is now, with the pods that name it. Takes over the use of the host.
+    /// Sets the node's domains and moves the pods that name it. Takes ownership of the use of the host.
     pub(crate) fn set_node(
         &mut self,
         node: NodeId,

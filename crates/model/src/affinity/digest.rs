@@ -1,7 +1,7 @@
-//! A short name for what a term says.
+//! The digest of a term's content.
 //!
-//! In: a term and the texts of its symbols. Out: a digest. Invariants: the same in every process, whatever the order in which requirements,
-//! values and namespaces are written; records of DRS rules name it, so it never changes.
+//! In: a term and the strings of its symbols. Out: a digest. Invariants: the digest is the same in every process and
+//! for every order of requirements, values and namespaces; rule records contain it, so the algorithm never changes.
 
 use super::selector::{Requirement, Selector};
 use super::term::Term;

@@ -1,9 +1,9 @@
-//! A pod that is to be placed: its terms, and the terms of others that match it.
+//! A pod to be placed: its terms, and the terms of other pods that match it.
 //!
-//! In: the pod's facts, or its id where the world knows it. Out: what verdicts, scores and blockers are worked out from.
+//! In: the pod's facts, or its id if the world knows it. Out: the input for verdicts, scores and blockers.
 //!
-//! Invariants: the world is not changed; a pod that the world knows and one that merely looks the same give the same
-//! answers. What is found holds while [`Incoming::is_current`] says so; answers equal each other while
+//! Invariants: the world is not changed; a pod that the world knows and an unknown pod with equal facts give the same
+//! answers. The result is valid while [`Incoming::is_current`] returns true; answers are equal while
 //! [`Incoming::stamp`] stays the same, so equal pods can share them.
 
 use super::counted_term::CountedTerm;
@@ -17,19 +17,19 @@ use crate::storage::intern::{Lookup, Symbol, Symbols};
 use crate::storage::label_set::LabelSet;
 use crate::world::World;
 
-/// A pod that is to be placed.
+/// A pod to be placed.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// Required affinity: what matches all its terms, one per topology key.
+    /// Required affinity: per topology key, one term that matches what all terms match.
     pub(crate) affinity: Vec<CountedTerm>,
-    /// It matches all its own required affinity terms.
+    /// The pod matches all its own required affinity terms.
     pub(crate) is_own_match: bool,
     pub(crate) anti_affinity: Vec<CountedTerm>,
-    /// Preferred terms, of affinity and anti-affinity.
+    /// Preferred affinity and anti-affinity terms.
     pub(crate) preferred: Vec<(CountedTerm, Role)>,
-    /// The terms that match it, whoever has them.
+    /// The terms that match it, from any pod.
     pub(crate) matched_by: Vec<TermId>,
-    /// Neither it nor its namespace opted out of lifting.
+    /// Neither the pod nor its namespace opted out of lifting.
     pub(crate) lifts: bool,
     profile: Option<ProfileId>,
     made: Stamp,
@@ -86,7 +86,7 @@ impl Incoming {
         incoming
     }
 
-    /// A pod of the world; where it runs now, if anywhere, is not looked at. `None` for one that is not known.
+    /// A pod of the world; its current node, if any, is ignored. `None` if the pod is not known.
     pub fn of_pod(world: &World, pod: PodId) -> Option<Self> {
         let id = world.affinity.entry(pod)?.profile;
         let profile = world.affinity.profiles.get(id)?;
@@ -103,7 +103,7 @@ impl Incoming {
         for &(term, role) in &*profile.carried {
             let for_incoming = world.affinity.terms.get(term).and_then(|kept| kept.for_incoming).unwrap_or(term);
             match role {
-                // Several are looked at together; one that is written repeatedly, once.
+                // `joint` covers several distinct terms; a repeated term is added once.
                 Role::Affinity if incoming.affinity.is_empty() => {
                     incoming.affinity.push(CountedTerm::Indexed(for_incoming))
                 }
@@ -126,9 +126,9 @@ impl Incoming {
         }
     }
 
-    /// Whether what was found here is still so, though counts may have changed.
+    /// Whether the found terms are still valid; counts may have changed.
     pub fn is_current(&self, world: &World) -> bool {
-        let profile = self.profile.filter(|_| !self.has_fresh_looks());
+        let profile = self.profile.filter(|_| !self.has_unindexed_terms());
         let now = match profile {
             Some(profile) => world.affinity.profiles.get(profile).map(|profile| profile.changed),
             None => Some(world.affinity.now),
@@ -136,9 +136,9 @@ impl Incoming {
         now == Some(self.made)
     }
 
-    /// When anything that its verdicts and scores depend on changed last.
+    /// The stamp of the last change of anything that its verdicts and scores depend on.
     pub fn stamp(&self, world: &World) -> Stamp {
-        if self.profile.is_none() || self.has_fresh_looks() {
+        if self.profile.is_none() || self.has_unindexed_terms() {
             return world.affinity.now;
         }
         let known =
@@ -153,7 +153,7 @@ impl Incoming {
         self.affinity.iter().chain(&self.anti_affinity).chain(preferred)
     }
 
-    fn has_fresh_looks(&self) -> bool {
+    fn has_unindexed_terms(&self) -> bool {
         self.counted_terms().any(|term| matches!(term, CountedTerm::NotIndexed(_)))
     }
 }

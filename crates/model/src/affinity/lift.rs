@@ -1,32 +1,33 @@
-//! Lifting: an anti-affinity term between nodes, taken to hold between the physical hosts they run on.
+//! Lifting: an anti-affinity term between nodes also applies between the physical hosts they run on.
 //!
-//! In: settings, and how a caller wants terms read. Out: which terms are lifted. Only anti-affinity is, required and
-//! preferred, and only of pods that did not opt out; the meaning of affinity (a socket on the same node) would break.
+//! In: settings, and how the caller reads terms. Out: which terms are lifted. Only anti-affinity is lifted, required
+//! and preferred, and only for pods that did not opt out; lifting affinity would break its meaning (a socket on the
+//! same node).
 
 use std::collections::BTreeSet;
 
 use super::Role;
 use crate::labels::HOST_KEY_DEFAULT;
 
-/// The label of a node's own name, lifted unless configured otherwise.
+/// The label with the node's own name; lifted by default.
 pub const HOSTNAME_KEY: &str = "kubernetes.io/hostname";
 
-/// For people: relaxed terms have yielded for a pod.
+/// Shown to users when relaxed mode does not lift the terms for a pod.
 pub const TOO_FEW_HOSTS: &str = "no physical host is free: anti-affinity holds between nodes only";
 
-/// What happens where there are too few hosts.
+/// What happens if there are too few hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LiftMode {
-    /// The pod waits.
+    /// The pod stays pending.
     #[default]
     Strict,
-    /// The terms hold between nodes then, as they are written.
+    /// The terms apply between nodes, as written.
     Relaxed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiftSettings {
-    /// The label with the physical host: what is known of hosts where vSphere does not tell.
+    /// The label with the physical host; used for nodes whose host vSphere does not report.
     pub host_key: String,
     /// The topology keys that are lifted.
     pub lifted_keys: BTreeSet<String>,
@@ -43,18 +44,18 @@ impl Default for LiftSettings {
     }
 }
 
-/// How terms are read. Where no node's host is known nothing is lifted, and each reading follows from that.
+/// How terms are read. While no node's host is known, no term is lifted in any reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Every term as it is written: what kube-scheduler's InterPodAffinity says.
+    /// Every term as written, as in kube-scheduler's InterPodAffinity.
     AsWritten,
-    /// Every term once: the lifted ones between hosts, the others as written.
+    /// Every term once: lifted terms between hosts, the others as written.
     Lifting,
-    /// The lifted terms alone, between hosts.
+    /// Lifted terms only, between hosts.
     LiftedOnly,
 }
 
-/// Under what a term of a pod is looked at, if at all.
+/// The topology level at which a term is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Written,
@@ -62,7 +63,7 @@ pub(crate) enum Level {
 }
 
 impl Reading {
-    /// `is_lifted`: the term's key, its role and the pod that has it say so.
+    /// `is_lifted` depends on the term's key, its role and the pod that carries it.
     pub(crate) fn level(self, is_lifted: bool) -> Option<Level> {
         match (self, is_lifted) {
             (Self::AsWritten, _) | (Self::Lifting, false) => Some(Level::Written),
@@ -73,7 +74,7 @@ impl Reading {
 }
 
 impl Role {
-    /// Whether terms in this role are lifted, where their key is.
+    /// Whether terms in this role are lifted if their key is.
     pub(crate) fn is_anti_affinity(self) -> bool {
         matches!(self, Self::AntiAffinity | Self::PreferredAntiAffinity(_))
     }

@@ -1,7 +1,7 @@
-//! How profiles and terms find each other.
+//! Links between profiles and the terms that match them.
 //!
-//! In: a new profile, a new term, a namespace with other labels. Out: links both ways, and counts that follow them.
-//! Invariant: a term and a profile are linked exactly when the term matches it.
+//! In: a new profile, a new term, a namespace with changed labels. Out: links in both directions, and updated counts.
+//! Invariant: a term and a profile are linked exactly when the term matches the profile.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::storage::intern::Symbol;
 use crate::world::nodes::Namespaces;
 
 impl Affinity {
-    /// The labels of a namespace are other ones now; no labels stand for a namespace that is not known. Returns
-    /// whether terms are about this namespace now, or no longer are.
+    /// The labels of a namespace changed; an unknown namespace has no labels. Returns whether any term starts or stops
+    /// selecting this namespace.
     pub(crate) fn namespace_changed(&mut self, namespace: Symbol, before: &Pairs, after: &Pairs) -> bool {
-        let concerned: Vec<(TermId, bool)> = self
+        let affected: Vec<(TermId, bool)> = self
             .terms
             .with_namespace_selector()
             .filter_map(|id| {
@@ -26,14 +26,14 @@ impl Affinity {
             })
             .collect();
         for profile in self.profiles.in_namespace(namespace).to_vec() {
-            for &(term, is) in &concerned {
-                let (Some(kept), Some(seen)) = (self.terms.get(term), self.profiles.get(profile)) else { continue };
-                if kept.term.selector.matches(seen.labels.pairs()) {
+            for &(term, is) in &affected {
+                let (Some(kept), Some(other)) = (self.terms.get(term), self.profiles.get(profile)) else { continue };
+                if kept.term.selector.matches(other.labels.pairs()) {
                     if is { self.link(term, profile) } else { self.unlink(term, profile) }
                 }
             }
         }
-        !concerned.is_empty()
+        !affected.is_empty()
     }
 
     /// Finds the terms that a new profile satisfies.
@@ -70,7 +70,7 @@ impl Affinity {
         profiles
     }
 
-    /// The shortest list that holds all profiles which can satisfy the term.
+    /// The shortest indexed list that contains all profiles that can satisfy the term.
     fn profiles_that_may_satisfy(&self, term: &Term) -> Vec<ProfileId> {
         if term.selector == Selector::Nothing {
             return Vec::new();
@@ -89,17 +89,17 @@ impl Affinity {
     }
 
     fn link(&mut self, term: TermId, profile: ProfileId) {
-        if let (Some(kept), Some(seen)) = (self.terms.get_mut(term), self.profiles.get_mut(profile)) {
+        if let (Some(kept), Some(other)) = (self.terms.get_mut(term), self.profiles.get_mut(profile)) {
             kept.profiles.push(profile);
-            seen.terms.push(term);
+            other.terms.push(term);
             self.count_matches(term, profile, 1);
         }
     }
 
     fn unlink(&mut self, term: TermId, profile: ProfileId) {
-        if let (Some(kept), Some(seen)) = (self.terms.get_mut(term), self.profiles.get_mut(profile)) {
+        if let (Some(kept), Some(other)) = (self.terms.get_mut(term), self.profiles.get_mut(profile)) {
             remove_from(&mut kept.profiles, profile);
-            remove_from(&mut seen.terms, term);
+            remove_from(&mut other.terms, term);
             self.count_matches(term, profile, -1);
         }
     }

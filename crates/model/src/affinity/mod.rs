@@ -1,20 +1,20 @@
-//! The one meaning of affinity terms, kept up to date: which pods carry a term, which pods it matches, and how many of
-//! both there are in each place.
+//! The only implementation of affinity terms, kept up to date: which pods carry a term, which pods it matches, and how
+//! many of both are in each topology domain.
 //!
-//! In: pods, namespaces and nodes as they come, change and go. Out: for each term its carriers and the pods it matches; for
-//! each pod the terms that match it; for a pod that is to be placed, every node's verdict and score. All of it without a
-//! walk over all pods or all terms.
+//! In: pods, namespaces and nodes as they are added, changed and removed. Out: for each term its carriers and the pods
+//! it matches; for each pod the terms that match it; for an incoming pod, every node's verdict and score. None of this
+//! walks all pods or all terms.
 //!
-//! - `selector`, `term`, `digest`: what a term says. `profiles`: what matters of a pod, once per workload.
-//! - `terms`: the distinct terms, and how a new profile finds those that might match it.
-//! - `pods`, `matching`: how pods, profiles and terms come, meet and go.
-//! - `topology`, `lift`: which nodes are one place. `tally`, `counting`: how many pods are there.
+//! - `selector`, `term`, `digest`: the content of a term. `profiles`: what terms depend on in a pod, once per workload.
+//! - `terms`: the distinct terms, and the index by which a new profile finds those that might match it.
+//! - `pods`, `matching`: adding, linking and removing pods, profiles and terms.
+//! - `topology`, `lift`: which nodes are in one domain. `tally`, `counting`: how many pods are in a domain.
 //! - [`node`]: what node selectors and node affinity mean.
-//! - `incoming`, `verdict`, `score`, `view`, `blockers`: the questions.
+//! - `incoming`, `verdict`, `score`, `view`, `blockers`: the queries.
 //!
-//! Invariants: finished pods neither carry nor match; terminating ones do until they are gone; so do pods not yet bound,
-//! and callers that mean placed pods look at the node. Only pods on known nodes are counted. What is answered equals a
-//! comparison of every term with every pod.
+//! Invariants: finished pods neither carry nor match; terminating pods do until they are deleted; so do pods that are
+//! not bound yet, and callers that need placed pods only check the node. Only pods on known nodes are counted. Every
+//! answer equals a comparison of every term with every pod.
 
 mod blockers;
 mod counted_term;
@@ -57,7 +57,7 @@ use crate::storage::label_set::LabelSet;
 use crate::world::World;
 use crate::world::nodes::{Namespaces, Nodes};
 
-/// What a pod has a term for. Preferred ones have their weight.
+/// The role of a term in a pod. Preferred terms include their weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Required affinity.
@@ -68,24 +68,24 @@ pub enum Role {
     PreferredAntiAffinity(i32),
 }
 
-/// When something changed last, by a count of changes. An answer holds as long as its stamp is what it was.
+/// The value of the change counter at a change. An answer is valid as long as its stamp is unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp(u64);
 
-/// What is kept here of a pod.
+/// What is stored here for a pod.
 #[derive(Clone, Copy, Debug)]
 struct PodEntry {
     profile: ProfileId,
-    /// Where the pod stands in its profile's list; [`NOT_LISTED`] for one that does not count.
-    place: u32,
+    /// The pod's index in its profile's list; [`NOT_LISTED`] if the pod does not count.
+    index: u32,
     /// The node it is counted on.
     node: Option<NodeId>,
 }
 
-/// No list is as long as this: pods have ids of 32 bits.
+/// No list is this long: pod ids have 32 bits.
 const NOT_LISTED: u32 = u32::MAX;
 
-/// What of the world matters here.
+/// The parts of the world that affinity depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) namespaces: &'a Namespaces,
@@ -101,7 +101,7 @@ pub(crate) struct Affinity {
     /// By pod id.
     pods: Vec<Option<PodEntry>>,
     now: Stamp,
-    /// When a node came, went or moved to another domain last.
+    /// The last time a node was added, removed or moved to another domain.
     topology_changed: Stamp,
 }
 
@@ -114,17 +114,17 @@ impl Affinity {
         &self.settings
     }
 
-    /// What tells whether anything kept here of a pod has changed.
+    /// Changes whenever the pod's profile changes, or whether the pod counts.
     pub(crate) fn mark_of(&self, id: PodId) -> Option<(ProfileId, bool)> {
         let entry = self.entry(id)?;
-        Some((entry.profile, entry.place != NOT_LISTED))
+        Some((entry.profile, entry.index != NOT_LISTED))
     }
 
     pub(crate) fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The moment of a change.
+    /// The stamp of a new change.
     fn tick(&mut self) -> Stamp {
         self.now.0 += 1;
         self.now
@@ -142,25 +142,26 @@ impl Affinity {
         profiles.filter_map(|profile| self.profiles.get(profile)).flat_map(|profile| &profile.pods).copied()
     }
 
-    /// How much is kept, for tests.
+    /// The number of stored entries, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> ([usize; 4], [usize; 3], [usize; 4]) {
         (self.profiles.kept(), self.terms.kept(), self.topology.kept())
     }
 }
 
-/// What is known of terms.
+/// Queries about terms.
 impl World {
     pub fn term(&self, id: TermId) -> Option<&Term> {
         self.affinity.terms.get(id).map(|kept| &*kept.term)
     }
 
-    /// A short name for what the term says, the same in every process.
+    /// The digest of the term's content, the same in every process.
     pub fn term_digest(&self, id: TermId) -> Option<u64> {
         self.affinity.terms.get(id).map(|kept| kept.digest)
     }
 
-    /// The distinct terms, in the order of their ids; also such as no pod has written, but by which some look at others.
+    /// The distinct terms, in the order of their ids; includes terms that no pod has written but that are derived for
+    /// incoming pods.
     pub fn term_ids(&self) -> impl Iterator<Item = TermId> {
         self.affinity.terms.ids()
     }
@@ -169,7 +170,7 @@ impl World {
         self.affinity.terms.len()
     }
 
-    /// How many different pods there are, as far as terms go: namespace, labels and terms of their own.
+    /// The number of distinct pods as terms distinguish them: by namespace, labels and own terms.
     #[cfg(test)]
     pub(crate) fn profile_count(&self) -> usize {
         self.affinity.profiles.len()
@@ -185,9 +186,9 @@ impl World {
         self.affinity.pods_of(self.affinity.terms.carriers(term, role))
     }
 
-    /// The terms that match the pod, whoever has them, in no particular order.
+    /// The terms that match the pod, from any pod, in no particular order.
     pub fn terms_matching(&self, pod: PodId) -> &[TermId] {
-        let profile = self.affinity.entry(pod).filter(|entry| entry.place != NOT_LISTED);
+        let profile = self.affinity.entry(pod).filter(|entry| entry.index != NOT_LISTED);
         profile.and_then(|entry| self.affinity.profiles.get(entry.profile)).map_or(&[], |profile| &profile.terms)
     }
 
@@ -206,18 +207,17 @@ impl World {
         self.affinity.entry(pod).map(|entry| entry.profile)
     }
 
-    /// The labels as one value for all pods with the same namespace, labels and terms, and for no others: pods can be
+    /// The labels as one shared value for exactly the pods with the same namespace, labels and terms: pods can be
     /// compared by its address.
     pub fn pod_profile_labels(&self, pod: PodId) -> Option<&Arc<LabelSet>> {
         self.affinity.profile_of(pod).map(|profile| &profile.labels)
     }
 
-    /// How keys are lifted.
     pub fn lifting(&self) -> &LiftSettings {
         self.affinity.settings()
     }
 
-    /// The physical host of a node: as vSphere tells it now, else as the node's label says.
+    /// The physical host of a node: from vSphere, else from the node's label.
     pub fn host_name_of(&self, node: NodeId) -> Option<&str> {
         self.affinity.topology.host(node).map(|host: Symbol| self.interner.text(host))
     }

@@ -1,13 +1,14 @@
-//! Node affinity: which nodes a pod's node selector and node affinity accept. The one reading of both.
+//! Node affinity: which nodes a pod's node selector and node affinity accept. The only implementation of both.
 //!
-//! In: requirements as pods write them. Out: terms of which every requirement is well formed, to be asked about one node here, or
-//! to be resolved against the labels of all nodes by the scheduler.
+//! In: requirements as pods write them. Out: terms with well-formed requirements only, evaluated for one node here, or
+//! resolved against the labels of all nodes by the scheduler.
 //!
-//! Invariants, as in kube-scheduler's `component-helpers/scheduling/corev1/nodeaffinity`: the selector and one of the terms must
-//! hold; all requirements of a term must hold; a term without any accepts no node, and neither does one with a malformed
-//! requirement, whatever the others say. Malformed are: on a label, a key or value that no label may have, a wrong count of values,
-//! a bound that is no number; on a field, anything but one value that it equals or does not. A node has but the field
-//! `metadata.name`; any other reads as empty.
+//! Invariants, as in kube-scheduler's `component-helpers/scheduling/corev1/nodeaffinity`: the selector and one of the
+//! terms must hold; all requirements of a term must hold; a term without requirements accepts no node, and neither does
+//! a term with a malformed requirement. A label requirement is malformed if its key or a value is not valid for a
+//! label, it has the wrong number of values, or its bound is not a number. A field requirement is malformed unless it
+//! is `In` or `NotIn` with exactly one value. A node has only the field `metadata.name`; any other field reads as
+//! empty.
 
 use crate::event::{Labels, NodeAffinityFacts, NodeTermFacts, Operator, RequirementFacts};
 use crate::labels::is_label_key;
@@ -16,15 +17,15 @@ use crate::labels::value::is_valid;
 /// The field that names a node.
 pub const NAME_FIELD: &str = "metadata.name";
 
-/// What a pod requires of its node.
+/// The required node affinity of a pod.
 #[derive(Debug)]
 pub struct RequiredNodeAffinity<'a> {
     pub selector: &'a Labels,
-    /// Those that may accept a node; `None` where there is no required affinity.
+    /// The terms that can accept a node; `None` if the pod has no required node affinity.
     pub terms: Option<Vec<NodeTerm<'a>>>,
 }
 
-/// A well-formed term: all of it must hold.
+/// A well-formed term: all requirements must hold.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NodeTerm<'a> {
     pub labels: Vec<LabelRequirement<'a>>,
@@ -41,7 +42,7 @@ pub struct LabelRequirement<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values<'a> {
     Among(&'a [String]),
-    /// Also none at all.
+    /// An absent label is accepted too.
     NotAmong(&'a [String]),
     Any,
     None,
@@ -49,19 +50,19 @@ pub enum Values<'a> {
     Below(i64),
 }
 
-/// The node has this name, or has not.
+/// The node must have this name (`is`) or must not have it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NameRequirement<'a> {
     pub name: &'a str,
     pub is: bool,
 }
 
-/// What is known of a node's label.
+/// The known value of a node's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
     Is(&'a str),
     Absent,
-    /// Counts as whatever is required.
+    /// Satisfies every requirement.
     Unknown,
 }
 
@@ -77,7 +78,7 @@ impl<'a> RequiredNodeAffinity<'a> {
         Self { selector: &facts.node_selector, terms: (!facts.node_terms.is_empty()).then(terms) }
     }
 
-    /// Whether it accepts a node of this name, with labels as the function tells.
+    /// Whether it accepts a node with this name and the labels that the function returns.
     pub fn accepts<'n>(&self, node: &str, label: impl Fn(&str) -> Label<'n>) -> bool {
         let is_selected = |(key, value): (&String, &String)| match label(key) {
             Label::Is(other) => value == other,
@@ -90,7 +91,7 @@ impl<'a> RequiredNodeAffinity<'a> {
 }
 
 impl<'a> NodeTerm<'a> {
-    /// `None` where it accepts no node, whichever.
+    /// `None` if the term can accept no node.
     pub fn of(facts: &'a NodeTermFacts) -> Option<Self> {
         if facts.expressions.is_empty() && facts.fields.is_empty() {
             return None;
@@ -124,7 +125,7 @@ impl<'a> NodeTerm<'a> {
 }
 
 impl<'a> LabelRequirement<'a> {
-    /// `None` where it is malformed.
+    /// `None` if it is malformed.
     fn of(facts: &'a RequirementFacts) -> Option<Self> {
         let RequirementFacts { key, operator, values } = facts;
         let is_value = |value: &String| value.is_empty() || is_valid(value);
@@ -182,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn requirements_on_labels_mean_what_kube_scheduler_reads() {
+    fn label_requirements_match_as_in_kube_scheduler() {
         let long = "x".repeat(64);
-        // Whether the label is accepted if it is "5", "", or absent; `None` where it is malformed.
+        // Whether the label is accepted if it is "5", "", or absent; `None` if the requirement is malformed.
         let cases = [
             (required("k", In, &["4", "5"]), Some([true, false, false])),
             (required("k", In, &[""]), Some([false, true, false])),
@@ -202,7 +203,7 @@ mod tests {
             (required("k", Gt, &["1", "2"]), None),
             (required("k", Gt, &["four"]), None),
             (required("k", Lt, &["9223372036854775808"]), None),
-            // No label value begins with a sign.
+            // A label value cannot begin with a sign.
             (required("k", Gt, &["-1"]), None),
             (required("k", NotIn, &["a b"]), None),
             (required("k", NotIn, &[&long]), None),
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_mean_what_kube_scheduler_reads() {
+    fn node_terms_match_as_in_kube_scheduler() {
         let label = || required("k", In, &["5"]);
         let field = |key: &str, operator, values: &[&str]| vec![required(key, operator, values)];
         // Whether a node n1 with k=5 is accepted.

@@ -1,7 +1,8 @@
-//! How pods, their profiles and their terms come and go.
+//! Adds and removes pods, their profiles and their terms.
 //!
-//! In: a pod as it is now, or that it is gone. Out: its profile, made once per workload, and its terms, made once each.
-//! Invariant: what is kept is what the pods that are there need; the last one that goes takes it along.
+//! In: the current facts of a pod, or its removal. Out: its profile, created once per workload, and its terms, created
+//! once each. Invariant: a profile or term is stored exactly as long as a pod uses it; the last pod that releases it
+//! removes it.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::storage::arena::{DenseId, NodeId, PodId, ProfileId, TermId};
 use crate::storage::intern::{Interner, Symbol};
 use crate::storage::label_set::LabelSet;
 
-/// The terms of a pod, as they are written; none of one that is finished.
+/// The terms of a pod as written; none if the pod is finished.
 pub(super) fn written_terms(facts: &PodFacts) -> impl Iterator<Item = (Role, &TermFacts)> {
     let affinity = facts.affinity.iter().map(|term| (Role::Affinity, term));
     let anti_affinity = facts.anti_affinity.iter().map(|term| (Role::AntiAffinity, term));
@@ -23,8 +24,8 @@ pub(super) fn written_terms(facts: &PodFacts) -> impl Iterator<Item = (Role, &Te
     affinity.chain(anti_affinity).chain(preferred).chain(avoided).filter(|_| !facts.finished)
 }
 
-/// Puts carried terms in order. Returns those that are written repeatedly to no effect: anti-affinity is violated or not,
-/// while each of the others adds to scores.
+/// Sorts carried terms. Removes and returns repeated required anti-affinity terms, which have no effect; a repeated
+/// term in any other role adds to scores.
 pub(super) fn put_in_order(carried: &mut Vec<(TermId, Role)>) -> Vec<TermId> {
     carried.sort_unstable_by_key(|&(term, role)| (role, term));
     let mut repeated = Vec::new();
@@ -47,7 +48,7 @@ pub(super) fn keys_of(terms: &[&Term]) -> Vec<Symbol> {
 }
 
 impl Affinity {
-    /// Takes in a pod as it is now, and the node it is placed on, if that is known.
+    /// Sets the facts of a pod, and the node it is placed on if the node is known.
     pub(crate) fn set_pod(
         &mut self,
         id: PodId,
@@ -59,21 +60,21 @@ impl Affinity {
         if self.pods.len() <= id.index() {
             self.pods.resize(id.index() + 1, None);
         }
-        // First take, then give back: what stays keeps its ids.
+        // Acquire before releasing: terms and profiles that stay keep their ids.
         let profile = self.acquire_profile(facts, around, interner);
         let counts = !facts.finished;
-        if self.pods[id.index()].is_some_and(|is| is.profile == profile && (is.place != NOT_LISTED) == counts) {
+        if self.pods[id.index()].is_some_and(|is| is.profile == profile && (is.index != NOT_LISTED) == counts) {
             self.release_profile(profile, interner);
         } else {
             self.remove_pod(id, interner);
-            let place = match self.profiles.get_mut(profile) {
+            let index = match self.profiles.get_mut(profile) {
                 Some(kept) if counts => {
                     kept.pods.push(id);
                     (kept.pods.len() - 1) as u32
                 }
                 _ => NOT_LISTED,
             };
-            self.pods[id.index()] = Some(PodEntry { profile, place, node: None });
+            self.pods[id.index()] = Some(PodEntry { profile, index, node: None });
         }
         self.place(id, node);
     }
@@ -81,14 +82,14 @@ impl Affinity {
     pub(crate) fn remove_pod(&mut self, id: PodId, interner: &mut Interner) {
         self.place(id, None);
         let entry = self.pods.get_mut(id.index()).and_then(Option::take);
-        let Some(PodEntry { profile, place, .. }) = entry else { return };
+        let Some(PodEntry { profile, index, .. }) = entry else { return };
         if let Some(kept) = self.profiles.get_mut(profile)
-            && (place as usize) < kept.pods.len()
+            && (index as usize) < kept.pods.len()
         {
-            kept.pods.swap_remove(place as usize);
-            let moved = kept.pods.get(place as usize).and_then(|moved| self.pods[moved.index()].as_mut());
+            kept.pods.swap_remove(index as usize);
+            let moved = kept.pods.get(index as usize).and_then(|moved| self.pods[moved.index()].as_mut());
             if let Some(moved) = moved {
-                moved.place = place;
+                moved.index = index;
             }
         }
         self.release_profile(profile, interner);
@@ -116,7 +117,7 @@ impl Affinity {
         }
         let now = self.tick();
         let profile = self.profiles.insert(namespace, labels, &carried, facts.lift_off, now);
-        // Before more terms come: these find the profile by themselves.
+        // Before acquiring the joint terms: new terms find the profile by themselves.
         self.match_profile(profile, around.namespaces);
         let joint = self.acquire_joint(&carried, around, interner);
         let namespace_lift_off = around.namespaces.get(namespace).is_some_and(|namespace| namespace.lift_off);
@@ -129,7 +130,7 @@ impl Affinity {
         profile
     }
 
-    /// What matches all required affinity terms at once, where there are several.
+    /// The terms that match what all required affinity terms match, if there are several.
     fn acquire_joint(
         &mut self,
         carried: &[(TermId, Role)],
@@ -152,7 +153,7 @@ impl Affinity {
         joint.collect()
     }
 
-    /// Takes over the term and its symbols.
+    /// Takes ownership of the term and its symbols.
     fn acquire_term(&mut self, term: Term, around: Around<'_>, interner: &mut Interner) -> TermId {
         if let Some(id) = self.terms.find(&term) {
             term.release(interner);

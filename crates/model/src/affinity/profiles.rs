@@ -1,8 +1,10 @@
-//! What matters of a pod here: its namespace, its labels, its own terms and whether these may be lifted. The pods of one workload mostly have the same,
-//! so these are kept once, and terms are matched against them instead of against each pod.
+//! Pod profiles: what terms depend on in a pod, which is its namespace, its labels, its own terms and whether they may
+//! be lifted. The pods of one workload mostly share a profile, so it is stored once, and terms are matched against
+//! profiles instead of pods.
 //!
-//! In: the labels and terms of pods. Out: a profile each, found again by a label pair or by its namespace. Invariants: two
-//! profiles differ; one lives as long as a pod has it. A profile holds one use of each of its symbols and terms.
+//! In: the labels and terms of pods. Out: a profile each, indexed by label pair and namespace. Invariants: no two
+//! profiles are equal; a profile is stored as long as a pod has it. A profile holds one use of each of its symbols and
+//! terms.
 
 use std::sync::Arc;
 
@@ -18,28 +20,28 @@ use crate::storage::label_set::LabelSet;
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) namespace: Symbol,
-    /// Shared with those who tell profiles apart by its address.
+    /// Shared with callers that distinguish profiles by its address.
     pub(crate) labels: Arc<LabelSet>,
-    /// Its own terms, by role and id. A term that adds to scores stands here as often as it is written.
+    /// Its own terms, by role and id. A term that adds to scores is listed as often as it is written.
     pub(crate) carried: Box<[(TermId, Role)]>,
-    /// What matches all of several required affinity terms, one per topology key; none where there are less than two. A use
-    /// of each is held.
+    /// Per topology key, one term that matches what all required affinity terms match; empty if there are fewer than
+    /// two. The profile holds a use of each.
     pub(crate) joint: Box<[TermId]>,
     /// The pods opted out of lifting.
     pub(crate) lift_off: bool,
-    /// Neither the pods nor their namespace opted out.
+    /// Neither the pods nor their namespace opted out of lifting.
     pub(crate) lifts: bool,
-    /// When the terms that match changed last.
+    /// The last change of the matching terms.
     pub(crate) changed: Stamp,
     /// The pods that count, in no particular order.
     pub(crate) pods: Vec<PodId>,
-    /// The terms that match, in no particular order.
+    /// The matching terms, in no particular order.
     pub(crate) terms: Vec<TermId>,
-    /// Pods that have it, also those that do not count.
+    /// The number of pods with this profile, including those that do not count.
     users: u32,
 }
 
-/// What tells profiles apart.
+/// What distinguishes profiles.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Content<'a> {
     pub(crate) namespace: Symbol,
@@ -63,7 +65,7 @@ pub(crate) struct Profiles {
     by_namespace: FxHashMap<Symbol, Vec<ProfileId>>,
 }
 
-/// A list that mostly has one entry: many label pairs are a single pod's.
+/// A list that usually has one entry: many label pairs belong to a single pod.
 #[derive(Debug)]
 enum Few {
     One(ProfileId),
@@ -85,7 +87,7 @@ impl Few {
         }
     }
 
-    /// Whether any are left.
+    /// Returns whether any entries are left.
     fn remove(&mut self, profile: ProfileId) -> bool {
         match self {
             Self::One(one) => *one != profile,
@@ -97,10 +99,10 @@ impl Few {
     }
 }
 
-/// Takes one entry out of a list without an order.
+/// Removes one entry from an unordered list.
 pub(crate) fn remove_from<T: PartialEq + Copy>(list: &mut Vec<T>, entry: T) {
-    if let Some(place) = list.iter().position(|other| *other == entry) {
-        list.swap_remove(place);
+    if let Some(index) = list.iter().position(|other| *other == entry) {
+        list.swap_remove(index);
     }
 }
 
@@ -135,14 +137,14 @@ impl Profiles {
             .find(&Some(content), |id| self.arena.get(id).is_some_and(|profile| profile.content() == content))
     }
 
-    /// Counts one more use of a profile that is known.
+    /// Counts one more use of an existing profile.
     pub(crate) fn retain(&mut self, id: ProfileId) {
         if let Some(profile) = self.arena.get_mut(id) {
             profile.users += 1;
         }
     }
 
-    /// Takes over a profile that is not known yet: its labels, a use of the namespace and of each term.
+    /// Adds a new profile. Takes ownership of its labels and of one use of the namespace and of each term.
     pub(crate) fn insert(
         &mut self,
         namespace: Symbol,
@@ -172,7 +174,7 @@ impl Profiles {
         id
     }
 
-    /// Gives back one use; returns the profile when that was the last one. Its symbols and terms are still held then.
+    /// Releases one use; returns the profile if it was the last one. The caller must release its symbols and terms.
     pub(crate) fn release(&mut self, id: ProfileId) -> Option<Profile> {
         let profile = self.arena.get_mut(id)?;
         profile.users -= 1;
@@ -195,7 +197,7 @@ impl Profiles {
         Some(profile)
     }
 
-    /// How much is kept, for tests.
+    /// The number of stored entries, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> [usize; 4] {
         [self.arena.len(), self.by_content.len(), self.by_pair.len(), self.by_namespace.len()]

@@ -1,10 +1,11 @@
-//! How much the pods that are there speak for a node.
+//! InterPodAffinity scores of nodes for an incoming pod.
 //!
-//! In: an incoming pod, the world, a view, the nodes in question. Out: kube-scheduler's raw score of each, and the two
-//! scales it is wanted in. Each pod that is there adds the weight of the pod's own preferred terms that match it, of its
-//! own preferred terms that match the pod, and a fixed weight for each of its required affinity terms that does.
+//! In: an incoming pod, the world, a view, the nodes. Out: kube-scheduler's raw score of each node, and the score in
+//! two scales. Each existing pod adds the weights of the incoming pod's preferred terms that match it, the weights of
+//! its own preferred terms that match the incoming pod, and a fixed weight for each of its required affinity terms that
+//! match the incoming pod.
 //!
-//! Invariant: scores are those of kube-scheduler's InterPodAffinity; of lifted terms, the same between hosts.
+//! Invariant: scores equal those of kube-scheduler's InterPodAffinity; for lifted terms, the same between hosts.
 
 use std::borrow::Cow;
 
@@ -18,12 +19,12 @@ use crate::storage::arena::{DenseId, NodeId};
 use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
-/// The arguments of InterPodAffinity that concern scores.
+/// The arguments of InterPodAffinity that affect scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScoreSettings {
-    /// What a required affinity term of a pod that is there adds, from 0 to 100.
+    /// What a required affinity term of an existing pod adds, from 0 to 100.
     pub hard_pod_affinity_weight: i32,
-    /// A pod without preferred terms of its own is not scored.
+    /// An incoming pod without preferred terms is not scored.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
@@ -36,9 +37,9 @@ impl Default for ScoreSettings {
 /// The scores of some nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scores {
-    /// In the order of the nodes asked for.
+    /// In the order of the requested nodes.
     pub raw: Vec<i64>,
-    /// No pod that is there says anything: kube-scheduler leaves the plugin out.
+    /// No existing pod affects the score: kube-scheduler skips the plugin.
     pub is_silent: bool,
 }
 
@@ -48,7 +49,7 @@ impl Scores {
         self.scaled(100.0)
     }
 
-    /// From 0 to 10, as an extender answers.
+    /// From 0 to 10, the scale of extender responses.
     pub fn for_extender(&self) -> Vec<i64> {
         self.scaled(10.0)
     }
@@ -67,11 +68,11 @@ struct Sums<'a>(Vec<(&'a Space, Vec<i64>)>);
 
 impl<'a> Sums<'a> {
     fn add(&mut self, space: &'a Space, tally: &Tally, weight: i64) {
-        let place = self.0.iter().position(|(other, _)| std::ptr::eq(*other, space)).unwrap_or_else(|| {
+        let index = self.0.iter().position(|(other, _)| std::ptr::eq(*other, space)).unwrap_or_else(|| {
             self.0.push((space, vec![0; space.width()]));
             self.0.len() - 1
         });
-        let sums = &mut self.0[place].1;
+        let sums = &mut self.0[index].1;
         for (domain, count) in tally.iter() {
             sums[domain.0 as usize] += weight * i64::from(count);
         }
@@ -84,7 +85,7 @@ impl<'a> Sums<'a> {
 }
 
 impl Role {
-    /// What a term adds for each pod; `None` where it adds nothing.
+    /// What a term adds for each pod; `None` if it adds nothing.
     fn weight(self, settings: &ScoreSettings) -> Option<i64> {
         match self {
             Self::Affinity => Some(settings.hard_pod_affinity_weight.into()).filter(|weight| *weight > 0),
@@ -96,7 +97,7 @@ impl Role {
 }
 
 impl Incoming {
-    /// The scores of these nodes, in this order; 0 for one that is not known.
+    /// The scores of these nodes, in this order; 0 for an unknown node.
     pub fn scores(
         &self,
         world: &World,
@@ -109,13 +110,13 @@ impl Incoming {
         Scores { raw: nodes.iter().map(|node| sums.of(*node)).collect(), is_silent: sums.0.is_empty() }
     }
 
-    /// Whether no pod that is there says anything.
+    /// Whether no existing pod affects the score.
     pub fn is_silent(&self, world: &World, view: &View, reading: Reading, settings: &ScoreSettings) -> bool {
         let shifts = view.shifts(world);
-        self.speaking(world, &shifts, reading, settings).next().is_none()
+        self.scoring_terms(world, &shifts, reading, settings).next().is_none()
     }
 
-    /// Writes the scores of these nodes, each under the index of its id.
+    /// Writes the scores of these nodes, each at the index of its id.
     pub fn write_scores(
         &self,
         world: &World,
@@ -127,7 +128,7 @@ impl Incoming {
     ) {
         let sums = self.sums(world, view, reading, settings);
         match sums.0.as_slice() {
-            // The usual case, without a sum for each node.
+            // The common case: one space, so no sum per node.
             [(space, sums)] => nodes.iter().for_each(|node| {
                 let domain = space.domain(node).map(|domain| domain.0 as usize);
                 scores[node.index()] = domain.map_or(0, |domain| sums[domain]);
@@ -139,21 +140,21 @@ impl Incoming {
     fn sums<'a>(&'a self, world: &'a World, view: &View, reading: Reading, settings: &ScoreSettings) -> Sums<'a> {
         let shifts = view.shifts(world);
         let mut sums = Sums::default();
-        for ((space, tally), weight) in self.speaking(world, &shifts, reading, settings) {
+        for ((space, tally), weight) in self.scoring_terms(world, &shifts, reading, settings) {
             sums.add(space, &tally, weight);
         }
         sums
     }
 
-    /// The terms that count anybody, with their weights.
-    fn speaking<'a, 's>(
+    /// The terms that match at least one existing pod, with their weights.
+    fn scoring_terms<'a, 's>(
         &'a self,
         world: &'a World,
         shifts: &'s [Shift],
         reading: Reading,
         settings: &'s ScoreSettings,
     ) -> impl Iterator<Item = ((&'a Space, Cow<'a, Tally>), i64)> {
-        let is_asked = !settings.ignore_preferred_terms_of_existing_pods || !self.preferred.is_empty();
+        let is_scored = !settings.ignore_preferred_terms_of_existing_pods || !self.preferred.is_empty();
         let may_lift = self.lifts && world.affinity.topology().knows_hosts();
         let own = self.preferred.iter().filter_map(move |(term, role)| {
             let is_lifted = may_lift && role.is_anti_affinity() && term.has_lifted_key(world);
@@ -164,6 +165,6 @@ impl Incoming {
             let weight = theirs.role.weight(settings)?;
             Some((shifted(theirs.counted, shifts, |profile| theirs.times(world, profile)), weight))
         });
-        own.chain(theirs).filter(move |((_, tally), _)| is_asked && !tally.is_empty())
+        own.chain(theirs).filter(move |((_, tally), _)| is_scored && !tally.is_empty())
     }
 }

@@ -1,28 +1,28 @@
 //! Label selectors, in symbols.
 //!
-//! In: a selector as Kubernetes writes it. Out: whether labels satisfy it.
+//! In: a Kubernetes label selector. Out: whether labels satisfy it.
 //!
-//! Invariants: two selectors that say the same in another order or spelling (`matchLabels` or `In` with one value) are
-//! equal; a selector that is not given matches nothing, an empty one everything. A selector holds one use of each of
-//! its symbols, given back with `release`.
+//! Invariants: two selectors that differ only in order or spelling (`matchLabels` or `In` with one value) are equal; an
+//! absent selector matches nothing, an empty one everything. A selector holds one use of each of its symbols until
+//! `release`.
 
 use crate::event::{Operator, RequirementFacts, SelectorFacts};
 use crate::storage::intern::{Symbol, Symbols};
 
-/// Labels as [`crate::storage::label_set::LabelSet::pairs`] has them: sorted by key.
+/// Labels in the form of [`crate::storage::label_set::LabelSet::pairs`]: sorted by key.
 pub(crate) type Pairs = [(Symbol, Symbol)];
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Requirement {
     In(Symbol, Box<[Symbol]>),
-    /// Holds also where there is no such label.
+    /// An absent label satisfies it too.
     NotIn(Symbol, Box<[Symbol]>),
     Exists(Symbol),
     DoesNotExist(Symbol),
 }
 
 impl Requirement {
-    /// `None` for what no label selector may contain.
+    /// `None` for an operator that a label selector cannot contain.
     fn acquire<S: Symbols>(facts: &RequirementFacts, interner: &mut S) -> Option<Self> {
         let values = |interner: &mut S| {
             let mut values: Vec<Symbol> = facts.values.iter().map(|value| interner.acquire(value)).collect();
@@ -54,7 +54,7 @@ impl Requirement {
     }
 
     fn holds(&self, labels: &Pairs) -> bool {
-        let value = |key: Symbol| labels.binary_search_by_key(&key, |&(key, _)| key).ok().map(|place| labels[place].1);
+        let value = |key: Symbol| labels.binary_search_by_key(&key, |&(key, _)| key).ok().map(|index| labels[index].1);
         match self {
             Self::In(key, values) => value(*key).is_some_and(|value| values.contains(&value)),
             Self::NotIn(key, values) => value(*key).is_none_or(|value| !values.contains(&value)),
@@ -64,7 +64,7 @@ impl Requirement {
     }
 }
 
-/// Takes repeated neighbours out of a sorted list, and gives back what each of them holds.
+/// Removes duplicates from a sorted list, and releases what each of them holds.
 fn release_repeated<T: PartialEq, S: Symbols>(list: &mut Vec<T>, interner: &mut S, release: impl Fn(&T, &mut S)) {
     list.dedup_by(|later, earlier| {
         let repeated = later == earlier;
@@ -78,7 +78,7 @@ fn release_repeated<T: PartialEq, S: Symbols>(list: &mut Vec<T>, interner: &mut 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Selector {
     Nothing,
-    /// All of these; everything when there are none.
+    /// All of these must hold; matches everything if empty.
     Requires(Box<[Requirement]>),
 }
 
@@ -107,7 +107,7 @@ impl Selector {
         self.requirements().iter().for_each(|requirement| requirement.release(interner));
     }
 
-    /// The same once more, with uses of its own.
+    /// A copy that holds its own uses.
     pub(crate) fn retained<S: Symbols>(&self, symbols: &mut S) -> Self {
         for requirement in self.requirements() {
             let (key, values) = requirement.parts();
@@ -117,7 +117,7 @@ impl Selector {
         self.clone()
     }
 
-    /// What satisfies all of these. Takes over their uses.
+    /// A selector that matches what all of these match. Takes ownership of their uses.
     pub(crate) fn all_of<S: Symbols>(selectors: &[Self], symbols: &mut S) -> Self {
         if selectors.contains(&Self::Nothing) {
             selectors.iter().for_each(|selector| selector.release(symbols));
@@ -178,7 +178,7 @@ mod tests {
         let web = labels(&[("app", "web"), ("tier", "1")]);
         let db = labels(&[("app", "db")]);
         let none = Labels::new();
-        // Selector; does it match web, db, no labels at all?
+        // The selector, and whether it matches web, db, and no labels at all.
         let cases = [
             (None, [false, false, false]),
             (Some(SelectorFacts::default()), [true, true, true]),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn spelling_does_not_matter() {
+    fn equivalent_selectors_are_equal() {
         use Operator::{Exists, In};
         let mut interner = Interner::default();
         let plain = SelectorFacts {

@@ -1,4 +1,4 @@
-//! Pods by namespace and selector, for those who count pods without a topology key.
+//! Pods by namespace and selector, for callers that count pods without a topology key.
 //!
 //! In: a selector, in symbols. Out: the pods that satisfy it, found through the label pairs it requires.
 
@@ -17,10 +17,10 @@ impl Affinity {
         self.profile_of(pod).map(|profile| &profile.labels)
     }
 
-    /// The pods of a namespace that satisfy the selector, finished ones not.
+    /// The pods of a namespace that satisfy the selector, without finished ones.
     pub(crate) fn pods_with(&self, namespace: Symbol, selector: &Selector, namespaces: &Namespaces) -> Vec<PodId> {
         let scope = NamespaceScope { names: Box::new([namespace]), selector: Selector::Nothing };
-        // The key says between which places a term holds; here nobody asks.
+        // The topology key is not used here; any symbol will do.
         let term =
             Term { topology_key: namespace, selector: selector.clone(), namespaces: scope, also_in: Box::default() };
         self.pods_of(self.profiles_for(&term, namespaces).into_iter()).collect()

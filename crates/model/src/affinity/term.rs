@@ -1,19 +1,19 @@
-//! One term of pod affinity or anti-affinity: which pods it is about, and between which places it holds.
+//! A pod affinity or anti-affinity term: which pods it matches, and the topology key it applies to.
 //!
 //! In: a term as Kubernetes writes it, and the namespace of the pod that has it. Out: whether it matches a pod; and the
-//! terms by which a pod that is being placed looks at the pods that are there, which are not always its own.
+//! terms that apply to an incoming pod, which are not always the written ones.
 //!
-//! Invariants: the meaning is that of kube-scheduler. Namespaces are the union of the names and of those the selector
-//! picks; the pod's own when neither is given. A namespace that is not known has no labels.
+//! Invariants: semantics are those of kube-scheduler. Namespaces are the union of the names and of those the selector
+//! selects; the pod's own namespace if neither is given. An unknown namespace has no labels.
 
 use super::selector::{Pairs, Selector};
 use crate::event::TermFacts;
 use crate::storage::intern::{Interner, Symbol, Symbols};
 
-/// In which namespaces a term looks.
+/// The namespaces that a term selects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceScope {
-    /// By name, sorted; none when the selector picks all.
+    /// Names, sorted; empty if the selector selects all namespaces.
     pub names: Box<[Symbol]>,
     pub selector: Selector,
 }
@@ -45,8 +45,8 @@ impl NamespaceScope {
         self.selector.release(symbols);
     }
 
-    /// When a pod that is being placed looks at others with its own terms, kube-scheduler takes a namespace selector that
-    /// empty labels satisfy (`NotIn`, `DoesNotExist`) to pick every namespace.
+    /// For the terms of an incoming pod, kube-scheduler treats a namespace selector that empty labels satisfy (`NotIn`,
+    /// `DoesNotExist`) as one that selects every namespace.
     fn is_everywhere_for_incoming(&self) -> bool {
         self.selector.matches(&[])
     }
@@ -56,14 +56,15 @@ impl NamespaceScope {
     }
 }
 
-/// A term; equal ones are kept once.
+/// A term; equal terms are stored once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
-    /// The node label whose values are the places.
+    /// The node label whose values are the topology domains.
     pub topology_key: Symbol,
     pub selector: Selector,
     pub namespaces: NamespaceScope,
-    /// Further scopes, sorted, that must hold the namespace too: of several terms taken together. No pod's own term has any.
+    /// Further scopes, sorted, that must contain the namespace too: from several terms combined into one. Empty in a
+    /// term that a pod has written.
     pub also_in: Box<[NamespaceScope]>,
 }
 
@@ -92,24 +93,24 @@ impl Term {
         self.scopes().any(|scope| !scope.selector.requirements().is_empty())
     }
 
-    /// Whether it looks at pods in a namespace with these labels.
+    /// Whether it selects a namespace with these labels.
     pub(crate) fn looks_in(&self, namespace: Symbol, namespace_labels: &Pairs) -> bool {
         self.scopes().all(|scope| scope.contains(namespace, namespace_labels))
     }
 
-    /// Whether it matches a pod with these labels, in a namespace with these.
+    /// Whether it matches a pod with `labels` in a namespace with `namespace_labels`.
     pub fn matches(&self, namespace: Symbol, namespace_labels: &Pairs, labels: &Pairs) -> bool {
         self.looks_in(namespace, namespace_labels) && self.selector.matches(labels)
     }
 
-    /// The term by which a pod that is being placed looks at others, where that is not this one.
+    /// The term that applies instead of this one to an incoming pod, if they differ.
     pub(crate) fn for_incoming<S: Symbols>(&self, symbols: &mut S) -> Option<Self> {
         let differs = !self.namespaces.selector.is_everything() && self.namespaces.is_everywhere_for_incoming();
         differs.then(|| Self::joint(&[self], self.topology_key, symbols))
     }
 
-    /// What matches all these terms of a pod that is being placed, under one topology key: kube-scheduler counts a pod
-    /// that is there for required affinity only if all terms match it.
+    /// One term that matches what all these terms of an incoming pod match, for one topology key: kube-scheduler counts
+    /// an existing pod for required affinity only if all terms match it.
     pub(crate) fn joint<S: Symbols>(terms: &[&Self], topology_key: Symbol, symbols: &mut S) -> Self {
         symbols.retain(topology_key);
         let selectors: Vec<Selector> = terms.iter().map(|term| term.selector.retained(symbols)).collect();

@@ -1,10 +1,11 @@
-//! The distinct terms, who has them, and how those that might match a pod are found without walking all of them.
+//! The distinct terms, their carriers, and an index that finds the terms that might match a pod without walking all of
+//! them.
 //!
-//! In: terms as pods bring them. Out: an id each, the profiles that carry it, and the terms that a profile might satisfy.
+//! In: the terms of pods. Out: an id each, the profiles that carry it, and the terms that a profile might satisfy.
 //!
-//! Each term is filed under one label pair that it requires (and under its namespaces, where it names them), or, when it
-//! requires none, under its namespaces alone; one without either is looked at for every new profile. A profile looks
-//! under its own pairs. Invariant: a term that matches a profile is filed where that profile looks.
+//! Each term is indexed by one label pair that it requires (and by its namespaces, if it names them), or by its
+//! namespaces only if it requires no pair; a term with neither is checked for every new profile. A profile looks up its
+//! own pairs. Invariant: a term that matches a profile is indexed under a key that the profile looks up.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,37 +23,36 @@ use crate::storage::arena::Arena;
 pub use crate::storage::arena::TermId;
 use crate::storage::intern::{Interner, Symbol};
 
-/// A term that would have to be indexed under more keys than this is indexed by less.
+/// A term that needs more index keys than this is indexed less precisely.
 const INDEX_KEYS_MAX: usize = 64;
 
-/// A key that terms are indexed by; `None` stands for any.
+/// A key that terms are indexed by; `None` means any.
 type IndexKey = (Option<Symbol>, Option<(Symbol, Symbol)>);
 
 #[derive(Debug)]
 pub(crate) struct KeptTerm {
     pub(crate) term: Arc<Term>,
-    /// Worked out once: plans for DRS ask for thousands at a time.
+    /// Computed once: DRS plans read thousands at a time.
     pub(crate) digest: u64,
-    /// Those it matches, in no particular order.
+    /// The profiles it matches, in no particular order.
     pub(crate) profiles: Vec<ProfileId>,
     /// The pods it matches.
     pub(crate) matched: Counts,
     pub(crate) carriers: Vec<Carriers>,
     pub(crate) spaces: Spaces,
-    /// The term by which a pod that has this one and is being placed looks at others, where it is another one. A use of
-    /// it is held.
+    /// The term that applies instead of this one to an incoming pod, if they differ. Holds a use of it.
     pub(crate) for_incoming: Option<TermId>,
-    /// When a count of it changed last.
+    /// The last change of its counts.
     pub(crate) changed: Stamp,
     keys: Box<[IndexKey]>,
     uses: u32,
 }
 
-/// Who has a term in one role.
+/// The profiles that carry a term in one role.
 #[derive(Debug)]
 pub(crate) struct Carriers {
     pub(crate) role: Role,
-    /// To these the term holds between hosts.
+    /// For these carriers, the term applies between hosts.
     pub(crate) lifts: bool,
     /// In no particular order.
     pub(crate) profiles: Vec<ProfileId>,
@@ -60,7 +60,7 @@ pub(crate) struct Carriers {
 }
 
 impl KeptTerm {
-    /// Whether the term is lifted, to a pod that has it in this role and may lift its terms.
+    /// Whether the term is lifted for a pod that carries it in this role; `may_lift` is whether the pod allows lifting.
     pub(crate) fn is_lifted(&self, role: Role, may_lift: bool) -> bool {
         may_lift && role.is_anti_affinity() && self.spaces.host.is_some()
     }
@@ -77,7 +77,7 @@ pub(crate) struct Terms {
     /// Tenants choose terms, hence std's keyed hash. Never iterated.
     by_content: HashMap<Arc<Term>, TermId>,
     filed: FxHashMap<IndexKey, Vec<TermId>>,
-    /// Those whose matches depend on the labels of namespaces.
+    /// The terms whose matches depend on namespace labels.
     with_namespace_selector: BTreeSet<TermId>,
 }
 
@@ -111,14 +111,14 @@ impl Terms {
         self.by_content.get(term).copied()
     }
 
-    /// Counts one more use of a term that is known.
+    /// Counts one more use of an existing term.
     pub(crate) fn retain(&mut self, id: TermId) {
         if let Some(kept) = self.arena.get_mut(id) {
             kept.uses += 1;
         }
     }
 
-    /// Takes over a term that is not known yet, its symbols and the uses of its spaces.
+    /// Adds a new term. Takes ownership of its symbols and of the uses of its spaces.
     pub(crate) fn insert(&mut self, term: Term, spaces: Spaces, now: Stamp, interner: &Interner) -> TermId {
         let term = Arc::new(term);
         let keys = self.keys(&term);
@@ -144,8 +144,8 @@ impl Terms {
         id
     }
 
-    /// Gives back one use; returns the term when that was the last one. Its spaces and the term it looks by are still
-    /// held then.
+    /// Releases one use; returns the term if it was the last one. The caller must release its spaces and its
+    /// `for_incoming` term.
     pub(crate) fn release(&mut self, id: TermId, interner: &mut Interner) -> Option<KeptTerm> {
         let kept = self.arena.get_mut(id)?;
         kept.uses -= 1;
@@ -174,7 +174,7 @@ impl Terms {
             return;
         }
         let lifts = kept.is_lifted(role, may_lift);
-        // Most terms have one role.
+        // Most terms have one role, so do not over-allocate.
         kept.carriers.reserve_exact(1);
         kept.carriers.push(Carriers { role, lifts, profiles: vec![profile], counts: Counts::default() });
     }
@@ -187,7 +187,7 @@ impl Terms {
         kept.carriers.retain(|carriers| !carriers.profiles.is_empty());
     }
 
-    /// The terms that a pod with these labels might satisfy: few more than it does. None is named twice.
+    /// The terms that a pod with these labels might satisfy: only slightly more than it does. No duplicates.
     pub(crate) fn candidates(
         &self,
         namespace: Symbol,
@@ -210,7 +210,7 @@ impl Terms {
             Selector::Nothing => term.namespaces.names.iter().copied().map(Some).collect(),
             Selector::Requires(_) => any.to_vec(),
         };
-        // A name that all terms require (`tier: backend`) tells little: the least used pair serves best.
+        // A pair that all terms require (`tier: backend`) is not selective: use the least used pair.
         let load = |key: Symbol, values: &[Symbol]| -> usize {
             let keys = named.iter().flat_map(|name| values.iter().map(move |value| (*name, Some((key, *value)))));
             keys.take(INDEX_KEYS_MAX).map(|key| self.filed.get(&key).map_or(0, Vec::len)).sum()
@@ -228,7 +228,7 @@ impl Terms {
         namespaces.iter().flat_map(|&namespace| pairs.iter().map(move |&pair| (namespace, pair))).collect()
     }
 
-    /// How much is kept, for tests.
+    /// The number of stored entries, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> [usize; 3] {
         [self.arena.len(), self.by_content.len(), self.with_namespace_selector.len()]

@@ -1,12 +1,14 @@
-//! Which nodes are one place under a topology key.
+//! Topology domains: which nodes are in one domain under a topology key.
 //!
-//! In: the labels and the host of each node. Out: per key that a term uses, the domain of a node and the nodes of a domain.
+//! In: the labels and the host of each node. Out: per key that a term uses, the domain of a node and the nodes of a
+//! domain.
 //!
-//! A *space* is a topology key as it is written, or the same key lifted to physical hosts. Under a lifted key a node's
-//! domain is its host; where that is not known, the value of the key's own label; none where there is no such label.
+//! A *space* is a topology key as written, or the same key lifted to physical hosts. Under a lifted key, a node's
+//! domain is its host; if the host is unknown, the value of the key's own label; if the node lacks the label, it has no
+//! domain.
 //!
-//! Invariants: a space lives as long as a term uses it; a domain as long as a node is in it. Each holds one use of its
-//! symbol. Domains are dense numbers, and a number serves again once its domain is gone.
+//! Invariants: a space exists as long as a term uses it, a domain as long as a node is in it. Each holds one use of its
+//! symbol. Domains are dense numbers, reused after a domain is removed.
 
 use rustc_hash::FxHashMap;
 
@@ -17,7 +19,7 @@ use crate::storage::label_set::LabelSet;
 use crate::storage::node_set::NodeSet;
 use crate::world::nodes::Nodes;
 
-/// Above this many nodes a domain keeps them as bits.
+/// A domain with more nodes than this stores them as bits.
 const LISTED_MAX: usize = 16;
 
 const NO_DOMAIN: DomainId = DomainId(u32::MAX);
@@ -42,7 +44,7 @@ impl Members {
         }
     }
 
-    /// Whether any are left.
+    /// Returns whether any nodes are left.
     fn remove(&mut self, node: NodeId) -> bool {
         match self {
             Self::One(one) => *one != node,
@@ -108,7 +110,7 @@ impl Space {
         self.domain_of.get(node.index()).copied().filter(|domain| *domain != NO_DOMAIN)
     }
 
-    /// The nodes that are in a domain: those with the label.
+    /// The nodes that are in a domain: under a key as written, those with the label.
     pub(crate) fn inside(&self) -> &NodeSet {
         &self.inside
     }
@@ -120,12 +122,12 @@ impl Space {
         }
     }
 
-    /// What the domain is called: the label's value or the host.
+    /// The name of the domain: the label's value or the host.
     pub(crate) fn value(&self, domain: DomainId) -> Option<Symbol> {
         Some(self.domains.get(domain.0 as usize)?.as_ref()?.value)
     }
 
-    /// One more than the greatest number of a domain.
+    /// One more than the greatest domain number.
     pub(crate) fn width(&self) -> usize {
         self.domains.len()
     }
@@ -156,7 +158,7 @@ impl Space {
         }
     }
 
-    /// The domain with this value, and the node in it.
+    /// Adds the node to the domain with this value.
     fn domain_for(&mut self, value: Symbol, node: NodeId, symbols: &mut impl Symbols) -> DomainId {
         if let Some(&domain) = self.by_value.get(&value) {
             if let Some(Some(known)) = self.domains.get_mut(domain.0 as usize)
@@ -175,7 +177,7 @@ impl Space {
             }
             None => {
                 self.domains.push(new);
-                // Domains are no more than nodes, whose ids have 32 bits.
+                // The cast is lossless: there are at most as many domains as nodes, and node ids have 32 bits.
                 DomainId(self.domains.len() as u32 - 1)
             }
         };
@@ -188,7 +190,7 @@ impl Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spaces {
     pub(crate) written: SpaceId,
-    /// Where the key is lifted.
+    /// Present if the key is lifted.
     pub(crate) host: Option<SpaceId>,
 }
 
@@ -203,12 +205,12 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// All nodes that are known.
+    /// All known nodes.
     pub(crate) fn known(&self) -> &NodeSet {
         &self.known
     }
 
-    /// Whether any node's host is known: where none is, nothing can be lifted.
+    /// Whether any node's host is known; if none is, no term can be lifted.
     pub(crate) fn knows_hosts(&self) -> bool {
         self.hosts_known > 0
     }
@@ -245,7 +247,7 @@ impl Topology {
         id
     }
 
-    /// A space for a key that no term uses; it costs a look at each node.
+    /// A new space for a key that no term uses; visits every node.
     pub(crate) fn made(&self, key: Symbol, is_lifted: bool, nodes: &Nodes, symbols: &mut impl Symbols) -> Space {
         let mut space = Space::new(key, is_lifted);
         for node in self.known.iter() {
@@ -270,7 +272,7 @@ impl Topology {
         }
     }
 
-    /// Whether anything about the node is other than what is kept here.
+    /// Whether the node's host or any of its domains differ from the stored ones.
     pub(crate) fn differs(&self, node: NodeId, labels: &LabelSet, host: Option<Symbol>) -> bool {
         let moved = |space: &Space| {
             let now = space.value_for(labels, host);
@@ -279,7 +281,7 @@ impl Topology {
         !self.known.contains(node) || self.host(node) != host || self.spaces.iter().any(|(_, space)| moved(space))
     }
 
-    /// The node as it is now. Takes over the use of the host.
+    /// Updates the node's host and domains. Takes ownership of the use of the host.
     pub(crate) fn set_node(&mut self, node: NodeId, labels: &LabelSet, host: Option<Symbol>, interner: &mut Interner) {
         self.known.insert(node);
         self.set_host(node, host, interner);
@@ -308,7 +310,7 @@ impl Topology {
         }
     }
 
-    /// How much is kept, for tests.
+    /// The number of stored entries, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> [usize; 4] {
         let domains = self.spaces.iter().map(|(_, space)| space.by_value.len()).sum();

@@ -1,10 +1,10 @@
-//! Which nodes take a pod, as far as the pods that are there go; and why the others do not.
+//! Which nodes inter-pod affinity and anti-affinity allow for a pod, and why it excludes the others.
 //!
-//! In: an incoming pod, the world, a view. Out: sets of nodes. The meaning is that of kube-scheduler's InterPodAffinity;
-//! lifted terms are the same between hosts, told apart as PhysicalHost.
+//! In: an incoming pod, the world, a view. Out: sets of nodes. Semantics are those of kube-scheduler's
+//! InterPodAffinity; lifted terms work the same way between hosts and are reported separately as PhysicalHost.
 //!
-//! Invariants: a node is in at most one set of each part, the one kube-scheduler would name; a node that is in none is
-//! feasible; nodes that are not known are in none.
+//! Invariants: a node is in at most one set of each part, the one kube-scheduler would report; a node in none of them
+//! is feasible; unknown nodes are in none.
 
 use super::counted_term::{Counted, CountedTerm};
 use super::incoming::Incoming;
@@ -17,23 +17,23 @@ use crate::storage::arena::NodeId;
 use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
-/// Why a node is refused.
+/// Why a node is not feasible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// No pod that the pod wants to be near is there.
+    /// No existing pod in the domain satisfies the pod's required affinity.
     Affinity,
-    /// A pod is there that the pod avoids.
+    /// The pod's anti-affinity matches an existing pod in the domain.
     AntiAffinity,
-    /// A pod is there that avoids the pod.
+    /// The anti-affinity of an existing pod in the domain matches the pod.
     ExistingAntiAffinity,
-    /// A pod that the pod avoids is on the same physical host.
+    /// The pod's anti-affinity matches a pod on the same physical host.
     HostAntiAffinity,
-    /// A pod that avoids the pod is on the same physical host.
+    /// The anti-affinity of a pod on the same physical host matches the pod.
     HostExistingAntiAffinity,
 }
 
 impl Refusal {
-    /// In kube-scheduler's words, which it groups by.
+    /// The exact wording of kube-scheduler, which groups nodes by it.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Affinity => "node(s) didn't match pod affinity rules",
@@ -53,13 +53,13 @@ impl Refusal {
         }
     }
 
-    /// Whether pods that go may help. If not, kube-scheduler calls the node UnschedulableAndUnresolvable.
+    /// Whether removing pods may help. If not, kube-scheduler reports the node as UnschedulableAndUnresolvable.
     pub fn is_resolvable(self) -> bool {
         self != Self::Affinity
     }
 }
 
-/// The nodes one plugin refuses, by the first reason it finds.
+/// The nodes that one plugin excludes, by the first reason it finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     pub affinity: NodeSet,
@@ -68,8 +68,8 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Leaves each node its first reason only.
-    fn put_apart(&mut self) {
+    /// Keeps only the first reason of each node.
+    fn keep_first_reasons(&mut self) {
         self.anti_affinity.subtract(&self.affinity);
         self.existing_anti_affinity.subtract(&self.affinity);
         self.existing_anti_affinity.subtract(&self.anti_affinity);
@@ -87,18 +87,18 @@ impl Refusals {
 /// Every node's verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
-    /// Known nodes that nothing speaks against.
+    /// Known nodes that no term excludes.
     pub feasible: NodeSet,
-    /// By terms as they are written.
+    /// Excluded by terms as written.
     pub inter_pod: Refusals,
-    /// By lifted terms.
+    /// Excluded by lifted terms.
     pub physical_host: Refusals,
-    /// Lifted terms would have left no node, and were taken as they are written.
+    /// Lifted terms would have left no node, so they were applied as written.
     pub relaxed: bool,
 }
 
 impl Verdicts {
-    /// Why the node is refused; `None` for a feasible one.
+    /// Why the node is not feasible; `None` for a feasible node.
     pub fn refusal(&self, node: NodeId) -> Option<Refusal> {
         let [affinity, anti_affinity, existing] = self.inter_pod.sets();
         let [_, host_anti_affinity, host_existing] = self.physical_host.sets();
@@ -115,7 +115,7 @@ impl Verdicts {
     fn finish(mut self, known: &NodeSet) -> Self {
         self.feasible = known.clone();
         for part in [&mut self.inter_pod, &mut self.physical_host] {
-            part.put_apart();
+            part.keep_first_reasons();
             part.sets().into_iter().for_each(|set| self.feasible.subtract(set));
         }
         self
@@ -123,8 +123,9 @@ impl Verdicts {
 }
 
 impl Incoming {
-    /// The verdict on every node. `candidates` are the nodes that are still in question (`None`: all): in relaxed mode,
-    /// lifted terms that leave none of them yield. Whoever reads lifted terms alone knows better than this when they should.
+    /// The verdict on every node. `candidates` are the nodes still under consideration (`None`: all): in relaxed mode,
+    /// lifted terms that exclude all of them are applied as written. Not with [`Reading::LiftedOnly`]: that caller
+    /// decides itself when to relax.
     pub fn verdicts(&self, world: &World, view: &View, reading: Reading, candidates: Option<&NodeSet>) -> Verdicts {
         let shifts = view.shifts(world);
         let strict = self.read(world, &shifts, reading);
@@ -140,8 +141,8 @@ impl Incoming {
         if takes_some(&relaxed) { Verdicts { relaxed: true, ..relaxed } } else { strict }
     }
 
-    /// Whether InterPodAffinity has nothing to say of this pod, and is left out of the cycle: it has no required terms and
-    /// no pod that is there avoids it. Pods that are merely nominated do not change that, just as in kube-scheduler.
+    /// Whether InterPodAffinity is skipped for this pod: the pod has no required terms, and no
+    /// existing pod's anti-affinity matches it. As in kube-scheduler, pods that are only nominated do not change that.
     pub fn is_indifferent(&self, world: &World) -> bool {
         let avoided = |term: &TermId| {
             let kept = world.affinity.terms.get(*term);
@@ -157,7 +158,7 @@ impl Incoming {
         let known = world.affinity.topology.known();
         if reading != Reading::LiftedOnly && !self.affinity.is_empty() {
             verdicts.inter_pod.affinity = known.clone();
-            verdicts.inter_pod.affinity.subtract(&self.near_enough(world, shifts));
+            verdicts.inter_pod.affinity.subtract(&self.satisfying_affinity(world, shifts));
         }
         for (level, term) in self.avoided(world, reading) {
             if let Some(counted) = term.counted(world, level) {
@@ -172,9 +173,9 @@ impl Incoming {
         verdicts.finish(known)
     }
 
-    /// The nodes where required affinity holds: where a pod that matches all terms is in the same place under each key. The
-    /// first pod of a group that wants to be near itself has nobody to be near: any node with all keys will do.
-    fn near_enough(&self, world: &World, shifts: &[Shift]) -> NodeSet {
+    /// The nodes where required affinity holds: a pod that matches all terms is in the same domain under each key. The
+    /// first pod of a group with affinity to itself has no such pod yet: any node with all keys is accepted.
+    fn satisfying_affinity(&self, world: &World, shifts: &[Shift]) -> NodeSet {
         let known = world.affinity.topology.known();
         let (mut near, mut has_keys) = (known.clone(), known.clone());
         let mut counts_any = false;
@@ -188,7 +189,7 @@ impl Incoming {
         if !counts_any && self.is_own_match { has_keys } else { near }
     }
 
-    /// The pod's own required anti-affinity, and at which level each term holds.
+    /// The pod's own required anti-affinity, with the level at which each term applies.
     pub(crate) fn avoided<'a>(
         &'a self,
         world: &'a World,
@@ -201,7 +202,7 @@ impl Incoming {
         })
     }
 
-    /// The terms of others that match the pod, by role.
+    /// The terms of other pods that match the pod, by role.
     pub(crate) fn theirs<'a>(&'a self, world: &'a World, reading: Reading) -> impl Iterator<Item = Theirs<'a>> + 'a {
         let may_lift = world.affinity.topology.knows_hosts();
         self.matched_by.iter().filter_map(|&term| Some((term, world.affinity.terms.get(term)?))).flat_map(
@@ -217,7 +218,7 @@ impl Incoming {
     }
 }
 
-/// Those who have a term that matches the pod, in one role.
+/// The profiles that carry a term that matches the pod, in one role.
 pub(crate) struct Theirs<'a> {
     term: TermId,
     pub(crate) role: Role,
@@ -228,7 +229,7 @@ pub(crate) struct Theirs<'a> {
 }
 
 impl Theirs<'_> {
-    /// How many times pods of a profile have the term.
+    /// How many times pods of a profile carry the term.
     pub(crate) fn times(&self, world: &World, profile: ProfileId) -> i32 {
         let Some(profile) = world.affinity.profiles.get(profile) else { return 0 };
         let Some(kept) = world.affinity.terms.get(self.term) else { return 0 };

@@ -1,7 +1,7 @@
-//! The world with a few pods elsewhere: nominated pods that are not there yet, victims that are about to go, what-if.
+//! The world with hypothetical pod moves: nominated pods that are not placed yet, preemption victims, what-if queries.
 //!
-//! In: pods of the world, put on nodes or taken off. Out: the differences to what is counted. Invariant: the world itself
-//! does not change; an empty view is the world as it is.
+//! In: pods of the world, added to or removed from nodes. Out: the differences from the stored counts. Invariant: the
+//! world itself does not change; an empty view is the world as it is.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::{NOT_LISTED, ProfileId};
 use crate::storage::arena::{NodeId, PodId};
 use crate::world::World;
 
-/// A few changes to where pods are. A pod that shall move is removed and added.
+/// A few changes to where pods are. A moved pod is removed and added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     added: Vec<(PodId, NodeId)>,
@@ -20,7 +20,7 @@ pub struct View {
 }
 
 impl View {
-    /// The pod counts on this node too.
+    /// Counts the pod on this node too.
     #[must_use]
     pub fn with(mut self, pod: PodId, node: NodeId) -> Self {
         if !self.added.contains(&(pod, node)) {
@@ -29,7 +29,7 @@ impl View {
         self
     }
 
-    /// The pod does not count where it is.
+    /// Does not count the pod on its current node.
     #[must_use]
     pub fn without(mut self, pod: PodId) -> Self {
         if !self.removed.contains(&pod) {
@@ -53,14 +53,14 @@ impl View {
             Some(Shift { profile: entry.profile, node: entry.node?, by: -1 })
         });
         let added = self.added.iter().filter_map(|&(pod, node)| {
-            let entry = affinity.entry(pod).filter(|entry| entry.place != NOT_LISTED)?;
+            let entry = affinity.entry(pod).filter(|entry| entry.index != NOT_LISTED)?;
             Some(Shift { profile: entry.profile, node, by: 1 })
         });
         removed.chain(added).collect()
     }
 }
 
-/// A pod more or less on a node.
+/// A pod added to or removed from a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shift {
     pub(crate) profile: ProfileId,
@@ -68,7 +68,7 @@ pub(crate) struct Shift {
     pub(crate) by: i32,
 }
 
-/// The counts with the shifts that concern them, each so many times.
+/// The counts after applying the shifts, each weighted by `times`.
 pub(crate) fn shifted<'a>(
     (space, tally): Counted<'a>,
     shifts: &[Shift],

@@ -1,7 +1,7 @@
-//! What a node and a VM can be recognised by.
+//! The keys that match a node to a VM.
 //!
-//! In: the facts of a node or a VM. Out: keys that can be compared; a node's in stages of falling strength. Invariant:
-//! what identifies nobody (nil UUIDs, loopback addresses, `localhost`) is no key.
+//! In: the facts of a node or a VM. Out: comparable keys; a node's keys come in stages of falling strength. Invariant:
+//! values that do not identify a machine (nil UUIDs, loopback addresses, `localhost`) are never keys.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::event::{NodeFacts, VmFacts};
 
-/// By what a node was recognised as a VM, the strongest first.
+/// The evidence that matched a node to a VM, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Evidence {
     SystemUuid,
@@ -21,7 +21,7 @@ pub enum Evidence {
 impl Evidence {
     pub const ALL: [Self; 4] = [Self::SystemUuid, Self::ProviderId, Self::IpAddress, Self::DnsName];
 
-    /// For people.
+    /// The name shown to users.
     pub fn name(self) -> &'static str {
         match self {
             Self::SystemUuid => "system UUID",
@@ -39,7 +39,7 @@ pub(crate) enum Key {
     Dns(Box<str>),
 }
 
-/// The keys of a node, per stage; each stage sorted and without repetition.
+/// The keys of a node, per stage; each stage is sorted and has no duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeKeys {
     stages: [Box<[Key]>; Evidence::ALL.len()],
@@ -60,13 +60,13 @@ impl NodeKeys {
         &self.stages[evidence as usize]
     }
 
-    /// Every key once.
+    /// All keys, without duplicates.
     pub(crate) fn all(&self) -> Box<[Key]> {
         sorted(self.stages.iter().flatten().cloned())
     }
 }
 
-/// The keys of a VM, sorted and without repetition. A template has none: it is no machine.
+/// The keys of a VM, sorted and without duplicates. A template has none because it cannot run.
 pub(crate) fn vm_keys(facts: &VmFacts) -> Box<[Key]> {
     if facts.template {
         return Box::default();
@@ -84,31 +84,31 @@ fn sorted(keys: impl Iterator<Item = Key>) -> Box<[Key]> {
     keys.into_boxed_slice()
 }
 
-/// The UUID as a guest may read it: from SMBIOS 2.6 on its first three fields are little-endian, and not every guest
-/// kernel and vCenter agree on who swaps them.
+/// The UUID in both byte orders a guest may read: since SMBIOS 2.6 its first three fields are little-endian, and guest
+/// kernels and vCenter do not always agree on who swaps them.
 fn both_spellings(uuid: Uuid) -> impl Iterator<Item = Key> {
     identifies(&uuid).then(|| [Key::Uuid(uuid), Key::Uuid(Uuid::from_bytes(uuid.to_bytes_le()))]).into_iter().flatten()
 }
 
-/// Firmware without a UUID answers all zeros or all ones.
+/// Firmware without a UUID reports all zeros or all ones.
 fn identifies(uuid: &Uuid) -> bool {
     !uuid.is_nil() && !uuid.is_max()
 }
 
 fn ip_key(address: &IpAddr) -> Option<Key> {
     let address = address.to_canonical();
-    let everybody_has_it = match address {
+    let is_common = match address {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.is_unspecified(),
         IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local() || v6.is_unspecified(),
     };
-    (!everybody_has_it).then_some(Key::Ip(address))
+    (!is_common).then_some(Key::Ip(address))
 }
 
 fn dns_key(name: &str) -> Option<Key> {
     let name = name.to_lowercase();
-    // The names of the loopback address: a guest that was given no name reports one of these.
-    let everybody_has_it = matches!(name.as_str(), "" | "localhost" | "localhost.localdomain");
-    (!everybody_has_it).then(|| Key::Dns(name.into()))
+    // The names of the loopback address: a guest without a configured name reports one of these.
+    let is_common = matches!(name.as_str(), "" | "localhost" | "localhost.localdomain");
+    (!is_common).then(|| Key::Dns(name.into()))
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_identify_nobody_are_no_keys() {
+    fn addresses_that_do_not_identify_a_machine_are_not_keys() {
         for (address, counts) in [
             ("10.0.0.1", true),
             ("2001:db8::1", true),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_has_two_spellings_and_the_empty_ones_none() {
+    fn a_uuid_has_two_spellings_and_nil_and_max_have_none() {
         let spellings = |text: &str| sorted(both_spellings(text.parse().unwrap()));
         let key = |text: &str| Key::Uuid(text.parse().unwrap());
         let both = ["01020342-12ab-4c7d-9a00-1c2d3e4f5a6b", "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b"];

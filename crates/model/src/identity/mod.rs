@@ -1,12 +1,13 @@
 //! Which VM a node is.
 //!
-//! In: the keys of nodes and VMs as they come and go. Out: a [`Match`] per node. Evidence is asked in order of strength:
-//! a stage with exactly one VM decides, one with several is [`Match::Ambiguous`] and ends the search (a weaker stage
-//! would be a guess), one with none hands on. A node that found one VM *claims* it. The only strongest claim on a VM
-//! holds; everybody else's is [`Match::Contested`].
+//! In: the keys of nodes and VMs as they are added, changed and removed. Out: a [`Match`] per node. Stages of evidence
+//! are tried in order of strength. A stage with exactly one VM decides; a stage with several VMs is
+//! [`Match::Ambiguous`] and ends the search, because a weaker stage would be a guess; a stage with none passes on to
+//! the next one. A node that finds one VM *claims* it. If one claim on a VM is stronger than all others, it wins; all
+//! other claims are [`Match::Contested`].
 //!
-//! Invariants: a VM is matched by at most one node; the matches depend on what is known, not on the order in which it
-//! came. A change costs what the nodes that share a changed key cost; nobody else is looked at.
+//! Invariants: a VM is matched by at most one node; the matches depend on the known objects, not on the order of
+//! events. A change costs only the work for nodes that share a changed key; other nodes are not visited.
 
 mod keys;
 
@@ -19,21 +20,21 @@ pub use keys::Evidence;
 use keys::Key;
 pub(crate) use keys::{NodeKeys, vm_keys};
 
-/// What is known of who a node is.
+/// The result of matching a node to a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
     Matched {
         vm: VmId,
         by: Evidence,
     },
-    /// No VM shares anything with it.
+    /// No VM shares a key with it.
     Unmatched,
-    /// Several VMs fit equally well.
+    /// Several VMs match equally well.
     Ambiguous {
         by: Evidence,
         candidates: Vec<VmId>,
     },
-    /// One VM fits, and it fits the rivals just as well or better.
+    /// One VM matches, but it matches the rivals equally well or better.
     Contested {
         vm: VmId,
         by: Evidence,
@@ -41,7 +42,7 @@ pub enum Match {
     },
 }
 
-/// What a node finds by its own keys, without regard to other nodes.
+/// What a node finds by its own keys, ignoring other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     Nothing,
@@ -49,13 +50,14 @@ enum Claim {
         vm: VmId,
         by: Evidence,
     },
-    /// The candidates are not kept: a key that thousands of VMs share would make each of their changes expensive.
+    /// The candidates are not stored: with a key that thousands of VMs share, each change of one of them would be
+    /// expensive.
     Several {
         by: Evidence,
     },
 }
 
-/// Who shares a key.
+/// The VMs and nodes that share a key.
 #[derive(Debug, Default)]
 struct Sharers {
     vms: BTreeSet<VmId>,
@@ -79,7 +81,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A node is there, or has other keys than before. Adds to `touched` the nodes whose match may differ now.
+    /// Adds a node or replaces its keys. Adds to `touched` the nodes whose match may have changed.
     pub(crate) fn set_node(&mut self, node: NodeId, keys: NodeKeys, touched: &mut BTreeSet<NodeId>) {
         if self.nodes.get(&node).is_some_and(|known| known.keys == keys) {
             return;
@@ -105,7 +107,7 @@ impl Identity {
         touched.remove(&node);
     }
 
-    /// A VM is there, or has other keys than before.
+    /// Adds a VM or replaces its keys.
     pub(crate) fn set_vm(&mut self, vm: VmId, keys: Box<[Key]>, touched: &mut BTreeSet<NodeId>) {
         let old = self.vms.remove(&vm).unwrap_or_default();
         self.change_vm_keys(vm, &old, &keys, touched);
@@ -117,7 +119,7 @@ impl Identity {
         self.change_vm_keys(vm, &old, &[], touched);
     }
 
-    /// The match of a node; `Unmatched` for one that is not known.
+    /// The match of a node; `Unmatched` if the node is not known.
     pub(crate) fn match_of(&self, node: NodeId) -> Match {
         let Some(known) = self.nodes.get(&node) else { return Match::Unmatched };
         match known.claim {
@@ -138,7 +140,7 @@ impl Identity {
         }
     }
 
-    /// The VM that is this node, when that is certain.
+    /// The VM that is this node, if the match is certain.
     pub(crate) fn vm_of(&self, node: NodeId) -> Option<VmId> {
         match self.nodes.get(&node)?.claim {
             Claim::One { vm, .. } if self.node_of(vm) == Some(node) => Some(vm),
@@ -146,7 +148,7 @@ impl Identity {
         }
     }
 
-    /// The node that is this VM, when that is certain.
+    /// The node that is this VM, if the match is certain.
     pub(crate) fn node_of(&self, vm: VmId) -> Option<NodeId> {
         let mut claims = self.claims.get(&vm)?.iter();
         let &(strength, node) = claims.next()?;
@@ -164,7 +166,7 @@ impl Identity {
         for by in Evidence::ALL {
             let mut candidates = self.candidates(keys, by);
             if let Some(vm) = candidates.next() {
-                // One VM may come up under several keys.
+                // One VM may appear under several keys.
                 let alone = candidates.all(|other| other == vm);
                 return if alone { Claim::One { vm, by } } else { Claim::Several { by } };
             }
@@ -191,7 +193,7 @@ impl Identity {
         }
     }
 
-    /// Finds the node's claim anew.
+    /// Recomputes the node's claim.
     fn reconsider(&mut self, node: NodeId, touched: &mut BTreeSet<NodeId>) {
         let Some(known) = self.nodes.get(&node) else { return };
         let (old, new) = (known.claim, self.claim_by(&known.keys));
@@ -207,12 +209,12 @@ impl Identity {
             }
             touched.insert(node);
         } else if matches!(new, Claim::Several { .. }) {
-            // Still several, but maybe others.
+            // Still several VMs, but possibly different ones.
             touched.insert(node);
         }
     }
 
-    /// Takes the node's claim off the VM it was on.
+    /// Removes the node's claim on its VM.
     fn withdraw(&mut self, node: NodeId, claim: Claim, touched: &mut BTreeSet<NodeId>) {
         let Claim::One { vm, by } = claim else { return };
         let Some(claims) = self.claims.get_mut(&vm) else { return };
@@ -223,7 +225,7 @@ impl Identity {
         }
     }
 
-    /// Takes the node off all its keys.
+    /// Removes the node from all its keys.
     fn leave(&mut self, node: NodeId, keys: &NodeKeys) {
         for key in keys.all() {
             if let Some(sharers) = self.sharers.get_mut(&key) {
@@ -239,7 +241,7 @@ impl Identity {
         }
     }
 
-    /// How many keys, nodes, VMs and claimed VMs are kept; for tests that look for what was not forgotten.
+    /// The number of stored keys, nodes, VMs and claimed VMs; for tests that look for leaked entries.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> [usize; 4] {
         [self.sharers.len(), self.nodes.len(), self.vms.len(), self.claims.len()]

@@ -1,9 +1,10 @@
-//! The labels a node shall carry: where it really runs.
+//! The labels a node should have: where it really runs.
 //!
-//! In: the world and the keys to write. Out: per key the wanted value, and what differs from the node as it is.
+//! In: the world and the keys to write. Out: per key the desired value, and what differs from the node's current
+//! labels.
 //!
-//! Invariants: a value that is not known is not wanted, so the label stays as it is; no value is empty; no label is
-//! taken off; no other key is named.
+//! Invariants: if a value is unknown, the label stays unchanged; no value is empty; no label is removed; no other key
+//! is touched.
 
 pub(crate) mod value;
 
@@ -14,7 +15,7 @@ use crate::event::Labels;
 use crate::storage::arena::NodeId;
 use crate::world::World;
 
-/// The label with the physical host, unless configured otherwise.
+/// The default key of the label with the physical host.
 pub const HOST_KEY_DEFAULT: &str = "alpha.cna.vmware.com/host";
 
 /// Which labels are written.
@@ -34,24 +35,24 @@ impl Default for LabelSettings {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelSettingsError {
-    #[error("{key:?} is no label key: Kubernetes wants NAME or DOMAIN/NAME, for example {HOST_KEY_DEFAULT}")]
+    #[error("{key:?} is not a label key: Kubernetes requires NAME or DOMAIN/NAME, for example {HOST_KEY_DEFAULT}")]
     NoLabelKey { key: String },
-    #[error("two labels are to be written under the key {key:?}; give each its own")]
+    #[error("two labels use the key {key:?}; use a different key for each label")]
     KeyUsedTwice { key: String },
 }
 
 impl LabelSettings {
-    /// Whether Kubernetes would accept the keys, and each stands for one thing.
+    /// Checks that Kubernetes accepts the keys and that no key is used twice.
     pub fn check(&self) -> Result<(), LabelSettingsError> {
         let keys: Vec<&String> = [Some(&self.host_key), self.cluster_key.as_ref(), self.datacenter_key.as_ref()]
             .into_iter()
             .flatten()
             .collect();
-        for (place, key) in keys.iter().enumerate() {
+        for (index, key) in keys.iter().enumerate() {
             if !is_label_key(key) {
                 return Err(LabelSettingsError::NoLabelKey { key: (*key).clone() });
             }
-            if keys[..place].contains(key) {
+            if keys[..index].contains(key) {
                 return Err(LabelSettingsError::KeyUsedTwice { key: (*key).clone() });
             }
         }
@@ -60,7 +61,7 @@ impl LabelSettings {
 }
 
 pub(crate) fn is_label_key(key: &str) -> bool {
-    // The part after the slash follows the rule of values; the one before it is a DNS subdomain.
+    // The part after the slash follows the rule for values; the part before it is a DNS subdomain.
     let Some((domain, name)) = key.split_once('/') else { return is_valid(key) };
     let is_domain_label = |label: &str| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -69,10 +70,10 @@ pub(crate) fn is_label_key(key: &str) -> bool {
     is_valid(name) && domain.len() <= 253 && domain.split('.').all(is_domain_label)
 }
 
-/// Label keys with the value each shall have; a key whose value is not known is absent.
+/// Label keys with their desired values; a key whose value is unknown is absent.
 pub type WantedLabels = Labels;
 
-/// The labels the node shall carry.
+/// The labels the node should have.
 pub fn wanted(world: &World, node: NodeId, settings: &LabelSettings) -> WantedLabels {
     let Some(host) = world.host_of(node) else { return WantedLabels::new() };
     let names = [
@@ -83,20 +84,20 @@ pub fn wanted(world: &World, node: NodeId, settings: &LabelSettings) -> WantedLa
     names.into_iter().filter_map(|(key, name)| Some((key?.clone(), label_value(name?)?))).collect()
 }
 
-/// A label that is not what it shall be.
+/// A label whose value is not the desired one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelDifference {
-    /// What it is; `None` when the node has no such label.
+    /// The current value; `None` if the node does not have the label.
     pub from: Option<String>,
-    /// What it shall be.
+    /// The desired value.
     pub to: String,
 }
 
-/// The labels a node shall carry, and what has to change for that.
+/// The labels a node should have, and the changes needed to get there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DesiredLabels {
     pub labels: WantedLabels,
-    /// Empty when nothing has to change.
+    /// Empty if no change is needed.
     pub differences: BTreeMap<String, LabelDifference>,
 }
 
@@ -113,7 +114,7 @@ impl DesiredLabels {
     }
 }
 
-/// What has to change on the node; empty when nothing has to.
+/// The label changes the node needs; empty if none.
 pub fn differences(world: &World, node: NodeId, settings: &LabelSettings) -> BTreeMap<String, LabelDifference> {
     DesiredLabels::of(world, node, settings).differences
 }
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_stands_for_one_thing() {
+    fn a_key_cannot_be_used_for_two_labels() {
         let key = |key: &str| Some(key.to_owned());
         let settings = LabelSettings { cluster_key: key("c"), datacenter_key: key("c"), ..LabelSettings::default() };
         assert_eq!(settings.check(), Err(LabelSettingsError::KeyUsedTwice { key: "c".to_owned() }));

@@ -1,11 +1,11 @@
 //! A host's name as a Kubernetes label value.
 //!
-//! In: any name. Out: the name itself when it is a valid label value, else `<readable>--<16 base32 characters>`, where
+//! In: any name. Out: the name itself if it is a valid label value, else `<readable>--<16 base32 characters>`, where
 //! the characters are the first 80 bits of the name's SHA-256.
 //!
-//! Invariants: the value is valid; it depends on the name alone; two names have different values. The last holds because
-//! a name that itself looks encoded is encoded too, so that no plain value equals an encoded one, and two encoded ones
-//! differ in their hash.
+//! Invariants: the value is valid; it depends on the name only; two names have different values. The last holds because
+//! a name that looks encoded is encoded too, so no plain value equals an encoded one, and two encoded values differ in
+//! their hash.
 
 use sha2::{Digest, Sha256};
 
@@ -14,12 +14,12 @@ const VALUE_LENGTH_MAX: usize = 63;
 const SEPARATOR: &str = "--";
 const HASH_LENGTH: usize = 16;
 const READABLE_LENGTH_MAX: usize = VALUE_LENGTH_MAX - SEPARATOR.len() - HASH_LENGTH;
-/// Stands for a name of which no character can be kept.
+/// Replaces a name without any valid character.
 const READABLE_FALLBACK: &str = "host";
 /// RFC 4648, lower case.
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// The label value for a host (cluster, datacenter) of this name; `None` when the name is empty.
+/// The label value for a host, cluster or datacenter with this name; `None` if the name is empty.
 pub fn label_value(name: &str) -> Option<String> {
     if name.is_empty() {
         None
@@ -30,7 +30,7 @@ pub fn label_value(name: &str) -> Option<String> {
     }
 }
 
-/// Whether Kubernetes accepts this as a label value that is not empty.
+/// Whether Kubernetes accepts this as a non-empty label value.
 pub(crate) fn is_valid(value: &str) -> bool {
     let bytes = value.as_bytes();
     bytes.len() <= VALUE_LENGTH_MAX
@@ -45,7 +45,7 @@ fn looks_encoded(name: &str) -> bool {
     bytes[..hash_start].ends_with(SEPARATOR.as_bytes()) && bytes[hash_start..].iter().all(|byte| BASE32.contains(byte))
 }
 
-/// What a person still recognises: each invalid character replaced, from the first alphanumeric one on.
+/// The human-readable part: the name from its first alphanumeric character on, with each invalid character replaced.
 fn readable(name: &str) -> String {
     let kept: String =
         name.chars()
@@ -60,12 +60,12 @@ fn readable(name: &str) -> String {
 
 fn hash(name: &str) -> String {
     let digest = Sha256::digest(name.as_bytes());
-    // Five bytes are eight characters.
+    // Five bytes give eight base32 characters.
     digest[..HASH_LENGTH / 8 * 5]
         .chunks_exact(5)
         .flat_map(|chunk| {
             let bits = chunk.iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
-            (0..8).rev().map(move |place| char::from(BASE32[(bits >> (place * 5) & 31) as usize]))
+            (0..8).rev().map(move |digit| char::from(BASE32[(bits >> (digit * 5) & 31) as usize]))
         })
         .collect()
 }
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// Kubernetes' own words for it, `(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?`, read independently of `is_valid`.
+    /// Kubernetes' own pattern, `(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?`, implemented independently of `is_valid`.
     fn kubernetes_accepts(value: &str) -> bool {
         let alphanumeric = |c: char| matches!(c, 'a'..='z' | 'A'..='Z' | '0'..='9');
         value.len() <= 63
@@ -88,9 +88,9 @@ mod tests {
     }
 
     #[test]
-    fn values_stay_what_they_are() {
-        // Stable for ever: a changed value would rewrite every label of a cluster. The hashes were taken with
-        // `printf %s NAME | sha256sum`, and base32 of its first ten bytes.
+    fn values_never_change() {
+        // A changed value would rewrite every label of a cluster. The hashes come from `printf %s NAME | sha256sum` and
+        // base32 of its first ten bytes.
         let long = format!("esx-{}.example.com", "0123456789".repeat(6));
         let cases = [
             ("", None),
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!((value.len(), looks_encoded(&value)), (63, true));
     }
 
-    /// Names that people and machines give to hosts, and names that try to collide.
+    /// Typical host names, and names built to collide.
     fn generated_names(count: usize) -> HashSet<String> {
         let mut names = HashSet::new();
         let shared_prefix = "esxi-with-a-very-long-name-that-exceeds-the-limit.rack-17.row-4.building";
@@ -141,7 +141,7 @@ mod tests {
                 6 => format!("esx-{number}.example.com"),
                 7 => format!("esx.{number}_example.com"),
                 8 => format!("{}{number}{}", "-".repeat((mixed % 3) as usize), ".".repeat((mixed % 2) as usize)),
-                // What the name made six numbers ago is encoded as, taken as a name.
+                // The encoded value of the name made six numbers ago, used as a name.
                 _ => label_value(&rack_host(number - 6)).unwrap(),
             };
             names.insert(plain.replace(' ', if number.is_multiple_of(3) { "-" } else { " " }));
@@ -159,7 +159,7 @@ mod tests {
             assert!(kubernetes_accepts(&value), "{name:?} -> {value:?}");
             assert_eq!(is_valid(&value), kubernetes_accepts(&value));
             if let Some(other) = by_value.insert(value, name) {
-                panic!("{name:?} and {other:?} have one value");
+                panic!("{name:?} and {other:?} have the same value");
             }
         }
         assert!(by_value.len() >= 100_000);
@@ -180,7 +180,7 @@ mod tests {
             second in "[a-c: .é_-]{1,4}(--[a-z2-7]{15,17})?",
         ) {
             prop_assert_eq!(first == second, label_value(&first) == label_value(&second));
-            // A value taken as a name is another name, unless it is the plain one.
+            // An encoded value used as a name is encoded again; a plain value is not.
             let value = label_value(&first).unwrap();
             prop_assert_eq!(value == first, label_value(&value).unwrap() == value);
         }

@@ -1,7 +1,8 @@
 //! How idle the physical host of each node is.
 //!
-//! In: a node, and what is known of its host's load. Out: the same, in the time of an array access: scoring asks for thousands of
-//! nodes per pod, and the way from a node to its host is long. Invariant: it says what [`crate::placement::HostView`] says.
+//! In: a node, and the idle percentage of its host. Out: the same percentage, by array access: scoring reads it for
+//! thousands of nodes per pod, and the lookup from a node to its host is slow. Invariant: the value equals that of
+//! [`crate::placement::HostView`].
 
 use crate::storage::arena::{DenseId, NodeId};
 
@@ -13,13 +14,13 @@ pub struct HostIdle {
 }
 
 impl HostIdle {
-    /// From 0 to 100; `None` while it is not known.
+    /// From 0 to 100; `None` while it is unknown.
     #[must_use]
     pub fn percent(&self, node: NodeId) -> Option<u8> {
         self.percents.get(node.index()).copied().flatten()
     }
 
-    /// Nothing is known of any node's host.
+    /// Whether the load is unknown for every node's host.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known == 0

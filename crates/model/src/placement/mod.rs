@@ -1,7 +1,7 @@
 //! Where nodes run: from the node to its VM, host, cluster and datacenter, and back.
 //!
-//! In: the world. Out: a [`Placement`] per node and views on hosts. Invariant: a link that is not known ends the chain;
-//! nothing is made up in its place.
+//! In: the world. Out: a [`Placement`] per node and views on hosts. Invariant: an unknown link ends the chain; it is
+//! never guessed.
 
 pub(crate) mod host_idle;
 
@@ -23,11 +23,11 @@ pub enum Placement {
         vm: VmId,
         host: HostId,
     },
-    /// Its VM is on no host, or on one that is not (yet) known.
+    /// Its VM is on no host, or on a host that is not known (yet).
     HostUnknown {
         vm: VmId,
     },
-    /// Which VM it is, is not certain.
+    /// The node is not matched to a VM with certainty.
     NotMatched,
 }
 
@@ -37,7 +37,7 @@ pub struct HostView<'a> {
     pub id: HostId,
     pub vcenter: VcenterId,
     pub facts: &'a HostFacts,
-    /// `None` for a standalone host, and while the cluster is not known.
+    /// `None` for a standalone host, and while the cluster is unknown.
     pub cluster: Option<(ClusterId, &'a ClusterFacts)>,
 }
 
@@ -59,18 +59,18 @@ impl<'a> HostView<'a> {
         self.facts.connection
     }
 
-    /// In maintenance mode, or on its way into it.
+    /// In maintenance mode, or entering it.
     pub fn maintenance(&self) -> bool {
         self.facts.maintenance
     }
 
-    /// How busy it is; `None` while that is not known.
+    /// `None` while the load is unknown.
     pub fn load(&self) -> Option<HostLoadFacts> {
         self.facts.load
     }
 
-    /// The scarcer of cpu and memory: how much of it is unused, of how much; `None` while neither is known. As whole numbers, so that
-    /// everybody rounds the same.
+    /// The scarcer of CPU and memory: its unused amount and its capacity; `None` while neither is known. Integers, so
+    /// that all callers round the same way.
     fn idle(&self) -> Option<(u64, u64)> {
         let load = self.facts.load?;
         let idle = |used: u64, capacity: u64| (capacity > 0).then(|| (capacity.saturating_sub(used), capacity));
@@ -80,26 +80,26 @@ impl<'a> HostView<'a> {
         cpu.into_iter().chain(memory).min_by_key(share)
     }
 
-    /// The same from 0 to 100; the share in use is rounded down.
+    /// The idle share from 0 to 100; the share in use is rounded down.
     pub fn idle_percent(&self) -> Option<u8> {
         let (unused, capacity) = self.idle()?;
         let percent = (u128::from(unused) * 100).div_ceil(u128::from(capacity));
         Some(u8::try_from(percent).unwrap_or(100))
     }
 
-    /// The same from 0 to 1.
+    /// The idle share from 0 to 1.
     pub fn idle_fraction(&self) -> Option<f64> {
         self.idle().map(|(unused, capacity)| unused as f64 / capacity as f64)
     }
 }
 
 impl World {
-    /// What is known of who the node is.
+    /// The result of matching the node to a VM.
     pub fn match_of(&self, node: NodeId) -> Match {
         self.identity.match_of(node)
     }
 
-    /// The node that is this VM, when that is certain.
+    /// The node that is this VM, if the match is certain.
     pub fn node_of(&self, vm: VmId) -> Option<NodeId> {
         self.identity.node_of(vm)
     }
@@ -109,14 +109,14 @@ impl World {
         self.host_of_vm(vm).map_or(Placement::HostUnknown { vm }, |(vcenter, host)| Placement::On { vcenter, vm, host })
     }
 
-    /// The host the node runs on, when that is known.
+    /// The host the node runs on, if it is known.
     pub fn host_of(&self, node: NodeId) -> Option<HostView<'_>> {
         let (_, host) = self.host_of_vm(self.identity.vm_of(node)?)?;
         self.host(host)
     }
 
-    /// The nodes that take no new pods: their host is in maintenance or on its way into it, or it is out of reach and they
-    /// are not ready either. A host that merely lost its connection still runs its VMs.
+    /// The nodes that accept no new pods: their host is in maintenance or entering it, or the host is not connected and
+    /// the node is not ready either. A host that only lost its connection still runs its VMs.
     pub fn nodes_refused(&self) -> &NodeSet {
         &self.refused
     }
@@ -130,7 +130,7 @@ impl World {
         host.maintenance() || (host.connection() != HostConnection::Connected && !self.is_ready(node))
     }
 
-    /// The host a node runs on, as a label's value: as vSphere tells it, else as the node's own label says.
+    /// The host a node runs on, as a label value: from vSphere, else from the node's own label.
     pub(crate) fn host_label_value(&self, node: NodeId) -> Option<String> {
         let live = self.host_of(node).and_then(|host| label_value(host.name()));
         live.or_else(|| self.label_of(node, &self.lifting().host_key).map(str::to_owned))
@@ -145,7 +145,7 @@ impl World {
         Some(HostView { id, vcenter: kept.vcenter, facts: &kept.facts, cluster })
     }
 
-    /// The VM of this id within its vCenter.
+    /// The VM with this id within its vCenter.
     pub fn vm_id(&self, vcenter: VcenterId, id: &str) -> Option<VmId> {
         self.inventory.vms.find(vcenter, id)
     }
@@ -182,12 +182,12 @@ impl World {
         Some((kept.vcenter, host))
     }
 
-    /// The nodes whose VMs say they are on this host, whether or not the host is known.
+    /// The nodes whose VMs name this host, whether or not the host is known.
     pub(crate) fn nodes_on_host(&self, vcenter: VcenterId, host: &str) -> impl Iterator<Item = NodeId> {
         self.inventory.vms.members(vcenter, host).filter_map(|vm| self.identity.node_of(vm))
     }
 
-    /// The nodes on the hosts that say they are in this cluster.
+    /// The nodes on the hosts that name this cluster.
     pub(crate) fn nodes_in_cluster(&self, vcenter: VcenterId, cluster: &str) -> impl Iterator<Item = NodeId> {
         let hosts = self.inventory.hosts.members(vcenter, cluster);
         hosts
@@ -203,13 +203,13 @@ mod tests {
 
     #[test]
     fn a_host_is_as_idle_as_its_scarcer_resource() {
-        // Used and capacity of cpu, then of memory.
+        // Used and capacity of CPU, then of memory.
         let cases = [
             ([25, 100, 50, 100], Some(0.5)),
             ([75, 100, 50, 100], Some(0.25)),
             ([0, 100, 0, 100], Some(1.0)),
             ([120, 100, 0, 100], Some(0.0)),
-            // A capacity that is not known says nothing.
+            // A resource with unknown capacity is ignored.
             ([25, 100, 7, 0], Some(0.75)),
             ([7, 0, 25, 100], Some(0.75)),
             ([0, 0, 0, 0], None),

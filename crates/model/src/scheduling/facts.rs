@@ -1,16 +1,18 @@
-//! What a scheduler must know of pods and nodes beyond where they are: requests, ports, tolerations, images, taints.
+//! What a scheduler must know about pods and nodes besides their location: requests, ports, tolerations, images,
+//! taints.
 //!
-//! In: nothing; adapters fill these in. Out: plain data, part of [`crate::event::PodFacts`] and [`crate::event::NodeFacts`].
+//! In: nothing; adapters fill these in. Out: plain data, part of [`crate::event::PodFacts`] and
+//! [`crate::event::NodeFacts`].
 //!
-//! Invariants: sums are computed where the API object is read, exactly as kube-scheduler 1.36 computes them, so that
-//! nothing here knows of containers. What pods of one template have alike is one value: it compares and hashes as a whole.
+//! Invariants: the adapter computes sums when it reads the API object, exactly as kube-scheduler 1.36 does, so that
+//! nothing here depends on containers. What pods of one template share is one value, compared and hashed as a whole.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::event::{Labels, NodeTermFacts, SelectorFacts};
 
-/// What a scheduler reads of a pod. All of it comes from the pod's template, except for a resize under way.
+/// What a scheduler reads from a pod. All of it comes from the pod's template, except for a resize in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodSchedulingFacts {
     pub scheduler_name: String,
@@ -19,21 +21,23 @@ pub struct PodSchedulingFacts {
     /// The names of its scheduling gates.
     pub gates: Vec<String>,
     pub requests: PodRequests,
-    /// Ports of the node that it takes, in the order of its containers.
+    /// The host ports it uses, in the order of its containers.
     pub host_ports: Vec<HostPort>,
     pub tolerations: Vec<Toleration>,
-    /// The images of its init containers, containers and image volumes, each with a tag; repeated ones count repeatedly.
+    /// The images of its init containers, containers and image volumes, each with a tag. An image used twice is listed
+    /// twice.
     pub images: Vec<String>,
     /// Init containers and containers together.
     pub container_count: u32,
     pub spread: Vec<SpreadFacts>,
     /// Preferred node affinity.
     pub preferred_nodes: Vec<WeightedNodeTerm>,
-    /// Features that its node must declare, by name.
+    /// The names of the features that its node must declare.
     pub required_features: Vec<String>,
-    /// What its controller is, when that is one whose selector tells its siblings. The name is in `PodFacts::owner`.
+    /// The kind of its controller, if the controller's selector identifies its siblings. The name is in
+    /// `PodFacts::owner`.
     pub controller: Option<WorkloadKind>,
-    /// What it needs that this scheduler does not provide.
+    /// What it requires but this scheduler does not support.
     pub unsupported: Vec<Unsupported>,
 }
 
@@ -54,30 +58,30 @@ pub struct ResourceSums {
     pub scalar: BTreeMap<String, i64>,
 }
 
-/// What a pod asks for, in the four ways kube-scheduler counts it.
+/// A pod's requests, in the four ways kube-scheduler counts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodRequests {
-    /// What a node must have free: by its spec alone, with pod-level requests.
+    /// What a node must have free: from the spec only, with pod-level requests.
     pub asked: ResourceSums,
-    /// What it takes of its node once it is there, and what balancing counts: at least what is allocated and actuated.
+    /// What it uses on its node once placed, and what balancing counts: at least what is allocated and actuated.
     pub taken: ResourceSums,
-    /// What it takes for scores: `taken`, with defaults for containers that name no cpu or memory.
+    /// What it uses for scores: `taken`, with defaults for containers without CPU or memory requests.
     pub taken_non_zero: NonZeroSums,
-    /// What the score of NodeResourcesFit counts for it on the way in: with those defaults, without pod-level requests.
+    /// What the NodeResourcesFit score counts for an incoming pod: with those defaults, without pod-level requests.
     pub scored: ResourceSums,
 }
 
-/// Cpu and memory, where a container that asks for none counts as 100m and 200 MiB.
+/// CPU and memory, where a container without a request counts as 100m and 200 MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NonZeroSums {
     pub cpu_milli: i64,
     pub memory_bytes: i64,
 }
 
-/// A port of the node.
+/// A host port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
-    /// As written; `0.0.0.0` where none is given, which stands for every address.
+    /// As written; `0.0.0.0`, which means every address, if none is given.
     pub ip: String,
     pub protocol: String,
     pub port: i32,
@@ -86,7 +90,7 @@ pub struct HostPort {
 impl HostPort {
     pub const EVERY_ADDRESS: &'static str = "0.0.0.0";
 
-    /// Whether the two can not be had on one node.
+    /// Whether the two ports cannot be used on one node at the same time.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         let same_address = self.ip == other.ip || self.ip == Self::EVERY_ADDRESS || other.ip == Self::EVERY_ADDRESS;
         self.port == other.port && self.protocol == other.protocol && same_address
@@ -108,20 +112,20 @@ pub struct Taint {
 }
 
 impl fmt::Display for Taint {
-    /// As kube-scheduler names it in a reason: `{key: value}`.
+    /// The format of kube-scheduler's reasons: `{key: value}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{}: {}}}", self.key, self.value)
     }
 }
 
-/// What a pod puts up with. Those that compare numbers are left out: kube-scheduler ignores them by default.
+/// A toleration of a pod. Tolerations that compare numbers are left out: kube-scheduler ignores them by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Toleration {
-    /// Empty for all keys.
+    /// Empty means all keys.
     pub key: String,
-    /// `None` for all values.
+    /// `None` means all values.
     pub value: Option<String>,
-    /// `None` for all effects.
+    /// `None` means all effects.
     pub effect: Option<TaintEffect>,
 }
 
@@ -144,19 +148,19 @@ pub struct WeightedNodeTerm {
 pub struct SpreadFacts {
     pub topology_key: String,
     pub max_skew: i32,
-    /// Hard: a pod that would exceed the skew waits. Soft otherwise.
+    /// Hard: a pod that would exceed the skew stays pending. Soft otherwise.
     pub hard: bool,
-    /// `None` counts no pod. The keys of `matchLabelKeys` that the pod has are part of it.
+    /// `None` counts no pod. Includes the keys of `matchLabelKeys` that the pod has.
     pub selector: Option<SelectorFacts>,
-    /// 1 when it is not given.
+    /// 1 if not given.
     pub min_domains: i32,
-    /// Nodes that the pod's node affinity refuses are no part of any domain.
+    /// Nodes that the pod's node affinity excludes are not part of any domain.
     pub honor_node_affinity: bool,
-    /// Nodes whose taints the pod does not tolerate are no part of any domain.
+    /// Nodes whose taints the pod does not tolerate are not part of any domain.
     pub honor_taints: bool,
 }
 
-/// Something a pod needs that this scheduler does not provide: it is never placed blindly.
+/// A feature a pod requires but this scheduler does not support; a pod with one is never placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unsupported {
     PersistentVolumeClaim(String),
@@ -176,11 +180,11 @@ impl fmt::Display for Unsupported {
     }
 }
 
-/// What a scheduler reads of a node.
+/// What a scheduler reads from a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSchedulingFacts {
     pub allocatable: ResourceSums,
-    /// How many pods it takes.
+    /// The maximum number of pods.
     pub allowed_pods: i64,
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`.
@@ -211,7 +215,7 @@ pub struct NodeImage {
     pub size_bytes: i64,
 }
 
-/// The kinds of objects that select pods and so tell which pods belong together.
+/// The kinds of objects whose selectors identify sibling pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkloadKind {
     Service,
@@ -235,7 +239,7 @@ pub struct WorkloadFacts {
 }
 
 impl WorkloadFacts {
-    /// A selector that is a set of labels, as services and replication controllers have it.
+    /// A selector made of labels only, as in Services and ReplicationControllers.
     pub fn by_labels(labels: Option<Labels>) -> Option<SelectorFacts> {
         labels.map(|labels| SelectorFacts { labels, ..SelectorFacts::default() })
     }
@@ -250,14 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn tolerations_hold_as_in_kubernetes() {
+    fn tolerations_match_as_in_kubernetes() {
         use TaintEffect::{NoExecute, NoSchedule};
         let toleration = |key: &str, value: Option<&str>, effect| Toleration {
             key: key.to_owned(),
             value: value.map(str::to_owned),
             effect,
         };
-        // Toleration; does it tolerate a=1:NoSchedule, a=2:NoExecute, b=:NoSchedule?
+        // The toleration, and whether it tolerates a=1:NoSchedule, a=2:NoExecute, b=:NoSchedule.
         let cases = [
             (toleration("", None, None), [true, true, true]),
             (toleration("", None, Some(NoExecute)), [false, true, false]),
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_ipv4_wildcard_is_every_address() {
+    fn only_the_ipv4_wildcard_means_every_address() {
         let port = |ip: &str, protocol: &str, port| HostPort { ip: ip.to_owned(), protocol: protocol.to_owned(), port };
         let cases = [
             (port("0.0.0.0", "TCP", 80), port("10.0.0.1", "TCP", 80), true),

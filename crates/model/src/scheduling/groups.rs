@@ -1,11 +1,12 @@
-//! Pods that are spread: for each distinct selector of a spread constraint, how many pods it counts on each node.
+//! Topology spread: for each distinct selector of a spread constraint, how many pods it counts on each node.
 //!
-//! In: selectors that waiting pods have; pods put on nodes and taken off. Out: counts by node. Pods that are being deleted do not
-//! count, and the empty selector counts none, as in kube-scheduler.
+//! In: selectors of pending pods; pods added to and removed from nodes. Out: counts by node. As in kube-scheduler,
+//! terminating pods do not count, and the empty selector counts none.
 //!
-//! A group is filed under a label pair that it requires, so that a pod finds the groups that count it by its own pairs. A
-//! group that no waiting pod needs is kept up to date for a while: the next pod of the same workload comes soon, and counting
-//! anew means to look at all its siblings. Invariant: each group's counts are what a count of all placed pods would give.
+//! A group is indexed by a label pair that it requires, so that a pod finds the groups that count it by its own pairs.
+//! A group that no pending pod uses is kept up to date for a while: the next pod of the same workload usually comes
+//! soon, and recounting would visit all its siblings. Invariant: each group's counts equal a count over all placed
+//! pods.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,13 +16,13 @@ use crate::affinity::{Requirement, Selector};
 use crate::storage::arena::{Arena, DenseId, NodeId};
 use crate::storage::intern::{Interner, Symbol};
 
-/// So many groups that nobody needs are kept.
+/// The maximum number of unused groups to keep.
 const IDLE_MAX: usize = 4096;
 
-/// A requirement with more values than this is not filed by them.
+/// A requirement with more values than this is not used as an index key.
 const FILED_VALUES_MAX: usize = 8;
 
-/// How many pods are on each node, where there are any; by node id.
+/// The number of pods per node, without zeros; sorted by node id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeTally(Vec<(NodeId, u32)>);
 
@@ -51,7 +52,7 @@ impl NodeTally {
     }
 }
 
-/// A group of pods; means something until the last pod that needs it is placed or gone.
+/// A group of pods; valid until the last pod that uses it is placed or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GroupId(u32);
 
@@ -70,12 +71,12 @@ pub(crate) struct Group {
     pub(crate) namespace: Symbol,
     pub(crate) selector: Selector,
     pub(crate) tally: NodeTally,
-    /// When the counts changed last, by a count of changes.
+    /// The change counter at the last change of the counts.
     pub(crate) changed: u64,
     users: u32,
 }
 
-/// A namespace, and a label pair where one is required.
+/// A namespace, and the required label pair if there is one.
 type IndexKey = (Symbol, Option<(Symbol, Symbol)>);
 
 #[derive(Debug, Default)]
@@ -84,7 +85,7 @@ pub(crate) struct Groups {
     /// Tenants choose selectors, hence std's keyed hash. Never iterated.
     by_content: HashMap<(Symbol, Selector), GroupId>,
     filed: FxHashMap<IndexKey, Vec<GroupId>>,
-    /// Groups that nobody needed when they were put here, the longest ago first.
+    /// Groups that were unused when they were added here, the oldest first.
     idle: VecDeque<GroupId>,
     changes: u64,
 }
@@ -95,11 +96,12 @@ impl Groups {
     }
 
     pub(crate) fn find(&self, namespace: Symbol, selector: &Selector) -> Option<GroupId> {
-        // Slow ways ask this alone: those of pods that are not waiting.
+        // Cloning is acceptable: only the slow path, for pods that are not pending, calls this.
         self.by_content.get(&(namespace, selector.clone())).copied()
     }
 
-    /// Takes over the selector and a use of the namespace. A new group has to be counted.
+    /// Takes ownership of the selector and of one use of the namespace. The returned flag says whether the group is new
+    /// and must be counted.
     pub(crate) fn acquire(
         &mut self,
         namespace: Symbol,
@@ -140,7 +142,7 @@ impl Groups {
 
     fn drop_oldest_idle(&mut self, interner: &mut Interner) {
         let Some(id) = self.idle.pop_front() else { return };
-        // It may be needed again since.
+        // It may be in use again.
         if self.arena.get(id).is_none_or(|group| group.users > 0) {
             return;
         }
@@ -158,7 +160,7 @@ impl Groups {
         self.by_content.remove(&(group.namespace, group.selector));
     }
 
-    /// One pod with these labels more or less on a node.
+    /// Adds `by` pods with these labels to a node's counts.
     pub(crate) fn count(&mut self, namespace: Symbol, labels: &[(Symbol, Symbol)], node: NodeId, by: i32) {
         if self.filed.is_empty() {
             return;
@@ -177,14 +179,14 @@ impl Groups {
         }
     }
 
-    /// The counts of a new group.
+    /// Sets the counts of a new group.
     pub(crate) fn fill(&mut self, id: GroupId, nodes: impl Iterator<Item = NodeId>) {
         if let Some(group) = self.arena.get_mut(id) {
             nodes.for_each(|node| group.tally.change(node, 1));
         }
     }
 
-    /// Forgets what nobody needs, for tests.
+    /// Drops unused groups, for tests.
     #[cfg(test)]
     pub(crate) fn forget_idle(&mut self, interner: &mut Interner) -> usize {
         while !self.idle.is_empty() {
@@ -194,7 +196,7 @@ impl Groups {
     }
 }
 
-/// Where a group is filed; nowhere when it counts no pod.
+/// The index keys of a group; empty if it counts no pod.
 fn index_keys(group: &Group) -> Vec<IndexKey> {
     if group.selector == Selector::Nothing || group.selector.is_everything() {
         return Vec::new();

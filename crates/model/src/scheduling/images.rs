@@ -2,8 +2,8 @@
 //!
 //! In: the images each node reports. Out: per image name its size and its nodes.
 //!
-//! Invariants: an image lives as long as a node has it. Its size is what the first of these nodes reported, as kube-scheduler
-//! has it, so it depends on the order in which nodes came to be known.
+//! Invariants: an image is stored as long as a node has it. As in kube-scheduler, its size is what the first of these
+//! nodes reported, so it depends on the order in which nodes were added.
 
 use rustc_hash::FxHashMap;
 
@@ -17,7 +17,6 @@ use crate::storage::node_set::NodeSet;
 pub struct Image {
     pub size_bytes: i64,
     pub nodes: NodeSet,
-    /// How many these are.
     pub node_count: usize,
 }
 
@@ -26,7 +25,6 @@ pub(crate) struct Images {
     by_name: FxHashMap<Symbol, Image>,
     /// By node id: the names of its images, sorted. Each holds a use of its symbol.
     of_node: Vec<Box<[Symbol]>>,
-    /// Counts changes.
     changes: u64,
 }
 
@@ -42,7 +40,7 @@ impl Images {
     pub(crate) fn set(&mut self, node: NodeId, images: &[NodeImage], interner: &mut Interner) {
         let named = images.iter().flat_map(|image| image.names.iter().map(|name| (name, image.size_bytes)));
         let mut now: Vec<(Symbol, i64)> = named.map(|(name, size)| (interner.acquire(name), size)).collect();
-        // A stable sort: of a name that is told twice the first size counts.
+        // A stable sort: if a name appears twice, the first size counts.
         now.sort_by_key(|&(name, _)| name);
         now.dedup_by(|later, earlier| {
             let repeated = later.0 == earlier.0;
@@ -59,7 +57,7 @@ impl Images {
             self.changes += 1;
         }
         let before = std::mem::replace(&mut self.of_node[node.index()], names);
-        // First all are taken off: the size of an image that only this node has is told anew.
+        // Remove all images first: an image that only this node has takes the newly reported size.
         for name in &before {
             if let Some(image) = self.by_name.get_mut(name)
                 && image.nodes.remove(node)
@@ -81,7 +79,7 @@ impl Images {
         before.iter().for_each(|name| interner.release(*name));
     }
 
-    /// How much is kept, for tests.
+    /// The number of stored entries, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.by_name.len()

@@ -1,12 +1,12 @@
-//! What schedulers ask of pods and nodes.
+//! The pod and node data that schedulers need.
 //!
-//! - `facts`: what adapters tell for it.
-//! - `resources`, `node_labels`, `distinct`, `images`, `ports`: nodes in columns, kept up to date.
-//! - `workloads`: services and controllers, which tell what pods belong together. `groups`: pods that are spread.
-//! - `update`: how all of it follows the world. `questions`: what can be asked.
+//! - `facts`: what adapters report.
+//! - `resources`, `node_labels`, `distinct`, `images`, `ports`: node data in columns, kept up to date.
+//! - `workloads`: Services and controllers, which identify sibling pods. `groups`: counts for topology spread.
+//! - `update`: keeps all of it in sync with the world. `questions`: the queries.
 //!
-//! Invariants: nothing here walks all pods or all nodes when an event comes; what is answered equals a count of all pods. Pods
-//! and nodes that were told of without facts for schedulers do not exist here.
+//! Invariants: no event causes a walk over all pods or all nodes; every answer equals a count over all pods. Pods and
+//! nodes reported without scheduling facts do not exist here.
 
 mod distinct;
 mod facts;

@@ -1,10 +1,11 @@
-//! The labels of nodes, a column per key: which value each node has, as a small number.
+//! Node labels, one column per key: the value of each node, as a small number.
 //!
-//! In: the labels of each node. Out: per key the value of each node, and the nodes that have the key, so that a selector
-//! over thousands of nodes compares numbers, and nodes with one value (a zone) are counted in a plain array.
+//! In: the labels of each node. Out: per key the value of each node, and the nodes that have the key, so that a
+//! selector over thousands of nodes compares numbers, and nodes with the same value (a zone) can be counted in a plain
+//! array.
 //!
-//! Invariants: two nodes have the same number under a key exactly when they have the same value. Each value holds one use of
-//! its symbol, each column one of its key.
+//! Invariants: two nodes have the same number under a key exactly when they have the same value. Each value holds one
+//! use of its symbol, each column one of its key.
 
 use rustc_hash::FxHashMap;
 
@@ -13,10 +14,11 @@ use crate::storage::intern::{Interner, Symbol};
 use crate::storage::label_set::LabelSet;
 use crate::storage::node_set::NodeSet;
 
-/// A key that more nodes have than this is kept as an array; before, as a list. A label may be one node's alone.
+/// A key that more nodes have than this is stored as an array, otherwise as a list, because a label may be on one node
+/// only.
 const LISTED_MAX: usize = 64;
 
-/// A value of a label, as a number; means something together with its column.
+/// A label value, as a number; valid only within its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueId(u32);
 
@@ -77,7 +79,7 @@ impl LabelColumn {
         &self.nodes
     }
 
-    /// The number of this value, if any node has it.
+    /// The id of this value, if any node has it.
     pub fn value(&self, symbol: Symbol) -> Option<ValueId> {
         self.by_symbol.get(&symbol).copied()
     }
@@ -88,12 +90,12 @@ impl LabelColumn {
         numbered.filter_map(|(id, value)| Some((id, value.as_ref()?.symbol)))
     }
 
-    /// How many values there are.
+    /// The number of distinct values.
     pub fn value_count(&self) -> usize {
         self.by_symbol.len()
     }
 
-    /// One more than the greatest number of a value.
+    /// One more than the greatest index of a value.
     pub fn width(&self) -> usize {
         self.values.len()
     }
@@ -104,7 +106,7 @@ impl LabelColumn {
             let new = Some(Value { symbol, nodes: 0 });
             let id = self.free.pop().unwrap_or_else(|| {
                 self.values.push(None);
-                // Values are no more than nodes, whose ids have 32 bits.
+                // The cast is lossless: there are at most as many values as nodes, and node ids have 32 bits.
                 ValueId(self.values.len() as u32 - 1)
             });
             self.values[id.index()] = new;
@@ -163,7 +165,7 @@ impl NodeLabels {
         self.0.get(&key)
     }
 
-    /// The labels of a node, as they were and as they are.
+    /// Replaces the labels of a node.
     pub(crate) fn change(
         &mut self,
         node: NodeId,
@@ -202,7 +204,7 @@ impl NodeLabels {
         }
     }
 
-    /// How much is kept, for tests.
+    /// The number of stored columns, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.0.len()

@@ -1,7 +1,7 @@
-//! Which ports of nodes are taken.
+//! Which host ports are in use on nodes.
 //!
-//! In: the ports of pods put on nodes and taken off. Out: the nodes on which a wanted port conflicts with a taken one, found by
-//! protocol and number, not by a walk over the nodes.
+//! In: the host ports of pods added to and removed from nodes. Out: the nodes on which a requested port conflicts with
+//! one in use, found by protocol and number, not by a walk over the nodes.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use super::facts::HostPort;
 use crate::storage::arena::NodeId;
 use crate::storage::node_set::NodeSet;
 
-/// The nodes on which one port is taken at one address.
+/// The nodes on which one port is in use at one address.
 #[derive(Debug)]
 struct Taken {
     ip: Box<str>,
     nodes: NodeSet,
-    /// Further pods that have it on one node: kube-scheduler would not put two there, others may.
+    /// Further pods with the same port on one node: kube-scheduler never places two there, but other clients may.
     further: FxHashMap<NodeId, u32>,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Adds the nodes on which this port can not be had.
-    pub(crate) fn conflicts(&self, wanted: &HostPort, nodes: &mut NodeSet) {
-        for taken in self.by_port.get(&key(wanted)).into_iter().flatten() {
-            let every = [wanted.ip.as_str(), &taken.ip].contains(&HostPort::EVERY_ADDRESS);
-            if every || *taken.ip == *wanted.ip {
+    /// Adds the nodes on which this port is not available.
+    pub(crate) fn conflicts(&self, requested: &HostPort, nodes: &mut NodeSet) {
+        for taken in self.by_port.get(&key(requested)).into_iter().flatten() {
+            let every = [requested.ip.as_str(), &taken.ip].contains(&HostPort::EVERY_ADDRESS);
+            if every || *taken.ip == *requested.ip {
                 nodes.union_with(&taken.nodes);
             }
         }
@@ -40,13 +40,13 @@ impl Ports {
     pub(crate) fn take(&mut self, node: NodeId, ports: &[HostPort]) {
         for port in ports {
             let list = self.by_port.entry(key(port)).or_default();
-            let place = list.iter().position(|taken| *taken.ip == *port.ip).unwrap_or_else(|| {
+            let index = list.iter().position(|taken| *taken.ip == *port.ip).unwrap_or_else(|| {
                 let ip = port.ip.as_str().into();
                 list.push(Taken { ip, nodes: NodeSet::default(), further: FxHashMap::default() });
                 list.len() - 1
             });
-            if !list[place].nodes.insert(node) {
-                *list[place].further.entry(node).or_default() += 1;
+            if !list[index].nodes.insert(node) {
+                *list[index].further.entry(node).or_default() += 1;
             }
         }
     }
@@ -55,8 +55,8 @@ impl Ports {
         for port in ports {
             let key = key(port);
             let Some(list) = self.by_port.get_mut(&key) else { continue };
-            let Some(place) = list.iter().position(|taken| *taken.ip == *port.ip) else { continue };
-            let taken = &mut list[place];
+            let Some(index) = list.iter().position(|taken| *taken.ip == *port.ip) else { continue };
+            let taken = &mut list[index];
             if let Some(further) = taken.further.get_mut(&node) {
                 *further -= 1;
                 if *further == 0 {
@@ -66,7 +66,7 @@ impl Ports {
             }
             taken.nodes.remove(node);
             if taken.nodes.is_empty() {
-                list.swap_remove(place);
+                list.swap_remove(index);
                 if list.is_empty() {
                     self.by_port.remove(&key);
                 }
@@ -74,7 +74,7 @@ impl Ports {
         }
     }
 
-    /// How much is kept, for tests.
+    /// The number of stored entries, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.by_port.len()

@@ -1,6 +1,7 @@
-//! What schedulers ask.
+//! The queries of schedulers.
 //!
-//! In: the world. Out: columns by node id, sets of nodes, and for a pod that is to be placed the pods it is spread from.
+//! In: the world. Out: columns by node id, sets of nodes, and for an incoming pod the pods that its spread constraints
+//! count.
 
 use std::borrow::Cow;
 
@@ -16,49 +17,49 @@ use crate::storage::intern::{Lookup, Symbol};
 use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
-/// Pods that a pod is to be spread from.
+/// The pods that a spread constraint of a pod counts.
 #[derive(Clone, Debug)]
 pub struct SpreadGroup<'a> {
-    /// How many there are on each node: not those that are being deleted, and none at all for an empty selector.
+    /// The number of pods per node: terminating pods do not count, and an empty selector counts none.
     pub tally: Cow<'a, NodeTally>,
-    /// The pod itself would be one of them.
+    /// Whether the selector matches the pod itself.
     pub matches_self: bool,
-    /// A count that changes whenever the tally does; `None` for a tally that nobody keeps.
+    /// A counter that changes whenever the tally does; `None` for a tally that is not kept up to date.
     pub changed: Option<u64>,
     namespace: Symbol,
     selector: Cow<'a, Selector>,
 }
 
 impl SpreadGroup<'_> {
-    /// Whether another pod is one of them, wherever it is.
+    /// Whether the group counts another pod, on any node.
     pub fn counts(&self, world: &World, pod: PodId) -> bool {
         !self.selector.is_everything() && self.selects(world, pod)
     }
 
-    /// Whether its selector matches another pod, whether or not that would be counted.
+    /// Whether the selector matches another pod, whether or not the pod is counted.
     pub fn selects(&self, world: &World, pod: PodId) -> bool {
-        let is_near = world.pod(pod).is_some_and(|pod| pod.namespace == self.namespace);
-        is_near && world.pod_labels(pod).is_some_and(|labels| self.selector.matches(labels.pairs()))
+        let same_namespace = world.pod(pod).is_some_and(|pod| pod.namespace == self.namespace);
+        same_namespace && world.pod_labels(pod).is_some_and(|labels| self.selector.matches(labels.pairs()))
     }
 }
 
 impl World {
-    /// The nodes that a scheduler knows enough of.
+    /// The nodes that have scheduling facts.
     pub fn schedulable_nodes(&self) -> &NodeSet {
         &self.scheduling.nodes
     }
 
-    /// The node that a pod is bound to or assumed on, if that is known.
+    /// The node that a pod is bound to or assumed on, if the node is known.
     pub fn pod_node(&self, pod: PodId) -> Option<NodeId> {
         self.nodes.find(self.pod(pod)?.placed_on()?)
     }
 
-    /// What nodes have and what is taken of it.
+    /// Allocatable and requested resources of nodes.
     pub fn resources(&self) -> &ResourceColumns {
         &self.scheduling.resources
     }
 
-    /// The values of a label key, over all nodes; `None` when no node has it.
+    /// The values of a label key, over all nodes; `None` if no node has it.
     pub fn node_label(&self, key: &str) -> Option<&LabelColumn> {
         self.scheduling.labels.column(self.interner.get(key)?)
     }
@@ -73,7 +74,7 @@ impl World {
         &self.scheduling.features
     }
 
-    /// The nodes that are marked to take no new pods.
+    /// The nodes with `spec.unschedulable`.
     pub fn unschedulable_nodes(&self) -> &NodeSet {
         &self.scheduling.unschedulable
     }
@@ -83,33 +84,33 @@ impl World {
         self.scheduling.images.get(self.interner.get(name)?)
     }
 
-    /// A count that changes whenever the images of a node do.
+    /// A counter that changes whenever the images of a node do.
     pub fn images_changed(&self) -> u64 {
         self.scheduling.images.changes()
     }
 
-    /// A count that changes whenever a node comes, goes, or has other labels or taints.
+    /// A counter that changes whenever a node is added or removed, or its labels or taints change.
     pub fn scheduling_nodes_changed(&self) -> u64 {
         self.scheduling.nodes_changed
     }
 
-    /// The nodes on which one of these ports is taken.
-    pub fn port_conflicts(&self, wanted: &[HostPort]) -> NodeSet {
+    /// The nodes on which one of these ports is in use.
+    pub fn port_conflicts(&self, requested: &[HostPort]) -> NodeSet {
         let mut nodes = NodeSet::default();
-        wanted.iter().for_each(|port| self.scheduling.ports.conflicts(port, &mut nodes));
+        requested.iter().for_each(|port| self.scheduling.ports.conflicts(port, &mut nodes));
         nodes
     }
 
-    /// The pods that a constraint of this pod counts; `place` is where the constraint stands among its own.
-    pub fn spread_group(&self, pod: PodId, place: usize, constraint: &SpreadFacts) -> Option<SpreadGroup<'_>> {
-        if let Some(group) = self.scheduling.waiting.get(&pod).and_then(|waiting| waiting.constraints.get(place)) {
+    /// The pods that a spread constraint of this pod counts; `index` is the constraint's index in the pod's list.
+    pub fn spread_group(&self, pod: PodId, index: usize, constraint: &SpreadFacts) -> Option<SpreadGroup<'_>> {
+        if let Some(group) = self.scheduling.waiting.get(&pod).and_then(|waiting| waiting.constraints.get(index)) {
             return self.kept_group(pod, *group);
         }
         let selector = Selector::acquire(constraint.selector.as_ref(), &mut Lookup::new(&self.interner));
         self.fresh_group(pod, selector)
     }
 
-    /// The siblings of a pod, as services and controllers tell them; `None` when nothing tells.
+    /// The siblings of a pod, by the selectors of Services and controllers; `None` if no selector applies.
     pub fn siblings(&self, pod: PodId) -> Option<SpreadGroup<'_>> {
         if let Some(waiting) = self.scheduling.waiting.get(&pod) {
             return self.kept_group(pod, waiting.siblings?);
@@ -132,7 +133,7 @@ impl World {
         })
     }
 
-    /// Counted for this question alone, as for a pod that is already placed.
+    /// Counts for this query only, for example for a pod that is already placed.
     fn fresh_group(&self, pod: PodId, selector: Selector) -> Option<SpreadGroup<'_>> {
         let namespace = self.pod(pod)?.namespace;
         if let Some(id) = self.scheduling.groups.find(namespace, &selector) {

@@ -1,9 +1,10 @@
-//! What nodes have and what is taken of it, a plain array per resource, by node id.
+//! Allocatable and requested resources, a plain array per resource, by node id.
 //!
-//! In: what a node offers; pods put on it and taken off. Out: columns to be read side by side for thousands of nodes.
+//! In: what a node offers; pods added to and removed from it. Out: columns that can be read in parallel for thousands
+//! of nodes.
 //!
-//! Invariants: all columns are equally long; the entry of a node that is not known is 0, except for what pods counted there.
-//! A column of a resource by name lives as long as a node offers it or a counted pod takes it.
+//! Invariants: all columns have the same length; the entry of an unknown node is 0, except for pods counted there. A
+//! column of a scalar resource exists as long as a node offers the resource or a counted pod requests it.
 
 use std::collections::HashMap;
 
@@ -18,15 +19,15 @@ pub enum Resource {
     EphemeralStorage,
     /// Extended resources, huge pages, attachable volumes.
     Scalar(ScalarId),
-    /// Nobody offers or takes it.
+    /// No node offers it and no pod requests it.
     Unknown,
 }
 
-/// A resource that goes by its name; means something until the world changes.
+/// A resource identified by name; valid until the world changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScalarId(usize);
 
-/// Two columns: what there is, and what is taken.
+/// Two columns: allocatable and requested.
 #[derive(Clone, Debug, Default)]
 struct Column {
     allocatable: Vec<i64>,
@@ -48,7 +49,7 @@ impl Column {
 struct ScalarColumn {
     name: Box<str>,
     column: Column,
-    /// Nodes that offer it and pods that take it.
+    /// The number of nodes that offer it and pods that request it.
     uses: u32,
 }
 
@@ -68,7 +69,7 @@ pub struct ResourceColumns {
     by_name: HashMap<Box<str>, ScalarId>,
 }
 
-/// What columns say.
+/// Reads.
 impl ResourceColumns {
     pub fn resource(&self, name: &str) -> Resource {
         match name {
@@ -79,37 +80,37 @@ impl ResourceColumns {
         }
     }
 
-    /// What nodes have of it, by node id; empty for a resource that is unknown.
+    /// The allocatable amounts by node id; empty for an unknown resource.
     pub fn allocatable(&self, resource: Resource) -> &[i64] {
         self.column(resource).map_or(&[], |column| &column.allocatable)
     }
 
-    /// What the pods on nodes take of it, by node id; empty for a resource that is unknown.
+    /// The amounts requested by the pods on each node, by node id; empty for an unknown resource.
     pub fn requested(&self, resource: Resource) -> &[i64] {
         self.column(resource).map_or(&[], |column| &column.requested)
     }
 
-    /// The same where a container that names no cpu or memory counts as 100m and 200 MiB: cpu in thousandths.
+    /// Requested CPU in millicores, where a container without CPU or memory requests counts as 100m and 200 MiB.
     pub fn non_zero_cpu_milli(&self) -> &[i64] {
         &self.non_zero_cpu_milli
     }
 
-    /// Memory in bytes, counted that way.
+    /// Requested memory in bytes, counted the same way.
     pub fn non_zero_memory_bytes(&self) -> &[i64] {
         &self.non_zero_memory_bytes
     }
 
-    /// How many pods are on each node.
+    /// The number of pods on each node.
     pub fn pods(&self) -> &[i64] {
         &self.pods
     }
 
-    /// How many pods are on all nodes together.
+    /// The number of pods on all nodes together.
     pub fn pods_in_all(&self) -> usize {
         usize::try_from(self.pods_in_all).unwrap_or(0)
     }
 
-    /// How many pods each node takes.
+    /// The maximum number of pods of each node.
     pub fn allowed_pods(&self) -> &[i64] {
         &self.allowed_pods
     }
@@ -125,7 +126,7 @@ impl ResourceColumns {
     }
 }
 
-/// How columns change.
+/// Updates.
 impl ResourceColumns {
     pub(crate) fn widen(&mut self, width: usize) {
         if width <= self.width {
@@ -140,7 +141,7 @@ impl ResourceColumns {
         others.into_iter().for_each(|column| column.resize(width, 0));
     }
 
-    /// What a node offers now; `before` is what it offered until now.
+    /// Sets what a node offers; `before` is what it offered until now.
     pub(crate) fn offer(
         &mut self,
         node: NodeId,
@@ -168,7 +169,7 @@ impl ResourceColumns {
         self.drop_unused(before.scalar.keys());
     }
 
-    /// One pod more (`sign` 1) or less (-1) on a node.
+    /// Adds (`sign` 1) or removes (-1) a pod's requests on a node.
     pub(crate) fn take(&mut self, node: NodeId, requests: &PodRequests, sign: i32) {
         let (at, factor) = (node.index(), i64::from(sign));
         let taken = &requests.taken;
@@ -187,7 +188,7 @@ impl ResourceColumns {
         }
     }
 
-    /// The columns of a resource by name, with so many uses more.
+    /// The columns of a scalar resource, after changing its use count by `uses`.
     fn scalar(&mut self, name: &str, uses: i32) -> &mut Column {
         let id = self.by_name.get(name).copied().unwrap_or_else(|| {
             let free = self.scalars.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -214,7 +215,7 @@ impl ResourceColumns {
         }
     }
 
-    /// How much is kept by name, for tests.
+    /// The number of stored scalar resources, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.by_name.len()

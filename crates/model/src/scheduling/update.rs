@@ -1,8 +1,8 @@
-//! How the columns and groups follow the world.
+//! Keeps the columns and groups in sync with the world.
 //!
-//! In: how a pod stood before an event and how it stands after it; nodes as they come, change and go. Out: columns and groups
-//! that say what a count of all pods would. Nothing is done for an event that changes nothing of this, as most updates of a
-//! pod's status do.
+//! In: the state of a pod before and after an event; nodes as they are added, changed and removed. Out: columns and
+//! groups that equal a count over all pods. An event that changes none of this state, as most pod status updates, does
+//! no work.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::storage::label_set::LabelSet;
 use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
-/// What schedulers ask for, kept up to date.
+/// The data that schedulers query, kept up to date.
 #[derive(Debug, Default)]
 pub(crate) struct Scheduling {
     pub(crate) nodes: NodeSet,
@@ -38,16 +38,16 @@ pub(crate) struct Scheduling {
     pub(crate) workloads: Workloads,
     pub(crate) groups: Groups,
     pub(crate) waiting: FxHashMap<PodId, Waiting>,
-    /// When a node came, went, or changed its labels or taints last, by a count of changes.
+    /// Counts additions and removals of nodes, and changes of their labels or taints.
     pub(crate) nodes_changed: u64,
 }
 
-/// The groups that a pod not yet placed looks at.
+/// The groups that a pending pod uses.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// One per spread constraint of its own.
+    /// One per spread constraint of the pod.
     pub(crate) constraints: Box<[GroupId]>,
-    /// Its siblings, where it has no constraints of its own and something tells.
+    /// Its siblings, if the pod has no spread constraints and a selector identifies siblings.
     pub(crate) siblings: Option<GroupId>,
 }
 
@@ -57,14 +57,14 @@ impl Waiting {
     }
 }
 
-/// How a pod stands, as far as it matters here.
+/// The state of a pod that the columns and groups depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
     facts: Arc<PodSchedulingFacts>,
     namespace: Symbol,
     labels: Arc<LabelSet>,
     owner: Option<Arc<crate::event::OwnerFacts>>,
-    /// The node it is placed on, if that is known.
+    /// The node it is placed on, if the node is known.
     node: Option<NodeId>,
     is_placed: bool,
     is_terminating: bool,
@@ -80,9 +80,9 @@ impl PartialEq for Standing {
     }
 }
 
-/// How pods stand.
+/// Pod updates.
 impl World {
-    /// `None` for a pod that does not count here: unknown, finished, or told of without facts for schedulers.
+    /// `None` for a pod that does not count here: unknown, finished, or reported without scheduling facts.
     pub(crate) fn standing(&self, id: PodId) -> Option<Standing> {
         let pod = self.pods.get(id).filter(|pod| !pod.finished)?;
         let placed_on = pod.placed_on();
@@ -97,7 +97,7 @@ impl World {
         })
     }
 
-    /// Brings everything up to date with a pod that stood so before.
+    /// Updates everything for a pod whose previous state was `before`.
     pub(crate) fn pod_changed(&mut self, id: PodId, before: Option<&Standing>) {
         let after = self.standing(id);
         if before == after.as_ref() {
@@ -145,7 +145,7 @@ impl World {
         Waiting { constraints: constraints.collect(), siblings: None }
     }
 
-    /// The selector of a pod's siblings, in symbols that others hold.
+    /// The selector of a pod's siblings; it borrows symbols and holds no uses of its own.
     fn siblings_of(&self, standing: &Standing) -> Option<Selector> {
         let controller = standing.facts.controller.zip(standing.owner.as_ref());
         let controller = controller.map(|(kind, owner)| (kind, owner.name.as_str()));
@@ -157,7 +157,7 @@ impl World {
         self.acquire_group(standing.namespace, selector)
     }
 
-    /// Takes over the selector's symbols.
+    /// Takes ownership of the selector's symbols.
     fn acquire_group(&mut self, namespace: Symbol, selector: Selector) -> GroupId {
         self.interner.retain(namespace);
         let counted = selector.clone();
@@ -176,12 +176,12 @@ impl World {
         standings.filter(|standing| !standing.is_terminating).filter_map(|standing| standing.node).collect()
     }
 
-    /// A service or controller is another one now: those who wait in its namespace may have other siblings.
+    /// A Service or controller changed: pending pods in its namespace may have other siblings.
     pub(crate) fn workload_changed(&mut self, namespace: Symbol) {
         let in_namespace = |id: &PodId| self.pods.get(*id).is_some_and(|pod| pod.namespace == namespace);
-        let mut concerned: Vec<PodId> = self.scheduling.waiting.keys().copied().filter(in_namespace).collect();
-        concerned.sort_unstable();
-        for id in concerned {
+        let mut affected: Vec<PodId> = self.scheduling.waiting.keys().copied().filter(in_namespace).collect();
+        affected.sort_unstable();
+        for id in affected {
             let Some(standing) = self.standing(id) else { continue };
             let waiting = self.acquire_groups(&standing);
             let before = self.scheduling.waiting.insert(id, waiting);
@@ -192,7 +192,7 @@ impl World {
     }
 
     pub(crate) fn remove_workload(&mut self, kind: WorkloadKind, namespace: Symbol, name: &str) {
-        // The namespace may be forgotten with the object.
+        // The namespace's symbol may be dropped with the object.
         self.interner.retain(namespace);
         self.scheduling.workloads.remove((kind, namespace), name, &mut self.interner);
         self.workload_changed(namespace);
@@ -200,14 +200,14 @@ impl World {
     }
 }
 
-/// A node as it was known before an event.
+/// The state of a node before an event.
 #[derive(Debug, Default)]
 pub(crate) struct NodeBefore {
     labels: Vec<(Symbol, Symbol)>,
     facts: Option<Arc<NodeSchedulingFacts>>,
 }
 
-/// How nodes stand.
+/// Node updates.
 impl World {
     pub(crate) fn node_before(&self, id: Option<NodeId>) -> NodeBefore {
         let node = id.filter(|id| self.scheduling.nodes.contains(*id)).and_then(|id| self.node(id));
@@ -217,7 +217,7 @@ impl World {
         })
     }
 
-    /// Brings everything up to date with a node that is there.
+    /// Updates everything for a node that was added or changed.
     pub(crate) fn node_changed(&mut self, id: NodeId, facts: &NodeFacts, before: &NodeBefore) {
         let Some(now) = &facts.scheduling else {
             self.node_left(id, before);
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// The node is about to go, or nothing is told of it for schedulers any more.
+    /// The node is about to be removed, or no longer has scheduling facts.
     pub(crate) fn node_left(&mut self, id: NodeId, before: &NodeBefore) {
         if !self.scheduling.nodes.contains(id) {
             return;

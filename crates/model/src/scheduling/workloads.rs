@@ -1,10 +1,10 @@
-//! Services and controllers, as far as they tell which pods belong together.
+//! Services and controllers, whose selectors identify sibling pods.
 //!
-//! In: their selectors, as they come, change and go. Out: for a pod the selector of its siblings, as kube-scheduler
-//! deduces it for its default spread constraints.
+//! In: their selectors, as they are added, changed and removed. Out: for a pod the selector of its siblings, as
+//! kube-scheduler derives it for its default spread constraints.
 //!
-//! Invariants: only what is in the pod's namespace counts; a service is found by one of its own label pairs, not by a walk
-//! over all services. What is kept holds one use of each of its symbols.
+//! Invariants: only objects in the pod's namespace count; a Service is found by one of its own label pairs, not by a
+//! walk over all Services. A stored object holds one use of each of its symbols.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,13 +29,13 @@ type PairInNamespace = (Symbol, (Symbol, Symbol));
 pub(crate) struct Workloads {
     /// By kind and namespace; tenants choose the names, hence std's keyed hash within.
     by_name: FxHashMap<KindInNamespace, HashMap<Box<str>, Kept>>,
-    /// Services by namespace and the first pair they select.
+    /// Services by namespace and the first pair of their selector.
     services: FxHashMap<PairInNamespace, Vec<Box<str>>>,
 }
 
 impl Workloads {
     pub(crate) fn apply(&mut self, facts: &WorkloadFacts, generation: Generation, interner: &mut Interner) {
-        // First take, then give back: strings that stay keep their symbols.
+        // Acquire before releasing: strings that stay keep their symbols.
         let namespace = interner.acquire(&facts.namespace);
         let selector = Selector::acquire(facts.selector.as_ref(), interner);
         self.remove((facts.kind, namespace), &facts.name, interner);
@@ -68,7 +68,7 @@ impl Workloads {
         interner.release(namespace);
     }
 
-    /// What the relist of this generation did not bring.
+    /// The objects that the relist of this generation did not contain.
     pub(crate) fn not_of(&self, kind: WorkloadKind, generation: Generation) -> Vec<(Symbol, Box<str>)> {
         let of_kind = self.by_name.iter().filter(|((of, _), _)| *of == kind);
         let mut gone: Vec<_> = of_kind
@@ -80,7 +80,7 @@ impl Workloads {
         gone
     }
 
-    /// The selector of a pod's siblings; `None` when nothing tells. Its symbols are those of what is kept.
+    /// The selector of a pod's siblings; `None` if no selector applies. It borrows the symbols of the stored objects.
     pub(crate) fn siblings(
         &self,
         namespace: Symbol,
@@ -115,14 +115,14 @@ impl Workloads {
         Some(&self.by_name.get(&kind_in_namespace)?.get(name)?.selector)
     }
 
-    /// How much is kept, for tests.
+    /// The number of stored entries, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> [usize; 2] {
         [self.by_name.values().map(HashMap::len).sum(), self.services.len()]
     }
 }
 
-/// The pairs of a selector that is a set of labels.
+/// The pairs of a selector made of labels only.
 fn pairs(selector: &Selector) -> impl Iterator<Item = (Symbol, Symbol)> {
     selector.requirements().iter().filter_map(|requirement| match requirement {
         Requirement::In(key, values) => values.first().map(|value| (*key, *value)),

@@ -1,7 +1,7 @@
-//! Objects under small, dense numbers, so that later indexes can be plain vectors and bitsets.
+//! Objects with small, dense ids, so that indexes over them can be plain vectors and bitsets.
 //!
-//! In: objects. Out: an id each. Invariants: an id names one object until that is removed; after that it may be given
-//! to another one of the same kind; iteration is in the order of ids.
+//! In: objects. Out: an id each. Invariants: an id names one object until the object is removed; then the id may be
+//! reused for another object of the same kind; iteration is in the order of ids.
 
 use std::marker::PhantomData;
 
@@ -40,11 +40,11 @@ dense_ids! {
     HostId,
     /// A vSphere cluster of any vCenter.
     ClusterId,
-    /// A distinct term of pod affinity or anti-affinity.
+    /// A distinct pod affinity or anti-affinity term.
     TermId,
-    /// What matters of pods to terms: namespace, labels and terms of their own.
+    /// What terms depend on in a pod: its namespace, labels and own terms.
     ProfileId,
-    /// A topology key as it is written, or lifted to hosts.
+    /// A topology key as written, or lifted to hosts.
     SpaceId,
 }
 
@@ -67,14 +67,14 @@ impl<I: DenseId, T> Arena<I, T> {
             self.slots[index as usize] = Some(object);
             return I::from_index(index);
         }
-        let index = u32::try_from(self.slots.len()).expect("memory ends before 2^32 objects do");
+        let index = u32::try_from(self.slots.len()).expect("fewer than 2^32 objects fit in memory");
         self.slots.push(Some(object));
         I::from_index(index)
     }
 
     pub fn remove(&mut self, id: I) -> Option<T> {
         let object = self.slots.get_mut(id.index())?.take()?;
-        // The index fits: it came from `insert`.
+        // The cast is lossless: the index came from `insert`.
         self.free.push(id.index() as u32);
         Some(object)
     }
@@ -89,11 +89,11 @@ impl<I: DenseId, T> Arena<I, T> {
 
     /// All objects, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (I, &T)> {
-        // Indexes fit: they came from `insert`.
+        // The cast is lossless: indexes come from `insert`.
         self.slots.iter().enumerate().filter_map(|(index, slot)| Some((I::from_index(index as u32), slot.as_ref()?)))
     }
 
-    /// All objects, to be changed, in the order of their ids.
+    /// All objects, mutable, in the order of their ids.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().flatten()
     }
@@ -110,7 +110,7 @@ impl<I: DenseId, T> Arena<I, T> {
         self.len() == 0
     }
 
-    /// One more than the greatest index ever used: the length of a vector or bitset over these ids.
+    /// One more than the greatest index ever used: the required length of a vector or bitset over these ids.
     pub fn width(&self) -> usize {
         self.slots.len()
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_used_again_and_stay_dense() {
+    fn ids_are_reused_and_stay_dense() {
         let mut arena: Arena<NodeId, &str> = Arena::default();
         let first = arena.insert("a");
         let second = arena.insert("b");
@@ -144,7 +144,7 @@ mod tests {
             for (step, (insert, index)) in steps.into_iter().enumerate() {
                 if insert {
                     let id = arena.insert(step);
-                    prop_assert_eq!(map.insert(id, step), None, "an id in use was given away");
+                    prop_assert_eq!(map.insert(id, step), None, "an id in use was returned again");
                 } else {
                     let id = PodId::from_index(index);
                     prop_assert_eq!(arena.remove(id), map.remove(&id));

@@ -1,8 +1,8 @@
-//! Short names for what things say, the same in every process: 64 bits of a hash.
+//! Digests of content that are the same in every process: 64 bits of a SHA-256 hash.
 
 use sha2::{Digest, Sha256};
 
-/// Of parts, each with its length, so that no two lists of parts are the same text.
+/// Hashes each part with its length, so that two different lists of parts never hash the same bytes.
 pub fn digest(parts: &[&str]) -> u64 {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,7 +1,7 @@
-//! Finds objects by what they are called or contain, without keeping that a second time: the table holds their ids alone.
+//! Finds objects by name or content without storing the key a second time: the table holds ids only.
 //!
-//! In: ids, with a way to their keys. Out: the id with a key. Tenants choose the keys, hence std's keyed hash; the table is
-//! never iterated, so that its key changes no result.
+//! In: ids, with a function from id to key. Out: the id for a key. Tenants choose the keys, hence std's keyed hash; the
+//! table is never iterated, so the random hash key does not affect results.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
@@ -28,14 +28,14 @@ impl<I: Copy + Eq> Finder<I> {
         self.ids.find(self.hasher.hash_one(key), |id| has_it(*id)).copied()
     }
 
-    /// The id must not be here yet; `key_of` tells the key of every id that is, and of this one.
+    /// The id must not be in the table yet; `key_of` returns the key of every id in the table, and of this one.
     pub(crate) fn insert<K: Hash>(&mut self, id: I, key_of: impl Fn(I) -> K) {
         let hasher = &self.hasher;
         let hash = |id: &I| hasher.hash_one(key_of(*id));
         self.ids.insert_unique(hash(&id), id, hash);
     }
 
-    /// The key must still be what it was when the id was inserted.
+    /// The key must be the same as when the id was inserted.
     pub(crate) fn remove<K: Hash>(&mut self, id: I, key: &K) {
         if let Ok(entry) = self.ids.find_entry(self.hasher.hash_one(key), |other| *other == id) {
             entry.remove();
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_found_until_it_is_taken_out() {
+    fn an_id_is_found_until_it_is_removed() {
         let names: Vec<String> = (0..1_000).map(|number| format!("name-{number}")).collect();
         let mut finder: Finder<usize> = Finder::default();
         let find = |finder: &Finder<usize>, name: &str| finder.find(&name, |id| names[id] == name);

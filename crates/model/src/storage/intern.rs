@@ -1,8 +1,8 @@
-//! Strings that many objects share, as small numbers.
+//! String interning: strings that many objects share, as small numbers.
 //!
-//! In: label keys and values, namespace and node names. Out: a [`Symbol`] each, the same one for the same string as long
-//! as anybody uses it. Uses are counted, because a cluster that runs jobs makes up new label values every minute: what
-//! nobody uses any more is forgotten, and its number is given to another string.
+//! In: label keys and values, namespace and node names. Out: a [`Symbol`] each, the same for the same string as long as
+//! the string is in use. Uses are counted, because a cluster that runs jobs creates new label values every minute: an
+//! unused string is dropped, and its number is reused for another string.
 //!
 //! Invariant: two symbols in use are equal exactly when their strings are.
 
@@ -22,13 +22,13 @@ impl Symbol {
     }
 }
 
-/// Whatever gives strings their symbols: the table itself, or a [`Lookup`] that leaves it as it is.
+/// Maps strings to symbols: the table itself, or a [`Lookup`] that does not change the table.
 pub(crate) trait Symbols {
-    /// The string's symbol, with one more use of it counted.
+    /// Returns the string's symbol and counts one more use.
     fn acquire(&mut self, text: &str) -> Symbol;
-    /// One more use of a symbol that is in use.
+    /// Counts one more use of a symbol that is in use.
     fn retain(&mut self, symbol: Symbol);
-    /// Gives one use of the symbol back.
+    /// Releases one use of the symbol.
     fn release(&mut self, symbol: Symbol);
 }
 
@@ -47,7 +47,7 @@ pub struct Interner {
 }
 
 impl Interner {
-    /// The string's symbol, with one more use of it counted.
+    /// Returns the string's symbol and counts one more use.
     pub fn acquire(&mut self, text: &str) -> Symbol {
         if let Some(symbol) = self.get(text) {
             self.entries[symbol.index()].uses += 1;
@@ -60,7 +60,7 @@ impl Interner {
                 symbol
             }
             None => {
-                let symbol = Symbol(u32::try_from(self.entries.len()).expect("memory ends before 2^32 strings do"));
+                let symbol = Symbol(u32::try_from(self.entries.len()).expect("fewer than 2^32 strings fit in memory"));
                 self.entries.push(entry);
                 symbol
             }
@@ -69,11 +69,11 @@ impl Interner {
         symbol
     }
 
-    /// Gives one use of the symbol back.
+    /// Releases one use of the symbol.
     pub fn release(&mut self, symbol: Symbol) {
         let Some(entry) = self.entries.get_mut(symbol.index()) else { return };
         match entry.uses {
-            // Given back once too often: nothing is left to forget.
+            // Released once too often: the entry is already dropped.
             0 => {}
             1 => {
                 entry.uses = 0;
@@ -85,24 +85,24 @@ impl Interner {
         }
     }
 
-    /// One more use of a symbol that is in use.
+    /// Counts one more use of a symbol that is in use.
     pub fn retain(&mut self, symbol: Symbol) {
         if let Some(entry) = self.entries.get_mut(symbol.index()) {
             entry.uses += 1;
         }
     }
 
-    /// The string's symbol, if anybody uses it.
+    /// The string's symbol, if the string is in use.
     pub fn get(&self, text: &str) -> Option<Symbol> {
         self.symbols.find(&text, |symbol| *self.entries[symbol.index()].text == *text)
     }
 
-    /// The string; empty for a symbol that nobody uses any more.
+    /// The string; empty for a symbol that is no longer in use.
     pub fn text(&self, symbol: Symbol) -> &str {
         self.entries.get(symbol.index()).map_or("", |entry| &entry.text)
     }
 
-    /// The string, shared; empty for a symbol that nobody uses any more.
+    /// The string, shared; empty for a symbol that is no longer in use.
     pub fn shared(&self, symbol: Symbol) -> Arc<str> {
         self.entries.get(symbol.index()).map(|entry| Arc::clone(&entry.text)).unwrap_or_default()
     }
@@ -131,12 +131,13 @@ impl Symbols for Interner {
     }
 }
 
-/// Finds symbols without counting uses. A string that nobody uses gets one of its own, from the far end of the numbers,
-/// which stands for nothing else here and is equal to no symbol in use.
+/// Finds symbols without counting uses. A string that is not in use gets a temporary symbol from the upper end of the
+/// number range, which is unique within this lookup and differs from every symbol in use.
 #[derive(Debug)]
 pub(crate) struct Lookup<'a> {
     interner: &'a Interner,
-    /// Their places. Tenants choose these strings, and how many there are: hence a map, with std's keyed hash.
+    /// Strings not in use, numbered from 0. Tenants choose these strings and how many there are: hence a map, with
+    /// std's keyed hash.
     unknown: HashMap<String, u32>,
 }
 
@@ -151,13 +152,13 @@ impl Symbols for Lookup<'_> {
         if let Some(known) = self.interner.get(text) {
             return known;
         }
-        // One pod does not bring 2^32 strings.
+        // One pod has fewer than 2^32 strings.
         let next = self.unknown.len() as u32;
-        let place = match self.unknown.get(text) {
-            Some(place) => *place,
+        let number = match self.unknown.get(text) {
+            Some(number) => *number,
             None => *self.unknown.entry(text.to_owned()).or_insert(next),
         };
-        Symbol(u32::MAX - place)
+        Symbol(u32::MAX - number)
     }
 
     fn retain(&mut self, _: Symbol) {}
@@ -182,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_forgotten_and_its_number_serves_again() {
+    fn an_unused_string_is_dropped_and_its_number_is_reused() {
         let mut interner = Interner::default();
         let first = interner.acquire("job-1");
         interner.release(first);
         assert_eq!((interner.get("job-1"), interner.len(), interner.text(first)), (None, 0, ""));
-        // Once too often does no harm.
+        // Releasing once too often is harmless.
         interner.release(first);
         let second = interner.acquire("job-2");
         let third = interner.acquire("job-3");
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_finds_what_is_used_and_tells_apart_what_is_not() {
+    fn a_lookup_finds_strings_in_use_and_distinguishes_the_others() {
         let mut interner = Interner::default();
         let app = interner.acquire("app");
         let mut lookup = Lookup::new(&interner);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn many_short_lived_strings_need_no_more_room_than_one() {
+    fn many_short_lived_strings_use_as_much_memory_as_one() {
         let mut interner = Interner::default();
         for run in 0..10_000 {
             let symbol = interner.acquire(&format!("job-{run}"));

@@ -1,7 +1,7 @@
 //! The labels of one object, interned.
 //!
 //! In: labels as strings. Out: pairs of symbols, sorted, without repeated keys. Invariant: two sets are equal exactly
-//! when the labels are. A set holds one use of each of its symbols, given back with `LabelSet::release`.
+//! when the labels are. A set holds one use of each of its symbols until `LabelSet::release`.
 
 use crate::event::Labels;
 use crate::storage::intern::{Interner, Symbol, Symbols};
@@ -21,7 +21,7 @@ impl LabelSet {
         self.release_uses(interner);
     }
 
-    /// The same for a set that is shared; it must not be looked at afterwards.
+    /// Like `release`, for a shared set; the set must not be read afterwards.
     pub(crate) fn release_uses(&self, interner: &mut Interner) {
         for &(key, value) in &self.0 {
             interner.release(key);
@@ -29,17 +29,15 @@ impl LabelSet {
         }
     }
 
-    /// The value under a key.
     pub fn get(&self, key: Symbol) -> Option<Symbol> {
-        self.0.binary_search_by_key(&key, |&(key, _)| key).ok().map(|place| self.0[place].1)
+        self.0.binary_search_by_key(&key, |&(key, _)| key).ok().map(|index| self.0[index].1)
     }
 
-    /// All pairs, in the order of symbols (not of strings).
+    /// All pairs, in the order of their symbols (not their strings).
     pub fn pairs(&self) -> &[(Symbol, Symbol)] {
         &self.0
     }
 
-    /// As strings.
     pub fn to_labels(&self, interner: &Interner) -> Labels {
         self.0.iter().map(|&(key, value)| (interner.text(key).to_owned(), interner.text(value).to_owned())).collect()
     }
@@ -53,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn labels_come_back_as_they_went_in(sets in proptest::collection::vec(
+        fn labels_survive_a_round_trip(sets in proptest::collection::vec(
             proptest::collection::btree_map("[ab]{0,2}", "[ab]{0,2}", 0..5), 1..4))
         {
             let mut interner = Interner::default();

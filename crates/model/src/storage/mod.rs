@@ -1,6 +1,6 @@
-//! How the world is kept small and fast to look up: dense ids, shared strings and values, sets of nodes.
+//! Compact storage with fast lookups: dense ids, shared strings and values, sets of nodes.
 //!
-//! Nothing here knows what the objects mean.
+//! Nothing here depends on what the objects mean.
 
 pub mod arena;
 pub(crate) mod digest;

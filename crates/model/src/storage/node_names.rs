@@ -1,11 +1,10 @@
-//! Nodes by name, for whoever asks about thousands of them at once.
+//! Nodes by name, for queries about thousands of them at once.
 //!
-//! In: names with their ids. Out: the id of a name. The name stands in the table itself, beside the id, so that a look-up
-//! reads one line of memory: by way of the interner, which holds every string of the world, it would read five, and a
-//! question that names 5000 nodes would spend most of its time on that. Names of nodes are not chosen by tenants, hence
-//! the quick hash.
+//! In: names with their ids. Out: the id of a name. The table stores the name next to the id, so that a lookup reads
+//! one cache line: through the interner, which holds every string of the world, it would read five, and a query that
+//! names 5000 nodes would spend most of its time there. Tenants do not choose node names, hence the fast unkeyed hash.
 //!
-//! Invariant: a name is there once at most.
+//! Invariant: the table holds each name at most once.
 
 use std::hash::BuildHasher;
 
@@ -14,7 +13,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::storage::arena::NodeId;
 
-/// With the id and the length, a line of memory.
+/// With the id and the length, one cache line.
 const INLINE_BYTES: usize = 54;
 
 #[derive(Debug)]
@@ -27,8 +26,8 @@ impl Name {
     fn of(text: &str) -> Name {
         let mut bytes = [0; INLINE_BYTES];
         match (bytes.get_mut(..text.len()), u8::try_from(text.len())) {
-            (Some(place), Ok(length)) => {
-                place.copy_from_slice(text.as_bytes());
+            (Some(buffer), Ok(length)) => {
+                buffer.copy_from_slice(text.as_bytes());
                 Name::Inline { length, bytes }
             }
             _ => Name::Long(text.into()),
@@ -56,7 +55,7 @@ impl NodeNames {
         self.0.find(hash(name), |(known, _)| known.bytes() == name).map(|(_, id)| *id)
     }
 
-    /// The name must not be here yet.
+    /// The name must not be in the table yet.
     pub(crate) fn insert(&mut self, name: &str, id: NodeId) {
         self.0.insert_unique(hash(name.as_bytes()), (Name::of(name), id), |(name, _)| hash(name.bytes()));
     }
@@ -75,7 +74,7 @@ mod tests {
     use crate::storage::arena::Arena;
 
     #[test]
-    fn names_of_every_length_are_found_until_they_are_taken_out() {
+    fn names_of_every_length_are_found_until_they_are_removed() {
         assert!(size_of::<(Name, NodeId)>() <= 64);
         let mut arena: Arena<NodeId, ()> = Arena::default();
         let named: Vec<(String, NodeId)> = (0..254).map(|length| ("n".repeat(length), arena.insert(()))).collect();

@@ -1,10 +1,10 @@
 //! Sets of nodes, as bits.
 //!
-//! In: node ids. Out: the usual operations, a block of nodes at a time. Invariant: two sets are equal exactly when their members
-//! are, however long they have been.
+//! In: node ids. Out: set operations on a block of nodes at a time. Invariant: two sets are equal exactly when their
+//! members are, regardless of their allocated lengths.
 //!
-//! `fixedbitset` does all but two things. Its walk over members, one by one, makes decisions up to 30 % slower than [`Members`]
-//! does, which counts full blocks through; and its sets of different lengths are never equal.
+//! This wraps `fixedbitset` for two reasons. Its iteration over members, one by one, makes decisions up to 30 % slower
+//! than [`Members`], which loops over full blocks; and its sets of different lengths are never equal.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ pub struct NodeSet {
 }
 
 impl NodeSet {
-    /// Tells whether it is new.
+    /// Returns whether the node is new.
     pub fn insert(&mut self, node: NodeId) -> bool {
-        // By whole blocks: ids mostly come in their order, and each of them would make it grow.
+        // Grow by whole blocks: ids mostly arrive in order, and each of them would otherwise grow the set.
         self.bits.grow((node.index() | (BLOCK_BITS - 1)) + 1);
         !self.bits.put(node.index())
     }
 
-    /// Tells whether it was there.
+    /// Returns whether the node was in the set.
     pub fn remove(&mut self, node: NodeId) -> bool {
         let was = self.contains(node);
         if was {
@@ -71,12 +71,12 @@ impl NodeSet {
         self.bits.is_clear()
     }
 
-    /// Empties the set, and keeps its room.
+    /// Empties the set and keeps its allocation.
     pub fn clear(&mut self) {
         self.bits.clear();
     }
 
-    /// Makes it equal to the other one, in the room it has.
+    /// Copies the other set into the existing allocation.
     pub fn copy_from(&mut self, other: &Self) {
         self.bits.clone_from(&other.bits);
     }
@@ -95,11 +95,11 @@ impl NodeSet {
 
 const BLOCK_BITS: usize = Block::BITS as usize;
 
-/// Walks over members, block by block. A type of its own because loops over thousands of nodes are what decisions are made of.
+/// Iterates over members, block by block. Optimised because decisions are mostly loops over thousands of nodes.
 #[derive(Clone, Debug)]
 struct Members<W> {
     blocks: W,
-    /// Members of the current block that are still to come.
+    /// Members of the current block that were not returned yet.
     left: Block,
     /// The first id of the current block, and of the next one.
     first: u32,
@@ -127,7 +127,7 @@ impl<W: Iterator<Item = Block>> Iterator for Members<W> {
         Some(NodeId::from_index(self.first + bit))
     }
 
-    /// Where all 64 nodes of a block are members, which is the rule, they are counted through.
+    /// If all 64 nodes of a block are members, which is the common case, loops over their ids without testing bits.
     #[inline]
     fn fold<B, F: FnMut(B, NodeId) -> B>(self, init: B, mut f: F) -> B {
         let mut folded = init;
@@ -204,8 +204,8 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_walk_over_members_are_the_same() {
-        // Full words, empty words, and the ends of words.
+    fn all_ways_to_iterate_return_the_same_members() {
+        // Full blocks, empty blocks, and the ends of blocks.
         let members: Vec<u32> = (0..70).chain([127, 128, 191]).chain(256..320).collect();
         let set: NodeSet = members.iter().map(|&index| NodeId::from_index(index)).collect();
         for taken in 0..=members.len() {

@@ -1,7 +1,7 @@
-//! Values that many objects have alike, kept once.
+//! Values that many objects have in common, stored once.
 //!
-//! In: a value. Out: a shared one that equals it. Invariant: a value is forgotten with the last object that gives it back,
-//! whoever else still looks at it.
+//! In: a value. Out: a shared value that equals it. Invariant: a value leaves the table when the last object releases
+//! it, even if other references to it still exist.
 
 use std::collections::HashMap;
 use std::hash::Hash;

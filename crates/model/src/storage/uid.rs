@@ -1,7 +1,7 @@
-//! The UID of a Kubernetes object, small.
+//! The UID of a Kubernetes object, stored compactly.
 //!
-//! In and out: the string. UIDs are UUIDs in practice, 16 bytes where the string would need 52 with its allocation, and
-//! there are 150,000 of them; but Kubernetes promises only a string, so anything else is kept as one.
+//! In and out: the string. In practice UIDs are UUIDs: 16 bytes instead of the 52 a string needs with its allocation,
+//! and there are 150,000 of them. Kubernetes guarantees only a string, so anything else is stored as a string.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum Uid {
 impl From<&str> for Uid {
     fn from(text: &str) -> Self {
         match Uuid::try_parse(text) {
-            // Only the usual spelling, because the string must come back as it was.
+            // Only the canonical spelling, because the string must round-trip unchanged.
             Ok(uuid) if uuid.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text => Self::Uuid(uuid),
             _ => Self::Other(text.into()),
         }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_string_comes_back_as_it_was() {
+    fn every_string_round_trips_unchanged() {
         for text in [
             "",
             "a",

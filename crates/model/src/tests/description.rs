@@ -1,4 +1,4 @@
-//! What the world says of its nodes, in names instead of ids, so that two worlds can be compared.
+//! A description of the world's nodes with names instead of ids, so that two worlds can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,7 +101,7 @@ pub(crate) fn describe_nodes(world: &World) -> BTreeMap<String, NodeDescription>
         .collect()
 }
 
-/// Per node name, known or not, the pods bound to it.
+/// The pods bound to each node name, whether or not the node is known.
 pub(crate) fn describe_pods<'a>(
     world: &World,
     node_names: impl Iterator<Item = &'a str>,

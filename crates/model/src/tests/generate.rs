@@ -1,5 +1,5 @@
-//! Random events over few names, so that they meet: the same keys on several VMs and nodes, hosts that come late, relists
-//! that break off.
+//! Random events over few names, so that they collide: the same keys on several VMs and nodes, hosts that arrive late,
+//! relists that are interrupted.
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -54,7 +54,7 @@ fn node() -> impl Strategy<Value = NodeFacts> {
 
 fn requirement() -> impl Strategy<Value = RequirementFacts> {
     let operator = select(vec![Operator::In, Operator::NotIn, Operator::Exists, Operator::DoesNotExist, Operator::Gt]);
-    // Mostly the ones that are used most.
+    // Mostly the most common operator.
     let operator = prop_oneof![3 => Just(Operator::In), 2 => operator];
     (text(&["app", "tier", "host"]), operator, vec(text(&["web", "C1", "host"]), 0..3))
         .prop_map(|(key, operator, values)| RequirementFacts { key, operator, values })
@@ -227,7 +227,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Pods and namespaces alone.
+/// Events of pods and namespaces only.
 pub(crate) fn policy_events() -> impl Strategy<Value = Vec<Event>> {
     let source = || prop_oneof![Just(Source::Pods), Just(Source::Namespaces)];
     let event = prop_oneof![

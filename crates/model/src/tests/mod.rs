@@ -1,5 +1,5 @@
-//! Tests of the whole world: plain situations, and properties against a reference that keeps facts in maps and matches
-//! by looking at everything.
+//! Tests of the whole world: example cases, and properties against a reference that keeps facts in maps and matches by
+//! brute force.
 
 mod assumed;
 mod description;

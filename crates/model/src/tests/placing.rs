@@ -1,6 +1,6 @@
-//! Verdicts, scores and blockers for pods to be placed, after every event of random histories, against kube-scheduler's own
-//! algorithm on the plain facts. Lifting is there what it is called: the same algorithm on a world where nodes have the
-//! host as a label and the terms name that label.
+//! Verdicts, scores and blockers for incoming pods, after every event of random histories, compared with
+//! kube-scheduler's own algorithm on the plain facts. Lifting is modelled as the same algorithm on a world where nodes
+//! have the host as a label and the terms name that label.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::{
     Incoming, LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Scores, Verdicts, View, World, label_value,
 };
 
-/// What terms are rewritten to.
+/// The topology key that lifted terms are rewritten to.
 const LIFTED: &str = "lifted";
 const READINGS: [Reading; 3] = [Reading::AsWritten, Reading::Lifting, Reading::LiftedOnly];
 const BLOCKERS_MAX: usize = 3;
@@ -29,7 +29,7 @@ fn name_of(pod: &PodFacts) -> PodName {
     (pod.namespace.clone(), pod.name.clone())
 }
 
-/// The plain facts as kube-scheduler would see them, the value of the lifted key as one more label.
+/// The plain facts as kube-scheduler would see them, with the value of the lifted key as an additional label.
 struct Plain {
     cluster: Cluster,
     opted_out: BTreeSet<String>,
@@ -61,7 +61,7 @@ impl Plain {
         Self { cluster: Cluster { nodes, namespaces }, opted_out, lifts }
     }
 
-    /// The pod with the terms of one part: as written, or between hosts and naming the lifted key then.
+    /// The pod with the terms of one part: as written, or between hosts with the lifted key.
     fn part(&self, pod: &PodFacts, reading: Reading, on_hosts: bool) -> PodFacts {
         let may_lift = self.lifts && !pod.lift_off && !self.opted_out.contains(&pod.namespace);
         let read = |term: &TermFacts, is_anti: bool| -> Option<TermFacts> {
@@ -95,7 +95,7 @@ impl Plain {
         cluster
     }
 
-    /// Every term once, wherever it is read.
+    /// Every term once, at either level.
     fn cluster_of_both(&self, reading: Reading) -> Cluster {
         let mut cluster = self.cluster.clone();
         for pod in cluster.nodes.iter_mut().flat_map(|node| &mut node.pods) {
@@ -111,7 +111,7 @@ impl Plain {
         one
     }
 
-    /// Per node, what the two parts say.
+    /// Per node, the statuses of both parts.
     fn statuses(&self, pod: &PodFacts, reading: Reading) -> BTreeMap<String, [Status; 2]> {
         let parts = [false, true].map(|on_hosts| {
             let cluster = self.cluster(reading, on_hosts);
@@ -123,7 +123,7 @@ impl Plain {
         names.zip(written.into_iter().zip(hosts).map(|(one, other)| [one, other])).collect()
     }
 
-    /// As [`Incoming::verdicts`] has it, with the fallback of relaxed mode.
+    /// Like [`Incoming::verdicts`], with the fallback of relaxed mode.
     fn verdicts(&self, pod: &PodFacts, reading: Reading, mode: LiftMode) -> (BTreeMap<String, [Status; 2]>, bool) {
         let strict = self.statuses(pod, reading);
         let takes_some =
@@ -142,11 +142,11 @@ fn status(refusals: &Refusals, node: NodeId) -> Status {
     let statuses = [Status::Affinity, Status::AntiAffinity, Status::ExistingAntiAffinity];
     let found: Vec<Status> =
         sets.into_iter().zip(statuses).filter(|(set, _)| set.contains(node)).map(|of| of.1).collect();
-    assert!(found.len() <= 1, "one reason each");
+    assert!(found.len() <= 1, "more than one reason");
     found.first().copied().unwrap_or(Status::Success)
 }
 
-/// Everything that is asked about one pod.
+/// Compares all answers for one pod.
 fn compare(
     world: &World,
     plain: &Plain,
@@ -160,14 +160,14 @@ fn compare(
     for reading in READINGS {
         let (expected, relaxed) = plain.verdicts(pod, reading, mode);
         let verdicts = incoming.verdicts(world, view, reading, None);
-        let told: BTreeMap<String, [Status; 2]> = nodes
+        let actual: BTreeMap<String, [Status; 2]> = nodes
             .iter()
             .map(|&node| {
                 let name = world.node_name(node).expect("known").to_owned();
                 (name, [status(&verdicts.inter_pod, node), status(&verdicts.physical_host, node)])
             })
             .collect();
-        prop_assert_eq!(&told, &expected, "{:?} {:?}", reading, pod);
+        prop_assert_eq!(&actual, &expected, "{:?} {:?}", reading, pod);
         prop_assert_eq!(verdicts.relaxed, relaxed);
         let feasible: NodeSet = nodes.iter().copied().filter(|&node| verdicts.refusal(node).is_none()).collect();
         prop_assert_eq!(&verdicts.feasible, &feasible);
@@ -213,7 +213,7 @@ fn blockers_are_causes(
         let blockers = incoming.blockers(world, view, reading, node, BLOCKERS_MAX);
         prop_assert!(blockers.len() <= BLOCKERS_MAX);
         let is_blocked = verdicts.refusal(node).is_some_and(|refusal| refusal != Refusal::Affinity);
-        prop_assert!(!is_blocked || !blockers.is_empty(), "somebody is in the way on {:?}", node);
+        prop_assert!(!is_blocked || !blockers.is_empty(), "no blocker on {:?}", node);
         for blocker in blockers {
             let kept = world.pod(blocker.pod).expect("known");
             let name = (world.interner().text(kept.namespace).to_owned(), kept.name.to_string());
@@ -231,7 +231,7 @@ fn blockers_are_causes(
     Ok(())
 }
 
-/// What was answered, to be compared with what is answered later under the same stamp.
+/// Answers, to be compared with later answers under the same stamp.
 struct Kept {
     incoming: Incoming,
     stamp: Stamp,
@@ -247,7 +247,7 @@ fn answers(world: &World, incoming: &Incoming) -> Vec<(Verdicts, Scores)> {
     READINGS.map(answer).into()
 }
 
-/// A pod id for a number, so that any view can be drawn before the world is known.
+/// A pod id for a number, so that views can be generated before the world exists.
 fn nth_pod(world: &World, number: usize) -> Option<PodId> {
     world.pods().nth(number).map(|(id, _)| id)
 }
@@ -256,7 +256,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases() / 3))]
 
     #[test]
-    fn answers_are_those_of_kube_scheduler_after_every_event(
+    fn answers_equal_those_of_kube_scheduler_after_every_event(
         history in history(),
         strangers in vec(pod(), 1..3),
         moves in vec((0..6usize, 0..NODES), 0..3),
@@ -284,7 +284,7 @@ proptest! {
                 let (stamp, answers) = (incoming.stamp(&world), answers(&world, &incoming));
                 kept.push(Kept { incoming, stamp, answers });
             }
-            // One of the pods that are there, each time another one.
+            // One of the existing pods, a different one each time.
             let pods: Vec<PodFacts> = reference.pods().into_iter().filter(|pod| !pod.finished).collect();
             if let Some(pod) = (!pods.is_empty()).then(|| &pods[step % pods.len()]) {
                 let id = world.pod_id(&pod.namespace, &pod.name).expect("known");
@@ -296,7 +296,7 @@ proptest! {
                 compare(&world, &plain, &View::default(), &known, pod)?;
                 prop_assert_eq!(known.is_indifferent(&world), Filter::new(&plain.cluster, pod).skipped);
 
-                // The same with pods elsewhere.
+                // The same with pods moved to other nodes.
                 let mut view = View::default().without(id);
                 let mut removed = BTreeSet::from([name_of(pod)]);
                 let mut added = Vec::new();
@@ -319,7 +319,7 @@ proptest! {
                 kept.push(Kept { incoming: known, stamp, answers });
             }
         }
-        // However the same state came about.
+        // The same state reached by another order of events gives the same answers.
         let mut facts = reference.facts();
         let middle = order.index(facts.len());
         facts.rotate_left(middle);
@@ -336,7 +336,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_left_when_everything_is_gone(history in history(), order in any::<bool>()) {
+    fn nothing_is_left_after_everything_is_deleted(history in history(), order in any::<bool>()) {
         let mut world = World::with_lifting(settings(LiftMode::Strict));
         let mut reference = Reference::default();
         for event in history {

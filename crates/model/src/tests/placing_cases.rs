@@ -1,4 +1,4 @@
-//! Plain situations of placing a pod, one rule each.
+//! Example cases of placing a pod, one rule each.
 
 use super::properties::world_after;
 use crate::affinity::Refusal;
@@ -74,25 +74,25 @@ fn required_affinity() {
         namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
         ..term("zone", app("db"))
     };
-    // What it says, the pods there are, the incoming pod, the nodes that take it.
+    // The case, the existing pods, the incoming pod, the feasible nodes.
     type Case = (&'static str, Vec<PodFacts>, PodFacts, &'static [&'static str]);
     let cases: Vec<Case> = vec![
         ("by zone", vec![db()], near(vec![term("zone", app("db"))], "web"), &["a1", "a2"]),
         ("by node", vec![db()], near(vec![term(HOSTNAME, app("db"))], "web"), &["a1"]),
-        ("nobody there", vec![], near(vec![term("zone", app("db"))], "web"), &[]),
-        ("no selector matches nobody", vec![db()], near(vec![term("zone", None)], "web"), &[]),
-        ("nor itself", vec![], near(vec![term("zone", None)], "web"), &[]),
-        ("an empty one matches all", vec![db()], near(vec![term("zone", everything())], "web"), &["a1", "a2"]),
+        ("no pod", vec![], near(vec![term("zone", app("db"))], "web"), &[]),
+        ("no selector matches no pod", vec![db()], near(vec![term("zone", None)], "web"), &[]),
+        ("nor the pod itself", vec![], near(vec![term("zone", None)], "web"), &[]),
+        ("an empty selector matches all", vec![db()], near(vec![term("zone", everything())], "web"), &["a1", "a2"]),
         ("the first of its group", vec![], near(vec![term("zone", app("web"))], "web"), &["a1", "a2", "b1", "b2"]),
         ("the second", vec![pod("w", "web", Some("b1"))], near(vec![term("zone", app("web"))], "web"), &["b1", "b2"]),
         (
-            "one on a node without the key counts for nothing",
+            "a pod on a node without the key does not count",
             vec![pod("w", "web", Some("bare"))],
             near(vec![term("zone", app("web"))], "web"),
             &["a1", "a2", "b1", "b2"],
         ),
         (
-            "all terms by one pod: two pods with one each do not do",
+            "one pod must match all terms: two pods that match one each are not enough",
             vec![
                 PodFacts { labels: labels(&[("x", "1")]), ..pod("p", "", Some("a1")) },
                 PodFacts { labels: labels(&[("y", "1")]), ..pod("q", "", Some("a1")) },
@@ -107,7 +107,7 @@ fn required_affinity() {
             &[],
         ),
         (
-            "one that has both does, under each key",
+            "a pod that matches both is enough, under each key",
             vec![PodFacts { labels: labels(&[("x", "1"), ("y", "1")]), ..pod("p", "", Some("a1")) }],
             near(
                 vec![
@@ -119,18 +119,18 @@ fn required_affinity() {
             &["a1"],
         ),
         (
-            "another namespace is not looked at",
+            "another namespace does not count",
             vec![PodFacts { namespace: "other".to_owned(), ..db() }],
             near(vec![term("zone", app("db"))], "web"),
             &[],
         ),
         (
-            "unless named",
+            "unless the term names it",
             vec![PodFacts { namespace: "other".to_owned(), ..db() }],
             near(vec![elsewhere(&["other"])], "web"),
             &["a1", "a2"],
         ),
-        ("but then its own is not", vec![db()], near(vec![elsewhere(&["other"])], "web"), &[]),
+        ("but then the pod's own does not", vec![db()], near(vec![elsewhere(&["other"])], "web"), &[]),
         (
             "all namespaces",
             vec![PodFacts { namespace: "other".to_owned(), ..db() }],
@@ -144,13 +144,13 @@ fn required_affinity() {
             &["a1", "a2"],
         ),
         (
-            "a finished one does not",
+            "a finished pod does not",
             vec![PodFacts { finished: true, ..db() }],
             near(vec![term("zone", app("db"))], "web"),
             &[],
         ),
         (
-            "nor one on an unknown node",
+            "nor does a pod on an unknown node",
             vec![pod("db", "db", Some("gone"))],
             near(vec![term("zone", app("db"))], "web"),
             &[],
@@ -166,29 +166,35 @@ fn required_affinity() {
 }
 
 #[test]
-fn required_anti_affinity_both_ways() {
-    let apart = |key, from| PodFacts { anti_affinity: vec![term(key, app(from))], ..pod("new", "web", None) };
+fn required_anti_affinity_in_both_directions() {
+    let avoiding = |key, from| PodFacts { anti_affinity: vec![term(key, app(from))], ..pod("new", "web", None) };
     let db = || pod("db", "db", Some("a1"));
     let shy = |key| PodFacts { anti_affinity: vec![term(key, app("web"))], ..db() };
     let but = |without: &[&str]| ALL.into_iter().filter(|name| !without.contains(name)).collect::<Vec<_>>();
     let cases = [
-        ("by zone", vec![db()], apart("zone", "db"), but(&["a1", "a2"]), Some(Refusal::AntiAffinity)),
-        ("by node", vec![db()], apart(HOSTNAME, "db"), but(&["a1"]), Some(Refusal::AntiAffinity)),
-        ("from itself", vec![], apart("zone", "web"), but(&[]), None),
-        ("a pod without the key", vec![pod("db", "db", Some("bare"))], apart("zone", "db"), but(&[]), None),
-        ("theirs", vec![shy("zone")], pod("new", "web", None), but(&["a1", "a2"]), Some(Refusal::ExistingAntiAffinity)),
+        ("by zone", vec![db()], avoiding("zone", "db"), but(&["a1", "a2"]), Some(Refusal::AntiAffinity)),
+        ("by node", vec![db()], avoiding(HOSTNAME, "db"), but(&["a1"]), Some(Refusal::AntiAffinity)),
+        ("from itself", vec![], avoiding("zone", "web"), but(&[]), None),
+        ("a node without the key", vec![pod("db", "db", Some("bare"))], avoiding("zone", "db"), but(&[]), None),
         (
-            "theirs by node",
+            "existing pod's by zone",
+            vec![shy("zone")],
+            pod("new", "web", None),
+            but(&["a1", "a2"]),
+            Some(Refusal::ExistingAntiAffinity),
+        ),
+        (
+            "existing pod's by node",
             vec![shy(HOSTNAME)],
             pod("new", "web", None),
             but(&["a1"]),
             Some(Refusal::ExistingAntiAffinity),
         ),
-        ("theirs of others", vec![shy("zone")], pod("new", "else", None), but(&[]), None),
+        ("existing pod's for other pods", vec![shy("zone")], pod("new", "else", None), but(&[]), None),
         (
-            "both: its own is told",
+            "both: the incoming pod's own is reported",
             vec![shy("zone")],
-            apart("zone", "db"),
+            avoiding("zone", "db"),
             but(&["a1", "a2"]),
             Some(Refusal::AntiAffinity),
         ),
@@ -207,7 +213,7 @@ fn required_anti_affinity_both_ways() {
 }
 
 fn hosts() -> Vec<Event> {
-    // Nodes 1 and 2 share a host, 3 is alone, 4 has none that is known.
+    // Nodes 1 and 2 share a host, node 3 is alone on its host, the host of node 4 is unknown.
     vec![node("1", &[(HOST, "esx-1")]), node("2", &[(HOST, "esx-1")]), node("3", &[(HOST, "esx-2")]), node("4", &[])]
 }
 
@@ -216,7 +222,7 @@ fn lonely(name: &str, node: Option<&str>) -> PodFacts {
 }
 
 #[test]
-fn anti_affinity_between_nodes_holds_between_hosts() {
+fn anti_affinity_between_nodes_applies_between_hosts() {
     let mut world = world_after(&hosts());
     world.apply(Event::PodApplied(lonely("w1", Some("1"))));
     let (lifting, as_written) = (Reading::Lifting, Reading::AsWritten);
@@ -237,7 +243,7 @@ fn anti_affinity_between_nodes_holds_between_hosts() {
     assert!(blockers.len() == 1 && blockers[0].on_host && world.node_name(blockers[0].node) == Some("1"));
     assert_eq!(blockers[0].in_words(&world).as_deref(), Some("pod shop/w1 on 1 (host esx-1), which this pod avoids"));
 
-    // Per carrier: the incoming pod opts out, the one that is there does not, and the other way round.
+    // Opting out is per carrier: the incoming pod opts out and the existing one does not, and the other way round.
     let off = PodFacts { lift_off: true, ..new.clone() };
     assert_eq!(feasible(&world, &off, lifting), ["3", "4"]);
     world.apply(Event::PodApplied(PodFacts { lift_off: true, ..lonely("w1", Some("1")) }));
@@ -258,7 +264,7 @@ fn anti_affinity_between_nodes_holds_between_hosts() {
 }
 
 #[test]
-fn relaxed_mode_yields_where_hosts_are_too_few() {
+fn relaxed_mode_does_not_lift_terms_if_there_are_too_few_hosts() {
     let mut world = World::with_lifting(LiftSettings { mode: LiftMode::Relaxed, ..LiftSettings::default() });
     hosts().into_iter().for_each(|event| {
         world.apply(event);
@@ -274,7 +280,7 @@ fn relaxed_mode_yields_where_hosts_are_too_few() {
     };
     let text = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert_eq!(verdicts(&["1", "2", "3", "4"]), (text(&["4"]), false));
-    // Something else speaks against node 4.
+    // Another plugin excluded node 4.
     assert_eq!(verdicts(&["1", "2", "3"]), (text(&["2", "4"]), true));
     assert_eq!(verdicts(&["1", "3"]), (text(&["4"]), false));
 }
@@ -321,7 +327,7 @@ fn scores_and_their_scales() {
     let heavier = ScoreSettings { hard_pod_affinity_weight: 50, ..settings };
     assert_eq!(scores(&heavier).raw, [10, 6, 43, 50, 0]);
 
-    // A pod that only others have an opinion of, and one that nobody has.
+    // A pod that only existing pods' terms match, and one that no term matches.
     let ignoring = ScoreSettings { ignore_preferred_terms_of_existing_pods: true, ..settings };
     for (app, settings, silent) in [("web", &settings, false), ("web", &ignoring, true), ("else", &settings, true)] {
         let incoming = Incoming::of(&world, &pod("new", app, None));
@@ -332,7 +338,7 @@ fn scores_and_their_scales() {
 }
 
 #[test]
-fn hosts_that_take_no_pods() {
+fn nodes_on_hosts_that_accept_no_pods() {
     use HostConnection::{Connected, Disconnected, NotResponding};
     let uuid = Some(uuid::Uuid::from_u128(1));
     let node = |ready| {
@@ -364,7 +370,7 @@ fn hosts_that_take_no_pods() {
     world.apply(host(Connected, true));
     world.apply(Event::VmRemoved { vcenter: VcenterId(0), id: "vm".to_owned() });
     assert!(world.nodes_refused().is_empty());
-    // Load changes all the time and touches nothing.
+    // Load changes all the time and touches no node.
     world.apply(node(true));
     let load = HostLoadFacts { cpu_used_mhz: 5, cpu_capacity_mhz: 10, ..HostLoadFacts::default() };
     let busy = HostFacts {

@@ -1,4 +1,5 @@
-//! Random histories for placing: a few nodes, VMs, hosts, namespaces and pods that meet all the time; every kind of term.
+//! Random histories for placing: a few nodes, VMs, hosts, namespaces and pods that often refer to each other; every
+//! kind of term.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -86,7 +87,7 @@ fn term() -> impl Strategy<Value = TermFacts> {
     )
 }
 
-/// Mostly few, sometimes one repeated.
+/// Mostly few terms, sometimes one term twice.
 fn terms() -> impl Strategy<Value = Vec<TermFacts>> {
     prop_oneof![4 => vec(term(), 0..2), 2 => vec(term(), 1..3), 1 => term().prop_map(|term| vec![term.clone(), term])]
 }
@@ -165,7 +166,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Nodes on their VMs and hosts, so that something can be said from the start; then anything.
+/// Nodes with VMs and hosts, so that placements are known from the start; then random events.
 pub(super) fn history() -> impl Strategy<Value = Vec<Event>> {
     (vec(node(), 5), vec(vm(), 3), vec(host(), 2), vec(event(), 0..40))
         .prop_map(|(nodes, vms, hosts, events)| nodes.into_iter().chain(vms).chain(hosts).chain(events).collect())

@@ -1,4 +1,5 @@
-//! Who has which terms and which pods they match: as the world says, and by comparing every term with every pod.
+//! Which pods carry which terms and which pods the terms match: by the world, and by comparing every term with every
+//! pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use crate::{PodId, Role, World};
 
 type PodName = (String, String);
 
-/// With the weights that random pods have.
+/// All roles, with the weights that random pods have.
 const ROLES: [Role; 6] = [
     Role::Affinity,
     Role::AntiAffinity,
@@ -23,12 +24,12 @@ const ROLES: [Role; 6] = [
     Role::PreferredAntiAffinity(2),
 ];
 
-/// What is said of one pod.
+/// The policy of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodPolicy {
-    /// Its terms: role, topology key, the pods that match.
+    /// Its terms: role, topology key, the pods they match.
     terms: BTreeSet<(Role, String, BTreeSet<PodName>)>,
-    /// Whose terms match it: pod, role, topology key.
+    /// The terms that match it: carrier, role, topology key.
     matched_by: BTreeSet<(PodName, Role, String)>,
     labels: Labels,
     owner: Option<OwnerFacts>,
@@ -40,14 +41,14 @@ pub(crate) struct PodPolicy {
 pub(crate) fn describe_policy(world: &World) -> BTreeMap<PodName, PodPolicy> {
     let text = |symbol| world.interner().text(symbol).to_owned();
     let name = |pod: PodId| {
-        let pod = world.pod(pod).expect("a pod that is told of is known");
+        let pod = world.pod(pod).expect("a listed pod is known");
         (text(pod.namespace), pod.name.to_string())
     };
-    let key = |term| text(world.term(term).expect("a term that is told of is known").topology_key);
+    let key = |term| text(world.term(term).expect("a listed term is known").topology_key);
     let describe = |id: PodId| {
         let pod = world.pod(id).expect("it was listed");
         let mut policy = PodPolicy {
-            labels: world.pod_labels(id).expect("labels are kept for each pod").to_labels(world.interner()),
+            labels: world.pod_labels(id).expect("each pod has stored labels").to_labels(world.interner()),
             owner: pod.owner.as_deref().cloned(),
             node_affinity: pod.node_affinity.as_deref().cloned().unwrap_or_default(),
             preferred_terms: pod.preferred_terms,
@@ -58,7 +59,7 @@ pub(crate) fn describe_policy(world: &World) -> BTreeMap<PodName, PodPolicy> {
             assert!(world.carriers(term, role).any(|carrier| carrier == id), "carried both ways");
             let matching: Vec<PodId> = world.pods_matching(term).collect();
             let names: BTreeSet<PodName> = matching.iter().map(|&pod| name(pod)).collect();
-            assert_eq!(matching.len(), names.len(), "a pod is named once");
+            assert_eq!(matching.len(), names.len(), "a pod is listed twice");
             policy.terms.insert((role, key(term), names));
         }
         for &term in world.terms_matching(id) {
@@ -153,9 +154,9 @@ fn history_and_final_state() -> impl Strategy<Value = (Vec<Event>, Vec<Event>)> 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
-    /// Many pods and namespaces, and nothing else, so that terms and labels meet often.
+    /// Many pods and namespaces, and nothing else, so that terms often match labels.
     #[test]
-    fn the_index_says_what_a_comparison_of_all_with_all_says((history, final_state) in history_and_final_state()) {
+    fn the_index_equals_a_comparison_of_every_term_with_every_pod((history, final_state) in history_and_final_state()) {
         let lived = world_after(&history);
         let fresh = world_after(&final_state);
         let expected = reference_after(&history).describe_policy();
@@ -168,7 +169,7 @@ proptest! {
 
     /// After each single event, not only at the end.
     #[test]
-    fn the_index_is_right_after_every_event(history in policy_events()) {
+    fn the_index_is_correct_after_every_event(history in policy_events()) {
         let mut world = World::default();
         let mut reference = Reference::default();
         for event in history {
@@ -192,15 +193,16 @@ fn term(selector: &[(&str, &str)], namespace_selector: Option<RequirementFacts>)
     }
 }
 
-/// What kube-scheduler's own code does when a pod is placed; the pods that are there are looked at as documented.
+/// As in kube-scheduler's code, which does this for the terms of an incoming pod only; terms of existing pods work as
+/// documented.
 #[test]
-fn a_selector_that_no_labels_satisfy_picks_every_namespace_for_an_incoming_pod() {
+fn a_namespace_selector_that_empty_labels_satisfy_selects_every_namespace_for_an_incoming_pod() {
     use Operator::{DoesNotExist, Exists, In, NotIn};
     let namespace = |name: &str, team: &str| {
         let labels = [("team".to_owned(), team.to_owned())].into();
         Event::NamespaceApplied(NamespaceFacts { name: name.to_owned(), labels, ..NamespaceFacts::default() })
     };
-    // Operator, does it match in the namespace of team a, and does it for an incoming pod?
+    // The operator, whether it matches in the namespace of team a, and whether it does for an incoming pod.
     for (operator, expected) in
         [(In, [true, true]), (NotIn, [false, true]), (Exists, [true, true]), (DoesNotExist, [false, true])]
     {
@@ -226,7 +228,7 @@ fn a_selector_that_no_labels_satisfy_picks_every_namespace_for_an_incoming_pod()
 }
 
 #[test]
-fn equal_terms_are_one_and_own_namespaces_tell_them_apart() {
+fn equal_terms_are_stored_once_and_terms_of_different_namespaces_are_distinct() {
     let pod = |namespace: &str, name: &str, terms: Vec<TermFacts>| {
         Event::PodApplied(PodFacts {
             namespace: namespace.to_owned(),
@@ -248,13 +250,14 @@ fn equal_terms_are_one_and_own_namespaces_tell_them_apart() {
     assert_eq!(of_s2, world.pod_terms(world.pod_id("s1", "d").expect("known")));
 }
 
-/// Records of DRS rules name the digest: another one would leave all rules without their terms. This one was computed outside Bridger.
+/// Rule records contain the digest: a changed digest would separate all rules from their terms. The expected value was
+/// computed outside Bridger.
 #[test]
-fn the_digest_of_a_term_never_changes_whatever_the_order_in_which_it_is_written() {
+fn the_digest_of_a_term_never_changes_and_does_not_depend_on_order() {
     use Operator::{DoesNotExist, Exists, In, NotIn};
-    let said = [("app", In, &["b", "a"][..]), ("x", NotIn, &["y"]), ("tier", Exists, &[]), ("gone", DoesNotExist, &[])];
-    let pod = |name: &str, said: &[(&str, Operator, &[&str])], namespaces: [&str; 2]| {
-        let expressions = said.iter().map(|(key, operator, values)| RequirementFacts {
+    let spec = [("app", In, &["b", "a"][..]), ("x", NotIn, &["y"]), ("tier", Exists, &[]), ("gone", DoesNotExist, &[])];
+    let pod = |name: &str, spec: &[(&str, Operator, &[&str])], namespaces: [&str; 2]| {
+        let expressions = spec.iter().map(|(key, operator, values)| RequirementFacts {
             key: (*key).to_owned(),
             operator: *operator,
             values: values.iter().map(|value| (*value).to_owned()).collect(),
@@ -265,9 +268,9 @@ fn the_digest_of_a_term_never_changes_whatever_the_order_in_which_it_is_written(
         let (namespace, name) = ("default".to_owned(), name.to_owned());
         Event::PodApplied(PodFacts { namespace, name, anti_affinity: vec![term], ..PodFacts::default() })
     };
-    let reversed: Vec<_> = said.iter().rev().copied().collect();
+    let reversed: Vec<_> = spec.iter().rev().copied().collect();
     let mut world = World::default();
-    world.apply(pod("one", &said, ["green", "blue"]));
+    world.apply(pod("one", &spec, ["green", "blue"]));
     world.apply(pod("other", &reversed, ["blue", "green"]));
     for name in ["one", "other"] {
         let pod = world.pod_id("default", name).expect("it was applied");

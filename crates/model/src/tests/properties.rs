@@ -1,4 +1,4 @@
-//! What holds for any sequence of events.
+//! Properties that hold for any sequence of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{Match, NodeId, World};
 const SOURCES: [Source; 5] =
     [Source::Nodes, Source::Pods, Source::Namespaces, Source::Vcenter(VcenterId(0)), Source::Vcenter(VcenterId(1))];
 
-/// How many sequences each property is tried on.
+/// The number of random sequences per property.
 pub(super) fn cases() -> u32 {
     if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { 5_000 } else { 600 }
 }
@@ -39,7 +39,7 @@ fn descriptions_by_id(world: &World) -> BTreeMap<NodeId, super::description::Nod
     world.node_ids().map(|node| (node, describe_node(world, node))).collect()
 }
 
-/// A history, and its final state told in a random order.
+/// A history, and its final state as events in a random order.
 fn history_and_final_state() -> impl Strategy<Value = (Vec<Event>, Vec<Event>)> {
     events().prop_flat_map(|history| {
         let final_state = Just(reference_after(&history).facts()).prop_shuffle();
@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn any_history_ends_in_what_the_final_state_alone_gives((history, final_state) in history_and_final_state()) {
+    fn any_history_gives_the_same_world_as_its_final_state((history, final_state) in history_and_final_state()) {
         let lived = world_after(&history);
         let fresh = world_after(&final_state);
         let reference = reference_after(&history);
@@ -73,7 +73,7 @@ proptest! {
         for source in SOURCES {
             prop_assert_eq!(lived.source(source), reference.state(source));
         }
-        // Nothing is kept that the final state does not need.
+        // Nothing is stored that the final state does not need.
         prop_assert_eq!(lived.interner().len(), fresh.interner().len());
         prop_assert_eq!(lived.identity.kept(), fresh.identity.kept());
         prop_assert_eq!(lived.affinity.kept(), fresh.affinity.kept());
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_touched_has_not_changed(history in events()) {
+    fn untouched_nodes_have_not_changed(history in events()) {
         let mut world = World::default();
         let mut before = descriptions_by_id(&world);
         for event in history {
@@ -107,7 +107,7 @@ proptest! {
             }
             let gone: BTreeSet<NodeId> = before.keys().filter(|node| !after.contains_key(node)).copied().collect();
             prop_assert_eq!(touched.removed().collect::<BTreeSet<_>>(), gone);
-            prop_assert!(touched.nodes().all(|node| after.contains_key(&node)), "touched a node that is not there");
+            prop_assert!(touched.nodes().all(|node| after.contains_key(&node)), "touched a node that does not exist");
             before = after;
         }
     }
@@ -132,7 +132,7 @@ proptest! {
         relist.push(Event::RelistEnded(source));
         for event in relist {
             let touched = world.apply(event).touched.clone();
-            // An ambiguous node may be touched for nothing, but no keys change here.
+            // An ambiguous node may be touched without a change, but no keys change here.
             prop_assert!(touched.is_empty(), "{:?}", touched);
         }
         prop_assert!(world.in_sync(source));

@@ -1,5 +1,5 @@
-//! The same world done plainly: facts in maps, a relist as the set of what it brought, matching by looking at every node
-//! and every VM. Slow and obvious, to be compared with.
+//! A brute-force reference of the world: facts in maps, a relist as the set of objects it contained, matching by
+//! comparing every node with every VM. Slow and obvious.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,9 +17,10 @@ type ObjectName = (&'static str, String, String);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reference {
     objects: BTreeMap<(Source, ObjectName), Event>,
-    /// What the relist under way has brought.
+    /// The objects that the relist in progress has contained so far.
     relists: BTreeMap<Source, BTreeSet<ObjectName>>,
-    /// Pods that are being bound, by namespace and name, and where to. Those without an object are known only because it was assumed.
+    /// Pods that are being bound, by namespace and name, with their node. Pods without an object are known only because
+    /// they were assumed.
     assumed: BTreeMap<(String, String), (PodFacts, String)>,
     was_synced: BTreeSet<Source>,
     in_sync: BTreeSet<Source>,
@@ -33,13 +34,13 @@ impl Reference {
                 self.relists.insert(*source, BTreeSet::new());
             }
             Event::RelistEnded(source) => {
-                if let Some(brought) = self.relists.remove(source) {
+                if let Some(listed) = self.relists.remove(source) {
                     for (_, (_, namespace, pod)) in
-                        self.objects.keys().filter(|(of, name)| of == source && !brought.contains(name))
+                        self.objects.keys().filter(|(of, name)| of == source && !listed.contains(name))
                     {
                         self.assumed.remove(&(namespace.clone(), pod.clone()));
                     }
-                    self.objects.retain(|(of, name), _| of != source || brought.contains(name));
+                    self.objects.retain(|(of, name), _| of != source || listed.contains(name));
                     self.was_synced.insert(*source);
                     self.in_sync.insert(*source);
                 }
@@ -71,10 +72,10 @@ impl Reference {
                     }
                     _ => {}
                 }
-                let (source, name, is_there) = subject(event);
-                if is_there {
-                    if let Some(brought) = self.relists.get_mut(&source) {
-                        brought.insert(name.clone());
+                let (source, name, exists) = subject(event);
+                if exists {
+                    if let Some(listed) = self.relists.get_mut(&source) {
+                        listed.insert(name.clone());
                     }
                     self.objects.insert((source, name), event.clone());
                 } else {
@@ -86,25 +87,25 @@ impl Reference {
 
     fn assume(&mut self, pod: &PodFacts, node: &str) {
         let key = (pod.namespace.clone(), pod.name.clone());
-        let told = self.objects.get(&(Source::Pods, ("pod", key.0.clone(), key.1.clone())));
-        let known = match told {
-            Some(Event::PodApplied(told)) => Some(told),
+        let applied = self.objects.get(&(Source::Pods, ("pod", key.0.clone(), key.1.clone())));
+        let known = match applied {
+            Some(Event::PodApplied(applied)) => Some(applied),
             _ => self.assumed.get(&key).map(|(pod, _)| pod),
         };
         let known = known.unwrap_or(pod).clone();
-        if known.uid == pod.uid && known.node.as_ref().filter(|_| told.is_some()).is_none() && !known.finished {
+        if known.uid == pod.uid && known.node.as_ref().filter(|_| applied.is_some()).is_none() && !known.finished {
             self.assumed.insert(key, (known, node.to_owned()));
         }
     }
 
-    /// All pods, those that are being bound on their nodes.
+    /// All pods; assumed pods are on their nodes.
     pub(crate) fn pods(&self) -> Vec<PodFacts> {
-        let told = self.objects.values().filter_map(|event| match event {
+        let applied = self.objects.values().filter_map(|event| match event {
             Event::PodApplied(pod) => Some(pod.clone()),
             _ => None,
         });
         let mut pods: BTreeMap<(String, String), PodFacts> =
-            told.map(|pod| ((pod.namespace.clone(), pod.name.clone()), pod)).collect();
+            applied.map(|pod| ((pod.namespace.clone(), pod.name.clone()), pod)).collect();
         for (key, (pod, node)) in &self.assumed {
             pods.entry(key.clone()).or_insert_with(|| pod.clone()).node = Some(node.clone());
         }
@@ -180,7 +181,7 @@ impl Reference {
         })
     }
 
-    /// The first stage at which any VM fits, and all that fit there.
+    /// The first stage at which any VM matches, and all VMs that match at that stage.
     fn candidates(&self, node: &NodeFacts) -> Option<(Evidence, BTreeSet<VmName>)> {
         Evidence::ALL.into_iter().find_map(|by| {
             let fitting: BTreeSet<VmName> = self
@@ -226,7 +227,7 @@ impl Reference {
         })
     }
 
-    /// The host the node is on, when that is known.
+    /// The host the node is on, if it is known.
     pub(crate) fn host_of(&self, node: &NodeFacts) -> Option<NamedHost> {
         match self.placement_of(&self.match_of(node)) {
             NamedPlacement::On(host) => Some(host),
@@ -234,7 +235,7 @@ impl Reference {
         }
     }
 
-    /// Whether the node takes no pods because of its host.
+    /// Whether the node accepts no pods because of its host.
     pub(crate) fn is_refused(&self, node_name: &str) -> bool {
         self.nodes().into_iter().filter(|node| node.name == node_name).any(|node| {
             self.host_of(node)
@@ -275,7 +276,7 @@ impl Reference {
     }
 }
 
-/// Source and name of the object an event is about, and whether it is there.
+/// Source and name of the object an event is about, and whether the object exists after it.
 fn subject(event: &Event) -> (Source, ObjectName, bool) {
     let name = |kind, name: &str| (kind, name.to_owned(), String::new());
     match event {
@@ -301,7 +302,7 @@ fn subject(event: &Event) -> (Source, ObjectName, bool) {
         | Event::RelistEnded(_)
         | Event::Lost(_)
         | Event::PodAssumed { .. }
-        | Event::PodForgotten { .. } => unreachable!("no source tells these of its objects"),
+        | Event::PodForgotten { .. } => unreachable!("not an event about one object of a source"),
     }
 }
 

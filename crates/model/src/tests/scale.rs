@@ -1,4 +1,4 @@
-//! A cluster of 5000 nodes, to see that nothing grows with its square.
+//! A cluster of 5000 nodes, to check that no cost is quadratic.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::event::*;
 
 const NODES: u32 = 5_000;
 const HOSTS: u32 = 250;
-/// A debug build on a busy machine; a square would need minutes.
+/// Enough for a debug build on a busy machine; quadratic cost would need minutes.
 const TIME_MAX: Duration = Duration::from_secs(3);
 
 fn node(number: u32) -> Event {
@@ -53,7 +53,7 @@ fn host(number: u32, name: String) -> Event {
 
 #[test]
 #[allow(clippy::print_stderr)]
-fn five_thousand_nodes_are_matched_at_once() {
+fn five_thousand_nodes_are_matched_in_linear_time() {
     let mut events: Vec<Event> = (0..NODES).map(node).collect();
     events.extend((0..NODES).map(|number| vm(number, number % HOSTS)));
     events.extend((0..HOSTS).map(|number| host(number, format!("esx-{number}"))));
@@ -69,7 +69,7 @@ fn five_thousand_nodes_are_matched_at_once() {
     let started = Instant::now();
     for number in 0..NODES {
         let touched = world.apply(vm(number, (number + 1) % HOSTS)).touched.clone();
-        assert_eq!(touched.nodes().count(), 1, "a move is about one node");
+        assert_eq!(touched.nodes().count(), 1, "a move touches one node");
     }
     let moved = started.elapsed();
 
@@ -79,7 +79,7 @@ fn five_thousand_nodes_are_matched_at_once() {
 }
 
 #[test]
-fn an_address_that_everybody_has_costs_no_square() {
+fn an_address_that_all_nodes_share_has_no_quadratic_cost() {
     let started = Instant::now();
     let mut world = World::default();
     let shared = vec![std::net::Ipv4Addr::new(10, 9, 9, 9).into()];

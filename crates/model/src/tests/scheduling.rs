@@ -1,4 +1,4 @@
-//! Columns and groups against a count of all pods, after every event of any history.
+//! Columns and groups compared with a count over all pods, after every event of random histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -102,9 +102,9 @@ fn pod() -> impl Strategy<Value = PodFacts> {
             Arc::new(PodSchedulingFacts { requests, host_ports, spread, controller, ..PodSchedulingFacts::default() })
         },
     );
-    let place = (text(&NAMESPACES), text(&["p1", "p2", "p3", "p4", "p5"]), option::weighted(0.7, text(&NODES)));
+    let names = (text(&NAMESPACES), text(&["p1", "p2", "p3", "p4", "p5"]), option::weighted(0.7, text(&NODES)));
     let ends = (prop::bool::weighted(0.1), prop::bool::weighted(0.2));
-    (place, labels(), ends, option::weighted(0.9, facts), option::of(text(&["c1", "c2"]))).prop_map(
+    (names, labels(), ends, option::weighted(0.9, facts), option::of(text(&["c1", "c2"]))).prop_map(
         |((namespace, name, node), labels, (finished, terminating), scheduling, owner)| PodFacts {
             namespace,
             name,
@@ -150,17 +150,17 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// All that was told, in maps.
+/// All applied facts, in maps.
 #[derive(Default)]
 struct Plain {
     nodes: BTreeMap<String, NodeFacts>,
     pods: BTreeMap<(String, String), PodFacts>,
     /// The nodes that pods are assumed on.
     assumed: BTreeMap<(String, String), String>,
-    /// Pods that no watch told of.
+    /// Pods that the watch has not reported.
     assumed_only: BTreeSet<(String, String)>,
     workload: BTreeMap<(WorkloadKind, String, String), WorkloadFacts>,
-    /// What the relist under way has not brought yet, by source.
+    /// The objects that the relist in progress has not contained yet, by source.
     missing: BTreeMap<Source, BTreeSet<(String, String)>>,
 }
 
@@ -169,12 +169,12 @@ impl Plain {
         let empty = String::new();
         match event {
             Event::NodeApplied(facts) => {
-                self.heard(Source::Nodes, &empty, &facts.name);
+                self.listed(Source::Nodes, &empty, &facts.name);
                 self.nodes.insert(facts.name.clone(), facts.clone());
             }
             Event::NodeDeleted { name } => drop(self.nodes.remove(name)),
             Event::PodApplied(facts) => {
-                self.heard(Source::Pods, &facts.namespace, &facts.name);
+                self.listed(Source::Pods, &facts.namespace, &facts.name);
                 let key = (facts.namespace.clone(), facts.name.clone());
                 if facts.finished || facts.node.is_some() {
                     self.assumed.remove(&key);
@@ -183,8 +183,8 @@ impl Plain {
                 self.pods.insert(key, facts.clone());
             }
             Event::PodDeleted { namespace, name } => {
-                // What is assumed under the name from now on is another pod, and no relist takes it away.
-                self.heard(Source::Pods, namespace, name);
+                // A pod assumed under this name from now on is a different one, and the relist does not remove it.
+                self.listed(Source::Pods, namespace, name);
                 self.remove_pod(&(namespace.clone(), name.clone()));
             }
             Event::PodAssumed { pod, node } => {
@@ -208,7 +208,7 @@ impl Plain {
                 self.assumed.remove(&key);
             }
             Event::WorkloadApplied(facts) => {
-                self.heard(Source::Workload(facts.kind), &facts.namespace, &facts.name);
+                self.listed(Source::Workload(facts.kind), &facts.namespace, &facts.name);
                 let key = (facts.kind, facts.namespace.clone(), facts.name.clone());
                 self.workload.insert(key, facts.clone());
             }
@@ -232,7 +232,7 @@ impl Plain {
                     }
                 }
             }
-            other => unreachable!("{other:?} is not made here"),
+            other => unreachable!("{other:?} is not generated here"),
         }
     }
 
@@ -246,7 +246,7 @@ impl Plain {
         self.assumed.get(&(pod.namespace.clone(), pod.name.clone())).or(pod.node.as_ref())
     }
 
-    fn heard(&mut self, source: Source, namespace: &str, name: &str) {
+    fn listed(&mut self, source: Source, namespace: &str, name: &str) {
         if let Some(missing) = self.missing.get_mut(&source) {
             missing.remove(&(namespace.to_owned(), name.to_owned()));
         }
@@ -256,7 +256,7 @@ impl Plain {
         self.workload.values().filter(|it| it.kind == WorkloadKind::Service)
     }
 
-    /// Unfinished pods with facts on this node, each with them.
+    /// Unfinished pods on this node that have scheduling facts, each with those facts.
     fn on(&self, node: &str) -> impl Iterator<Item = (&PodFacts, &PodSchedulingFacts)> {
         self.pods
             .values()
@@ -353,15 +353,15 @@ fn check_nodes(world: &World, plain: &Plain) -> Checked {
             let has = facts.images.iter().any(|image| image.names[0] == name);
             prop_assert_eq!(world.image(name).is_some_and(|image| image.nodes.contains(id)), has, "{}", name);
         }
-        for wanted in ADDRESSES.into_iter().flat_map(|ip| (80..82).map(move |port| (ip, port))) {
-            let wanted = HostPort { ip: wanted.0.to_owned(), protocol: "TCP".to_owned(), port: wanted.1 };
+        for requested in ADDRESSES.into_iter().flat_map(|ip| (80..82).map(move |port| (ip, port))) {
+            let requested = HostPort { ip: requested.0.to_owned(), protocol: "TCP".to_owned(), port: requested.1 };
             let mut taken = plain.on(&node.name).flat_map(|(_, facts)| &facts.host_ports);
-            let conflicts = taken.any(|taken| taken.conflicts_with(&wanted));
+            let conflicts = taken.any(|taken| taken.conflicts_with(&requested));
             prop_assert_eq!(
-                world.port_conflicts(std::slice::from_ref(&wanted)).contains(id),
+                world.port_conflicts(std::slice::from_ref(&requested)).contains(id),
                 conflicts,
                 "{:?}",
-                wanted
+                requested
             );
         }
         for key in KEYS {
@@ -407,8 +407,8 @@ fn check_groups(world: &World, plain: &Plain) -> Checked {
             }
             Ok(())
         };
-        for (place, constraint) in facts.spread.iter().enumerate() {
-            check(world.spread_group(id, place, constraint), constraint.selector.as_ref())?;
+        for (index, constraint) in facts.spread.iter().enumerate() {
+            check(world.spread_group(id, index, constraint), constraint.selector.as_ref())?;
         }
         if facts.spread.is_empty() {
             match plain.siblings(pod) {
@@ -424,7 +424,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn columns_and_groups_say_what_a_count_of_all_pods_says(events in vec(event(), 0..40)) {
+    fn columns_and_groups_equal_a_count_over_all_pods(events in vec(event(), 0..40)) {
         let (mut world, mut plain) = (World::default(), Plain::default());
         for event in events {
             plain.apply(&event);
@@ -435,7 +435,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_left_when_all_is_gone(events in vec(event(), 0..60)) {
+    fn nothing_is_left_after_everything_is_deleted(events in vec(event(), 0..60)) {
         let mut world = World::default();
         let mut sources: BTreeSet<Source> = WorkloadKind::ALL.map(Source::Workload).into();
         sources.extend([Source::Nodes, Source::Pods]);

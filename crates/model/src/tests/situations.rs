@@ -1,4 +1,4 @@
-//! Plain situations, told one by one.
+//! Example cases, one test each.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ fn world_of(events: impl IntoIterator<Item = Event>) -> World {
     world
 }
 
-/// One node on esx-1, and another host to go to.
+/// One node on esx-1, and a second host it can move to.
 fn one_node() -> (World, NodeId) {
     let world = world_of([
         Event::NodeApplied(NodeFacts { system_uuid: uuid(SMBIOS), ..node("n1") }),
@@ -73,7 +73,7 @@ fn host_label(world: &World, node: NodeId) -> Option<String> {
 }
 
 #[test]
-fn evidence_is_asked_in_order_of_strength() {
+fn evidence_is_tried_in_order_of_strength() {
     let full_node = NodeFacts {
         system_uuid: uuid(SMBIOS),
         provider_uuid: Some(Uuid::from_u128(1)),
@@ -88,7 +88,7 @@ fn evidence_is_asked_in_order_of_strength() {
     let short_dns = VmFacts { dns_name: Some("n1".to_owned()), ..vm("") };
     let template = VmFacts { template: true, ..by_uuid(SMBIOS) };
 
-    // The VMs there are, and which of them it is by what; several when that cannot be told.
+    // The VMs, and the evidence and indexes of those that match; several if the match is ambiguous.
     type Case = (Vec<VmFacts>, Option<(Evidence, Vec<usize>)>);
     let cases: Vec<Case> = vec![
         (vec![], None),
@@ -103,23 +103,23 @@ fn evidence_is_asked_in_order_of_strength() {
         ),
         (vec![by_dns.clone(), by_ip.clone(), by_provider], Some((Evidence::ProviderId, vec![2]))),
         (vec![by_dns.clone(), by_ip.clone()], Some((Evidence::IpAddress, vec![1]))),
-        // Two by address: the one by name would be a guess.
+        // Two match by address: the one that matches by name would be a guess.
         (vec![by_dns.clone(), by_ip.clone(), by_ip], Some((Evidence::IpAddress, vec![1, 2]))),
         (vec![by_dns, template], Some((Evidence::DnsName, vec![0]))),
     ];
     for (number, (vms, expected)) in cases.into_iter().enumerate() {
         let mut world = world_of([Event::NodeApplied(full_node.clone())]);
-        for (place, facts) in vms.into_iter().enumerate() {
-            // Uniqueness counts over all vCenters.
-            let vcenter = VcenterId(place as u16 % 2);
-            world.apply(Event::VmApplied { vcenter, vm: VmFacts { id: format!("vm-{place}"), ..facts } });
+        for (index, facts) in vms.into_iter().enumerate() {
+            // A match must be unique over all vCenters.
+            let vcenter = VcenterId(index as u16 % 2);
+            world.apply(Event::VmApplied { vcenter, vm: VmFacts { id: format!("vm-{index}"), ..facts } });
         }
         let found = world.match_of(world.node_id("n1").unwrap());
-        let place_of = |vm| world.vm(vm).unwrap().1.id.trim_start_matches("vm-").parse::<usize>().unwrap();
+        let index_of = |vm| world.vm(vm).unwrap().1.id.trim_start_matches("vm-").parse::<usize>().unwrap();
         let actual = match found {
             Match::Unmatched => None,
-            Match::Matched { vm, by } => Some((by, vec![place_of(vm)])),
-            Match::Ambiguous { by, candidates } => Some((by, candidates.into_iter().map(place_of).collect())),
+            Match::Matched { vm, by } => Some((by, vec![index_of(vm)])),
+            Match::Ambiguous { by, candidates } => Some((by, candidates.into_iter().map(index_of).collect())),
             Match::Contested { .. } => panic!("there is no other node"),
         };
         assert_eq!(actual, expected, "case {number}");
@@ -127,9 +127,9 @@ fn evidence_is_asked_in_order_of_strength() {
 }
 
 #[test]
-fn a_vm_claimed_twice_goes_to_the_stronger_claim_or_to_nobody() {
+fn a_vm_claimed_twice_goes_to_the_stronger_claim_or_to_neither() {
     let (mut world, first) = one_node();
-    // Its VM has an address too, by which another node comes.
+    // The VM also has an address, by which a second node claims it.
     let address: std::net::IpAddr = "10.0.0.9".parse().unwrap();
     world.apply(on("host-1", VmFacts { bios_uuid: uuid(SMBIOS), ip_addresses: vec![address], ..vm("vm-1") }));
     let touched =
@@ -142,7 +142,7 @@ fn a_vm_claimed_twice_goes_to_the_stronger_claim_or_to_nobody() {
     );
     assert_eq!((host_label(&world, first).as_deref(), host_label(&world, weak)), (Some("esx-1"), None));
 
-    // A clone with the same UUID: nobody can tell which of the two the VM is.
+    // A clone with the same UUID: it cannot be determined which of the two nodes the VM is.
     let touched =
         world.apply(Event::NodeApplied(NodeFacts { system_uuid: uuid(SWAPPED), ..node("clone") })).touched.clone();
     let clone = world.node_id("clone").unwrap();
@@ -185,18 +185,18 @@ fn the_label_follows_the_vm_and_its_host() {
     maintenance.maintenance = true;
 
     let two_words = crate::labels::value::label_value("esx two");
-    // What happens, whether the node is touched, and the host label wanted then.
+    // The case, the event, whether the node is touched, and the desired host label after it.
     let steps: Vec<(&str, Event, bool, Option<&str>)> = vec![
         ("vMotion", at("host-2"), true, Some("esx-2")),
-        ("the same told again", at("host-2"), false, Some("esx-2")),
+        ("the same event again", at("host-2"), false, Some("esx-2")),
         ("maintenance", host_applied(maintenance), true, Some("esx-2")),
         ("the other host renamed", host_applied(host("host-1", "esx-one")), false, Some("esx-2")),
         ("its host renamed", host_applied(host("host-2", "esx two")), true, two_words.as_deref()),
         ("its host without a name", host_applied(host("host-2", "")), true, None),
-        ("its host gone", Event::HostRemoved { vcenter: VCENTER, id: "host-2".to_owned() }, true, None),
+        ("its host removed", Event::HostRemoved { vcenter: VCENTER, id: "host-2".to_owned() }, true, None),
         ("its host back", host_applied(host("host-2", "esx-2")), true, Some("esx-2")),
-        ("on a host not yet known", at("host-3"), true, None),
-        ("which comes", host_applied(host("host-3", "esx-3")), true, Some("esx-3")),
+        ("on an unknown host", at("host-3"), true, None),
+        ("which is then added", host_applied(host("host-3", "esx-3")), true, Some("esx-3")),
         ("an unknown VM removed", Event::VmRemoved { vcenter: VCENTER, id: "vm-9".to_owned() }, false, Some("esx-3")),
         (
             "same id in another vCenter",
@@ -215,7 +215,7 @@ fn the_label_follows_the_vm_and_its_host() {
 }
 
 #[test]
-fn cluster_and_datacenter_come_with_the_host() {
+fn cluster_and_datacenter_labels_follow_the_host() {
     let (mut world, node) = one_node();
     let names = |world: &World| {
         let mut labels = wanted(world, node, &settings());
@@ -233,7 +233,7 @@ fn cluster_and_datacenter_come_with_the_host() {
     assert!(world.apply(cluster("C2")).touched.contains(node));
     assert_eq!(names(&world), (text("C2"), text("DC0")));
 
-    // A host that leaves its cluster for another that is not known yet.
+    // The host moves to a cluster that is not known yet.
     let moved = HostFacts { cluster: Some("c-2".to_owned()), datacenter: None, ..host("host-1", "esx-1") };
     assert!(world.apply(host_applied(moved)).touched.contains(node));
     assert_eq!(names(&world), (None, None));
@@ -253,7 +253,7 @@ fn cluster_and_datacenter_come_with_the_host() {
 }
 
 #[test]
-fn differences_are_what_has_to_be_written_and_no_more() {
+fn differences_are_exactly_the_labels_to_write() {
     let (mut world, node_id) = one_node();
     let labelled = |pairs: &[(&str, &str)]| {
         let labels = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -267,37 +267,37 @@ fn differences_are_what_has_to_be_written_and_no_more() {
 
     assert_eq!(changes(&world).len(), 3);
     let touched = world.apply(labelled(&[("host", "esx-9"), ("cluster", "C1"), ("app", "web")])).touched.clone();
-    assert!(touched.contains(node_id), "somebody changed its labels");
+    assert!(touched.contains(node_id), "another client changed its labels");
     assert_eq!(changes(&world), [change("datacenter", None, "DC0"), change("host", Some("esx-9"), "esx-1")]);
     assert_eq!(world.label_of(node_id, "host"), Some("esx-9"));
     assert_eq!(world.label_of(node_id, "absent"), None);
 
     world.apply(labelled(&[("host", "esx-1"), ("cluster", "C1"), ("datacenter", "DC0")]));
     assert_eq!(changes(&world), []);
-    // Unknown is left alone, never written empty, never removed.
+    // If a value is unknown, the label stays unchanged: it is never emptied or removed.
     world.apply(Event::HostRemoved { vcenter: VCENTER, id: "host-1".to_owned() });
     assert_eq!(changes(&world), []);
     assert!(matches!(world.placement(node_id), Placement::HostUnknown { .. }));
 }
 
 #[test]
-fn a_relist_removes_what_it_did_not_bring_once_it_has_ended() {
+fn a_relist_removes_missing_objects_when_it_ends() {
     let (mut world, node_id) = one_node();
     let source = Source::Vcenter(VCENTER);
     assert_eq!(world.source(source), SourceState::NeverSynced);
-    let at_home = || on("host-1", VmFacts { bios_uuid: uuid(SMBIOS), ..vm("vm-1") });
+    let on_first_host = || on("host-1", VmFacts { bios_uuid: uuid(SMBIOS), ..vm("vm-1") });
 
-    // One that breaks off removes nothing, and what it brought does not count for the next.
-    for event in [Event::RelistBegan(source), at_home(), Event::Lost(source), Event::RelistEnded(source)] {
+    // An interrupted relist removes nothing, and its objects do not count for the next one.
+    for event in [Event::RelistBegan(source), on_first_host(), Event::Lost(source), Event::RelistEnded(source)] {
         assert!(world.apply(event).touched.is_empty());
     }
     assert_eq!(world.source(source), SourceState::NeverSynced);
 
-    for event in [Event::RelistBegan(source), at_home(), host_applied(host("host-1", "esx-1")), cluster("C1")] {
+    for event in [Event::RelistBegan(source), on_first_host(), host_applied(host("host-1", "esx-1")), cluster("C1")] {
         assert!(world.apply(event).touched.is_empty());
     }
     let touched = world.apply(Event::RelistEnded(source)).touched.clone();
-    assert_eq!(touched.nodes().count(), 0, "the host that went had no node on it");
+    assert_eq!(touched.nodes().count(), 0, "the removed host had no node on it");
     assert!(world.in_sync(source));
     assert_eq!(world.summary().vcenters[&VCENTER], crate::report::VcenterSummary { clusters: 1, hosts: 1, vms: 1 });
     assert_eq!(host_label(&world, node_id).as_deref(), Some("esx-1"));
@@ -333,19 +333,19 @@ fn pods_are_listed_under_the_node_they_name() {
     let mut world = world_of([pod("a", Some("n1")), pod("b", Some("n1")), pod("c", Some("n1")), pod("d", None)]);
     assert_eq!((world.pod_count(), world.pods_bound_to("n1").len()), (4, 3));
 
-    // The node comes after its pods.
+    // The node is added after its pods.
     world.apply(Event::NodeApplied(node("n1")));
     let n1 = world.node_id("n1").unwrap();
     assert_eq!(world.pods_on(n1).len(), 3);
 
     world.apply(pod("a", Some("n2")));
     world.apply(Event::PodDeleted { namespace: "shop".to_owned(), name: "c".to_owned() });
-    world.apply(Event::PodDeleted { namespace: "shop".to_owned(), name: "never-heard-of".to_owned() });
+    world.apply(Event::PodDeleted { namespace: "shop".to_owned(), name: "unknown".to_owned() });
     assert_eq!(world.pods_on(n1), [world.pod_id("shop", "b").unwrap()]);
     assert_eq!(world.pods_bound_to("n2"), [world.pod_id("shop", "a").unwrap()]);
     assert_eq!((world.pod_count(), world.pod_id("other", "a"), world.pods_bound_to("n3").len()), (3, None, 0));
 
-    // The node goes, its pods stay.
+    // The node is removed; its pods stay.
     world.apply(Event::NodeDeleted { name: "n1".to_owned() });
     assert_eq!((world.pods_on(n1).len(), world.pods_bound_to("n1").len()), (0, 1));
 }

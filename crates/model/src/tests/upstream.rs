@@ -1,5 +1,5 @@
-//! kube-scheduler's InterPodAffinity, written down from its source line by line: plain facts, maps of strings, every pod
-//! looked at. Shares nothing with the index but the facts.
+//! A line-by-line port of kube-scheduler's InterPodAffinity: plain facts, maps of strings, every pod visited. Shares
+//! only the facts with the index.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ pub(super) struct NodeInfo {
     pub(super) pods: Vec<PodFacts>,
 }
 
-/// What the plugin is given.
+/// The input of the plugin.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cluster {
     pub(super) nodes: Vec<NodeInfo>,
@@ -22,7 +22,7 @@ pub(super) struct Cluster {
     pub(super) namespaces: BTreeMap<String, Labels>,
 }
 
-/// `AffinityTerm`: after `newAffinityTerm`, and, of an incoming pod, after `mergeAffinityTermNamespacesIfNotEmpty`.
+/// `AffinityTerm`: after `newAffinityTerm` and, for an incoming pod, after `mergeAffinityTermNamespacesIfNotEmpty`.
 struct AffinityTerm {
     namespaces: Vec<String>,
     selector: Option<SelectorFacts>,
@@ -172,7 +172,7 @@ impl Filter {
     }
 }
 
-/// `PreScore` and `Score`: `None` when the plugin is skipped, else each node's raw score.
+/// `PreScore` and `Score`: `None` if the plugin is skipped, else each node's raw score.
 pub(super) fn score(cluster: &Cluster, pod: &PodFacts, hard_weight: i64, ignore_existing: bool) -> Option<Vec<i64>> {
     let no_labels = Labels::new();
     let merged = |terms: Vec<(AffinityTerm, i64)>| -> Vec<(AffinityTerm, i64)> {

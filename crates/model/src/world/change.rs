@@ -1,10 +1,12 @@
-//! What one event changed, in one form for everybody who keeps answers: the facts before and after, and what is touched.
+//! What one event changed, in one form for every cache of answers: the facts before and after, and what the event
+//! touched.
 //!
-//! In: the world before and after an event. Out: a [`WorldChange`]. [`crate::World::apply`] makes one for each event, so that
-//! nobody has to look before and after for themselves. Several are not merged here: that is the reader's choice.
+//! In: the world before and after an event. Out: a [`WorldChange`]. [`crate::World::apply`] returns one for each event,
+//! so that readers do not have to compare the world before and after. Changes are not merged here; a reader may do
+//! that.
 //!
-//! Invariants: a change says nothing of objects that the event is not about, except through [`Touched`]; the states in it stay
-//! true of their moment whatever happens to the world later.
+//! Invariants: a change describes only the object of the event, except through [`Touched`]; the states in it are
+//! immutable snapshots, independent of later events.
 
 use std::sync::Arc;
 
@@ -31,13 +33,13 @@ pub enum Subject {
     RelistBegan(Source),
     RelistEnded {
         source: Source,
-        /// The list before was whole and had not been lost.
+        /// The source was in sync before: its previous list was complete, and it was not lost since.
         was_in_sync: bool,
-        /// Pods, nodes or namespaces that the list did not bring are gone.
+        /// Pods, nodes or namespaces that the list did not contain were removed.
         removed_objects: bool,
     },
     Lost(Source),
-    /// Both are `None` for a pod that was never known.
+    /// Both are `None` if the pod is not known before or after.
     Pod {
         before: Option<Box<PodState>>,
         after: Option<Box<PodState>>,
@@ -49,18 +51,18 @@ pub enum Subject {
     Namespace {
         labels_changed: bool,
     },
-    /// A service or controller that selects pods.
+    /// A Service or controller that selects pods.
     Workload,
-    /// Hosts, VMs or clusters: [`Touched`] says what follows from it.
+    /// Hosts, VMs or clusters: [`Touched`] lists the effects.
     Inventory,
 }
 
-/// As much of a pod as others may depend on.
+/// The state of a pod that other answers may depend on.
 #[derive(Clone, Debug)]
 pub struct PodState {
     pub id: PodId,
     pub uid: Uid,
-    /// Where it is bound or assumed, if that node is known.
+    /// The node it is bound to or assumed on, if the node is known.
     pub node: Option<NodeId>,
     pub is_assumed: bool,
     pub finished: bool,
@@ -72,11 +74,11 @@ pub struct PodState {
     pub node_affinity: Option<Arc<NodeAffinityFacts>>,
     /// `status.nominatedNodeName`.
     pub nominated_node: Option<Box<str>>,
-    /// The node that room is kept on for it, though it is not there.
+    /// The node that reserves room for it although it is not placed there.
     pub room_on: Option<NodeId>,
-    /// The terms that match it, whoever has them; empty while it takes no room anywhere.
+    /// The terms that match it, from any pod; empty while it takes no room on any node.
     pub matched_by: Vec<TermId>,
-    /// It has required anti-affinity of its own.
+    /// It has required anti-affinity terms.
     pub has_anti_affinity: bool,
 }
 
@@ -87,7 +89,7 @@ impl PodState {
         let keeps_room = pod.placed_on().is_none() && !pod.finished;
         let node = pod.placed_on().and_then(|name| world.nodes.find(name));
         let room_on = nominated_node.filter(|_| keeps_room).and_then(|name| world.node_id(name));
-        // Who waits for it asks only where it is, or was.
+        // A pod that waits for this one depends only on the nodes where it takes or took room.
         let takes_room = node.is_some() || room_on.is_some();
         Some(Box::new(Self {
             id,
@@ -107,12 +109,12 @@ impl PodState {
         }))
     }
 
-    /// Where it counts.
+    /// The node it counts on.
     pub fn counts_on(&self) -> Option<NodeId> {
         self.node.filter(|_| !self.finished)
     }
 
-    /// Whether a scheduler reads the same of both: the same pod, with the same labels, terms and requests.
+    /// Whether both are the same pod with the same labels, terms and requests, so that a scheduler treats them alike.
     pub fn is_read_alike(&self, other: &Self) -> bool {
         same(self.scheduling.as_ref(), other.scheduling.as_ref())
             && same(self.labels.as_ref(), other.labels.as_ref())
@@ -123,7 +125,7 @@ impl PodState {
     }
 }
 
-/// Equal values are kept once, so one address means one value.
+/// Equal values are stored once, so comparing addresses is enough.
 fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -132,7 +134,7 @@ fn same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
     }
 }
 
-/// As much of a node as others may depend on.
+/// The state of a node that other answers may depend on.
 #[derive(Clone, Debug)]
 pub struct NodeState {
     pub id: NodeId,
@@ -148,13 +150,13 @@ impl NodeState {
         Some(Box::new(Self { id, scheduling: node.scheduling.clone(), ready: node.ready, labels }))
     }
 
-    /// Only for the two states of one change: a symbol keeps its meaning from before an event to after it, and no longer.
+    /// Valid only for the two states of one change: a symbol keeps its meaning only from before to after one event.
     pub fn has_labels_of(&self, other: &Self) -> bool {
         self.labels == other.labels
     }
 }
 
-/// What has to be known before the event is applied.
+/// What must be read before the event is applied.
 pub(crate) enum Before {
     Pod { key: (String, String), pod: Option<Box<PodState>> },
     Node { name: String, node: Option<Box<NodeState>> },

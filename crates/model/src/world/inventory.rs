@@ -1,8 +1,8 @@
-//! What runs where, as the vCenters describe it: VMs, hosts, clusters.
+//! The vCenter inventory: VMs, hosts, clusters.
 //!
-//! In: their facts, in any order; a VM may come before its host, a host before its cluster. Out: each by id, the VMs on a
-//! host and the hosts of a cluster. Invariants: an object is known by its vCenter and the id within that; the lists follow
-//! what the members say, whether or not the host or cluster itself is known.
+//! In: their facts, in any order; a VM may arrive before its host, a host before its cluster. Out: each by id, the VMs
+//! on a host and the hosts of a cluster. Invariants: an object is identified by its vCenter and its id there; the lists
+//! follow the facts of the members, whether or not the host or cluster itself is known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::event::{ClusterFacts, HostFacts, VcenterId, VmFacts};
 use crate::storage::arena::{Arena, ClusterId, DenseId, HostId, VmId};
 use crate::world::sync::Generation;
 
-/// An object of a vCenter, as it is kept.
+/// A stored object of a vCenter.
 #[derive(Debug)]
 pub(crate) struct Kept<T> {
     pub(crate) vcenter: VcenterId,
@@ -19,10 +19,10 @@ pub(crate) struct Kept<T> {
     generation: Generation,
 }
 
-/// Facts that name their object, and maybe what it belongs to.
+/// Facts with the id of their object, and of its container if it has one.
 pub(crate) trait Described {
     fn id(&self) -> &str;
-    /// The id of what it is listed under: a VM's host, a host's cluster.
+    /// The id of the container: a VM's host, a host's cluster.
     fn container(&self) -> Option<&str>;
 }
 
@@ -91,7 +91,7 @@ impl<I: DenseId + Ord, T: Described> Kind<I, T> {
         self.vcenters.get(&vcenter)?.by_id.get(id).copied()
     }
 
-    /// The objects that say they belong to this one.
+    /// The objects that name this container.
     pub(crate) fn members(&self, vcenter: VcenterId, container: &str) -> impl Iterator<Item = I> {
         let index = self.vcenters.get(&vcenter);
         index.and_then(|index| index.by_container.get(container)).into_iter().flatten().copied()
@@ -101,7 +101,7 @@ impl<I: DenseId + Ord, T: Described> Kind<I, T> {
         self.vcenters.get(&vcenter).map_or(0, |index| index.by_id.len())
     }
 
-    /// Returns the id, and what was known before.
+    /// Returns the id and the previous facts.
     pub(crate) fn apply(&mut self, vcenter: VcenterId, facts: T, generation: Generation) -> (I, Option<T>) {
         let index = self.vcenters.entry(vcenter).or_default();
         let known = index.by_id.get(facts.id()).and_then(|&id| Some((id, self.arena.get_mut(id)?)));
@@ -130,7 +130,7 @@ impl<I: DenseId + Ord, T: Described> Kind<I, T> {
         Some(kept)
     }
 
-    /// What the relist of this generation did not bring.
+    /// The objects that the relist of this generation did not contain.
     pub(crate) fn not_of(&self, vcenter: VcenterId, generation: Generation) -> Vec<I> {
         let is_gone = |kept: &Kept<T>| kept.vcenter == vcenter && kept.generation != generation;
         self.arena.iter().filter(|(_, kept)| is_gone(kept)).map(|(id, _)| id).collect()
@@ -161,11 +161,11 @@ impl<I: DenseId + Ord> Index<I> {
     }
 }
 
-/// All that the vCenters describe.
+/// The objects of all vCenters.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) vms: Kind<VmId, VmFacts>,
     pub(crate) hosts: Kind<HostId, HostFacts>,
-    /// Shared, because a plan is made from a copy, and a cluster may have thousands of rules.
+    /// Shared, because a plan is computed from a copy, and a cluster may have thousands of rules.
     pub(crate) clusters: Kind<ClusterId, Arc<ClusterFacts>>,
 }

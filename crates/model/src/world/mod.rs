@@ -1,11 +1,11 @@
-//! The world: all that is known of both sides, kept up to date event by event.
+//! The world: the current state of Kubernetes and vSphere, kept up to date event by event.
 //!
-//! In: [`Event`]s, in any order, also repeated ones and ones about objects never heard of. Out: answers (here, in
+//! In: [`Event`]s, in any order, including repeated ones and ones about unknown objects. Out: answers (here, in
 //! `placement` and in `report`), and for each event a [`WorldChange`].
 //!
-//! Invariants: `World::apply` is the only way state changes; the same events give the same world; what is answered
-//! follows from what is known now, not from the way it came to be known. A world that records its changes
-//! ([`World::record_changes`]) keeps each of them until it is taken, whoever applied the event: none can be missed.
+//! Invariants: `World::apply` is the only way state changes; the same events give the same world; answers depend on the
+//! current objects, not on the order of events. A world that records its changes ([`World::record_changes`]) keeps
+//! every change until it is taken, no matter which caller applied the event: none can be missed.
 
 pub(crate) mod change;
 pub(crate) mod inventory;
@@ -48,27 +48,27 @@ pub struct World {
     pub(crate) host_idle: HostIdle,
     pub(crate) scheduling: Scheduling,
     revisions: Revisions,
-    /// Changes that nobody has taken yet; `None` where nobody wants them.
+    /// Changes not taken yet; `None` if recording is off.
     recorded: Option<Vec<Arc<WorldChange>>>,
 }
 
 impl World {
-    /// A world in which topology keys are lifted in another way than by default.
+    /// A world with non-default lift settings for topology keys.
     pub fn with_lifting(settings: LiftSettings) -> Self {
         Self { affinity: Affinity::new(settings), ..Self::default() }
     }
 
-    /// From now on every change is kept until [`World::take_changes`].
+    /// From now on, keeps every change until [`World::take_changes`].
     pub fn record_changes(&mut self) {
         self.recorded.get_or_insert_default();
     }
 
-    /// The changes since they were last taken, in order.
+    /// The changes since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Arc<WorldChange>> {
         self.recorded.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Takes in what an adapter observed, or what a controller assumes.
+    /// Applies what an adapter observed or a controller assumes.
     pub fn apply(&mut self, event: Event) -> Arc<WorldChange> {
         let before = Before::of(self, &event);
         let touched = self.update(event);
@@ -153,7 +153,7 @@ impl World {
         touched
     }
 
-    /// Removes what a whole relist did not bring.
+    /// Removes the objects that a complete relist did not contain.
     fn sweep(&mut self, source: Source, generation: Generation, touched: &mut Touched) {
         match source {
             Source::Nodes => {
@@ -226,20 +226,20 @@ impl World {
         }
     }
 
-    /// Brings what depends on the namespace's labels up to date, and gives back what is no longer used.
+    /// Updates what depends on the namespace's labels, and releases the old ones.
     fn namespace_replaced(&mut self, name: Symbol, before: Option<Namespace>, touched: &mut Touched) {
         let labels_before = before.as_ref().map_or(&[][..], |before| before.labels.pairs());
         let labels_after = self.namespaces.labels(name);
-        let mut is_other = false;
+        let mut changed = false;
         if labels_before != labels_after {
-            is_other |= self.affinity.namespace_changed(name, labels_before, labels_after);
+            changed |= self.affinity.namespace_changed(name, labels_before, labels_after);
         }
         let lift_off = self.namespaces.get(name).is_some_and(|namespace| namespace.lift_off);
         if before.as_ref().is_some_and(|before| before.lift_off) != lift_off {
-            is_other = true;
+            changed = true;
             self.affinity.set_namespace_lift(name, lift_off);
         }
-        if is_other {
+        if changed {
             touched.require(None);
             self.revisions.note_namespaces();
         }
@@ -295,7 +295,7 @@ impl World {
         if before.as_ref() != Some(&kept.facts) {
             touched.clusters.insert(id);
         }
-        if before.is_none_or(|before| !describes_the_same_place(&before, &kept.facts)) {
+        if before.is_none_or(|before| !describes_the_same_cluster(&before, &kept.facts)) {
             touched.nodes.extend(self.nodes_in_cluster(vcenter, &kept.facts.id));
         }
     }
@@ -308,18 +308,18 @@ impl World {
     }
 }
 
-/// Rules and groups change often, and say nothing of where a node is.
-fn describes_the_same_place(a: &ClusterFacts, b: &ClusterFacts) -> bool {
+/// Ignores rules and groups: they change often and do not affect where a node is.
+fn describes_the_same_cluster(a: &ClusterFacts, b: &ClusterFacts) -> bool {
     (&a.name, &a.datacenter, a.drs_enabled) == (&b.name, &b.datacenter, b.drs_enabled)
 }
 
-/// Its load changes all the time, and says nothing of where a node is.
+/// Ignores the load: it changes all the time and does not affect where a node is.
 fn describes_the_same_host(a: &HostFacts, b: &HostFacts) -> bool {
     (&a.name, &a.cluster, &a.datacenter, a.connection, a.maintenance)
         == (&b.name, &b.cluster, &b.datacenter, b.connection, b.maintenance)
 }
 
-/// What Kubernetes says.
+/// The state of Kubernetes objects and sources.
 impl World {
     pub fn source(&self, source: Source) -> SourceState {
         self.sources.state(source)
@@ -329,7 +329,7 @@ impl World {
         self.source(source) == SourceState::InSync
     }
 
-    /// Every source that was heard of, and its state.
+    /// Every known source and its state.
     pub fn sources(&self) -> impl Iterator<Item = (Source, SourceState)> {
         self.sources.iter()
     }
@@ -363,22 +363,22 @@ impl World {
         Some(self.node(id)?.uid.to_string())
     }
 
-    /// Another one whenever its VM or host, or what its pods require, may be another.
+    /// Changes whenever the node's VM or host, or the requirements of its pods, may have changed.
     pub fn node_revision(&self, id: NodeId) -> Revision {
         self.revisions.node(id)
     }
 
-    /// Another one whenever its rules or its hosts may be others.
+    /// Changes whenever the cluster's rules or hosts may have changed.
     pub fn cluster_revision(&self, id: ClusterId) -> Revision {
         self.revisions.cluster(id)
     }
 
-    /// Another one whenever the namespaces that terms look in, or that opted out, may be others.
-    /// Of the last change of anything that DRS rules follow from.
+    /// The revision of the last change of anything that DRS rules depend on.
     pub fn revision(&self) -> Revision {
         self.revisions.latest()
     }
 
+    /// Changes whenever the namespaces that terms select, or that opted out of lifting, may have changed.
     pub fn namespaces_revision(&self) -> Revision {
         self.revisions.namespaces()
     }
@@ -387,7 +387,7 @@ impl World {
         Some(self.node(id)?.labels.to_labels(&self.interner))
     }
 
-    /// The value of one of the node's labels: also a physical host that somebody else wrote there.
+    /// The value of one of the node's labels, including a physical host label written by another client.
     pub fn label_of(&self, id: NodeId, key: &str) -> Option<&str> {
         let value = self.node(id)?.labels.get(self.interner.get(key)?)?;
         Some(self.interner.text(value))
@@ -406,12 +406,12 @@ impl World {
         self.pods.get(id)
     }
 
-    /// How many pods are assumed on a node, and not yet told to be bound.
+    /// The number of pods that are assumed on a node and not yet reported as bound.
     pub fn assumed_pod_count(&self) -> usize {
         self.pods.assumed_count()
     }
 
-    /// The node that room is being made on for the pod: `status.nominatedNodeName`.
+    /// The node on which preemption makes room for the pod: `status.nominatedNodeName`.
     pub fn nominated_node(&self, id: PodId) -> Option<&str> {
         self.pods.nominated_node(id)
     }
@@ -420,12 +420,12 @@ impl World {
         self.pods.iter()
     }
 
-    /// Those that are bound to no node, on their way out, or have preferred terms, and are not finished; in no particular order.
+    /// The pods that are not finished and are unbound, terminating or have preferred terms; in no particular order.
     pub fn unsettled_pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.pods.unsettled().filter_map(|id| Some((id, self.pods.get(id)?)))
     }
 
-    /// The names of the nodes that pods are bound to or assumed on, whether or not these are known.
+    /// The names of the nodes that pods are bound to or assumed on, whether or not the nodes are known.
     pub fn names_of_nodes_with_pods(&self) -> impl Iterator<Item = Symbol> {
         self.pods.nodes()
     }
@@ -434,12 +434,12 @@ impl World {
         self.pods.len()
     }
 
-    /// The pods bound to the node or assumed there, finished ones too, in no particular order.
+    /// The pods bound to the node or assumed there, including finished ones, in no particular order.
     pub fn pods_on(&self, id: NodeId) -> &[PodId] {
         self.node(id).map_or(&[], |node| self.pods.on_node(node.name))
     }
 
-    /// The pods bound to a node of this name or assumed there, whether or not that node is known.
+    /// The pods bound to a node with this name or assumed there, whether or not the node is known.
     pub fn pods_bound_to(&self, node_name: &str) -> &[PodId] {
         self.interner.get(node_name).map_or(&[], |name| self.pods.on_node(name))
     }
@@ -457,7 +457,7 @@ impl World {
         self.namespaces.len()
     }
 
-    /// What tells this Kubernetes cluster from all others: the UID of its namespace `kube-system`.
+    /// Identifies this Kubernetes cluster: the UID of its namespace `kube-system`.
     pub fn kubernetes_uid(&self) -> Option<String> {
         Some(self.namespace("kube-system")?.uid.to_string())
     }

@@ -1,6 +1,6 @@
-//! The Kubernetes nodes and namespaces, as Kubernetes describes them.
+//! The Kubernetes nodes and namespaces.
 //!
-//! In: their facts. Out: each by name. What a node is recognised by is kept in `identity`, its pods in `pods`.
+//! In: their facts. Out: each by name. The keys that match a node to a VM are in `identity`, its pods in `pods`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::storage::node_names::NodeNames;
 use crate::storage::uid::Uid;
 use crate::world::sync::Generation;
 
-/// A node as it is kept.
+/// A stored node.
 #[derive(Debug)]
 pub struct Node {
     pub name: Symbol,
@@ -23,7 +23,7 @@ pub struct Node {
     pub labels: LabelSet,
     /// The Ready condition is True.
     pub ready: bool,
-    /// What a scheduler reads of it, its images left out; `None` where nothing schedules.
+    /// What a scheduler reads from it, without its images; `None` if no scheduler runs.
     pub scheduling: Option<Arc<NodeSchedulingFacts>>,
     generation: Generation,
 }
@@ -48,7 +48,7 @@ impl Nodes {
         self.names.find(name)
     }
 
-    /// Returns the node's id, and whether it is new or its labels or UID are.
+    /// Returns the node's id, and whether the node is new or its labels or UID changed.
     pub(crate) fn apply(
         &mut self,
         facts: &NodeFacts,
@@ -58,7 +58,7 @@ impl Nodes {
         let name = interner.acquire(&facts.name);
         let labels = LabelSet::acquire(&facts.labels, interner);
         let uid = Uid::from(facts.uid.as_str());
-        // Images are kept by name, for all nodes together: 50 names at each of 5000 nodes are a lot of text.
+        // Images are stored by name, for all nodes together: 50 names on each of 5000 nodes need a lot of memory.
         let scheduling = facts.scheduling.as_ref().map(|facts| Arc::new(facts.without_images()));
         let known = self.find(name).and_then(|id| Some((id, self.arena.get_mut(id)?)));
         if let Some((id, node)) = known {
@@ -85,18 +85,18 @@ impl Nodes {
         node.labels.release(interner);
     }
 
-    /// What the relist of this generation did not bring.
+    /// The nodes that the relist of this generation did not contain.
     pub(crate) fn not_of(&self, generation: Generation) -> Vec<NodeId> {
         self.arena.iter().filter(|(_, node)| node.generation != generation).map(|(id, _)| id).collect()
     }
 }
 
-/// A namespace as it is kept.
+/// A stored namespace.
 #[derive(Debug)]
 pub struct Namespace {
     pub uid: Uid,
     pub labels: LabelSet,
-    /// The anti-affinity of its pods between nodes is not to hold between hosts.
+    /// The anti-affinity of its pods between nodes does not apply between hosts.
     pub lift_off: bool,
     generation: Generation,
 }
@@ -113,12 +113,12 @@ impl Namespaces {
         self.0.len()
     }
 
-    /// Its labels; none for one that is not known.
+    /// The labels of a namespace; empty if it is not known.
     pub(crate) fn labels(&self, name: Symbol) -> &[(Symbol, Symbol)] {
         self.0.get(&name).map_or(&[], |namespace| namespace.labels.pairs())
     }
 
-    /// Returns its name, and what was known before, which still holds its uses.
+    /// Returns the name and the previous namespace, which still holds its symbol uses.
     pub(crate) fn apply(
         &mut self,
         facts: &NamespaceFacts,
@@ -131,12 +131,12 @@ impl Namespaces {
         (name, self.0.insert(name, namespace))
     }
 
-    /// Returns what was known, which still holds its uses.
+    /// Returns the removed namespace, which still holds its symbol uses.
     pub(crate) fn remove(&mut self, name: Symbol) -> Option<Namespace> {
         self.0.remove(&name)
     }
 
-    /// What the relist of this generation did not bring.
+    /// The namespaces that the relist of this generation did not contain.
     pub(crate) fn not_of(&self, generation: Generation) -> Vec<Symbol> {
         let is_gone = |namespace: &Namespace| namespace.generation != generation;
         let mut gone: Vec<Symbol> =

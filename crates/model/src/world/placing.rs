@@ -1,7 +1,8 @@
-//! Where pods are: how pods, nodes and hosts that change reach the index of terms.
+//! Where pods are: forwards changes of pods, nodes and hosts to the term index.
 //!
-//! In: pods as they are observed or assumed, nodes whose labels or host may have changed. Out: the index, how idle hosts are, and
-//! the nodes that take no pods, as of now. Invariant: a pod counts on a node exactly while both are known and one names the other.
+//! In: observed or assumed pods, nodes whose labels or host may have changed. Out: the current index, host idle shares,
+//! and nodes that accept no pods. Invariant: a pod counts on a node exactly while both are known and the pod names the
+//! node.
 
 use crate::affinity::Around;
 use crate::event::{PodFacts, Source};
@@ -11,7 +12,7 @@ use crate::world::pods::{Forgotten, Pod};
 use crate::world::touched::Touched;
 
 impl World {
-    /// Brings the place of a node up to date with its labels and its host.
+    /// Updates the node's topology domains from its labels and its host.
     pub(crate) fn locate(&mut self, id: NodeId) {
         let Some(name) = self.node(id).map(|node| node.name) else { return };
         let host = self.host_label_value(id).map(|host| self.interner.acquire(&host));
@@ -20,7 +21,7 @@ impl World {
         self.reconsider_host(id);
     }
 
-    /// Brings up to date what a node takes from its host.
+    /// Updates what depends on the node's host: whether it accepts pods, and the idle percentage.
     pub(crate) fn reconsider_host(&mut self, id: NodeId) {
         let host = self.host_of(id);
         let is_refused = host.is_some_and(|host| self.takes_no_pods(id, &host));
@@ -84,11 +85,11 @@ impl World {
         self.pod_changed(id, before.as_ref());
     }
 
-    /// Tells whether a change of a pod changes what is required, and on which nodes.
+    /// Records whether a change of a pod changes requirements, and on which nodes.
     fn trace(&mut self, known: Option<PodId>, touched: &mut Touched, change: impl FnOnce(&mut Self) -> Option<PodId>) {
         let before = known.map(|id| (self.mark_of(id), self.has_requirements(id), self.bound_to(id)));
         let Some(id) = change(self) else { return };
-        // Most of what a pod's watch tells is its status, which changes nothing here.
+        // Most pod watch events are status updates, which change nothing here.
         if before.as_ref().is_some_and(|(mark, ..)| *mark == self.mark_of(id)) {
             return;
         }
@@ -100,8 +101,9 @@ impl World {
         }
     }
 
-    /// What of a pod is looked at beyond itself. What it accepts is told by its address, for only the pods' own uses of it
-    /// are counted; the new one is taken before the old one goes, so two different ones never have the same.
+    /// The state of a pod that other objects depend on. Its node affinity is compared by address: values are shared,
+    /// and the new value is acquired before the old one is released, so two different values never have the same
+    /// address.
     fn mark_of(&self, id: PodId) -> impl PartialEq + use<> {
         let pod = self.pods.get(id).map(|pod| {
             let flags = (pod.finished, pod.terminating, pod.lift_off, pod.preferred_terms);
@@ -110,15 +112,15 @@ impl World {
         (pod, self.affinity.mark_of(id))
     }
 
-    /// Whether rules may depend on it: it has terms, is matched by some, or accepts certain nodes only.
+    /// Whether DRS rules may depend on it: it has terms, is matched by terms, or has node affinity.
     fn has_requirements(&self, id: PodId) -> bool {
-        let is_looked_at = |pod: &Pod| pod.preferred_terms > 0 || pod.node_affinity.is_some();
+        let is_relevant = |pod: &Pod| pod.preferred_terms > 0 || pod.node_affinity.is_some();
         !self.pod_terms(id).is_empty()
             || !self.terms_matching(id).is_empty()
-            || self.pods.get(id).is_some_and(is_looked_at)
+            || self.pods.get(id).is_some_and(is_relevant)
     }
 
-    /// The node it is bound to, if that is known.
+    /// The node it is bound to, if the node is known.
     fn bound_to(&self, id: PodId) -> Option<NodeId> {
         self.nodes.find(self.pods.get(id)?.node()?)
     }

@@ -1,11 +1,12 @@
-//! The pods, small: there may be 150,000 of them.
+//! The pods, stored compactly: there may be 150,000 of them.
 //!
-//! In: pods as they come, change and go, and pods that are being bound. Out: a pod by name, and the pods on a node.
+//! In: pods as they are added, changed and removed, and pods that are being bound. Out: a pod by name, and the pods on
+//! a node.
 //!
-//! Invariants: a pod is listed under the node it names or is assumed on, whether or not that node is known; nothing here
-//! walks all pods, except the end of a relist. A pod is assumed on a node until a watch tells that it is bound (to
-//! whatever node), finished, gone or another one, or until it is forgotten. One that no watch has told of yet lives as long
-//! as it is assumed.
+//! Invariants: a pod is listed under the node it is bound to or assumed on, whether or not the node is known; nothing
+//! here walks all pods, except the end of a relist. A pod is assumed on a node until the watch reports that it is bound
+//! (to any node), finished, deleted or replaced by another pod, or until it is forgotten. A pod that the watch has not
+//! reported yet exists only while it is assumed.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::storage::shared::Shared;
 use crate::storage::uid::Uid;
 use crate::world::sync::Generation;
 
-/// A pod as it is kept. Names that pods share are symbols: ask the world's interner.
+/// A stored pod. Names that pods share are symbols of the world's interner.
 #[derive(Debug)]
 pub struct Pod {
     pub name: Arc<str>,
@@ -28,27 +29,27 @@ pub struct Pod {
     pub namespace: Symbol,
     /// The controller it belongs to.
     pub owner: Option<Arc<OwnerFacts>>,
-    /// Which nodes it accepts; `None` for all.
+    /// Which nodes it accepts; `None` means all.
     pub node_affinity: Option<Arc<NodeAffinityFacts>>,
-    /// How many preferred terms it has, of affinity and anti-affinity together.
+    /// The number of preferred terms, affinity and anti-affinity together.
     pub preferred_terms: u32,
-    /// What a scheduler reads of it, shared by equal pods; `None` where nothing schedules.
+    /// What a scheduler reads from it, shared by equal pods; `None` if no scheduler runs.
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
     binding: Option<Binding>,
     generation: Generation,
-    /// No watch has told of it.
+    /// The watch has not reported it yet.
     is_only_assumed: bool,
     pub finished: bool,
     pub terminating: bool,
-    /// Its anti-affinity between nodes is not to hold between hosts.
+    /// Its anti-affinity between nodes does not apply between hosts.
     pub lift_off: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Binding {
     node: Symbol,
-    /// Where the pod stands in its node's list, so that it leaves without a search.
-    place: u32,
+    /// The pod's index in its node's list, so that removal needs no search.
+    index: u32,
     is_assumed: bool,
 }
 
@@ -63,20 +64,20 @@ impl Pod {
         self.binding.map(|binding| binding.node)
     }
 
-    /// It is being bound, and no watch has told of it yet.
+    /// It is being bound, and the watch has not confirmed it yet.
     pub fn is_assumed(&self) -> bool {
         self.binding.is_some_and(|binding| binding.is_assumed)
     }
 }
 
-/// What became of a pod that was to be forgotten.
+/// The result of forgetting an assumed pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forgotten {
-    /// It was not assumed.
+    /// The pod was not assumed.
     Nothing,
-    /// It is on no node any more.
+    /// The pod is no longer on a node.
     TakenOff(PodId),
-    /// Nobody else knows of it.
+    /// The watch never reported the pod, so it must be removed.
     ToRemove(PodId),
 }
 
@@ -89,11 +90,11 @@ pub(crate) struct Pods {
     owners: Shared<OwnerFacts>,
     node_affinities: Shared<NodeAffinityFacts>,
     schedulings: Shared<PodSchedulingFacts>,
-    /// The nodes that room is being made on, for the few pods that have one.
+    /// The nominated nodes, for the few pods that have one.
     nominated: FxHashMap<PodId, Box<str>>,
-    /// How many are assumed on a node.
+    /// The number of assumed pods.
     assumed: usize,
-    /// Those that are bound to no node, on their way out, or have preferred terms; none that is finished.
+    /// The pods that are not finished and are unbound, terminating or have preferred terms.
     unsettled: FxHashSet<PodId>,
 }
 
@@ -119,7 +120,7 @@ impl Pods {
         self.by_node.keys().copied()
     }
 
-    /// To be called whenever a pod changed.
+    /// Must be called after every change of a pod.
     fn note(&mut self, id: PodId) {
         let is_unsettled = |pod: &Pod| pod.terminating || pod.node().is_none() || pod.preferred_terms > 0;
         if self.arena.get(id).is_some_and(|pod| !pod.finished && is_unsettled(pod)) {
@@ -134,14 +135,14 @@ impl Pods {
         self.by_name.find(&(namespace, name), has_it)
     }
 
-    /// The pods on a node of this name, in no particular order.
+    /// The pods on a node with this name, in no particular order.
     pub(crate) fn on_node(&self, node: Symbol) -> &[PodId] {
         self.by_node.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// Labels and terms are kept in `affinity`.
+    /// Labels and terms are stored in `affinity`.
     pub(crate) fn apply(&mut self, facts: &PodFacts, generation: Generation, interner: &mut Interner) -> PodId {
-        // First take, then give back: strings that stay keep their symbols.
+        // Acquire before releasing: strings that stay keep their symbols.
         let namespace = interner.acquire(&facts.namespace);
         let node = facts.node.as_deref().map(|node| interner.acquire(node));
         let Some(id) = self.find(namespace, &facts.name) else {
@@ -185,13 +186,13 @@ impl Pods {
         };
     }
 
-    /// The node that room is being made on for the pod.
+    /// The node on which preemption makes room for the pod.
     pub(crate) fn nominated_node(&self, id: PodId) -> Option<&str> {
         self.nominated.get(&id).map(|node| &**node)
     }
 
-    /// Puts a pod on a node before any watch tells so. Returns its id, and whether it was not known before; `None` when the
-    /// pod is bound or finished, or another one has its name.
+    /// Places a pod on a node before the watch reports it. Returns its id and whether the pod is new; `None` if the pod
+    /// is bound or finished, or its name belongs to a pod with another UID.
     pub(crate) fn assume(
         &mut self,
         facts: &PodFacts,
@@ -239,7 +240,7 @@ impl Pods {
         }
     }
 
-    /// A new pod, on no node. Takes over a use of the namespace.
+    /// A new pod, on no node. Takes ownership of one use of the namespace.
     fn insert(&mut self, facts: &PodFacts, namespace: Symbol, generation: Generation) -> PodId {
         let pod = Pod {
             name: facts.name.as_str().into(),
@@ -294,13 +295,14 @@ impl Pods {
         interner.release(pod.namespace);
     }
 
-    /// What the relist of this generation did not bring. A pod known only because it was assumed may be younger than the list.
+    /// The pods that the relist of this generation did not contain. Excludes pods that are only assumed: they may be
+    /// newer than the list.
     pub(crate) fn not_of(&self, generation: Generation) -> Vec<PodId> {
         let is_gone = |pod: &Pod| pod.generation != generation && !pod.is_only_assumed;
         self.arena.iter().filter(|(_, pod)| is_gone(pod)).map(|(id, _)| id).collect()
     }
 
-    /// How much is kept beside the pods, for tests.
+    /// The number of stored owners and node affinities, for tests.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> [usize; 2] {
         [self.owners.len(), self.node_affinities.len()]
@@ -310,27 +312,27 @@ impl Pods {
         self.assumed
     }
 
-    /// The binding takes over one use of the symbol.
+    /// The binding takes ownership of one use of the symbol.
     fn bind(&mut self, id: PodId, node: Option<Symbol>, is_assumed: bool) {
         let (Some(node), Some(pod)) = (node, self.arena.get_mut(id)) else { return };
         let list = self.by_node.entry(node).or_default();
-        // A place fits: pods have ids of 32 bits.
-        pod.binding = Some(Binding { node, place: list.len() as u32, is_assumed });
+        // The cast is lossless: pod ids have 32 bits.
+        pod.binding = Some(Binding { node, index: list.len() as u32, is_assumed });
         self.assumed += usize::from(is_assumed);
         list.push(id);
     }
 
     fn unbind(&mut self, id: PodId, interner: &mut Interner) {
-        let Some(Binding { node, place, is_assumed }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take())
+        let Some(Binding { node, index, is_assumed }) = self.arena.get_mut(id).and_then(|pod| pod.binding.take())
         else {
             return;
         };
         self.assumed -= usize::from(is_assumed);
         if let Some(list) = self.by_node.get_mut(&node) {
-            list.swap_remove(place as usize);
-            let moved = list.get(place as usize).and_then(|&moved| self.arena.get_mut(moved));
+            list.swap_remove(index as usize);
+            let moved = list.get(index as usize).and_then(|&moved| self.arena.get_mut(moved));
             if let Some(binding) = moved.and_then(|pod| pod.binding.as_mut()) {
-                binding.place = place;
+                binding.index = index;
             }
             if list.is_empty() {
                 self.by_node.remove(&node);

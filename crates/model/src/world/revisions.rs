@@ -1,8 +1,9 @@
-//! When what DRS rules follow from changed last: of each node and each cluster.
+//! The revision of each node and cluster: when the inputs of DRS rules last changed.
 //!
-//! In: what each event touched. Out: a number for a node (its VM, its host, what its pods require), for a cluster (its rules, its
-//! hosts) and for all namespaces. Invariant: what has the same number as before gives the same input to a plan. A number is never
-//! used twice, so a node that took over another's id is not taken for it.
+//! In: what each event touched. Out: a number for a node (its VM, its host, the requirements of its pods), for a
+//! cluster (its rules, its hosts) and for all namespaces. Invariant: an object with an unchanged number gives the same
+//! input to a plan. A number is never used twice, so a node that reuses the id of a removed node has a different
+//! revision.
 
 use rustc_hash::FxHashMap;
 
@@ -34,7 +35,7 @@ impl Revisions {
         self.clusters.extend(touched.clusters.iter().map(|cluster| (*cluster, self.latest)));
     }
 
-    /// Namespaces matter to pods anywhere.
+    /// One revision for all namespaces, because they affect pods on any node.
     pub(crate) fn note_namespaces(&mut self) {
         self.latest.0 += 1;
         self.namespaces = self.latest;

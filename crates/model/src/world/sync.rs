@@ -1,36 +1,36 @@
-//! How far each source can be trusted.
+//! The sync state of each source.
 //!
-//! In: the marks of the stream (`RelistBegan`, `RelistEnded`, `Lost`). Out: a [`SourceState`] per source, and the
+//! In: the sync events of the stream (`RelistBegan`, `RelistEnded`, `Lost`). Out: a [`SourceState`] per source, and the
 //! generation of its current relist: an object carries the generation in which it was last applied, so at the end of a
-//! relist those with an older one are gone. A relist that begins anew has a new generation, so what an unfinished one
-//! brought does not count.
+//! relist, objects with an older generation have been deleted. A restarted relist has a new generation, so objects from
+//! an unfinished relist do not count.
 //!
-//! Invariant: `Lost` means a whole picture was had once; a source that never gave one is `NeverSynced` even when it
-//! breaks.
+//! Invariant: `Lost` means that a list was complete once; a source that never completed a list is `NeverSynced` even
+//! after its stream breaks.
 
 use std::collections::BTreeMap;
 
 use crate::event::Source;
 
-/// What can be said of all that is known from one source.
+/// The sync state of one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceState {
-    /// The picture was never whole.
+    /// No list was ever complete.
     #[default]
     NeverSynced,
     /// Being listed.
     Relisting {
-        /// There is an older whole picture to go on from meanwhile.
+        /// An older complete list can be used in the meantime.
         was_synced: bool,
     },
-    /// Whole, and changes arrive as they happen.
+    /// The list is complete, and changes arrive as they happen.
     InSync,
-    /// The last that was known of a picture that was whole.
+    /// The list was complete, but updates stopped: only the last known state is left.
     Lost,
 }
 
 impl SourceState {
-    /// The picture was whole at least once: answers can be given from it, though maybe old ones.
+    /// A list was complete at least once: answers can be computed from it, but may be stale.
     pub(crate) fn was_ever_synced(self) -> bool {
         matches!(self, Self::InSync | Self::Lost | Self::Relisting { was_synced: true })
     }
@@ -48,7 +48,7 @@ impl Sources {
         self.0.get(&source).map(|&(state, _)| state).unwrap_or_default()
     }
 
-    /// What an object applied now carries.
+    /// The generation that an object applied now carries.
     pub(crate) fn generation(&self, source: Source) -> Generation {
         self.0.get(&source).map(|&(_, generation)| generation).unwrap_or_default()
     }
@@ -63,8 +63,8 @@ impl Sources {
         generation.0 = generation.0.wrapping_add(1);
     }
 
-    /// Returns the generation that stays, or `None` when no relist was under way: without one, nothing says that what
-    /// did not appear is gone.
+    /// Returns the generation whose objects stay, or `None` if no relist was in progress: without a relist, a missing
+    /// object is not known to be deleted.
     #[must_use]
     pub(crate) fn relist_ended(&mut self, source: Source) -> Option<Generation> {
         let (state, generation) = self.0.get_mut(&source)?;
@@ -94,7 +94,7 @@ mod tests {
     use Mark::{Began, Ended};
 
     #[test]
-    fn states_follow_the_marks() {
+    fn states_follow_the_sync_events() {
         let relisting = |was_synced| SourceState::Relisting { was_synced };
         let cases: &[(&[Mark], SourceState)] = &[
             (&[], SourceState::NeverSynced),

@@ -1,7 +1,8 @@
-//! What an event may have changed an answer for, so that whoever keeps answers looks at those again and at no others.
+//! The objects whose answers an event may have changed, so that a cache of answers recomputes only those.
 //!
-//! In: what [`crate::World::apply`] changed. Out: nodes and clusters, and whether what pods require of each other and of hosts is
-//! another. Invariant: what is not named here answers as before; naming one is a small part of the event's own cost.
+//! In: what [`crate::World::apply`] changed. Out: nodes and clusters, and whether the requirements of pods on each
+//! other and on hosts changed. Invariant: an object that is not listed here has unchanged answers; listing an object is
+//! a small part of the event's own cost.
 
 use std::collections::BTreeSet;
 
@@ -17,24 +18,24 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// Nodes that are there and of which this may have changed: their own labels or UID, their match, their placement,
-    /// their VM's name, or what is known of their host. Their readiness and their pods are not meant.
+    /// Existing nodes for which one of these may have changed: their labels or UID, their match, their placement, their
+    /// VM's name, or the facts of their host. Readiness and pods do not count.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
         self.nodes.iter().copied()
     }
 
-    /// Nodes that are gone.
+    /// Removed nodes.
     pub fn removed(&self) -> impl Iterator<Item = NodeId> {
         self.removed.iter().copied()
     }
 
-    /// Whether pods came, changed or went that have terms, are matched by some, or accept certain nodes only; or what terms match
-    /// is another, or who opted out.
+    /// Whether a pod was added, changed or removed that has terms, is matched by terms, or has node affinity; or what
+    /// terms match changed, or which namespaces opted out of lifting.
     pub fn requirements(&self) -> bool {
         self.requirements
     }
 
-    /// Clusters that came, changed in any way or are gone, and those of which a host did.
+    /// Clusters that were added, changed or removed, and clusters with such a host.
     pub fn clusters(&self) -> impl Iterator<Item = ClusterId> {
         self.clusters.iter().copied()
     }
@@ -47,7 +48,7 @@ impl Touched {
         *self == Self::default()
     }
 
-    /// Pods on this node require something else than before; `None` for pods on no node that is known.
+    /// The requirements of pods on this node changed; `None` for pods that are not on a known node.
     pub(crate) fn require(&mut self, node: Option<NodeId>) {
         self.requirements = true;
         self.requirements_on.extend(node);

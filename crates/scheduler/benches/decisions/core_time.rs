@@ -1,4 +1,4 @@
-//! Time that this thread spent on a core, in place of wall time: what other programs do meanwhile must not count.
+//! CPU time of this thread instead of wall time, so that other programs on the machine do not affect the result.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub struct CoreTime;
 
-/// How long this thread has been on a core.
+/// The CPU time that this thread has used so far.
 pub fn now() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or_default());

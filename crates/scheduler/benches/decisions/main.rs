@@ -1,7 +1,8 @@
-//! How fast decisions are: no API, one core, all default plugins, all nodes scored.
+//! Benchmark of scheduling decisions: no API, one core, all default plugins, all nodes scored.
 //!
-//! `cargo bench -p scheduler --bench decisions [-- NAME]`; `cargo xtask bench decisions` holds the result against the limits. One
-//! iteration places a batch of pods in a cluster of 5000 nodes with a scheduler that has kept nothing yet, then takes them away.
+//! `cargo bench -p scheduler --bench decisions [-- NAME]`; `cargo xtask bench decisions` checks the result against the
+//! limits. One iteration places a batch of pods in a cluster of 5000 nodes with a scheduler whose caches are empty,
+//! then deletes them.
 #![allow(clippy::unwrap_used)]
 
 mod core_time;
@@ -18,12 +19,12 @@ use self::core_time::CoreTime;
 use self::workloads::{WORKLOADS, Workload, cluster};
 
 const NODES: usize = 5_000;
-/// Pods that run already.
+/// Pods that already run.
 const RUNNING: [usize; 2] = [10_000, 150_000];
 /// Pods placed in one iteration.
 const BATCH: usize = 4_000;
 
-/// Places a batch, and tells how long that took. The world is left as it was.
+/// Places a batch and returns how long it took. Afterwards the world is as before.
 fn place_batch(world: &mut World, (name, workload): &Workload) -> Duration {
     let configuration = Configuration::with_name("bridger", &plugins::standard()).unwrap();
     let mut scheduler = Scheduler::new(configuration, 1);
@@ -53,7 +54,7 @@ fn main() {
     let mut criterion = Criterion::default()
         .with_measurement(CoreTime)
         .sample_size(20)
-        // The first batch warms up, and one batch is one sample: batches are long enough.
+        // The first batch is the warm-up. One batch is one sample, because batches are long enough.
         .warm_up_time(Duration::from_millis(1))
         .measurement_time(Duration::from_millis(1))
         .configure_from_args();
@@ -61,10 +62,10 @@ fn main() {
     group.sampling_mode(SamplingMode::Flat).throughput(Throughput::Elements(BATCH as u64));
     let mut worlds = RUNNING.map(|_| None);
     for workload in WORKLOADS {
-        // One right after the other: they are compared, and whatever else the machine does should hit both.
+        // Both sizes run one right after the other. They are compared, so other load on the machine should hit both.
         for (world, running) in worlds.iter_mut().zip(RUNNING) {
             group.bench_function(BenchmarkId::new(workload.0, running), |bencher| {
-                // Built once, and only where a workload was asked for.
+                // Built once, and only if a selected workload needs it.
                 let world = world.get_or_insert_with(|| cluster(NODES, running));
                 bencher.iter_custom(|batches| (0..batches).map(|_| place_batch(world, workload)).sum());
             });

@@ -1,4 +1,4 @@
-//! The cluster in which pods are placed, and the workloads: pods that are equal, and pods of which no two are.
+//! The cluster in which pods are placed, and the workloads: some of equal pods, one of pods that all differ.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn spread(key: &str, app: &str, hard: bool) -> SpreadFacts {
     }
 }
 
-/// A name, and the pod of a number.
+/// A name, and a function from a number to a pod.
 pub type Workload = (&'static str, fn(usize) -> PodFacts);
 
 pub const WORKLOADS: &[Workload] = &[
@@ -116,7 +116,7 @@ pub const WORKLOADS: &[Workload] = &[
     }),
 ];
 
-/// A cluster with pods that carry anti-affinity, 30 to a service.
+/// A cluster whose pods have anti-affinity, 30 pods per service.
 pub fn cluster(nodes: usize, pods: usize) -> World {
     let mut world = World::default();
     for number in 0..nodes {

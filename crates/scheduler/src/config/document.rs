@@ -1,7 +1,7 @@
-//! The fields of a `KubeSchedulerConfiguration`, read strictly.
+//! The fields of a `KubeSchedulerConfiguration`, parsed strictly.
 //!
-//! In: a JSON value. Out: the fields that are used. Invariant: a field that is unknown, or known to kube-scheduler but without
-//! effect here, is an error that names it.
+//! In: a JSON value. Out: the fields that are used. Invariant: a field that is unknown, or that kube-scheduler knows
+//! but that has no effect here, is an error that names it.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use super::{ConfigError, field};
 pub(super) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
 
-/// Fields of kube-scheduler's that are not supported, and what to do instead.
+/// Fields of kube-scheduler that are not supported, and what to do instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("extenders", ": write a plugin instead"),
     ("clientConnection", ": connections are configured by $KUBECONFIG or the service account"),
@@ -26,9 +26,9 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 struct Fields {
     api_version: String,
     kind: String,
-    /// Accepted: one core is enough.
+    /// Accepted without effect: one core is enough.
     parallelism: Option<i32>,
-    /// Accepted: all nodes are scored.
+    /// Accepted without effect: all nodes are scored.
     percentage_of_nodes_to_score: Option<i32>,
     pod_initial_backoff_seconds: Option<i64>,
     pod_max_backoff_seconds: Option<i64>,
@@ -47,7 +47,7 @@ pub(super) struct Document {
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct ProfileDocument {
     pub(super) scheduler_name: Option<String>,
-    /// Accepted: all nodes are scored.
+    /// Accepted without effect: all nodes are scored.
     pub(super) percentage_of_nodes_to_score: Option<i32>,
     pub(super) plugins: PluginsDocument,
     pub(super) plugin_config: Vec<PluginConfigDocument>,
@@ -110,10 +110,10 @@ impl Document {
         check_parallelism(fields.parallelism)?;
         check_percentage("percentageOfNodesToScore", fields.percentage_of_nodes_to_score)?;
         let mut profiles = Vec::with_capacity(fields.profiles.len());
-        for (place, profile) in fields.profiles.iter().enumerate() {
-            let profile: ProfileDocument = read(&format!("profiles[{place}]"), profile)?;
+        for (index, profile) in fields.profiles.iter().enumerate() {
+            let profile: ProfileDocument = read(&format!("profiles[{index}]"), profile)?;
             let percentage = profile.percentage_of_nodes_to_score;
-            check_percentage(&format!("profiles[{place}].percentageOfNodesToScore"), percentage)?;
+            check_percentage(&format!("profiles[{index}].percentageOfNodesToScore"), percentage)?;
             profiles.push(profile);
         }
         Ok(Self {
@@ -124,11 +124,11 @@ impl Document {
     }
 }
 
-fn read<T: DeserializeOwned>(place: &str, value: &Value) -> Result<T, ConfigError> {
-    T::deserialize(value).map_err(|error| field(place, error.to_string()))
+fn read<T: DeserializeOwned>(path: &str, value: &Value) -> Result<T, ConfigError> {
+    T::deserialize(value).map_err(|error| field(path, error.to_string()))
 }
 
-/// Files often turn it off, which is what happens anyway.
+/// `leaderElect: false` is accepted, because many files have it and the scheduler never elects a leader anyway.
 fn check_leader_election(given: Option<&Value>) -> Result<(), ConfigError> {
     match given.map(|given| given.get("leaderElect")) {
         None | Some(Some(Value::Bool(false))) => Ok(()),
@@ -146,9 +146,9 @@ fn check_parallelism(given: Option<i32>) -> Result<(), ConfigError> {
     }
 }
 
-fn check_percentage(place: &str, given: Option<i32>) -> Result<(), ConfigError> {
+fn check_percentage(path: &str, given: Option<i32>) -> Result<(), ConfigError> {
     match given {
-        Some(given) if !(0..=100).contains(&given) => Err(field(place, format!("{given} is not between 0 and 100"))),
+        Some(given) if !(0..=100).contains(&given) => Err(field(path, format!("{given} is not between 0 and 100"))),
         _ => Ok(()),
     }
 }

@@ -1,13 +1,15 @@
-//! Which plugins run at which point.
+//! Which plugins run at which extension point.
 //!
-//! In: the default plugins, what a profile enables and disables by point or at all points, and the arguments. Out: a [`Profile`].
+//! In: the default plugins, the plugins that a profile enables and disables at one point or at all points, and the
+//! plugin arguments. Out: a [`Profile`].
 //!
-//! The precedence is kube-scheduler's: first the profile's sets are merged into the default ones (a plugin that is named again
-//! keeps its place and takes the new weight; others follow), then the plugins of `multiPoint` are spread over the points they
-//! extend. At each point come first the `multiPoint` plugins that the point names again, in the point's order, then the other
-//! `multiPoint` plugins, then the rest of the point's own. A weight given at `score` wins over one at `multiPoint`.
+//! The precedence is that of kube-scheduler. First the profile's sets are merged into the default sets: a default
+//! plugin that is enabled again keeps its position and takes the new weight, other plugins follow. Then the
+//! `multiPoint` plugins are expanded to the points they extend. The order at each point is: the `multiPoint` plugins
+//! that the point also enables, in the point's order; the other `multiPoint` plugins; the remaining plugins that the
+//! point enables. A weight at `score` overrides one at `multiPoint`.
 //!
-//! Invariant: the guard against placing pods blindly is in every profile, whatever was disabled.
+//! Invariant: the `Unsupported` plugin is in every profile, even if the file disables it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +22,8 @@ use crate::framework::profile::{Profile, ProfilePoints};
 use crate::framework::registry::{Built, Registry};
 use crate::plugins::Unsupported;
 
-/// The default plugins, at all points they extend, with the weight of their score. As kube-scheduler 1.36 has them, without the
-/// ones for volumes, resource claims, pod groups and preemption, and with this scheduler's own.
+/// The default plugins, at all points they extend, with their score weights. The list is that of kube-scheduler 1.36
+/// without the plugins for volumes, resource claims, pod groups and preemption, plus this scheduler's own plugins.
 pub(super) const DEFAULT_PLUGINS: &[(&str, i32)] = &[
     ("SchedulingGates", 0),
     ("Unsupported", 0),
@@ -41,7 +43,7 @@ pub(super) const DEFAULT_PLUGINS: &[(&str, i32)] = &[
     ("NodeDeclaredFeatures", 0),
 ];
 
-/// kube-scheduler's plugins that are not here. A file may disable them, which changes nothing.
+/// Plugins of kube-scheduler that Bridger lacks. A file may disable them, which has no effect.
 const ABSENT: &[&str] = &[
     "DefaultPreemption",
     "DynamicResources",
@@ -54,11 +56,11 @@ const ABSENT: &[&str] = &[
 
 const EVERY: &str = "*";
 
-/// Runs in every profile. That a pod is not placed without what it needs is no choice between plugins: a file that disables it,
-/// by name or with all others, changes nothing.
+/// The plugin that runs in every profile. It keeps pods from being placed without something they require, so no file
+/// can turn it off: disabling it, by name or with `*`, has no effect.
 const GUARD: &str = Unsupported::NAME;
 
-/// Plugins are kept in sets of this many bits.
+/// A set of plugins has this many bits.
 const PLUGINS_MAX: usize = 64;
 
 pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Registry) -> Result<Profile, ConfigError> {
@@ -82,7 +84,7 @@ pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Regist
         check_names(set, registry).map_err(wrong)?;
     }
     let arguments = arguments(described, registry).map_err(wrong)?;
-    // A registry of somebody's own may do without some of them.
+    // A custom registry may lack some of the default plugins.
     let defaults: Vec<PluginEntry> = DEFAULT_PLUGINS
         .iter()
         .filter(|(name, _)| registry.contains(name))
@@ -90,7 +92,7 @@ pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Regist
         .collect();
     let multi_point = merge(defaults, &plugins.multi_point);
 
-    // Only plugins that are in use are built, each once.
+    // Only plugins in use are built, each once.
     let mut names: Vec<&str> = Vec::new();
     let own = own_points.iter().flat_map(|(_, set)| &set.enabled);
     for entry in multi_point.iter().chain(own) {
@@ -142,32 +144,32 @@ pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Regist
 }
 
 impl PluginSet {
-    /// Whether it turns the plugin off, by name or with all others.
+    /// Whether the set disables the plugin, by name or with `*`.
     fn disables(&self, name: &str) -> bool {
         name != GUARD && self.disabled.iter().any(|entry| entry.name == EVERY || entry.name == name)
     }
 }
 
-/// Merges what a profile says into a default set.
+/// Merges a profile's plugin set into the default set.
 fn merge(defaults: Vec<PluginEntry>, own: &PluginSet) -> Vec<PluginEntry> {
     let mut replacing = BTreeSet::new();
     let mut merged = Vec::new();
     for default in defaults.into_iter().filter(|default| !own.disables(&default.name)) {
-        // Of several entries of one name the last counts; the others follow, and are then told as repeated.
+        // Of several entries with one name the last wins. The others are appended and later rejected as duplicates.
         match own.enabled.iter().rposition(|entry| entry.name == default.name) {
-            Some(place) => {
-                replacing.insert(place);
-                merged.push(own.enabled[place].clone());
+            Some(index) => {
+                replacing.insert(index);
+                merged.push(own.enabled[index].clone());
             }
             None => merged.push(default),
         }
     }
-    let rest = own.enabled.iter().enumerate().filter(|(place, _)| !replacing.contains(place));
+    let rest = own.enabled.iter().enumerate().filter(|(index, _)| !replacing.contains(index));
     merged.extend(rest.map(|(_, entry)| entry.clone()));
     merged
 }
 
-/// Spreads the plugins of `multiPoint` over one point.
+/// Expands the `multiPoint` plugins at one point.
 fn at_point(
     point: &str,
     own: &PluginSet,
@@ -176,38 +178,38 @@ fn at_point(
     built: &[Built],
     extends: fn(&Built) -> bool,
 ) -> Result<Vec<usize>, String> {
-    let place = |name: &str| names.iter().position(|known| *known == name);
-    let mut own_places = Vec::new();
+    let index = |name: &str| names.iter().position(|known| *known == name);
+    let mut own_listed = Vec::new();
     for entry in &own.enabled {
-        let Some(place) = place(&entry.name) else { continue };
-        if !extends(&built[place]) {
+        let Some(index) = index(&entry.name) else { continue };
+        if !extends(&built[index]) {
             return Err(format!("plugin {} does not extend {point}", entry.name));
         }
-        if own_places.contains(&place) {
+        if own_listed.contains(&index) {
             return Err(format!("plugin {} is enabled twice at {point}", entry.name));
         }
-        own_places.push(place);
+        own_listed.push(index);
     }
     let mut named_again = BTreeSet::new();
     let mut spread = Vec::new();
     for entry in multi_point {
-        let Some(place) = place(&entry.name) else { continue };
-        if !extends(&built[place]) || own.disables(&entry.name) {
+        let Some(index) = index(&entry.name) else { continue };
+        if !extends(&built[index]) || own.disables(&entry.name) {
             continue;
         }
-        if own_places.contains(&place) {
-            named_again.insert(place);
-        } else if spread.contains(&place) {
+        if own_listed.contains(&index) {
+            named_again.insert(index);
+        } else if spread.contains(&index) {
             return Err(format!("plugin {} is enabled twice at multiPoint", entry.name));
         } else {
-            spread.push(place);
+            spread.push(index);
         }
     }
-    let (first, last): (Vec<usize>, Vec<usize>) = own_places.into_iter().partition(|place| named_again.contains(place));
+    let (first, last): (Vec<usize>, Vec<usize>) = own_listed.into_iter().partition(|index| named_again.contains(index));
     Ok([first, spread, last].concat())
 }
 
-/// By plugin. One that names none counts once.
+/// The weight of each plugin; 1 if none is given.
 fn weights(names: &[&str], score: &[PluginEntry], multi_point: &[PluginEntry]) -> Result<Vec<i64>, String> {
     let mut weights = vec![None; names.len()];
     for entry in score.iter().chain(multi_point) {
@@ -215,8 +217,8 @@ fn weights(names: &[&str], score: &[PluginEntry], multi_point: &[PluginEntry]) -
         if weight < 0 {
             return Err(format!("plugin {} has the negative weight {weight}", entry.name));
         }
-        if let Some(place) = names.iter().position(|name| *name == entry.name) {
-            weights[place].get_or_insert(i64::from(weight.max(1)));
+        if let Some(index) = names.iter().position(|name| *name == entry.name) {
+            weights[index].get_or_insert(i64::from(weight.max(1)));
         }
     }
     Ok(weights.into_iter().map(|weight| weight.unwrap_or(1)).collect())
@@ -245,7 +247,7 @@ fn check_name(name: &str, registry: &Registry) -> Result<(), String> {
     }
 }
 
-/// By plugin, without `apiVersion` and `kind`, which must be what they are upstream.
+/// The arguments by plugin, without `apiVersion` and `kind`. These two must have the upstream values.
 fn arguments<'a>(described: &'a ProfileDocument, registry: &Registry) -> Result<BTreeMap<&'a str, Value>, String> {
     let mut arguments = BTreeMap::new();
     for entry in &described.plugin_config {

@@ -1,10 +1,10 @@
-//! Configuration: a `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1`, as people have it for kube-scheduler.
+//! Configuration: a `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1`, as written for kube-scheduler.
 //!
 //! In: the document as a JSON value. Out: profiles ready to run, or an error that names the field.
 //!
-//! - `document`: the fields, strictly. `expand`: which plugins run at which point, with upstream's precedence.
+//! - `document`: strict parsing of the fields. `expand`: which plugins run at which point, with upstream's precedence.
 //!
-//! Invariant: nothing that was asked for is passed over in silence. What is not supported is refused by name.
+//! Invariant: no setting is silently ignored. An unsupported field is rejected by name.
 
 mod document;
 mod expand;
@@ -20,14 +20,14 @@ use crate::framework::erased::AnyQueueSort;
 use crate::framework::profile::Profile;
 use crate::framework::registry::Registry;
 
-/// The name pods give as `schedulerName` for the default profile.
+/// The `schedulerName` of pods that the default profile schedules.
 pub const DEFAULT_SCHEDULER_NAME: &str = "bridger";
 
 /// What is wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{place}: {problem}")]
-    Field { place: String, problem: String },
+    #[error("{path}: {problem}")]
+    Field { path: String, problem: String },
     #[error("{field} is not supported{advice}")]
     Unsupported { field: String, advice: &'static str },
     #[error("profile {profile}: {problem}")]
@@ -40,14 +40,14 @@ pub enum ConfigError {
 pub struct Configuration {
     pub(crate) profiles: Vec<Profile>,
     pub(crate) backoff: Backoff,
-    /// The order of the queue, which all profiles share.
+    /// The queue order, which all profiles share.
     pub(crate) order: Arc<dyn AnyQueueSort>,
 }
 
-/// How long a pod that failed stays out of the way.
+/// How long a pod waits after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure; twice as long after each further one.
+    /// After the first failure. Doubles with each further failure.
     pub initial: Duration,
     pub max: Duration,
 }
@@ -74,19 +74,19 @@ impl Configuration {
         let mut profiles: Vec<Profile> = Vec::new();
         let defaults = [ProfileDocument::default()];
         let described: &[ProfileDocument] = if document.profiles.is_empty() { &defaults } else { &document.profiles };
-        for (place, profile) in described.iter().enumerate() {
+        for (index, profile) in described.iter().enumerate() {
             let name = match &profile.scheduler_name {
                 Some(name) if !name.is_empty() => name.as_str(),
                 _ if described.len() == 1 => DEFAULT_SCHEDULER_NAME,
                 _ => {
                     return Err(field(
-                        format!("profiles[{place}].schedulerName"),
+                        format!("profiles[{index}].schedulerName"),
                         "is needed when there are several profiles",
                     ));
                 }
             };
             if profiles.iter().any(|other| other.name() == name) {
-                return Err(field(format!("profiles[{place}].schedulerName"), format!("{name} is used twice")));
+                return Err(field(format!("profiles[{index}].schedulerName"), format!("{name} is used twice")));
             }
             profiles.push(expand::profile(profile, name, registry)?);
         }
@@ -103,15 +103,15 @@ impl Configuration {
     }
 }
 
-fn field(place: impl Into<String>, problem: impl Into<String>) -> ConfigError {
-    ConfigError::Field { place: place.into(), problem: problem.into() }
+fn field(path: impl Into<String>, problem: impl Into<String>) -> ConfigError {
+    ConfigError::Field { path: path.into(), problem: problem.into() }
 }
 
 fn backoff(document: &Document) -> Result<Backoff, ConfigError> {
     let default = Backoff::default();
     let seconds = |name: &str, given: Option<i64>, default: Duration, least: i64| match given {
         None => Ok(default),
-        // A day is more than anybody waits, and keeps sums of times small.
+        // A day is longer than any useful back-off, and sums of times cannot overflow.
         Some(given) if (least..=86_400).contains(&given) => Ok(Duration::from_secs(given.unsigned_abs())),
         Some(given) => Err(field(name, format!("{given} is not between {least} and 86400"))),
     };

@@ -1,4 +1,5 @@
-//! Precedence as in upstream's own table (`TestNewFrameworkMultiPointExpansion`, `TestMergePlugins`), and what is refused.
+//! Precedence as in upstream's tests (`TestNewFrameworkMultiPointExpansion`, `TestMergePlugins`), and invalid
+//! documents.
 
 use serde_json::{Value, json};
 
@@ -55,7 +56,7 @@ plugins! {
     Scorer1: score;
     Scorer2: score;
     Scorer3: score;
-    // Under the name of one of the default plugins.
+    // Has the name of a default plugin.
     NodeName: filter score;
 }
 
@@ -77,9 +78,9 @@ fn set(names: &[&str]) -> Value {
 }
 
 #[test]
-fn plugins_run_where_upstream_would_run_them() {
+fn plugins_run_at_the_same_points_as_upstream() {
     let all = json!({"name": "*"});
-    // What is configured; score plugins in order; filter plugins in order.
+    // Configuration; score plugins in order; filter plugins in order.
     let cases = [
         (
             "expansion",
@@ -106,7 +107,7 @@ fn plugins_run_where_upstream_would_run_them() {
             vec!["NodeName", "Everywhere"],
         ),
         (
-            "but only of plugins that multiPoint has too",
+            "but only for plugins that multiPoint also enables",
             json!({"multiPoint": {"enabled": set(&["Everywhere", "Scorer1"])}, "score": {"enabled": set(&["Scorer3", "Scorer1", "Everywhere"])}}),
             vec!["Scorer1", "Everywhere", "NodeName", "Scorer3"],
             vec!["NodeName", "Everywhere"],
@@ -118,13 +119,13 @@ fn plugins_run_where_upstream_would_run_them() {
             vec![],
         ),
         (
-            "disabled and enabled again moves it behind",
+            "a default that is disabled and enabled again moves to the end",
             json!({"multiPoint": {"enabled": set(&["Everywhere", "NodeName"]), "disabled": set(&["NodeName"])}}),
             vec!["Everywhere", "NodeName"],
             vec!["Everywhere", "NodeName"],
         ),
         (
-            "a default named again keeps its place",
+            "a default that is enabled again keeps its position",
             json!({"multiPoint": {"enabled": set(&["Everywhere", "NodeName"])}}),
             vec!["NodeName", "Everywhere"],
             vec!["NodeName", "Everywhere"],
@@ -139,18 +140,18 @@ fn plugins_run_where_upstream_would_run_them() {
 }
 
 #[test]
-fn weights_of_score_win_over_those_of_multi_point() {
+fn a_weight_at_score_overrides_one_at_multi_point() {
     let plugins = json!({
         "multiPoint": {"enabled": [{"name": "Everywhere", "weight": 7}, {"name": "Scorer1", "weight": 4}, {"name": "Scorer2"}]},
         "score": {"enabled": [{"name": "Scorer1", "weight": 5}, {"name": "Scorer3", "weight": 0}]},
     });
-    let configuration = read(&plugins).expect("it is right");
+    let configuration = read(&plugins).expect("the configuration is valid");
     let weight = |name: &str| configuration.profiles()[0].weight(name);
     assert_eq!(["Everywhere", "Scorer1", "Scorer2", "Scorer3"].map(weight), [Some(7), Some(5), Some(1), Some(1)]);
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn an_invalid_document_is_rejected_with_the_wrong_field() {
     let everywhere = json!({"enabled": set(&["Everywhere"])});
     let plugins = |plugins: Value| configuration(&json!([{"plugins": plugins}]));
     let top = |field: &str, value: Value| {
@@ -172,10 +173,10 @@ fn what_is_wrong_is_named() {
         (top("percentageOfNodesToScore", json!(101)), "percentageOfNodesToScore: 101"),
         (configuration(&json!([{"pluginz": {}}])), "profiles[0]: unknown field `pluginz`"),
         (plugins(json!({"multipoint": everywhere})), "unknown field `multipoint`"),
-        (plugins(json!({"multiPoint": {"enabled": set(&["Everywhere", "Nobody"])}})), "plugin Nobody does not exist"),
+        (plugins(json!({"multiPoint": {"enabled": set(&["Everywhere", "Missing"])}})), "plugin Missing does not exist"),
         (
-            plugins(json!({"multiPoint": {"enabled": set(&["Everywhere"]), "disabled": set(&["Nobody"])}})),
-            "plugin Nobody does not exist",
+            plugins(json!({"multiPoint": {"enabled": set(&["Everywhere"]), "disabled": set(&["Missing"])}})),
+            "plugin Missing does not exist",
         ),
         (
             plugins(json!({"multiPoint": {"enabled": set(&["Everywhere", "VolumeBinding"])}})),
@@ -246,7 +247,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn what_people_have_is_accepted() {
+fn a_typical_kube_scheduler_file_is_accepted() {
     let document = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -262,7 +263,7 @@ fn what_people_have_is_accepted() {
             "pluginConfig": [{"name": "Everywhere", "args": {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "EverywhereArgs"}}],
         }],
     });
-    let configuration = Configuration::from_value(&document, &registry()).expect("it is right");
+    let configuration = Configuration::from_value(&document, &registry()).expect("the configuration is valid");
     assert_eq!(configuration.backoff(), Backoff { initial: Duration::from_secs(2), max: Duration::from_secs(30) });
     assert_eq!(configuration.profiles()[0].name(), "mine");
 }
@@ -282,10 +283,10 @@ fn the_standard_registry_has_all_default_plugins() {
 }
 
 #[test]
-fn no_file_turns_the_guard_against_placing_blindly_off() {
+fn no_file_can_disable_the_unsupported_plugin() {
     let essential = set(&["PrioritySort", "DefaultBinder"]);
     let by_name = set(&["Unsupported"]);
-    // What the file says of plugins; the pod needs a volume, which nothing here provides.
+    // The `plugins` of the file. The pod requires a volume, which no plugin here supports.
     let cases = [
         json!({}),
         json!({"multiPoint": {"disabled": set(&["*"]), "enabled": essential}}),

@@ -1,11 +1,12 @@
-//! Pods that no plugin can tell apart share their answers.
+//! The cache of verdicts by pod class: pods that no plugin can distinguish share their verdicts and scores.
 //!
-//! In: a pod. Out: the answers kept for its class, or room for them. A class is everything plugins read of a pod: its scheduling
-//! facts, its namespace, labels and terms, its node affinity and its controller, and the profile that serves it.
+//! In: a pod. Out: the cache entry of its class, empty if the class is new. A class is everything that plugins read of
+//! a pod: its scheduling facts, its namespace, labels and terms, its node affinity and its controller, and the profile
+//! that schedules it.
 //!
-//! Facts are compared by address: the world keeps equal ones once. A weak reference is held to each, so that no address is given
-//! to other facts meanwhile, and the world still sees when the last pod lets go. Bounded: the class that was not asked for
-//! longest makes room.
+//! Facts are compared by address, because the world stores equal facts once. The class holds a weak reference to each
+//! fact: the allocator cannot reuse the address for other facts, and the world still notices when the last pod drops
+//! them. Bounded: the least recently used class is evicted.
 
 use std::sync::{Arc, Weak};
 
@@ -17,21 +18,21 @@ use crate::evaluate::Answers;
 use crate::framework::cycle::Cycle;
 use crate::framework::profile::Profile;
 
-/// Classes kept at a time; each takes some hundred bytes per node.
+/// The most classes in the cache. Each takes some hundred bytes per node.
 const CLASSES_MAX: usize = 24;
 
 struct Class {
     profile: usize,
     scheduling: Option<Weak<PodSchedulingFacts>>,
-    /// One value per namespace, labels and terms.
+    /// One value for each combination of namespace, labels and terms.
     labels: Option<Weak<LabelSet>>,
     node_affinity: Option<Weak<NodeAffinityFacts>>,
     owner: Option<Weak<OwnerFacts>>,
     lift_off: bool,
 }
 
-fn same<T>(kept: Option<&Weak<T>>, of_pod: Option<&Arc<T>>) -> bool {
-    kept.map(Weak::as_ptr) == of_pod.map(Arc::as_ptr)
+fn same_address<T>(of_class: Option<&Weak<T>>, of_pod: Option<&Arc<T>>) -> bool {
+    of_class.map(Weak::as_ptr) == of_pod.map(Arc::as_ptr)
 }
 
 impl Class {
@@ -50,14 +51,14 @@ impl Class {
         let pod = cycle.pod;
         self.profile == profile
             && self.lift_off == pod.lift_off
-            && same(self.scheduling.as_ref(), pod.scheduling.as_ref())
-            && same(self.labels.as_ref(), cycle.profile_labels())
-            && same(self.node_affinity.as_ref(), pod.node_affinity.as_ref())
-            && same(self.owner.as_ref(), pod.owner.as_ref())
+            && same_address(self.scheduling.as_ref(), pod.scheduling.as_ref())
+            && same_address(self.labels.as_ref(), cycle.profile_labels())
+            && same_address(self.node_affinity.as_ref(), pod.node_affinity.as_ref())
+            && same_address(self.owner.as_ref(), pod.owner.as_ref())
     }
 }
 
-struct Kept {
+struct Cached {
     class: Class,
     answers: Answers,
     used: u64,
@@ -65,49 +66,49 @@ struct Kept {
 
 #[derive(Default)]
 pub(crate) struct Classes {
-    kept: Vec<Kept>,
+    cached: Vec<Cached>,
     clock: u64,
     hits: u64,
 }
 
 impl Classes {
-    /// The answers for the pod's class, as they were left.
+    /// The cached verdicts of the pod's class. They may be out of date: the caller refreshes them.
     pub(crate) fn answers(&mut self, index: usize, profile: &Profile, cycle: &Cycle<'_>) -> &mut Answers {
         self.clock += 1;
-        let place = match self.kept.iter().position(|kept| kept.class.has(index, cycle)) {
-            Some(place) => {
+        let position = match self.cached.iter().position(|cached| cached.class.has(index, cycle)) {
+            Some(position) => {
                 self.hits += 1;
-                place
+                position
             }
             None => self.make_room(index, profile, cycle),
         };
-        let kept = &mut self.kept[place];
-        kept.used = self.clock;
-        &mut kept.answers
+        let cached = &mut self.cached[position];
+        cached.used = self.clock;
+        &mut cached.answers
     }
 
-    /// How often a pod found the answers of its class.
+    /// How many lookups found a cached class.
     pub(crate) fn hits(&self) -> u64 {
         self.hits
     }
 
     fn make_room(&mut self, index: usize, profile: &Profile, cycle: &Cycle<'_>) -> usize {
         let class = Class::of(index, cycle);
-        let oldest = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.used).map(|(place, _)| place);
+        let oldest = self.cached.iter().enumerate().min_by_key(|(_, cached)| cached.used).map(|(position, _)| position);
         match oldest {
-            Some(place) if self.kept.len() >= CLASSES_MAX => {
-                let kept = &mut self.kept[place];
-                if kept.class.profile == index {
-                    kept.answers.reset();
+            Some(position) if self.cached.len() >= CLASSES_MAX => {
+                let cached = &mut self.cached[position];
+                if cached.class.profile == index {
+                    cached.answers.reset();
                 } else {
-                    kept.answers = Answers::new(profile);
+                    cached.answers = Answers::new(profile);
                 }
-                kept.class = class;
-                place
+                cached.class = class;
+                position
             }
             _ => {
-                self.kept.push(Kept { class, answers: Answers::new(profile), used: 0 });
-                self.kept.len() - 1
+                self.cached.push(Cached { class, answers: Answers::new(profile), used: 0 });
+                self.cached.len() - 1
             }
         }
     }

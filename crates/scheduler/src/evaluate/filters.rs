@@ -1,12 +1,13 @@
 //! Which nodes can run the pod: PreFilter and Filter.
 //!
-//! In: the plugins of a profile, and which of them are to be asked again. Out: the feasible nodes, and for each other node the
-//! plugin that refuses it and why.
+//! In: the plugins of a profile, and which of them must run again. Out: the feasible nodes, and for each other node the
+//! plugin that rejects it and why.
 //!
-//! PreFilter plugins are all asked, in order; their answers are put together as upstream does: the first
-//! UnschedulableAndUnresolvable ends it, otherwise the last Unschedulable counts, otherwise the sets of nodes are intersected.
-//! Each Filter plugin is asked about all nodes that are left; a node's verdict is that of the first one in order that refuses it.
-//! Where no node is left, a plugin may yield: then its answers rest on those of the others too, and are not kept.
+//! All PreFilter plugins run, in order. Their results are combined as upstream does: the first
+//! UnschedulableAndUnresolvable wins, otherwise the last Unschedulable, otherwise the node sets are intersected.
+//! Each Filter plugin runs on all remaining nodes. A node's verdict is that of the first plugin in order that rejects
+//! it. If no node is feasible, a plugin may yield. Its verdicts then depend on those of the other plugins and are not
+//! cached.
 
 use model::NodeId;
 
@@ -18,7 +19,7 @@ use crate::framework::profile::{PluginBits, Profile};
 use crate::framework::status::{Reasons, Rejection, Rejections, Status};
 use model::NodeSet;
 
-/// What a PreFilter plugin answered.
+/// The result of one PreFilter plugin.
 #[derive(Clone, Debug)]
 enum PreFiltered {
     All,
@@ -27,35 +28,35 @@ enum PreFiltered {
     Rejected(Rejection),
 }
 
-/// What all PreFilter plugins answered together.
+/// The combined result of all PreFilter plugins.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Outcome {
-    /// All nodes are left to Filter.
+    /// Filter runs on all nodes.
     #[default]
     All,
-    /// These are, said by these plugins.
+    /// Filter runs on the nodes `to`, which the plugins `by` selected.
     Narrowed { to: NodeSet, by: PluginBits },
     /// No node can run the pod.
     Rejected { by: PluginBits, rejection: Rejection },
 }
 
-/// Why a node is refused.
+/// Why a node is rejected.
 pub(crate) struct Verdict<'a> {
     pub(crate) by: PluginBits,
     pub(crate) rejection: &'a Rejection,
 }
 
 pub(crate) struct Filters {
-    /// By place in the profile's PreFilter list.
+    /// By position in the profile's PreFilter list.
     pre_filtered: Vec<PreFiltered>,
     outcome: Outcome,
-    /// The rejection of nodes that PreFilter left out.
+    /// The rejection of the nodes that PreFilter excluded.
     outside: Option<Rejection>,
     skipped: PluginBits,
-    /// By place in the profile's Filter list.
+    /// By position in the profile's Filter list.
     rejections: Vec<Rejections>,
     feasible: NodeSet,
-    /// Took back some of what it said, because no node was left.
+    /// The plugin that withdrew some rejections because no node was feasible.
     yielded: Option<(usize, Concession)>,
 }
 
@@ -80,12 +81,12 @@ impl Filters {
         &self.outcome
     }
 
-    /// The plugin whose state is good for the last pod alone.
+    /// The plugin whose state is valid only for the last pod.
     pub(super) fn yielded(&self) -> Option<usize> {
-        self.yielded.map(|(place, _)| place)
+        self.yielded.map(|(index, _)| index)
     }
 
-    /// What there is to tell of whoever yielded, if the pod is placed.
+    /// What to report about the plugin that yielded, if the pod is placed.
     pub(crate) fn concession(&self) -> Option<Concession> {
         self.yielded.map(|(_, concession)| concession)
     }
@@ -93,16 +94,16 @@ impl Filters {
     pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<(), String> {
         let &Stale { profile, cycle, journal, .. } = stale;
         let mut asked = false;
-        for (answer, &place) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
-            let Some(plugin) = profile.plugins[place].pre_filter.as_ref().filter(|_| stale.anew.contains(place)) else {
+        for (answer, &index) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
+            let Some(plugin) = profile.plugins[index].pre_filter.as_ref().filter(|_| stale.redo.contains(index)) else {
                 continue;
             };
             asked = true;
-            *answer = match plugin.pre_filter(cycle, &mut slots[place]) {
+            *answer = match plugin.pre_filter(cycle, &mut slots[index]) {
                 Ok(None) => PreFiltered::All,
                 Ok(Some(nodes)) => PreFiltered::Narrowed(nodes),
                 Err(Status::Skip) => PreFiltered::Skipped,
-                Err(status) => PreFiltered::Rejected(rejection_of(status, profile.plugin_name(place), "PreFilter")?),
+                Err(status) => PreFiltered::Rejected(rejection_of(status, profile.plugin_name(index), "PreFilter")?),
             };
         }
         if asked {
@@ -117,27 +118,27 @@ impl Filters {
         Ok(())
     }
 
-    /// The first plugin that alone keeps nodes away, and need not, is asked again.
+    /// Lets the first plugin yield that is the only one to reject some node and may yield, then runs its Filter again.
     fn let_one_yield(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) {
         let &Stale { profile, cycle, journal, .. } = stale;
-        for (index, &place) in profile.points.filter.iter().enumerate() {
-            let filter = profile.plugins[place].filter.as_ref().filter(|_| !self.skipped.contains(place));
-            let Some(filter) = filter.filter(|filter| filter.may_yield(cycle, &slots[place])) else { continue };
-            let mut left = self.rejections[index].nodes().clone();
+        for (position, &index) in profile.points.filter.iter().enumerate() {
+            let filter = profile.plugins[index].filter.as_ref().filter(|_| !self.skipped.contains(index));
+            let Some(filter) = filter.filter(|filter| filter.may_yield(cycle, &slots[index])) else { continue };
+            let mut left = self.rejections[position].nodes().clone();
             if let Outcome::Narrowed { to, .. } = &self.outcome {
                 left.intersect_with(to);
             }
-            for (other, &place) in profile.points.filter.iter().enumerate() {
-                if other != index && !self.skipped.contains(place) {
+            for (other, &index) in profile.points.filter.iter().enumerate() {
+                if other != position && !self.skipped.contains(index) {
                     left.subtract(self.rejections[other].nodes());
                 }
             }
             if !left.is_empty()
-                && let Some(concession) = filter.yields(cycle, &mut slots[place], &left)
+                && let Some(concession) = filter.yields(cycle, &mut slots[index], &left)
             {
-                self.yielded = Some((place, concession));
-                self.rejections[index].reset(journal.width());
-                filter.filter_all(cycle, &slots[place], journal.all(), &mut self.rejections[index]);
+                self.yielded = Some((index, concession));
+                self.rejections[position].reset(journal.width());
+                filter.filter_all(cycle, &slots[index], journal.all(), &mut self.rejections[position]);
                 return self.find_feasible(profile, journal);
             }
         }
@@ -150,12 +151,12 @@ impl Filters {
         let mut narrowing = PluginBits::default();
         let mut rejected: Option<(usize, &Rejection)> = None;
         let mut nothing_left = false;
-        for (answer, &place) in self.pre_filtered.iter().zip(&profile.points.pre_filter) {
+        for (answer, &index) in self.pre_filtered.iter().zip(&profile.points.pre_filter) {
             match answer {
                 PreFiltered::All => {}
-                PreFiltered::Skipped => self.skipped.insert(place),
+                PreFiltered::Skipped => self.skipped.insert(index),
                 PreFiltered::Narrowed(nodes) => {
-                    narrowing.insert(place);
+                    narrowing.insert(index);
                     match &mut narrowed {
                         Some(left) => left.intersect_with(nodes),
                         None => narrowed = Some(nodes.clone()),
@@ -166,7 +167,7 @@ impl Filters {
                     }
                 }
                 PreFiltered::Rejected(rejection) => {
-                    rejected = Some((place, rejection));
+                    rejected = Some((index, rejection));
                     if !rejection.resolvable {
                         break;
                     }
@@ -182,8 +183,8 @@ impl Filters {
                 };
                 Outcome::Rejected { by: narrowing, rejection: unresolvable(reason) }
             }
-            (Some((place, rejection)), _) => {
-                Outcome::Rejected { by: [place].into_iter().collect(), rejection: rejection.clone() }
+            (Some((index, rejection)), _) => {
+                Outcome::Rejected { by: [index].into_iter().collect(), rejection: rejection.clone() }
             }
             (None, Some(to)) => {
                 let names = names(profile, narrowing).join(" ");
@@ -196,18 +197,18 @@ impl Filters {
 
     fn ask_filters(&mut self, stale: &Stale<'_>, slots: &[Slot]) {
         let &Stale { profile, cycle, journal, .. } = stale;
-        for (rejections, &place) in self.rejections.iter_mut().zip(&profile.points.filter) {
-            let Some(plugin) = &profile.plugins[place].filter else { continue };
-            if stale.anew.contains(place) {
+        for (rejections, &index) in self.rejections.iter_mut().zip(&profile.points.filter) {
+            let Some(plugin) = &profile.plugins[index].filter else { continue };
+            if stale.redo.contains(index) {
                 rejections.reset(journal.width());
-                if !self.skipped.contains(place) {
-                    plugin.filter_all(cycle, &slots[place], journal.all(), rejections);
+                if !self.skipped.contains(index) {
+                    plugin.filter_all(cycle, &slots[index], journal.all(), rejections);
                 }
-            } else if !self.skipped.contains(place) {
-                let nodes = stale.nodes(profile.plugins[place].plugin.reads());
+            } else if !self.skipped.contains(index) {
+                let nodes = stale.nodes(profile.plugins[index].plugin.reads());
                 if !nodes.is_empty() {
                     rejections.forget(nodes);
-                    plugin.filter_all(cycle, &slots[place], nodes, rejections);
+                    plugin.filter_all(cycle, &slots[index], nodes, rejections);
                 }
             }
         }
@@ -222,14 +223,14 @@ impl Filters {
             }
             Outcome::Rejected { .. } => self.feasible.clear(),
         }
-        for (rejections, &place) in self.rejections.iter().zip(&profile.points.filter) {
-            if !self.skipped.contains(place) {
+        for (rejections, &index) in self.rejections.iter().zip(&profile.points.filter) {
+            if !self.skipped.contains(index) {
                 self.feasible.subtract(rejections.nodes());
             }
         }
     }
 
-    /// Why the node is refused; `None` for a feasible one.
+    /// Why the node is rejected. `None` if it is feasible.
     pub(crate) fn verdict(&self, profile: &Profile, node: NodeId) -> Option<Verdict<'_>> {
         match &self.outcome {
             Outcome::Rejected { by, rejection } => return Some(Verdict { by: *by, rejection }),
@@ -239,13 +240,13 @@ impl Filters {
             _ => {}
         }
         let mut filters = self.rejections.iter().zip(&profile.points.filter);
-        filters.find_map(|(rejections, &place)| {
+        filters.find_map(|(rejections, &index)| {
             let rejection = rejections.of(node)?;
-            Some(Verdict { by: [place].into_iter().collect(), rejection })
+            Some(Verdict { by: [index].into_iter().collect(), rejection })
         })
     }
 
-    /// Whether the node gets as far as Filter.
+    /// Whether PreFilter leaves the node to Filter.
     pub(crate) fn is_filtered(&self, node: NodeId) -> bool {
         match &self.outcome {
             Outcome::All => true,
@@ -254,17 +255,17 @@ impl Filters {
         }
     }
 
-    pub(super) fn skips(&self, place: usize) -> bool {
-        self.skipped.contains(place)
+    pub(super) fn skips(&self, index: usize) -> bool {
+        self.skipped.contains(index)
     }
 
-    /// The refused nodes for which taking pods off may help.
+    /// The rejected nodes where removing pods may help.
     pub(crate) fn resolvable(&self, profile: &Profile, all: &NodeSet) -> NodeSet {
         let may_help = |node: &NodeId| self.verdict(profile, *node).is_some_and(|verdict| verdict.rejection.resolvable);
         all.iter().filter(may_help).collect()
     }
 
-    /// The plugins a change may have to please before the pod fits anywhere.
+    /// The plugins whose rejections may have to change before the pod fits any node.
     pub(crate) fn rejectors(&self, profile: &Profile, all: &NodeSet) -> PluginBits {
         let mut left = match &self.outcome {
             Outcome::Rejected { by, .. } => return *by,
@@ -279,11 +280,11 @@ impl Filters {
             Outcome::Narrowed { by, .. } => *by,
             _ => PluginBits::default(),
         };
-        for (rejections, &place) in self.rejections.iter().zip(&profile.points.filter) {
+        for (rejections, &index) in self.rejections.iter().zip(&profile.points.filter) {
             let before = left.len();
             left.subtract(rejections.nodes());
             if left.len() < before {
-                rejectors.insert(place);
+                rejectors.insert(index);
             }
         }
         rejectors
@@ -292,7 +293,7 @@ impl Filters {
 
 /// The names, sorted.
 pub(crate) fn names(profile: &Profile, plugins: PluginBits) -> Vec<&'static str> {
-    let mut names: Vec<_> = plugins.iter().map(|place| profile.plugin_name(place)).collect();
+    let mut names: Vec<_> = plugins.iter().map(|index| profile.plugin_name(index)).collect();
     names.sort_unstable();
     names
 }
@@ -301,11 +302,11 @@ fn unresolvable(reason: String) -> Rejection {
     Rejection { resolvable: false, reasons: Reasons::one(reason) }
 }
 
-/// The rejection that a status must be; anything else is an error of the plugin.
+/// Turns a status into a rejection. Any other status is a plugin error.
 fn rejection_of(status: Status, plugin: &str, point: &str) -> Result<Rejection, String> {
-    let told = match &status {
+    let cause = match &status {
         Status::Error(error) => error.clone(),
         other => format!("unexpected status {other:?}"),
     };
-    status.into_rejection().ok_or_else(|| format!("running {point} plugin {plugin:?}: {told}"))
+    status.into_rejection().ok_or_else(|| format!("running {point} plugin {plugin:?}: {cause}"))
 }

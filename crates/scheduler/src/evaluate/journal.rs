@@ -1,7 +1,8 @@
-//! Which nodes changed lately, so that answers kept from an earlier pod are brought up to date instead of worked out again.
+//! A journal of recent node changes. It lets cached verdicts be updated instead of recomputed.
 //!
-//! In: nodes as they change. Out: for a position in the journal, the nodes that changed since. Invariants: positions only grow;
-//! what is older than the journal reaches back, or than a node that came or went, is told as "everything".
+//! In: each node change. Out: for a position in the journal, the nodes that changed since. Invariants: positions only
+//! grow; for a position older than the journal, or older than the last added or removed node, the answer is
+//! "everything".
 
 use std::collections::VecDeque;
 
@@ -10,16 +11,16 @@ use model::{NodeId, World};
 
 use model::NodeSet;
 
-/// Beyond this many changes everything is worked out again, which is cheaper by then.
+/// After more changes than this, recomputing everything is cheaper.
 const ENTRIES_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position(u64);
 
-/// What of a node changed.
+/// Which part of a node changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aspect {
-    /// How Kubernetes and vSphere describe it.
+    /// Its facts from Kubernetes and vSphere.
     Description,
     /// The pods on it.
     Pods,
@@ -37,7 +38,7 @@ pub(crate) struct Journal {
 /// The nodes that changed since a position.
 #[derive(Debug, Default)]
 pub(crate) struct Since {
-    /// All is to be worked out again.
+    /// Everything must be recomputed.
     pub(crate) everything: bool,
     pub(crate) described: NodeSet,
     /// Nodes whose description or pods changed.
@@ -54,7 +55,7 @@ impl Journal {
         &self.all
     }
 
-    /// One more than the greatest index of a node.
+    /// One more than the greatest node index.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -67,7 +68,7 @@ impl Journal {
         self.entries.push_back((node, aspect));
     }
 
-    /// Nodes came or went, or nobody knows what changed.
+    /// Nodes were added or removed, or it is unknown what changed.
     pub(crate) fn everything_changed(&mut self, world: &World) {
         self.start = self.position().0 + 1;
         self.entries.clear();
@@ -79,7 +80,7 @@ impl Journal {
         }
     }
 
-    /// Fills in what changed since `position`.
+    /// Fills `since` with what changed since `position`.
     pub(crate) fn since(&self, position: Position, since: &mut Since) {
         since.described.clear();
         since.either.clear();
@@ -87,7 +88,7 @@ impl Journal {
         if since.everything {
             return;
         }
-        // Positions lie between the first entry and the end, so this fits.
+        // The position lies between the first entry and the end, so the cast is lossless.
         for &(node, aspect) in self.entries.range((position.0 - self.start) as usize..) {
             since.either.insert(node);
             if aspect == Aspect::Description {
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_since_a_position_is_told_until_it_is_too_long_ago() {
+    fn changes_since_a_position_are_listed_until_the_position_is_too_old() {
         let mut journal = Journal::default();
         let (mut since, start) = (Since::default(), journal.position());
         journal.changed(node(3), Aspect::Pods);
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_comes_or_goes_is_everything() {
+    fn an_added_or_removed_node_changes_everything() {
         let mut journal = Journal::default();
         let start = journal.position();
         journal.everything_changed(&World::default());

@@ -1,12 +1,13 @@
-//! What the plugins of a profile say of one class of pods, kept up to date.
+//! The verdicts and scores of a profile's plugins for one pod class, cached and kept up to date.
 //!
-//! In: a cycle and the journal. Out: which nodes are feasible, why the others are not, and what each feasible one is worth.
+//! In: a cycle and the journal. Out: the feasible nodes with their scores, and why each other node is rejected.
 //!
-//! - `filters`: PreFilter and Filter. `scores`: PreScore, Score and the totals. `trial`: one node, with other pods on it.
+//! - `filters`: PreFilter and Filter. `scores`: PreScore, Score and the totals. `trial`: one node with other pods.
 //!
-//! Pods of one class are told apart by no plugin, so an answer serves the next one too; only what changed since is asked again:
-//! a plugin that reads the node alone is asked about the nodes that changed, one that reads the whole world is asked again unless
-//! it says that nothing it rests on has changed. Invariant: what is kept equals what asking everything again would give.
+//! No plugin can distinguish pods of one class, so the next pod of the class reuses the result. Only what changed since
+//! is recomputed: a plugin that reads only the node runs again on the changed nodes; a plugin that reads the whole
+//! world runs again unless it reports that nothing it depends on has changed.
+//! Invariant: the cached result equals a full recomputation.
 
 pub(crate) mod classes;
 mod filters;
@@ -28,7 +29,7 @@ use crate::framework::points::extremes;
 use crate::framework::profile::{PluginBits, Profile};
 use model::NodeSet;
 
-/// The answers for one class of pods.
+/// The cached verdicts and scores of one pod class.
 pub(crate) struct Answers {
     /// By plugin.
     slots: Vec<Slot>,
@@ -36,35 +37,35 @@ pub(crate) struct Answers {
     width: usize,
     pub(crate) filters: Filters,
     pub(crate) scores: Scores,
-    /// The feasible nodes that are not kept free for others: those that were scored, and those scored before.
+    /// The feasible nodes that are not kept free for nominated pods, as scored now and as scored in the refresh before.
     suited: NodeSet,
     suited_before: NodeSet,
 }
 
-/// What must be asked again, and of whom.
+/// Which plugins must run again, and on which nodes.
 pub(crate) struct Stale<'a> {
     profile: &'a Profile,
     cycle: &'a Cycle<'a>,
     journal: &'a Journal,
     pub(crate) since: &'a Since,
-    /// Plugins whose state is to be made anew, and all nodes with it.
-    pub(crate) anew: PluginBits,
+    /// Plugins whose state must be recomputed, and with it the results for all nodes.
+    pub(crate) redo: PluginBits,
     none: NodeSet,
 }
 
 impl Stale<'_> {
-    /// The nodes that this plugin is to be asked about again, where its state still holds.
+    /// The nodes on which a plugin must run again if its state is still valid.
     pub(crate) fn nodes(&self, reads: Reads) -> &NodeSet {
         match reads {
             Reads::Node => &self.since.described,
             Reads::NodeAndItsPods => &self.since.either,
-            // These are made anew as a whole, or not at all.
+            // These are recomputed as a whole, or not at all.
             Reads::AllNodes | Reads::World => &self.none,
         }
     }
 }
 
-/// Work space that is used again and again.
+/// Buffers that are reused for every pod.
 #[derive(Default)]
 pub(crate) struct Scratch {
     since: Since,
@@ -83,12 +84,12 @@ impl Answers {
         }
     }
 
-    /// Makes the answers for another class, in the room they have.
+    /// Invalidates everything, so that another class can reuse the memory.
     pub(crate) fn reset(&mut self) {
         self.seen = None;
     }
 
-    /// One more than the greatest index of a node, when this was last brought up to date.
+    /// One more than the greatest node index at the last refresh.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -97,8 +98,8 @@ impl Answers {
         &self.slots
     }
 
-    /// Brings everything up to date for the pod of this cycle. `kept_free` says, once the filters have been asked, which nodes
-    /// others have a right to: these are not scored. An `Err` is a plugin's error: nothing is kept then.
+    /// Updates everything for the pod of this cycle. `kept_free` runs after the filters and returns the nodes that are
+    /// kept free for other pods; these are not scored. An `Err` is a plugin error; nothing is cached then.
     pub(crate) fn refresh<K>(
         &mut self,
         profile: &Profile,
@@ -114,22 +115,22 @@ impl Answers {
         }
         let since = &scratch.since;
         let yielded = self.filters.yielded();
-        let anew: PluginBits = (0..profile.plugins.len())
-            .filter(|&place| {
-                let plugin = &profile.plugins[place].plugin;
+        let redo: PluginBits = (0..profile.plugins.len())
+            .filter(|&index| {
+                let plugin = &profile.plugins[index].plugin;
                 since.everything
-                    || yielded == Some(place)
+                    || yielded == Some(index)
                     || match plugin.reads() {
                         Reads::Node | Reads::NodeAndItsPods => false,
                         Reads::AllNodes => !since.described.is_empty(),
-                        Reads::World => !plugin.still_holds(cycle, &self.slots[place]),
+                        Reads::World => !plugin.still_holds(cycle, &self.slots[index]),
                     }
             })
             .collect();
-        for place in anew.iter() {
-            profile.plugins[place].plugin.reset(&mut self.slots[place]);
+        for index in redo.iter() {
+            profile.plugins[index].plugin.reset(&mut self.slots[index]);
         }
-        let stale = Stale { profile, cycle, journal, since, anew, none: NodeSet::default() };
+        let stale = Stale { profile, cycle, journal, since, redo, none: NodeSet::default() };
         self.filters.refresh(&stale, &mut self.slots)?;
         self.width = journal.width();
         let kept_free = kept_free(&Trial { profile, cycle, answers: self });
@@ -139,7 +140,7 @@ impl Answers {
             self.suited.remove(*node);
         }
         if self.suited.is_empty() {
-            // What was not asked now is out of date at the next pod.
+            // Score does not run for this pod, so its results are out of date for the next one.
             self.scores.forget();
         } else {
             let others = self.suited != self.suited_before;
@@ -149,12 +150,12 @@ impl Answers {
         Ok(kept_free)
     }
 
-    /// The nodes that can have the pod.
+    /// The nodes on which the pod may be placed.
     pub(crate) fn suited(&self) -> &NodeSet {
         &self.suited
     }
 
-    /// The best nodes, each as good as the others, in the order of ids.
+    /// The nodes with the highest total, in the order of ids.
     pub(crate) fn best(&self, best: &mut Vec<NodeId>) {
         best.clear();
         let totals = self.scores.totals();

@@ -1,9 +1,9 @@
-//! What each feasible node is worth: PreScore, Score, normalisation, and the weighted total.
+//! The score of each feasible node: PreScore, Score, normalisation, and the weighted total.
 //!
-//! In: the feasible nodes, and which plugins are to be asked again about which nodes. Out: a total by node.
+//! In: the feasible nodes, and which plugins must run again on which nodes. Out: a total by node.
 //!
-//! Plugins whose scores do not depend on which nodes are feasible score all nodes, so that a node that becomes feasible has its
-//! score. The others score the feasible ones, anew each time these are other ones.
+//! A plugin whose scores do not depend on the set of feasible nodes scores all nodes, so that a node that becomes
+//! feasible already has its score. The other plugins score the feasible nodes, again each time that set changes.
 
 use model::NodeId;
 use model::storage::arena::DenseId;
@@ -17,7 +17,7 @@ use crate::framework::profile::Profile;
 use crate::framework::status::Status;
 use model::NodeSet;
 
-/// What one Score plugin says. The slices are indexed by node.
+/// The scores of one plugin. The vectors are indexed by node.
 #[derive(Default)]
 struct Scored {
     known: bool,
@@ -34,17 +34,17 @@ impl Scored {
     }
 }
 
-/// How far a plugin's final scores differ from those before.
+/// Which final scores differ from those of the refresh before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     None,
-    /// At nodes that changed.
+    /// Those of nodes that changed.
     Some,
     All,
 }
 
 pub(crate) struct Scores {
-    /// By place in the profile's Score list.
+    /// By position in the profile's Score list.
     scored: Vec<Scored>,
     totals: Vec<i64>,
     known: bool,
@@ -56,7 +56,7 @@ impl Scores {
         Self { scored, totals: Vec::new(), known: false }
     }
 
-    /// The next refresh asks everybody about everything.
+    /// The next refresh runs all plugins on all nodes.
     pub(super) fn forget(&mut self) {
         self.known = false;
     }
@@ -73,44 +73,44 @@ impl Scores {
         slots: &mut [Slot],
     ) -> Result<(), String> {
         let &Stale { profile, cycle, journal, .. } = stale;
-        let all_anew = !self.known;
+        let redo_all = !self.known;
         self.known = false;
-        let mut extent = if all_anew { Extent::All } else { Extent::None };
-        for (scored, &place) in self.scored.iter_mut().zip(&profile.points.score) {
-            let built = &profile.plugins[place];
+        let mut extent = if redo_all { Extent::All } else { Extent::None };
+        for (scored, &index) in self.scored.iter_mut().zip(&profile.points.score) {
+            let built = &profile.plugins[index];
             let Some(score) = &built.score else { continue };
             let reads = built.plugin.reads();
             let reads_node_alone = matches!(reads, Reads::Node | Reads::NodeAndItsPods);
             let by_feasible = !reads_node_alone && built.plugin.scores_by_feasible();
             let nodes = if by_feasible { feasible } else { journal.all() };
-            let anew = all_anew || !scored.known || stale.anew.contains(place) || (by_feasible && feasible_changed);
-            if anew {
+            let redo = redo_all || !scored.known || stale.redo.contains(index) || (by_feasible && feasible_changed);
+            if redo {
                 let was_skipped = scored.known && scored.skipped;
                 scored.known = true;
-                scored.skipped = pre_score(profile, place, cycle, nodes, &mut slots[place])?;
+                scored.skipped = pre_score(profile, index, cycle, nodes, &mut slots[index])?;
                 if scored.skipped {
                     extent = if was_skipped { extent } else { Extent::All };
                     continue;
                 }
                 scored.raw.resize(journal.width(), 0);
-                score.score_all(cycle, &slots[place], nodes, &mut scored.raw);
+                score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
                 extent = Extent::All;
             } else if scored.skipped {
                 continue;
             } else {
                 let nodes = stale.nodes(reads);
                 if !nodes.is_empty() {
-                    score.score_all(cycle, &slots[place], nodes, &mut scored.raw);
+                    score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
                     extent = if extent == Extent::All { extent } else { Extent::Some };
                 } else if scored.as_given || !feasible_changed {
                     continue;
                 }
             }
-            if !anew && scored.as_given {
+            if !redo && scored.as_given {
                 continue;
             }
             scored.normalized.resize(journal.width(), 0);
-            let normalized = score.normalize(cycle, &slots[place], feasible, &scored.raw, &mut scored.normalized);
+            let normalized = score.normalize(cycle, &slots[index], feasible, &scored.raw, &mut scored.normalized);
             scored.as_given = normalized == Normalized::AsGiven;
             if !scored.as_given {
                 extent = Extent::All;
@@ -132,16 +132,16 @@ impl Scores {
     fn add_up(&mut self, profile: &Profile, width: usize, feasible: &NodeSet) -> Result<(), String> {
         self.totals.clear();
         self.totals.resize(width, 0);
-        for (scored, &place) in self.scored.iter().zip(&profile.points.score) {
+        for (scored, &index) in self.scored.iter().zip(&profile.points.score) {
             if scored.skipped {
                 continue;
             }
-            let weight = profile.weights[place];
+            let weight = profile.weights[index];
             let last = scored.last();
-            // Negative as soon as one score is below 0 or above the highest.
+            // Negative if any score is below 0 or above the maximum.
             let mut range = 0;
             match u32::try_from(weight) {
-                // Scores that are in range fit 32 bits, and their products 64, which processors multiply several at a time.
+                // Scores in range fit 32 bits and their products 64 bits, so several are multiplied at a time (SIMD).
                 Ok(weight) => self.totals.iter_mut().zip(last).for_each(|(total, score)| {
                     *total = total.wrapping_add((u64::from(*score as u32) * u64::from(weight)) as i64);
                     range |= *score | NODE_SCORE_MAX.wrapping_sub(*score);
@@ -152,7 +152,7 @@ impl Scores {
                 }),
             }
             if range < 0 {
-                check_range(profile, place, last, feasible)?;
+                check_range(profile, index, last, feasible)?;
             }
         }
         Ok(())
@@ -160,13 +160,13 @@ impl Scores {
 
     fn total_of(&self, profile: &Profile, node: NodeId) -> i64 {
         let scored = self.scored.iter().zip(&profile.points.score).filter(|(scored, _)| !scored.skipped);
-        scored.map(|(scored, &place)| profile.weights[place] * scored.last()[node.index()]).sum()
+        scored.map(|(scored, &index)| profile.weights[index] * scored.last()[node.index()]).sum()
     }
 
-    /// The normalised score of each plugin that did not skip, before its weight.
+    /// The normalised score of each plugin that did not skip, without its weight.
     pub(crate) fn of(&self, profile: &Profile, node: NodeId) -> Vec<(&'static str, i64)> {
         let scored = self.scored.iter().zip(&profile.points.score).filter(|(scored, _)| !scored.skipped);
-        scored.map(|(scored, &place)| (profile.plugin_name(place), scored.last()[node.index()])).collect()
+        scored.map(|(scored, &index)| (profile.plugin_name(index), scored.last()[node.index()])).collect()
     }
 
     pub(crate) fn total(&self, node: NodeId) -> i64 {
@@ -174,34 +174,34 @@ impl Scores {
     }
 }
 
-/// Tells whether the plugin skips the pod.
+/// Runs PreScore. Returns whether the plugin skips the pod.
 fn pre_score(
     profile: &Profile,
-    place: usize,
+    index: usize,
     cycle: &Cycle<'_>,
     feasible: &NodeSet,
     slot: &mut Slot,
 ) -> Result<bool, String> {
-    if !profile.points.pre_score.contains(&place) {
+    if !profile.points.pre_score.contains(&index) {
         return Ok(false);
     }
-    let Some(plugin) = &profile.plugins[place].pre_score else { return Ok(false) };
+    let Some(plugin) = &profile.plugins[index].pre_score else { return Ok(false) };
     match plugin.pre_score(cycle, slot, feasible) {
         Status::Success => Ok(false),
         Status::Skip => Ok(true),
-        other => Err(format!("running PreScore plugin {:?}: {other:?}", profile.plugin_name(place))),
+        other => Err(format!("running PreScore plugin {:?}: {other:?}", profile.plugin_name(index))),
     }
 }
 
-/// A score beyond the range is an error of the plugin, as upstream has it.
-fn check_range(profile: &Profile, place: usize, scores: &[i64], feasible: &NodeSet) -> Result<(), String> {
+/// A score out of range is a plugin error, as upstream.
+fn check_range(profile: &Profile, index: usize, scores: &[i64], feasible: &NodeSet) -> Result<(), String> {
     let beyond = |score: &i64| !(0..=NODE_SCORE_MAX).contains(score);
-    // Nodes that are not feasible may hold anything.
+    // The score of a node that is not feasible may have any value.
     match feasible.iter().find(|node| beyond(&scores[node.index()])) {
         None => Ok(()),
         Some(node) => Err(format!(
             "plugin {:?} returns an invalid score {}, it should be in the range of [0, {NODE_SCORE_MAX}] after normalizing",
-            profile.plugin_name(place),
+            profile.plugin_name(index),
             scores[node.index()]
         )),
     }

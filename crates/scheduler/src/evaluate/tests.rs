@@ -1,4 +1,4 @@
-//! Answers that are kept and brought up to date equal answers worked out anew, whatever happens in between.
+//! Cached verdicts and scores that are refreshed after random events equal recomputed ones.
 
 use model::event::Event;
 use model::{LiftMode, LiftSettings, World};
@@ -12,12 +12,12 @@ use crate::scheduler::observe;
 use crate::testing;
 use crate::testing::history::{CLASSES, pod, step};
 
-/// No node is kept free for others.
+/// No node is kept free for other pods.
 fn none(_: &Trial<'_>) -> Vec<(NodeId, ())> {
     Vec::new()
 }
 
-/// All that is answered, as text.
+/// All verdicts and scores, as text.
 fn described(profile: &Profile, answers: &Answers, world: &World) -> Vec<String> {
     let nodes = world.node_ids().map(|node| {
         let verdict = answers.filters.verdict(profile, node);
@@ -33,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::testing::cases(5_000, 300)))]
 
     #[test]
-    fn kept_answers_equal_new_ones(steps in proptest::collection::vec(step(), 1..60), relaxed in any::<bool>()) {
+    fn cached_answers_equal_new_ones(steps in proptest::collection::vec(step(), 1..60), relaxed in any::<bool>()) {
         let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
         let profile = &configuration.profiles()[0];
         let mode = if relaxed { LiftMode::Relaxed } else { LiftMode::Strict };
@@ -48,12 +48,13 @@ proptest! {
                 for class in 0..CLASSES {
                     let waiting = testing::id(&world, &format!("waits-{class}"));
                     let cycle = Cycle::of(&world, waiting).expect("it is known");
-                    let kept = classes.answers(0, profile, &cycle);
-                    kept.refresh(profile, &cycle, &journal, &mut scratch, none).expect("no plugin fails");
-                    let mut anew = Answers::new(profile);
-                    anew.refresh(profile, &cycle, &journal, &mut Scratch::default(), none).expect("no plugin fails");
-                    prop_assert_eq!(described(profile, kept, &world), described(profile, &anew, &world), "class {}", class);
-                    prop_assert_eq!(kept.filters.feasible(), anew.filters.feasible());
+                    let cached = classes.answers(0, profile, &cycle);
+                    cached.refresh(profile, &cycle, &journal, &mut scratch, none).expect("no plugin fails");
+                    let mut fresh = Answers::new(profile);
+                    fresh.refresh(profile, &cycle, &journal, &mut Scratch::default(), none).expect("no plugin fails");
+                    let expected = described(profile, &fresh, &world);
+                    prop_assert_eq!(described(profile, cached, &world), expected, "class {}", class);
+                    prop_assert_eq!(cached.filters.feasible(), fresh.filters.feasible());
                 }
                 continue;
             };
@@ -64,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn equal_pods_share_answers_and_others_do_not() {
+fn pods_of_one_class_share_a_cache_entry_and_others_do_not() {
     let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
     let profile = &configuration.profiles()[0];
     let mut world = testing::world(&["node-0"]);

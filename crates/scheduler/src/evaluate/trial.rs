@@ -1,7 +1,8 @@
-//! One node, with other pods on it than there are: would it do then?
+//! Filters one node as if other pods ran on it.
 //!
-//! In: the answers for the pod's class, and a view of which pods are added or gone. Out: who refuses the node, if anybody, and for
-//! people which pod is in the way. Used for nominated pods, and for victims that might go.
+//! In: the cached verdicts of the pod's class, and a view with the pods that are added or removed. Out: the plugin that
+//! rejects the node, if any, and for messages the pod that blocks it. Used for nominated pods and for preemption
+//! victims.
 
 use model::{NodeId, NodeSet, PodId, View};
 
@@ -19,17 +20,17 @@ pub(crate) struct Trial<'a> {
     pub(crate) answers: &'a Answers,
 }
 
-/// A plugin refuses the node.
+/// A plugin rejects the node.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) by: usize,
     pub(crate) rejection: Rejection,
-    /// In which it was asked.
+    /// The view in which the plugin ran.
     pub(crate) view: View,
 }
 
 impl Trial<'_> {
-    /// Who refuses the node in this view; `None` when it would do.
+    /// The plugin that rejects the node in this view. `None` if the pod fits.
     pub(crate) fn refuses(&self, node: NodeId, view: View) -> Option<Refused> {
         let (by, rejection) = self.refusal(&Cycle { view: &view, ..*self.cycle }, node)?;
         Some(Refused { by, rejection, view })
@@ -38,30 +39,30 @@ impl Trial<'_> {
     fn refusal(&self, cycle: &Cycle<'_>, node: NodeId) -> Option<(usize, Rejection)> {
         let nodes: NodeSet = [node].into_iter().collect();
         let mut rejections = Rejections::default();
-        for &place in &self.profile.points.filter {
-            // A plugin that PreFilter left out stays out, as upstream has it.
-            let filter = self.profile.plugins[place].filter.as_ref().filter(|_| !self.answers.filters.skips(place));
+        for &index in &self.profile.points.filter {
+            // A plugin that skipped at PreFilter stays skipped, as upstream.
+            let filter = self.profile.plugins[index].filter.as_ref().filter(|_| !self.answers.filters.skips(index));
             let Some(filter) = filter else { continue };
-            let slot = match self.slot(cycle, place, node) {
+            let slot = match self.slot(cycle, index, node) {
                 Ok(slot) => slot,
-                // In this view it has nothing to say.
+                // The plugin does not apply in this view.
                 Err(Status::Skip) => continue,
-                Err(status) => return Some((place, rejection_of(status))),
+                Err(status) => return Some((index, rejection_of(status))),
             };
             rejections.reset(self.answers.width());
             filter.filter_all(cycle, &slot, &nodes, &mut rejections);
             if let Some(rejection) = rejections.of(node) {
-                return Some((place, rejection.clone()));
+                return Some((index, rejection.clone()));
             }
         }
         None
     }
 
-    /// The plugin's state in the cycle's view, which may differ from the world on this node. `Err` is its word on the pod as a
-    /// whole.
-    fn slot(&self, cycle: &Cycle<'_>, place: usize, node: NodeId) -> Result<Slot, Status> {
-        let (built, world) = (&self.profile.plugins[place], cycle.world);
-        let mut slot = built.plugin.copy(&self.answers.slots()[place]);
+    /// The plugin's state in the cycle's view, which may differ from the world on this node. `Err` is the plugin's
+    /// status for the pod as a whole.
+    fn slot(&self, cycle: &Cycle<'_>, index: usize, node: NodeId) -> Result<Slot, Status> {
+        let (built, world) = (&self.profile.plugins[index], cycle.world);
+        let mut slot = built.plugin.copy(&self.answers.slots()[index]);
         let Some(plugin) = &built.pre_filter else { return Ok(slot) };
         let mut status = Status::Success;
         for &(added, on) in cycle.view.added() {
@@ -78,7 +79,7 @@ impl Trial<'_> {
         }
     }
 
-    /// For people: which pod is in the way on a node that was refused.
+    /// For messages: the pod that blocks a node that was rejected.
     pub(crate) fn blocker(&self, node: NodeId, refused: &Refused) -> Option<String> {
         let cycle = Cycle { view: &refused.view, ..*self.cycle };
         let slot = self.slot(&cycle, refused.by, node).ok()?;
@@ -89,10 +90,10 @@ impl Trial<'_> {
 }
 
 fn rejection_of(status: Status) -> Rejection {
-    let told = format!("{status:?}");
+    let text = format!("{status:?}");
     status
         .into_rejection()
-        .unwrap_or_else(|| Rejection { resolvable: false, reasons: crate::framework::status::Reasons::one(told) })
+        .unwrap_or_else(|| Rejection { resolvable: false, reasons: crate::framework::status::Reasons::one(text) })
 }
 
 impl Trials for Trial<'_> {
@@ -102,8 +103,8 @@ impl Trials for Trial<'_> {
     }
 }
 
-/// Nodes that do not do together with the pods for which room is being made there, unless these matter less; of those that are
-/// `in_question`, in the order of ids.
+/// The nodes `in_question` that the pod does not fit together with the pods nominated to them, in the order of ids.
+/// Nominated pods of lower priority do not count.
 pub(crate) fn kept_free(
     nominations: &Nominations,
     trial: &Trial<'_>,
@@ -112,7 +113,7 @@ pub(crate) fn kept_free(
     let cycle = trial.cycle;
     let own = cycle.facts().priority;
     let is_ahead = |id: PodId| {
-        // One that is on its way to a node counts there already.
+        // A pod that is assumed or bound already counts on its node.
         let waiting = cycle.world.pod(id).filter(|pod| id != cycle.pod_id && pod.placed_on().is_none());
         waiting.is_some_and(|pod| pod.scheduling.as_ref().map_or(0, |facts| facts.priority) >= own)
     };

@@ -1,4 +1,4 @@
-//! What is said of nodes and of pods that are in the way, and that the scheduler goes by the same.
+//! Verdicts on nodes and the pods that block them, and that the scheduler decides in the same way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn default_profile() -> Configuration {
 }
 
 #[test]
-fn every_node_says_what_it_thinks_of_the_pod() {
+fn every_node_has_a_verdict_with_reason_or_score() {
     let configuration = default_profile();
     let mut world = world(&["n3", "n1"]);
     let cordoned = NodeSchedulingFacts { unschedulable: true, ..NodeSchedulingFacts::default() };
@@ -60,7 +60,7 @@ fn every_node_says_what_it_thinks_of_the_pod() {
     assert_eq!(explained.nodes[0].total, Some(total));
 }
 
-/// A pod that asks for so many cpus, waits for this scheduler, and has this priority.
+/// A pod that requests this many cpus and has this scheduler and priority.
 fn asking(name: &str, cpus: i64, scheduler: &str, priority: i32) -> PodFacts {
     pod_with(name, |facts| {
         let sums = ResourceSums { cpu_milli: cpus * 1000, ..ResourceSums::default() };
@@ -72,20 +72,20 @@ fn asking(name: &str, cpus: i64, scheduler: &str, priority: i32) -> PodFacts {
 }
 
 #[test]
-fn nodes_where_room_is_made_for_others_must_do_with_them_and_without_them() {
+fn a_pod_must_fit_a_node_with_and_without_the_nominated_pods() {
     const OWN: &str = "bridger";
     type Change = fn(&mut PodFacts);
-    // Nodes have 4 cpus, the pod asks for 2 and has priority 5; who else waits for n1, and whether it can have that.
+    // Nodes have 4 cpus; the pod requests 2 and has priority 5. The other pod nominated to n1; whether the pod fits n1.
     let cases: [(&str, PodFacts, Change, bool); 9] = [
-        ("it is as important", asking("other", 3, OWN, 5), |_| {}, false),
-        ("it is more important", asking("other", 3, OWN, 6), |_| {}, false),
-        ("it is less important", asking("other", 3, OWN, 4), |_| {}, true),
-        ("both have room", asking("other", 2, OWN, 6), |_| {}, true),
-        ("no node is there for it", asking("other", 3, OWN, 6), |pod| pod.nominated_node = Some("n9".into()), true),
-        ("it is another scheduler's", asking("other", 3, "elsewhere", 6), |_| {}, true),
+        ("it has the same priority", asking("other", 3, OWN, 5), |_| {}, false),
+        ("it has a higher priority", asking("other", 3, OWN, 6), |_| {}, false),
+        ("it has a lower priority", asking("other", 3, OWN, 4), |_| {}, true),
+        ("both fit", asking("other", 2, OWN, 6), |_| {}, true),
+        ("its node does not exist", asking("other", 3, OWN, 6), |pod| pod.nominated_node = Some("n9".into()), true),
+        ("it has another scheduler", asking("other", 3, "elsewhere", 6), |_| {}, true),
         ("it is finished", asking("other", 3, OWN, 6), |pod| pod.finished = true, true),
         ("it is being deleted", asking("other", 3, OWN, 6), |pod| pod.terminating = true, false),
-        ("it runs elsewhere by now", asking("other", 3, OWN, 6), |pod| pod.node = Some("n2".into()), true),
+        ("it runs on another node", asking("other", 3, OWN, 6), |pod| pod.node = Some("n2".into()), true),
     ];
     for (case, mut other, change, fits) in cases {
         let configuration = default_profile();
@@ -93,7 +93,7 @@ fn nodes_where_room_is_made_for_others_must_do_with_them_and_without_them() {
         other.nominated_node = Some("n1".to_owned());
         change(&mut other);
         world.apply(Event::PodApplied(other));
-        // Its own nomination does not count against it.
+        // The pod's own nomination does not count against it.
         let own = PodFacts { nominated_node: Some("n1".to_owned()), ..asking("web", 2, OWN, 5) };
         world.apply(Event::PodApplied(own.clone()));
         let explained = explain(&world, id(&world, "web"), &configuration.profiles()[0]).expect("no plugin fails");
@@ -103,7 +103,7 @@ fn nodes_where_room_is_made_for_others_must_do_with_them_and_without_them() {
             let expected = (VerdictKind::Unschedulable, Some("NodeResourcesFit"), Some("Insufficient cpu"));
             assert_eq!((first.verdict, first.plugin.as_deref(), first.reason.as_deref()), expected, "{case}");
             assert_eq!((explained.feasible, explained.best.as_slice()), (1, ["n2".to_owned()].as_slice()), "{case}");
-            // The scheduler goes by the same. Room is made for the other one alone, which is tried first and has it.
+            // The scheduler decides in the same way. Only the other pod is nominated; it is tried first and fits.
             world.apply(Event::PodApplied(PodFacts { nominated_node: None, ..own }));
             let changes = Changes::all();
             let mut scheduler = Scheduler::new(configuration, 1);
@@ -119,7 +119,7 @@ fn nodes_where_room_is_made_for_others_must_do_with_them_and_without_them() {
 }
 
 #[test]
-fn a_pod_that_would_be_near_a_nominated_one_is_near_nobody_yet() {
+fn required_affinity_is_not_met_by_a_nominated_pod() {
     let configuration = default_profile();
     let mut world = world(&["n1"]);
     let labels = [("app".to_owned(), "db".to_owned())];
@@ -142,7 +142,7 @@ fn a_pod_that_would_be_near_a_nominated_one_is_near_nobody_yet() {
 }
 
 #[test]
-fn a_pod_that_is_not_known_is_an_error() {
+fn an_unknown_pod_is_an_error() {
     let mut world = world(&["n1"]);
     world.apply(Event::PodApplied(pod_with("web", |_| {})));
     let pod = id(&world, "web");
@@ -152,7 +152,7 @@ fn a_pod_that_is_not_known_is_an_error() {
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// A pod of an application, with a term that avoids one, perhaps.
+/// A pod of an app, optionally with anti-affinity against an app.
 fn of_app(name: &str, app: &str, avoids: Option<&str>, on: Option<&str>) -> PodFacts {
     let labels = |app: &str| [("app".to_owned(), app.to_owned())].into();
     let term = |app: &str| TermFacts {
@@ -168,7 +168,7 @@ fn of_app(name: &str, app: &str, avoids: Option<&str>, on: Option<&str>) -> PodF
     }
 }
 
-/// By node: who refuses it, and who is in the way.
+/// For each node: the plugin that rejects it, and the blocker.
 fn in_the_way(world: &World, pod: &str) -> Vec<(String, Option<String>)> {
     let configuration = default_profile();
     let explained = explain(world, id(world, pod), &configuration.profiles()[0]).expect("no plugin fails");
@@ -176,7 +176,7 @@ fn in_the_way(world: &World, pod: &str) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn the_pod_that_is_in_the_way_is_named_with_its_host() {
+fn the_blocking_pod_is_named_with_its_host() {
     let mut world = world(&[]);
     for (name, host) in [("n1", Some("esx-1")), ("n2", Some("esx-1")), ("n3", Some("esx-2")), ("n4", None)] {
         let mut facts = node(name);
@@ -196,7 +196,7 @@ fn the_pod_that_is_in_the_way_is_named_with_its_host() {
     let expected = [by("", None), by("", None), by("InterPodAffinity", Some(avoiding)), by("", None)];
     assert_eq!(in_the_way(&world, "db"), expected);
 
-    // Of several the first by name, whichever came first; one that is not on a host that is known has none to name.
+    // Of several blockers the first by name is shown, regardless of creation order. Without a known host none is shown.
     world.apply(Event::PodApplied(of_app("web-1", "web", None, Some("n2"))));
     world.apply(Event::PodApplied(of_app("web-3", "web", None, Some("n4"))));
     let first = "pod default/web-1 on n2 (host esx-1), which this pod avoids";
@@ -214,26 +214,26 @@ fn the_pod_that_is_in_the_way_is_named_with_its_host() {
         by("InterPodAffinity", Some("pod default/web-2 on n1 (host esx-1) avoids this pod"))
     );
 
-    // One that is nowhere yet, but ahead of it.
+    // A nominated pod of the same priority.
     let ahead = PodFacts { nominated_node: Some("n3".to_owned()), ..of_app("ahead", "web", None, None) };
     world.apply(Event::PodApplied(ahead));
     let nominated = "pod default/ahead nominated for n3 (host esx-2), which this pod avoids";
     assert_eq!(in_the_way(&world, "web")[2], by("InterPodAffinity", Some(nominated)));
 
-    // Nobody is in the way of a pod that finds nobody to be near.
+    // If required affinity matches no pod, no pod blocks it.
     let mut near = of_app("near", "near", None, None);
-    near.affinity = of_app("", "", Some("nobody"), None).anti_affinity;
+    near.affinity = of_app("", "", Some("absent"), None).anti_affinity;
     world.apply(Event::PodApplied(near));
     assert_eq!(in_the_way(&world, "near"), vec![by("InterPodAffinity", None); 4]);
 }
 
 #[test]
-fn gates_are_told_where_the_profile_goes_by_them() {
+fn gates_are_shown_if_the_profile_has_the_gates_plugin() {
     let mut world = world(&["n1"]);
     world.apply(Event::PodApplied(pod_with("web", |facts| facts.gates = vec!["quota".to_owned(), "size".to_owned()])));
     let off = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": {"preEnqueue": {"disabled": [{"name": "SchedulingGates"}]}}}]});
-    let off = Configuration::from_value(&off, &plugins::standard()).expect("it is right");
+    let off = Configuration::from_value(&off, &plugins::standard()).expect("the configuration is valid");
     for (configuration, gated) in [(default_profile(), json!(["quota", "size"])), (off, json!(null))] {
         let explained = explain(&world, id(&world, "web"), &configuration.profiles()[0]).expect("no plugin fails");
         let value = serde_json::to_value(&explained).expect("it is plain data");

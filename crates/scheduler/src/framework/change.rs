@@ -1,6 +1,7 @@
-//! What happened in the world, in the terms in which plugins say what can help a waiting pod.
+//! Changes of the world, in the terms in which plugins declare what can help a waiting pod.
 //!
-//! In: kinds of change, a bit each. Out: sets of kinds, compared in one operation, so that a change nobody waits for costs nothing.
+//! In: kinds of change, one bit each. Out: sets of kinds, compared in one operation, so that a change that no pod waits
+//! for costs nothing.
 
 use std::sync::Arc;
 
@@ -12,23 +13,24 @@ bitflags! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct ChangeKinds: u32 {
         const NODE_ADDED = 1 << 0;
-        /// Helps where pods of other nodes count: those on it do no longer, and a place may be gone that others are measured by.
+        /// Can help plugins that count pods across nodes: the pods on this node no longer count, and a topology domain
+        /// that others are compared with may be gone.
         const NODE_REMOVED = 1 << 1;
         const NODE_ALLOCATABLE = 1 << 2;
         const NODE_LABELS = 1 << 3;
-        /// Its taints, or whether it takes pods at all.
+        /// Its taints, or whether it is cordoned.
         const NODE_TAINTS = 1 << 4;
         const NODE_IMAGES = 1 << 5;
         const NODE_DECLARED_FEATURES = 1 << 6;
-        /// The host it runs on, or what is known of that host.
+        /// Its physical host, or the state of that host.
         const NODE_PLACEMENT = 1 << 7;
-        /// A pod was bound, by whomever, or assumed on a node.
+        /// A pod was bound, by any scheduler, or assumed on a node.
         const POD_PLACED = 1 << 8;
         /// A placed pod left its node: deleted, finished, or its binding failed.
         const POD_LEFT = 1 << 9;
         /// The labels of a placed pod.
         const POD_LABELS = 1 << 10;
-        /// A placed pod needs less than before.
+        /// A placed pod requests less than before.
         const POD_SCALED_DOWN = 1 << 11;
         /// The waiting pod itself.
         const SELF_UPDATED = 1 << 12;
@@ -42,7 +44,7 @@ bitflags! {
 impl ChangeKinds {
     pub const NONE: Self = Self::empty();
     pub const ALL: Self = Self::all();
-    /// A node came, or any of its aspects changed.
+    /// A node was added, or any part of it changed.
     pub const NODE: Self = Self::NODE_ADDED
         .union(Self::NODE_ALLOCATABLE)
         .union(Self::NODE_LABELS)
@@ -51,35 +53,35 @@ impl ChangeKinds {
         .union(Self::NODE_DECLARED_FEATURES)
         .union(Self::NODE_PLACEMENT);
 
-    /// The number of its lowest kind.
+    /// The bit number of the lowest kind.
     pub(crate) fn first_bit(self) -> Option<usize> {
         (!self.is_empty()).then_some(self.bits().trailing_zeros() as usize)
     }
 }
 
-/// One change. The world is already as it is after it.
+/// One change. The world already contains it.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     pub kinds: ChangeKinds,
-    /// The node that changed, or whose pods did.
+    /// The node that changed, or whose pods changed.
     pub node: Option<NodeId>,
-    /// The other pod it is about. `None` where the waiting pod itself changed.
+    /// The other pod that changed. `None` if the waiting pod itself changed.
     pub pod: Option<Arc<ChangedPod>>,
 }
 
-/// A pod that was placed, changed or left, as far as it can help others.
+/// A pod that was placed, changed or left: the parts that can help other pods.
 #[derive(Clone, Debug, Default)]
 pub struct ChangedPod {
-    /// `None` when it is gone, or something else by now.
+    /// `None` if the pod is gone or was replaced.
     pub id: Option<PodId>,
-    /// The terms that match it, whoever has them, or matched it before it changed. Those of waiting pods are alive.
+    /// The terms of any pod that match it, or matched it before it changed. Terms of waiting pods still exist.
     pub matched_by: Vec<TermId>,
-    /// It has required anti-affinity of its own, which kept others away, or had it before it changed.
+    /// The pod has, or had before the change, required anti-affinity, which rejected other pods.
     pub has_anti_affinity: bool,
 }
 
 impl ChangedPod {
-    /// The same pod, with what it was and what it is now: either may have been in somebody's way, or help somebody.
+    /// The same pod with its state before and after the change: either may have blocked, or may help, another pod.
     pub(crate) fn turned_into(&self, after: &ChangedPod) -> ChangedPod {
         let was = self.matched_by.iter().filter(|term| !after.matched_by.contains(term));
         ChangedPod {

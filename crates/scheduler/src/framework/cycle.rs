@@ -1,4 +1,4 @@
-//! What a plugin sees of one attempt to place one pod.
+//! The input of a plugin in one attempt to place one pod.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,8 +6,8 @@ use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
 use model::storage::label_set::LabelSet;
 use model::{NodeId, Pod, PodId, View, World};
 
-/// One scheduling cycle: the pod, and the world as it is now. Placed pods include those that are placed but not yet seen
-/// bound. In a trial, the view says which pods are to be thought of as placed or gone besides.
+/// One scheduling cycle: the pod and the current world. Placed pods include assumed ones, whose binding the watch has
+/// not shown yet. In a trial, the view lists the pods that are treated as placed or removed in addition.
 #[derive(Clone, Copy, Debug)]
 pub struct Cycle<'a> {
     pub world: &'a World,
@@ -17,19 +17,19 @@ pub struct Cycle<'a> {
 }
 
 impl<'a> Cycle<'a> {
-    /// `None` for a pod that is not known.
+    /// `None` if the pod is unknown.
     pub fn of(world: &'a World, pod_id: PodId) -> Option<Self> {
         static AS_IT_IS: LazyLock<View> = LazyLock::new(View::default);
         Some(Self { world, pod_id, pod: world.pod(pod_id)?, view: &AS_IT_IS })
     }
 
-    /// What schedulers read of the pod; all defaults where that was never told.
+    /// The pod's scheduling facts; all defaults if they are unknown.
     pub fn facts(&self) -> &'a PodSchedulingFacts {
         static NONE: LazyLock<PodSchedulingFacts> = LazyLock::new(PodSchedulingFacts::default);
         self.pod.scheduling.as_deref().unwrap_or(&NONE)
     }
 
-    /// What schedulers read of a node; all defaults for one that is not known.
+    /// A node's scheduling facts; all defaults if the node is unknown.
     pub fn node_facts(&self, node: NodeId) -> &'a NodeSchedulingFacts {
         static NONE: LazyLock<NodeSchedulingFacts> = LazyLock::new(NodeSchedulingFacts::default);
         self.world.node(node).and_then(|node| node.scheduling.as_deref()).unwrap_or(&NONE)

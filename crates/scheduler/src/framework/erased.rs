@@ -1,7 +1,8 @@
-//! Plugins of any type, side by side.
+//! Type erasure for plugins.
 //!
-//! In: a plugin with a typed state. Out: the same plugin behind an object-safe trait per point, whose state lives in a [`Slot`].
-//! This is the one place where a state's type is recovered. Invariant: a slot is only ever handed to the plugin that made it.
+//! In: a plugin with a typed state. Out: the same plugin behind an object-safe trait per point, with its state in a
+//! [`Slot`]. Only this module recovers the type of a state. Invariant: a slot is only passed to the plugin that made
+//! it.
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -18,7 +19,7 @@ use crate::framework::points::{
 use crate::framework::status::{Rejections, Status};
 use model::NodeSet;
 
-/// What one plugin keeps during one cycle.
+/// The state of one plugin during one cycle.
 pub(crate) struct Slot(Box<dyn Any + Send>);
 
 impl Slot {
@@ -27,11 +28,11 @@ impl Slot {
     }
 
     fn get<P: Plugin>(&self) -> &P::State {
-        self.0.downcast_ref().expect("a slot is handed to the plugin that made it")
+        self.0.downcast_ref().expect("a slot is passed to the plugin that made it")
     }
 
     fn get_mut<P: Plugin>(&mut self) -> &mut P::State {
-        self.0.downcast_mut().expect("a slot is handed to the plugin that made it")
+        self.0.downcast_mut().expect("a slot is passed to the plugin that made it")
     }
 }
 
@@ -85,8 +86,8 @@ impl<P: Plugin> AnyPlugin for P {
     }
 }
 
-/// Declares the object-safe twin of a point and implements it for every plugin that extends the point. `slot` and `mut slot`
-/// stand for a state that is read or written.
+/// Declares the object-safe counterpart of a point and implements it for every plugin that extends the point. `slot
+/// ref` and `slot mut` stand for a state that is read or written.
 macro_rules! any {
     (@state $p:ident $slot:ident ref) => { $slot.get::<$p>() };
     (@state $p:ident $slot:ident mut) => { $slot.get_mut::<$p>() };

@@ -1,9 +1,9 @@
-//! The scheduling framework: what a plugin is, where it may take part, what it may answer.
+//! The scheduling framework: plugins, extension points and statuses.
 //!
 //! - `points`: the extension points, a small trait each. `plugin`: what every plugin declares.
-//! - `status`: the answers, with their reasons. `cycle`: what a plugin sees of one attempt.
-//! - `registry`: which plugins there are. `profile`: which of them serve a pod. `erased`: plugins of any type, side by side.
-//! - `change`: kinds of change in the world, as plugins declare which of them may help a waiting pod.
+//! - `status`: the results of plugins, with their reasons. `cycle`: the input of a plugin in one attempt.
+//! - `registry`: the available plugins. `profile`: the plugins that run for a pod. `erased`: type erasure for plugins.
+//! - `change`: kinds of change in the world. Plugins declare which of them may help a waiting pod.
 
 pub(crate) mod change;
 pub(crate) mod cycle;

@@ -1,57 +1,59 @@
-//! What every plugin says of itself, whatever points it extends.
+//! What every plugin declares, regardless of the points it extends.
 
 use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::cycle::Cycle;
 
-/// A plugin: its configuration, and the type of what it keeps during a cycle.
+/// A plugin: its configuration, and the type of its state during a cycle.
 ///
-/// Everything a plugin computes for a pod lives in [`Plugin::State`], one slot per plugin and cycle, typed. The framework may
-/// keep the slot, and the plugin's answers, for the next equal pod: pods with the same scheduling facts, namespace, labels,
-/// terms and scheduler. [`Plugin::reads`] says when kept answers are out of date.
+/// Everything a plugin computes for a pod is in [`Plugin::State`], one typed value per plugin and cycle. The framework
+/// may cache the state and the plugin's results for the next pod of the same class: pods with the same scheduling
+/// facts, namespace, labels, terms and scheduler. [`Plugin::reads`] determines when cached results are out of date.
 pub trait Plugin: Send + Sync + 'static {
     /// The name in configuration, verdicts and metrics: `NodeAffinity`.
     const NAME: &'static str;
 
-    /// Written by PreFilter and PreScore, read by what follows. `()` for none.
+    /// Written by PreFilter and PreScore, read by the later points. `()` if the plugin needs none.
     type State: Default + Clone + Send + 'static;
 
-    /// What its answers depend on, besides the pod. Too little is a wrong answer, too much only a slower one.
+    /// What the results depend on, besides the pod. Declaring too little gives wrong results; declaring too much only
+    /// costs time.
     fn reads(&self) -> Reads {
         Reads::World
     }
 
-    /// Of a plugin that reads the whole world: whether nothing that `state` and the answers given with it rest on has changed
-    /// since. Asked before an equal pod is tried; `true` lets it share the answers.
+    /// For a plugin that reads the whole world: whether everything that `state` and its results depend on is unchanged.
+    /// Called before a pod of the same class is tried; `true` lets that pod reuse the results.
     fn still_holds(&self, _cycle: &Cycle<'_>, _state: &Self::State) -> bool {
         false
     }
 
-    /// Whether its raw scores depend on which nodes are feasible. If not, PreScore and Score are asked about all nodes, and not
-    /// again when others become feasible. Plugins that read no more than a node are always asked that way.
+    /// Whether the raw scores depend on which nodes are feasible. If not, PreScore and Score run on all nodes, and not
+    /// again when other nodes become feasible. Plugins that read only a node, or a node and its pods, always run that
+    /// way.
     fn scores_by_feasible(&self) -> bool {
         true
     }
 
-    /// Which kinds of change can help a pod that this plugin rejected. Others do not wake it.
+    /// The kinds of change that can help a pod that this plugin rejected. Other kinds do not wake the pod.
     fn woken_by(&self) -> ChangeKinds {
         ChangeKinds::ALL
     }
 
-    /// Whether this change, of a kind it named, can help this pod, which it rejected. The world has already changed. When in
-    /// doubt: yes.
+    /// Whether this change, of a kind in [`Plugin::woken_by`], can help this pod, which the plugin rejected. The world
+    /// already contains the change. If in doubt, return `true`.
     fn helped_by(&self, _waiting: &Cycle<'_>, _change: &Change) -> bool {
         true
     }
 }
 
-/// What a plugin's answer for one node depends on, besides the pod.
+/// What a plugin's result for one node depends on, besides the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// That node as Kubernetes and vSphere describe it: labels, taints, capacity, its host.
+    /// The node's facts from Kubernetes and vSphere: labels, taints, capacity, physical host.
     Node,
-    /// That node, and the pods placed on it.
+    /// The node and the pods placed on it.
     NodeAndItsPods,
-    /// Any node as it is described, but no pods.
+    /// The facts of any node, but no pods.
     AllNodes,
     /// Anything.
     World,

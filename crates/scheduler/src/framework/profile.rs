@@ -1,7 +1,7 @@
-//! A profile: the plugins that serve the pods of one `schedulerName`, and where.
+//! A profile: the plugins for the pods of one `schedulerName`, and the points at which they run.
 //!
-//! In: what configuration worked out. Out: the plugins of each point, in order, as places in one list. A set of plugins is a
-//! 64-bit number over these places.
+//! In: the expanded configuration. Out: the plugins of each point, in order, as indexes into one list. A set of plugins
+//! is a 64-bit mask over these indexes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::framework::erased::AnyQueueSort;
 use crate::framework::registry::Built;
 
-/// The plugins of each point, in order, as places in the profile's list.
+/// The plugins of each point, in order, as indexes into the profile's list.
 #[derive(Debug)]
 pub(crate) struct ProfilePoints {
     pub(crate) pre_enqueue: Vec<usize>,
@@ -39,27 +39,27 @@ impl Profile {
         Self { name, plugins, points, weights }
     }
 
-    /// The `schedulerName` of the pods it serves.
+    /// The `schedulerName` of its pods.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    pub(crate) fn plugin_name(&self, place: usize) -> &'static str {
-        self.plugins[place].plugin.name()
+    pub(crate) fn plugin_name(&self, index: usize) -> &'static str {
+        self.plugins[index].plugin.name()
     }
 
     pub(crate) fn queue_sort_name(&self) -> &'static str {
-        self.points.queue_sort.first().map_or("", |&place| self.plugin_name(place))
+        self.points.queue_sort.first().map_or("", |&index| self.plugin_name(index))
     }
 
     pub(crate) fn queue_sort(&self) -> Option<Arc<dyn AnyQueueSort>> {
         self.plugins[*self.points.queue_sort.first()?].queue_sort.clone()
     }
 
-    /// The names of the plugins at one point, in order; for people and tests.
+    /// The names of the plugins at one point, in order; for messages and tests.
     pub fn plugins_at(&self, point: &str) -> Vec<&'static str> {
         let points = &self.points;
-        let places = match point {
+        let indexes = match point {
             "preEnqueue" => &points.pre_enqueue,
             "queueSort" => &points.queue_sort,
             "preFilter" => &points.pre_filter,
@@ -74,13 +74,13 @@ impl Profile {
             "postBind" => &points.post_bind,
             _ => return Vec::new(),
         };
-        places.iter().map(|&place| self.plugin_name(place)).collect()
+        indexes.iter().map(|&index| self.plugin_name(index)).collect()
     }
 
     /// The weight of a plugin's score.
     pub fn weight(&self, plugin: &str) -> Option<i64> {
-        let place = (0..self.plugins.len()).find(|&place| self.plugin_name(place) == plugin)?;
-        Some(self.weights[place])
+        let index = (0..self.plugins.len()).find(|&index| self.plugin_name(index) == plugin)?;
+        Some(self.weights[index])
     }
 }
 
@@ -95,12 +95,12 @@ impl fmt::Debug for Profile {
 pub(crate) struct PluginBits(u64);
 
 impl PluginBits {
-    pub(crate) fn insert(&mut self, place: usize) {
-        self.0 |= 1 << place;
+    pub(crate) fn insert(&mut self, index: usize) {
+        self.0 |= 1 << index;
     }
 
-    pub(crate) fn contains(self, place: usize) -> bool {
-        self.0 & (1 << place) != 0
+    pub(crate) fn contains(self, index: usize) -> bool {
+        self.0 & (1 << index) != 0
     }
 
     pub(crate) fn is_empty(self) -> bool {
@@ -108,14 +108,14 @@ impl PluginBits {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..64).filter(move |&place| self.contains(place))
+        (0..64).filter(move |&index| self.contains(index))
     }
 }
 
 impl FromIterator<usize> for PluginBits {
-    fn from_iter<T: IntoIterator<Item = usize>>(places: T) -> Self {
+    fn from_iter<T: IntoIterator<Item = usize>>(indexes: T) -> Self {
         let mut bits = Self::default();
-        places.into_iter().for_each(|place| bits.insert(place));
+        indexes.into_iter().for_each(|index| bits.insert(index));
         bits
     }
 }

@@ -1,7 +1,7 @@
-//! Which plugins there are: one plugin, one file, one line here.
+//! The registry of available plugins.
 //!
-//! In: types that say how they are built from their configuration, and which points they extend. Out: plugins by name, ready for
-//! a profile. A scheduler of one's own adds a line: `Registry::default().with::<Mine>()`.
+//! In: types that implement [`Register`]: how to build them from their arguments, and which points they extend. Out:
+//! plugins by name, ready for a profile. A custom scheduler adds its plugin: `Registry::default().with::<Mine>()`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::framework::points::{
     Bind, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
 };
 
-/// How a plugin comes into being.
+/// How a plugin is built and registered.
 pub trait Register: Plugin + Sized {
-    /// Its `args` in `pluginConfig`; `apiVersion` and `kind` are taken off before. [`NoArgs`] for none.
+    /// The plugin's `args` in `pluginConfig`, without `apiVersion` and `kind`. [`NoArgs`] if it takes none.
     type Args: DeserializeOwned + Default;
 
     /// An `Err` says what is wrong with the arguments, in one line.
     fn build(args: Self::Args) -> Result<Self, String>;
 
-    /// Names the points it extends: `points.pre_filter().filter()`.
+    /// Declares the points it extends: `points.pre_filter().filter()`.
     fn points(points: Points<Self>) -> Points<Self>;
 }
 
-/// Takes no arguments: any field is an error.
+/// No arguments: any field is an error.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoArgs {}
@@ -44,7 +44,7 @@ pub struct Points<P> {
 
 macro_rules! points {
     ($($method:ident: $point:ident, $any:ident;)+) => {
-        /// A plugin, ready for use: what it is at each point it extends.
+        /// A plugin that is ready for use, with a trait object for each point it extends.
         #[derive(Clone)]
         pub(crate) struct Built {
             pub(crate) plugin: Arc<dyn AnyPlugin>,
@@ -96,7 +96,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Adds a plugin; one of the same name is replaced.
+    /// Adds a plugin. It replaces a plugin with the same name.
     #[must_use]
     pub fn with<P: Register>(mut self) -> Self {
         self.builders.insert(P::NAME, build::<P>);
@@ -111,7 +111,7 @@ impl Registry {
         self.builders.contains_key(name)
     }
 
-    /// `None` for a name that is not registered.
+    /// `None` if the name is not registered.
     pub(crate) fn build(&self, name: &str, args: Option<&Value>) -> Option<Result<Built, String>> {
         self.builders.get(name).map(|build| build(args))
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_is_built_from_its_arguments_and_extends_what_it_says() {
+    fn a_plugin_is_built_from_its_arguments_and_extends_the_points_it_declares() {
         let registry = Registry::default().with::<Sample>();
         let built = registry.build("Sample", Some(&serde_json::json!({"limit": 3}))).unwrap().unwrap();
         assert!(built.pre_enqueue.is_some() && built.filter.is_none() && built.plugin.name() == "Sample");

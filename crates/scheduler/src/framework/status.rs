@@ -1,8 +1,8 @@
-//! What plugins answer, and why.
+//! The results of plugins, with their reasons.
 //!
-//! [`Status`] is one plugin's word on a pod, [`Rejection`] the two negative ones of them, and [`Rejections`] what one plugin
-//! says of all nodes: a small number per node that stands for one of a few distinct rejections, so that refusing thousands of
-//! nodes allocates nothing per node.
+//! [`Status`] is a plugin's result for a pod, [`Rejection`] stands for the two negative statuses, and [`Rejections`]
+//! holds a plugin's results for all nodes: a small number per node that stands for one of a few distinct rejections, so
+//! that rejecting thousands of nodes allocates nothing per node.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use model::storage::arena::DenseId;
 
 use model::NodeSet;
 
-/// A plugin's answer.
+/// A plugin's result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     #[default]
     Success,
-    /// Not now: preempting pods, or a change in the world, may help.
+    /// The pod does not fit now. Preemption, or a change in the world, may help.
     Unschedulable(Reasons),
-    /// Not now, and preempting pods would not help.
+    /// The pod does not fit now, and preemption does not help.
     UnschedulableAndUnresolvable(Reasons),
-    /// Of Permit alone: the pod waits for its permission.
+    /// Only from Permit: the pod waits for permission.
     Wait,
-    /// The plugin has nothing to say of this pod. From PreFilter or PreScore: it takes no further part in this cycle at
-    /// Filter or Score. From Bind: the next Bind plugin is asked.
+    /// The plugin does not apply to this pod. From PreFilter or PreScore: the plugin's Filter or Score does not run in
+    /// this cycle. From Bind: the next Bind plugin runs.
     Skip,
-    /// Something went wrong that is not the pod's fault; it is tried again after a pause.
+    /// An error that the pod did not cause. The pod is retried after a back-off.
     Error(String),
 }
 
@@ -42,7 +42,7 @@ impl Status {
         *self == Self::Success
     }
 
-    /// The rejection it is, if it is one.
+    /// The rejection, if the status is one.
     pub fn into_rejection(self) -> Option<Rejection> {
         match self {
             Self::Unschedulable(reasons) => Some(Rejection { resolvable: true, reasons }),
@@ -62,7 +62,7 @@ impl From<Rejection> for Status {
     }
 }
 
-/// Why: mostly one fixed text, sometimes several (each resource that is short).
+/// The reasons of a rejection: usually one fixed text, sometimes several (one for each insufficient resource).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reasons(Cow<'static, [Cow<'static, str>]>);
 
@@ -84,61 +84,62 @@ impl Reasons {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// One line of all of them.
+    /// All reasons in one line.
     pub fn message(&self) -> String {
         self.0.join(", ")
     }
 }
 
-/// A plugin refuses a node, or from PreFilter all of them.
+/// A plugin rejects a node or, from PreFilter, all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// Taking pods off the node may help: Unschedulable, otherwise UnschedulableAndUnresolvable.
+    /// Removing pods from the node may help: Unschedulable if true, otherwise UnschedulableAndUnresolvable.
     pub resolvable: bool,
     pub reasons: Reasons,
 }
 
 impl Rejection {
-    /// Unschedulable, for a fixed reason; allocates nothing.
+    /// Unschedulable with a fixed reason; allocates nothing.
     pub const fn unschedulable(reasons: &'static [Cow<'static, str>]) -> Self {
         Self { resolvable: true, reasons: Reasons::fixed(reasons) }
     }
 
-    /// UnschedulableAndUnresolvable, for a fixed reason; allocates nothing.
+    /// UnschedulableAndUnresolvable with a fixed reason; allocates nothing.
     pub const fn unresolvable(reasons: &'static [Cow<'static, str>]) -> Self {
         Self { resolvable: false, reasons: Reasons::fixed(reasons) }
     }
 }
 
-/// Stands for one of the distinct rejections of a [`Rejections`].
+/// The number of a distinct rejection in a [`Rejections`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RejectionId(u16);
 
-/// What one plugin says of the nodes it was asked about. A node that is not mentioned passes.
+/// The nodes that one plugin rejects. All other nodes pass.
 #[derive(Clone, Debug, Default)]
 pub struct Rejections {
     distinct: Vec<Rejection>,
     rejected: NodeSet,
-    /// By node: which of the distinct ones. Means something for rejected nodes only.
+    /// The distinct rejection by node index. Only valid for rejected nodes.
     of_node: Vec<RejectionId>,
 }
 
 impl Rejections {
-    /// Forgets everything, and makes room for nodes whose index is below `width`.
+    /// Clears everything, and makes room for node indexes below `width`.
     pub fn reset(&mut self, width: usize) {
         self.distinct.clear();
         self.rejected.clear();
         self.of_node.resize(width, RejectionId(0));
     }
 
-    /// The number of a rejection, to be used for as many nodes as it holds for. Asked once per distinct rejection.
+    /// The number of a rejection, to pass to [`Rejections::reject`] for each rejected node. Call it once per distinct
+    /// rejection.
     pub fn id(&mut self, rejection: Rejection) -> RejectionId {
-        let place = self.distinct.iter().position(|known| *known == rejection).unwrap_or_else(|| {
+        let index = self.distinct.iter().position(|known| *known == rejection).unwrap_or_else(|| {
             self.distinct.push(rejection);
             self.distinct.len() - 1
         });
-        // More distinct reasons than this tell nobody more: the last one stands for the rest.
-        RejectionId(u16::try_from(place).unwrap_or(u16::MAX))
+        // Beyond this many distinct reasons, more detail is useless: the last number stands for the rest.
+        RejectionId(u16::try_from(index).unwrap_or(u16::MAX))
     }
 
     pub fn reject(&mut self, node: NodeId, id: RejectionId) {
@@ -146,10 +147,10 @@ impl Rejections {
         self.of_node[node.index()] = id;
     }
 
-    /// Refuses the nodes that are in both sets.
+    /// Rejects the nodes that are in both sets.
     pub fn reject_common(&mut self, nodes: &NodeSet, others: &NodeSet, id: RejectionId) {
         if self.rejected.is_empty() {
-            // The ids of nodes that are not refused mean nothing, so all may be overwritten at once.
+            // The ids of nodes that are not rejected are unused, so all may be overwritten at once.
             self.rejected.copy_from(nodes);
             self.rejected.intersect_with(others);
             self.of_node.fill(id);
@@ -158,14 +159,14 @@ impl Rejections {
         }
     }
 
-    /// Refuses all these nodes.
+    /// Rejects all these nodes.
     pub fn reject_all(&mut self, nodes: &NodeSet, id: RejectionId) {
         for node in nodes.iter() {
             self.reject(node, id);
         }
     }
 
-    /// Takes back what was said of these nodes, before they are asked about again.
+    /// Withdraws the rejections of these nodes, before the plugin runs on them again.
     pub fn forget(&mut self, nodes: &NodeSet) {
         self.rejected.subtract(nodes);
     }

@@ -1,4 +1,4 @@
-//! DefaultBinder: takes every pod; the engine binds it through the API.
+//! DefaultBinder: accepts every pod; the engine binds it through the API.
 
 use model::NodeId;
 

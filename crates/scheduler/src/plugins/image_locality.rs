@@ -1,4 +1,4 @@
-//! ImageLocality: a node that has the pod's images already is better, the larger they are and the more nodes have them.
+//! ImageLocality: a node that has the pod's images scores higher, the larger they are and the more nodes have them.
 
 use model::NodeSet;
 use model::storage::arena::DenseId;
@@ -11,14 +11,14 @@ use crate::framework::registry::{NoArgs, Points, Register};
 use crate::framework::status::Status;
 
 const MIB: i64 = 1 << 20;
-/// Less than this is as good as nothing.
+/// Less than this counts as nothing.
 const LEAST_BYTES: i64 = 23 * MIB;
-/// More than this, for each container, is no better.
+/// More than this, for each container, adds nothing.
 const CONTAINER_BYTES_MAX: i64 = 1000 * MIB;
 
 pub struct ImageLocality;
 
-/// When the scores were computed: how often images had changed, and how many nodes there were.
+/// What the scores depend on: the version of the image data and the number of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State(Option<(u64, usize)>);
 
@@ -65,7 +65,7 @@ impl Score for ImageLocality {
             return;
         }
         for image in images {
-            // So that pods are not drawn to the one node that happens to have the image.
+            // Keeps pods from piling up on the few nodes that have the image.
             let spread = image.node_count as f64 / node_count as f64;
             let bytes = (image.size_bytes as f64 * spread) as i64;
             let mut having = image.nodes.clone();

@@ -1,6 +1,7 @@
-//! InterPodAffinity: pods that want to be near others, or away from them; exactly upstream's meaning, terms as they are written.
+//! InterPodAffinity: pod affinity and anti-affinity with exactly the upstream semantics. Terms are read as written,
+//! without lifting.
 //!
-//! The work is done by the model's index: here its sets of nodes become verdicts, and its sums become scores.
+//! The model's index does the work. This plugin turns its node sets into verdicts and its sums into scores.
 
 use std::borrow::Cow;
 
@@ -37,7 +38,7 @@ impl Default for Args {
     }
 }
 
-/// What was found for a pod, and when.
+/// What the index returned for a pod, with the stamp of that lookup.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     found: Option<(Incoming, Stamp)>,
@@ -45,7 +46,7 @@ pub struct State {
 }
 
 impl State {
-    /// Looks the pod up in the index, unless that was done.
+    /// Looks the pod up in the index, unless that is already done.
     pub(super) fn look_up(&mut self, cycle: &Cycle<'_>) -> Option<&Incoming> {
         if self.found.is_none() {
             let incoming = Incoming::of_pod(cycle.world, cycle.pod_id)?;
@@ -55,12 +56,12 @@ impl State {
         self.found()
     }
 
-    /// What was found, if it was looked up.
+    /// The result of the lookup, if there was one.
     pub(super) fn found(&self) -> Option<&Incoming> {
         self.found.as_ref().map(|(incoming, _)| incoming)
     }
 
-    /// Who is in the way, in words, on those of the nodes that anti-affinity refuses.
+    /// For those of the nodes that anti-affinity rejects: the blocking pod, as text.
     pub(super) fn blockers(
         &self,
         cycle: &Cycle<'_>,
@@ -69,7 +70,7 @@ impl State {
         nodes: &NodeSet,
     ) -> Vec<(NodeId, String)> {
         let Some(incoming) = self.found() else { return Vec::new() };
-        // Where nobody is near whom it wants to be near, nobody is in the way either.
+        // If a node is rejected because required affinity matches no pod, no pod blocks it.
         let mut refused = refusals.anti_affinity.clone();
         refused.union_with(&refusals.existing_anti_affinity);
         refused.intersect_with(nodes);
@@ -77,7 +78,7 @@ impl State {
         found.filter_map(|(node, blocker)| Some((node, blocker.in_words(cycle.world)?))).collect()
     }
 
-    /// Nothing that the answers rest on has changed.
+    /// Whether everything that the results depend on is unchanged.
     pub(super) fn still_holds(&self, cycle: &Cycle<'_>) -> bool {
         let found = self.found.as_ref();
         found.is_some_and(|(incoming, stamp)| incoming.is_current(cycle.world) && incoming.stamp(cycle.world) == *stamp)
@@ -119,8 +120,8 @@ pub(super) const WOKEN_BY: ChangeKinds = ChangeKinds::NODE_ADDED
     .union(ChangeKinds::SELF_UPDATED)
     .union(ChangeKinds::NAMESPACE_LABELS);
 
-/// A pod that came may be one it wants to be near; one that left may have kept it away, or have been the only one to be near, without
-/// whom it may go anywhere.
+/// A placed pod may match the waiting pod's affinity. A pod that left may have blocked the waiting pod, or may have
+/// been the only match of its affinity, without which it may run on any node.
 pub(super) fn helped_by(waiting: &Cycle<'_>, change: &Change) -> bool {
     let Some(changed) = &change.pod else { return true };
     let came = change.kinds.intersects(ChangeKinds::POD_PLACED);
@@ -131,14 +132,14 @@ pub(super) fn helped_by(waiting: &Cycle<'_>, change: &Change) -> bool {
     };
     let mut own = waiting.world.pod_terms(waiting.pod_id).iter().filter(|(_, role)| matters(*role));
     let is_matched = own.any(|(term, _)| {
-        // A selector of namespaces may mean more namespaces for a pod that comes than for one that is there.
+        // A namespace selector may cover more namespaces for an incoming pod than for an existing one.
         let selects = |term: &Term| !term.namespaces.selector.requirements().is_empty();
         changed.matched_by.contains(term) || waiting.world.term(*term).is_some_and(selects)
     });
     is_matched || (!came && changed.has_anti_affinity)
 }
 
-/// Refuses the nodes of `nodes` that are among `refused`.
+/// Rejects the nodes in both `nodes` and `refused`.
 pub(super) fn refuse(rejections: &mut Rejections, nodes: &NodeSet, refused: &NodeSet, refusal: Refusal) {
     if refused.is_disjoint(nodes) {
         return;
@@ -200,14 +201,14 @@ impl Score for InterPodAffinity {
     }
 }
 
-/// From the lowest, which gets 0, to the highest; all 0 where they are equal.
+/// Scales linearly: the lowest raw score becomes 0, the highest the maximum. All are 0 if the raw scores are equal.
 pub(super) fn normalize_by_range(feasible: &NodeSet, raw: &[i64], normalized: &mut [i64]) {
     let Some((lowest, highest)) = extremes(feasible, raw) else { return };
     let range = highest.saturating_sub(lowest);
     if range == 0 {
         return feasible.iter().for_each(|node| normalized[node.index()] = 0);
     }
-    // As upstream computes it, in floating point, cut off.
+    // As upstream: in floating point, truncated.
     let of = |raw: i64| (NODE_SCORE_MAX as f64 * ((raw - lowest) as f64 / range as f64)) as i64;
     map_scores(feasible, (lowest, highest), raw, normalized, of);
 }

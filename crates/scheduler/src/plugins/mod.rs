@@ -1,4 +1,4 @@
-//! The plugins, one file each. [`standard`] is the registry of all of them: a new one is a line there.
+//! The plugins, one file each. [`standard`] is the registry of all of them; a new plugin needs a line there.
 
 mod default_binder;
 mod image_locality;

@@ -1,4 +1,4 @@
-//! NodeAffinity: nodes that the pod's node selector and required affinity accept; preferred terms add to the score.
+//! NodeAffinity: a node must match the pod's node selector and required node affinity. Preferred terms add score.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,11 +21,11 @@ const NOT_ACCEPTED: Rejection =
     Rejection::unresolvable(&[Cow::Borrowed("node(s) didn't match Pod's node affinity/selector")]);
 const NOT_ENFORCED: Rejection =
     Rejection::unresolvable(&[Cow::Borrowed("node(s) didn't match scheduler-enforced node affinity")]);
-const NAMED_NOBODY: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
+const NO_SUCH_NODE: &str = "node(s) didn't satisfy plugin(s) [NodeAffinity]";
 const CONFLICT: &str = "pod affinity terms conflict";
 
 pub struct NodeAffinity {
-    /// Of the scheduler's configuration, for all its pods. `None` where nothing is required.
+    /// The `addedAffinity` of the configuration, for all pods of the profile. `None` if it requires nothing.
     added_terms: Option<Vec<NodeTermFacts>>,
     added_preferred: Vec<(i64, NodeTermFacts)>,
 }
@@ -96,7 +96,7 @@ impl From<Term> for NodeTermFacts {
     }
 }
 
-/// The names that the terms allow, where every one of them names nodes.
+/// The node names that the terms allow, if every term names nodes.
 fn named_nodes(terms: &[NodeTermFacts]) -> Option<BTreeSet<&str>> {
     let mut names = BTreeSet::new();
     for term in terms {
@@ -129,7 +129,7 @@ impl Plugin for NodeAffinity {
 }
 
 impl PreFilter for NodeAffinity {
-    /// A pod whose every term names nodes goes to one of these, whatever else is the matter with the others.
+    /// If every term names nodes, only these nodes can run the pod; all others are rejected here, before any Filter.
     fn pre_filter(&self, cycle: &Cycle<'_>, (): &mut ()) -> Result<Option<NodeSet>, Status> {
         let Some(node_affinity) = &cycle.pod.node_affinity else {
             return if self.added_terms.is_none() { Err(Status::Skip) } else { Ok(None) };
@@ -139,8 +139,8 @@ impl PreFilter for NodeAffinity {
             return Err(Status::unresolvable(CONFLICT));
         }
         let nodes: NodeSet = names.into_iter().filter_map(|name| cycle.world.node_id(name)).collect();
-        // Names that no node has: upstream still says that others were left out, not that nothing was named.
-        if nodes.is_empty() { Err(Status::unresolvable(NAMED_NOBODY)) } else { Ok(Some(nodes)) }
+        // No node has these names. Upstream reports this like nodes that PreFilter excluded, not like an empty set.
+        if nodes.is_empty() { Err(Status::unresolvable(NO_SUCH_NODE)) } else { Ok(Some(nodes)) }
     }
 }
 
@@ -170,7 +170,7 @@ impl PreScore for NodeAffinity {
 }
 
 impl Score for NodeAffinity {
-    /// The weights of the preferred terms that accept a node.
+    /// The sum of the weights of the preferred terms that a node matches.
     fn score_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, scores: &mut [i64]) {
         let own = cycle.facts().preferred_nodes.iter().map(|it| (i64::from(it.weight), &it.term));
         let added = self.added_preferred.iter().map(|(weight, term)| (*weight, term));

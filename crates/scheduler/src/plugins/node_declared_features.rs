@@ -1,4 +1,4 @@
-//! NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes to nodes that declare it.
+//! NodeDeclaredFeatures: a pod that requires a kubelet feature fits only nodes that declare it.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! NodeName: a pod that names its node goes nowhere else.
+//! NodeName: a pod with a node name fits only that node.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ impl Plugin for NodeName {
     type State = ();
 
     fn reads(&self) -> Reads {
-        // Equal pods may name different nodes, but a pod that names one is only ever explained, never placed.
+        // Pods of one class may name different nodes. But a pod with a node name is only explained, never placed.
         Reads::Node
     }
 

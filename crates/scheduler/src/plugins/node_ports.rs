@@ -1,4 +1,4 @@
-//! NodePorts: the ports of the node that the pod takes must be free.
+//! NodePorts: the pod's host ports must be free on the node.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ const TAKEN: Rejection =
 
 pub struct NodePorts;
 
-/// The nodes on which a wanted port is taken, also as a trial has it.
+/// The nodes on which a wanted port is taken, including the pods of a trial's view.
 fn conflicts(cycle: &Cycle<'_>) -> NodeSet {
     let wanted = &cycle.facts().host_ports;
     let mut nodes = cycle.world.port_conflicts(wanted);

@@ -1,4 +1,4 @@
-//! What the two plugins that look at resources share: which resources they weigh, and how an amount is found.
+//! Shared by the two resource plugins: the resources that count, and how to look up an amount.
 
 use model::NodeId;
 use model::scheduling::{PodRequests, Resource, ResourceSums};
@@ -12,12 +12,12 @@ use crate::framework::cycle::Cycle;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResourceSpec {
     pub name: String,
-    /// 0 stands for 1, as when it is not given.
+    /// 0, the default, means 1.
     #[serde(default)]
     pub weight: i64,
 }
 
-/// Cpu and memory, equally, where nothing is given.
+/// Cpu and memory with equal weight if the list is empty.
 pub(super) fn or_default(mut resources: Vec<ResourceSpec>) -> Vec<ResourceSpec> {
     if resources.is_empty() {
         resources = ["cpu", "memory"].map(|name| ResourceSpec { name: name.to_owned(), weight: 1 }).into();
@@ -28,7 +28,7 @@ pub(super) fn or_default(mut resources: Vec<ResourceSpec>) -> Vec<ResourceSpec> 
     resources
 }
 
-/// How much of a resource there is in sums.
+/// The amount of a resource in the sums.
 pub(super) fn amount(sums: &ResourceSums, name: &str) -> i64 {
     match name {
         "cpu" => sums.cpu_milli,
@@ -38,12 +38,12 @@ pub(super) fn amount(sums: &ResourceSums, name: &str) -> i64 {
     }
 }
 
-/// Extended resources can be told to be ignored; what has the Kubernetes prefix or none at all is native.
+/// Extended resources can be ignored by configuration. Names without a prefix, or with a Kubernetes prefix, are native.
 pub(super) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/")
 }
 
-/// A pod that a trial thinks of as placed on a node (1) or gone from it (-1).
+/// A pod that a trial treats as placed on a node (1) or removed from it (-1).
 #[derive(Clone, Copy)]
 pub(super) struct Shift<'a> {
     pub(super) node: NodeId,
@@ -67,13 +67,13 @@ pub(super) struct Weighed<'a> {
     requested: &'a [i64],
     pub(super) adds: i64,
     pub(super) weight: i64,
-    /// By the index of a node: what a trial takes besides. Mostly empty.
+    /// By node index: what the pods of a trial add. Usually empty.
     shifts: Vec<(usize, i64)>,
 }
 
 impl<'a> Weighed<'a> {
-    /// Resolves the resources that count for a pod that adds these amounts. One by name that the pod does not ask for, or that
-    /// no node has, counts nowhere.
+    /// Resolves the resources that count for a pod that adds these amounts. A scalar resource that the pod does not
+    /// request, and a resource that no node has, are omitted.
     pub(super) fn resolve(
         resources: &[ResourceSpec],
         cycle: &Cycle<'a>,
@@ -108,7 +108,7 @@ impl<'a> Weighed<'a> {
         weighed.collect()
     }
 
-    /// What is taken on the node with this index.
+    /// The requested amount on the node with this index.
     pub(super) fn requested(&self, at: usize) -> i64 {
         let shift: i64 = self.shifts.iter().filter(|(node, _)| *node == at).map(|(_, amount)| amount).sum();
         self.requested[at] + shift

@@ -1,4 +1,4 @@
-//! NodeResourcesBalancedAllocation: a node is the better, the more the pod evens out how far its resources are used.
+//! NodeResourcesBalancedAllocation: a node scores higher, the more evenly its resources are used with the pod on it.
 
 use model::NodeSet;
 use model::scheduling::ResourceSums;
@@ -13,7 +13,7 @@ use crate::framework::points::{NODE_SCORE_MAX, PreScore, Score};
 use crate::framework::registry::{Points, Register};
 use crate::framework::status::Status;
 
-/// Fractions of more resources than this are kept on the heap.
+/// How many fractions are stored; further ones are only counted here.
 const FEW: usize = 4;
 
 pub struct NodeResourcesBalancedAllocation {
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 impl NodeResourcesBalancedAllocation {
-    /// A pod that asks for nothing would pile up where the balance is best.
+    /// Pods that request nothing are not scored: they would pile up on the best balanced node.
     fn is_best_effort(&self, adds: &ResourceSums) -> bool {
         self.resources.iter().all(|spec| amount(adds, &spec.name) == 0)
     }
@@ -71,7 +71,7 @@ impl Score for NodeResourcesBalancedAllocation {
 /// The balance of a node with the pod, and without it.
 fn balances(at: usize, resources: &[Weighed<'_>]) -> (i64, i64) {
     match resources {
-        // Cpu and memory: nearly always, and for thousands of nodes.
+        // The fast path for cpu and memory, which is the usual case and runs for thousands of nodes.
         [a, b] if a.allocatable[at] != 0 && b.allocatable[at] != 0 => {
             let (a, b) = (shares(at, a), shares(at, b));
             (percent_even(deviation_of_two(a.0, b.0)), percent_even(deviation_of_two(a.1, b.1)))
@@ -80,7 +80,7 @@ fn balances(at: usize, resources: &[Weighed<'_>]) -> (i64, i64) {
     }
 }
 
-/// How much of a resource is used with the pod, and without it.
+/// The used fraction of a resource with the pod and without it.
 fn shares(at: usize, resource: &Weighed<'_>) -> (f64, f64) {
     let (requested, capacity) = (resource.requested(at), resource.allocatable[at] as f64);
     let share = |requested: i64| (requested as f64 / capacity).min(1.0);
@@ -95,8 +95,8 @@ fn percent_even(deviation: f64) -> i64 {
     ((1.0 - deviation) * NODE_SCORE_MAX as f64) as i64
 }
 
-/// How evenly the resources of a node are used, with the pod or without it: 100 less the standard deviation in percent. Computed
-/// in upstream's order, because that decides the last digit.
+/// How evenly the resources of a node are used, with or without the pod: 100 minus the standard deviation in percent.
+/// Computed in upstream's order, because the order affects the last digit.
 fn balance(at: usize, resources: &[Weighed<'_>], with_pod: bool) -> i64 {
     let used = resources.iter().filter(|resource| resource.allocatable[at] != 0).map(|resource| {
         let requested = resource.requested(at) + if with_pod { resource.adds } else { 0 };
@@ -127,11 +127,11 @@ impl Register for NodeResourcesBalancedAllocation {
 
     fn build(args: Args) -> Result<Self, String> {
         let resources = or_default(args.resources);
-        for (place, spec) in resources.iter().enumerate() {
+        for (index, spec) in resources.iter().enumerate() {
             if spec.weight != 1 {
                 return Err(format!("resources: the weight of {} must be 1", spec.name));
             }
-            if resources[..place].iter().any(|other| other.name == spec.name) {
+            if resources[..index].iter().any(|other| other.name == spec.name) {
                 return Err(format!("resources: {} is named twice", spec.name));
             }
         }

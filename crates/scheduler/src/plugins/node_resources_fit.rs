@@ -1,4 +1,4 @@
-//! NodeResourcesFit: a node must have room for the pod; how much is left, or taken, is its score.
+//! NodeResourcesFit: a node must have enough free resources for the pod. What is free, or used, gives the score.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::framework::points::{Filter, NODE_SCORE_MAX, PreFilter, PreScore, Scor
 use crate::framework::registry::{Points, Register};
 use crate::framework::status::{Reasons, Rejection, RejectionId, Rejections, Status};
 
-/// Points of a shape are given from 0 to this.
+/// The highest score of a point in a shape.
 const SHAPE_SCORE_MAX: i64 = 10;
 
 pub struct NodeResourcesFit {
@@ -25,12 +25,12 @@ pub struct NodeResourcesFit {
     strategy: Strategy,
 }
 
-/// What makes a node good.
+/// How a node is scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Strategy {
     LeastAllocated,
     MostAllocated,
-    /// By utilisation in percent: points that straight lines connect, with scores from 0 to 100.
+    /// Points of utilisation in percent and score from 0 to 100, connected by straight lines.
     Shape(Vec<(i64, i64)>),
 }
 
@@ -73,9 +73,9 @@ impl Strategy {
             ("MostAllocated", None) => Ok(Self::MostAllocated),
             ("RequestedToCapacityRatio", Some(ratio)) => Self::shape(&ratio.shape),
             ("RequestedToCapacityRatio", None) => Err(format!("{field} is required")),
-            ("LeastAllocated" | "MostAllocated", Some(_)) => Err(format!("{field} does not go with {kind}")),
+            ("LeastAllocated" | "MostAllocated", Some(_)) => Err(format!("{field} cannot be used with {kind}")),
             _ => Err(format!(
-                "scoringStrategy.type: {kind:?} is none of LeastAllocated, MostAllocated, RequestedToCapacityRatio"
+                "scoringStrategy.type: {kind:?} is not LeastAllocated, MostAllocated or RequestedToCapacityRatio"
             )),
         }
     }
@@ -98,7 +98,7 @@ impl Strategy {
         Ok(Self::Shape(points.iter().map(|point| (point.utilization, point.score * scale)).collect()))
     }
 
-    /// Of one resource of a node that has some of it. Numbers wrap where upstream's do.
+    /// The score of one resource of a node whose capacity is not 0. Numbers wrap as upstream.
     fn score(&self, requested: i64, capacity: i64) -> i64 {
         let share = |part: i64| part.wrapping_mul(NODE_SCORE_MAX) / capacity;
         match self {
@@ -109,7 +109,7 @@ impl Strategy {
         }
     }
 
-    /// Of a node: the weighted mean of its resources. By a shape, a resource without a score has no weight either.
+    /// The score of a node: the weighted mean of its resources. With a shape, a resource with score 0 has no weight.
     fn mean(&self, at: usize, resources: &[Weighed<'_>]) -> i64 {
         let (mut sum, mut weights) = (0, 0);
         for resource in resources {
@@ -142,7 +142,7 @@ fn along(points: &[(i64, i64)], utilization: i64) -> i64 {
     from_score + (to_score - from_score) * (utilization - from) / (to - from)
 }
 
-/// What a pod wants of one resource, over all nodes.
+/// A pod's request for one resource, with that resource's columns over all nodes.
 struct Wanted<'a> {
     name: &'a str,
     amount: i64,
@@ -150,7 +150,7 @@ struct Wanted<'a> {
     requested: &'a [i64],
 }
 
-/// What a pod wants of all of them.
+/// A pod's requests for all resources.
 struct Demand<'a> {
     pods: &'a [i64],
     allowed_pods: &'a [i64],
@@ -158,11 +158,11 @@ struct Demand<'a> {
     shifts: Vec<Shift<'a>>,
 }
 
-/// Why a node has no room: a bit for its number of pods, then one per resource that is wanted.
+/// Why a pod does not fit a node: one bit for the number of pods, then one per requested resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shortage {
     bits: u64,
-    /// It could not take the pod even if it were empty.
+    /// The pod would not fit even if the node were empty.
     unresolvable: bool,
 }
 
@@ -182,7 +182,7 @@ impl<'a> Demand<'a> {
         Self {
             pods: columns.pods(),
             allowed_pods: columns.allowed_pods(),
-            // More than 63 resources are not told apart in a reason; no pod has that many.
+            // `Shortage` has bits for 63 resources. No pod requests that many.
             wanted: wanted.take(63).collect(),
             shifts: shifts(cycle),
         }
@@ -196,12 +196,12 @@ impl<'a> Demand<'a> {
         if pods + 1 > of(self.allowed_pods) {
             shortage.bits |= TOO_MANY_PODS;
         }
-        for (place, wanted) in self.wanted.iter().enumerate() {
+        for (index, wanted) in self.wanted.iter().enumerate() {
             let taken = |shift: &Shift<'_>| shift.sign * amount(&shift.requests.taken, wanted.name);
             let shift: i64 = shifts.clone().map(taken).sum();
             let allocatable = of(wanted.allocatable);
             if wanted.amount > allocatable - (of(wanted.requested) + shift) {
-                shortage.bits |= TOO_MANY_PODS << (place + 1);
+                shortage.bits |= TOO_MANY_PODS << (index + 1);
                 shortage.unresolvable |= wanted.amount > allocatable;
             }
         }
@@ -210,7 +210,7 @@ impl<'a> Demand<'a> {
 
     fn rejection(&self, shortage: Shortage) -> Rejection {
         let too_many = (shortage.bits & TOO_MANY_PODS != 0).then_some(Cow::Borrowed("Too many pods"));
-        let short = self.wanted.iter().enumerate().filter(|(place, _)| shortage.bits >> (place + 1) & 1 != 0);
+        let short = self.wanted.iter().enumerate().filter(|(index, _)| shortage.bits >> (index + 1) & 1 != 0);
         let insufficient = short.map(|(_, wanted)| Cow::Owned(format!("Insufficient {}", wanted.name)));
         let reasons = Reasons::many(too_many.into_iter().chain(insufficient).collect());
         Rejection { resolvable: !shortage.unresolvable, reasons }
@@ -240,13 +240,13 @@ impl Plugin for NodeResourcesFit {
             | ChangeKinds::SELF_UPDATED
     }
 
-    /// The node that changed has room now; if it has not, a later change will tell.
+    /// Whether the pod now fits the node that changed. If not, a later change wakes the pod again.
     fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {
         change.node.is_none_or(|node| Demand::of(self, waiting).shortage(node).is_none())
     }
 }
 
-/// There is nothing to prepare; configurations that name the point are accepted.
+/// Does nothing. It exists so that configurations that enable the plugin at this point are accepted.
 impl PreFilter for NodeResourcesFit {
     fn pre_filter(&self, _: &Cycle<'_>, (): &mut ()) -> Result<Option<NodeSet>, Status> {
         Ok(None)
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_arguments_is_named() {
+    fn invalid_arguments_are_rejected_with_the_wrong_field() {
         let cases = [
             (serde_json::json!({ "scoringStrategy": { "type": "Random" } }), "scoringStrategy.type"),
             (

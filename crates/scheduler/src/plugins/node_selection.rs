@@ -1,7 +1,8 @@
-//! Which nodes a pod's node selector and node affinity accept.
+//! Which nodes match a pod's node selector and node affinity.
 //!
-//! In: requirements on labels and names, as the model reads them. Out: a test that is resolved once, against the columns of node
-//! labels, and then compares small numbers for each node. Invariant: it accepts what the model's reading accepts.
+//! In: requirements on labels and names, as the model parses them. Out: a test that is resolved once against the
+//! columns of node labels and then compares small numbers for each node. Invariant: it accepts the same nodes as the
+//! model.
 
 use model::affinity::node::{Label, LabelRequirement, NameRequirement, NodeTerm, RequiredNodeAffinity, Values};
 use model::event::{Labels, NodeAffinityFacts, NodeTermFacts};
@@ -16,7 +17,7 @@ enum Test<'a> {
     Always,
 }
 
-/// Which values of a label are accepted; `None` stands for a node without it.
+/// Which values of a label are accepted. `None`: only nodes without the label.
 enum Accepts {
     Any,
     None,
@@ -73,7 +74,7 @@ impl<'a> Test<'a> {
     }
 }
 
-/// Whether one term accepts nodes.
+/// Whether a node matches one term.
 pub(super) struct TermTest<'a>(Vec<Test<'a>>);
 
 impl<'a> TermTest<'a> {
@@ -101,10 +102,10 @@ impl<'a> TermTest<'a> {
     }
 }
 
-/// Whether a pod accepts nodes, as far as its selector and required affinity say.
+/// Whether a node matches a pod's node selector and required node affinity.
 pub(super) struct Selection<'a> {
     selector: TermTest<'a>,
-    /// `None` where there is no required affinity.
+    /// `None` if there is no required affinity.
     terms: Option<Vec<TermTest<'a>>>,
 }
 
@@ -118,7 +119,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Required terms alone: one of them must hold.
+    /// Only required terms: one of them must match.
     pub(super) fn of_terms(terms: &[NodeTermFacts], world: &'a World) -> Self {
         let terms = terms.iter().map(|term| TermTest::of(term, world)).collect();
         Self { selector: TermTest(Vec::new()), terms: Some(terms) }
@@ -128,7 +129,7 @@ impl<'a> Selection<'a> {
         self.selector.holds(node) && self.terms.as_ref().is_none_or(|terms| terms.iter().any(|term| term.holds(node)))
     }
 
-    /// The nodes of a set that are accepted.
+    /// The nodes of a set that match.
     pub(super) fn among(&self, nodes: &NodeSet) -> NodeSet {
         nodes.iter().filter(|node| self.holds(*node)).collect()
     }
@@ -148,7 +149,7 @@ mod tests {
     const VALUES: &[&str] = &["", "a", "b", "1", "5", "07", "-3", "+4", "1e3", "9223372036854775807"];
 
     fn text(of: &[&'static str], also: &[&'static str]) -> impl Strategy<Value = String> {
-        // What is well formed comes up more often: one malformed requirement silences its whole term.
+        // Mostly well-formed text, because one malformed requirement invalidates its whole term.
         let (mostly, rarely) = (select(of.to_vec()), select(also.to_vec()));
         prop_oneof![9 => mostly, 1 => rarely].prop_map(str::to_owned)
     }
@@ -162,7 +163,7 @@ mod tests {
         value: impl Strategy<Value = String>,
     ) -> impl Strategy<Value = RequirementFacts> {
         use Operator::{DoesNotExist, Exists, Gt, In, Lt, NotIn};
-        // As many values as belong to the operator, mostly.
+        // Mostly as many values as the operator takes.
         let any = (select(vec![In, NotIn, Exists, DoesNotExist, Gt, Lt]), vec(value, 0..3), any::<u8>());
         (key, any).prop_map(|(key, (operator, mut values, roll))| {
             let fitting = match operator {
@@ -196,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn resolved_or_not_the_same_nodes_are_accepted(
+        fn the_resolved_test_accepts_the_same_nodes_as_the_model(
             node_affinity in node_affinity(),
             labels in vec(btree_map(text(KEYS, &["other"]), text(VALUES, &["c"]), 0..4), 3),
         ) {
@@ -214,7 +215,7 @@ mod tests {
                 let label = |key: &str| Label::from(labels.get(key).map(String::as_str));
                 prop_assert_eq!(selection.holds(id), read.accepts(&name, label), "{}", name);
                 let of_terms = node_affinity.node_terms.iter().filter_map(NodeTerm::of).any(|term| term.accepts(&name, label));
-                prop_assert_eq!(terms.holds(id), of_terms, "{}, by terms alone", name);
+                prop_assert_eq!(terms.holds(id), of_terms, "{}, only terms", name);
             }
         }
     }

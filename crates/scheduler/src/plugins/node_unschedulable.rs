@@ -1,4 +1,4 @@
-//! NodeUnschedulable: a cordoned node takes no pods, except those that tolerate it.
+//! NodeUnschedulable: a cordoned node accepts only pods that tolerate its taint.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::framework::status::{Rejection, Rejections};
 const CORDONED: Rejection = Rejection::unresolvable(&[Cow::Borrowed("node(s) were unschedulable")]);
 
 pub struct NodeUnschedulable {
-    /// What cordoning amounts to.
+    /// The taint that stands for a cordoned node.
     taint: Taint,
 }
 

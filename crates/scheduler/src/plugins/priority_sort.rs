@@ -1,4 +1,4 @@
-//! PrioritySort: pods of higher priority first, among equals the one that came, or last failed, earlier.
+//! PrioritySort: pods of higher priority first; with equal priority, the pod that was queued, or last failed, earlier.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! SchedulingGates: a pod with gates waits until they are taken off.
+//! SchedulingGates: a pod with scheduling gates waits until they are removed.
 
 use crate::framework::change::ChangeKinds;
 use crate::framework::cycle::Cycle;

@@ -1,4 +1,4 @@
-//! TaintToleration: a node's taints keep pods away that do not tolerate them; those that only prefer so cost score.
+//! TaintToleration: taints reject pods that do not tolerate them. PreferNoSchedule taints only lower the score.
 
 use std::borrow::Cow;
 
@@ -43,7 +43,7 @@ impl Plugin for TaintToleration {
 }
 
 impl Filter for TaintToleration {
-    /// Once for each list of taints that nodes have, not once for each node.
+    /// Tests each distinct list of taints once, not each node.
     fn filter_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, rejections: &mut Rejections) {
         let tolerations = &cycle.facts().tolerations;
         for (_, tainted) in cycle.world.taints().iter().filter(|(taints, _)| keeps_away(taints, tolerations)) {
@@ -54,14 +54,14 @@ impl Filter for TaintToleration {
 }
 
 impl Score for TaintToleration {
-    /// How many taints there are that would rather keep the pod away.
+    /// The number of PreferNoSchedule taints that the pod does not tolerate.
     fn score_all(&self, cycle: &Cycle<'_>, (): &(), nodes: &NodeSet, scores: &mut [i64]) {
         let tolerations = &cycle.facts().tolerations;
         let rather_not =
             |taint: &&Taint| taint.effect == TaintEffect::PreferNoSchedule && !is_tolerated(taint, tolerations);
         nodes.iter().for_each(|node| scores[node.index()] = 0);
         for (taints, tainted) in cycle.world.taints().iter() {
-            // A node has few taints.
+            // A node has few taints, so the cast is lossless.
             let count = taints.iter().filter(rather_not).count() as i64;
             if count > 0 {
                 tainted.iter().filter(|node| nodes.contains(*node)).for_each(|node| scores[node.index()] = count);

@@ -1,14 +1,15 @@
-//! How pods came into the queues: counted for metrics, under kube-scheduler's names.
+//! Counts of pods entering the queues, for metrics, with kube-scheduler's names.
 //!
-//! In: each arrival, and what brought it about. Out: counts by queue and event. Fixed in size: arrivals are as frequent as pods.
+//! In: each arrival and the event that caused it. Out: counts by queue and event. The size is fixed, because arrivals
+//! are as frequent as pods.
 
 use crate::framework::change::ChangeKinds;
 
-/// What brought a pod into a queue.
+/// The event that moved a pod into a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cause(usize);
 
-/// By the number of the cause. The first ones are kinds of change, by their bit; upstream's words where it has any.
+/// Event names by cause. The first entries are kinds of change, by bit number. Upstream's names where it has one.
 const EVENTS: [&str; 20] = [
     "NodeAdd",
     "NodeDelete",
@@ -40,13 +41,13 @@ impl Cause {
     pub(crate) const WAITED_LONG: Self = Self(18);
     pub(crate) const RELISTED: Self = Self(19);
 
-    /// A change of several kinds goes by the first.
+    /// A change of several kinds counts as the first kind.
     pub(crate) fn of(kinds: ChangeKinds) -> Self {
         kinds.first_bit().filter(|bit| *bit < Self::ADDED.0).map_or(Self::RELISTED, Self)
     }
 }
 
-/// The queues, as upstream counts arrivals: pods that a gate keeps out are with the unschedulable ones.
+/// The queues for which upstream counts arrivals. Gated pods count as unschedulable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueName {
     Active,
@@ -56,7 +57,7 @@ pub(crate) enum QueueName {
 
 const QUEUES: [&str; 3] = ["active", "backoff", "unschedulable"];
 
-/// How many pods came into each queue, by event.
+/// The number of pods that entered each queue, by event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals([[u64; QUEUES.len()]; EVENTS.len()]);
 
@@ -65,7 +66,7 @@ impl Arrivals {
         self.0[cause.0][queue as usize] += 1;
     }
 
-    /// Queue, event and how many pods came, where any did.
+    /// Queue, event and number of pods, without zeros.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let rows = self.0.iter().zip(EVENTS);
         let cells =

@@ -1,4 +1,4 @@
-//! What the queue keeps of a pod: where it is, and what decides when it is tried again.
+//! The queue's entry for a pod: its state, and what determines when it is tried again.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ pub(super) enum QueueState {
         due: Duration,
     },
     Unschedulable,
-    /// A PreEnqueue plugin keeps it out.
+    /// A PreEnqueue plugin rejects it.
     Gated,
-    /// Being placed, or waiting for permission; changes since this one may matter to it.
+    /// Being placed, or waiting for permission. Changes from this number on may help it.
     InFlight {
         from: u64,
     },
-    /// On its way to its node.
+    /// Being bound to its node.
     Binding,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) profile: usize,
     pub(super) priority: i32,
     pub(super) state: QueueState,
-    /// When it came, or last failed.
+    /// When it was added, or last failed.
     pub(super) queued_at: Duration,
     pub(super) since: Duration,
     pub(super) flush_at: Duration,
@@ -43,11 +43,11 @@ pub(super) struct Entry {
     pub(super) errors: u32,
     /// The plugins that rejected it last.
     pub(super) rejectors: PluginBits,
-    /// The plugins that it is counted as waiting for, until it is tried again.
+    /// The plugins for which it is counted as waiting, until it is tried again.
     pub(super) counted: PluginBits,
-    /// It was gated when it was last put anywhere.
+    /// It was gated at its last move.
     pub(super) is_gated: bool,
-    /// What was last said of it.
+    /// The last message reported about it.
     pub(super) reported: Option<Box<str>>,
 }
 
@@ -72,7 +72,7 @@ impl Entry {
         }
     }
 
-    /// Errors are counted apart: backing off from them protects the API server, not the queue.
+    /// Errors are counted separately: their backoff protects the API server, not the queue.
     pub(super) fn backs_off_until(&self, backoff: &Backoff) -> Duration {
         let count = if self.errors > 0 { self.errors } else { self.rejections };
         if count == 0 {

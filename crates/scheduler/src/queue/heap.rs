@@ -1,7 +1,7 @@
-//! The active pods in the order that the QueueSort plugin gives them.
+//! The active pods in the order of the QueueSort plugin.
 //!
-//! In: pods with what decides their order, and a ticket. Out: the first one. A pod that left before its turn is not searched for:
-//! its ticket is no longer its entry's, and it is passed over when it comes up. Equals leave in the order of their tickets.
+//! In: pods with their sort key and a ticket. Out: the first pod. A pod that leaves early is not removed from the heap:
+//! its ticket no longer matches its entry, and the queue skips it when it is popped. Equal pods are ordered by ticket.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Changes that happened while pods were in flight, so that none is lost on a pod that comes back.
+//! Changes that happened while pods were in flight. A pod that returns to the queue must not miss one.
 //!
-//! In: changes, and pods that set out and come back. Out: the changes since a pod set out. Bounded: what does not fit is
-//! remembered as "too much to tell". Invariant: while nothing is in flight nothing is kept.
+//! In: changes, and pods that start and end an attempt. Out: the changes since a pod's attempt started. Bounded: on
+//! overflow, the answer is "unknown". Invariant: while no pod is in flight, nothing is stored.
 
 use std::collections::VecDeque;
 
@@ -14,14 +14,14 @@ const CHANGES_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     pods: usize,
-    /// A change of a waiting pod itself concerns that pod alone.
+    /// With a pod if the change is an update of that pod and concerns only it.
     changes: VecDeque<(Change, Option<PodId>)>,
-    /// The number of the first change kept.
+    /// The number of the first stored change.
     start: u64,
 }
 
 impl InFlight {
-    /// Notes a pod that sets out; returns the number of the next change.
+    /// A pod's attempt starts. Returns the number of the next change.
     pub(super) fn began(&mut self) -> u64 {
         self.pods += 1;
         self.start + self.changes.len() as u64
@@ -46,13 +46,13 @@ impl InFlight {
         self.changes.push_back((change, concerns));
     }
 
-    /// More happened than can be told.
+    /// Unknown changes happened: all pods in flight get the answer "unknown".
     pub(super) fn overflow(&mut self) {
         self.start += self.changes.len() as u64 + 1;
         self.changes.clear();
     }
 
-    /// What concerns the pod since the change of this number; `None` when that is not known any more.
+    /// The changes from this number on that concern the pod. `None` if they are no longer known.
     pub(super) fn since(&self, from: u64, pod: PodId) -> Option<Vec<Change>> {
         let skipped = from.checked_sub(self.start)?;
         let changes = self.changes.iter().skip(usize::try_from(skipped).ok()?);

@@ -1,7 +1,7 @@
-//! The pods that wait to be placed, and when each is tried next.
+//! The scheduling queue: the pending pods, and when each is tried next.
 //!
-//! In: pods as they come, change and go, changes in the world, and what became of each attempt. Out: the next pod to try, and the
-//! moment at which something falls due.
+//! In: added, changed and deleted pods, changes in the world, and the result of each attempt. Out: the next pod to try,
+//! and the next time at which something is due.
 //!
 //! ```text
 //!           add ──> gated <──┐ (PreEnqueue, each time)
@@ -12,8 +12,9 @@
 //!                            │           ▲     │ rejected
 //!                            └───────────┴── unschedulable     moved by changes that can help
 //! ```
-//! Invariants: a pod is in one place. A rejected pod is tried again after a change that one of the plugins that rejected it says
-//! can help, or after five minutes, and never before its backoff is over. A change while a pod is in flight counts as well.
+//! Invariants: a pod is in exactly one state. A rejected pod is tried again after a change that can help according to
+//! one of the plugins that rejected it, or after five minutes, and never before its backoff is over. Changes while a
+//! pod is in flight also count.
 
 mod arrivals;
 mod entry;
@@ -41,22 +42,22 @@ use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::erased::AnyQueueSort;
 use crate::framework::profile::PluginBits;
 
-/// A pod that no change helped is tried again after this long: a hint may be wrong.
+/// A pod that no change helped is tried again after this time, because a hint may be wrong.
 const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(300);
 
-/// A plugin of a profile.
+/// A plugin, as profile index and plugin index.
 pub(crate) type PluginPosition = (usize, usize);
 
 /// What the queue asks of the plugins.
 pub(crate) trait Advice {
-    /// The PreEnqueue plugin that keeps the pod out, if one does.
+    /// The PreEnqueue plugin that gates the pod, if any.
     fn gate(&mut self, profile: usize, pod: PodId) -> Option<usize>;
 
     /// Whether the change can help the pod, which this plugin rejected.
     fn helps(&mut self, plugin: PluginPosition, pod: PodId, change: &Change) -> bool;
 }
 
-/// What the queue must know of a pod.
+/// What the queue must know about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Newcomer {
     pub(crate) pod: PodId,
@@ -65,15 +66,15 @@ pub(crate) struct Newcomer {
     pub(crate) priority: i32,
 }
 
-/// What is known of a pod's attempts.
+/// The scheduling attempts of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempts {
     pub count: u32,
-    /// When it was first seen here.
+    /// When the pod was added to the queue.
     pub since: Duration,
 }
 
-/// How many pods wait, by place; the names are those of kube-scheduler's metric.
+/// The number of pending pods by queue. The names are those of kube-scheduler's metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     pub active: usize,
@@ -82,14 +83,14 @@ pub struct Pending {
     pub gated: usize,
 }
 
-/// How much was asked and moved, for metrics and tests.
+/// Counters for metrics and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
-    /// Questions to plugins whether a change helps a pod.
+    /// Calls of plugins to find out whether a change helps a pod.
     pub hints_asked: u64,
-    /// Pods that a change moved on.
+    /// Pods that a change woke.
     pub woken: u64,
-    /// Pods that were tried again only because they had waited so long.
+    /// Pods that were tried again only because of the five-minute limit.
     pub flushed: u64,
 }
 
@@ -101,16 +102,16 @@ pub(crate) struct Queue {
     active: Heap,
     active_len: usize,
     backing_off: BTreeSet<(Duration, u64, PodId)>,
-    /// Gated and unschedulable pods, by the moment they are tried again in any case.
+    /// Gated and unschedulable pods, by the time at which they are tried again even without a change.
     flush: BTreeSet<(Duration, PodId)>,
-    /// Gated and unschedulable pods, by a plugin that rejected them.
+    /// Gated and unschedulable pods, by each plugin that rejected them.
     by_rejector: BTreeMap<PluginPosition, BTreeSet<PodId>>,
     gated_len: usize,
     in_flight: InFlight,
     next_ticket: u64,
     counts: QueueCounts,
     arrivals: Arrivals,
-    /// How many pods wait because a plugin rejected them, or keeps them out.
+    /// The number of pods that wait because a plugin rejected or gates them.
     rejected: BTreeMap<PluginPosition, usize>,
 }
 
@@ -142,7 +143,7 @@ impl Queue {
         self.arrivals
     }
 
-    /// How many pods wait because a plugin rejected them; a pod counts for each plugin that did, until it is tried again.
+    /// The number of waiting pods by rejecting plugin. A pod counts for each such plugin until it is tried again.
     pub(crate) fn rejected(&self) -> impl Iterator<Item = (PluginPosition, usize)> {
         self.rejected.iter().map(|(&plugin, &pods)| (plugin, pods))
     }
@@ -164,7 +165,7 @@ impl Queue {
         self.entries.get(&pod).map(|entry| Attempts { count: entry.attempts, since: entry.since })
     }
 
-    /// All pods known here, in no particular order.
+    /// All pods in the queue, in no particular order.
     pub(crate) fn pods(&self) -> impl Iterator<Item = PodId> {
         self.entries.keys().copied()
     }
@@ -175,7 +176,7 @@ impl Queue {
         self.flush.iter().map(|(_, pod)| *pod)
     }
 
-    /// A pod to place, or one that changed.
+    /// Adds a pod, or takes in its update.
     pub(crate) fn apply(&mut self, now: Duration, newcomer: Newcomer, advice: &mut dyn Advice) {
         let pod = newcomer.pod;
         match self.entries.get_mut(&pod) {
@@ -215,14 +216,14 @@ impl Queue {
         }
     }
 
-    /// It is bound, deleted, or somebody else's.
+    /// The pod is bound, deleted, or has another scheduler.
     pub(crate) fn remove(&mut self, pod: PodId) {
         self.take_out(pod);
         self.count_rejected(pod, PluginBits::default());
         self.entries.remove(&pod);
     }
 
-    /// The next pod to try; it is in flight from now on.
+    /// Takes the next pod to try. It is in flight from now on.
     pub(crate) fn pop(&mut self) -> Option<PodId> {
         while let Some(item) = self.active.pop() {
             let Some(entry) = self.entries.get_mut(&item.pod) else { continue };
@@ -238,7 +239,7 @@ impl Queue {
         None
     }
 
-    /// It has its node: nothing but an error can bring it back.
+    /// The pod has a node. Only an error returns it to the queue.
     pub(crate) fn binding(&mut self, pod: PodId) {
         self.take_out(pod);
         if let Some(entry) = self.entries.get_mut(&pod) {
@@ -246,7 +247,7 @@ impl Queue {
         }
     }
 
-    /// The attempt failed: `rejectors` are the plugins that rejected the pod, none for an error.
+    /// The attempt failed. `rejectors` are the plugins that rejected the pod; empty means an error.
     pub(crate) fn failed(&mut self, now: Duration, pod: PodId, rejectors: PluginBits, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
         entry.queued_at = now;
@@ -263,7 +264,7 @@ impl Queue {
         };
         let is_helped = match missed {
             _ if rejectors.is_empty() => true,
-            // More happened than could be kept: some of it may have helped.
+            // Not all changes were stored: some of them may have helped.
             None => true,
             Some(changes) => changes.iter().any(|change| self.is_helped(pod, change, advice)),
         };
@@ -277,8 +278,8 @@ impl Queue {
         }
     }
 
-    /// Whether this was not the last thing said of the pod; it is from now on.
-    pub(crate) fn tells_anew(&mut self, pod: PodId, message: &str) -> bool {
+    /// Whether the message differs from the last one reported about the pod. Records it as the last one.
+    pub(crate) fn is_new_message(&mut self, pod: PodId, message: &str) -> bool {
         let Some(entry) = self.entries.get_mut(&pod) else { return false };
         let is_new = entry.reported.as_deref() != Some(message);
         if is_new {
@@ -287,7 +288,7 @@ impl Queue {
         is_new
     }
 
-    /// Something changed: pods that it can help move on.
+    /// Something changed: wakes the pods that it can help.
     pub(crate) fn changed(&mut self, now: Duration, change: &Change, advice: &mut dyn Advice) {
         self.in_flight.note(change.clone(), None);
         if self.by_rejector.is_empty() {
@@ -313,7 +314,7 @@ impl Queue {
         }
     }
 
-    /// Nobody knows what changed: all pods that wait for a change move on.
+    /// It is unknown what changed: wakes all pods that wait for a change.
     pub(crate) fn everything_changed(&mut self, now: Duration, advice: &mut dyn Advice) {
         self.in_flight.overflow();
         let waiting: Vec<PodId> = self.flush.iter().map(|(_, pod)| *pod).collect();
@@ -322,7 +323,7 @@ impl Queue {
         }
     }
 
-    /// Moves on what is due.
+    /// Moves the pods that are due.
     pub(crate) fn tick(&mut self, now: Duration, advice: &mut dyn Advice) {
         while let Some(&(due, _, pod)) = self.backing_off.first()
             && due <= now
@@ -338,7 +339,7 @@ impl Queue {
         }
     }
 
-    /// When [`Queue::tick`] has something to do next.
+    /// When [`Queue::tick`] is due next.
     pub(crate) fn due(&self) -> Option<Duration> {
         let backoff = self.backing_off.first().map(|(due, ..)| *due);
         let flush = self.flush.first().map(|(due, _)| *due);

@@ -1,7 +1,7 @@
-//! How pods move between the places of the queue.
+//! How pods move between the states of the queue.
 //!
-//! Each move takes a pod out of the place it is in and puts it into another; whatever counts pods by place, by plugin or by when
-//! they are due is kept up here, and nowhere else.
+//! Each move takes a pod out of one state and puts it into another. All counts and indexes of pods by state, by plugin
+//! or by due time are updated here and nowhere else.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Queue {
         })
     }
 
-    /// The pod is to be tried again, once its backoff is over.
+    /// Lets the pod be tried again once its backoff is over.
     pub(super) fn wake(&mut self, now: Duration, pod: PodId, cause: Cause, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get(&pod) else { return };
         let due = entry.backs_off_until(&self.backoff);
@@ -44,7 +44,7 @@ impl Queue {
         }
     }
 
-    /// Into the active queue, unless a plugin keeps it out.
+    /// Moves the pod into the active queue, unless a PreEnqueue plugin gates it.
     pub(super) fn activate(&mut self, now: Duration, pod: PodId, cause: Cause, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get(&pod) else { return };
         let (profile, was_gated) = (entry.profile, entry.is_gated);
@@ -70,7 +70,7 @@ impl Queue {
         let key = QueuedPod { priority: entry.priority, queued_at: entry.queued_at };
         self.active.push(Item { key, ticket, pod });
         self.active_len += 1;
-        // What left early stays behind in the heap; it must not outgrow what is really there.
+        // Pods that left early stay in the heap. Purge them before they outnumber the active pods.
         if self.active.len() > 64 && self.active.len() / 2 > self.active_len {
             let entries = &self.entries;
             self.active.retain(|item| {
@@ -80,7 +80,7 @@ impl Queue {
         }
     }
 
-    /// These plugins are what the pod waits for.
+    /// Counts the pod as waiting for these plugins.
     pub(super) fn count_rejected(&mut self, pod: PodId, plugins: PluginBits) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
         let (profile, before) = (entry.profile, std::mem::replace(&mut entry.counted, plugins));
@@ -97,7 +97,7 @@ impl Queue {
         }
     }
 
-    /// Where it waits for a change.
+    /// Puts the pod into a state in which it waits for a change.
     pub(super) fn park(&mut self, now: Duration, pod: PodId, state: QueueState) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
         entry.state = state;
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// Out of the place it is in; the caller puts it elsewhere.
+    /// Takes the pod out of its state. The caller puts it into another.
     pub(super) fn take_out(&mut self, pod: PodId) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
         match std::mem::replace(&mut entry.state, QueueState::Binding) {

@@ -1,7 +1,7 @@
-//! Pods for which room is being made on a node: others must not take it.
+//! Nominated pods: resources on their node are kept free for them.
 //!
-//! In: nominations as they are made and withdrawn. Out: by node, the pods nominated for it. Invariant: a pod is nominated for one
-//! node at most.
+//! In: nominations as they are set and cleared. Out: the nominated pods by node. Invariant: a pod is nominated to at
+//! most one node.
 
 use model::{NodeId, PodId};
 use rustc_hash::FxHashMap;
@@ -13,7 +13,7 @@ pub(crate) struct Nominations {
 }
 
 impl Nominations {
-    /// Nominates the pod for a node, or for none.
+    /// Nominates the pod to a node, or clears its nomination.
     pub(crate) fn set(&mut self, pod: PodId, node: Option<NodeId>) {
         if self.by_pod.get(&pod).copied() == node {
             return;
@@ -47,7 +47,7 @@ impl Nominations {
         self.by_pod.get(&pod).copied()
     }
 
-    /// The nodes with nominated pods, and these, in no particular order.
+    /// The nodes that have nominated pods, with these pods, in no particular order.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &[PodId])> {
         self.by_node.iter().map(|(&node, pods)| (node, pods.as_slice()))
     }

@@ -1,4 +1,4 @@
-//! The queue against a model that looks at every pod every time, and single rules of its own.
+//! The queue against a simple model that checks every pod every time, and tests of single rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::plugins::PrioritySort;
 
 const PODS: u32 = 8;
-/// Kinds of change in the tests: plugin 0 is woken by the first two, plugin 1 by the second and third; 3 wakes nobody.
+/// Kinds of change in the tests: the first two wake plugin 0, the second and third wake plugin 1, the last wakes none.
 const KINDS: [ChangeKinds; 4] =
     [ChangeKinds::NODE_ADDED, ChangeKinds::POD_LEFT, ChangeKinds::NODE_LABELS, ChangeKinds::NODE_IMAGES];
 /// The plugin that gates.
@@ -35,14 +35,14 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Plugins that say yes to some pods, and keep some out.
+/// Plugins that a change helps for some pods, and a gate for some pods.
 #[derive(Default)]
 struct TestAdvice {
     gated: BTreeSet<u32>,
     asked: u64,
 }
 
-/// Whether a plugin finds that a change helps.
+/// Whether the change helps the pod, according to the plugin.
 fn says_yes(plugin: usize, pod: u32, change: &Change) -> bool {
     let salt = KINDS.iter().position(|kind| *kind == change.kinds).unwrap_or(0);
     (pod as usize + plugin + salt).is_multiple_of(2)
@@ -77,9 +77,9 @@ enum Step {
     Remove {
         pod: u32,
     },
-    /// Pops, and keeps the pod in flight.
+    /// Pops a pod, which stays in flight.
     Pop,
-    /// What becomes of the pod that is in flight longest: rejectors (0 an error, 4 bound).
+    /// The result of the pod that is in flight longest: a bit set of rejectors, 0 for an error, 4 for bound.
     Conclude {
         how: u8,
     },
@@ -117,7 +117,7 @@ enum At {
     Binding,
 }
 
-/// A change as the model remembers it: its kind, or the pod's own update.
+/// A change as the model stores it: its kind, or an update of the pod itself.
 #[derive(Clone, Debug, PartialEq)]
 enum Missed {
     Kind(usize),
@@ -136,7 +136,7 @@ struct Modelled {
     at: At,
 }
 
-/// The simplest queue that follows the rules: every question walks all pods.
+/// The simplest queue that follows the rules: every query iterates over all pods.
 #[derive(Default)]
 struct Model {
     pods: BTreeMap<u32, Modelled>,
@@ -219,7 +219,7 @@ struct Both {
     advice: TestAdvice,
     model: Model,
     now: Duration,
-    /// Pods in flight and in binding, the first first.
+    /// Pods in flight and pods in binding, oldest first.
     in_flight: Vec<u32>,
     binding: Vec<u32>,
 }
@@ -404,7 +404,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::testing::cases(20_000, 600)))]
 
     #[test]
-    fn it_does_what_the_simple_model_does(steps in proptest::collection::vec(step(), 1..120)) {
+    fn the_queue_behaves_like_the_simple_model(steps in proptest::collection::vec(step(), 1..120)) {
         let mut both = Both {
             queue: queue(),
             advice: TestAdvice::default(),
@@ -419,7 +419,7 @@ proptest! {
             let waited_for: Vec<_> = both.queue.rejected().collect();
             prop_assert_eq!(waited_for, recounted(&both.queue), "after {:?}", step);
         }
-        // Nothing starves: with time enough, whatever is not gated, in flight or bound comes up.
+        // No pod starves: after enough time, every pod that is not gated, in flight or bound becomes active.
         both.now += UNSCHEDULABLE_MAX + seconds(11);
         both.tick();
         both.now += seconds(11);
@@ -434,13 +434,13 @@ proptest! {
     }
 }
 
-/// For whom pods wait, by a look at each of them: whoever rejected it, until it is tried again.
+/// The number of waiting pods by rejecting plugin, recounted from all entries. A pod counts until it is tried again.
 fn recounted(queue: &Queue) -> Vec<(PluginPosition, usize)> {
     let mut counts: BTreeMap<PluginPosition, usize> = BTreeMap::new();
     for entry in queue.entries.values() {
         let is_tried = matches!(entry.state, QueueState::InFlight { .. } | QueueState::Binding);
         let is_new = entry.attempts == 0 && entry.state != QueueState::Gated;
-        // The gate that let it through is forgotten; what rejected it before that is not known any more.
+        // A gate that has opened no longer counts; the plugins that rejected the pod before are no longer known.
         let was_let_through = entry.rejectors.iter().any(|plugin| plugin == GATE) && entry.state != QueueState::Gated;
         if !is_tried && !is_new && !was_let_through {
             entry.rejectors.iter().for_each(|plugin| *counts.entry((entry.profile, plugin)).or_default() += 1);
@@ -456,7 +456,7 @@ fn rejected(queue: &mut Queue, advice: &mut TestAdvice, now: Duration, plugins: 
 }
 
 #[test]
-fn a_change_that_cannot_help_neither_asks_nor_wakes() {
+fn a_change_that_cannot_help_neither_calls_a_plugin_nor_wakes_a_pod() {
     let (mut queue, mut advice) = (queue(), TestAdvice::default());
     for pod in 0..100 {
         queue.apply(seconds(0), newcomer(pod, pod, 0), &mut advice);
@@ -466,7 +466,7 @@ fn a_change_that_cannot_help_neither_asks_nor_wakes() {
         queue.changed(seconds(20), &change(kind), &mut advice);
     }
     assert_eq!((advice.asked, queue.counts().woken, queue.pending().unschedulable), (0, 0, 100));
-    // Of a kind that the plugin named: it is asked about each pod, and wakes those that it says yes to.
+    // A kind that the plugin declared: it is called for each pod, and the pods that it accepts wake.
     queue.changed(seconds(20), &change(0), &mut advice);
     assert_eq!((advice.asked, queue.counts().hints_asked, queue.counts().woken), (100, 100, 50));
     assert_eq!((queue.pending().active, queue.pending().unschedulable), (50, 50));
@@ -478,11 +478,11 @@ fn arrivals_are_counted_by_queue_and_event() {
     for pod in [1, 2] {
         queue.apply(seconds(0), newcomer(pod, pod, 0), &mut advice);
     }
-    // Still gated: it came once.
+    // Still gated: it is counted once.
     queue.apply(seconds(1), newcomer(2, 2, 0), &mut advice);
     rejected(&mut queue, &mut advice, seconds(1), &[0, 1]);
     assert_eq!(queue.rejected().collect::<Vec<_>>(), [((0, 0), 1), ((0, 1), 1), ((0, GATE), 1)]);
-    // Plugin 0 says yes to pod 1 for the change of kind 1: it backs off, and is counted until it is tried.
+    // According to plugin 0, the change of kind 1 helps pod 1: it backs off, and is counted until it is tried.
     queue.changed(seconds(1), &change(1), &mut advice);
     queue.tick(seconds(2), &mut advice);
     assert_eq!(queue.rejected().count(), 3);
@@ -506,12 +506,12 @@ fn arrivals_are_counted_by_queue_and_event() {
 }
 
 #[test]
-fn backoff_doubles_up_to_its_limit_and_errors_are_counted_apart() {
+fn backoff_doubles_up_to_its_limit_and_errors_are_counted_separately() {
     let (mut queue, mut advice) = (queue(), TestAdvice::default());
     let mut now = seconds(0);
     queue.apply(now, newcomer(1, 1, 0), &mut advice);
     let mut pauses = Vec::new();
-    // Plugin 0 says yes to pod 1 for the change of kind 1. Errors in between start again at one second.
+    // According to plugin 0, the change of kind 1 helps pod 1. The backoff of errors starts at one second.
     for plugins in [&[0][..], &[0], &[], &[], &[0], &[0], &[0], &[0]] {
         let pod = rejected(&mut queue, &mut advice, now, plugins);
         queue.changed(now, &change(1), &mut advice);
@@ -528,7 +528,7 @@ fn backoff_doubles_up_to_its_limit_and_errors_are_counted_apart() {
 }
 
 #[test]
-fn a_pod_that_left_early_is_passed_over_and_the_heap_stays_small() {
+fn a_pod_that_left_early_is_skipped_and_the_heap_stays_small() {
     let (mut queue, mut advice) = (queue(), TestAdvice::default());
     for round in 0..1000 {
         queue.apply(seconds(0), newcomer(1, round, 0), &mut advice);
@@ -540,7 +540,7 @@ fn a_pod_that_left_early_is_passed_over_and_the_heap_stays_small() {
 }
 
 #[test]
-fn more_changes_than_can_be_kept_count_as_help() {
+fn more_changes_than_can_be_stored_wake_the_pod() {
     let (mut queue, mut advice) = (queue(), TestAdvice::default());
     queue.apply(seconds(0), newcomer(1, 1, 0), &mut advice);
     let pod = queue.pop().expect("it is active");

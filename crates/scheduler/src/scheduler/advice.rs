@@ -17,22 +17,22 @@ impl Advice for PluginAdvice<'_> {
     fn gate(&mut self, profile: usize, pod: PodId) -> Option<usize> {
         let cycle = Cycle::of(self.world, pod)?;
         let profile = self.profiles.get(profile)?;
-        let keeps_out = |place: &usize| {
-            let plugin = profile.plugins[*place].pre_enqueue.as_ref();
+        let gates = |index: &usize| {
+            let plugin = profile.plugins[*index].pre_enqueue.as_ref();
             plugin.is_some_and(|plugin| plugin.pre_enqueue(&cycle) != Status::Success)
         };
-        profile.points.pre_enqueue.iter().copied().find(|place| keeps_out(place))
+        profile.points.pre_enqueue.iter().copied().find(|index| gates(index))
     }
 
     fn helps(&mut self, (profile, plugin): PluginPosition, pod: PodId, change: &Change) -> bool {
         if change.pod.as_ref().is_some_and(|changed| changed.id == Some(pod)) {
-            // That it left a node, because its binding failed, does not help the pod itself.
+            // The pod left a node because its binding failed. That does not help the pod itself.
             return false;
         }
         let built = self.profiles.get(profile).and_then(|profile| profile.plugins.get(plugin));
         match (built, Cycle::of(self.world, pod)) {
             (Some(built), Some(cycle)) => built.plugin.helped_by(&cycle, change),
-            // A pod that is not known any more is about to be dropped.
+            // An unknown pod is about to be dropped.
             _ => false,
         }
     }

@@ -1,6 +1,6 @@
-//! The scheduling cycle: one pod, from the queue to a node, or back.
+//! The scheduling cycle: one pod, from the queue to a node or back to the queue.
 //!
-//! In: the next pod of the queue. Out: it is assumed on the node that suits it best and goes on to be bound; or it goes back to the
+//! In: the next pod of the queue. Out: the pod is assumed on the best node and its binding starts; or it returns to the
 //! queue with the plugins that rejected it, a condition and an event.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::framework::status::Status;
 use crate::queue::Attempts;
 use crate::scheduler::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
 
-/// Where a pod goes, and what was conceded for it.
+/// The node for a pod, and what to report if a plugin yielded.
 #[derive(Clone, Copy)]
 struct Choice {
     node: NodeId,
@@ -31,14 +31,14 @@ struct Choice {
 
 /// Why an attempt failed.
 pub(super) enum Failure {
-    /// These plugins reject it.
+    /// These plugins reject the pod.
     Rejected { by: PluginBits, message: String },
-    /// Something went wrong; it is tried again after a pause.
+    /// An error. The pod is retried after a back-off.
     Error(String),
 }
 
 impl Scheduler {
-    /// Tries the next pod; `false` when there is none.
+    /// Tries the next pod. `false` if there is none.
     pub(super) fn try_next(&mut self, now: Duration, world: &mut World) -> bool {
         let Some(pod) = self.queue.pop() else { return false };
         let Some(index) = self.queue.profile(pod) else { return true };
@@ -50,12 +50,12 @@ impl Scheduler {
         true
     }
 
-    /// The node that suits the pod best; `None` for a pod that is gone.
+    /// The best node for the pod. `None` if the pod is gone.
     fn choose(&mut self, world: &World, pod: PodId, index: usize) -> Result<Option<Choice>, Failure> {
         let Some(cycle) = Cycle::of(world, pod) else { return Ok(None) };
         if self.journal.all().is_empty() {
             let message = "no nodes available to schedule pods".to_owned();
-            // Any node that comes may help, so nobody in particular is named; the queue tries again after a pause.
+            // An added node may satisfy any filter, so all filters count as rejectors.
             return Err(Failure::Rejected { by: every_filter(&self.profiles[index].points.filter), message });
         }
         let profile = &self.profiles[index];
@@ -65,7 +65,7 @@ impl Scheduler {
             |trial: &Trial<'_>| kept_free(nominations, trial, |node| trial.answers.filters.feasible().contains(node));
         let kept =
             answers.refresh(profile, &cycle, &self.journal, &mut self.scratch, of_feasible).map_err(Failure::Error)?;
-        // Room was made for it there, so that is where it goes, if it can.
+        // The pod goes to its nominated node if it fits.
         let nominated = self.nominations.node_of(pod);
         if let Some(node) = nominated.filter(|node| answers.suited().contains(*node)) {
             return Ok(Some(Choice { node, concession: answers.filters.concession() }));
@@ -75,7 +75,7 @@ impl Scheduler {
         }
         let mut by = answers.filters.rejectors(profile, self.journal.all());
         kept.iter().for_each(|(_, refused)| by.insert(refused.by));
-        // A node is looked at with the nominated pods first: where it does not do with them, that is the reason that is told.
+        // A node is filtered with the nominated pods first. If the pod does not fit with them, that reason is reported.
         let trial = Trial { profile, cycle: &cycle, answers };
         let kept = kept_free(nominations, &trial, |node| answers.filters.is_filtered(node));
         let mut afterwards = String::new();
@@ -87,8 +87,8 @@ impl Scheduler {
                 resolvable.remove(*node);
             }
         }
-        for &place in &profile.points.post_filter {
-            let Some(plugin) = &profile.plugins[place].post_filter else { continue };
+        for &nth in &profile.points.post_filter {
+            let Some(plugin) = &profile.plugins[nth].post_filter else { continue };
             let mut trial = Trial { profile, cycle: &cycle, answers };
             match plugin.post_filter(&cycle, &resolvable, &mut trial) {
                 PostFilterAnswer::Nothing(Status::Error(error)) => return Err(Failure::Error(error)),
@@ -127,7 +127,7 @@ impl Scheduler {
         self.begin_binding(now, world, reference, index, node, node_name);
     }
 
-    /// Takes in what assuming or forgetting a pod changed. The pod itself is in the scheduler's own hands.
+    /// Processes the changes that assuming or forgetting a pod made. The pod itself is handled by the caller.
     pub(super) fn noted(&mut self, now: Duration, world: &World, changes: &observe::Changes) {
         super::note(&mut self.journal, world, changes);
         let mut advice = PluginAdvice { profiles: &self.profiles, world };
@@ -136,14 +136,14 @@ impl Scheduler {
         }
     }
 
-    /// Takes the pod off the node it was assumed on.
+    /// Removes the pod from the node on which it was assumed.
     pub(super) fn forget(&mut self, now: Duration, world: &mut World, pod: &PodRef) {
         let PodRef { namespace, name, uid, .. } = pod.clone();
         let changes = observe::apply(world, Event::PodForgotten { namespace, name, uid });
         self.noted(now, world, &changes);
     }
 
-    /// The attempt failed: back to the queue, and everybody is told why.
+    /// The attempt failed: the pod returns to the queue, and its condition and an event report why.
     pub(super) fn failed(&mut self, now: Duration, world: &mut World, pod: PodId, failure: Failure) {
         let attempts = self.queue.attempts(pod);
         let index = self.queue.profile(pod);
@@ -155,7 +155,7 @@ impl Scheduler {
                 (PluginBits::default(), ConditionReason::SchedulerError, AttemptResult::Error, message)
             }
         };
-        // A pod that somebody bound or deleted meanwhile is not put back.
+        // A pod that another client bound or deleted in the meantime does not return to the queue.
         let is_waiting = world.pod(pod).is_some_and(|pod| pod.node().is_none() && !pod.terminating && !pod.finished);
         if !is_waiting {
             return self.drop_pod(world, pod);
@@ -165,7 +165,7 @@ impl Scheduler {
         let Some(reference) = Self::pod_ref(world, pod) else { return };
         let event = PodEvent::FailedScheduling { message: message::for_event(&message) };
         self.effects.push(Effect::PostEvent { pod: reference.clone(), event });
-        if self.queue.tells_anew(pod, &message) {
+        if self.queue.is_new_message(pod, &message) {
             self.effects.push(Effect::SetCondition { pod: reference, reason, message });
         }
         self.concluded(index, result, attempts);
@@ -179,7 +179,7 @@ impl Scheduler {
     }
 }
 
-/// One of the best nodes, each as likely as the others.
+/// One of the best nodes, chosen at random.
 fn best_of(answers: &Answers, best: &mut Vec<NodeId>, random: &mut ChaCha8Rng) -> Option<NodeId> {
     answers.best(best);
     match best.len() {
@@ -193,7 +193,7 @@ fn every_filter(filters: &[usize]) -> PluginBits {
     filters.iter().copied().collect()
 }
 
-/// As much as names a pod that the world knows.
+/// The fields that identify a pod in the world.
 fn key(pod: &PodRef) -> PodFacts {
     let PodRef { namespace, name, uid, .. } = pod.clone();
     PodFacts { namespace, name, uid, ..PodFacts::default() }

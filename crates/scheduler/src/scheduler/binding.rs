@@ -1,8 +1,8 @@
 //! Binding cycles: from the chosen node to a bound pod, many pods at a time.
 //!
-//! In: a pod that is assumed on its node, and what became of each effect. Out: the next effect: permission is waited for, PreBind
-//! plugins one after the other, then Bind. On any failure what was reserved is undone in reverse, and the pod is forgotten and goes back
-//! to the queue.
+//! In: a pod that is assumed on its node, and the result of each effect. Out: the next effect: first wait for
+//! permission, then the PreBind plugins one after the other, then Bind. On any failure, reservations are undone in
+//! reverse order, and the pod is forgotten and returns to the queue.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::framework::status::Status;
 use crate::queue::Attempts;
 use crate::scheduler::effect::{AttemptResult, Effect, PodEvent, PodRef};
 
-/// Nobody waits longer for permission.
+/// The longest time a pod waits for permission.
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
 
 enum Stage {
-    /// For these plugins, each until a moment.
+    /// For these plugins, each with a deadline.
     WaitingForPermit(Vec<(usize, Duration)>),
-    /// The plugin at this place in the profile's PreBind list works.
+    /// The plugin at this position in the profile's PreBind list is working.
     PreBinding(usize),
     Binding,
 }
@@ -40,21 +40,21 @@ struct InBinding {
     node: NodeId,
     node_name: String,
     attempts: Option<Attempts>,
-    /// Copies of the states of plugins that take part after the node is chosen, by plugin.
+    /// Copies of the plugin states for Reserve, Permit and PreBind, by plugin.
     slots: Vec<(usize, Slot)>,
     stage: Stage,
 }
 
 impl InBinding {
-    fn slot(&mut self, place: usize) -> Option<&mut Slot> {
-        self.slots.iter_mut().find(|(of, _)| *of == place).map(|(_, slot)| slot)
+    fn slot(&mut self, nth: usize) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|(of, _)| *of == nth).map(|(_, slot)| slot)
     }
 }
 
 #[derive(Default)]
 pub(super) struct Bindings {
     pods: FxHashMap<PodId, InBinding>,
-    /// When a permission runs out.
+    /// Permit deadlines.
     due: BTreeSet<(Duration, PodId)>,
 }
 
@@ -81,14 +81,14 @@ impl Bindings {
         Some(binding)
     }
 
-    /// Only if it is still that pod.
+    /// `None` if a different pod now has this id.
     fn of(&mut self, pod: &PodRef) -> Option<&mut InBinding> {
         self.pods.get_mut(&pod.id).filter(|binding| binding.pod.uid == pod.uid)
     }
 }
 
 impl Scheduler {
-    /// The pod is assumed on its node: Reserve, Permit, and on.
+    /// Runs Reserve and Permit for a pod that is assumed on its node, then continues the binding.
     pub(super) fn begin_binding(
         &mut self,
         now: Duration,
@@ -102,36 +102,35 @@ impl Scheduler {
         let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(world, id) };
         let profile = &self.profiles[index];
         let points = &profile.points;
-        let takes_part = |place: &usize| {
-            points.reserve.contains(place) || points.permit.contains(place) || points.pre_bind.contains(place)
-        };
+        let takes_part =
+            |nth: &usize| points.reserve.contains(nth) || points.permit.contains(nth) || points.pre_bind.contains(nth);
         let mut slots = Vec::new();
-        if (0..profile.plugins.len()).any(|place| takes_part(&place)) {
-            let kept = self.classes.answers(index, profile, &cycle).slots();
+        if (0..profile.plugins.len()).any(|nth| takes_part(&nth)) {
+            let cached = self.classes.answers(index, profile, &cycle).slots();
             let taking_part = (0..profile.plugins.len()).filter(takes_part);
-            slots.extend(taking_part.map(|place| (place, profile.plugins[place].plugin.copy(&kept[place]))));
+            slots.extend(taking_part.map(|nth| (nth, profile.plugins[nth].plugin.copy(&cached[nth]))));
         }
         let attempts = self.queue.attempts(id);
         let uid = cycle.pod.uid.clone();
         let stage = Stage::Binding;
         let mut binding = InBinding { pod, uid, profile: index, node, node_name, attempts, slots, stage };
 
-        for &place in &points.reserve {
-            let (Some(plugin), Some(slot)) = (&profile.plugins[place].reserve, binding.slot(place)) else { continue };
+        for &nth in &points.reserve {
+            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].reserve, binding.slot(nth)) else { continue };
             let status = plugin.reserve(&cycle, slot, node);
             if status != Status::Success {
-                let failure = self.refusal(index, place, status, "Reserve");
+                let failure = self.refusal(index, nth, status, "Reserve");
                 return self.undo(now, world, binding, failure);
             }
         }
         let mut waiting = Vec::new();
-        for &place in &points.permit {
-            let (Some(plugin), Some(slot)) = (&profile.plugins[place].permit, binding.slot(place)) else { continue };
+        for &nth in &points.permit {
+            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].permit, binding.slot(nth)) else { continue };
             match plugin.permit(&cycle, slot, node) {
                 PermitAnswer::Approve => {}
-                PermitAnswer::Wait(wait) => waiting.push((place, now + wait.min(PERMIT_WAIT_MAX))),
+                PermitAnswer::Wait(wait) => waiting.push((nth, now + wait.min(PERMIT_WAIT_MAX))),
                 PermitAnswer::Deny(status) => {
-                    let failure = self.refusal(index, place, status, "Permit");
+                    let failure = self.refusal(index, nth, status, "Permit");
                     return self.undo(now, world, binding, failure);
                 }
             }
@@ -145,19 +144,19 @@ impl Scheduler {
         }
     }
 
-    /// PreBind from the plugin at this place on, then Bind.
+    /// Runs PreBind from the plugin at this position on, then Bind.
     fn go_on(&mut self, now: Duration, world: &mut World, mut binding: InBinding, from: usize) {
         let id = binding.pod.id;
         self.queue.binding(id);
         let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(world, id) };
         let profile = &self.profiles[binding.profile];
-        for (number, &place) in profile.points.pre_bind.iter().enumerate().skip(from) {
+        for (number, &nth) in profile.points.pre_bind.iter().enumerate().skip(from) {
             let node = binding.node;
-            let (Some(plugin), Some(slot)) = (&profile.plugins[place].pre_bind, binding.slot(place)) else { continue };
+            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].pre_bind, binding.slot(nth)) else { continue };
             match plugin.pre_bind(&cycle, slot, node) {
                 Ok(false) => {}
                 Ok(true) => {
-                    let plugin = profile.plugin_name(place);
+                    let plugin = profile.plugin_name(nth);
                     let (pod, node) = (binding.pod.clone(), binding.node_name.clone());
                     self.effects.push(Effect::PreBind { pod, node, plugin });
                     binding.stage = Stage::PreBinding(number);
@@ -165,16 +164,16 @@ impl Scheduler {
                     return;
                 }
                 Err(status) => {
-                    let error = format!("running PreBind plugin {:?}: {status:?}", profile.plugin_name(place));
+                    let error = format!("running PreBind plugin {:?}: {status:?}", profile.plugin_name(nth));
                     return self.undo(now, world, binding, Failure::Error(error));
                 }
             }
         }
-        for &place in &profile.points.bind {
-            let Some(plugin) = &profile.plugins[place].bind else { continue };
+        for &nth in &profile.points.bind {
+            let Some(plugin) = &profile.plugins[nth].bind else { continue };
             match plugin.bind(&cycle, binding.node) {
                 Status::Success => {
-                    let plugin = profile.plugin_name(place);
+                    let plugin = profile.plugin_name(nth);
                     let (pod, node) = (binding.pod.clone(), binding.node_name.clone());
                     self.effects.push(Effect::Bind { pod, node, plugin });
                     binding.stage = Stage::Binding;
@@ -183,12 +182,12 @@ impl Scheduler {
                 }
                 Status::Skip => {}
                 status => {
-                    let error = format!("running Bind plugin {:?}: {status:?}", profile.plugin_name(place));
+                    let error = format!("running Bind plugin {:?}: {status:?}", profile.plugin_name(nth));
                     return self.undo(now, world, binding, Failure::Error(error));
                 }
             }
         }
-        self.undo(now, world, binding, Failure::Error("no Bind plugin takes the pod".to_owned()));
+        self.undo(now, world, binding, Failure::Error("no Bind plugin accepts the pod".to_owned()));
     }
 
     pub(super) fn pre_bound(&mut self, now: Duration, world: &mut World, pod: &PodRef, plugin: &str) {
@@ -209,8 +208,8 @@ impl Scheduler {
         let Some(binding) = self.bindings.remove(pod.id) else { return };
         let profile = &self.profiles[binding.profile];
         if let Some(cycle) = Cycle::of(world, pod.id) {
-            for &place in &profile.points.post_bind {
-                if let Some(plugin) = &profile.plugins[place].post_bind {
+            for &nth in &profile.points.post_bind {
+                if let Some(plugin) = &profile.plugins[nth].post_bind {
                     plugin.post_bind(&cycle, binding.node);
                 }
             }
@@ -236,7 +235,7 @@ impl Scheduler {
         let Some(binding) = self.bindings.of(pod) else { return };
         let profile = &profiles[binding.profile];
         let Stage::WaitingForPermit(waiting) = &mut binding.stage else { return };
-        let Some(at) = waiting.iter().position(|(place, _)| profile.plugin_name(*place) == plugin) else { return };
+        let Some(at) = waiting.iter().position(|(nth, _)| profile.plugin_name(*nth) == plugin) else { return };
         let (_, due) = waiting.swap_remove(at);
         let (is_last, due_again) = (waiting.is_empty(), waiting.iter().any(|(_, other)| *other == due));
         if !due_again {
@@ -251,16 +250,16 @@ impl Scheduler {
         let Some(binding) = self.bindings.of(pod) else { return };
         let profile = &self.profiles[binding.profile];
         let Stage::WaitingForPermit(waiting) = &binding.stage else { return };
-        let waits_for = waiting.iter().find(|(place, _)| profile.plugin_name(*place) == plugin);
-        if let Some(&(place, _)) = waits_for
+        let waits_for = waiting.iter().find(|(nth, _)| profile.plugin_name(*nth) == plugin);
+        if let Some(&(nth, _)) = waits_for
             && let Some(binding) = self.bindings.remove(pod.id)
         {
-            let by = [place].into_iter().collect();
+            let by = [nth].into_iter().collect();
             self.undo(now, world, binding, Failure::Rejected { by, message: message::refused(reason) });
         }
     }
 
-    /// Denies what waited too long.
+    /// Denies the pods whose Permit deadline has passed.
     pub(super) fn permits_ran_out(&mut self, now: Duration, world: &mut World) {
         while let Some(&(due, pod)) = self.bindings.due.first()
             && due <= now
@@ -268,15 +267,15 @@ impl Scheduler {
             self.bindings.due.pop_first();
             let Some(binding) = self.bindings.remove(pod) else { continue };
             let Stage::WaitingForPermit(waiting) = &binding.stage else { continue };
-            let Some(&(place, _)) = waiting.iter().find(|(_, other)| *other == due) else { continue };
-            let name = self.profiles[binding.profile].plugin_name(place);
+            let Some(&(nth, _)) = waiting.iter().find(|(_, other)| *other == due) else { continue };
+            let name = self.profiles[binding.profile].plugin_name(nth);
             let message = message::refused(&format!("rejected due to timeout at plugin {name}"));
-            let by = [place].into_iter().collect();
+            let by = [nth].into_iter().collect();
             self.undo(now, world, binding, Failure::Rejected { by, message });
         }
     }
 
-    /// The pod is gone, or another one has its name.
+    /// The pod is gone, or another pod has its name.
     pub(super) fn give_up_binding(&mut self, pod: PodId) {
         if let Some(mut binding) = self.bindings.remove(pod) {
             self.unreserve(&mut binding);
@@ -289,24 +288,24 @@ impl Scheduler {
         self.failed(now, world, binding.pod.id, failure);
     }
 
-    /// In reverse, all of them: a plugin undoes also what it did not come to do.
+    /// Calls all Reserve plugins in reverse order, including those whose reserve did not run.
     fn unreserve(&self, binding: &mut InBinding) {
         let pod = binding.pod.id;
         let profile = &self.profiles[binding.profile];
         let node = binding.node;
-        for &place in profile.points.reserve.iter().rev() {
-            if let (Some(plugin), Some(slot)) = (&profile.plugins[place].reserve, binding.slot(place)) {
+        for &nth in profile.points.reserve.iter().rev() {
+            if let (Some(plugin), Some(slot)) = (&profile.plugins[nth].reserve, binding.slot(nth)) {
                 plugin.unreserve(slot, pod, node);
             }
         }
     }
 
-    fn refusal(&self, index: usize, place: usize, status: Status, point: &str) -> Failure {
-        let name = self.profiles[index].plugin_name(place);
+    fn refusal(&self, index: usize, nth: usize, status: Status, point: &str) -> Failure {
+        let name = self.profiles[index].plugin_name(nth);
         let error = format!("running {point} plugin {name:?}: {status:?}");
         match status.into_rejection() {
             Some(rejection) => {
-                let by: PluginBits = [place].into_iter().collect();
+                let by: PluginBits = [nth].into_iter().collect();
                 Failure::Rejected { by, message: message::refused(&rejection.reasons.message()) }
             }
             None => Failure::Error(error),

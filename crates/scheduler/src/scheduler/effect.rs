@@ -1,6 +1,7 @@
-//! What the scheduler wants done, and what it is told.
+//! The inputs and effects of the scheduler.
 //!
-//! [`Input`]s go into `Scheduler::step`, [`Effect`]s come out; the engine carries them out and reports back with further inputs.
+//! `Scheduler::step` takes an [`Input`] and returns [`Effect`]s. The engine executes them and reports the results as
+//! further inputs.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use model::PodId;
 use crate::framework::points::Concession;
 use crate::queue::Attempts;
 
-/// A pod, as the outside names it.
+/// A pod, as the API names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
     pub id: PodId,
@@ -21,20 +22,20 @@ pub struct PodRef {
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Try as many pods as this.
+    /// Try up to this many pods.
     Schedule { at_most: usize },
-    /// A moment asked for with [`Effect::WakeAt`] has come.
+    /// A time requested with [`Effect::WakeAt`] has come.
     Time,
     /// An [`Effect::Bind`] succeeded.
     Bound { pod: PodRef },
-    /// An [`Effect::Bind`] or [`Effect::PreBind`] failed. The pod is tried again later, from what is known of it then; one that
-    /// is gone or bound by somebody else is dropped as the watch tells so.
+    /// An [`Effect::Bind`] or [`Effect::PreBind`] failed. The pod is retried later with its state at that time. A pod
+    /// that is gone or bound by another client is dropped when the watch shows that.
     Failed { pod: PodRef, error: String },
     /// An [`Effect::PreBind`] is done.
     PreBound { pod: PodRef, plugin: &'static str },
-    /// A Permit plugin lets a pod go that waits for it.
+    /// A Permit plugin allows a pod that waits for it.
     Allowed { pod: PodRef, plugin: &'static str },
-    /// A Permit plugin refuses a pod that waits for it.
+    /// A Permit plugin denies a pod that waits for it.
     Denied { pod: PodRef, plugin: &'static str, reason: String },
 }
 
@@ -53,17 +54,17 @@ pub enum Effect {
     Preempt { pod: PodRef, node: String, victims: Vec<PodRef> },
     /// Post a Kubernetes event on the pod.
     PostEvent { pod: PodRef, event: PodEvent },
-    /// An attempt came to its end; for metrics.
+    /// An attempt ended; for metrics.
     Concluded { profile: String, result: AttemptResult, attempts: Attempts },
-    /// Give [`Input::Time`] at this moment, or soon after.
+    /// Send [`Input::Time`] at this time, or soon after.
     WakeAt(Duration),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionReason {
-    /// No node can run it now.
+    /// No node can run the pod now.
     Unschedulable,
-    /// Something went wrong.
+    /// An error.
     SchedulerError,
 }
 
@@ -82,7 +83,7 @@ pub enum PodEvent {
     Scheduled { message: String },
     /// Warning, reason `FailedScheduling`.
     FailedScheduling { message: String },
-    /// Warning: a plugin yielded, so that the pod could be placed.
+    /// Warning: a plugin yielded so that the pod could be placed.
     Yielded(Concession),
 }
 

@@ -1,4 +1,4 @@
-//! What the real plugins say of changes: no pod is left waiting that could be placed, and few are tried in vain.
+//! The queueing hints of the real plugins: no pod waits that could be placed, and few pods are woken needlessly.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::plugins;
 use crate::testing::history::{CLASSES, Step, pod, step};
 use crate::testing::{apply, cases, everything, world_with};
 
-/// A cluster whose API server does what it is told.
+/// A cluster whose API server accepts every binding.
 struct Stage {
     world: World,
     scheduler: Scheduler,
@@ -37,9 +37,9 @@ impl Stage {
         self.scheduler.observe(self.now, &self.world, &changes);
     }
 
-    /// Lets back-offs end, and places whatever is tried.
+    /// Lets all back-offs end and schedules all active pods.
     fn settle(&mut self) {
-        // Longer than any back-off; some twenty of it are not so long that pods are tried for having waited.
+        // Longer than any back-off. A history of some twenty steps stays below the five-minute flush of the queue.
         self.now += Duration::from_secs(11);
         self.scheduler.step(self.now, &mut self.world, Input::Time);
         while self.scheduler.has_work() {
@@ -62,17 +62,17 @@ impl Stage {
     }
 }
 
-/// How often pods that wait were looked at, were met by a change, and were woken by it.
+/// How often a waiting pod was checked, how often a change happened while one waited, and how often a change woke one.
 #[derive(Clone, Copy, Default)]
-struct Seen {
-    looked_at: u64,
-    met: u64,
+struct Totals {
+    checked: u64,
+    changes: u64,
     woken: u64,
 }
 
-/// Whether after each step no pod waits that could be placed.
-fn run(steps: &[Step], mode: LiftMode) -> Result<Seen, TestCaseError> {
-    let (mut stage, mut seen) = (Stage::new(mode), Seen::default());
+/// Checks after each step that no pod waits that could be placed.
+fn run(steps: &[Step], mode: LiftMode) -> Result<Totals, TestCaseError> {
+    let (mut stage, mut totals) = (Stage::new(mode), Totals::default());
     for class in 0..CLASSES {
         stage.event(Event::PodApplied(pod(&format!("waits-{class}"), class)));
     }
@@ -80,51 +80,52 @@ fn run(steps: &[Step], mode: LiftMode) -> Result<Seen, TestCaseError> {
     for step in steps {
         let Some(event) = step.event() else { continue };
         let before = stage.scheduler.figures().queue;
-        seen.met += stage.awaiting_change().len() as u64;
+        totals.changes += stage.awaiting_change().len() as u64;
         stage.event(event);
         stage.settle();
         let after = stage.scheduler.figures().queue;
-        seen.woken += after.woken - before.woken;
-        prop_assert_eq!(before.flushed, after.flushed, "nothing waits so long here");
+        totals.woken += after.woken - before.woken;
+        prop_assert_eq!(before.flushed, after.flushed, "no pod waits long enough to be flushed");
         for pod in stage.awaiting_change() {
-            seen.looked_at += 1;
+            totals.checked += 1;
             let name = stage.world.pod(pod).map(|pod| pod.name.to_string());
             prop_assert_eq!(stage.feasible(pod), 0, "{:?} could be placed after {:?}", name, step);
         }
     }
-    Ok(seen)
+    Ok(totals)
 }
 
 #[test]
 #[allow(clippy::print_stdout)]
-fn no_pod_waits_that_could_be_placed_and_few_are_tried_in_vain() {
-    let total = Cell::new(Seen::default());
+fn no_pod_waits_that_could_be_placed_and_few_are_woken_needlessly() {
+    let total = Cell::new(Totals::default());
     let mut runner = TestRunner::new(ProptestConfig::with_cases(cases(10_000, 600)));
     let histories = (proptest::collection::vec(step(), 1..26), any::<bool>());
     let outcome = runner.run(&histories, |(steps, relaxed)| {
-        let seen = run(&steps, if relaxed { LiftMode::Relaxed } else { LiftMode::Strict })?;
-        let Seen { looked_at, met, woken } = total.get();
-        total.set(Seen { looked_at: looked_at + seen.looked_at, met: met + seen.met, woken: woken + seen.woken });
+        let more = run(&steps, if relaxed { LiftMode::Relaxed } else { LiftMode::Strict })?;
+        let Totals { checked, changes, woken } = total.get();
+        let (checked, changes) = (checked + more.checked, changes + more.changes);
+        total.set(Totals { checked, changes, woken: woken + more.woken });
         Ok(())
     });
     if let Err(failed) = outcome {
         panic!("{failed}");
     }
-    let Seen { looked_at, met, woken } = total.get();
-    println!("{looked_at} times a waiting pod was looked at; {met} times a change met one, and woke it {woken} times");
-    assert!(looked_at > 10_000, "hardly any pod waited: {looked_at}");
-    assert!(woken * 4 < met, "{woken} of {met} were woken");
+    let Totals { checked, changes, woken } = total.get();
+    println!("waiting pods checked: {checked}; changes while a pod waited: {changes}; pods woken: {woken}");
+    assert!(checked > 10_000, "hardly any pod waited: {checked}");
+    assert!(woken * 4 < changes, "{woken} of {changes} were woken");
 }
 
-/// What was once not noticed.
+/// Regressions.
 #[test]
-fn changes_that_are_easily_missed_wake() {
+fn changes_that_are_easily_missed_wake_pods() {
     let node = |node, zone, cordoned| Step::Node { node, zone, cpu: 3, tainted: false, cordoned };
     let placed = |pod, class, node| Step::Pod { pod, class, labelled: class, node, nominated: None };
     let labelled = |pod, labelled, node| Step::Pod { pod, class: 0, labelled, node: Some(node), nominated: None };
     let cases = [
         (
-            "what kept it away has other labels",
+            "the blocking pod gets other labels",
             vec![
                 node(0, 0, true),
                 node(1, 0, true),
@@ -135,15 +136,15 @@ fn changes_that_are_easily_missed_wake() {
             ],
         ),
         (
-            "another pod of its name, elsewhere",
+            "another pod with the same name, elsewhere",
             vec![node(0, 2, true), placed(3, 4, None), node(2, 1, false), placed(3, 0, None)],
         ),
         (
-            "another pod of its name, on the same node",
+            "another pod with the same name, on the same node",
             vec![node(0, 0, true), placed(7, 6, None), node(4, 0, false), placed(0, 6, None), placed(7, 0, Some(4))],
         ),
         (
-            "a zone is gone that others are measured by",
+            "a zone that others are compared with is gone",
             vec![placed(0, 4, None), node(0, 2, false), node(2, 1, false), Step::RemoveNode { node: 0 }],
         ),
     ];

@@ -1,6 +1,6 @@
-//! The familiar words: "0/5000 nodes are available: ...".
+//! The message "0/5000 nodes are available: ...".
 //!
-//! In: what the filters say of all nodes. Out: the message kube-scheduler would write, reason by reason.
+//! In: the filter verdicts of all nodes. Out: the same message as kube-scheduler, with the number of nodes per reason.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,12 +10,12 @@ use model::{NodeId, World};
 use crate::evaluate::{Filters, Outcome, Refused};
 use crate::framework::profile::Profile;
 
-/// Kubernetes takes no longer note on an event.
+/// The longest event note that Kubernetes accepts.
 const EVENT_BYTES_MAX: usize = 1024;
 
-/// Why no node can run the pod. `kept_free` are nodes that do not do together with the pods for which room is being made there:
-/// their reason is that one, also where there is another without those pods. `afterwards` is what PostFilter says, empty for
-/// nothing.
+/// Why no node can run the pod. `kept_free` are nodes that the pod does not fit together with the pods nominated to
+/// them; that reason is used even if there is another reason without those pods. `afterwards` is the message of
+/// PostFilter, or empty.
 pub(crate) fn fit_error(
     world: &World,
     profile: &Profile,
@@ -38,7 +38,7 @@ pub(crate) fn fit_error(
                 *counts.entry(reason).or_default() += 1;
             }
         }
-        // Sorted as text, numbers too: "10 x" comes before "9 x".
+        // Sorted as text, including the numbers: "10 x" comes before "9 x".
         let mut counted: Vec<String> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         counted.sort_unstable();
         if !counted.is_empty() {
@@ -51,12 +51,12 @@ pub(crate) fn fit_error(
     message
 }
 
-/// Why the one node that was chosen was refused later.
+/// Why the chosen node was rejected after Filter.
 pub(crate) fn refused(reason: &str) -> String {
     format!("0/1 nodes are available: 1 {reason}.")
 }
 
-/// Cut to what fits into an event.
+/// Truncated to the limit of an event.
 pub(crate) fn for_event(message: &str) -> String {
     const DOTS: &str = " ...";
     if message.len() <= EVENT_BYTES_MAX {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_cut_at_a_character() {
+    fn an_event_is_truncated_at_a_character_boundary() {
         assert_eq!(for_event("short"), "short");
         let long = "ä".repeat(600);
         let cut = for_event(&long);

@@ -1,12 +1,14 @@
 //! The scheduler: a state machine that places pods.
 //!
-//! In: inputs, each with the moment it comes at. Out: effects. `Scheduler::step` does nothing but compute: it reads no clock, waits for
-//! nobody, and draws its randomness from the seed it was given.
+//! In: inputs, each with the current time. Out: effects. `Scheduler::step` only computes: it reads no clock, never
+//! blocks, and takes its randomness from the given seed.
 //!
-//! - `attempt`: the scheduling cycle, one pod at a time. `binding`: binding cycles, many at a time. `advice`: what the queue asks.
+//! - `attempt`: the scheduling cycle, one pod at a time. `binding`: binding cycles, many at a time. `advice`: what the
+//!   queue asks the plugins.
 //!
-//! Invariants: a pod is assumed on its node (an event of the world) before anybody binds it, and forgotten when that fails; what
-//! was reserved is then undone in reverse. A pod that somebody else bound is accepted, a deleted one dropped.
+//! Invariants: a pod is assumed on its node (an event of the world) before it is bound. If the binding fails, the pod
+//! is forgotten and reservations are undone in reverse order. A pod that another client bound is accepted; a deleted
+//! pod is dropped.
 
 mod advice;
 mod attempt;
@@ -45,7 +47,7 @@ pub struct Scheduler {
     best: Vec<NodeId>,
     wake_at: Option<Duration>,
     cache: CacheSizes,
-    /// Effects of the step under way.
+    /// Effects of the current step.
     effects: Vec<Effect>,
 }
 
@@ -61,11 +63,11 @@ pub struct Figures {
     /// Pods that are being bound, or wait for permission.
     pub binding: usize,
     pub nominated: usize,
-    /// How often a pod shared the answers of an equal one.
-    pub shared_answers: u64,
+    /// How often a pod reused the cached verdicts of its class.
+    pub class_hits: u64,
 }
 
-/// Pods that wait because this plugin rejected them when they were last tried, or keeps them out.
+/// The pods that wait because this plugin rejected them in their last attempt, or gates them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnschedulableBy {
     pub profile: String,
@@ -73,18 +75,18 @@ pub struct UnschedulableBy {
     pub pods: usize,
 }
 
-/// What is known of the cluster.
+/// The size of the known cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheSizes {
     pub nodes: usize,
-    /// Pods that take room on a node, assumed ones too.
+    /// Pods that take resources on a node, including assumed pods.
     pub pods: usize,
-    /// Pods that were given a node, and are not yet seen bound to it.
+    /// Pods that have a node but that the watch has not shown as bound yet.
     pub assumed_pods: usize,
 }
 
 impl Scheduler {
-    /// `seed` decides between nodes that are equally good.
+    /// `seed` decides between nodes with equal totals.
     pub fn new(configuration: Configuration, seed: u64) -> Self {
         let profiles = configuration.profiles;
         let woken_by = profiles
@@ -120,7 +122,7 @@ impl Scheduler {
             cache: self.cache,
             binding: self.bindings.len(),
             nominated: self.nominations.len(),
-            shared_answers: self.classes.hits(),
+            class_hits: self.classes.hits(),
         }
     }
 
@@ -137,14 +139,14 @@ impl Scheduler {
         self.queue.pending().active > 0
     }
 
-    /// Takes in what changed in the world, which is already as it is after that. Changes that this scheduler made itself, in a
-    /// step, are not among them.
+    /// Processes changes that the world already contains. They must not include the changes that this scheduler made
+    /// itself in a step.
     pub fn observe(&mut self, now: Duration, world: &World, changes: &Changes) -> Vec<Effect> {
         self.changed(now, world, changes);
         self.end_step(world)
     }
 
-    /// Takes one input in. The world is changed by assuming and forgetting pods alone; everything else about it comes with
+    /// Processes one input. It changes the world only by assuming and forgetting pods; all other changes arrive through
     /// [`Scheduler::observe`].
     pub fn step(&mut self, now: Duration, world: &mut World, input: Input) -> Vec<Effect> {
         match input {
@@ -207,7 +209,7 @@ impl Scheduler {
         }
     }
 
-    /// After a relist: what is to be placed is found anew, and whatever waits for a change is tried again.
+    /// After a relist: finds the pods to place again, and wakes all pods that wait for a change.
     fn look_at_everything(&mut self, now: Duration, world: &World) {
         let known = self.queue.pods().chain(self.nominations.pods());
         let mut known: Vec<PodId> = known.filter(|pod| world.pod(*pod).is_none()).collect();
@@ -223,23 +225,23 @@ impl Scheduler {
         self.queue.everything_changed(now, &mut advice);
     }
 
-    /// A pod is new, or changed: it is to be placed, or it is not.
+    /// A pod was added or changed: puts it into the queue, or drops it if there is nothing to place.
     fn look_at_pod(&mut self, now: Duration, world: &World, id: PodId) {
         let Some(pod) = world.pod(id) else { return self.drop_pod(world, id) };
         let name = pod.scheduling.as_ref().map_or("", |facts| facts.scheduler_name.as_str());
         let profile = self.profiles.iter().position(|profile| profile.name() == name);
-        // One that is bound, as far as we know, only waits for the watch to tell so.
+        // The pod is already bound; only the watch has not shown it yet.
         let is_on_its_way = pod.is_assumed() && self.bindings.uid(id).is_none();
         let waits = pod.node().is_none() && !is_on_its_way && !pod.finished;
         let nominated = world.nominated_node(id).and_then(|name| world.node_id(name));
         let Some(profile) = profile.filter(|_| waits && !pod.terminating) else {
-            // Not tried any more, but the room that is made for it stays its own until it is gone, as upstream has it.
+            // The pod is no longer tried, but it keeps its nomination until it is gone, as upstream.
             let keeps_room = profile.is_some() && waits && pod.terminating;
             self.drop_pod(world, id);
             return self.nominations.set(id, nominated.filter(|_| keeps_room));
         };
         if self.bindings.uid(id).is_some_and(|uid| *uid != pod.uid) {
-            // Another pod of the same name.
+            // Another pod with the same name.
             self.drop_pod(world, id);
         }
         let Some(pod) = world.pod(id) else { return };
@@ -250,11 +252,11 @@ impl Scheduler {
         self.queue.apply(now, newcomer, &mut advice);
     }
 
-    /// Nothing more is to be done for the pod.
+    /// Stops all work for the pod.
     fn drop_pod(&mut self, world: &World, pod: PodId) {
         self.queue.remove(pod);
         self.nominations.set(pod, None);
-        // One that is seen on its node while its binding is under way is let finish: the answer is still to come.
+        // If the watch shows the pod on a node during its binding, the binding continues: its result is still to come.
         let is_bound = world.pod(pod).is_some_and(|pod| pod.node().is_some());
         if !is_bound {
             self.give_up_binding(pod);
@@ -272,15 +274,15 @@ impl Scheduler {
     }
 }
 
-/// Notes which nodes changed.
+/// Records in the journal which nodes changed.
 pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
-    if changes.everything || changes.nodes_came_or_went {
+    if changes.everything || changes.nodes_added_or_removed {
         journal.everything_changed(world);
     }
     for change in &changes.changes {
         if let Some(node) = change.node {
-            let is_described_anew = change.kinds.intersects(ChangeKinds::NODE);
-            journal.changed(node, if is_described_anew { Aspect::Description } else { Aspect::Pods });
+            let description_changed = change.kinds.intersects(ChangeKinds::NODE);
+            journal.changed(node, if description_changed { Aspect::Description } else { Aspect::Pods });
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What a change of the world means to pods that wait.
+//! What a change of the world means for waiting pods.
 //!
-//! In: a [`WorldChange`]. Out: [`Changes`], in the terms in which plugins say what helps. An object is compared with what it was
-//! before, so that an update which changes nothing a plugin reads (a pod's own condition, a node's heartbeat) wakes nobody.
+//! In: a [`WorldChange`]. Out: [`Changes`], in the terms in which plugins declare what helps. Each object is compared
+//! with its previous state, so that an update that changes nothing a plugin reads (a pod's condition, a node's
+//! heartbeat) wakes no pod.
 
 use std::sync::Arc;
 
@@ -13,20 +14,19 @@ use crate::framework::change::{Change, ChangeKinds, ChangedPod};
 /// What changed.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// So much that everything is to be looked at again.
+    /// Everything must be checked again.
     pub everything: bool,
-    /// Nodes came or went.
-    pub nodes_came_or_went: bool,
-    /// Pods that are there and may have become, or ceased to be, pods to place.
+    pub nodes_added_or_removed: bool,
+    /// Existing pods that may have become, or may no longer be, pods to place.
     pub pods: Vec<PodId>,
     pub removed_pods: Vec<PodId>,
     pub removed_nodes: Vec<NodeId>,
-    /// What can help pods that wait.
+    /// Changes that can help waiting pods.
     pub changes: Vec<Change>,
 }
 
 impl Changes {
-    /// Everything is to be looked at: the first time, or after so much happened that nobody kept count.
+    /// Everything must be checked: at the start, or after more changes than were tracked.
     pub fn all() -> Self {
         Self { everything: true, ..Self::default() }
     }
@@ -38,7 +38,7 @@ impl Changes {
             Subject::Pod { before, after } => compare_pods(before.as_deref(), after.as_deref(), &mut changes),
             Subject::Node { before, after } => compare_nodes(before.as_deref(), after.as_deref(), &mut changes),
             Subject::RelistEnded { source, was_in_sync, removed_objects } => {
-                // What a relist removes is not reported one by one, except that something was.
+                // A relist does not report removed objects one by one, only that there were some.
                 let may_remove_unseen = matches!(source, Source::Workload(_) | Source::Vcenter(_));
                 changes.everything = *removed_objects || (!was_in_sync && may_remove_unseen);
             }
@@ -54,7 +54,7 @@ impl Changes {
             changes.push(ChangeKinds::NODE_PLACEMENT, Some(node), None);
         }
         if !changes.removed_nodes.is_empty() {
-            changes.nodes_came_or_went = true;
+            changes.nodes_added_or_removed = true;
             changes.push(ChangeKinds::NODE_REMOVED, None, None);
         }
         changes
@@ -62,7 +62,7 @@ impl Changes {
 
     pub fn is_empty(&self) -> bool {
         !self.everything
-            && !self.nodes_came_or_went
+            && !self.nodes_added_or_removed
             && self.pods.is_empty()
             && self.removed_pods.is_empty()
             && self.removed_nodes.is_empty()
@@ -74,23 +74,23 @@ impl Changes {
     }
 }
 
-/// Applies the event to the world; what changed, as the scheduler reads it.
+/// Applies the event to the world. Returns the changes as the scheduler reads them.
 pub fn apply(world: &mut World, event: Event) -> Changes {
     Changes::of(&world.apply(event))
 }
 
-fn seen(pod: &PodState) -> ChangedPod {
+fn changed(pod: &PodState) -> ChangedPod {
     ChangedPod { id: Some(pod.id), matched_by: pod.matched_by.clone(), has_anti_affinity: pod.has_anti_affinity }
 }
 
-/// The pod as it was where it is no longer. What it is now says nothing of that, unless it is still the same.
+/// A pod that left a node, as it was before. Its id is valid only if the pod is still the same in what plugins read.
 fn gone(before: &PodState, after: Option<&PodState>) -> ChangedPod {
     let same = after.filter(|after| before.is_read_alike(after));
-    ChangedPod { id: same.map(|after| after.id), ..seen(before) }
+    ChangedPod { id: same.map(|after| after.id), ..changed(before) }
 }
 
 fn compare_pods(before: Option<&PodState>, after: Option<&PodState>, changes: &mut Changes) {
-    // Room that is not kept for it any more helps others as a pod that leaves does.
+    // A nomination that is cleared helps other pods in the same way as a pod that leaves the node.
     if let Some(before) = before
         && let Some(node) = before.room_on
         && after.is_none_or(|after| after.room_on != Some(node) && after.counts_on() != Some(node))
@@ -108,7 +108,7 @@ fn compare_pods(before: Option<&PodState>, after: Option<&PodState>, changes: &m
         (None, Some(after)) => {
             changes.pods.push(after.id);
             if let Some(node) = after.counts_on() {
-                changes.push(ChangeKinds::POD_PLACED, Some(node), Some(seen(after)));
+                changes.push(ChangeKinds::POD_PLACED, Some(node), Some(changed(after)));
             }
         }
         (Some(before), Some(after)) => {
@@ -118,18 +118,18 @@ fn compare_pods(before: Option<&PodState>, after: Option<&PodState>, changes: &m
             if !stays_in_queue || before.nominated_node != after.nominated_node || before.finished != after.finished {
                 changes.pods.push(after.id);
             }
-            // Another pod of the name on the same node is one that left and one that came.
+            // Another pod with the same name on the same node counts as one pod that left and one that was placed.
             if was != is || before.uid != after.uid {
                 if let Some(node) = was {
                     changes.push(ChangeKinds::POD_LEFT, Some(node), Some(gone(before, Some(after))));
                 }
                 if let Some(node) = is {
-                    changes.push(ChangeKinds::POD_PLACED, Some(node), Some(seen(after)));
+                    changes.push(ChangeKinds::POD_PLACED, Some(node), Some(changed(after)));
                 }
             } else if let Some(node) = is.filter(|_| !is_read_alike) {
-                // What it needs, or its labels: both may help, and what it needs may be less.
+                // Its requests or its labels changed. Both may help, because the requests may be lower.
                 let kinds = ChangeKinds::POD_LABELS | ChangeKinds::POD_SCALED_DOWN;
-                changes.push(kinds, Some(node), Some(seen(before).turned_into(&seen(after))));
+                changes.push(kinds, Some(node), Some(changed(before).turned_into(&changed(after))));
             }
         }
     }
@@ -138,7 +138,7 @@ fn compare_pods(before: Option<&PodState>, after: Option<&PodState>, changes: &m
 fn compare_nodes(before: Option<&NodeState>, after: Option<&NodeState>, changes: &mut Changes) {
     let Some(after) = after else { return };
     let Some(before) = before else {
-        changes.nodes_came_or_went = true;
+        changes.nodes_added_or_removed = true;
         return changes.push(ChangeKinds::NODE_ADDED, Some(after.id), None);
     };
     let kinds = node_differences(before, after);

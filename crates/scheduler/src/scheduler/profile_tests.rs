@@ -1,4 +1,4 @@
-//! Several profiles in one process: each pod goes by the plugins and weights of the one it names.
+//! Several profiles in one process: each pod is scheduled with the plugins and weights of its own profile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ fn scheduler(profiles: &Value) -> Scheduler {
         "kind": "KubeSchedulerConfiguration",
         "profiles": profiles,
     });
-    Scheduler::new(Configuration::from_value(&document, &plugins::standard()).expect("it is right"), 1)
+    Scheduler::new(Configuration::from_value(&document, &plugins::standard()).expect("the configuration is valid"), 1)
 }
 
-/// A pod that asks for one cpu of the four that nodes have.
+/// A pod that requests one of a node's four cpus.
 fn asking(name: &str, scheduler: &str) -> PodFacts {
     pod_with(name, |facts| {
         let sums = ResourceSums { cpu_milli: 1000, ..ResourceSums::default() };
@@ -31,23 +31,23 @@ fn asking(name: &str, scheduler: &str) -> PodFacts {
     })
 }
 
-/// What the scheduler did: by pod, the node it was given or why it has none.
+/// Applies the events and schedules. Returns for each pod its node, or why it has none.
 fn step(scheduler: &mut Scheduler, world: &mut World, now: Duration, events: Vec<Event>) -> BTreeMap<String, String> {
     for event in events {
         let changes = apply(world, event);
         scheduler.observe(now, world, &changes);
     }
     let effects = scheduler.step(now, world, Input::Schedule { at_most: 100 });
-    let told = effects.into_iter().filter_map(|effect| match effect {
+    let results = effects.into_iter().filter_map(|effect| match effect {
         Effect::Bind { pod, node, .. } => Some((pod.name, node)),
         Effect::SetCondition { pod, message, .. } => Some((pod.name, message)),
         _ => None,
     });
-    told.collect()
+    results.collect()
 }
 
 #[test]
-fn pods_side_by_side_go_by_the_weights_of_their_own_profile() {
+fn each_pod_is_scheduled_with_the_weights_of_its_own_profile() {
     let most = json!({"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]});
     let mut scheduler = scheduler(&json!([
         {
@@ -62,7 +62,7 @@ fn pods_side_by_side_go_by_the_weights_of_their_own_profile() {
     let mut world = world(&["n1", "n2", "n3"]);
     apply(&mut world, Event::PodApplied(PodFacts { node: Some("n1".to_owned()), ..asking("there", "elsewhere") }));
     scheduler.observe(Duration::ZERO, &world, &everything());
-    // Alike but for the profile, and by turns, so that neither may use what was found out for the other.
+    // Pods that differ only in the profile, in turns: cached verdicts of one profile must not be used for the other.
     let names = ["packed-1", "spread-1", "other-1", "packed-2", "spread-2", "packed-3"];
     let pods = names.map(|name| Event::PodApplied(asking(name, name.split('-').next().unwrap_or_default())));
     let placed = step(&mut scheduler, &mut world, Duration::from_secs(1), pods.into());
@@ -70,13 +70,13 @@ fn pods_side_by_side_go_by_the_weights_of_their_own_profile() {
         assert_eq!(pod.starts_with("packed"), node == "n1", "{placed:?}");
     }
     assert_ne!(placed["spread-1"], placed["spread-2"], "{placed:?}");
-    // A pod that names neither is nobody's here.
+    // A pod with another schedulerName is ignored.
     assert_eq!(placed.keys().collect::<Vec<_>>(), ["packed-1", "packed-2", "packed-3", "spread-1", "spread-2"]);
     assert_eq!(scheduler.figures().pending, Pending::default());
     // The node is full now.
     let fourth = vec![Event::PodApplied(asking("packed-4", "packed"))];
     assert_ne!(step(&mut scheduler, &mut world, Duration::from_secs(2), fourth)["packed-4"], "n1");
-    // What is counted is counted under the profile's name.
+    // Attempts are counted under the profile's name.
     for (pod, profile) in [("packed-1", "packed"), ("spread-1", "spread")] {
         let pod = Scheduler::pod_ref(&world, crate::testing::id(&world, pod)).expect("the pod is known");
         let effects = scheduler.step(Duration::from_secs(3), &mut world, Input::Bound { pod });
@@ -89,7 +89,7 @@ fn pods_side_by_side_go_by_the_weights_of_their_own_profile() {
 }
 
 #[test]
-fn a_plugin_that_is_off_in_one_profile_is_on_in_the_other() {
+fn a_plugin_disabled_in_one_profile_stays_enabled_in_the_other() {
     let mut scheduler = scheduler(&json!([
         {"schedulerName": "bold", "plugins": {"filter": {"disabled": [{"name": "NodeUnschedulable"}]}}},
         {"schedulerName": "careful"},
@@ -104,12 +104,12 @@ fn a_plugin_that_is_off_in_one_profile_is_on_in_the_other() {
     world.apply(cordoned(true));
     scheduler.observe(Duration::ZERO, &world, &everything());
     let pods = ["careful", "bold"].map(|profile| Event::PodApplied(asking(profile, profile)));
-    let told = step(&mut scheduler, &mut world, Duration::from_secs(1), pods.into());
-    assert_eq!(told["bold"], "n1");
-    assert_eq!(told["careful"], "0/1 nodes are available: 1 node(s) were unschedulable.");
+    let results = step(&mut scheduler, &mut world, Duration::from_secs(1), pods.into());
+    assert_eq!(results["bold"], "n1");
+    assert_eq!(results["careful"], "0/1 nodes are available: 1 node(s) were unschedulable.");
     let waiting = UnschedulableBy { profile: "careful".to_owned(), plugin: "NodeUnschedulable", pods: 1 };
     assert_eq!(scheduler.figures().unschedulable, [waiting]);
-    // What helps is asked of the plugins of the profile by which it waits.
-    let told = step(&mut scheduler, &mut world, Duration::from_secs(60), vec![cordoned(false)]);
-    assert_eq!(told["careful"], "n1");
+    // The plugins of the waiting pod's own profile decide whether a change helps.
+    let results = step(&mut scheduler, &mut world, Duration::from_secs(60), vec![cordoned(false)]);
+    assert_eq!(results["careful"], "n1");
 }

@@ -1,4 +1,4 @@
-//! Room that is made for pods: nominated ones keep others away, and PostFilter plugins may try what would be.
+//! Nominated pods keep resources from pods of lower priority, and PostFilter plugins filter hypothetical states.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::framework::status::Status;
 use crate::plugins;
 use crate::testing::{apply, everything, id, pod_with, world};
 
-/// Takes the first pod off the first node where that helps.
+/// Preempts the first pod on the first node where that helps.
 struct Evict;
 
 impl Plugin for Evict {
@@ -66,7 +66,7 @@ fn ready(world: &mut World, evicts: bool) -> Scheduler {
         "profiles": [{"plugins": {"postFilter": {point: [{"name": "Evict"}]}}}],
     });
     let configuration = Configuration::from_value(&document, &plugins::standard().with::<Evict>());
-    let mut scheduler = Scheduler::new(configuration.expect("it is right"), 1);
+    let mut scheduler = Scheduler::new(configuration.expect("the configuration is valid"), 1);
     scheduler.observe(Duration::ZERO, world, &everything());
     scheduler
 }
@@ -89,7 +89,7 @@ fn condition(effects: &[Effect]) -> Option<&str> {
 }
 
 #[test]
-fn a_node_is_looked_at_with_the_nominated_pods_first() {
+fn a_node_is_filtered_with_the_nominated_pods_first() {
     let mut world = world(&["n1"]);
     let mut scheduler = ready(&mut world, false);
     let listening = |name, cpu_milli, priority| {
@@ -103,7 +103,7 @@ fn a_node_is_looked_at_with_the_nominated_pods_first() {
     scheduler.observe(Duration::ZERO, &world, &everything());
     let alone = place(&mut scheduler, &mut world, listening("alone", 500, 5));
     assert_eq!(condition(&alone), Some("0/1 nodes are available: 1 Insufficient cpu."));
-    // Room is being made for a pod that will take the port too, and ports are looked at first.
+    // The nominated pod uses the same port, and NodePorts runs before NodeResourcesFit.
     let nominated = PodFacts { nominated_node: Some("n1".to_owned()), ..listening("waits", 3000, 10) };
     place(&mut scheduler, &mut world, nominated);
     let beside = place(&mut scheduler, &mut world, listening("beside", 500, 5));
@@ -112,25 +112,25 @@ fn a_node_is_looked_at_with_the_nominated_pods_first() {
 }
 
 #[test]
-fn a_nominated_pod_keeps_its_room_from_those_that_matter_less() {
+fn a_nominated_pod_keeps_its_resources_from_pods_of_lower_priority() {
     let mut world = world(&["n1"]);
     let mut scheduler = ready(&mut world, false);
-    // Too big for now, and nominated for the only node, which has 4000.
+    // Too big for now, and nominated to the only node, which has 4000.
     let waits = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("waits", 3000, 10) };
     let blocked = PodFacts { node: Some("n1".to_owned()), ..sized("runs", 2000, 0) };
     apply(&mut world, Event::PodApplied(blocked));
     scheduler.observe(Duration::ZERO, &world, &everything());
     assert_eq!(bound_to(&place(&mut scheduler, &mut world, waits)), None);
     assert_eq!(scheduler.figures().nominated, 1);
-    // There are 2000 left, but not beside the nominated pod.
+    // 2000 are free, but not together with the nominated pod.
     let effects = place(&mut scheduler, &mut world, sized("small", 1500, 5));
     assert_eq!(condition(&effects), Some("0/1 nodes are available: 1 Insufficient cpu."));
-    // One that matters more is not kept away.
+    // A pod of higher priority is not rejected.
     assert_eq!(bound_to(&place(&mut scheduler, &mut world, sized("urgent", 1500, 11))), Some("n1"));
 }
 
 #[test]
-fn post_filter_finds_what_to_take_away_and_the_pod_is_nominated() {
+fn post_filter_finds_victims_and_the_pod_is_nominated() {
     let mut world = world(&["n1", "n2"]);
     for (name, node, cpu) in [("a", "n1", 1500), ("b", "n1", 2500), ("c", "n2", 4000)] {
         let facts = PodFacts { node: Some(node.to_owned()), ..sized(name, cpu, 0) };
@@ -147,14 +147,14 @@ fn post_filter_finds_what_to_take_away_and_the_pod_is_nominated() {
     assert_eq!(preempted, Some(("n1", vec!["b"])));
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Nominate { node: Some(node), .. } if node == "n1")));
     assert_eq!(scheduler.nominations.node_of(id(&world, "big")), world.node_id("n1"));
-    // The victim goes: the pod goes where it was nominated.
+    // After the victim is deleted, the pod is bound to its nominated node.
     let gone = Event::PodDeleted { namespace: "default".to_owned(), name: "b".to_owned() };
     let changes = apply(&mut world, gone);
     let later = Duration::from_secs(10);
     scheduler.observe(later, &world, &changes);
     let effects = scheduler.step(later, &mut world, Input::Schedule { at_most: 1 });
     assert_eq!(bound_to(&effects), Some("n1"));
-    // Where nothing helps, the plugin says so.
+    // If nothing helps, the message contains the plugin's reason.
     let effects = place(&mut scheduler, &mut world, sized("huge", 9000, 10));
     let message = effects.iter().find_map(|effect| match effect {
         Effect::SetCondition { message, .. } => Some(message.as_str()),
@@ -164,18 +164,18 @@ fn post_filter_finds_what_to_take_away_and_the_pod_is_nominated() {
 }
 
 #[test]
-fn a_nominated_pod_that_is_on_its_way_counts_once() {
+fn an_assumed_pod_with_a_nomination_counts_once() {
     let mut world = world(&["n1"]);
     let mut scheduler = ready(&mut world, false);
     scheduler.observe(Duration::ZERO, &world, &everything());
     let first = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("first", 2000, 10) };
     assert_eq!(bound_to(&place(&mut scheduler, &mut world, first)), Some("n1"));
-    // Nobody has told yet that it is bound; half of the node is left all the same.
+    // The watch has not shown the binding yet. Half of the node is still free.
     assert_eq!(bound_to(&place(&mut scheduler, &mut world, sized("second", 2000, 5))), Some("n1"));
 }
 
 #[test]
-fn room_that_is_kept_no_more_is_told_to_those_that_wait_for_it() {
+fn a_cleared_nomination_wakes_the_pods_that_wait_for_it() {
     let nominated = |node: Option<&str>| PodFacts {
         nominated_node: node.map(str::to_owned),
         ..pod_with("waits", |facts| {
@@ -187,13 +187,13 @@ fn room_that_is_kept_no_more_is_told_to_those_that_wait_for_it() {
     };
     let terminating = PodFacts { terminating: true, ..nominated(Some("n1")) };
     let deleted = Event::PodDeleted { namespace: "default".to_owned(), name: "waits".to_owned() };
-    // What becomes of the pod that has the room, and whether it is free then.
+    // What happens to the nominated pod, and whether its resources are free then.
     let cases = [
-        ("nothing new", Event::PodApplied(nominated(Some("n1"))), false),
+        ("nothing changes", Event::PodApplied(nominated(Some("n1"))), false),
         ("it is being deleted", Event::PodApplied(terminating), false),
         ("it is gone", deleted, true),
-        ("it is nominated no more", Event::PodApplied(nominated(None)), true),
-        ("it is nominated elsewhere", Event::PodApplied(nominated(Some("n2"))), true),
+        ("its nomination is cleared", Event::PodApplied(nominated(None)), true),
+        ("it is nominated to another node", Event::PodApplied(nominated(Some("n2"))), true),
         ("it is finished", Event::PodApplied(PodFacts { finished: true, ..nominated(Some("n1")) }), true),
     ];
     for (case, event, is_free) in cases {

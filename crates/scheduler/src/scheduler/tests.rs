@@ -1,4 +1,4 @@
-//! What plugins may rely on, and what becomes of pods on their way.
+//! What plugins can rely on, and what happens to pods that are being placed and bound.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::scheduler::effect::{AttemptResult, ConditionReason, PodEvent};
 use crate::testing::{NAMESPACE, apply, everything, id, node, pod, pod_with, world};
 
 thread_local! {
-    /// What the plugins were told, in order.
+    /// The calls of the plugins, in order.
     static LOG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -32,7 +32,7 @@ fn logged() -> Vec<String> {
     LOG.with_borrow_mut(std::mem::take)
 }
 
-/// A plugin that extends many points, and does at each what its arguments say.
+/// A plugin that extends many points. Its arguments determine what it does at each point.
 struct Actor<const N: usize> {
     args: ActorArgs,
 }
@@ -76,7 +76,7 @@ impl<const N: usize> PreFilter for Actor<N> {
 impl<const N: usize> Filter for Actor<N> {
     fn filter(&self, _: &Cycle<'_>, state: &u32, _: NodeId) -> Result<(), crate::framework::status::Rejection> {
         assert_eq!(*state, 1, "PreFilter wrote the state, once");
-        assert!(!self.args.skip, "a skipped plugin is not asked");
+        assert!(!self.args.skip, "the Filter of a skipped plugin does not run");
         Ok(())
     }
 }
@@ -149,7 +149,7 @@ fn scheduler(first: &Value, second: &Value) -> Scheduler {
             "pluginConfig": [{"name": "First", "args": first}, {"name": "Second", "args": second}],
         }],
     });
-    Scheduler::new(Configuration::from_value(&document, &registry()).expect("it is right"), 1)
+    Scheduler::new(Configuration::from_value(&document, &registry()).expect("the configuration is valid"), 1)
 }
 
 fn without_wakes(effects: Vec<Effect>) -> Vec<Effect> {
@@ -225,7 +225,7 @@ fn condition(effects: &[Effect]) -> Option<(ConditionReason, &str)> {
 }
 
 #[test]
-fn a_pod_is_assumed_bound_and_told_of() {
+fn a_pod_is_assumed_and_bound_and_an_event_is_posted() {
     let mut stage = Stage::plain(&["n1", "n2"]);
     let effects = stage.place(pod("web"));
     let node = bind_to(&effects).expect("it is bound").to_owned();
@@ -233,14 +233,14 @@ fn a_pod_is_assumed_bound_and_told_of() {
     assert_eq!(stage.scheduler.figures().binding, 1);
     let effects = stage.input(Input::Bound { pod: stage.reference("web") });
     let message = format!("Successfully assigned default/web to {node}");
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::PostEvent { event: PodEvent::Scheduled { message: told }, .. } if *told == message)));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::PostEvent { event: PodEvent::Scheduled { message: text }, .. } if *text == message)));
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Concluded { result: AttemptResult::Scheduled, attempts, .. } if attempts.count == 1)));
     assert_eq!(logged(), ["reserve First", "reserve Second", "post-bind First", "post-bind Second"]);
     assert_eq!(stage.scheduler.figures().binding, 0);
-    // It changes before the watch tells of its node: it is not placed again.
+    // The pod changes before the watch shows its node: it is not placed again.
     stage.event(Event::PodApplied(pod_with("web", |facts| facts.priority = 3)));
     assert_eq!((stage.scheduler.has_work(), stage.assumed_on("web")), (false, Some(node.as_str())));
-    // The watch tells of it, then that it is gone.
+    // The watch shows the binding, then the deletion.
     let bound = model::event::PodFacts { node: Some(node), ..pod("web") };
     assert_eq!(stage.event(Event::PodApplied(bound)), []);
     assert_eq!(stage.event(Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: "web".to_owned() }), []);
@@ -248,8 +248,8 @@ fn a_pod_is_assumed_bound_and_told_of() {
 }
 
 #[test]
-fn what_was_reserved_is_undone_in_reverse() {
-    // The second plugin fails to reserve: both undo, and each finds its own state.
+fn reservations_are_undone_in_reverse_order() {
+    // The second plugin fails to reserve: both undo, and each has its own state.
     let mut stage = Stage::new(&["n1"], &json!({}), &json!({"reserveFails": true}));
     let effects = stage.place(pod("web"));
     assert_eq!(logged(), ["reserve First", "reserve Second", "unreserve Second 11", "unreserve First 11"]);
@@ -257,7 +257,7 @@ fn what_was_reserved_is_undone_in_reverse() {
     assert_eq!(condition(&effects), Some((ConditionReason::Unschedulable, expected)));
     assert_eq!((stage.assumed_on("web"), stage.scheduler.figures().pending.unschedulable), (None, 1));
 
-    // Binding fails: the same, and the pod is tried again after a pause.
+    // The binding fails: the same, and the pod is retried after a back-off.
     let mut stage = Stage::plain(&["n1"]);
     stage.place(pod("web"));
     logged();
@@ -271,23 +271,23 @@ fn what_was_reserved_is_undone_in_reverse() {
 }
 
 #[test]
-fn permission_is_given_refused_and_waited_for() {
+fn permit_allows_denies_and_waits() {
     let mut stage = Stage::new(&["n1"], &json!({"permit": "deny"}), &json!({}));
     let effects = stage.place(pod("web"));
     assert_eq!(condition(&effects).map(|(_, message)| message), Some("0/1 nodes are available: 1 not welcome."));
     assert_eq!(logged(), ["reserve First", "reserve Second", "unreserve Second 11", "unreserve First 11"]);
 
-    // Both must allow it.
+    // Both plugins must allow the pod.
     let waiting = || Stage::new(&["n1"], &json!({"permit": "wait"}), &json!({"permit": "long"}));
     let mut stage = waiting();
     assert_eq!(stage.place(pod("web")), []);
-    assert_eq!(stage.assumed_on("web"), Some("n1"), "it holds its place meanwhile");
+    assert_eq!(stage.assumed_on("web"), Some("n1"), "it stays assumed while it waits");
     assert_eq!(stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "First" }), []);
     assert_eq!(stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "First" }), []);
     let effects = stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "Second" });
     assert_eq!(bind_to(&effects), Some("n1"));
 
-    // One refuses.
+    // One plugin denies the pod.
     let mut stage = waiting();
     stage.place(pod("web"));
     let denied = Input::Denied { pod: stage.reference("web"), plugin: "Second", reason: "no".to_owned() };
@@ -295,24 +295,24 @@ fn permission_is_given_refused_and_waited_for() {
     assert_eq!(condition(&effects).map(|(_, message)| message), Some("0/1 nodes are available: 1 no."));
     assert_eq!(stage.assumed_on("web"), None);
 
-    // Nobody says anything: the shorter time counts.
+    // No plugin decides: the shorter timeout counts.
     let mut stage = waiting();
     stage.place(pod("web"));
     stage.now += Duration::from_millis(9_999);
     assert_eq!(stage.input(Input::Time), []);
     stage.now += Duration::from_millis(1);
     let effects = stage.input(Input::Time);
-    let (_, message) = condition(&effects).expect("it is refused");
+    let (_, message) = condition(&effects).expect("it is rejected");
     assert!(message.contains("timeout") && message.contains("First"), "{message}");
     assert_eq!((stage.scheduler.figures().binding, stage.assumed_on("web")), (0, None));
 }
 
 #[test]
-fn pre_bind_work_comes_before_binding_one_after_the_other() {
+fn pre_bind_plugins_work_one_after_the_other_before_the_binding() {
     let mut stage = Stage::new(&["n1"], &json!({"preBind": true}), &json!({"preBind": true}));
     let effects = stage.place(pod("web"));
     assert!(matches!(effects.as_slice(), [Effect::PreBind { plugin: "First", .. }]), "{effects:?}");
-    // An answer of somebody else does nothing.
+    // A result of another plugin is ignored.
     assert_eq!(stage.input(Input::PreBound { pod: stage.reference("web"), plugin: "Second" }), []);
     let effects = stage.input(Input::PreBound { pod: stage.reference("web"), plugin: "First" });
     assert!(matches!(effects.as_slice(), [Effect::PreBind { plugin: "Second", .. }]), "{effects:?}");
@@ -321,9 +321,9 @@ fn pre_bind_work_comes_before_binding_one_after_the_other() {
 }
 
 #[test]
-fn what_pre_filter_says_is_put_together_as_upstream_does() {
+fn pre_filter_results_are_combined_as_upstream() {
     let narrow = |names: &[&str]| json!({"narrowTo": names});
-    // First, second; the message.
+    // Arguments of the first and the second plugin; the message.
     let cases = [
         (
             narrow(&["n1"]),
@@ -353,7 +353,7 @@ fn what_pre_filter_says_is_put_together_as_upstream_does() {
 }
 
 #[test]
-fn a_node_outside_what_was_narrowed_to_says_by_whom() {
+fn a_node_excluded_by_pre_filter_names_the_plugins() {
     let mut stage = Stage::new(&["n1", "n2"], &json!({"narrowTo": ["n1"]}), &json!({"narrowTo": ["n1"]}));
     let cordoned = model::scheduling::NodeSchedulingFacts { unschedulable: true, ..Default::default() };
     stage.event(Event::NodeApplied(model::event::NodeFacts { scheduling: Some(Arc::new(cordoned)), ..node("n1") }));
@@ -367,7 +367,7 @@ fn a_node_outside_what_was_narrowed_to_says_by_whom() {
 }
 
 #[test]
-fn skip_leaves_a_plugin_out_and_scores_decide() {
+fn a_plugin_that_skips_does_not_filter_and_scores_decide() {
     let mut stage = Stage::new(&["n1", "n2", "n3"], &json!({"skip": true, "score": 100}), &json!({}));
     assert_eq!(bind_to(&stage.place(pod("web"))), Some("n2"));
     let mut stage = Stage::new(&["n2"], &json!({"score": 101}), &json!({}));
@@ -378,14 +378,14 @@ fn skip_leaves_a_plugin_out_and_scores_decide() {
 }
 
 #[test]
-fn a_pod_bound_by_someone_else_is_accepted_and_a_deleted_one_dropped() {
+fn a_pod_bound_by_another_client_is_accepted_and_a_deleted_pod_is_dropped() {
     let mut stage = Stage::plain(&["n1", "n2"]);
-    // While it waits.
+    // Bound by another client while it waits.
     stage.event(Event::PodApplied(pod("web")));
     stage.event(Event::PodApplied(model::event::PodFacts { node: Some("n2".to_owned()), ..pod("web") }));
     assert_eq!((stage.schedule(), stage.scheduler.figures().pending), (vec![], Pending::default()));
 
-    // While it is being bound, elsewhere: our binding fails, and that is that.
+    // Bound to another node by another client while it is being bound: our binding fails, and nothing else happens.
     let effects = stage.place(pod("db"));
     let ours = bind_to(&effects).expect("it is bound").to_owned();
     let theirs = if ours == "n1" { "n2" } else { "n1" };
@@ -394,7 +394,7 @@ fn a_pod_bound_by_someone_else_is_accepted_and_a_deleted_one_dropped() {
     assert_eq!((effects, stage.assumed_on("db")), (vec![], Some(theirs)));
     assert_eq!((stage.scheduler.figures().pending, stage.scheduler.figures().binding), (Pending::default(), 0));
 
-    // Deleted while it is being bound: what was reserved is undone, and a late answer does nothing.
+    // Deleted while it is being bound: reservations are undone, and a late result is ignored.
     stage.place(pod("job"));
     logged();
     let reference = stage.reference("job");
@@ -406,27 +406,27 @@ fn a_pod_bound_by_someone_else_is_accepted_and_a_deleted_one_dropped() {
 }
 
 #[test]
-fn a_pod_updated_on_its_way_is_not_lost_and_another_of_its_name_is_another() {
+fn an_update_during_binding_is_not_lost_and_a_pod_with_the_same_name_is_a_new_pod() {
     let mut stage = Stage::new(&["n1"], &json!({"permit": "wait"}), &json!({}));
     stage.place(pod("web"));
-    // It changes while it waits for permission, then is refused: the change may help, so it goes on to back off.
+    // It changes while it waits for permission and is then denied: the change may help, so it backs off.
     stage.event(Event::PodApplied(pod_with("web", |facts| facts.priority = 3)));
     stage.input(Input::Denied { pod: stage.reference("web"), plugin: "First", reason: "no".to_owned() });
     assert_eq!(stage.scheduler.figures().pending.backoff, 1);
 
-    // Another pod takes its name while it is being bound.
+    // Another pod with the same name replaces it while it is being bound.
     let mut stage = Stage::plain(&["n1"]);
     stage.place(pod("web"));
     let old = stage.reference("web");
     let other = model::event::PodFacts { uid: "another".to_owned(), ..pod("web") };
     stage.event(Event::PodApplied(other));
     assert_eq!(stage.scheduler.figures().pending.active, 1);
-    assert_eq!(stage.input(Input::Bound { pod: old }), [], "the answer is not about this one");
+    assert_eq!(stage.input(Input::Bound { pod: old }), [], "the result is about the old pod");
     assert_eq!(bind_to(&stage.schedule()), Some("n1"));
 }
 
 #[test]
-fn gates_and_unsupported_needs_keep_a_pod_waiting() {
+fn gates_and_unsupported_requirements_keep_a_pod_waiting() {
     let mut stage = Stage::plain(&["n1"]);
     assert_eq!(stage.place(pod_with("web", |facts| facts.gates = vec!["quota".to_owned()])), []);
     assert_eq!(stage.scheduler.figures().pending.gated, 1);
@@ -435,7 +435,7 @@ fn gates_and_unsupported_needs_keep_a_pod_waiting() {
 
     let needs = model::scheduling::Unsupported::PersistentVolumeClaim("data".to_owned());
     let effects = stage.place(pod_with("db", |facts| facts.unsupported = vec![needs]));
-    let (_, message) = condition(&effects).expect("it is refused");
+    let (_, message) = condition(&effects).expect("it is rejected");
     assert!(message.contains("persistent volume claim \"data\""), "{message}");
     // A new node does not help it.
     stage.event(Event::NodeApplied(node("n2")));
@@ -445,7 +445,7 @@ fn gates_and_unsupported_needs_keep_a_pod_waiting() {
 }
 
 #[test]
-fn a_change_wakes_the_pods_that_it_can_help() {
+fn a_change_wakes_only_the_pods_that_it_can_help() {
     let mut stage = Stage::plain(&["n1"]);
     let cordoned = |name: &str, unschedulable| {
         let mut facts = node(name);
@@ -458,7 +458,7 @@ fn a_change_wakes_the_pods_that_it_can_help() {
     assert_eq!(stage.scheduler.figures().pending.unschedulable, 1);
     stage.now += Duration::from_secs(60);
     let woken = |stage: &Stage| stage.scheduler.figures().queue.woken;
-    // A heartbeat, its own condition, a cordoned node, a pod that leaves: no.
+    // A heartbeat, the pod's own condition, a cordoned node and a deleted pod do not wake it.
     stage.event(cordoned("n1", true));
     stage.event(Event::PodApplied(pod("web")));
     stage.event(cordoned("n2", true));
@@ -470,13 +470,13 @@ fn a_change_wakes_the_pods_that_it_can_help() {
 }
 
 #[test]
-fn a_relist_finds_what_is_to_be_placed() {
+fn a_relist_finds_the_pods_to_place() {
     let mut stage = Stage::plain(&["n1"]);
     stage.world.apply(Event::PodApplied(pod("web")));
     stage.world.apply(Event::PodApplied(pod("old")));
     stage.observe(&everything());
     assert_eq!(stage.scheduler.figures().pending.active, 2);
-    // A relist that brings one of them: the other is gone.
+    // A relist that contains only one of them: the other is gone.
     stage.event(Event::RelistBegan(Source::Pods));
     stage.event(Event::PodApplied(pod("web")));
     stage.event(Event::RelistEnded(Source::Pods));
@@ -485,7 +485,7 @@ fn a_relist_finds_what_is_to_be_placed() {
 }
 
 #[test]
-fn equally_good_nodes_are_drawn_by_the_seed() {
+fn the_seed_decides_between_equally_good_nodes() {
     let run = |seed: u64| -> Vec<String> {
         let mut stage = Stage::plain(&["n1", "n2", "n3", "n4"]);
         stage.scheduler.random = ChaCha8Rng::seed_from_u64(seed);
@@ -494,5 +494,5 @@ fn equally_good_nodes_are_drawn_by_the_seed() {
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
-    assert_eq!(run(7).iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "all get some");
+    assert_eq!(run(7).iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "every node gets pods");
 }

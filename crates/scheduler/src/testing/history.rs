@@ -1,7 +1,7 @@
-//! Random histories of a small cluster: nodes, pods and namespaces that come, change and go.
+//! Random histories of a small cluster: nodes, pods and namespaces that are added, changed and removed.
 //!
-//! Pods are of classes, so that each plugin has something to say of one of them. What a pod is labelled as is drawn apart from its
-//! class, so that labels change under pods that stay.
+//! Each pod has a class; for each plugin there is a class that it affects. A pod's labels are drawn independently of
+//! its class, so that labels of existing pods change.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(crate) enum Step {
     RemovePod {
         pod: usize,
     },
-    /// The labels of the pods' namespace.
+    /// The labels of the pods' namespace change.
     Namespace {
         is_open: bool,
     },
@@ -52,8 +52,8 @@ pub(crate) enum Step {
         host: u8,
         maintenance: bool,
     },
-    /// Nothing happens: a moment to look at what there is.
-    Look,
+    /// No event: the test checks the state.
+    Check,
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
@@ -69,12 +69,12 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(|is_open| Step::Namespace { is_open }),
         2 => (0..6usize, 0..3u8).prop_map(|(node, host)| Step::Move { node, host }),
         1 => (0..3u8, any::<bool>()).prop_map(|(host, maintenance)| Step::Host { host, maintenance }),
-        5 => Just(Step::Look),
+        5 => Just(Step::Check),
     ]
 }
 
 impl Step {
-    /// What the watches tell of it.
+    /// The event that the watches deliver.
     pub(crate) fn event(&self) -> Option<Event> {
         Some(match *self {
             Step::Node { node, zone, cpu, tainted, cordoned } => {
@@ -84,7 +84,7 @@ impl Step {
             Step::Pod { pod, class, labelled, node, nominated } => {
                 let name = pod_name(pod);
                 let mut facts = self::pod(&name, class);
-                // What Kubernetes lets nobody change makes it another pod.
+                // The class determines immutable fields, so another class is another pod.
                 facts.uid = format!("{name} of class {class}");
                 facts.labels = label(labelled);
                 facts.node = node.map(node_name);
@@ -107,7 +107,7 @@ impl Step {
             Step::Host { host, maintenance } => {
                 host_applied(HostFacts { maintenance, ..super::host(&host_name(host)) })
             }
-            Step::Look => return None,
+            Step::Check => return None,
         })
     }
 }
@@ -116,7 +116,7 @@ fn node_name(number: usize) -> String {
     format!("node-{number}")
 }
 
-/// Of a host that vSphere tells of; labels name others.
+/// A host that vSphere reports. Node labels name other hosts.
 fn host_name(number: u8) -> String {
     format!("esx-{number}")
 }
@@ -196,7 +196,7 @@ pub(crate) fn pod(name: &str, class: usize) -> PodFacts {
                 SelectorFacts { labels: [("open".to_owned(), "yes".to_owned())].into(), ..SelectorFacts::default() };
             facts.anti_affinity = vec![TermFacts { namespace_selector: Some(open), ..term("zone", 0) }];
         }
-        // The first of them may go anywhere.
+        // The first pod of this class may run on any node.
         10 => facts.affinity = vec![term("zone", 10)],
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! Small worlds for tests.
 //!
-//! - [`history`]: what may happen to them, drawn by lot.
+//! - [`history`]: random event histories for them.
 
 pub(crate) mod history;
 
@@ -28,7 +28,7 @@ pub(crate) fn node(name: &str) -> NodeFacts {
     }
 }
 
-/// Connected, out of maintenance, and nothing is known of its load.
+/// A connected host, not in maintenance mode, with unknown load.
 pub(crate) fn host(name: &str) -> HostFacts {
     HostFacts { id: name.to_owned(), name: name.to_owned(), ..HostFacts::default() }
 }
@@ -37,14 +37,14 @@ pub(crate) fn host_applied(host: HostFacts) -> Event {
     Event::HostApplied { vcenter: VcenterId(0), host }
 }
 
-/// The VM of this node, known by its DNS name `NODE.example`, runs on this host.
+/// The node's VM, identified by its DNS name `NODE.example`, runs on this host.
 pub(crate) fn runs_on(node: &str, host: &str) -> Event {
     let (id, dns_name) = (format!("vm-of-{node}"), Some(format!("{node}.example")));
     let vm = VmFacts { id, dns_name, host: Some(host.to_owned()), powered_on: true, ..VmFacts::default() };
     Event::VmApplied { vcenter: VcenterId(0), vm }
 }
 
-/// A pod to be placed by the default profile.
+/// A pod for the default profile.
 pub(crate) fn pod(name: &str) -> PodFacts {
     pod_with(name, |_| {})
 }
@@ -86,12 +86,12 @@ pub(crate) fn id(world: &World, name: &str) -> PodId {
     world.pod_id(NAMESPACE, name).expect("the pod was applied")
 }
 
-/// Everything is to be looked at.
+/// All changes: the scheduler must look at everything.
 pub(crate) fn everything() -> Changes {
     Changes::all()
 }
 
-/// How many cases a property is tried on: many in a full run, fewer otherwise.
+/// The number of cases of a property test: `full` if `BRIDGER_TEST_COUNTS=full`, otherwise `quick`.
 pub(crate) fn cases(full: u32, quick: u32) -> u32 {
     if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { full } else { quick }
 }

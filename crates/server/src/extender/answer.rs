@@ -1,13 +1,13 @@
-//! What kube-scheduler is answered, as the JSON that its Go types decode.
+//! Writes the responses to kube-scheduler, as the JSON that its Go types decode.
 //!
-//! Written straight into the body: an answer names up to 5000 nodes, and a tree of values in between would cost more than
-//! the decision.
+//! The JSON is written directly into the body: a response names up to 5000 nodes, and an intermediate tree of values
+//! would cost more than the decision.
 
 use engine::extender::NodeVerdict;
 
 use super::wire::{Nodes, Text};
 
-/// A JSON document in the making.
+/// A JSON document under construction.
 struct Document(Vec<u8>);
 
 impl Document {
@@ -30,7 +30,7 @@ impl Document {
     }
 
     fn number(&mut self, number: i64) -> &mut Document {
-        // Scores are single digits, mostly.
+        // Most scores are single digits.
         match u8::try_from(number) {
             Ok(digit @ 0..=9) => self.0.push(b'0' + digit),
             _ => self.0.extend_from_slice(number.to_string().as_bytes()),
@@ -49,7 +49,7 @@ impl Document {
     }
 }
 
-/// An ExtenderFilterResult: `verdicts` has one for each node, in order.
+/// An ExtenderFilterResult; `verdicts` has one verdict for each node, in order.
 #[must_use]
 pub fn filter(nodes: &Nodes<'_>, verdicts: &[NodeVerdict]) -> Vec<u8> {
     let names_bytes = match nodes {
@@ -90,7 +90,7 @@ pub fn filter(nodes: &Nodes<'_>, verdicts: &[NodeVerdict]) -> Vec<u8> {
     document.0
 }
 
-/// An ExtenderFilterResult that is an error: the pod's event shows the text.
+/// An ExtenderFilterResult with an error, which the pod's event shows.
 #[must_use]
 pub fn filter_error(error: &str) -> Vec<u8> {
     let mut document = Document::with_capacity(error.len() + 128);
@@ -121,7 +121,7 @@ pub fn binding(error: &str) -> Vec<u8> {
     document.0
 }
 
-/// A node that may be preempted on, with all of its victims.
+/// A candidate node for preemption, with all of its victims.
 #[derive(Debug)]
 pub struct PreemptionNode<'a> {
     pub name: Text<'a>,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_what_the_go_types_decode() {
+    fn responses_match_the_go_types() {
         let verdicts = [
             NodeVerdict::Fits,
             NodeVerdict::Fails(Reason::AntiAffinity),
@@ -181,9 +181,9 @@ mod tests {
         assert_eq!(priorities(&["a", "b"], &[10, 0]), br#"[{"Host":"a","Score":10},{"Host":"b","Score":0}]"#);
         assert_eq!(priorities(&[], &[]), b"[]");
         assert_eq!(binding(""), br#"{"Error":""}"#);
-        let kept = [PreemptionNode { name: text("n"), victims: vec![text("u1"), text("u2")], pdb_violations: 1 }];
+        let accepted = [PreemptionNode { name: text("n"), victims: vec![text("u1"), text("u2")], pdb_violations: 1 }];
         assert_eq!(
-            preemption(&kept),
+            preemption(&accepted),
             br#"{"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"u1"},{"UID":"u2"}],"NumPDBViolations":1}}}"#
         );
         for body in [filter_error("a \"b\""), binding("a \\ b\u{7}")] {

@@ -1,10 +1,11 @@
 //! The scheduler extender over HTTP: `POST /filter`, `/prioritize`, `/bind`, `/preempt`, also under `/v1/`.
 //!
-//! In: what kube-scheduler sends. Out: what it decodes. Thin: a request is read, the engine is asked, the answer is written.
+//! In: kube-scheduler's requests. Out: the responses. A thin layer: it parses a request, calls the engine and writes
+//! the response.
 //!
-//! Invariants: only status 200 is an answer to kube-scheduler. 4xx says that the request is none; an `Error` member, which
-//! people see in the pod's events, that a well-formed request can't be answered; 503 that Kubernetes is not in sync yet.
-//! Bodies are bounded, large ones in number too; nothing a client sends makes it panic.
+//! Invariants: kube-scheduler treats only status 200 as a response. 4xx means a malformed request; an `Error` member,
+//! which the pod's events show, means a well-formed request that failed; 503 means that Kubernetes is not in sync. The
+//! size of bodies is bounded, and for large bodies also their number. No client input causes a panic.
 
 pub mod answer;
 pub mod stats;
@@ -33,16 +34,16 @@ use self::stats::{ExtenderStats, Outcome, Verb};
 use self::wire::{BindingArgs, ExtenderArgs, Nodes, PreemptionArgs};
 use crate::connection::ClientCertificate;
 
-/// 5000 whole nodes, each with the 50 images that a kubelet lists, are 50 to 60 MB; this leaves room for twice that.
+/// 5000 whole nodes, each with the 50 images that a kubelet lists, are 50 to 60 MB; this allows twice that.
 pub const BODY_BYTES_MAX: usize = 128 << 20;
-/// 5000 names and a pod are well below; what is larger takes one of few places, so that memory stays bounded.
+/// 5000 names and a pod are well below. A larger body needs one of a few permits, so that memory stays bounded.
 const BODY_BYTES_SMALL: usize = 2 << 20;
 const LARGE_BODIES_MAX: usize = 2;
 
-/// Reads the facts of a pod from its JSON: only the adapter knows what a pod looks like.
+/// Reads the facts of a pod from its JSON: only the adapter knows the format of a pod.
 pub type PodReader = Arc<dyn Fn(&str) -> Result<PodFacts, String> + Send + Sync>;
 
-/// What the routes need. Cheap to clone.
+/// The state of the routes. Cheap to clone.
 #[derive(Clone)]
 pub struct ExtenderRoutes {
     extender: Arc<Extender>,
@@ -86,7 +87,7 @@ pub fn router(routes: ExtenderRoutes) -> Router {
     router.with_state(routes)
 }
 
-/// Why there is no answer of the verb's own kind.
+/// Why there is no normal response.
 enum Rejection {
     Status(StatusCode, String),
     /// Reported in the `Error` member.
@@ -133,7 +134,7 @@ fn json(body: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// In the words of the verb; two verbs have no word for an error.
+/// An error in the verb's response type; two of these types have no member for errors.
 fn error_answer(verb: Verb, text: &str) -> Response {
     match verb {
         Verb::Filter => json(answer::filter_error(text)),
@@ -142,7 +143,7 @@ fn error_answer(verb: Verb, text: &str) -> Response {
     }
 }
 
-/// Checks who asks and how, and reads the body.
+/// Checks the client certificate and the headers, and reads the body.
 async fn admit(routes: &ExtenderRoutes, request: Request) -> Result<Bytes, (StatusCode, String)> {
     if request.extensions().get::<ClientCertificate>() == Some(&ClientCertificate::Missing) {
         return Err((StatusCode::FORBIDDEN, "a client certificate is required".to_owned()));
@@ -161,9 +162,9 @@ async fn admit(routes: &ExtenderRoutes, request: Request) -> Result<Bytes, (Stat
         return Err(too_large());
     }
     let small = length.is_some_and(|length| length <= BODY_BYTES_SMALL);
-    let _place = match small {
+    let _permit = match small {
         true => None,
-        // Waits its turn: the time limit of the whole request ends it.
+        // Waits for a permit; the time limit of the whole request bounds the wait.
         false => routes.large_bodies.acquire().await.ok(),
     };
     let limited = Limited::new(Body::new(request.into_body()), BODY_BYTES_MAX);
@@ -184,12 +185,12 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Rejection> {
 }
 
 fn malformed(error: &serde_json::Error) -> Rejection {
-    Rejection::Status(StatusCode::BAD_REQUEST, format!("not a request of an extender: {error}"))
+    Rejection::Status(StatusCode::BAD_REQUEST, format!("not an extender request: {error}"))
 }
 
 impl ExtenderRoutes {
     fn pod(&self, pod: Option<&RawValue>) -> Result<PodFacts, Rejection> {
-        let pod = pod.ok_or_else(|| Rejection::Reported("the request holds no pod".to_owned()))?;
+        let pod = pod.ok_or_else(|| Rejection::Reported("the request has no pod".to_owned()))?;
         (self.read_pod)(pod.get()).map_err(|error| Rejection::Reported(format!("the pod can't be read: {error}")))
     }
 }
@@ -228,9 +229,9 @@ fn preempt(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
         .iter()
         .map(|node| Candidate { node: &node.name, victims: node.victims.iter().map(|uid| &**uid).collect() })
         .collect();
-    let kept = routes.extender.preempt(&pod, &candidates)?;
-    let kept = nodes.iter().zip(kept).filter(|(_, kept)| *kept).map(|(node, _)| node);
-    Ok(answer::preemption(kept))
+    let accepted = routes.extender.preempt(&pod, &candidates)?;
+    let accepted = nodes.iter().zip(accepted).filter(|(_, accepted)| *accepted).map(|(node, _)| node);
+    Ok(answer::preemption(accepted))
 }
 
 async fn bind(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {

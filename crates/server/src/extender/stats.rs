@@ -1,4 +1,4 @@
-//! What is counted of the extender's requests.
+//! Statistics of the extender's requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -35,9 +35,9 @@ impl Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
-    /// Told in the answer: a conflict at bind, a pod that can't be read.
+    /// Reported in the response: a conflict at bind, a pod that cannot be read.
     Error,
-    /// No request of an extender.
+    /// Not an extender request.
     Bad,
     /// Kubernetes is not in sync.
     NotReady,
@@ -56,7 +56,7 @@ impl Outcome {
 
 type Label = (&'static str, &'static str);
 
-/// Upper bounds in seconds: from a request that only looks something up to a bind that waits for the API server.
+/// Upper bounds in seconds: from a simple lookup to a bind that waits for the API server.
 const SECONDS: [f64; 14] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.25, 1.0, 4.0, 10.0];
 
@@ -81,7 +81,7 @@ impl Default for ExtenderStats {
     }
 }
 
-/// A request on its way; ends with this value.
+/// Counts a request as in flight until it is dropped.
 pub struct InFlight(Gauge<i64, AtomicI64>);
 
 impl Drop for InFlight {
@@ -97,12 +97,12 @@ impl ExtenderStats {
         InFlight(self.in_flight.clone())
     }
 
-    /// Before anything was asked of the engine.
+    /// Counts a request that did not reach the engine.
     pub fn rejected(&self, verb: Verb, outcome: Outcome) {
         self.requests.get_or_create(&[("verb", verb.name()), ("outcome", outcome.name())]).inc();
     }
 
-    /// `took`: from the whole body to the answer.
+    /// `took`: from the complete body to the response.
     pub fn finished(&self, verb: Verb, outcome: Outcome, took: Duration) {
         self.rejected(verb, outcome);
         self.seconds.get_or_create(&[("verb", verb.name())]).observe(took.as_secs_f64());
@@ -121,9 +121,9 @@ impl ExtenderStats {
         );
         registry.register(
             "bridger_extender_seconds",
-            "Time from a whole request to its answer, by verb",
+            "Time from a complete request to its response, by verb",
             self.seconds.clone(),
         );
-        registry.register("bridger_extender_in_flight", "Requests being answered", self.in_flight.clone());
+        registry.register("bridger_extender_in_flight", "Requests being processed", self.in_flight.clone());
     }
 }

@@ -1,4 +1,4 @@
-//! The routes with everything a client may send: what is meant for an extender, and what is not.
+//! The routes with valid and invalid requests.
 
 use axum::http::Request;
 use engine::extender::{BindExecutor, ExtenderSettings};
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use super::*;
 
-/// Reads as little of a pod as will do.
+/// Reads only the pod's metadata.
 fn read_pod(json: &str) -> Result<PodFacts, String> {
     let pod: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let text = |name: &str| Some(pod["metadata"][name].as_str()?.to_owned());
@@ -26,7 +26,7 @@ fn read_pod(json: &str) -> Result<PodFacts, String> {
     })
 }
 
-/// No outside: every binding counts as done.
+/// Ports without an API server: every binding succeeds.
 struct Nowhere;
 
 impl Binder for Nowhere {
@@ -61,7 +61,7 @@ fn routes(in_sync: bool) -> ExtenderRoutes {
     let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
     runtime.add(controller, Arc::new(executor), Lease::always());
     tokio::spawn(async move {
-        // The runtime runs for as long as there may be events.
+        // The runtime runs as long as the sender exists.
         let (_events, received) = tokio::sync::mpsc::channel(1);
         runtime.run(received).await;
     });
@@ -86,7 +86,7 @@ fn pod() -> Value {
 }
 
 #[tokio::test]
-async fn the_verbs_answer_names_and_whole_nodes() {
+async fn the_verbs_accept_names_and_whole_nodes() {
     let routes = routes(true);
     let names = json!({ "Pod": pod(), "Nodes": null, "NodeNames": ["n1", "n9"] }).to_string();
     for path in ["/filter", "/v1/filter"] {
@@ -117,38 +117,38 @@ async fn the_verbs_answer_names_and_whole_nodes() {
     assert_eq!(routes.stats().requests_in_flight(), 0);
 }
 
-/// Status 200 with an error in the answer.
-const TOLD: u16 = 299;
+/// Status 200 with an error in the response.
+const REPORTED: u16 = 299;
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_and_what_cannot_be_answered_is_told() {
+async fn malformed_requests_are_rejected_and_other_errors_are_reported_in_the_response() {
     let routes = routes(true);
     let deep = format!("{{\"Pod\":{}{},\"NodeNames\":[]}}", "[".repeat(100_000), "]".repeat(100_000));
     let meta = |victims: Value| json!({ "Pod": pod(), "NodeNameToMetaVictims": victims }).to_string();
     let whole = |victims: Value| json!({ "Pod": pod(), "NodeNameToVictims": victims }).to_string();
-    // What filter, prioritize and preempt answer. Only the first has a member to tell an error in.
+    // The status of filter, prioritize and preempt. Only the response of filter has a member for errors.
     let cases = [
         ("malformed", "{\"Pod\":".to_owned(), [400, 400, 400]),
         ("empty", String::new(), [400, 400, 400]),
-        ("no object", "[1]".to_owned(), [400, 400, 400]),
+        ("not an object", "[1]".to_owned(), [400, 400, 400]),
         ("more than one", "{}{}".to_owned(), [400, 400, 400]),
-        ("no pod", "{}".to_owned(), [TOLD, 422, 422]),
-        ("a pod without metadata", json!({ "Pod": {}, "NodeNames": ["n1"] }).to_string(), [TOLD, 422, 422]),
-        ("a deep pod", deep, [TOLD, 422, 422]),
-        // Preempt is asked about the nodes of victims, and reads no others.
-        ("names that are none", json!({ "Pod": pod(), "NodeNames": [1] }).to_string(), [400, 400, 200]),
+        ("no pod", "{}".to_owned(), [REPORTED, 422, 422]),
+        ("a pod without metadata", json!({ "Pod": {}, "NodeNames": ["n1"] }).to_string(), [REPORTED, 422, 422]),
+        ("a deep pod", deep, [REPORTED, 422, 422]),
+        // Preempt reads only the nodes of victims.
+        ("invalid names", json!({ "Pod": pod(), "NodeNames": [1] }).to_string(), [400, 400, 200]),
         ("a node without metadata", json!({ "Pod": pod(), "Nodes": { "items": [{}] } }).to_string(), [400, 400, 200]),
-        ("victims that are none", meta(json!([])), [200, 200, 400]),
-        ("a victim that is none", meta(json!({ "n1": { "Pods": [7] } })), [200, 200, 400]),
-        ("a UID that is none", meta(json!({ "n1": { "Pods": [{ "UID": {} }] } })), [200, 200, 400]),
-        ("violations that are no number", meta(json!({ "n1": { "NumPDBViolations": "1" } })), [200, 200, 400]),
+        ("invalid victims", meta(json!([])), [200, 200, 400]),
+        ("an invalid victim", meta(json!({ "n1": { "Pods": [7] } })), [200, 200, 400]),
+        ("an invalid UID", meta(json!({ "n1": { "Pods": [{ "UID": {} }] } })), [200, 200, 400]),
+        ("violations that are not a number", meta(json!({ "n1": { "NumPDBViolations": "1" } })), [200, 200, 400]),
         ("a victim without metadata", whole(json!({ "n1": { "Pods": [{}] } })), [200, 200, 400]),
     ];
     for (what, body, expected) in cases {
         for (path, expected) in ["/filter", "/prioritize", "/preempt"].into_iter().zip(expected) {
             let (status, answer) = ask(&routes, path, body.clone()).await;
             let has_error = answer["Error"].as_str().is_some_and(|error| !error.is_empty());
-            let got = if status == 200 && has_error { TOLD } else { status };
+            let got = if status == 200 && has_error { REPORTED } else { status };
             assert_eq!(got, expected, "{what} {path}: {answer}");
         }
     }
@@ -166,9 +166,9 @@ async fn what_is_no_request_is_refused_and_what_cannot_be_answered_is_told() {
 }
 
 #[tokio::test]
-async fn a_binding_that_is_none_is_refused_and_one_that_cannot_be_made_is_told() {
+async fn malformed_bindings_are_rejected_and_failed_bindings_are_reported_in_the_response() {
     let routes = routes(true);
-    // So that the pod is known, and only the rest of each request is wrong.
+    // Makes the pod known, so that only the rest of each request is wrong.
     let names = json!({ "Pod": pod(), "NodeNames": ["n1"] }).to_string();
     assert_eq!(ask(&routes, "/filter", names).await.0, 200);
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
@@ -181,30 +181,30 @@ async fn a_binding_that_is_none_is_refused_and_one_that_cannot_be_made_is_told()
     let refused: [(&str, Vec<u8>); 12] = [
         ("empty", Vec::new()),
         ("cut short", b"{\"PodName\":\"p\"".to_vec()),
-        ("nothing", b"null".to_vec()),
+        ("null", b"null".to_vec()),
         ("a list", b"[]".to_vec()),
-        ("a text", b"\"p\"".to_vec()),
+        ("a string", b"\"p\"".to_vec()),
         ("more than one", [with("Node", "\"n1\""), b" {}".to_vec()].concat()),
         ("a name that is a number", with("PodName", "7")),
         ("a namespace that is an object", with("PodNamespace", "{}")),
         ("a UID that is a list", with("PodUID", "[\"u\"]")),
         ("a node that is deep", with("Node", &deep)),
         ("half a surrogate pair", with("Node", "\"\\ud800\"")),
-        ("no text", [b"{\"Node\":\"".as_slice(), &[0xff, 0xfe], b"\"}"].concat()),
+        ("not UTF-8", [b"{\"Node\":\"".as_slice(), &[0xff, 0xfe], b"\"}"].concat()),
     ];
     for (what, body) in refused {
         let (status, answer) = ask(&routes, "/bind", body).await;
         assert_eq!(status, 400, "{what}: {answer}");
     }
-    let told: [(&str, Vec<u8>, &str); 6] = [
-        ("nothing in it", b"{}".to_vec(), "is not known to Bridger"),
+    let reported: [(&str, Vec<u8>, &str); 6] = [
+        ("empty", b"{}".to_vec(), "is not known to Bridger"),
         ("another pod", with("PodName", "\"q\""), "is not known to Bridger"),
         ("another UID", with("PodUID", "\"other\""), "is not known to Bridger"),
         ("no node", with("Node", "null"), "were not known to Bridger yet"),
         ("a huge node", with("Node", &huge), "were not known to Bridger yet"),
-        ("a deep stranger beside it", with("Other", &deep), ""),
+        ("a deep unknown member", with("Other", &deep), ""),
     ];
-    for (what, body, expected) in told {
+    for (what, body, expected) in reported {
         let (status, answer) = ask(&routes, "/bind", body).await;
         let error = answer["Error"].as_str().unwrap_or("no answer");
         assert_eq!(status, 200, "{what}: {answer}");
@@ -213,7 +213,7 @@ async fn a_binding_that_is_none_is_refused_and_one_that_cannot_be_made_is_told()
 }
 
 #[tokio::test]
-async fn nothing_is_answered_before_kubernetes_is_in_sync() {
+async fn requests_get_503_before_kubernetes_is_in_sync() {
     let routes = routes(false);
     let body = json!({ "Pod": pod(), "NodeNames": ["n1"], "PodName": "p", "PodNamespace": "ns" }).to_string();
     for verb in Verb::ALL {
@@ -221,7 +221,7 @@ async fn nothing_is_answered_before_kubernetes_is_in_sync() {
     }
 }
 
-/// What a real node weighs is mostly its list of images.
+/// A node with a realistic list of images, which is most of a node's size.
 fn whole_node(number: usize) -> Value {
     let images: Vec<Value> = (0..50)
         .map(|image| {
@@ -235,7 +235,7 @@ fn whole_node(number: usize) -> Value {
 }
 
 #[tokio::test]
-async fn five_thousand_whole_nodes_pass_and_more_than_the_limit_does_not() {
+async fn five_thousand_whole_nodes_are_accepted_and_a_body_beyond_the_limit_is_not() {
     let routes = routes(true);
     let nodes: Vec<Value> = (0..5000).map(whole_node).collect();
     let body = json!({ "Pod": pod(), "Nodes": { "items": nodes } }).to_string();
@@ -286,31 +286,31 @@ fn mutations() -> impl Strategy<Value = Mutation> {
 }
 
 fn mutate(body: &mut Vec<u8>, mutation: &Mutation) {
-    let place = |at: usize| at % (body.len() + 1);
+    let position = |at: usize| at % (body.len() + 1);
     match *mutation {
         Mutation::Set(at, byte) => {
             if let Some(old) = body.get_mut(at) {
                 *old = byte;
             }
         }
-        Mutation::Cut(at) => body.truncate(place(at)),
+        Mutation::Cut(at) => body.truncate(position(at)),
         Mutation::Remove(at, count) => {
-            let from = place(at);
+            let from = position(at);
             body.drain(from..(from + count).min(body.len()));
         }
         Mutation::Repeat(at, count) => {
-            let from = place(at);
+            let from = position(at);
             let part = body[from..(from + count).min(body.len())].to_vec();
             body.splice(from..from, part);
         }
         Mutation::Insert(at, text) => {
-            let from = place(at);
+            let from = position(at);
             body.splice(from..from, text.bytes());
         }
     }
 }
 
-/// Quick unless the full run was asked for.
+/// Few cases unless the full run is requested.
 fn cases() -> u32 {
     if std::env::var("BRIDGER_TEST_COUNTS").as_deref() == Ok("full") { 20_000 } else { 2_000 }
 }
@@ -319,7 +319,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn mutated_requests_are_answered_and_never_a_panic(
+    fn mutated_requests_get_a_response_and_never_panic(
         which in 0..6usize,
         changes in proptest::collection::vec(mutations(), 1..4),
     ) {

@@ -1,10 +1,11 @@
-//! What kube-scheduler sends to an extender, read from JSON.
+//! Reads kube-scheduler's extender requests from JSON.
 //!
-//! In: a request's body. Out: its parts, borrowed from the body wherever the JSON has no escapes: names as they stand, pods
-//! and nodes as the text they are, because they are passed on or read by somebody else.
+//! In: a request's body. Out: its parts, borrowed from the body wherever the JSON has no escapes. Names are parsed;
+//! pods and nodes stay raw JSON, because they are returned unchanged or parsed by another crate.
 //!
-//! The Go types carry no JSON tags: names are capitalised, nil pointers arrive as `null`, and Go reads names without regard
-//! to case, so this does too. What is inside a pod or a node has the ordinary lower-case names of the API.
+//! The Go types have no JSON tags: names are capitalised, nil pointers arrive as `null`, and Go matches names
+//! case-insensitively, so this module does too. The members of a pod or a node have the usual lower-case names of the
+//! API.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A string that is borrowed where it can be.
+/// A string that is borrowed if possible.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
@@ -42,19 +43,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
                 Ok(Text(Cow::Owned(text.to_owned())))
             }
 
-            /// Go leaves a string empty where it finds `null`.
+            /// Go leaves a string empty for `null`.
             fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
                 Ok(Text::default())
             }
         }
-        // `null` is accepted beside strings, hence not deserialize_str alone.
+        // `null` is accepted too, hence not deserialize_str.
         deserializer.deserialize_any(Borrowing)
     }
 }
 
-/// A type whose members are found without regard to the case of their names, as Go does it.
+/// A type whose members are matched case-insensitively, as in Go.
 trait GoObject<'de>: Default {
-    /// Takes the value of a member it knows; answers false for one it does not.
+    /// Takes the value of a known member; returns false for an unknown one.
     fn take<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error>;
 }
 
@@ -105,13 +106,13 @@ macro_rules! go_objects {
 }
 
 go_objects! {
-    /// Of filter and prioritize. One of `nodes` and `node_names` is given.
+    /// The request of filter and prioritize. Either `nodes` or `node_names` is given.
     ExtenderArgs {
         pod: &'a RawValue = "Pod",
         nodes: NodeList<'a> = "Nodes",
         node_names: Vec<Text<'a>> = "NodeNames",
     }
-    /// Whole nodes, for an extender that does not keep its own.
+    /// Whole nodes, for an extender without a node cache.
     NodeList {
         items: Vec<&'a RawValue> = "items",
     }
@@ -121,7 +122,7 @@ go_objects! {
         pod_uid: Text<'a> = "PodUID",
         node: Text<'a> = "Node",
     }
-    /// One of the two maps is given: the second one to an extender that keeps its own nodes.
+    /// One of the two maps is given: the second one to an extender with a node cache.
     PreemptionArgs {
         pod: &'a RawValue = "Pod",
         victims: Members<'a, Victims<'a>> = "NodeNameToVictims",
@@ -140,7 +141,7 @@ go_objects! {
     }
 }
 
-/// A JSON object of any names, in the order it was written.
+/// A JSON object with arbitrary member names, in document order.
 #[derive(Debug)]
 pub struct Members<'a, T>(pub Vec<(Text<'a>, T)>);
 
@@ -166,7 +167,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Members<'a, T> {
     }
 }
 
-/// What is read of a pod's or a node's metadata.
+/// The metadata of a pod or node that is read.
 #[derive(serde::Deserialize)]
 pub struct Named<'a> {
     #[serde(borrow)]
@@ -191,16 +192,16 @@ pub fn uid_of(object: &RawValue) -> Result<Text<'_>, serde_json::Error> {
     serde_json::from_str::<Named<'_>>(object.get()).map(|object| object.metadata.uid)
 }
 
-/// The nodes of a request: whole ones, or their names.
+/// The nodes of a request: whole nodes, or their names.
 #[derive(Debug)]
 pub enum Nodes<'a> {
     Names(Vec<Text<'a>>),
-    /// With the text each is passed back as.
+    /// Names, with the raw JSON that is returned.
     Whole(Vec<(Text<'a>, &'a RawValue)>),
 }
 
 impl<'a> Nodes<'a> {
-    /// Names win where both are given; without either there are no nodes, which Go sends as two nulls.
+    /// Names take precedence if both are given. Without either there are no nodes, which Go sends as two nulls.
     pub fn of(args: ExtenderArgs<'a>) -> Result<Nodes<'a>, serde_json::Error> {
         match (args.node_names, args.nodes) {
             (Some(names), _) => Ok(Nodes::Names(names)),
@@ -257,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_an_error() {
+    fn malformed_requests_are_errors() {
         let deep = format!("{{\"NodeNames\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
         for body in ["", "[]", "7", "{", r#"{"NodeNames":{}}"#, r#"{"NodeNames":[1]}"#, r#"{"Nodes":[]}"#, &deep] {
             assert!(serde_json::from_str::<ExtenderArgs<'_>>(body).is_err(), "{body:.40}");
         }
-        // Depth inside a pod is nobody's business here.
+        // The nesting inside a pod is not checked here.
         let deep = format!("{{\"Pod\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
         assert!(serde_json::from_str::<ExtenderArgs<'_>>(&deep).is_ok());
     }

@@ -1,50 +1,50 @@
-//! Who is where, as plainly as can be, and what must be answered then.
+//! A simple reference model of the extender.
 //!
-//! In: where VMs and pods are, and which hosts are in maintenance. Out: for a question, the verdict on every node with its
-//! reason, and every node's score: counted host by host, by code that shares nothing with the index.
+//! In: the hosts of VMs, the nodes of pods, and which hosts are in maintenance. Out: for a question, the verdict on
+//! every node with its reason, and every node's score, counted host by host by code that shares nothing with the index.
 
 pub const NODES: usize = 60;
 pub const HOSTS: usize = 20;
 pub const APPS: usize = 8;
-/// How much a pod that is there would rather not have the next app on its host.
+/// The weight of each existing pod's preferred anti-affinity to the next app.
 pub const DISLIKE: i32 = 7;
 
-/// A pod that is asked about.
+/// A pod in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
     pub app: usize,
-    /// The app it may not share a host with.
+    /// The app of its required anti-affinity.
     pub avoided: usize,
-    /// The app it would rather not share a host with, and how much.
+    /// The app of its preferred anti-affinity, and the weight.
     pub disliked: usize,
     pub weight: i32,
 }
 
-/// What is said of a node.
+/// The verdict on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Said {
+pub enum Verdict {
     Fits,
-    /// A pod is on its host that this one avoids.
+    /// Its host has a pod that the requested pod avoids.
     Avoids,
-    /// A pod is on its host that avoids this one.
+    /// Its host has a pod that avoids the requested pod.
     IsAvoided,
     HostInMaintenance,
 }
 
-impl Said {
-    pub const REFUSALS: [Said; 3] = [Said::Avoids, Said::IsAvoided, Said::HostInMaintenance];
+impl Verdict {
+    pub const REFUSALS: [Verdict; 3] = [Verdict::Avoids, Verdict::IsAvoided, Verdict::HostInMaintenance];
 
-    /// The member of the answer, and the reason there.
-    pub fn told(self) -> Option<(&'static str, &'static str)> {
+    /// The member of the response, and the reason in it.
+    pub fn reason(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Said::Fits => None,
-            Said::Avoids => {
+            Verdict::Fits => None,
+            Verdict::Avoids => {
                 Some(("FailedNodes", "node(s) didn't match pod anti-affinity rules between physical hosts"))
             }
-            Said::IsAvoided => {
+            Verdict::IsAvoided => {
                 Some(("FailedNodes", "node(s) didn't satisfy existing pods anti-affinity rules between physical hosts"))
             }
-            Said::HostInMaintenance => {
+            Verdict::HostInMaintenance => {
                 Some(("FailedAndUnresolvableNodes", "node(s) were on a physical host that takes no new pods"))
             }
         }
@@ -53,12 +53,12 @@ impl Said {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    Verdicts([Said; NODES]),
+    Verdicts([Verdict; NODES]),
     /// From 0 to 10.
     Scores([u8; NODES]),
 }
 
-/// One moment.
+/// The state at one moment.
 #[derive(Clone, Copy)]
 pub struct Plain {
     host_of: [u8; NODES],
@@ -68,7 +68,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Every VM on the host of its number, counted round, and no pods.
+    /// VMs spread over the hosts round-robin, and no pods.
     pub fn at_the_start() -> Plain {
         let host_of = std::array::from_fn(|node| (node % HOSTS) as u8);
         Plain { host_of, in_maintenance: [false; HOSTS], pods: [[0; NODES]; APPS] }
@@ -90,11 +90,11 @@ impl Plain {
         self.pods[app][node] += 1;
     }
 
-    pub fn gone(&mut self, app: usize, node: usize) {
+    pub fn removed(&mut self, app: usize, node: usize) {
         self.pods[app][node] -= 1;
     }
 
-    /// How many pods of an app each host has.
+    /// The number of pods of an app on each host.
     fn by_host(&self, app: usize) -> [i64; HOSTS] {
         let mut counts = [0; HOSTS];
         for (node, count) in self.pods[app].iter().enumerate() {
@@ -103,7 +103,7 @@ impl Plain {
         counts
     }
 
-    /// Whether this is what had to be answered at this moment.
+    /// Whether this is the correct answer for this state.
     pub fn explains(&self, question: &Question, answer: &Answer) -> bool {
         match answer {
             Answer::Verdicts(verdicts) => *verdicts == self.verdicts(question),
@@ -111,14 +111,14 @@ impl Plain {
         }
     }
 
-    fn verdicts(&self, question: &Question) -> [Said; NODES] {
+    fn verdicts(&self, question: &Question) -> [Verdict; NODES] {
         // Every pod avoids its own app.
         let (avoided, avoiding) = (self.by_host(question.avoided), self.by_host(question.app));
         std::array::from_fn(|node| match self.host_of(node) {
-            host if self.in_maintenance[host] => Said::HostInMaintenance,
-            host if avoided[host] > 0 => Said::Avoids,
-            host if avoiding[host] > 0 => Said::IsAvoided,
-            _ => Said::Fits,
+            host if self.in_maintenance[host] => Verdict::HostInMaintenance,
+            host if avoided[host] > 0 => Verdict::Avoids,
+            host if avoiding[host] > 0 => Verdict::IsAvoided,
+            _ => Verdict::Fits,
         })
     }
 

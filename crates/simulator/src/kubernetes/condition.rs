@@ -1,7 +1,7 @@
-//! Conditions: the list `status.conditions` that most kinds have.
+//! Conditions: the `status.conditions` list that most kinds have.
 //!
-//! Input and output are whole objects. Invariant: `lastTransitionTime` moves only when `status` does, so that an
-//! object whose conditions are written again unchanged stays byte for byte the same.
+//! In and out: complete objects. Invariant: `lastTransitionTime` changes only when `status` changes, so that writing
+//! the same conditions again leaves the object byte for byte unchanged.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ pub(crate) fn find<'a>(object: &'a Value, condition_type: &str) -> Option<&'a Va
     items(&object["status"]["conditions"]).iter().find(|condition| condition["type"] == condition_type)
 }
 
-/// `True`, `False`, `Unknown`, or empty when the condition is not there.
+/// `True`, `False`, `Unknown`, or empty if the condition is missing.
 pub(crate) fn status<'a>(object: &'a Value, condition_type: &str) -> &'a str {
     find(object, condition_type).map_or("", |condition| text(&condition["status"]))
 }
@@ -21,22 +21,22 @@ pub(crate) fn is_true(object: &Value, condition_type: &str) -> bool {
     status(object, condition_type) == "True"
 }
 
-/// What a condition says besides its type.
+/// The content of a condition without its type.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Says<'a> {
+pub(crate) struct State<'a> {
     pub status: &'a str,
     pub reason: &'a str,
     pub message: &'a str,
 }
 
-impl<'a> Says<'a> {
-    pub(crate) fn new(status: &'a str, reason: &'a str, message: &'a str) -> Says<'a> {
-        Says { status, reason, message }
+impl<'a> State<'a> {
+    pub(crate) fn new(status: &'a str, reason: &'a str, message: &'a str) -> State<'a> {
+        State { status, reason, message }
     }
 }
 
-/// Sets a condition; fields that it has besides (heartbeat, update time) stay.
-pub(crate) fn set(object: &mut Value, condition_type: &str, says: Says<'_>, now: SimTime) {
+/// Sets a condition. Its other fields (heartbeat, update time) stay unchanged.
+pub(crate) fn set(object: &mut Value, condition_type: &str, state: State<'_>, now: SimTime) {
     let conditions = array(object, &["status", "conditions"]);
     conditions.retain(Value::is_object);
     let at = match conditions.iter().position(|condition| condition["type"] == condition_type) {
@@ -47,11 +47,11 @@ pub(crate) fn set(object: &mut Value, condition_type: &str, says: Says<'_>, now:
         }
     };
     let Some(condition) = conditions[at].as_object_mut() else { return };
-    if condition.get("status").is_none_or(|status| status != says.status) {
+    if condition.get("status").is_none_or(|status| status != state.status) {
         condition.insert("lastTransitionTime".to_owned(), json!(now.rfc3339_seconds()));
     }
-    condition.insert("status".to_owned(), json!(says.status));
-    for (field, value) in [("reason", says.reason), ("message", says.message)] {
+    condition.insert("status".to_owned(), json!(state.status));
+    for (field, value) in [("reason", state.reason), ("message", state.message)] {
         if value.is_empty() {
             condition.remove(field);
         } else {
@@ -60,7 +60,7 @@ pub(crate) fn set(object: &mut Value, condition_type: &str, says: Says<'_>, now:
     }
 }
 
-/// Stamps a field of a condition that is there: `lastHeartbeatTime`, `lastUpdateTime`.
+/// Sets a timestamp field of an existing condition: `lastHeartbeatTime`, `lastUpdateTime`.
 pub(crate) fn stamp(object: &mut Value, condition_type: &str, field: &str, value: &str) {
     for condition in array(object, &["status", "conditions"]) {
         if condition["type"] == condition_type

@@ -1,10 +1,9 @@
-//! What a real kube-apiserver fills in, for the fields that clients read.
+//! The defaults that kube-apiserver sets, for the fields that clients read.
 //!
-//! [`apply`] is for a new object: everything a client may leave out, and what admission adds at creation (priority,
-//! default tolerations, the selectors of `matchLabelKeys`, a Service's address). [`fill_in`] is the part of it that
-//! also holds for an update.
+//! [`apply`] is for a new object: all defaults, plus what admission adds at creation (priority, default tolerations,
+//! the selectors of `matchLabelKeys`, a Service's address). [`fill_in`] is the part that also applies to updates.
 //!
-//! Invariant: filling in twice changes nothing more than filling in once.
+//! Invariant: applying the defaults twice gives the same result as applying them once.
 
 mod parts;
 mod pod;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use super::kinds::KindId;
 use super::store::Store;
 
-/// Completes a new object. `metadata.namespace` must be set on namespaced kinds.
+/// Completes a new object. Namespaced kinds must have `metadata.namespace`.
 pub fn apply(kind: KindId, object: &mut Value, store: &Store) {
     fill_in(kind, object);
     match kind {
@@ -62,7 +61,7 @@ pub fn apply(kind: KindId, object: &mut Value, store: &Store) {
     }
 }
 
-/// Completes an object, new or changed.
+/// Completes a new or updated object.
 pub fn fill_in(kind: KindId, object: &mut Value) {
     match kind {
         KindId::POD => {
@@ -92,7 +91,7 @@ pub fn fill_in(kind: KindId, object: &mut Value) {
             set_default(object, "preemptionPolicy", || json!("PreemptLowerPriority"));
         }
         KindId::NODE => {
-            // A node's allocatable resources are its capacity unless it says otherwise.
+            // A node's allocatable resources default to its capacity.
             let capacity = object["status"]["capacity"].clone();
             if capacity.is_object() {
                 set_default(&mut object["status"], "allocatable", || capacity);
@@ -102,7 +101,7 @@ pub fn fill_in(kind: KindId, object: &mut Value) {
     }
 }
 
-/// A real server does not show a map that holds nothing.
+/// A real server omits empty maps.
 fn drop_empty(object: &mut Value, fields: &[&str]) {
     if let Some(object) = object.as_object_mut() {
         object.retain(|field, value| {
@@ -142,7 +141,7 @@ fn fill_in_workload(kind: KindId, object: &mut Value) {
     pod::fill_in_spec(&mut spec["template"]["spec"]);
 }
 
-/// Sets a field that is absent or null. Leaves alone what is not an object: its type has been checked elsewhere.
+/// Sets a field that is absent or null. Skips values that are not objects: other code checks their type.
 fn set_default(object: &mut Value, field: &str, default: impl FnOnce() -> Value) {
     if object.is_null() {
         *object = json!({});
@@ -166,12 +165,12 @@ mod tests {
         apply(kind, &mut object, &store);
         let once = object.clone();
         fill_in(kind, &mut object);
-        assert_eq!(object, once, "filling in again changes nothing");
+        assert_eq!(object, once, "applying the defaults again changes nothing");
         object
     }
 
     #[test]
-    fn a_pod_gets_what_a_real_server_gives_it() {
+    fn a_new_pod_gets_the_defaults_of_a_real_server() {
         let pod = completed(
             KindId::POD,
             json!({ "metadata": { "name": "p", "labels": { "a": "b" } }, "spec": {
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_pod_are_completed_too() {
+    fn probes_environment_and_volumes_get_defaults() {
         let spec = json!({
             "containers": [{ "name": "c", "image": "i", "livenessProbe": { "httpGet": { "port": 1 }, "periodSeconds": 5 },
                 "env": [{ "name": "P", "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } } }, 7] }],

@@ -1,11 +1,11 @@
-//! Deleting objects as a kube-apiserver does: at once, or marked and gone later.
+//! Deletes objects as kube-apiserver does: immediately, or marked first and removed later.
 //!
-//! Input: an object and how it is to be deleted. Output: the object as it was when it went ([`Deleted::Gone`]), or as
-//! it is now while it goes ([`Deleted::Terminating`]).
+//! In: an object and the delete options. Out: the last state of the removed object ([`Deleted::Gone`]), or the current
+//! state of a terminating object ([`Deleted::Terminating`]).
 //!
 //! Invariants:
-//! - A pod that runs on a node gets its grace period; a later deletion can only shorten it.
-//! - An object with finalizers stays, marked, until the last finalizer is gone ([`finish_if_ready`]).
+//! - A pod that runs on a node gets its grace period. A later deletion can only shorten it.
+//! - An object with finalizers stays, marked, until the last finalizer is removed ([`finish_if_ready`]).
 //! - A namespace is only marked: its controller empties it first.
 
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use super::pod;
 use super::store::{Store, resource_name};
 use crate::clock::SimTime;
 
-/// The finalizer that keeps an owner until its dependents are gone.
+/// The finalizer that keeps an owner until its dependents are deleted.
 pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
-/// The finalizer that keeps an owner until its dependents have been released.
+/// The finalizer that keeps an owner until its dependents are released.
 pub const ORPHAN_FINALIZER: &str = "orphan";
 
-/// A pod's grace period when neither it nor the request says otherwise.
+/// A pod's grace period if neither the pod nor the request sets one.
 const POD_GRACE_SECONDS_DEFAULT: u64 = 30;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,22 +37,22 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// At once, as a kubelet confirms that a pod has stopped.
+    /// Immediate deletion, as when a kubelet confirms that a pod has stopped.
     #[must_use]
     pub fn at_once() -> DeleteOptions {
         DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() }
     }
 }
 
-/// What happens to what the object owns.
+/// What happens to the dependents of the deleted object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Propagation {
-    /// Dependents go after the owner.
+    /// Dependents are deleted after the owner.
     #[default]
     Background,
-    /// The owner goes after its dependents.
+    /// The owner is deleted after its dependents.
     Foreground,
-    /// Dependents stay, without their owner.
+    /// Dependents stay and lose their owner reference.
     Orphan,
 }
 
@@ -106,7 +106,7 @@ pub fn delete(
     store.mark_deleted(kind, namespace, name, gone_at, grace_seconds).map(Deleted::Terminating)
 }
 
-/// Takes a terminating object out once nothing holds it any more. Called after its finalizers may have changed.
+/// Removes a terminating object when no finalizer or grace period holds it. Called after a change of its finalizers.
 pub fn finish_if_ready(store: &mut Store, kind: KindId, namespace: &str, name: &str) -> Option<Arc<Value>> {
     let object = store.get(kind, namespace, name)?;
     let ready = pod::is_terminating(object)
@@ -134,7 +134,7 @@ fn check_preconditions(kind: KindId, object: &Value, options: &DeleteOptions) ->
     Ok(())
 }
 
-/// A pod that runs nowhere needs no grace.
+/// A pod that does not run needs no grace period.
 fn pod_grace_seconds(object: &Value, options: &DeleteOptions) -> u64 {
     if pod::node_name(object).is_empty() || pod::is_finished(object) {
         return 0;
@@ -145,7 +145,7 @@ fn pod_grace_seconds(object: &Value, options: &DeleteOptions) -> u64 {
         .unwrap_or(POD_GRACE_SECONDS_DEFAULT)
 }
 
-/// A pod that is terminating already: the period can be shortened, never stretched.
+/// Handles a pod that is already terminating: the period can be shortened, never extended.
 fn hasten(store: &mut Store, object: &Arc<Value>, options: &DeleteOptions, now: SimTime) -> Result<Deleted, ApiError> {
     let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
     let known = object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_gets_its_grace_only_where_it_runs() {
+    fn a_pod_gets_a_grace_period_only_on_a_node() {
         let bound = json!({ "spec": { "nodeName": "n" } });
         for (pod, options, expected) in [
             (json!({}), DeleteOptions::default(), None),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_hold_an_object_and_their_removal_lets_it_go() {
+    fn an_object_with_finalizers_is_removed_with_its_last_finalizer() {
         let mut store = with_pod(&json!({ "metadata": { "finalizers": ["a/b"] } }));
         assert!(matches!(delete_pod(&mut store, &grace(0)).unwrap(), Deleted::Terminating(_)));
         assert!(finish_if_ready(&mut store, KindId::POD, "default", "p").is_none());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn preconditions_are_conflicts() {
+    fn failed_preconditions_are_conflicts() {
         let mut store = with_pod(&json!({}));
         let options = DeleteOptions { uid: Some("another".to_owned()), ..DeleteOptions::default() };
         assert_eq!(delete_pod(&mut store, &options).unwrap_err().code(), 409);

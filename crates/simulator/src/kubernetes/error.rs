@@ -1,4 +1,4 @@
-//! The API's errors, each with the HTTP code and reason that a kube-apiserver gives it in a `Status`.
+//! API errors, with the HTTP code and reason that kube-apiserver puts into the `Status`.
 
 use std::fmt;
 
@@ -40,10 +40,10 @@ pub enum ApiError {
     /// The continue token or resource version is too old.
     #[error("{0}")]
     Expired(String),
-    /// The resource version has not been reached.
+    /// The resource version is in the future.
     #[error("Timeout: Too large resource version: {wanted}, current: {current}")]
     VersionAhead { wanted: u64, current: u64 },
-    /// An eviction that a PodDisruptionBudget forbids. `why` is what follows the budget's name.
+    /// An eviction that a PodDisruptionBudget forbids. `why` is the text after the budget's name.
     #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
     TooManyDisruptions { budget: String, why: String },
     #[error("{0}")]
@@ -52,7 +52,7 @@ pub enum ApiError {
     Internal(String),
 }
 
-/// What a `Status` says beyond its message.
+/// An additional detail of a `Status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     pub reason: &'static str,
@@ -60,7 +60,7 @@ pub struct Cause {
     pub field: Option<&'static str>,
 }
 
-/// What is wrong with one field.
+/// The error of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     pub field: String,
@@ -187,18 +187,18 @@ impl ApiError {
         }
     }
 
-    /// How long the client is asked to wait before it tries again.
+    /// How long the client should wait before it retries.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u32> {
         match self {
             ApiError::TooManyRequests(_) | ApiError::VersionAhead { .. } => Some(1),
-            // The budget's controller is expected to get to it soon.
+            // The budget controller should process it soon.
             ApiError::TooManyDisruptions { why, .. } if why.starts_with("is still being processed") => Some(10),
             _ => None,
         }
     }
 
-    /// The `Status` object that answers the request.
+    /// The `Status` object of the response.
     #[must_use]
     pub fn status(&self) -> Value {
         let mut details = json!({});
@@ -258,7 +258,7 @@ impl ApiError {
     }
 }
 
-/// `deployments.apps` and a name, as the details of a `Status` give them.
+/// `deployments.apps` and a name, in the form of the details of a `Status`.
 fn named(resource: &str, name: &str) -> Value {
     let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
     let mut details = json!({ "kind": kind });
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_and_details_are_a_real_servers() {
+    fn messages_and_details_match_a_real_server() {
         let error = ApiError::invalid(
             KindId::DEPLOYMENT,
             "web",

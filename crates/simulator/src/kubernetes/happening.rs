@@ -1,7 +1,8 @@
-//! What is worth a line in the chronicle, read off the changes of objects.
+//! Chronicle entries, derived from the changes of objects.
 //!
-//! Because it is read off the store, it does not matter who made a change: a pod bound by the placer, by Bridger's
-//! scheduler or by hand gives the same line. Only evictions are told by the one who evicts, for the reason's sake.
+//! Because they are derived from the store, the author of a change does not matter: a pod bound by the placer, by
+//! Bridger's scheduler or by an administrator gives the same line. Only evictions are reported by the component that
+//! evicts, because it knows the reason.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use super::kinds::KindId;
 use super::pod;
 use super::store::{Change, ChangeType};
 
-/// Objects with a namespace are named `namespace/name`.
+/// Namespaced objects appear as `namespace/name`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
     NodeRegistered { node: String, ready: bool },
@@ -67,7 +68,7 @@ pub(crate) fn full_name(object: &Value) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-/// What a change of an object amounts to; most amount to nothing.
+/// The events that a change of an object means. Most changes mean none.
 pub(crate) fn read_off(change: &Change, happenings: &mut Vec<Happening>) {
     match change.kind {
         KindId::NODE => node(change, happenings),

@@ -1,31 +1,31 @@
-//! Reading and writing JSON objects that others wrote.
+//! Reads and writes JSON objects from clients.
 //!
-//! Objects come from clients, so any field may hold anything. Reading with `value["a"]["b"]` is safe in serde_json;
-//! writing that way panics when `a` is a string or a number. All writing therefore goes through [`put`] and [`entry`],
-//! which replace what is no object by an empty one.
+//! Any field of a client's object may hold any value. Reading with `value["a"]["b"]` is safe in serde_json; writing
+//! that way panics when `a` is a string or a number. All writes therefore go through [`put`] and [`entry`], which
+//! replace a non-object with an empty object.
 
 use serde_json::{Map, Value, json};
 
 use crate::clock::SimTime;
 
-/// A string, or the empty one.
+/// The string, or an empty one if the value is not a string.
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The items of an array; none when it is anything else.
+/// The items of an array; none if the value is not an array.
 pub(crate) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The place at `path`, with objects made on the way there.
+/// The value at `path`. Creates missing objects on the way.
 pub(crate) fn entry<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Value {
     let mut place = value;
     for &key in path {
         if !place.is_object() {
             *place = Value::Object(Map::new());
         }
-        // It is an object now, and indexing an object by a missing key adds the key.
+        // It is an object now, and indexing an object with a missing key adds the key.
         place = &mut place[key];
     }
     place
@@ -35,7 +35,7 @@ pub(crate) fn put(value: &mut Value, path: &[&str], new: Value) {
     *entry(value, path) = new;
 }
 
-/// The array at `path`, made if it is missing or something else.
+/// The array at `path`. Replaces a missing or different value with an empty array.
 pub(crate) fn array<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Vec<Value> {
     let place = entry(value, path);
     if !place.is_array() {
@@ -43,11 +43,11 @@ pub(crate) fn array<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Vec<Valu
     }
     match place {
         Value::Array(list) => list,
-        _ => unreachable!("it was made an array just now"),
+        _ => unreachable!("the value is an array"),
     }
 }
 
-/// Takes a key out of the object at `path`, if both are there.
+/// Removes a key from the object at `path`, if both exist.
 pub(crate) fn take(value: &mut Value, path: &[&str], key: &str) -> Option<Value> {
     let mut place = value;
     for &step in path {
@@ -56,23 +56,23 @@ pub(crate) fn take(value: &mut Value, path: &[&str], key: &str) -> Option<Value>
     place.as_object_mut()?.remove(key)
 }
 
-/// A moment as Kubernetes writes it.
+/// Parses a Kubernetes timestamp.
 pub(crate) fn moment(value: &Value) -> Option<SimTime> {
     let timestamp: jiff::Timestamp = value.as_str()?.parse().ok()?;
     u64::try_from(timestamp.as_millisecond()).ok().map(|unix_ms| SimTime { unix_ms })
 }
 
-/// A count as the API allows it: sums and differences of such counts cannot overflow.
+/// Clamps a count to the API's range: sums and differences of such counts cannot overflow.
 pub(crate) fn bounded(count: i64) -> i64 {
     count.clamp(-i64::from(i32::MAX), i64::from(i32::MAX))
 }
 
-/// A count that others wrote; `default` when it is none.
+/// A count from a client; `default` if the value is not a count.
 pub(crate) fn count(value: &Value, default: i64) -> i64 {
     bounded(value.as_i64().unwrap_or(default))
 }
 
-/// An int-or-percent field: a number, or a percentage of `whole`, rounded as asked; `None` when it is neither.
+/// An int-or-percent field: a number, or a percentage of `whole`, rounded as requested; `None` if it is neither.
 pub(crate) fn int_or_percent(value: &Value, whole: i64, round_up: bool) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64().map(bounded),
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writing_replaces_what_is_no_object() {
+    fn writing_replaces_values_that_are_not_objects() {
         let mut pod = json!({ "status": "nonsense", "spec": 5 });
         put(&mut pod, &["status", "phase"], json!("Running"));
         array(&mut pod, &["spec", "containers"]).push(json!({}));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_round_as_asked() {
+    fn percentages_are_rounded_as_requested() {
         for (value, whole, round_up, expected) in [
             (json!("25%"), 10, true, Some(3)),
             (json!("25%"), 10, false, Some(2)),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_read_back() {
+    fn timestamps_round_trip() {
         let now = SimTime::VIRTUAL_START;
         assert_eq!(moment(&json!(now.rfc3339_seconds())), Some(now));
         assert_eq!(moment(&json!(now.rfc3339_micros())), Some(now));

@@ -1,11 +1,11 @@
-//! The table of kinds: a later kind is a line here.
+//! The table of kinds: a new kind is one entry here.
 
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KindId(usize);
 
-/// What the API needs to know of a kind.
+/// What the API needs to know about a kind.
 #[derive(Debug)]
 pub struct Kind {
     /// Empty for the core group.
@@ -17,9 +17,9 @@ pub struct Kind {
     pub short_names: &'static [&'static str],
     pub categories: &'static [&'static str],
     pub namespaced: bool,
-    /// Subresources besides the object itself: `status`, `scale`, `binding`, `eviction`.
+    /// Additional endpoints: `status`, `scale`, `binding`, `eviction`.
     pub subresources: &'static [&'static str],
-    /// A change of `spec` raises `metadata.generation`.
+    /// A change of `spec` increments `metadata.generation`.
     pub counts_generation: bool,
 }
 
@@ -29,7 +29,7 @@ impl Kind {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `Pod`, `Deployment.apps`: how messages name a kind.
+    /// `Pod`, `Deployment.apps`: the kind's name in messages.
     #[must_use]
     pub fn qualified_kind(&self) -> String {
         if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
@@ -82,7 +82,7 @@ kinds! {
         short_names: &["pc"], categories: NONE, namespaced: false, subresources: NONE, counts_generation: true }
     POD_DISRUPTION_BUDGET = 12 { group: "policy", version: "v1", kind: "PodDisruptionBudget", plural: "poddisruptionbudgets", singular: "poddisruptionbudget",
         short_names: &["pdb"], categories: NONE, namespaced: true, subresources: &["status"], counts_generation: true }
-    // Kept for those who list it, as schedulers do; no controller acts on it.
+    // Exists for clients that list it, as schedulers do; no controller acts on it.
     REPLICATION_CONTROLLER = 13 { group: "", version: "v1", kind: "ReplicationController", plural: "replicationcontrollers", singular: "replicationcontroller",
         short_names: &["rc"], categories: ALL, namespaced: true, subresources: &["status"], counts_generation: true }
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_constants_name_their_rows() {
+    fn each_constant_names_its_table_entry() {
         assert_eq!(KindId::POD.kind().kind, "Pod");
         assert_eq!(KindId::POD_DISRUPTION_BUDGET.kind().kind, "PodDisruptionBudget");
         assert_eq!(KindId::by_plural("apps", "v1", "statefulsets"), Some(KindId::STATEFUL_SET));

@@ -1,10 +1,10 @@
-//! Label selectors: which labels they want, whether an object's labels fit, how they read as text.
+//! Label selectors: parsing, matching against labels, and formatting as text.
 //!
 //! A selector comes from an object (`matchLabels`, `matchExpressions`: [`LabelSelector::from_object`]) or from a query
-//! (`app=web,tier in (a,b)`: [`selector`](super::api)). Node affinity uses single requirements by themselves.
+//! (`app=web,tier in (a,b)`: [`selector`](super::api)). Node affinity uses single requirements directly.
 //!
-//! A missing selector and an empty one differ: the empty one selects everything, and what the missing one means depends
-//! on who asks. An unreadable selector is none.
+//! A missing selector and an empty selector differ: the empty one selects everything, and the caller decides what a
+//! missing one means. A selector that cannot be parsed counts as missing.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
-    /// Reads a `LabelSelector` object; `None` when it is absent or not one.
+    /// Parses a `LabelSelector` object; `None` if it is absent or invalid.
     #[must_use]
     pub fn from_object(selector: &Value) -> Option<LabelSelector> {
         let selector = selector.as_object()?;
@@ -51,7 +51,7 @@ impl LabelSelector {
         }
         for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
             let requirement = Requirement::from_expression(expression)?;
-            // Comparing numbers is for nodes alone.
+            // Only node affinity supports numeric comparison.
             if matches!(requirement.operator, Operator::GreaterThan(_) | Operator::LessThan(_)) {
                 return None;
             }
@@ -60,20 +60,20 @@ impl LabelSelector {
         Some(LabelSelector(requirements))
     }
 
-    /// `labels` is an object's `metadata.labels`, possibly absent.
+    /// `labels` is an object's `metadata.labels`, which may be absent.
     #[must_use]
     pub fn matches(&self, labels: &Value) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels[&requirement.key].as_str()))
     }
 }
 
-/// Whether the selector of an object is there and matches; a missing one matches nothing.
+/// Whether the selector exists and matches. A missing selector matches nothing.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     LabelSelector::from_object(selector).is_some_and(|selector| selector.matches(labels))
 }
 
 impl Requirement {
-    /// Reads one of `matchExpressions`; `None` when it is not one.
+    /// Parses one of `matchExpressions`; `None` if it is invalid.
     pub(crate) fn from_expression(expression: &Value) -> Option<Requirement> {
         let key = expression["key"].as_str()?.to_owned();
         let values = || -> Option<Vec<String>> {
@@ -96,7 +96,7 @@ impl Requirement {
         Some(Requirement { key, operator })
     }
 
-    /// `value` is the label's value, if the label is there.
+    /// `value` is the label's value, or `None` if the label is absent.
     pub(crate) fn matches(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.operator {
@@ -110,7 +110,7 @@ impl Requirement {
     }
 }
 
-/// As a query would write it, requirements in order of their keys.
+/// In query syntax, ordered by key.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut requirements: Vec<&Requirement> = self.0.iter().collect();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_compared_by_number_too() {
+    fn node_requirements_compare_numbers_too() {
         let matches = |operator: &str, values: &[&str], label: Option<&str>| {
             let expression = json!({ "key": "cores", "operator": operator, "values": values });
             Requirement::from_expression(&expression).is_some_and(|requirement| requirement.matches(label))
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_object_reads_back_as_text() {
+    fn a_selector_object_is_formatted_as_a_query() {
         let object = json!({ "matchLabels": { "b": "1" }, "matchExpressions": [
             { "key": "a", "operator": "In", "values": ["y", "x"] }, { "key": "c", "operator": "DoesNotExist" }] });
         assert_eq!(LabelSelector::from_object(&object).unwrap().to_string(), "a in (x,y),b=1,!c");

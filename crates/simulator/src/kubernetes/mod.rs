@@ -1,11 +1,11 @@
-//! The Kubernetes side: an object store, the controllers that make it feel alive, and the HTTP API over them.
+//! The Kubernetes side: an object store, the controllers that act on it, and the HTTP API on top.
 //!
 //! - [`store`]: objects of all kinds, versions, the window of past changes that watches read.
-//! - [`controllers`]: Deployment, ReplicaSet, StatefulSet, the kubelet's stand-in, node lifecycle. Synchronous: each
-//!   reads the store's changes since it last looked and writes to the store, at once or at a later step.
+//! - [`controllers`]: Deployment, ReplicaSet, StatefulSet, the simulated kubelet, node lifecycle. Synchronous: each
+//!   reads the store's changes since its last run and writes to the store, immediately or in a later step.
 //! - [`deletion`]: graceful deletion, finalizers, preconditions.
 //! - `api`: discovery, tables, patches, selectors, watches, over HTTP.
-//! - [`placer`]: the stand-in for the scheduler a user already has.
+//! - [`placer`]: stands in for the user's existing scheduler.
 //! - [`sample`]: Deployments as users write them.
 //!
 //! Invariants: every change goes through [`store::Store`]; a controller never depends on who made a change.
@@ -39,34 +39,34 @@ use controllers::{Controllers, Step};
 pub use happening::Happening;
 use store::Store;
 
-/// How the cluster behaves. The defaults are a real cluster's, but for the heartbeats.
+/// The behaviour of the cluster. The defaults are those of a real cluster, except for the heartbeats.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long after a change a controller acts on it.
+    /// The delay between a change and a controller's reaction.
     pub controller_delay: Duration,
-    /// From a machine's power-on until its node is Ready, drawn from this range.
+    /// The time from a machine's power-on until its node is Ready, drawn from this range.
     pub boot_ms: RangeInclusive<u64>,
-    /// From a pod's binding until it runs (image pull and start), drawn from this range.
+    /// The time from a pod's binding until it runs (image pull and start), drawn from this range.
     pub pod_start_ms: RangeInclusive<u64>,
-    /// How long the containers of a deleted pod need to stop, drawn from this range; the grace period caps it.
+    /// The time that the containers of a deleted pod need to stop, drawn from this range; the grace period caps it.
     pub pod_stop_ms: RangeInclusive<u64>,
-    /// A silent node is declared unreachable after this long.
+    /// A node that stops reporting becomes unreachable after this long.
     pub node_monitor_grace: Duration,
     /// Pods bound to a node that does not exist are removed after this long.
     pub orphaned_pod_grace: Duration,
-    /// How often each node reports its status; `None` for only when something changes.
+    /// How often each node reports its status; `None` means only on a change.
     pub node_status_period: Option<Duration>,
-    /// How often each node renews its Lease. `None`, the default, leaves it as it was when the node came up: with 5000
-    /// nodes, renewing as a real kubelet does would be 500 writes a second that nobody reads.
+    /// How often each node renews its Lease. With `None`, the default, the Lease stays as it was when the node came up:
+    /// with 5000 nodes, renewing at a real kubelet's rate would be 500 writes per second that no client reads.
     pub lease_renew_period: Option<Duration>,
-    /// At most so many Events are kept, ...
+    /// The maximum number of Events, ...
     pub events_max: usize,
-    /// ... and each for this long after it last happened.
+    /// ... and how long each is retained after its last occurrence.
     pub event_lifetime: Duration,
-    /// Changes are kept for watches at least this long, and at most twice as long; longer in a world that is so fast
+    /// Changes are retained for watches at least this long, and at most twice as long; longer if the world runs so fast
     /// that its clients could not follow.
     pub history_kept: Duration,
-    /// Controllers make no more pods once there are so many.
+    /// Controllers create no more pods beyond this number.
     pub pods_max: usize,
     pub kubelet_version: String,
 }
@@ -91,7 +91,7 @@ impl Default for Config {
     }
 }
 
-/// A machine that is a Kubernetes node once its kubelet runs.
+/// A machine that is a Kubernetes node while its kubelet runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeMachine {
     pub name: String,
@@ -122,7 +122,7 @@ impl Kubernetes {
         }
     }
 
-    /// Grows with every change of an object.
+    /// Increases with every change of an object.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.store.version()
@@ -133,7 +133,7 @@ impl Kubernetes {
         self.timeline.next_due()
     }
 
-    /// Takes the next step due by `now`, at that moment.
+    /// Runs the next step due by `now`, at that time.
     pub fn step(&mut self, now: SimTime) -> SimTime {
         if let Some(step) = self.timeline.take_due(now) {
             self.controllers.carry_out(step, &mut self.store, &mut self.timeline, &mut self.happenings, now);
@@ -141,8 +141,8 @@ impl Kubernetes {
         now
     }
 
-    /// Called after every request and every step: the controllers look at what changed since they last looked and
-    /// schedule what they will do about it.
+    /// Called after every request and every step: the controllers read the changes since their last run and schedule
+    /// their reactions.
     pub fn observe(&mut self, now: SimTime) {
         self.controllers.observe(&self.store, &mut self.timeline, &mut self.happenings, now);
     }
@@ -160,30 +160,31 @@ impl Kubernetes {
         std::mem::take(&mut self.happenings)
     }
 
-    /// A node's machine has been started: its kubelet comes up, registers the node if it is new, and reports it Ready.
+    /// A node's machine has started: its kubelet starts, registers the node if it is new, and reports it Ready.
     ///
-    /// At the moment the world begins, nodes are Ready at once; later they need the time of a boot.
+    /// At the start of the world, nodes are Ready immediately; later they need the boot time.
     pub fn machine_started(&mut self, machine: &NodeMachine, now: SimTime) {
         let (machines, mut tools) =
             self.controllers.machines_and_tools(&mut self.store, &mut self.timeline, &mut self.happenings, now);
         machines.started(machine, &mut tools);
     }
 
-    /// A node's machine has lost power, with its host or alone: its kubelet falls silent.
+    /// A node's machine has lost power, alone or with its host: its kubelet stops reporting.
     pub fn machine_stopped(&mut self, node: &str, bios_uuid: Uuid, now: SimTime) {
         let (machines, mut tools) =
             self.controllers.machines_and_tools(&mut self.store, &mut self.timeline, &mut self.happenings, now);
         machines.stopped(node, bios_uuid, &mut tools);
     }
 
-    /// A node's machine is gone for good. (As with a cloud provider's node lifecycle: the Node object goes with it.)
+    /// A node's machine is permanently removed. As with a cloud provider's node lifecycle, its Node object is deleted
+    /// too.
     pub fn machine_destroyed(&mut self, node: &str, bios_uuid: Uuid, now: SimTime) {
         let (machines, mut tools) =
             self.controllers.machines_and_tools(&mut self.store, &mut self.timeline, &mut self.happenings, now);
         machines.destroyed(node, bios_uuid, &mut tools);
     }
 
-    /// Records an Event about an object, as a component of the control plane would; the same one again is counted.
+    /// Records an Event about an object, as a control plane component would. A repeated Event increments the count.
     pub fn record_event(&mut self, event: &controllers::EventRecord<'_>, now: SimTime) {
         self.controllers.record_event(&mut self.store, event, now);
     }

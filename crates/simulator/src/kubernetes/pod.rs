@@ -1,4 +1,4 @@
-//! Questions about a pod that controllers, kubelet and placer all ask.
+//! Pod properties that the controllers, the kubelet and the placer all need.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Succeeded or Failed: it will not run again.
+/// Succeeded or Failed: the pod will not run again.
 pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
 }
 
-/// Counts towards its controller's replicas.
+/// Whether the pod counts towards its controller's replicas.
 pub(crate) fn is_active(pod: &Value) -> bool {
     !is_finished(pod) && !is_terminating(pod)
 }
@@ -46,7 +46,7 @@ pub(crate) fn ready_since(pod: &Value) -> Option<SimTime> {
         .and_then(|ready| moment(&ready["lastTransitionTime"]))
 }
 
-/// When the pod counts as available: ready for `min_ready_seconds`. `None` when it is not ready.
+/// When the pod becomes available: ready for `min_ready_seconds`. `None` if it is not ready.
 pub(crate) fn available_from(pod: &Value, min_ready_seconds: u64) -> Option<SimTime> {
     let since = ready_since(pod)?;
     Some(since.after(Duration::from_secs(min_ready_seconds)))
@@ -66,7 +66,7 @@ pub(crate) struct Controller {
     pub uid: String,
 }
 
-/// The controlling owner, if it is of a kind this world knows.
+/// The controlling owner, if the simulator knows its kind.
 pub(crate) fn controller_of(object: &Value) -> Option<Controller> {
     let reference = items(&object["metadata"]["ownerReferences"]).iter().find(|owner| owner["controller"] == true)?;
     let kind = KindId::of_object(reference)?;

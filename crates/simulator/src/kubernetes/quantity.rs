@@ -1,10 +1,10 @@
 //! Kubernetes quantities: `250m`, `1.5Gi`, `2e3`, or a plain number.
 //!
-//! Everything is rounded up, as the scheduler does, and saturates instead of overflowing.
+//! All values are rounded up, as the scheduler does, and saturate instead of overflowing.
 
 use serde_json::Value;
 
-/// In thousandths; an unreadable quantity counts as nothing.
+/// In thousandths; a quantity that cannot be parsed counts as 0.
 pub(crate) fn thousandths(quantity: &Value) -> i64 {
     let parsed = match quantity {
         Value::String(text) => parse_thousandths(text),
@@ -17,7 +17,7 @@ pub(crate) fn thousandths(quantity: &Value) -> i64 {
 /// In whole units.
 pub(crate) fn units(quantity: &Value) -> i64 {
     let thousandths = thousandths(quantity);
-    // What saturated stays as large as it can be said.
+    // A saturated value stays at the maximum.
     if thousandths == i64::MAX {
         i64::MAX / 1000
     } else {
@@ -46,7 +46,7 @@ fn parse_thousandths(text: &str) -> Option<i64> {
     Some(i64::try_from(rounded_up).unwrap_or(if negative { i64::MIN } else { i64::MAX }))
 }
 
-/// What a suffix multiplies by and divides by.
+/// The factor and the divisor of a suffix.
 fn scale(suffix: &str) -> Option<(i128, i128)> {
     let decimal = |power: u32| Some((10_i128.pow(power), 1));
     let binary = |power: u32| Some((1_i128 << (10 * power), 1));

@@ -1,8 +1,8 @@
-//! Deployments as people write them, for the demo, examples and tests.
+//! Deployments as users write them, for the demo, examples and tests.
 
 use serde_json::{Value, json};
 
-/// A Deployment of one container, in namespace `default`. `requests` are those of the container.
+/// A Deployment with one container, in namespace `default`. `requests` are the container's requests.
 #[must_use]
 pub fn deployment(name: &str, replicas: u32, image: &str, requests: &Value) -> Value {
     json!({
@@ -20,7 +20,8 @@ pub fn deployment(name: &str, replicas: u32, image: &str, requests: &Value) -> V
     })
 }
 
-/// The same with replicas that must be apart; by node, for users know of nothing else.
+/// The same Deployment with required pod anti-affinity. The topology key is the node, because users do not know the
+/// hosts.
 #[must_use]
 pub fn apart_by_node(name: &str, replicas: u32, image: &str, requests: &Value) -> Value {
     let mut object = deployment(name, replicas, image, requests);

@@ -1,12 +1,12 @@
 //! Objects of every kind, as JSON, with versions and a window of past changes.
 //!
-//! One generic store: it knows a kind only as a row of [`kinds`](super::kinds) and gives no meaning to `spec`.
+//! One generic store: it knows a kind only as a row of [`kinds`](super::kinds) and does not interpret `spec`.
 //!
 //! Invariants:
 //! - `resourceVersion` is one counter over all kinds; every change takes the next number and appends one [`Change`].
-//! - A stored object always has name, uid, creationTimestamp and resourceVersion; a namespaced one its namespace.
-//! - An update that changes nothing takes no number and appends nothing, as in a real kube-apiserver.
-//! - The window is bounded; whoever asks for changes older than it is told so ([`Gone`]) and must list again.
+//! - A stored object always has name, uid, creationTimestamp and resourceVersion; a namespaced one also its namespace.
+//! - As in a real kube-apiserver, an update that changes nothing takes no number and appends nothing.
+//! - The window is bounded. A client that requests older changes gets [`Gone`] and must list again.
 
 mod revision;
 
@@ -20,9 +20,9 @@ use super::error::{ApiError, FieldError};
 use super::kinds::{KINDS, KindId};
 use crate::clock::SimTime;
 use crate::seed::{Seed, Stream};
-use revision::{same_wish, tidy_metadata};
+use revision::{same_desired_state, tidy_metadata};
 
-/// Namespace (empty for cluster-scoped kinds) and name: sorts as a kube-apiserver lists.
+/// Namespace (empty for cluster-scoped kinds) and name. Sorts in the list order of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     pub namespace: String,
@@ -49,29 +49,29 @@ pub enum ChangeType {
     Deleted,
 }
 
-/// One change of one object. `before` lets a watch with a selector tell "modified" from "left the selection".
+/// One change of one object. `before` lets a watch with a selector distinguish "modified" from "no longer selected".
 #[derive(Clone, Debug)]
 pub struct Change {
     pub version: u64,
     pub kind: KindId,
     pub change_type: ChangeType,
     pub before: Option<Arc<Value>>,
-    /// After the change; for a deletion the last state, at the deletion's version.
+    /// The object after the change; for a deletion the last state, with the deletion's version.
     pub object: Arc<Value>,
 }
 
-/// The changes asked for are no longer kept: list again.
+/// The requested changes are no longer retained: list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone {
     pub oldest_version: u64,
 }
 
-/// How many past changes are kept for watches; those of large nodes take some 10 KB each.
+/// How many past changes are retained for watches; those of large nodes take some 10 KB each.
 pub const CHANGES_KEPT_DEFAULT: usize = 50_000;
 
-/// A generated name stays within 63 characters: what is longer is cut before the suffix.
+/// A generated name has at most 63 characters: a longer prefix is cut before the suffix.
 const GENERATED_PREFIX_CHARS_MAX: usize = 58;
-/// How often another suffix is tried when a generated name is taken.
+/// How many suffixes are tried while the generated name is taken.
 const GENERATION_ATTEMPTS: usize = 8;
 
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Store {
         self.objects[kind.index()].get(&ObjectKey::new(namespace, name))
     }
 
-    /// All objects of a kind, or those of one namespace, by namespace and name.
+    /// All objects of a kind, or those of one namespace, ordered by namespace and name.
     pub fn list<'a>(&'a self, kind: KindId, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Arc<Value>> {
         let first = ObjectKey::new(namespace.unwrap_or_default(), "");
         self.objects[kind.index()]
@@ -117,14 +117,14 @@ impl Store {
             .map(|(_, object)| object)
     }
 
-    /// Like [`Store::list`], from behind `after` on: the next page.
+    /// Like [`Store::list`], starting after the key `after`: the next page.
     pub fn list_after<'a>(
         &'a self,
         kind: KindId,
         namespace: Option<&'a str>,
         after: &ObjectKey,
     ) -> impl Iterator<Item = &'a Arc<Value>> {
-        // Clients make up continue tokens too: a start before the namespace begins with the namespace.
+        // Clients can also invent continue tokens: a start before the namespace begins with the namespace.
         let start = match namespace {
             Some(wanted) if after.namespace.as_str() < wanted => Bound::Included(ObjectKey::new(wanted, "")),
             _ => Bound::Excluded(after.clone()),
@@ -146,7 +146,7 @@ impl Store {
         Ok(self.commit(kind, ObjectKey::of(&object), None, object))
     }
 
-    /// What [`Store::create`] would store, without a version, and nothing stored: a dry run.
+    /// What [`Store::create`] would store, without a version. Stores nothing: a dry run.
     pub fn prepare(&mut self, kind: KindId, mut object: Value, now: SimTime) -> Result<Value, ApiError> {
         let row = kind.kind();
         object["apiVersion"] = json!(row.api_version());
@@ -182,8 +182,8 @@ impl Store {
         Ok(object)
     }
 
-    /// Replaces an object. With `metadata.resourceVersion` set it must be the current one (409 otherwise); uid,
-    /// creationTimestamp and deletionTimestamp stay what they are.
+    /// Replaces an object. If `metadata.resourceVersion` is set, it must be the current one (409 otherwise). uid,
+    /// creationTimestamp and deletionTimestamp stay unchanged.
     pub fn update(&mut self, kind: KindId, object: Value) -> Result<Arc<Value>, ApiError> {
         let (before, object) = self.revise(kind, object)?;
         if object == *before {
@@ -192,7 +192,7 @@ impl Store {
         Ok(self.commit(kind, ObjectKey::of(&object), Some(before), object))
     }
 
-    /// The object before and after an [`Store::update`], with the version it had, and nothing stored: a dry run.
+    /// The object before and after an [`Store::update`], with its previous version. Stores nothing: a dry run.
     pub fn revise(&self, kind: KindId, mut object: Value) -> Result<(Arc<Value>, Value), ApiError> {
         let key = ObjectKey::of(&object);
         let before = self.existing(kind, &key)?;
@@ -229,13 +229,13 @@ impl Store {
             }
         }
         tidy_metadata(&mut object);
-        if kind.kind().counts_generation && !same_wish(kind, &object, &before) {
+        if kind.kind().counts_generation && !same_desired_state(kind, &object, &before) {
             object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_u64().unwrap_or(0) + 1);
         }
         Ok((before, object))
     }
 
-    /// Changes an object in place: what controllers use. An edit that changes nothing takes no version.
+    /// Changes an object in place, for controllers. An edit that changes nothing takes no version.
     pub fn edit(
         &mut self,
         kind: KindId,
@@ -249,7 +249,7 @@ impl Store {
         self.update(kind, object)
     }
 
-    /// Sets `deletionTimestamp` and `deletionGracePeriodSeconds`: the object is terminating and still there.
+    /// Sets `deletionTimestamp` and `deletionGracePeriodSeconds`: the object is terminating and still exists.
     pub fn mark_deleted(
         &mut self,
         kind: KindId,
@@ -263,7 +263,7 @@ impl Store {
         let mut object = Value::clone(&before);
         object["metadata"]["deletionTimestamp"] = json!(gone_at.rfc3339_seconds());
         object["metadata"]["deletionGracePeriodSeconds"] = json!(grace_seconds);
-        // Being asked to go is a change of what is wanted, the first time.
+        // The first deletion request is a change of the desired state.
         if let (Some(generation), true) =
             (before["metadata"]["generation"].as_u64(), before["metadata"]["deletionTimestamp"].is_null())
         {
@@ -275,7 +275,7 @@ impl Store {
         Ok(self.commit(kind, key, Some(before), object))
     }
 
-    /// Takes an object out at once.
+    /// Removes an object immediately.
     pub fn remove(&mut self, kind: KindId, namespace: &str, name: &str) -> Result<Arc<Value>, ApiError> {
         let key = ObjectKey::new(namespace, name);
         let before = self.existing(kind, &key)?;
@@ -300,12 +300,12 @@ impl Store {
         if version.saturating_add(1) < oldest {
             return Err(Gone { oldest_version: oldest });
         }
-        // Versions are consecutive, so the place of a change in the window follows from its version.
+        // Versions are consecutive, so a change's position in the window follows from its version.
         let skip = usize::try_from(version.saturating_add(1) - oldest).unwrap_or(usize::MAX).min(self.changes.len());
         Ok(self.changes.range(skip..))
     }
 
-    /// A kind's objects as they were at `version`, by undoing what was changed since.
+    /// A kind's objects at `version`, computed by undoing the later changes.
     pub fn snapshot(
         &self,
         kind: KindId,
@@ -327,7 +327,7 @@ impl Store {
         Ok(objects)
     }
 
-    /// Forgets all but the newest `kept` changes, as a real server's window moves on.
+    /// Drops all but the newest `kept` changes, as a real server's window does over time.
     pub fn compact(&mut self, kept: usize) {
         while self.changes.len() > kept {
             self.changes.pop_front();
@@ -360,7 +360,7 @@ impl Store {
     }
 }
 
-/// `pods`, `deployments.apps`: how messages name a resource.
+/// `pods`, `deployments.apps`: the resource's name in messages.
 #[must_use]
 pub fn resource_name(kind: KindId) -> String {
     let row = kind.kind();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_with_an_old_version_is_a_conflict_and_one_without_change_takes_no_version() {
+    fn an_update_with_an_old_version_conflicts_and_an_unchanged_update_takes_no_version() {
         let mut store = Store::new(Seed(1));
         let first = store.create(KindId::CONFIG_MAP, config_map("one"), NOW).unwrap();
         let mut second = Value::clone(&first);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_tells_when_it_has_moved_on() {
+    fn changes_older_than_the_window_are_gone() {
         let mut store = Store::new(Seed(1));
         for name in ["a", "b", "c"] {
             store.create(KindId::CONFIG_MAP, config_map(name), NOW).unwrap();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_the_past_as_it_was() {
+    fn a_snapshot_shows_the_past_state() {
         let mut store = Store::new(Seed(1));
         for name in ["a", "b"] {
             store.create(KindId::CONFIG_MAP, config_map(name), NOW).unwrap();

@@ -1,7 +1,7 @@
-//! Taints on nodes and the tolerations of pods.
+//! Node taints and pod tolerations.
 //!
-//! One place decides which toleration covers which taint; the placer uses it to choose nodes, the eviction of pods
-//! from tainted nodes to learn how long each may stay.
+//! This module alone decides which toleration covers which taint. The placer uses it to filter nodes, the taint-based
+//! eviction to compute how long each pod may stay.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Toleration {
     }
 }
 
-/// Ten years: who tolerates a taint for that long tolerates it for good.
+/// Ten years: a pod that tolerates a taint for that long tolerates it permanently.
 const LONG_SECONDS: u64 = 10 * 365 * 24 * 3600;
 
 /// How long a pod may stay on a node with these taints.
@@ -67,7 +67,7 @@ pub(crate) enum Stay {
     For(Duration),
 }
 
-/// The shortest stay that the pod's tolerations leave it under the node's NoExecute taints.
+/// The shortest stay that the pod's tolerations allow under the node's NoExecute taints.
 pub(crate) fn stay(taints: &[Taint], tolerations: &[Toleration]) -> Stay {
     let mut shortest: Option<u64> = None;
     for taint in taints.iter().filter(|taint| taint.effect == "NoExecute") {
@@ -89,7 +89,7 @@ pub(crate) fn stay(taints: &[Taint], tolerations: &[Toleration]) -> Stay {
     }
 }
 
-/// The first taint of one of these effects that no toleration covers.
+/// The first taint with one of these effects that no toleration covers.
 pub(crate) fn untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration], effects: &[&str]) -> Option<&'a Taint> {
     taints
         .iter()

@@ -1,11 +1,11 @@
-//! The managed objects, in the simulator's own words.
+//! The managed objects, in the simulator's own types.
 //!
-//! Reading is free; changing goes through a `*_mut` accessor, which notes the object as touched. The property
-//! collector asks [`Inventory::touched_since`] and renders the touched objects anew, so that no update can be
-//! forgotten. Ids are numbers in one sequence over all types, as in a real vCenter; on the wire they read `vm-42`.
+//! Reads are direct. Changes go through a `*_mut` accessor, which marks the object as touched. The property collector
+//! calls [`Inventory::touched_since`] and renders the touched objects again, so that no update can be missed. Ids are
+//! numbers in one sequence over all types, as in a real vCenter; on the wire they look like `vm-42`.
 //!
-//! Invariants: a VM is on exactly one host; a host in exactly one cluster; a removed object's id is never used again.
-//! `Vm::host` changes only through [`Inventory::place_vm`], which keeps the index of each host's VMs.
+//! Invariants: a VM is on exactly one host; a host in exactly one cluster; a removed object's id is never reused.
+//! `Vm::host` changes only through [`Inventory::place_vm`], which updates the index of each host's VMs.
 
 mod objects;
 
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use objects::*;
 
-/// How many events and finished tasks are kept.
+/// How many events and finished tasks are retained.
 pub const EVENTS_MAX: usize = 10_000;
 pub const TASKS_MAX: usize = 2_000;
-/// How many touches are kept; a collector further behind renders everything anew.
+/// How many touches are retained; a collector further behind renders all objects again.
 const TOUCHES_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub struct Inventory {
     next_id: u32,
     version: u64,
     touches: VecDeque<(u64, MoRef)>,
-    /// The version of the newest touch that is no longer kept.
+    /// The version of the newest touch that has been dropped.
     forgotten_version: u64,
 }
 
@@ -48,7 +48,7 @@ macro_rules! object_tables {
             #[must_use]
             pub fn $get(&self, id: $id) -> Option<&$object> { self.$table.get(&id) }
 
-            /// For changing it: the object counts as touched.
+            /// Mutable access; marks the object as touched.
             pub fn $get_mut(&mut self, id: $id) -> Option<&mut $object> {
                 if self.$table.contains_key(&id) { self.touch(id.into()); }
                 self.$table.get_mut(&id)
@@ -136,7 +136,7 @@ impl Inventory {
         }
     }
 
-    /// Puts a VM on another host; both hosts and the VM count as touched.
+    /// Moves a VM to another host. Marks both hosts and the VM as touched.
     pub fn place_vm(&mut self, id: VmId, to: HostId) {
         let Some(vm) = self.vms.get_mut(&id) else { return };
         let from = std::mem::replace(&mut vm.host, to);
@@ -149,12 +149,12 @@ impl Inventory {
         }
     }
 
-    /// The VMs on a host, powered on or not, by id.
+    /// The VMs on a host, powered on or off, ordered by id.
     pub fn vms_on(&self, host: HostId) -> impl Iterator<Item = (VmId, &Vm)> {
         self.vms_by_host.get(&host).into_iter().flatten().filter_map(|id| Some((*id, self.vms.get(id)?)))
     }
 
-    /// The hosts of a cluster, by id.
+    /// The hosts of a cluster, ordered by id.
     pub fn hosts_in(&self, cluster: ClusterId) -> impl Iterator<Item = (HostId, &Host)> {
         self.hosts_by_cluster.get(&cluster).into_iter().flatten().filter_map(|id| Some((*id, self.hosts.get(id)?)))
     }
@@ -165,13 +165,13 @@ impl Inventory {
         Some(self.hosts.get(&self.vms.get(&vm)?.host)?.cluster)
     }
 
-    /// Grows with every touch.
+    /// Increases with every touch.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Notes that what the object shows has changed: for changes seen on one object but made on another, such as
+    /// Marks an object as changed: for changes that are visible on one object but made on another, for example
     /// `HostSystem.vm` when a VM moves.
     pub fn touch(&mut self, object: MoRef) {
         self.version += 1;
@@ -183,7 +183,7 @@ impl Inventory {
         self.touches.push_back((self.version, object));
     }
 
-    /// The objects touched after `version`, or `None` when that is further back than what is kept.
+    /// The objects touched after `version`, or `None` if those touches are no longer retained.
     #[must_use]
     pub fn touched_since(&self, version: u64) -> Option<BTreeSet<MoRef>> {
         if version < self.forgotten_version {
@@ -193,7 +193,7 @@ impl Inventory {
         Some(self.touches.range(first..).map(|(_, object)| *object).collect())
     }
 
-    /// Appends to the event history; answers the event's key.
+    /// Appends to the event history. Returns the event's key.
     pub fn post_event(&mut self, mut event: Event) -> i32 {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
@@ -201,7 +201,7 @@ impl Inventory {
         self.next_event_key += 1;
         event.key = self.next_event_key;
         self.events.push_back(event);
-        // Whoever follows the events waits on the version; no managed object shows them.
+        // Event collectors wait on the version; no managed object shows the events.
         self.version += 1;
         self.next_event_key
     }

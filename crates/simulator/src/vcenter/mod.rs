@@ -1,12 +1,12 @@
-//! The vCenter side: inventory, the physics that moves it (DRS, HA, maintenance, migrations), and SOAP over it.
+//! The vCenter side: the inventory, the processes that change it (DRS, HA, maintenance, migrations), and the SOAP API.
 //!
-//! - [`inventory`]: the managed objects in the simulator's own words; every change leaves a trace that the property
+//! - [`inventory`]: the managed objects in the simulator's own types; every change leaves a trace that the property
 //!   collector reads.
 //! - [`physics`]: operations as tasks that take time; DRS, HA, maintenance mode, demand.
-//! - [`wire`]: SOAP, sessions, the property collector and the methods clients call.
+//! - [`wire`]: SOAP, sessions, the property collector and the methods that clients call.
 //!
-//! Invariants: a change of an object goes through `Inventory::*_mut`, so no property update can be forgotten; only
-//! tasks move VMs.
+//! Invariants: a change of an object goes through `Inventory::*_mut`, so that no property update can be missed; only
+//! tasks and HA restarts move VMs.
 
 pub mod inventory;
 pub mod physics;
@@ -31,14 +31,14 @@ pub enum DrsLevel {
     FullyAutomated,
 }
 
-/// What the vCenter holds at the start, and how it behaves.
+/// The initial inventory and the behaviour of the vCenter.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Clusters `cluster-1`, `cluster-2`, ... in one datacenter `dc-1`.
     pub clusters: u32,
-    /// Hosts over all clusters, dealt round-robin: `esx-1.lab`, `esx-2.lab`, ...
+    /// Hosts over all clusters, assigned round-robin: `esx-1.lab`, `esx-2.lab`, ...
     pub hosts: u32,
-    /// VMs with the node role over all clusters, dealt round-robin: `node-1`, `node-2`, ...
+    /// VMs with the node role over all clusters, assigned round-robin: `node-1`, `node-2`, ...
     pub nodes: u32,
     pub host_cpu_count: u32,
     pub host_cpu_mhz: u32,
@@ -46,14 +46,14 @@ pub struct Config {
     pub node_cpu_count: u32,
     pub node_memory_mib: u64,
     pub drs: DrsLevel,
-    /// How often DRS looks at its clusters.
+    /// The interval between DRS passes.
     pub drs_period: Duration,
     pub ha: bool,
     /// `das.respectVmVmAntiAffinityRules`; `None` leaves the option unset, which means true.
     pub ha_respects_anti_affinity: Option<bool>,
-    /// How often the demand of VMs shifts.
+    /// How often the demand of VMs changes.
     pub demand_period: Duration,
-    /// Idle sessions end after this long, on the clients' clock.
+    /// Idle sessions end after this long, in the clients' time.
     pub session_idle_max: Duration,
     pub username: String,
     pub password: String,
@@ -85,7 +85,7 @@ impl Default for Config {
 /// Why a VM moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveReason {
-    /// A client asked for it.
+    /// A client requested it.
     Requested,
     DrsMend,
     DrsBalance,
@@ -93,7 +93,7 @@ pub enum MoveReason {
     HaRestart,
 }
 
-/// Something worth a line in the chronicle. Names are carried along, because the object may be gone when it is read.
+/// An event for the chronicle. It contains names, because the object may no longer exist when it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
     VmCreated { vm: VmId, name: String, host: String },
@@ -127,7 +127,7 @@ impl fmt::Display for Happening {
             Happening::VmMoved { name, from, to, reason, .. } => {
                 let why = match reason {
                     MoveReason::Requested => "requested",
-                    MoveReason::DrsMend => "DRS mends a rule",
+                    MoveReason::DrsMend => "DRS fixes a rule violation",
                     MoveReason::DrsBalance => "DRS balances load",
                     MoveReason::Maintenance => "maintenance",
                     MoveReason::HaRestart => "HA restart",
@@ -195,7 +195,7 @@ impl Vcenter {
         &self.inventory
     }
 
-    /// Grows with every change of a managed object.
+    /// Increases with every change of a managed object.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.inventory.version()
@@ -206,7 +206,7 @@ impl Vcenter {
         self.physics.timeline.next_due()
     }
 
-    /// Takes the next step due by `now`, at that moment.
+    /// Runs the next step due by `now`, at that time.
     pub fn step(&mut self, now: SimTime) -> SimTime {
         if let Some(step) = self.physics.timeline.take_due(now) {
             self.perform(step, now);

@@ -1,4 +1,4 @@
-//! The faults that methods and tasks of the vCenter end with, by their names in the vSphere API.
+//! The faults of vCenter methods and tasks, by their names in the vSphere API.
 
 use super::inventory::MoRef;
 
@@ -12,14 +12,14 @@ pub enum VimFault {
     NoPermission { object: MoRef, privilege: String },
     #[error("The object '{0}' has already been deleted or has not been completely created")]
     ManagedObjectNotFound(MoRef),
-    /// As above, for a reference that is none of the inventory's.
+    /// As above, for a reference that is not part of the inventory.
     #[error("The object '{type_name}:{value}' has already been deleted or has not been completely created")]
     UnknownObject { type_name: String, value: String },
     #[error("A specified parameter was not correct: {property}")]
     InvalidArgument { property: String },
     #[error("The property '{0}' does not exist.")]
     InvalidProperty(String),
-    #[error("The version of the property collector is not one it has given.")]
+    #[error("The property collector has not issued this version.")]
     InvalidCollectorVersion,
     #[error("The name '{0}' is not valid.")]
     InvalidName(String),

@@ -1,6 +1,6 @@
-//! A client of the embedded API in process: requests in, statuses and JSON out.
+//! An in-process client of the embedded API: requests in, statuses and JSON out.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct Client {
 impl Client {
     #[must_use]
     pub fn new() -> Client {
-        // No machines: the tests make the nodes they need.
+        // No machines: the tests create the nodes they need.
         let vcenter = vcenter::Config { nodes: 0, ..vcenter::Config::default() };
         let world = World::new(&world::Config { vcenter, ..world::Config::default() }, Clock::virtual_time());
         Client { router: api::router(world.clone()), world }
@@ -63,7 +63,7 @@ impl Client {
         self.send(Method::DELETE, path, "application/json", &Value::Null).await
     }
 
-    /// The events of a watch that ends by its own time-out.
+    /// The events of a watch that ends by its own timeout.
     pub async fn watch(&self, path: &str) -> Vec<Value> {
         let request = Request::builder().uri(path).body(Body::empty()).expect("a well-formed request");
         let (status, body) = self.raw(request).await;

@@ -1,8 +1,8 @@
-//! How long to wait before the next attempt at a vCenter.
+//! The wait before the next attempt to connect to a vCenter.
 //!
-//! Waits double from 1 s up to 60 s, each somewhere between half of its limit and all of it, so that several that lost
-//! the same vCenter do not come back in step. A wrong password waits the full minute from the first time on, because
-//! vCenter locks an account after five failures within three minutes.
+//! The limit doubles from 2 s up to 60 s. Each wait is a random time between half the limit and the limit, so that
+//! several clients that lost the same vCenter do not reconnect at the same time. After a wrong password the wait is
+//! always a full minute, because vCenter locks an account after five failures within three minutes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) fn retries(jitter: Jitter) -> Retries {
     Retries::new(BACKOFF, jitter)
 }
 
-/// How long to wait after this failure.
+/// The wait after this failure.
 pub(crate) fn wait_after(retries: &mut Retries, error: &VsphereError) -> Duration {
     match error {
         VsphereError::InvalidLogin => BACKOFF.longest,
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_from_one_second_to_sixty_and_repeat_by_seed() {
+    fn waits_grow_from_one_second_to_sixty_and_depend_only_on_the_seed() {
         let error = VsphereError::NotAuthenticated;
         for seed in 0..200 {
             let waits = |mut all: Retries| -> Vec<Duration> { (0..40).map(|_| wait_after(&mut all, &error)).collect() };

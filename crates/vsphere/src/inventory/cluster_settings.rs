@@ -1,16 +1,16 @@
-//! What a cluster's `configurationEx` says: DRS, HA, rules and groups.
+//! Parses a cluster's `configurationEx`: DRS, HA, rules and groups.
 //!
-//! In: the element as the wire has it. Out: [`ClusterSettings`].
+//! In: the XML element. Out: [`ClusterSettings`].
 //!
-//! Invariants: a rule whose kind is not understood is still told, by name and key, because it is somebody's; what is not
-//! said has the value that vCenter gives it (a rule is off, HA respects anti-affinity).
+//! Invariants: a rule of an unknown kind is still reported, with name and key, because it exists and has an owner; a
+//! missing value means vCenter's default (a rule is disabled, HA respects anti-affinity).
 
 use model::event::{DrsBehavior, GroupFacts, GroupKind, HaFacts, RuleFacts, RuleKind};
 
 use super::properties::is_true;
 use crate::xml::Element;
 
-/// HA's option that lets it restart a VM where that breaks an anti-affinity rule.
+/// The HA option that decides whether HA may restart a VM in violation of a VM-VM anti-affinity rule.
 const HA_RESPECTS_RULES: &str = "das.respectVmVmAntiAffinityRules";
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,13 +48,13 @@ fn flag(element: &Element, path: &str) -> bool {
 
 fn ha(config: &Element) -> HaFacts {
     let options = config.child("dasConfig").into_iter().flat_map(|ha| ha.all("option"));
-    let said = options
+    let respects = options
         .filter(|option| option.text_at("key").is_some_and(|key| key.eq_ignore_ascii_case(HA_RESPECTS_RULES)))
         .filter_map(|option| option.text_at("value"))
         .last();
     HaFacts {
         enabled: flag(config, "dasConfig.enabled"),
-        respects_vm_anti_affinity: !said.is_some_and(|value| value.eq_ignore_ascii_case("false") || value == "0"),
+        respects_vm_anti_affinity: !respects.is_some_and(|value| value.eq_ignore_ascii_case("false") || value == "0"),
     }
 }
 
@@ -62,7 +62,7 @@ fn ids(element: &Element, name: &str) -> Vec<String> {
     element.all(name).filter_map(Element::reference).map(|object| object.id).collect()
 }
 
-/// As it is written: names of rules and groups are not escaped as those of inventory objects are.
+/// The text unchanged: unlike names of inventory objects, names of rules and groups are not escaped.
 fn text(element: &Element, name: &str) -> Option<String> {
     element.child(name).map(|element| element.text.clone()).filter(|text| !text.is_empty())
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn drs_and_ha_are_off_unless_the_cluster_says_on() {
+    fn drs_and_ha_are_off_unless_enabled() {
         let option = |value: &str| {
             format!(
                 "<option><key>das.respectvmvmantiaffinityrules</key><value x:type=\"string\">{value}</value></option>"
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_and_groups_are_read_whoever_made_them() {
+    fn all_rules_and_groups_are_parsed() {
         let vms = "<vm type=\"VirtualMachine\">vm-1</vm><vm type=\"VirtualMachine\">vm-2</vm>";
         let read = settings(&format!(
             "<rule x:type=\"ClusterVmHostRuleInfo\"><key>9</key><enabled>true</enabled><name>pin</name>\

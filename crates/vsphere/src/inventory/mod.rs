@@ -1,14 +1,17 @@
-//! Watches one vCenter and tells what it holds, in the model's words.
+//! Watches the inventory of one vCenter and emits it as events of the model.
 //!
-//! Input: how to reach it. Output: events of `Source::Vcenter(id)` into a bounded channel, and a [`VcenterStatus`] to look
-//! at. Several vCenters are several [`run`]s that share nothing.
+//! Input: how to reach the vCenter. Output: events of `Source::Vcenter(id)` into a bounded channel, and a
+//! [`VcenterStatus`]. Each vCenter has its own [`run`]; runs share nothing.
 //!
-//! - `properties`, `cluster_settings`: what is watched and how it is read. `picture`: all of it, and what has been told.
-//! - `queries`: what the watch does not tell by itself. `session`: one stay at a vCenter, from login to its end.
-//! - `backoff`: how long to wait in between.
+//! - `properties`, `cluster_settings`: the watched properties and how they are parsed. `picture`: the inventory state,
+//!   that is, everything known about one vCenter, and what has been emitted of it.
+//! - `queries`: queries for what the watch does not report. `session`: one session with a vCenter, from login to its
+//!   end.
+//! - `backoff`: the wait between two sessions.
 //!
-//! Invariants: `RelistBegan`, one `Applied` per object, `RelistEnded`, then each change as it happens; `Lost` once when
-//! that ends, however many attempts fail after it. Every wait has a limit. A session is given back at the end.
+//! Invariants: the events are `RelistBegan`, one `Applied` per object, `RelistEnded`, then each change as it happens,
+//! and `Lost` once when the session ends, no matter how many later attempts fail. Every wait has a limit. The session
+//! is logged out at the end.
 
 mod backoff;
 mod cluster_settings;
@@ -34,10 +37,10 @@ use self::session::{Emitter, Ended, Session};
 use crate::client::About;
 use crate::config::VcenterConfig;
 
-/// A session that lasted this long was a good one: the next trouble is a new one.
+/// After a session of this length, the next failure counts as the first of a new series.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// How things are with one vCenter. Holds no secret.
+/// The state of the connection to one vCenter. Contains no secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VcenterStatus {
     #[default]
@@ -45,16 +48,16 @@ pub enum VcenterStatus {
     InSync {
         about: About,
     },
-    /// Not in sync, and why; attempts since it was.
+    /// Not in sync: why, and the number of attempts since it was.
     Lost {
         error: String,
         attempts: u32,
     },
 }
 
-/// Follows a vCenter until `stop` completes or nobody listens to `events` any more.
+/// Watches a vCenter until `stop` completes or the receiver of `events` is closed.
 ///
-/// `jitter` spreads the attempts after a failure. `status` always holds the latest; nobody needs to listen.
+/// `jitter` spreads the attempts after a failure. `status` always has the latest status and needs no receiver.
 pub async fn run(
     config: VcenterConfig,
     id: VcenterId,
@@ -65,16 +68,16 @@ pub async fn run(
 ) {
     let mut stop = pin!(stop);
     let mut retries = retries(jitter);
-    let mut teller = Emitter::new(events, Source::Vcenter(id));
+    let mut emitter = Emitter::new(events, Source::Vcenter(id));
     let mut attempts = 0u32;
-    // A session that ended is replaced at once; if the new one ends soon too, something is wrong and there is no hurry.
+    // A session that ended is replaced at once. If the new one ends soon too, something is wrong: the backoff applies.
     let mut may_hurry = true;
     loop {
         let mut session = Session::default();
         let ended = tokio::select! {
             biased;
             () = &mut stop => None,
-            ended = Box::pin(session.follow(&config, id, &mut teller, &status)) => Some(ended),
+            ended = Box::pin(session.follow(&config, id, &mut emitter, &status)) => Some(ended),
         };
         let in_sync_since = session.in_sync_since();
         let Some(Ended::Failed(error)) = ended else {
@@ -95,7 +98,7 @@ pub async fn run(
         let wait = if hurry { Duration::ZERO } else { wait_after(&mut retries, &error) };
         tracing::warn!(vcenter = config.endpoint.host(), attempts, wait_ms = wait.as_millis(), "not in sync: {error}");
         let pause = async {
-            if teller.lost().await.is_err() {
+            if emitter.lost().await.is_err() {
                 return false;
             }
             if !error.is_session_end() {

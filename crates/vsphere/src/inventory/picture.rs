@@ -1,12 +1,12 @@
-//! What one vCenter holds now, and what of it has been told.
+//! The inventory state: everything known about one vCenter, and what has been emitted of it.
 //!
-//! Input: object updates of two watches, one of where VMs run and one of all else. Output: [`Picture::changes`], the
-//! events that bring a listener up to date.
+//! Input: object updates of two watches, one for the hosts of VMs and one for everything else. Output:
+//! [`Picture::changes`], the events that bring a receiver up to date.
 //!
-//! Invariants: facts are told only when they differ from what was last told; an object is told once its name is known,
-//! because facts are complete; one that leaves is told as removed only if it had been told. A VM is there while both
-//! watches show it. A parent that moves or is renamed changes the facts of all below it. The same updates in any division
-//! into pages, and the two watches in any interleaving, end in the same picture.
+//! Invariants: facts are emitted only if they differ from those emitted last; an object is emitted once its name is
+//! known, because facts are always complete; an object that leaves is emitted as removed only if it was emitted before.
+//! A VM exists while both watches show it. If a parent moves or is renamed, the facts of all objects below it change.
+//! The same updates give the same state, no matter how they are divided into pages and how the two watches interleave.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +18,14 @@ use super::properties::{
 use crate::ManagedObject;
 use crate::property::{ObjectUpdate, UpdateKind};
 
-/// Folders are never nested deeper in practice; a cycle in what a server says ends here.
+/// Folders are never nested deeper in practice. The limit also stops at a cycle in a server's data.
 const ANCESTORS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Picture {
     vcenter: VcenterId,
     vms: Tracked<VmState, VmFacts>,
-    /// By VM, those that the watch of placements shows.
+    /// By VM: the VMs that the watch of placements shows.
     placements: BTreeMap<String, VmPlacement>,
     hosts: Tracked<HostState, HostFacts>,
     clusters: Tracked<PlaceState, ClusterFacts>,
@@ -45,7 +45,7 @@ impl Picture {
         }
     }
 
-    /// Takes in what the watch of placements tells.
+    /// Applies an update of the watch of placements.
     pub(crate) fn place(&mut self, update: &ObjectUpdate) {
         if update.object.kind == VM {
             apply_to(&mut self.placements, update);
@@ -53,7 +53,7 @@ impl Picture {
         }
     }
 
-    /// Takes in what the watch of all else tells.
+    /// Applies an update of the watch of everything else.
     pub(crate) fn apply(&mut self, update: &ObjectUpdate) {
         match update.object.kind.as_str() {
             VM => self.vms.apply(update),
@@ -71,7 +71,7 @@ impl Picture {
         }
     }
 
-    /// Takes in what was read apart from the watch: only of objects that the watch has shown and not taken back.
+    /// Applies values that were read outside the watch, but only to objects that the watch currently shows.
     pub(crate) fn refresh(&mut self, update: &ObjectUpdate) {
         let known = match update.object.kind.as_str() {
             HOST => self.hosts.objects.contains_key(&update.object.id),
@@ -83,7 +83,7 @@ impl Picture {
         }
     }
 
-    /// The recent tasks that tell whether a host is on its way into maintenance mode, by host.
+    /// By host: the recent tasks that show whether it is entering maintenance mode.
     pub(crate) fn host_tasks(&self, whose: HostTasks) -> BTreeMap<String, Vec<ManagedObject>> {
         let hosts = self.hosts.objects.iter().filter(|(_, entry)| match whose {
             HostTasks::Unseen => entry.state.tasks_unseen,
@@ -92,7 +92,7 @@ impl Picture {
         hosts.map(|(id, entry)| (id.clone(), entry.state.recent_tasks.clone())).collect()
     }
 
-    /// The clusters whose settings may have changed unsaid, each once.
+    /// The clusters whose settings may have changed without a report. Each is returned once.
     pub(crate) fn take_clusters_in_doubt(&mut self) -> Vec<ManagedObject> {
         let clusters = self.clusters.objects.iter_mut();
         let in_doubt = clusters.filter_map(|(id, entry)| {
@@ -101,7 +101,7 @@ impl Picture {
         in_doubt.collect()
     }
 
-    /// Notes, after a look at a host's tasks, whether one of them takes it into maintenance mode.
+    /// Records, after a query of a host's tasks, whether one of them is entering maintenance mode.
     pub(crate) fn set_entering_maintenance(&mut self, host: &str, entering: bool) {
         if let Some(entry) = self.hosts.objects.get_mut(host) {
             entry.state.tasks_unseen = false;
@@ -110,7 +110,7 @@ impl Picture {
         }
     }
 
-    /// Clusters, hosts and VMs that nothing can be told of, because not even their names may be read.
+    /// Clusters, hosts and VMs that cannot be emitted, because not even their names can be read.
     pub(crate) fn not_emitted_count(&self) -> usize {
         self.clusters.not_emitted_count() + self.hosts.not_emitted_count() + self.vms.not_emitted_count()
     }
@@ -123,7 +123,7 @@ impl Picture {
         self.hosts.objects.len()
     }
 
-    /// What must be told now: first what contains, then what is contained; what is gone in the opposite order.
+    /// The events to emit now: parents before children; removals in the opposite order.
     pub(crate) fn changes(&mut self) -> Vec<Event> {
         let vcenter = self.vcenter;
         let (clusters, clusters_gone) = {
@@ -152,12 +152,12 @@ impl Picture {
     }
 }
 
-/// Whose tasks to look at.
+/// Which tasks to query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostTasks {
-    /// Those that have come since the last look.
+    /// Tasks that are new since the last query.
     Unseen,
-    /// Those of hosts last seen entering: a task that was cancelled changes nothing on its host.
+    /// Tasks of hosts that were entering at the last query: a cancelled task changes nothing on its host.
     Entering,
 }
 
@@ -213,7 +213,7 @@ fn host_facts(
     })
 }
 
-/// The name of the datacenter that `above` is or is in, through any depth of folders.
+/// The name of the datacenter that is or contains `above`, through any depth of folders.
 fn datacenter(places: &BTreeMap<String, PlaceState>, above: Option<&ManagedObject>) -> Option<String> {
     let mut above = above;
     for _ in 0..ANCESTORS_MAX {
@@ -241,11 +241,11 @@ fn apply_to<S: State>(objects: &mut BTreeMap<String, S>, update: &ObjectUpdate) 
     }
 }
 
-/// All objects of one kind: their state, what was told of each, and which need a look.
+/// All objects of one kind: their state, what was emitted of each, and which must be checked.
 #[derive(Debug)]
 struct Tracked<S, F> {
     objects: BTreeMap<String, Entry<S, F>>,
-    /// Left, but not yet told so: what was last told of them.
+    /// Objects that left but whose removal is not emitted yet, with the facts emitted last.
     gone: BTreeMap<String, F>,
     dirty: BTreeSet<String>,
     all_dirty: bool,
@@ -257,12 +257,12 @@ struct Entry<S, F> {
     emitted: Option<F>,
 }
 
-/// What a look at one object comes to.
+/// The result of reading one object's facts.
 enum Reading<F> {
     Facts(F),
-    /// They are incomplete: what was told before stands.
+    /// The facts are incomplete: those emitted before remain valid.
     Incomplete,
-    /// It is not there, or not yet.
+    /// The object does not exist, or not yet.
     Absent,
 }
 
@@ -292,7 +292,7 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
         let entry =
             self.objects.entry(id.clone()).or_insert_with(|| Entry { state: S::default(), emitted: gone.remove(id) });
         if update.kind == UpdateKind::Enter {
-            // All there is: what it does not mention has no value.
+            // An Enter is complete: properties that it does not contain have no value.
             entry.state = S::default();
         }
         entry.state.take_all(&update.changes);
@@ -307,7 +307,7 @@ impl<S: State, F: PartialEq + Clone> Tracked<S, F> {
         self.all_dirty = true;
     }
 
-    /// The facts that are new, and the ids of what is gone.
+    /// The new facts, and the ids of the removed objects.
     fn drain(&mut self, read: impl Fn(&str, &S) -> Reading<F>) -> (Vec<F>, Vec<String>) {
         let dirty = std::mem::take(&mut self.dirty);
         let all = std::mem::take(&mut self.all_dirty);

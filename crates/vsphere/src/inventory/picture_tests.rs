@@ -31,7 +31,7 @@ fn place(kind: &str, id: &str, name: &str, parent: (&str, &str)) -> ObjectUpdate
     update(UpdateKind::Enter, (kind, id), &[("name", text(name)), ("parent", reference(parent.0, parent.1))])
 }
 
-/// Root, folder, datacenter, folder, folder, cluster, host: the parents last.
+/// Root, folder, datacenter, folder, folder, cluster, host. Parents come last.
 fn deep_inventory() -> Vec<ObjectUpdate> {
     vec![
         place(HOST, "host-1", "esx-1", (CLUSTER, "domain-c1")),
@@ -59,7 +59,7 @@ fn datacenters(events: &[Event]) -> Vec<(&str, Option<&str>)> {
 }
 
 #[test]
-fn a_datacenter_is_found_through_folders_and_its_changes_reach_all_below() {
+fn a_datacenter_is_found_through_folders_and_its_changes_reach_all_objects_below() {
     let mut picture = Picture::new(ID);
     deep_inventory().iter().for_each(|update| picture.apply(update));
     let all = [("C1", Some("Paris")), ("esx-1", Some("Paris")), ("esx-2", Some("Paris"))];
@@ -74,13 +74,13 @@ fn a_datacenter_is_found_through_folders_and_its_changes_reach_all_below() {
     picture.apply(&update(UpdateKind::Modify, (FOLDER, "group-h2"), &[to_oslo]));
     assert_eq!(datacenters(&picture.changes()), [("C1", Some("Oslo")), ("esx-1", Some("Oslo"))]);
 
-    // A folder of another name changes nothing that is told.
+    // Renaming a folder changes no emitted facts.
     picture.apply(&update(UpdateKind::Modify, (FOLDER, "group-h9"), &[("name", text("renamed"))]));
     assert_eq!(picture.changes(), []);
 }
 
 #[test]
-fn parents_in_a_circle_are_nowhere() {
+fn a_cycle_of_parents_has_no_datacenter() {
     let mut picture = Picture::new(ID);
     picture.apply(&place(CLUSTER, "domain-c1", "C1", (FOLDER, "a")));
     picture.apply(&place(FOLDER, "a", "a", (FOLDER, "b")));
@@ -89,7 +89,7 @@ fn parents_in_a_circle_are_nowhere() {
 }
 
 #[test]
-fn an_object_is_told_once_its_name_is_known_and_taken_back_only_if_it_was_told() {
+fn an_object_is_emitted_once_its_name_is_known_and_removed_only_if_it_was_emitted() {
     let mut picture = Picture::new(ID);
     let vm = (VM, "vm-1");
     let on = |host| update(UpdateKind::Enter, vm, &[("runtime.host", reference(HOST, host))]);
@@ -113,14 +113,14 @@ fn an_object_is_told_once_its_name_is_known_and_taken_back_only_if_it_was_told()
         }
     };
     assert_eq!(picture.changes(), [applied(Some("host-1"), true)]);
-    // The same again, and away and back within one page: nothing is new.
+    // The same update again, and leaving and entering within one page: nothing is new.
     picture.apply(&entered("poweredOn"));
     picture.apply(&gone);
     picture.apply(&entered("poweredOn"));
     picture.place(&gone);
     picture.place(&on("host-1"));
     assert_eq!(picture.changes(), []);
-    // Entering says all there is: what it leaves out is no longer so.
+    // An Enter is complete: properties that it omits have no value any more.
     picture.apply(&update(UpdateKind::Enter, vm, &[("name", text("web"))]));
     assert_eq!(picture.changes(), [applied(Some("host-1"), false)]);
     picture.place(&update(UpdateKind::Enter, vm, &[]));
@@ -131,7 +131,7 @@ fn an_object_is_told_once_its_name_is_known_and_taken_back_only_if_it_was_told()
 }
 
 #[test]
-fn a_vm_is_there_while_both_watches_show_it() {
+fn a_vm_exists_while_both_watches_show_it() {
     let vm = (VM, "vm-1");
     let facts = update(UpdateKind::Enter, vm, &[("name", text("web"))]);
     let on = |host| update(UpdateKind::Enter, vm, &[("runtime.host", reference(HOST, host))]);
@@ -145,12 +145,12 @@ fn a_vm_is_there_while_both_watches_show_it() {
         assert!(matches!(&picture.changes()[..], [Event::VmApplied { .. }]));
         first(&mut picture, &gone);
         assert_eq!(picture.changes(), [Event::VmRemoved { vcenter: ID, id: "vm-1".to_owned() }]);
-        // A late word of the other watch does not bring it back.
+        // A late update of the other watch does not bring it back.
         picture.place(&update(UpdateKind::Modify, (VM, "vm-2"), &[("runtime.host", reference(HOST, "host-2"))]));
         assert_eq!(picture.changes(), []);
         second(&mut picture, &gone);
         assert_eq!(picture.changes(), []);
-        // And a new one of the same id begins afresh.
+        // A new VM with the same id starts without the old state.
         picture.place(&on("host-3"));
         picture.apply(&facts);
         let events = picture.changes();
@@ -162,7 +162,7 @@ fn a_vm_is_there_while_both_watches_show_it() {
 }
 
 #[test]
-fn what_was_read_apart_counts_only_for_what_the_watch_has_shown() {
+fn values_read_outside_the_watch_apply_only_to_objects_that_the_watch_shows() {
     let mut picture = Picture::new(ID);
     picture.apply(&place(HOST, "host-1", "esx-1", (COMPUTE, "domain-s1")));
     picture.changes();
@@ -178,7 +178,7 @@ fn what_was_read_apart_counts_only_for_what_the_watch_has_shown() {
 }
 
 #[test]
-fn a_host_is_in_maintenance_from_the_task_that_takes_it_there() {
+fn a_host_is_in_maintenance_from_the_task_that_enters_it() {
     let mut picture = Picture::new(ID);
     let host = (HOST, "host-1");
     picture.apply(&place(HOST, "host-1", "esx-1", (COMPUTE, "domain-s1")));
@@ -194,10 +194,10 @@ fn a_host_is_in_maintenance_from_the_task_that_takes_it_there() {
     assert_eq!(maintenance(&mut picture), [true]);
     assert!(picture.host_tasks(HostTasks::Unseen).is_empty());
     assert_eq!(picture.host_tasks(HostTasks::Entering).len(), 1);
-    // Cancelled.
+    // The task is cancelled.
     picture.set_entering_maintenance("host-1", false);
     assert_eq!(maintenance(&mut picture), [false]);
-    // Again, and it arrives: the task is of no interest any more, so that leaving maintenance shows at once.
+    // Entering again, until it is in maintenance mode: the task no longer matters, so that leaving shows at once.
     picture.set_entering_maintenance("host-1", true);
     picture.apply(&update(UpdateKind::Modify, host, &[("runtime.inMaintenanceMode", text("true"))]));
     assert_eq!(maintenance(&mut picture), [true]);
@@ -206,7 +206,7 @@ fn a_host_is_in_maintenance_from_the_task_that_takes_it_there() {
     assert_eq!(maintenance(&mut picture), [false]);
 }
 
-/// What a listener knows, by object.
+/// Applies the events to what a receiver knows, by object.
 fn listen(known: &mut BTreeMap<String, Event>, events: Vec<Event>) {
     for event in events {
         match &event {
@@ -214,7 +214,7 @@ fn listen(known: &mut BTreeMap<String, Event>, events: Vec<Event>) {
             Event::HostApplied { host, .. } => known.insert(host.id.clone(), event),
             Event::ClusterApplied { cluster, .. } => known.insert(cluster.id.clone(), event),
             Event::VmRemoved { id, .. } | Event::HostRemoved { id, .. } | Event::ClusterRemoved { id, .. } => {
-                assert!(known.contains_key(id), "{id} was never told");
+                assert!(known.contains_key(id), "{id} was never emitted");
                 known.remove(id)
             }
             other => panic!("{other:?}"),
@@ -233,24 +233,24 @@ fn any_placement() -> impl Strategy<Value = ObjectUpdate> {
     })
 }
 
-/// Of the watch of placements, or of the other one.
+/// An update of the watch of placements, or of the other one.
 #[derive(Clone, Debug)]
-enum Heard {
+enum WatchUpdate {
     Placed(ObjectUpdate),
     Other(ObjectUpdate),
 }
 
-impl Heard {
+impl WatchUpdate {
     fn take(&self, picture: &mut Picture) {
         match self {
-            Heard::Placed(update) => picture.place(update),
-            Heard::Other(update) => picture.apply(update),
+            WatchUpdate::Placed(update) => picture.place(update),
+            WatchUpdate::Other(update) => picture.apply(update),
         }
     }
 }
 
-fn any_heard() -> impl Strategy<Value = Heard> {
-    prop_oneof![any_placement().prop_map(Heard::Placed), any_update().prop_map(Heard::Other)]
+fn any_watch_update() -> impl Strategy<Value = WatchUpdate> {
+    prop_oneof![any_placement().prop_map(WatchUpdate::Placed), any_update().prop_map(WatchUpdate::Other)]
 }
 
 fn any_update() -> impl Strategy<Value = ObjectUpdate> {
@@ -283,20 +283,20 @@ fn any_update() -> impl Strategy<Value = ObjectUpdate> {
 }
 
 proptest! {
-    /// However updates are divided into pages, a listener ends with the same knowledge, never hears the same twice, and
-    /// hears only of the end of what it knows.
+    /// No matter how updates are divided into pages, a receiver ends with the same knowledge, never gets the same event
+    /// twice, and gets removals only of objects that it knows.
     #[test]
-    fn pages_do_not_matter(heard in prop::collection::vec((any_heard(), any::<bool>()), 0..80)) {
+    fn pages_do_not_matter(updates in prop::collection::vec((any_watch_update(), any::<bool>()), 0..80)) {
         let mut one_page = Picture::new(ID);
         let mut paged = Picture::new(ID);
         let mut known = BTreeMap::new();
-        for (heard, page_ends) in &heard {
-            heard.take(&mut one_page);
-            heard.take(&mut paged);
+        for (update, page_ends) in &updates {
+            update.take(&mut one_page);
+            update.take(&mut paged);
             if *page_ends {
                 let events = paged.changes();
                 for event in &events {
-                    prop_assert!(!known.values().any(|told| told == event), "{event:?} told twice");
+                    prop_assert!(!known.values().any(|emitted| emitted == event), "{event:?} emitted twice");
                 }
                 listen(&mut known, events);
             }
@@ -304,7 +304,7 @@ proptest! {
         listen(&mut known, paged.changes());
         let mut expected = BTreeMap::new();
         listen(&mut expected, one_page.changes());
-        // An object whose name was taken away keeps what was told of it before; in one page nothing was.
+        // An object that lost its name keeps the facts emitted before; in one page nothing was emitted.
         let nameless = |id: &String| {
             let unnamed = |name: &Option<String>| name.is_none();
             one_page.vms.objects.get(id).is_some_and(|entry| unnamed(&entry.state.name))
@@ -314,18 +314,19 @@ proptest! {
         known.retain(|id, _| !nameless(id));
         prop_assert_eq!(known, expected);
     }
-    /// However the two watches interleave, the picture is the same in the end.
+    /// No matter how the two watches interleave, the final state is the same.
     #[test]
-    fn the_two_watches_are_in_no_order(
-        heard in prop::collection::vec(any_heard(), 0..80),
+    fn the_order_of_the_two_watches_does_not_matter(
+        updates in prop::collection::vec(any_watch_update(), 0..80),
         placed_first in any::<bool>(),
     ) {
         let mut mixed = Picture::new(ID);
-        heard.iter().for_each(|heard| heard.take(&mut mixed));
-        let (placed, other): (Vec<_>, Vec<_>) = heard.iter().partition(|heard| matches!(heard, Heard::Placed(_)));
-        let mut apart = Picture::new(ID);
+        updates.iter().for_each(|update| update.take(&mut mixed));
+        let is_placed = |update: &&WatchUpdate| matches!(update, WatchUpdate::Placed(_));
+        let (placed, other): (Vec<_>, Vec<_>) = updates.iter().partition(is_placed);
+        let mut separate = Picture::new(ID);
         let order = if placed_first { [placed, other] } else { [other, placed] };
-        order.into_iter().flatten().for_each(|heard| heard.take(&mut apart));
-        prop_assert_eq!(mixed.changes(), apart.changes());
+        order.into_iter().flatten().for_each(|update| update.take(&mut separate));
+        prop_assert_eq!(mixed.changes(), separate.changes());
     }
 }

@@ -1,11 +1,11 @@
-//! Which properties are watched, and what their values mean.
+//! The watched properties, and how their values are parsed.
 //!
-//! Input: property changes as the wire has them. Output: the `*State` of one object, typed, with `None` for what is not
-//! known. The XML itself is not kept.
+//! Input: property changes in XML. Output: the typed `*State` of one object, with `None` for unknown values. The XML
+//! itself is not stored.
 //!
-//! Invariants: a value that cannot be understood is unknown, never an error; a property that is merely missing from an
-//! answer leaves what was known. Paths are those that every vCenter from 6.5 on accepts: a cluster's `configurationEx` is
-//! taken whole, because its DRS settings belong to a subtype that a path cannot name.
+//! Invariants: a value that cannot be parsed is unknown, never an error; a property that is only missing from a
+//! response keeps its known value. Every vCenter from 6.5 on accepts the paths: a cluster's `configurationEx` is read
+//! as a whole, because its DRS settings belong to a subtype that a path cannot name.
 
 use std::net::IpAddr;
 
@@ -20,13 +20,13 @@ use crate::xml::Element;
 pub(crate) const VM: &str = "VirtualMachine";
 pub(crate) const HOST: &str = "HostSystem";
 pub(crate) const CLUSTER: &str = "ClusterComputeResource";
-/// What a standalone host is in; a cluster is one of its subtypes.
+/// The parent of a standalone host; a cluster is a subtype of it.
 pub(crate) const COMPUTE: &str = "ComputeResource";
 pub(crate) const DATACENTER: &str = "Datacenter";
 pub(crate) const FOLDER: &str = "Folder";
 
-/// All that is watched but where VMs run. A cluster is selected by its own type and by its base type with the same paths,
-/// so that it does not matter how a server treats an object that two selections apply to.
+/// All watched properties except the hosts of VMs. A cluster is selected by its own type and by its base type with the
+/// same paths, so that it does not matter how a server handles an object that matches two selections.
 pub(crate) const WATCHED: &[Selection<'_>] = &[
     Selection {
         kind: VM,
@@ -50,12 +50,12 @@ pub(crate) const WATCHED: &[Selection<'_>] = &[
     Selection { kind: FOLDER, paths: &["name", "parent"] },
 ];
 
-/// Where VMs run, watched apart from all else: a server looks at everything a watch selects whenever anything changes, and
-/// a move shall not wait for that. In one watch only, because two that speak of one property are in no order.
+/// The hosts of VMs, in a separate watch: on any change a server checks everything that a watch selects, and a vMotion
+/// must not wait for that. The property is in one watch only, because two watches have no common order.
 pub(crate) const PLACEMENTS: &[Selection<'_>] = &[Selection { kind: VM, paths: &["runtime.host"] }];
 
-/// What is read again now and then: what not every server tells of by itself, and what changes all the time, so that a
-/// watch of it would never rest.
+/// Properties that are read periodically: those that not every server reports, and those that change all the time, so
+/// that a watch of them would return constantly.
 pub(crate) const READ_AGAIN: &[Selection<'_>] = &[
     Selection {
         kind: HOST,
@@ -72,7 +72,7 @@ pub(crate) const READ_AGAIN: &[Selection<'_>] = &[
     Selection { kind: CLUSTER, paths: &["configurationEx"] },
 ];
 
-/// How busy hosts are, read once with the list: the first answers shall know it.
+/// The load of hosts, read once with the list, so that it is known from the start.
 pub(crate) const LOADS: &[Selection<'_>] =
     &[Selection { kind: HOST, paths: &[USED_CPU, USED_MEMORY, CORE_SPEED, CORES, MEMORY] }];
 
@@ -85,7 +85,7 @@ const CORES: &str = "summary.hardware.numCpuCores";
 /// In bytes.
 const MEMORY: &str = "summary.hardware.memorySize";
 
-/// What is known of one object, and how a change alters it.
+/// The known state of one object, and how a property change updates it.
 pub(crate) trait State: Default {
     fn take(&mut self, path: &str, value: Option<&Element>);
 
@@ -103,7 +103,7 @@ pub(crate) struct VmState {
     pub(crate) bios_uuid: Option<Uuid>,
     pub(crate) template: bool,
     pub(crate) dns_name: Option<String>,
-    /// The address VMware Tools calls the primary one.
+    /// The primary address according to VMware Tools.
     pub(crate) primary_ip: Option<IpAddr>,
     pub(crate) adapter_ips: Vec<IpAddr>,
 }
@@ -123,10 +123,10 @@ impl State for VmState {
     }
 }
 
-/// Where a VM is, as the watch of placements tells.
+/// The host of a VM, from the watch of placements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct VmPlacement {
-    /// The id of its host; `None` while vCenter itself does not know.
+    /// The id of its host. `None` while vCenter itself does not know it.
     pub(crate) host: Option<String>,
 }
 
@@ -145,14 +145,14 @@ pub(crate) struct HostState {
     pub(crate) connection: HostConnection,
     pub(crate) in_maintenance: bool,
     pub(crate) recent_tasks: Vec<ManagedObject>,
-    /// Nobody has looked yet at what these tasks do.
+    /// These tasks have not been queried yet.
     pub(crate) tasks_unseen: bool,
-    /// One of its recent tasks is taking it into maintenance mode.
+    /// One of its recent tasks is entering maintenance mode.
     pub(crate) entering_maintenance: bool,
     load: LoadState,
 }
 
-/// How busy a host is, as far as it is known.
+/// The known values of a host's load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct LoadState {
     used_mhz: Option<u64>,
@@ -163,7 +163,7 @@ struct LoadState {
 }
 
 impl HostState {
-    /// `None` until all of it is known, and for a host that vCenter does not hear from: its figures are of another time.
+    /// `None` until all values are known, and for a host that is not connected, because its values are out of date.
     pub(crate) fn load(&self) -> Option<HostLoadFacts> {
         let load = self.load;
         let facts = HostLoadFacts {
@@ -188,7 +188,7 @@ impl State for HostState {
             }
             "runtime.inMaintenanceMode" => {
                 self.in_maintenance = value.is_some_and(is_true);
-                // It has arrived: what brought it there says no more.
+                // Once the host is in maintenance mode, the task that took it there no longer matters.
                 self.entering_maintenance &= !self.in_maintenance;
             }
             "recentTask" => {
@@ -213,9 +213,9 @@ impl State for HostState {
 pub(crate) struct PlaceState {
     pub(crate) name: Option<String>,
     pub(crate) parent: Option<ManagedObject>,
-    /// Of a cluster.
+    /// Only of a cluster.
     pub(crate) settings: ClusterSettings,
-    /// A task was begun on it, and its settings have not been heard or read since.
+    /// A task was started on it, and its settings have not been reported or read since.
     pub(crate) settings_in_doubt: bool,
 }
 
@@ -240,7 +240,7 @@ fn text(value: &Element) -> Option<&str> {
     Some(value.text.trim()).filter(|text| !text.is_empty())
 }
 
-/// The vSphere API escapes three characters in names, and no others.
+/// The vSphere API escapes exactly three characters in names.
 fn name(value: &Element) -> Option<String> {
     let escaped = text(value)?;
     let mut name = String::with_capacity(escaped.len());
@@ -272,7 +272,7 @@ pub(super) fn is_true(value: &Element) -> bool {
     matches!(value.text.trim(), "true" | "1")
 }
 
-/// All zeros is what firmware without a UUID shows: it identifies nobody.
+/// All zeros means firmware without a UUID, which identifies no VM.
 fn uuid(value: &Element) -> Option<Uuid> {
     Uuid::parse_str(text(value)?).ok().filter(|uuid| !uuid.is_nil())
 }
@@ -286,7 +286,7 @@ fn connection(value: &Element) -> Option<HostConnection> {
     }
 }
 
-/// An address that may tell one machine from another: loopback and link-local ones are the same everywhere.
+/// An address that can identify a machine. Loopback and link-local addresses are the same everywhere.
 fn machine_address(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.trim().parse().ok()?;
     let link_local = match address {
@@ -296,7 +296,7 @@ fn machine_address(text: &str) -> Option<IpAddr> {
     (!link_local && !address.is_loopback() && !address.is_unspecified() && !address.is_multicast()).then_some(address)
 }
 
-/// Every address of every adapter: of newer Tools in `ipConfig`, of all in `ipAddress`.
+/// Every address of every adapter. All versions of VMware Tools report `ipAddress`, newer ones also `ipConfig`.
 fn adapter_addresses(adapters: &Element) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = adapters
         .children

@@ -13,7 +13,7 @@ fn addresses(texts: &[&str]) -> Vec<IpAddr> {
 }
 
 #[test]
-fn a_vm_is_read_from_its_properties() {
+fn a_vm_is_parsed_from_its_properties() {
     let mut vm = VmState::default();
     let net = "<GuestNicInfo><network>VM Network</network><ipAddress>10.0.0.7</ipAddress>\
                <ipAddress>fe80::1</ipAddress><ipAddress>nonsense</ipAddress>\
@@ -66,7 +66,7 @@ fn a_placement_is_a_host_or_unknown() {
 }
 
 #[test]
-fn settings_are_in_doubt_from_a_task_until_they_are_heard() {
+fn settings_are_in_doubt_from_a_task_until_they_are_reported() {
     let change = |path: &str| PropertyChange { path: path.to_owned(), value: Some(element("")) };
     let mut cluster = PlaceState::default();
     for (paths, in_doubt) in [
@@ -95,7 +95,7 @@ fn no_property_is_watched_twice() {
 }
 
 #[test]
-fn what_identifies_nobody_or_makes_no_sense_is_unknown() {
+fn a_value_that_identifies_no_vm_or_is_invalid_is_unknown() {
     let mut vm = VmState::default();
     for (path, xml) in [
         ("name", "  "),
@@ -114,7 +114,7 @@ fn what_identifies_nobody_or_makes_no_sense_is_unknown() {
 }
 
 #[test]
-fn names_are_unescaped_as_vsphere_escapes_them() {
+fn names_are_unescaped_by_the_rules_of_vsphere() {
     for (escaped, expected) in [
         ("plain", "plain"),
         ("a%2fb%5Cc%25d", "a/b\\c%d"),
@@ -128,7 +128,7 @@ fn names_are_unescaped_as_vsphere_escapes_them() {
 }
 
 #[test]
-fn a_host_keeps_its_connection_when_the_new_one_is_not_understood() {
+fn a_host_keeps_its_connection_state_if_the_new_one_is_unknown() {
     let mut host = HostState::default();
     for (value, expected) in [
         ("disconnected", HostConnection::Disconnected),
@@ -149,7 +149,7 @@ fn a_host_keeps_its_connection_when_the_new_one_is_not_understood() {
 }
 
 #[test]
-fn the_load_of_a_host_is_known_once_all_of_it_is() {
+fn the_load_of_a_host_is_known_once_all_values_are_known() {
     let mut host = HostState::default();
     for (path, value, known) in [
         ("summary.quickStats.overallCpuUsage", "1200", false),
@@ -157,7 +157,7 @@ fn the_load_of_a_host_is_known_once_all_of_it_is() {
         ("summary.hardware.cpuMhz", "2000", false),
         ("summary.hardware.numCpuCores", "8", false),
         ("summary.hardware.memorySize", "17179869184", true),
-        // Values that make no sense are unknown.
+        // Invalid values are unknown.
         ("summary.hardware.memorySize", "-1", false),
         ("summary.hardware.memorySize", "17179869184", true),
         ("summary.hardware.cpuMhz", "18446744073709551615", false),
@@ -180,7 +180,7 @@ fn the_load_of_a_host_is_known_once_all_of_it_is() {
 }
 
 #[test]
-fn what_changes_all_the_time_is_read_and_not_watched() {
+fn properties_that_change_all_the_time_are_read_and_not_watched() {
     let watched = WATCHED.iter().chain(PLACEMENTS).flat_map(|selection| selection.paths);
     assert_eq!(watched.filter(|path| path.starts_with("summary")).count(), 0);
     let read: Vec<_> = READ_AGAIN.iter().flat_map(|selection| selection.paths).collect();

@@ -1,9 +1,9 @@
-//! What the watch does not tell by itself, found out by a look at it.
+//! Queries for state that the watch does not report.
 //!
-//! - A host says that it is in maintenance mode only when it has arrived; that it is on its way shows in its tasks.
-//! - Not every server tells of changed rules; that somebody began a task on the cluster it always tells.
+//! - A host reports maintenance mode only after it has entered it; only its tasks show that it is entering.
+//! - Not every server reports changed rules, but every server reports a new task on the cluster.
 //!
-//! Input: a picture. Output: [`QueryResults`] for the same picture, which must have heard nothing in between.
+//! Input: an inventory state. Output: [`QueryResults`] for the same state, which must not get updates in between.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::client::Client;
 use crate::error::VsphereError;
 use crate::property::{self, ObjectUpdate};
 
-/// The task that takes a host into maintenance mode.
+/// The task in which a host enters maintenance mode.
 const ENTER_MAINTENANCE: &str = "HostSystem.enterMaintenanceMode";
 
-/// What to look at.
+/// The objects to query.
 #[derive(Debug)]
 pub(super) struct Queries {
     tasks_by_host: BTreeMap<String, Vec<ManagedObject>>,
     clusters: Vec<ManagedObject>,
 }
 
-/// What was found.
+/// The results of the queries.
 #[derive(Debug)]
 pub(super) struct QueryResults {
-    /// By host, whether one of its tasks takes it into maintenance mode.
+    /// By host: whether one of its tasks is entering maintenance mode.
     entering: BTreeMap<String, bool>,
     clusters: Vec<ObjectUpdate>,
 }
@@ -56,7 +56,7 @@ impl QueryResults {
     }
 }
 
-/// `None` when one of them has just gone: then nothing is known of any, and the next reading tells.
+/// `None` if one of the objects no longer exists. Then nothing is known about any of them until the next read.
 async fn read_existing(
     client: &Client,
     objects: &[ManagedObject],

@@ -1,9 +1,10 @@
-//! One stay at a vCenter: log in, list everything, follow each change, until something fails.
+//! One session with a vCenter: log in, list everything, follow each change, until something fails.
 //!
-//! Input: the configuration. Output: events through a [`Emitter`].
+//! Input: the configuration. Output: events through an [`Emitter`].
 //!
-//! Two watches are followed side by side on one task: where VMs run, which must be heard quickly, and all else. The
-//! second's waits and the slow reading again take turns. If either fails, the stay is over.
+//! Two watches run concurrently on one task: the hosts of VMs, whose changes must arrive quickly, and everything else.
+//! The second watch alternates between waiting for changes and the slow periodic read. If either watch fails, the
+//! session ends.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,15 +25,15 @@ use crate::config::{Timing, VcenterConfig};
 use crate::error::VsphereError;
 use crate::property::{ObjectUpdate, Updates, Watch};
 
-/// How long giving back the watches, and then the session, may take.
+/// The time limit for stopping the watches, and for the logout.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Why a stay is over.
+/// Why a session ended.
 #[derive(Debug)]
 pub(super) enum Ended {
     Failed(VsphereError),
-    /// Nobody listens any more.
-    NobodyListens,
+    /// The receiver of the events is closed.
+    ReceiverClosed,
 }
 
 impl From<VsphereError> for Ended {
@@ -43,15 +44,15 @@ impl From<VsphereError> for Ended {
 
 impl From<Closed> for Ended {
     fn from(_: Closed) -> Ended {
-        Ended::NobodyListens
+        Ended::ReceiverClosed
     }
 }
 
-/// The receiver of the events is gone.
+/// The receiver of the events is closed.
 #[derive(Debug)]
 pub(super) struct Closed;
 
-/// Tells events, and of the losses only the first in a row.
+/// Emits events. Of several `Lost` in a row it emits only the first.
 #[derive(Debug)]
 pub(super) struct Emitter {
     events: mpsc::Sender<Event>,
@@ -66,7 +67,7 @@ impl Emitter {
 
     pub(super) async fn lost(&mut self) -> Result<(), Closed> {
         if !self.lost_emitted {
-            self.tell(Event::Lost(self.source)).await?;
+            self.emit(Event::Lost(self.source)).await?;
             self.lost_emitted = true;
         }
         Ok(())
@@ -74,33 +75,33 @@ impl Emitter {
 
     async fn relist_began(&mut self) -> Result<(), Closed> {
         self.lost_emitted = false;
-        self.tell(Event::RelistBegan(self.source)).await
+        self.emit(Event::RelistBegan(self.source)).await
     }
 
     async fn relist_ended(&mut self) -> Result<(), Closed> {
-        self.tell(Event::RelistEnded(self.source)).await
+        self.emit(Event::RelistEnded(self.source)).await
     }
 
-    async fn tell_all(&mut self, events: Vec<Event>) -> Result<(), Closed> {
+    async fn emit_all(&mut self, events: Vec<Event>) -> Result<(), Closed> {
         for event in events {
-            self.tell(event).await?;
+            self.emit(event).await?;
         }
         Ok(())
     }
 
-    async fn tell(&mut self, event: Event) -> Result<(), Closed> {
+    async fn emit(&mut self, event: Event) -> Result<(), Closed> {
         self.events.send(event).await.map_err(|_| Closed)
     }
 }
 
-/// What is held at the vCenter, kept apart from the work with it: the work may be dropped at any point, and what is held
-/// must be given back all the same.
+/// The resources of a session at the vCenter. They are separate from the future that uses them: the future may be
+/// dropped at any point, and the resources must still be released.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     client: Option<Arc<Client>>,
-    /// Of where VMs run.
+    /// The watch of the hosts of VMs.
     placements: Option<Watch>,
-    /// Of all else.
+    /// The watch of everything else.
     inventory: Option<Watch>,
     in_sync_since: Option<Instant>,
 }
@@ -110,15 +111,15 @@ impl Session {
         self.in_sync_since
     }
 
-    /// Follows the vCenter; returns only when that is over.
+    /// Follows the vCenter. Returns only when the session ends.
     pub(super) async fn follow(
         &mut self,
         config: &VcenterConfig,
         id: VcenterId,
-        teller: &mut Emitter,
+        emitter: &mut Emitter,
         status: &watch::Sender<VcenterStatus>,
     ) -> Ended {
-        match self.list_and_follow(config, id, teller, status).await {
+        match self.list_and_follow(config, id, emitter, status).await {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
@@ -128,7 +129,7 @@ impl Session {
         &mut self,
         config: &VcenterConfig,
         id: VcenterId,
-        teller: &mut Emitter,
+        emitter: &mut Emitter,
         status: &watch::Sender<VcenterStatus>,
     ) -> Result<std::convert::Infallible, Ended> {
         let client = self.client.insert(Arc::new(config.connect().await?)).clone();
@@ -137,14 +138,14 @@ impl Session {
         let placements = self.placements.insert(Watch::start(client.clone(), &root, PLACEMENTS).await?);
         let mut picture = Picture::new(id);
 
-        teller.relist_began().await?;
+        emitter.relist_began().await?;
         inventory.list(|update| picture.apply(update)).await?;
         placements.list(|update| picture.place(update)).await?;
         inventory.read_again(LOADS).await?.iter().for_each(|update| picture.refresh(update));
         Queries::of(&mut picture, HostTasks::Unseen).ask(&client).await?.note(&mut picture);
-        // Told as a whole, so that a host is told once and with its datacenter, whatever page that was on.
-        teller.tell_all(picture.changes()).await?;
-        teller.relist_ended().await?;
+        // Emitted after all pages, so that a host is emitted once and with its datacenter, which may be on any page.
+        emitter.emit_all(picture.changes()).await?;
+        emitter.relist_ended().await?;
         self.in_sync_since = Some(Instant::now());
         status.send_replace(VcenterStatus::InSync { about: client.about().clone() });
         tracing::info!(
@@ -160,28 +161,28 @@ impl Session {
             tracing::warn!(
                 vcenter = client.host(),
                 objects = not_emitted,
-                "the user may see but not read some objects"
+                "the user can see but not read some objects"
             );
         }
 
-        // A wait that is dropped may take what it was about to bring with it, so each goes on while the other is heard.
+        // Dropping a pending wait may lose updates, so each wait continues while the other watch is processed.
         let mut moves = pin!(waits(placements, config.timing.wait_max));
         let mut rounds = pin!(rounds(inventory, config.timing));
-        let mut looking: Option<BoxFuture<'_, Result<QueryResults, VsphereError>>> = None;
+        let mut pending: Option<BoxFuture<'_, Result<QueryResults, VsphereError>>> = None;
         loop {
             tokio::select! {
                 biased;
                 Some(moved) = moves.next() => {
                     moved?.objects.iter().for_each(|update| picture.place(update));
                 }
-                Some(looked) = conditionally(looking.as_mut()) => {
-                    looking = None;
-                    looked?.note(&mut picture);
+                Some(results) = conditionally(pending.as_mut()) => {
+                    pending = None;
+                    results?.note(&mut picture);
                 }
-                // Not while a look is under way: what it finds must not overtake what is heard after it began.
-                Some(round) = rounds.next(), if looking.is_none() => {
+                // Not while queries are pending: their results must not overwrite updates that arrive after they began.
+                Some(round) = rounds.next(), if pending.is_none() => {
                     let whose = match round? {
-                        Round::Heard(updates) => {
+                        Round::Updated(updates) => {
                             updates.objects.iter().for_each(|update| picture.apply(update));
                             HostTasks::Unseen
                         }
@@ -192,29 +193,29 @@ impl Session {
                     };
                     let queries = Queries::of(&mut picture, whose);
                     if !queries.is_empty() {
-                        looking = Some(Box::pin(queries.ask(&client)));
+                        pending = Some(Box::pin(queries.ask(&client)));
                     }
                 }
             }
-            teller.tell_all(picture.changes()).await?;
+            emitter.emit_all(picture.changes()).await?;
         }
     }
 
-    /// Gives back what is held, as far as the vCenter lets us within a few seconds.
+    /// Releases the resources at the vCenter, as far as this is possible within a few seconds.
     pub(super) async fn close(&mut self) {
         let watches = [self.placements.take(), self.inventory.take()];
         let stops = watches.into_iter().flatten().map(Watch::stop);
-        // The session's end takes them along where this fails.
+        // If this fails, the end of the session releases them.
         let _ = timeout(CLOSE_LIMIT, join_all(stops)).await;
         if let Some(client) = self.client.take()
             && !matches!(timeout(CLOSE_LIMIT, client.logout()).await, Ok(Ok(())))
         {
-            tracing::debug!(vcenter = client.host(), "the session could not be given back; it ends by itself");
+            tracing::debug!(vcenter = client.host(), "logout failed; the session will expire");
         }
     }
 }
 
-/// One wait after the other, without end.
+/// An endless sequence of waits.
 fn waits(watch: &mut Watch, wait: Duration) -> impl Stream<Item = Result<Updates, VsphereError>> {
     try_unfold(watch, move |watch| async move {
         let updates = watch.next(wait).await?;
@@ -222,13 +223,13 @@ fn waits(watch: &mut Watch, wait: Duration) -> impl Stream<Item = Result<Updates
     })
 }
 
-/// What comes of one turn of the inventory's watch.
+/// The result of one round of the inventory watch.
 enum Round {
-    Heard(Updates),
+    Updated(Updates),
     ReadAgain(Vec<ObjectUpdate>),
 }
 
-/// Waits, and now and then reads again. The two take turns, so that what was read never overtakes what was heard.
+/// Waits for updates, and reads again periodically. The two alternate, so that a read never overwrites a later update.
 fn rounds(watch: &mut Watch, timing: Timing) -> impl Stream<Item = Result<Round, VsphereError>> {
     let read_again_at = Instant::now() + timing.read_again_every;
     try_unfold((watch, read_again_at), move |(watch, read_again_at)| async move {
@@ -237,14 +238,14 @@ fn rounds(watch: &mut Watch, timing: Timing) -> impl Stream<Item = Result<Round,
             let found = watch.read_again(READ_AGAIN).await?;
             return Ok(Some((Round::ReadAgain(found), (watch, Instant::now() + timing.read_again_every))));
         }
-        // The wire counts whole seconds, and 0 would not wait at all.
+        // The API counts whole seconds, and 0 would not wait at all.
         let wait = timing.wait_max.min(until_reading).max(Duration::from_secs(1));
         let updates = watch.next(wait).await?;
-        Ok(Some((Round::Heard(updates), (watch, read_again_at))))
+        Ok(Some((Round::Updated(updates), (watch, read_again_at))))
     })
 }
 
-/// The output of a future if there is one.
+/// The output of the future, if there is one.
 async fn conditionally<F: Future + Unpin>(future: Option<&mut F>) -> Option<F::Output> {
     match future {
         Some(future) => Some(future.await),

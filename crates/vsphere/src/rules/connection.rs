@@ -1,7 +1,8 @@
-//! One session with a vCenter for all that is asked of it, begun when it is first needed.
+//! One shared session with a vCenter, started on first use.
 //!
-//! Invariants: callers at the same time share one login; a session that has ended is replaced once per call, with
-//! credentials read anew, and a second end is the caller's error; it is given back at the end.
+//! Invariants: concurrent callers share one login; a session that has ended is replaced once per call, with credentials
+//! that are read again, and if the new session ends too, the caller gets the error; the session is logged out at the
+//! end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::client::Client;
 use crate::config::VcenterConfig;
 use crate::error::VsphereError;
 
-/// How long giving back the session may take.
+/// The time limit of the logout.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Connection {
         Connection { config, client: Mutex::new(None) }
     }
 
-    /// Does something within a session: once more in a new one, when it turns out to have ended.
+    /// Runs `work` within the session. If the session has ended, runs it once more in a new one.
     pub(super) async fn in_session<'a, T>(
         &self,
         work: impl Fn(Arc<Client>) -> BoxFuture<'a, Result<T, VsphereError>>,
@@ -40,7 +41,7 @@ impl Connection {
         }
     }
 
-    /// The session there is, unless it is the `ended` one; else a new one.
+    /// The current session, unless it is the `ended` one; otherwise a new one.
     async fn client(&self, ended: Option<&Arc<Client>>) -> Result<Arc<Client>, VsphereError> {
         let mut held = self.client.lock().await;
         let usable = held.as_ref().filter(|client| !ended.is_some_and(|ended| Arc::ptr_eq(ended, client)));
@@ -62,7 +63,7 @@ impl Connection {
         });
         if !matches!(closed.await, Ok(Ok(()))) {
             let vcenter = self.config.endpoint.host();
-            tracing::debug!(vcenter, "the session for rules could not be given back; it ends by itself");
+            tracing::debug!(vcenter, "logout of the session for rules failed; the session will expire");
         }
     }
 }

@@ -1,20 +1,20 @@
-//! What a failure means to the engine: try again later, give up, have somebody put it right, or leave a part out.
+//! Classifies failures for the engine: transient, permanent, not found, or invalid.
 //!
-//! Input: an error of the client about one cluster. Output: a `PortError` with one line for people.
+//! Input: an error of the client about one cluster. Output: a `PortError` with a one-line message.
 //!
-//! A fault that nobody here has heard of is taken to be about the content of the change: parts of it may then still go
-//! through, whereas trying all of it again and again would block them for ever.
+//! An unknown fault counts as invalid, that is, caused by the content of the change: the engine can then still apply
+//! parts of the change, whereas retrying the whole change would block these parts forever.
 
 use engine::ports::PortError;
 
 use crate::ManagedObject;
 use crate::error::{Fault, VsphereError};
 
-/// Longer texts are cut: a fault may quote the whole request.
+/// Longer texts are truncated: a fault may quote the whole request.
 const CHARS_MAX: usize = 300;
 
-/// Faults of the moment: somebody else is at it, or vCenter is not well.
-const PASSING: &[&str] = &[
+/// Transient faults: another client is changing the object, or vCenter has a temporary problem.
+const TRANSIENT: &[&str] = &[
     "ConcurrentAccess",
     "HostCommunication",
     "HostNotConnected",
@@ -28,8 +28,8 @@ const PASSING: &[&str] = &[
     "Timedout",
 ];
 
-/// Faults that an administrator must do something about.
-const REFUSED: &[&str] = &[
+/// Permanent faults, which an administrator must fix.
+const PERMANENT: &[&str] = &[
     "LicenseRestricted",
     "MethodDisabled",
     "MethodNotFound",
@@ -55,20 +55,20 @@ fn fault_error(cluster: &ManagedObject, method: &str, fault: &Fault) -> PortErro
     let text = format!("rules of {cluster}: {}", describe(fault));
     let about_the_cluster = match &fault.object {
         Some(object) => object == cluster,
-        // Reading asks for the cluster and nothing else.
+        // A read call names only the cluster.
         None => method.starts_with("Retrieve"),
     };
     match fault.kind.as_str() {
         NOT_FOUND if about_the_cluster => PortError::NotFound(cluster.to_string()),
-        // A task that vCenter has forgotten: how it ended shows only in the cluster itself.
+        // vCenter no longer knows the task. Only the cluster itself shows how it ended.
         NOT_FOUND if fault.object.as_ref().is_some_and(|object| object.kind == "Task") => PortError::Transient(text),
-        kind if PASSING.contains(&kind) => PortError::Transient(text),
-        kind if REFUSED.contains(&kind) => PortError::Permanent(text),
+        kind if TRANSIENT.contains(&kind) => PortError::Transient(text),
+        kind if PERMANENT.contains(&kind) => PortError::Permanent(text),
         _ => PortError::Invalid(text),
     }
 }
 
-/// The type of the fault, what it names, and what vCenter says.
+/// The type of the fault, the property and object that it names, and vCenter's message.
 fn describe(fault: &Fault) -> String {
     let property = fault.property.as_ref().map(|property| format!(" {property}"));
     let object = fault.object.as_ref().map(|object| format!(" {object}"));

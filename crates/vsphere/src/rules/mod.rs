@@ -1,14 +1,15 @@
-//! Reads and changes DRS rules and groups: the engine's `RuleStore` on this side.
+//! Reads and changes DRS rules and groups: the implementation of the engine's `RuleStore`.
 //!
-//! Input: cluster ids and changes in the engine's words. Output: what a cluster has, or that a change is done.
+//! Input: cluster ids and changes of the engine. Output: the rules and groups of a cluster, or the completion of a
+//! change.
 //!
-//! - `connection`: one session per vCenter, begun when it is first needed. `spec`: changes as the wire has them.
-//! - `task`: how a change that was begun ends. `failure`: what a failure means to the engine.
+//! - `connection`: one session per vCenter, started on first use. `spec`: encodes changes for the API.
+//! - `task`: waits for the end of a change. `failure`: classifies failures for the engine.
 //!
-//! Invariants: a change is one reconfiguration, and names nothing but what the changes name, so that a rule of somebody
-//! else's cannot be part of it. It is sent again only after a refusal for want of a session, never when it may have been
-//! carried out. Every call has a time limit; after a time-out nobody knows whether the change was made, and reading again
-//! tells. What is read is read by the same code as the inventory, so that equal rules are equal facts.
+//! Invariants: a call applies all changes in one reconfiguration, which names only the rules and groups of these
+//! changes, so that it cannot touch a rule of another client. It is sent again only if the session had ended, never if
+//! it may have been applied. Every call has a time limit; after a timeout it is unknown whether the change was applied
+//! until the cluster is read again. The inventory uses the same code for reading, so that equal rules are equal facts.
 
 mod connection;
 mod failure;
@@ -30,31 +31,31 @@ use crate::config::VcenterConfig;
 use crate::inventory::{CLUSTER, ClusterSettings};
 use crate::property;
 
-/// How long reading may take, with a login if it needs one.
+/// The time limit for reading, including a login if necessary.
 const READ_LIMIT: Duration = Duration::from_secs(60);
-/// How long a change may take until its task has ended.
+/// The time limit for a change, including its task.
 const CHANGE_LIMIT: Duration = Duration::from_secs(180);
 
-/// The rules of all clusters of some vCenters.
+/// The rules of all clusters of the given vCenters.
 #[derive(Debug)]
 pub struct Rules {
     connections: BTreeMap<VcenterId, Connection>,
 }
 
 impl Rules {
-    /// Nothing is connected yet.
+    /// Does not connect yet.
     #[must_use]
     pub fn new(vcenters: impl IntoIterator<Item = (VcenterId, VcenterConfig)>) -> Rules {
         Rules { connections: vcenters.into_iter().map(|(id, config)| (id, Connection::new(config))).collect() }
     }
 
-    /// Gives all sessions back, within a few seconds. A later call would begin a new one.
+    /// Logs out of all sessions, within a few seconds. A later call would start a new session.
     pub async fn close(&self) {
         join_all(self.connections.values().map(Connection::close)).await;
     }
 
     fn connection(&self, vcenter: VcenterId) -> Result<&Connection, PortError> {
-        let unknown = || PortError::Permanent(format!("there is no vCenter {}", vcenter.0));
+        let unknown = || PortError::Permanent(format!("vCenter {} is not configured", vcenter.0));
         self.connections.get(&vcenter).ok_or_else(unknown)
     }
 
@@ -70,9 +71,9 @@ impl Rules {
             Ok(found) => found.map_err(|error| port_error(cluster, error))?,
             Err(_) => return Err(late("reading", cluster, READ_LIMIT)),
         };
-        // Rules that could not be seen are not the same as none.
+        // A cluster whose rules cannot be read is not a cluster without rules.
         let config = found.iter().find_map(|change| change.value.as_ref());
-        let config = config.ok_or_else(|| PortError::Transient(format!("{cluster} shows no configuration")))?;
+        let config = config.ok_or_else(|| PortError::Transient(format!("{cluster} has no configurationEx")))?;
         let ClusterSettings { rules, groups, .. } = ClusterSettings::read(config);
         Ok(ClusterRules { rules, groups })
     }

@@ -1,9 +1,9 @@
-//! Changes of rules and groups as the wire has them: a `ClusterConfigSpecEx`.
+//! Encodes changes of rules and groups as a `ClusterConfigSpecEx`.
 //!
-//! Invariants: elements come in the order of the schema, which vCenter insists on; removals come before edits and edits
-//! before additions, so that a name that is given up can be used anew; a rule or group is sent as a whole, because what an
-//! edit leaves out is lost. The number of changes is the caller's
-//! business: vCenter takes thousands in one reconfiguration.
+//! Invariants: elements are in the order of the schema, which vCenter requires; removals come before edits and edits
+//! before additions, so that the name of a removed rule can be reused; a rule or group is always sent completely,
+//! because vCenter drops what an edit omits. The caller limits the number of changes: vCenter accepts thousands in one
+//! reconfiguration.
 
 use engine::ports::{Change, ChangeKind, GroupChange};
 use model::event::{GroupFacts, GroupKind, RuleKind};
@@ -30,7 +30,7 @@ pub(super) fn write(body: &mut Writer, changes: &[Change]) {
         rules.iter().for_each(|change| rule_change(spec, change));
         groups.iter().for_each(|change| group_change(spec, change));
     });
-    // Only what is named changes; without this all that is not named would be taken away.
+    // Change only the named rules and groups. Without this, vCenter would remove all others.
     body.value("modify", true);
 }
 
@@ -64,14 +64,15 @@ fn group_change(spec: &mut Writer, change: &GroupChange) {
     }
 }
 
-/// A rule; `identity` is the key and UUID of one that exists. What Bridger writes is enabled: one that somebody disabled is left alone.
+/// Writes a rule. `identity` is the key and UUID of an existing rule. Bridger writes only enabled rules: it does not
+/// touch a rule that an administrator disabled.
 fn rule_info(update: &mut Writer, identity: Option<(i32, Option<&str>)>, change: &Change) {
     let rule = change.rule_kind();
     let kind = match &rule {
         RuleKind::VmsApart(_) => "ClusterAntiAffinityRuleSpec",
         RuleKind::VmsTogether(_) => "ClusterAffinityRuleSpec",
         RuleKind::VmsOnHosts { .. } => "ClusterVmHostRuleInfo",
-        // Never made.
+        // Bridger never creates these.
         RuleKind::Dependency { .. } | RuleKind::Other(_) => return,
     };
     update.nest_typed("info", kind, |info| {
@@ -168,7 +169,7 @@ mod tests {
         ])
     }
 
-    /// As much of a change as the wire has.
+    /// The part of a change that is sent.
     #[derive(Clone, Debug, PartialEq)]
     enum Sent {
         Removed(i32),
@@ -205,7 +206,7 @@ mod tests {
         sent.into_iter().map(|(_, sent)| sent).collect()
     }
 
-    /// What a cluster would show of a rule or group that is sent, and the operation.
+    /// The operation of an update, and how a cluster would show the sent rule or group.
     fn shown(update: &Element, as_name: &str) -> Option<(String, ClusterSettings)> {
         let mut info = update.child("info")?.clone();
         info.name = as_name.to_owned();
@@ -213,7 +214,7 @@ mod tests {
         Some((update.text_at("operation")?.to_owned(), ClusterSettings::read(&config)))
     }
 
-    /// What an update of the wire means.
+    /// Decodes an update.
     fn meaning(update: &Element) -> Option<Sent> {
         let of_rules = update.name == "rulesSpec";
         if update.text_at("operation") == Some("remove") {
@@ -238,9 +239,9 @@ mod tests {
     }
 
     proptest! {
-        /// What is sent means exactly the changes, each once and nothing else, in an order that frees names first.
+        /// The request contains exactly the changes, each once, in an order that frees names first.
         #[test]
-        fn the_wire_says_the_changes_and_no_more(changes in prop::collection::vec(any_change(), 0..12)) {
+        fn the_request_contains_exactly_the_changes(changes in prop::collection::vec(any_change(), 0..12)) {
             let mut body = Writer::new();
             body.nest("body", |body| write(body, &changes));
             let body = body.finish().replace("<body>", "<body xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\">");

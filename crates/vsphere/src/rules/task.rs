@@ -1,9 +1,10 @@
-//! How a task that was begun ends.
+//! Waits for the end of a task.
 //!
-//! Its state is asked for with growing pauses. A filter of its own would need more calls to set up and give back than a
-//! reconfiguration, which takes a second or two, needs questions.
+//! Polls the state of the task with growing pauses. A reconfiguration takes a second or two, so polling needs fewer
+//! calls than setting up and removing a property filter.
 //!
-//! Bound: the caller's time limit. A task outlives the session that began it, so a session's end changes nothing.
+//! Bound: the caller's time limit. A task outlives the session that started it, so the end of the session does not
+//! matter.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ const METHOD: &str = "ReconfigureComputeResource_Task";
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns when the task has ended: well, or with its fault.
+/// Returns when the task has succeeded, or failed with its fault.
 pub(super) async fn finish(connection: &Connection, task: &ManagedObject) -> Result<(), VsphereError> {
     let mut pause = FIRST_PAUSE;
     loop {

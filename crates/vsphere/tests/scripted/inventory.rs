@@ -1,4 +1,4 @@
-//! The inventory watch on a scripted vCenter and a clock that jumps: the exact events, and when they come.
+//! The inventory watch on a scripted vCenter and a paused clock: the exact events and their times.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use vsphere::{VcenterConfig, VcenterStatus, inventory};
 pub const ID: VcenterId = VcenterId(7);
 pub const SOURCE: Source = Source::Vcenter(ID);
 
-/// A run, and the ends of what it is connected to.
+/// A run, and the other ends of its channels.
 pub struct Following {
     events: mpsc::Receiver<Event>,
     status: watch::Receiver<VcenterStatus>,
@@ -34,7 +34,7 @@ pub fn follow(config: VcenterConfig, capacity: usize) -> Following {
 }
 
 impl Following {
-    /// Everything that is told within the next seconds.
+    /// All events within the next seconds.
     pub async fn events_for(&mut self, seconds: u64) -> Vec<Event> {
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut events = Vec::new();
@@ -44,7 +44,7 @@ impl Following {
         events
     }
 
-    /// How long it takes to stop.
+    /// Stops the run. Returns how long that takes.
     async fn stop(mut self) -> Duration {
         let began = Instant::now();
         self.stop.take().unwrap().send(()).unwrap();
@@ -92,7 +92,7 @@ fn cluster(datacenter: &str, drs_enabled: bool) -> Event {
     Event::ClusterApplied { vcenter: ID, cluster }
 }
 
-/// A datacenter with one cluster, one host and one VM; parents in the last page.
+/// A datacenter with one cluster, one host and one VM. Parents are in the last page.
 pub fn three_pages() -> Vec<Step> {
     let more = |objects: String| at(0, Outcome::Page { objects, truncated: true });
     vec![
@@ -130,11 +130,11 @@ pub fn one_vm_listed() -> Vec<Event> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_told_once_after_the_last_page_and_then_each_change() {
+async fn everything_is_emitted_once_after_the_last_page_and_then_each_change() {
     let mut waits = three_pages();
     waits.extend([
         at(5, page(&[vm_object("modify", "vm-1", "host-2")])),
-        // Twice the same, of an object not seen before, and an end of what never was.
+        // The same update twice, an update of an unknown object, and the removal of an unknown object.
         at(1, page(&[vm_object("modify", "vm-1", "host-2"), vm_object("modify", "vm-1", "host-2")])),
         at(1, page(&[vm_object("modify", "vm-2", "host-1"), object("leave", "VirtualMachine", "vm-9", &[])])),
         at(1, page(&[vm_object("enter", "vm-2", "host-1"), object("leave", "VirtualMachine", "vm-1", &[])])),
@@ -163,13 +163,13 @@ async fn everything_is_told_once_after_the_last_page_and_then_each_change() {
     assert_eq!(following.events_for(600).await, expected);
     let status = following.status.borrow().clone();
     assert!(matches!(&status, VcenterStatus::InSync { about } if about.full_name == "Scripted vCenter"), "{status:?}");
-    assert_eq!(vcenter.waits_dropped(), 0, "a wait that is dropped may take updates with it");
+    assert_eq!(vcenter.waits_dropped(), 0, "dropping a pending wait may lose updates");
     assert!(following.stop().await < Duration::from_secs(1));
-    let mut given_back = vcenter.methods().split_off(vcenter.methods().len() - 5);
-    assert_eq!(given_back.pop().as_deref(), Some("Logout"));
-    given_back.sort_unstable();
+    let mut released = vcenter.methods().split_off(vcenter.methods().len() - 5);
+    assert_eq!(released.pop().as_deref(), Some("Logout"));
+    released.sort_unstable();
     assert_eq!(
-        given_back,
+        released,
         ["DestroyPropertyCollector", "DestroyPropertyCollector", "DestroyView", "DestroyView"],
         "both watches"
     );
@@ -177,7 +177,7 @@ async fn everything_is_told_once_after_the_last_page_and_then_each_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_that_stop_coming_end_in_lost_and_a_whole_new_list() {
+async fn a_list_that_breaks_off_ends_in_lost_and_a_complete_new_list() {
     let mut waits = three_pages();
     waits[1] = at(0, Outcome::Dropped);
     waits.truncate(2);
@@ -190,17 +190,17 @@ async fn pages_that_stop_coming_end_in_lost_and_a_whole_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_without_end_are_an_error() {
+async fn endless_pages_are_an_error() {
     let more = Outcome::Page { objects: vm_object("enter", "vm-1", "host-1"), truncated: true };
     let vcenter = Vcenter::new(vec![at(10, more); 61]);
-    // With no time to wait the script would never get there; a slow server is what is meant.
+    // A list does not wait, so without `slow` the script would never take its steps. The test is about a slow server.
     vcenter.script.lock().unwrap().slow = true;
     let mut following = follow(vcenter.config(), 64);
     assert_eq!(following.events_for(599).await, [Event::RelistBegan(SOURCE)]);
     assert_eq!(following.events_for(2).await, [Event::Lost(SOURCE)]);
 }
 
-/// A session's end in a wait: as a fault, and as the reason why properties are missing.
+/// The end of a session during a wait: as a fault, and as the reason of missing properties.
 pub fn session_ends() -> [Outcome; 2] {
     let missing = "<objectSet><kind>modify</kind><obj type=\"VirtualMachine\">vm-1</obj><missingSet>\
                    <path>runtime.host</path><fault><fault xsi:type=\"NotAuthenticated\"/>\
@@ -209,7 +209,7 @@ pub fn session_ends() -> [Outcome; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_ends_is_replaced_at_once_but_not_over_and_over() {
+async fn a_session_that_ends_is_replaced_at_once_but_only_once_without_backoff() {
     for end in session_ends() {
         let mut waits = one_vm();
         waits.push(at(5, end.clone()));
@@ -233,12 +233,12 @@ async fn a_session_that_ends_is_replaced_at_once_but_not_over_and_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_ends_while_reading_again_is_replaced_too() {
+async fn a_session_that_ends_during_the_periodic_read_is_replaced_too() {
     let vcenter = Vcenter::new(one_vm());
     vcenter.script.lock().unwrap().session_ends_at_reading = true;
     let mut following = follow(vcenter.config(), 64);
     assert_eq!(following.events_for(59).await, one_vm_listed());
-    // The wait that is under way ends without it; then comes the reading, and then the next list.
+    // The pending wait ends normally, then the periodic read fails, then the next list starts.
     vcenter.script.lock().unwrap().waits.extend(one_vm());
     let mut expected = vec![Event::Lost(SOURCE)];
     expected.extend(one_vm_listed());
@@ -247,9 +247,9 @@ async fn a_session_that_ends_while_reading_again_is_replaced_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_is_told_once_however_many_attempts_fail() {
+async fn lost_is_emitted_once_no_matter_how_many_attempts_fail() {
     let mut waits = one_vm();
-    // While the other watch is in the middle of a wait.
+    // The other watch is in the middle of a wait.
     waits.push(at(85, Outcome::Dropped));
     let vcenter = Vcenter::new(waits);
     let mut following = follow(vcenter.config(), 64);
@@ -271,7 +271,7 @@ async fn lost_is_told_once_however_many_attempts_fail() {
     assert_eq!(following.events_for(61).await, one_vm_listed());
     assert!(matches!(*following.status.borrow(), VcenterStatus::InSync { .. }));
 
-    // All is well for a while: the next trouble begins with short waits again.
+    // After a stable session, the next failure starts with short waits again.
     following.events_for(90).await;
     vcenter.script.lock().unwrap().waits.push_back(at(0, Outcome::Dropped));
     vcenter.script.lock().unwrap().waits.extend(one_vm());
@@ -281,7 +281,7 @@ async fn lost_is_told_once_however_many_attempts_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_without_an_answer_is_an_error_after_its_limit() {
+async fn a_wait_without_a_response_is_an_error_after_its_limit() {
     let mut waits = one_vm();
     waits.push(at(0, Outcome::Hangs));
     waits.extend(one_vm());
@@ -291,12 +291,12 @@ async fn a_wait_without_an_answer_is_an_error_after_its_limit() {
     let mut expected = vec![Event::Lost(SOURCE)];
     expected.extend(one_vm_listed());
     assert_eq!(following.events_for(30).await, expected);
-    // The session may still be alive there: it was given back.
+    // The session may still exist on the server, so it is logged out.
     assert_eq!(vcenter.calls("Logout").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_does_not_tell_is_read_again_and_told_if_it_changed() {
+async fn changes_that_the_server_does_not_report_are_read_periodically_and_emitted() {
     let vcenter = Vcenter::new(three_pages());
     let mut following = follow(vcenter.config(), 64);
     assert_eq!(following.events_for(130).await, listed());
@@ -312,7 +312,7 @@ async fn what_the_server_does_not_tell_is_read_again_and_told_if_it_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_load_of_hosts_comes_with_the_list_and_is_read_again_but_not_watched() {
+async fn the_load_of_hosts_is_in_the_list_and_read_periodically_but_not_watched() {
     let used = |mhz: &str| {
         let figures = [
             ("summary.quickStats.overallCpuUsage", mhz),
@@ -343,13 +343,13 @@ async fn the_load_of_hosts_comes_with_the_list_and_is_read_again_but_not_watched
     let mut following = follow(vcenter.config(), 64);
     let mut expected = listed();
     expected[2] = loaded(1000);
-    // Read again twice, and the same.
+    // The periodic read runs twice with the same values.
     assert_eq!(following.events_for(130).await, expected);
     vcenter.script.lock().unwrap().read_again = used("9000");
     assert_eq!(following.events_for(600).await, [loaded(9000)]);
     let watched = vcenter.bodies("CreateFilter");
     assert!(watched.len() == 2 && watched.iter().all(|body| !body.contains("quickStats")), "{watched:#?}");
-    // Of a host that vCenter does not hear from, the last figures say nothing.
+    // The last values of a host that is not responding are out of date.
     vcenter.script.lock().unwrap().read_again =
         content("HostSystem", "host-1", &[("runtime.connectionState", &text("notResponding"))]);
     let mut lost = host(false, "Paris");
@@ -360,7 +360,7 @@ async fn the_load_of_hosts_comes_with_the_list_and_is_read_again_but_not_watched
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_is_in_maintenance_while_a_task_takes_it_there() {
+async fn a_host_is_in_maintenance_while_a_task_enters_it() {
     let task = |state: &str| {
         let description = text("HostSystem.enterMaintenanceMode");
         content("Task", "task-1", &[("info.descriptionId", &description), ("info.state", &text(state))])
@@ -374,13 +374,13 @@ async fn a_host_is_in_maintenance_while_a_task_takes_it_there() {
     let mut expected = listed();
     expected.push(host(true, "Paris"));
     assert_eq!(following.events_for(130).await, expected);
-    // Somebody cancels it: nothing changes on the host, so only looking at the task again tells.
+    // The task is cancelled. Nothing changes on the host, so only another query of the task shows it.
     vcenter.script.lock().unwrap().tasks = task("error");
     assert_eq!(following.events_for(61).await, [host(false, "Paris")]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_on_a_cluster_has_its_settings_read_at_once() {
+async fn a_task_on_a_cluster_triggers_a_read_of_its_settings() {
     let tasks = "<val><ManagedObjectReference type=\"Task\">task-1</ManagedObjectReference></val>";
     let settings = "<val><drsConfig><enabled>true</enabled></drsConfig></val>";
     let cluster_object =
@@ -395,12 +395,12 @@ async fn a_task_on_a_cluster_has_its_settings_read_at_once() {
     let mut expected = listed();
     expected.push(cluster("Paris", true));
     assert_eq!(following.events_for(50).await, expected);
-    // Once after the load of hosts: the second time the server said by itself what has changed.
+    // One read after that of the host loads: for the second task the server itself reported the change.
     assert_eq!(vcenter.calls("RetrievePropertiesEx"), [Duration::ZERO, Duration::from_secs(5)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_password_is_tried_once_a_minute_and_shown_without_it() {
+async fn a_wrong_password_is_tried_once_a_minute_and_the_status_does_not_show_it() {
     let vcenter = Vcenter::new(one_vm());
     vcenter.script.lock().unwrap().logins = vec![Outcome::Fault("InvalidLogin"); 5].into();
     let mut following = follow(vcenter.config(), 64);
@@ -414,15 +414,15 @@ async fn a_wrong_password_is_tried_once_a_minute_and_shown_without_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_takes_seconds_whatever_the_server_and_the_listener_do() {
-    // In the middle of a wait, with a server that does not answer any more.
+async fn stopping_takes_seconds_even_if_the_server_or_the_receiver_hangs() {
+    // In the middle of a wait, with a server that no longer responds.
     let vcenter = Vcenter::new(one_vm());
     let mut following = follow(vcenter.config(), 64);
     following.events_for(3).await;
     vcenter.script.lock().unwrap().hangs = true;
     assert!(following.stop().await <= Duration::from_secs(5));
 
-    // With a listener that takes nothing.
+    // With a receiver that takes no events.
     let vcenter = Vcenter::new(one_vm());
     let following = follow(vcenter.config(), 1);
     tokio::time::sleep(Duration::from_secs(100)).await;
@@ -438,7 +438,7 @@ async fn stopping_takes_seconds_whatever_the_server_and_the_listener_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_goes_away_ends_the_run() {
+async fn a_closed_receiver_ends_the_run() {
     let mut waits = one_vm();
     waits.push(at(5, page(&[vm_object("modify", "vm-1", "host-2")])));
     let vcenter = Vcenter::new(waits);
@@ -461,7 +461,7 @@ async fn one_vcenter_being_down_does_not_stop_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_axum_router_serves_as_a_vcenter() {
+async fn an_axum_router_can_serve_as_a_vcenter() {
     let vcenter = Vcenter::new(one_vm());
     let answering = vcenter.clone();
     let router = axum::Router::new().fallback(move |request: axum::extract::Request| {
@@ -479,7 +479,7 @@ async fn an_axum_router_serves_as_a_vcenter() {
     following.stop().await;
 }
 
-/// A run can be put on any runtime.
+/// A run works on any runtime, because it is `Send`.
 #[test]
 fn a_run_may_move_between_threads() {
     fn movable<F: Future + Send + 'static>(_: F) {}

@@ -1,4 +1,4 @@
-//! The adapter on a scripted vCenter and a clock that jumps.
+//! The adapter on a scripted vCenter and a paused clock.
 
 mod inventory;
 mod placements;

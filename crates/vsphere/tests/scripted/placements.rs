@@ -1,10 +1,10 @@
-//! The two watches of the inventory, each with a script of its own: what is told when they disagree for a while.
+//! The two watches of the inventory, each with its own script: the events while they temporarily disagree.
 
 use crate::inventory::{ID, SOURCE, follow, listed, one_vm, one_vm_listed, session_ends, three_pages, vm};
 use crate::vcenter::{Outcome, Step, Vcenter, at, object, page, reference, text};
 use model::event::{Event, VmFacts};
 
-/// A vCenter whose two watches are scripted apart.
+/// A vCenter whose two watches have separate scripts.
 fn with_placements(waits: Vec<Step>, placements: Vec<Step>) -> Vcenter {
     let vcenter = Vcenter::new(waits);
     vcenter.script.lock().unwrap().placements = Some(placements.into());
@@ -24,8 +24,8 @@ fn removed(id: &str) -> Event {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_between_the_two_lists_is_told_as_it_is_in_the_end() {
-    // Between them vm-1 has moved, vm-2 has come and vm-3 has gone; vm-4 is on no host that anybody knows.
+async fn changes_between_the_two_lists_are_emitted_with_their_final_state() {
+    // Between the lists vm-1 moved, vm-2 was created and vm-3 was deleted. The host of vm-4 is unknown.
     let named = |kind: &str, id: &str| object(kind, "VirtualMachine", id, &[("name", &text(&format!("name-of-{id}")))]);
     let waits = vec![
         at(0, page(&[named("enter", "vm-1"), named("enter", "vm-3"), named("enter", "vm-4")])),
@@ -51,7 +51,7 @@ async fn what_happens_between_the_two_lists_is_told_as_it_is_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vm_that_one_watch_takes_back_is_gone_once() {
+async fn a_vm_that_leaves_one_watch_after_the_other_is_removed_once() {
     for (waits_first, seconds) in [(true, [1, 2]), (false, [2, 1])] {
         let mut waits = one_vm();
         waits.push(at(seconds[0], page(&[gone("vm-1")])));
@@ -64,7 +64,7 @@ async fn a_vm_that_one_watch_takes_back_is_gone_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_either_watch_fails_all_of_it_is_lost_once() {
+async fn if_either_watch_fails_lost_is_emitted_once() {
     let mut failures = vec![Outcome::Dropped, Outcome::Hangs, Outcome::Fault("NeverHeardOf")];
     failures.extend(session_ends());
     for failure in failures {
@@ -74,9 +74,9 @@ async fn when_either_watch_fails_all_of_it_is_lost_once() {
             if in_placements { &mut placements } else { &mut waits }.push(at(5, failure.clone()));
             waits.extend(one_vm());
             placements.push(list());
-            // The watch that is well has nothing to say: its second list waits for the new session.
-            let well = if in_placements { &mut waits } else { &mut placements };
-            well.insert(1, at(0, Outcome::Hangs));
+            // The other watch has no updates: its second list waits for the new session.
+            let other = if in_placements { &mut waits } else { &mut placements };
+            other.insert(1, at(0, Outcome::Hangs));
             let vcenter = with_placements(waits, placements);
             let mut following = follow(vcenter.config(), 64);
             let mut expected = one_vm_listed();
@@ -89,7 +89,7 @@ async fn when_either_watch_fails_all_of_it_is_lost_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_move_waits_for_nothing_else() {
+async fn a_vmotion_is_emitted_while_queries_are_pending() {
     let tasks = "<val><ManagedObjectReference type=\"Task\">task-1</ManagedObjectReference></val>";
     let mut waits = three_pages();
     waits.push(at(5, page(&[object("modify", "HostSystem", "host-1", &[("recentTask", tasks)])])));
@@ -101,10 +101,10 @@ async fn a_move_waits_for_nothing_else() {
     let vcenter = with_placements(waits, placements);
     let mut following = follow(vcenter.config(), 64);
     assert_eq!(following.events_for(1).await, listed());
-    // The look at the host's task takes up to a minute; meanwhile the VM moves.
+    // The query of the host's task takes up to a minute; meanwhile the VM moves.
     vcenter.script.lock().unwrap().answers.insert("RetrievePropertiesEx", [Outcome::Hangs].into());
     assert_eq!(following.events_for(10).await, [vm("vm-1", "host-2")]);
     assert_eq!(following.events_for(10).await, [vm("vm-1", "host-3")]);
-    // And the look is not for ever.
+    // The query has a time limit.
     assert_eq!(following.events_for(45).await.first(), Some(&Event::Lost(SOURCE)));
 }

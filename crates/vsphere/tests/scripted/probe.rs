@@ -1,4 +1,4 @@
-//! The one look at a vCenter that the start takes: what it counts, and the error it gives for what is wrong.
+//! The check of a vCenter at the start: the counts, and the error for each problem.
 
 use crate::vcenter::{Outcome, Vcenter, at, object, page, reference, text};
 use vsphere::connect_once;
@@ -26,7 +26,7 @@ fn refused(of: &str, id: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_there_is_counted_and_the_session_given_back() {
+async fn the_inventory_is_counted_and_the_session_logged_out() {
     let mut objects = inventory();
     objects.push(refused("VirtualMachine", "vm-3"));
     let vcenter = Vcenter::new([at(0, page(&objects))]);
@@ -38,7 +38,7 @@ async fn what_is_there_is_counted_and_the_session_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_thing_that_is_wrong_has_its_own_message() {
+async fn each_problem_has_its_own_message() {
     let nothing_readable = vec![refused("HostSystem", "host-1"), refused("VirtualMachine", "vm-1")];
     let scripts: [(Vcenter, &str); 5] = [
         (Vcenter::new([at(0, page(&nothing_readable))]), "lacks the privilege System.Read on HostSystem:host-1"),
@@ -65,7 +65,7 @@ async fn each_thing_that_is_wrong_has_its_own_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sees_nothing_and_may_not_read_the_root_lacks_a_permission() {
+async fn a_user_who_sees_nothing_and_cannot_read_the_root_lacks_a_privilege() {
     let vcenter = Vcenter::new([at(0, page(&[]))]);
     vcenter.script.lock().unwrap().read_again = refused("Folder", "group-d1").replace("objectSet>", "objects>");
     let error = connect_once(&vcenter.config()).await.unwrap_err().to_string();

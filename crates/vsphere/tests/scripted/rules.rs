@@ -1,4 +1,4 @@
-//! The engine's rule store on a scripted vCenter: the wire's shape, and what each failure means.
+//! The engine's rule store on a scripted vCenter: the format of requests, and the error kind of each failure.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn one_change() -> Vec<Change> {
     vec![change("r", RuleType::VmAntiAffinity, ChangeKind::Create, &["vm-1", "vm-2"])]
 }
 
-/// The `objects` of a task's reading.
+/// The `objects` element of a read of a task.
 fn task(state: &str, error: &str) -> String {
     content("Task", "task-1", &[("info", &format!("<val><key>task-1</key>{error}<state>{state}</state></val>"))])
 }
@@ -55,7 +55,7 @@ fn vcenter_with_answers(method: &'static str, outcomes: impl IntoIterator<Item =
     vcenter
 }
 
-/// The variant's name and what it says.
+/// The name of the variant, and the message.
 fn kind_and_text(error: &PortError) -> (&'static str, String) {
     let variant = match error {
         PortError::Transient(_) => "transient",
@@ -86,7 +86,7 @@ async fn changes_are_one_reconfiguration_in_the_order_of_the_schema() {
         change("together", RuleType::VmAffinity, edit(7), &["vm-3"]),
         Change {
             groups: vec![GroupChange::Remove { name: "old".to_owned() }],
-            ..change("not found", RuleType::VmHost, ChangeKind::DeleteGroups, &[])
+            ..change("deleted", RuleType::VmHost, ChangeKind::DeleteGroups, &[])
         },
         change("old", RuleType::VmAffinity, ChangeKind::Delete { key: 4, uuid: None }, &[]),
     ];
@@ -114,7 +114,7 @@ async fn changes_are_one_reconfiguration_in_the_order_of_the_schema() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_read_equals_what_the_inventory_tells() {
+async fn a_read_returns_the_same_rules_as_the_inventory() {
     let config = "<val xsi:type=\"ClusterConfigInfoEx\"><drsConfig><enabled>true</enabled></drsConfig>\
         <rule xsi:type=\"ClusterAntiAffinityRuleSpec\"><key>9</key><enabled>true</enabled><name>a%2fb </name>\
         <userCreated>true</userCreated><ruleUuid>u-9</ruleUuid><vm type=\"VirtualMachine\">vm-2</vm>\
@@ -162,21 +162,21 @@ async fn what_is_read_equals_what_the_inventory_tells() {
     };
     assert_eq!(read, expected);
 
-    let (events, mut heard) = mpsc::channel(16);
+    let (events, mut receiver) = mpsc::channel(16);
     let (status, _) = watch::channel(VcenterStatus::default());
     let jitter = engine::runtime::Jitter::from_seed(1);
     let task = tokio::spawn(inventory::run(vcenter.config(), ID, events, status, jitter, std::future::pending()));
-    let told = loop {
-        if let Event::ClusterApplied { cluster, .. } = heard.recv().await.unwrap() {
+    let emitted = loop {
+        if let Event::ClusterApplied { cluster, .. } = receiver.recv().await.unwrap() {
             break ClusterRules { rules: cluster.rules, groups: cluster.groups };
         }
     };
     task.abort();
-    assert_eq!(read, told);
+    assert_eq!(read, emitted);
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_that_cannot_be_seen_are_not_none() {
+async fn rules_that_cannot_be_read_are_an_error() {
     let vcenter = Vcenter::new([]);
     for objects in [String::new(), content("ClusterComputeResource", CLUSTER, &[])] {
         vcenter.script.lock().unwrap().read_again = objects;
@@ -193,7 +193,7 @@ async fn rules_that_cannot_be_seen_are_not_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_fails_says_what_can_be_done() {
+async fn the_fault_of_a_task_determines_the_error_kind() {
     for (kind, detail, variant, says) in [
         ("InvalidArgument", "<invalidProperty>spec.rulesSpec.info.vm</invalidProperty>", "invalid", "info.vm"),
         ("DuplicateName", "<name>r</name><object type=\"Folder\">f</object>", "invalid", "DuplicateName r"),
@@ -206,7 +206,7 @@ async fn a_task_that_fails_says_what_can_be_done() {
             "ManagedObjectNotFound",
             "<obj type=\"ClusterComputeResource\">domain-c1</obj>",
             "not found",
-            "domain-c1 is gone",
+            "domain-c1 not found",
         ),
         (
             "NoPermission",
@@ -223,21 +223,21 @@ async fn a_task_that_fails_says_what_can_be_done() {
     ] {
         let vcenter = vcenter_with_task(task_fault(kind, detail));
         let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
-        let (told, text) = kind_and_text(&error);
-        assert_eq!(told, variant, "{kind}: {text}");
+        let (found, text) = kind_and_text(&error);
+        assert_eq!(found, variant, "{kind}: {text}");
         assert!(text.contains(says), "{kind}: {text}");
         assert_eq!(vcenter.calls(RECONFIGURE).len(), 1, "{kind}");
     }
-    // An error that says nothing of itself.
+    // An error without details.
     let vcenter = vcenter_with_task(task("error", ""));
     let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
     assert_eq!(kind_and_text(&error).0, "invalid");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_fails_says_what_can_be_done_and_is_not_made_again() {
+async fn the_failure_of_a_call_determines_the_error_kind_and_is_not_retried() {
     for (outcome, variant, says) in [
-        (Outcome::Fault("ManagedObjectNotFound"), "not found", "ClusterComputeResource:domain-c1 is gone"),
+        (Outcome::Fault("ManagedObjectNotFound"), "not found", "ClusterComputeResource:domain-c1 not found"),
         (Outcome::Fault("NoPermission"), "permanent", "System.Read"),
         (Outcome::Fault("InvalidArgument"), "invalid", "InvalidArgument"),
         (Outcome::Fault("ConcurrentAccess"), "transient", "ConcurrentAccess"),
@@ -248,8 +248,8 @@ async fn a_call_that_fails_says_what_can_be_done_and_is_not_made_again() {
         let shown = format!("{outcome:?}");
         let vcenter = vcenter_with_answers(RECONFIGURE, [outcome]);
         let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
-        let (told, text) = kind_and_text(&error);
-        assert_eq!(told, variant, "{shown}: {text}");
+        let (found, text) = kind_and_text(&error);
+        assert_eq!(found, variant, "{shown}: {text}");
         assert!(text.contains(says) && !text.contains(PASSWORD), "{shown}: {text}");
         assert_eq!(vcenter.calls(RECONFIGURE).len(), 1, "{shown}");
     }
@@ -280,7 +280,7 @@ async fn a_session_that_has_ended_is_replaced_once() {
     assert_eq!(kind_and_text(&error).0, "transient", "{error}");
     assert_eq!((vcenter.calls("Login").len(), vcenter.calls(RECONFIGURE).len()), (2, 2));
 
-    // After the change was begun: it is not begun again, only asked after.
+    // The session ends after the task was started: the change is not sent again, only the task is read again.
     let vcenter = vcenter_with_answers("RetrievePropertiesEx", [ended()]);
     rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap();
     assert_eq!((vcenter.calls("Login").len(), vcenter.calls(RECONFIGURE).len()), (2, 1));
@@ -292,7 +292,7 @@ async fn a_session_that_has_ended_is_replaced_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_does_not_end_is_given_up_and_not_asked_after_all_the_time() {
+async fn a_task_that_does_not_end_times_out_and_is_not_polled_too_often() {
     let vcenter = vcenter_with_task(task("running", ""));
     let began = Instant::now();
     let error = rules(&vcenter).change(ID, CLUSTER, &one_change()).await.unwrap_err();
@@ -301,7 +301,7 @@ async fn a_task_that_does_not_end_is_given_up_and_not_asked_after_all_the_time()
     let asked = vcenter.calls("RetrievePropertiesEx").len();
     assert!(asked < 200, "{asked}");
 
-    // One that takes its time is waited for.
+    // A slow task is waited for.
     let vcenter = vcenter_with_task(task("running", ""));
     let store = rules(&vcenter);
     let changes = one_change();
@@ -314,12 +314,12 @@ async fn a_task_that_does_not_end_is_given_up_and_not_asked_after_all_the_time()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_begun_when_it_is_needed_shared_and_given_back() {
+async fn a_session_is_started_on_first_use_shared_and_logged_out() {
     let vcenter = vcenter_with_task(task("success", ""));
     let store = rules(&vcenter);
     store.change(ID, CLUSTER, &[]).await.unwrap();
     store.close().await;
-    assert_eq!(vcenter.methods(), Vec::<String>::new(), "nothing to do needs no session");
+    assert_eq!(vcenter.methods(), Vec::<String>::new(), "without changes no session is needed");
 
     let changes = one_change();
     let all = (0..5).map(|_| store.change(ID, CLUSTER, &changes));
@@ -333,11 +333,11 @@ async fn a_session_is_begun_when_it_is_needed_shared_and_given_back() {
     assert!(tokio::time::timeout(Duration::from_secs(5), &mut hanging).await.is_err());
     let began = Instant::now();
     store.close().await;
-    assert!(began.elapsed() <= Duration::from_secs(3), "closing does not wait for others");
+    assert!(began.elapsed() <= Duration::from_secs(3), "closing does not wait for pending calls");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_reached_is_told_before_anything_is_sent() {
+async fn connection_and_login_errors_have_the_right_kind() {
     let vcenter = Vcenter::new([]);
     let error = rules(&vcenter).read(VcenterId(9), CLUSTER).await.unwrap_err();
     assert_eq!(kind_and_text(&error).0, "permanent");

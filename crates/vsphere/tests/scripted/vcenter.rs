@@ -1,8 +1,8 @@
-//! A vCenter that answers from a script, in the process and on whatever clock tokio has.
+//! A scripted vCenter, in the process and on tokio's clock, paused or not.
 //!
-//! Sessions, views and collectors are real enough to be checked: a call without a valid session is NotAuthenticated. What a
-//! wait answers comes from a queue; when that is empty, waits last as long as they may and bring nothing. A collector of
-//! placements needs no queue: it brings the hosts of VMs that the other one's pages have mentioned, right after them.
+//! Sessions, views and collectors are checked: a call without a valid session is NotAuthenticated. The results of waits
+//! come from a queue; if it is empty, waits last until their limit and return nothing. The collector of placements
+//! needs no queue: it returns the hosts of VMs from the pages of the other collector, right after them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -18,26 +18,26 @@ use vsphere::{Credentials, Endpoint, Trust, VcenterConfig};
 
 pub const PASSWORD: &str = "never-to-be-shown";
 
-/// What a wait, or any other call, comes to.
+/// The result of a wait or of any other call.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// An answer without anything in it: the wait's limit has come.
+    /// An empty response: the limit of the wait has passed.
     Nothing,
-    /// `objectSet` elements; truncated when more pages follow.
+    /// `objectSet` elements; truncated if more pages follow.
     Page { objects: String, truncated: bool },
     /// A fault of this type.
     Fault(&'static str),
-    /// What the response holds, as it is.
+    /// The content of the response, verbatim.
     Reply(String),
     /// The connection breaks.
     Dropped,
-    /// No answer ever comes.
+    /// There is never a response.
     Hangs,
 }
 
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// How long after it was first asked for.
+    /// The time from the first request.
     pub after: Duration,
     pub outcome: Outcome,
 }
@@ -45,38 +45,38 @@ pub struct Step {
 #[derive(Default)]
 pub struct Script {
     pub waits: VecDeque<Step>,
-    /// What waits of placements come to, for tests that want it other than following by itself.
+    /// The results of placement waits, for tests that do not want the automatic ones.
     pub placements: Option<VecDeque<Step>>,
-    /// What the next calls of a method come to, before anything else is thought of.
+    /// The results of the next calls of a method. They take precedence over everything else.
     pub answers: BTreeMap<&'static str, VecDeque<Outcome>>,
-    /// What becomes of the next logins; then they succeed.
+    /// The results of the next logins; later ones succeed.
     pub logins: VecDeque<Outcome>,
-    /// `objects` elements that reading properties of hosts and clusters finds.
+    /// `objects` elements for reads of host and cluster properties.
     pub read_again: String,
-    /// The same when nothing but the load of hosts is read.
+    /// The same for reads of only the load of hosts.
     pub loads: String,
     /// The same for tasks.
     pub tasks: String,
     pub session_ends_at_reading: bool,
     /// Every connection breaks.
     pub unreachable: bool,
-    /// No call is answered any more.
+    /// No call gets a response any more.
     pub hangs: bool,
-    /// Waits take as long as their step says, whatever limit they were given.
+    /// Waits take as long as their step, regardless of their limit.
     pub slow: bool,
     pub api_type: Option<&'static str>,
     session: u32,
     session_valid: bool,
     calls: Vec<(Duration, String)>,
     bodies: Vec<(String, String)>,
-    /// Waits that were given up before they were answered.
+    /// Waits that were dropped before their response.
     waits_dropped: usize,
     collectors: u32,
     placement_collectors: BTreeSet<String>,
-    /// The hosts of VMs, as the pages so far have them: a `<val>`, empty for an unknown one.
+    /// The hosts of VMs in the pages so far: a `<val>`, empty for an unknown host.
     hosts: BTreeMap<String, String>,
-    /// Of those, what each collector of placements has brought.
-    brought: BTreeMap<String, BTreeMap<String, String>>,
+    /// Of those, what each collector of placements has returned.
+    returned: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Clone)]
@@ -86,7 +86,7 @@ pub struct Vcenter {
     moved: Arc<Notify>,
 }
 
-/// Counts a wait as dropped unless it is answered.
+/// Counts a wait as dropped unless it gets a response.
 struct Pending<'a> {
     script: &'a Mutex<Script>,
     answered: bool,
@@ -117,7 +117,7 @@ pub fn object(kind: &str, of: &str, id: &str, properties: &[(&str, &str)]) -> St
     format!("<objectSet><kind>{kind}</kind><obj type=\"{of}\">{id}</obj>{changes}</objectSet>")
 }
 
-/// An `objects` of a reading.
+/// An `objects` element of a read.
 pub fn content(of: &str, id: &str, properties: &[(&str, &str)]) -> String {
     let values: String =
         properties.iter().map(|(path, value)| format!("<propSet><name>{path}</name>{value}</propSet>")).collect();
@@ -158,7 +158,7 @@ impl Vcenter {
         config
     }
 
-    /// When each call of a method came, since the start.
+    /// The time of each call of a method, since the start.
     pub fn calls(&self, method: &str) -> Vec<Duration> {
         let script = self.script.lock().unwrap();
         script.calls.iter().filter(|(_, called)| called == method).map(|(when, _)| *when).collect()
@@ -168,7 +168,7 @@ impl Vcenter {
         self.script.lock().unwrap().calls.iter().map(|(_, method)| method.clone()).collect()
     }
 
-    /// The requests of one method, as they came.
+    /// The requests of one method, verbatim.
     pub fn bodies(&self, method: &str) -> Vec<String> {
         let script = self.script.lock().unwrap();
         script.bodies.iter().filter(|(called, _)| called == method).map(|(_, body)| body.clone()).collect()
@@ -222,7 +222,7 @@ impl Vcenter {
         }
     }
 
-    /// The next step once its time has come; nothing when the wait's own limit comes first.
+    /// The next step once it is due, or nothing if the limit of the wait passes first.
     async fn wait(&self, body: &str) -> Outcome {
         let limit = Duration::from_secs(between(body, "<maxWaitSeconds>", "<").parse().unwrap());
         let collector = between(body, "<_this type=\"PropertyCollector\">", "<");
@@ -232,7 +232,7 @@ impl Vcenter {
             (script.slow, of_placements, of_placements && script.placements.is_none())
         };
         if follows {
-            return self.bring_hosts(collector, limit).await;
+            return self.new_hosts(collector, limit).await;
         }
         let due = self.script.lock().unwrap().steps(of_placements).front().map(|step| step.after);
         match due {
@@ -256,12 +256,12 @@ impl Vcenter {
         }
     }
 
-    /// The hosts that this collector has not brought yet.
-    async fn bring_hosts(&self, collector: &str, limit: Duration) -> Outcome {
+    /// The hosts that this collector has not returned yet.
+    async fn new_hosts(&self, collector: &str, limit: Duration) -> Outcome {
         let deadline = Instant::now() + limit;
         loop {
             let moved = self.moved.notified();
-            let news = self.script.lock().unwrap().hosts_to_bring(collector);
+            let news = self.script.lock().unwrap().hosts_to_return(collector);
             if !news.is_empty() {
                 return page(&news);
             }
@@ -296,20 +296,20 @@ impl Script {
         }
     }
 
-    fn hosts_to_bring(&mut self, collector: &str) -> Vec<String> {
-        let brought = self.brought.entry(collector.to_owned()).or_default();
-        let gone = brought.keys().filter(|id| !self.hosts.contains_key(*id));
+    fn hosts_to_return(&mut self, collector: &str) -> Vec<String> {
+        let returned = self.returned.entry(collector.to_owned()).or_default();
+        let gone = returned.keys().filter(|id| !self.hosts.contains_key(*id));
         let mut news: Vec<String> = gone.map(|id| object("leave", "VirtualMachine", id, &[])).collect();
-        for (id, host) in self.hosts.iter().filter(|(id, host)| brought.get(*id) != Some(*host)) {
-            let kind = if brought.contains_key(id) { "modify" } else { "enter" };
+        for (id, host) in self.hosts.iter().filter(|(id, host)| returned.get(*id) != Some(*host)) {
+            let kind = if returned.contains_key(id) { "modify" } else { "enter" };
             let value: &[(&str, &str)] = if host.is_empty() { &[] } else { &[("runtime.host", host)] };
             news.push(object(kind, "VirtualMachine", id, value));
         }
-        brought.clone_from(&self.hosts);
+        returned.clone_from(&self.hosts);
         news
     }
 
-    /// What is answered at once; `None` for a wait.
+    /// The response of a call that does not wait; `None` for a wait.
     fn immediate(
         &mut self,
         method: &str,

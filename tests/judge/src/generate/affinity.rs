@@ -1,4 +1,5 @@
-//! Affinity: to nodes by label and name, to and against pods, required and preferred; topology spread constraints.
+//! Generates node affinity by label and name, required and preferred pod affinity and anti-affinity, and topology
+//! spread constraints.
 
 use serde_json::{Map, Value, json};
 
@@ -9,13 +10,13 @@ use super::words::{
     match_label_keys, selector, selector_of, set,
 };
 
-/// How much of each kind of term a pod carries, as chances out of 100.
+/// The probability of each kind of term in a pod, in percent.
 #[derive(Clone, Copy, Debug)]
 pub struct TermRates {
     pub required_affinity: usize,
     pub required_anti_affinity: usize,
     pub preferred: usize,
-    /// Required anti-affinity keeps to narrow domains, so that many such pods still leave some nodes free.
+    /// Required anti-affinity uses narrow domains, so that many such pods still leave some nodes free.
     pub narrow: bool,
 }
 
@@ -90,7 +91,7 @@ fn term(dice: &mut Dice, labels: &Map<String, Value>, own: bool, narrow: bool) -
     term
 }
 
-/// `nodeAffinity`, and now and then `nodeSelector` beside it.
+/// `nodeAffinity`, sometimes with a `nodeSelector`.
 pub fn node_affinity(dice: &mut Dice, node_count: usize, spec: &mut Value, affinity: &mut Value) {
     if dice.chance(20) {
         spec["nodeSelector"] = match dice.below(3) {
@@ -122,7 +123,7 @@ pub fn required_nodes(dice: &mut Dice, node_count: usize) -> Value {
 }
 
 fn node_term(dice: &mut Dice, node_count: usize, by_name: bool) -> Value {
-    // A term that holds nothing matches nothing.
+    // An empty term matches nothing.
     if dice.chance(4) {
         return json!({});
     }
@@ -134,7 +135,7 @@ fn node_term(dice: &mut Dice, node_count: usize, by_name: bool) -> Value {
     if by_name || dice.chance(6) {
         let operator = dice.pick(&["In", "In", "In", "NotIn"]);
         let field = |dice: &mut Dice, operator: &str| {
-            // One beyond the last: a node that does not exist.
+            // The index after the last one names a node that does not exist.
             let name = node::name(dice.below(node_count + 1));
             json!({ "key": "metadata.name", "operator": operator, "values": [name] })
         };
@@ -161,7 +162,7 @@ fn node_requirement(dice: &mut Dice) -> Value {
     }
 }
 
-/// `topologySpreadConstraints`; key and action together are unique in a pod.
+/// `topologySpreadConstraints`. The pair of topology key and `whenUnsatisfiable` is unique in a pod.
 pub fn spread(dice: &mut Dice, labels: &Map<String, Value>) -> Value {
     let mut constraints: Vec<Value> = Vec::new();
     for _ in 0..dice.pick(&[1, 1, 1, 2, 3]) {
@@ -175,7 +176,7 @@ pub fn spread(dice: &mut Dice, labels: &Map<String, Value>) -> Value {
             continue;
         }
         let chosen = match dice.below(10) {
-            // Most pods: skew shows where domains hold several each.
+            // Selects most pods: skew is visible only if domains have several pods each.
             0..4 => Some(json!({ "matchExpressions": [{ "key": "app", "operator": "Exists" }] })),
             4..7 => Some(selector_of(dice, labels)),
             _ => selector(dice, POD_LABELS),
@@ -184,7 +185,7 @@ pub fn spread(dice: &mut Dice, labels: &Map<String, Value>) -> Value {
         if constraint["whenUnsatisfiable"] == "DoNotSchedule" {
             set(&mut constraint, "minDomains", dice.maybe(50, |dice| dice.pick(&[1, 2, 3, 4, 5, 8]).into()));
         }
-        // Mostly not what they are by default.
+        // Mostly not the default values.
         for (policy, other, default) in
             [("nodeAffinityPolicy", "Ignore", "Honor"), ("nodeTaintsPolicy", "Honor", "Ignore")]
         {

@@ -1,6 +1,6 @@
-//! Scheduler configurations: every strategy and argument of the plugins, weights, plugins turned off.
+//! Generates scheduler configurations: every strategy and argument of the plugins, weights, disabled plugins.
 //!
-//! Most are drawn from a bounded number of combinations, because the judge builds a framework per configuration.
+//! Most come from a bounded number of combinations, because the judge builds one framework per configuration.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Containers: requests given, missing, zero or only as limits; sidecars, init containers, overhead, pod-level
-//! resources, host ports, images, and what a resize left in the status.
+//! Generates containers: requests that are set, missing, zero or given only as limits; sidecars, init containers,
+//! overhead, pod-level resources, host ports, images, and the status of an in-place resize.
 
 use serde_json::{Value, json};
 
@@ -17,9 +17,10 @@ const PORTS: &[u16] = &[8080, 8443, 9090, 5353];
 const HOST_IPS: &[&str] = &["", "", "0.0.0.0", "10.0.0.1", "10.0.0.2", "::"];
 const PROTOCOLS: &[&str] = &["TCP", "TCP", "UDP", "SCTP"];
 
-/// Fills a pod's spec. `wants` is how much more than the others it asks for: the pod to place finds out where it fits.
+/// Fills a pod's spec. With `wants_much` it requests more than the other pods, so that the pod to place does not fit on
+/// every node.
 pub fn fill(dice: &mut Dice, focus: &Focus, spec: &mut Value, wants_much: bool) {
-    // What a pod asks for as a whole may not be less than what its containers ask for.
+    // A pod-level request must not be less than the sum of the container requests.
     let whole = dice.chance(10);
     let mut ports = PORTS.to_vec();
     let mut containers = Vec::new();
@@ -45,7 +46,7 @@ pub fn fill(dice: &mut Dice, focus: &Focus, spec: &mut Value, wants_much: bool) 
         spec["resources"] = whole_pod(dice, focus);
     }
     if focus.images && dice.chance(12) {
-        // An image as a volume counts like a container's.
+        // An image volume counts like a container image.
         spec["volumes"] = json!([{ "name": "content", "image": { "reference": dice.pick(IMAGES).0 } }]);
     }
     if dice.chance(8) {
@@ -62,7 +63,7 @@ pub fn fill(dice: &mut Dice, focus: &Focus, spec: &mut Value, wants_much: bool) 
     }
 }
 
-/// Resources of the pod as a whole: requests, or limits that the API makes requests.
+/// Pod-level resources: requests, or limits that the API server copies to requests.
 fn whole_pod(dice: &mut Dice, focus: &Focus) -> Value {
     let mut resources = json!({ "requests": {} });
     for (resource, quantities) in [("cpu", ["400m", "700m", "1500m"]), ("memory", ["256Mi", "700Mi", "1500Mi"])] {
@@ -88,7 +89,7 @@ fn container(dice: &mut Dice, focus: &Focus, name: &str, small: bool, wants_much
     }
     let percent = if wants_much { 85 } else { 60 };
     if focus.ports && !ports.is_empty() && dice.chance(percent) {
-        // Taken from the list: one pod's containers may not ask for the same host port twice.
+        // Removed from the list: the containers of a pod must not use the same host port twice.
         let port = ports.remove(dice.below(ports.len()));
         let mut published = json!({ "containerPort": port, "protocol": dice.pick(PROTOCOLS) });
         if dice.chance(88) {
@@ -103,7 +104,7 @@ fn container(dice: &mut Dice, focus: &Focus, name: &str, small: bool, wants_much
     container
 }
 
-/// On the host's network a container's port is the host's port.
+/// With `hostNetwork`, the host port is the container port.
 fn publish_on_host(containers: &mut [Value]) {
     for port in containers.iter_mut().filter_map(|container| container["ports"].as_array_mut()).flatten() {
         port["hostPort"] = port["containerPort"].clone();
@@ -128,7 +129,7 @@ fn resources(dice: &mut Dice, focus: &Focus, small: bool, wants_much: bool) -> V
     for (resource, quantities) in [("cpu", cpu), ("memory", memory)] {
         match dice.below(100) {
             0..25 => {}
-            // Only a limit: the API makes it the request, too.
+            // Only a limit: the API server copies it to the request.
             25..35 => limits[resource] = dice.pick(quantities).into(),
             _ => requests[resource] = dice.pick(quantities).into(),
         }
@@ -137,7 +138,7 @@ fn resources(dice: &mut Dice, focus: &Focus, small: bool, wants_much: bool) -> V
         requests["ephemeral-storage"] = dice.pick(&["1Gi", "3Gi", "8Gi"]).into();
     }
     if focus.extended_resources && !small && dice.chance(if wants_much { 70 } else { 30 }) {
-        // These are never overcommitted: request and limit are the same.
+        // Extended resources cannot be overcommitted: request and limit are equal.
         let gpus = dice.pick(&["0", "1", "1", "2"]);
         requests["example.com/gpu"] = gpus.into();
         limits["example.com/gpu"] = gpus.into();
@@ -155,7 +156,8 @@ fn resources(dice: &mut Dice, focus: &Focus, small: bool, wants_much: bool) -> V
     resources
 }
 
-/// What the kubelet reports while a pod is resized in place: allocated and actual resources that differ from the spec.
+/// The status that the kubelet reports during an in-place resize: allocated and actual resources that differ from the
+/// spec.
 pub fn resized_status(dice: &mut Dice, spec: &Value, status: &mut Value) {
     for (list, field) in [("containers", "containerStatuses"), ("initContainers", "initContainerStatuses")] {
         let containers = spec.get(list).and_then(Value::as_array).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Randomness of one world, from its number alone.
+//! Random numbers for one world, derived from the world's number alone.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -13,7 +13,7 @@ impl Dice {
 
     /// Uniform in `0..bound`; 0 when the bound is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        // The bias of the remainder does not matter for such small bounds.
+        // The modulo bias does not matter for such small bounds.
         let bound = bound.max(1) as u64;
         usize::try_from(self.0.next_u64() % bound).unwrap_or(0)
     }
@@ -23,7 +23,7 @@ impl Dice {
         low + self.below(high - low + 1)
     }
 
-    /// True in so many of 100 cases.
+    /// True with a probability of `percent`.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -32,7 +32,7 @@ impl Dice {
         from[self.below(from.len())]
     }
 
-    /// So many different ones, in the order of the list.
+    /// `count` different elements, in the order of the list.
     pub fn several<T: Copy>(&mut self, from: &[T], count: usize) -> Vec<T> {
         let mut indexes: Vec<usize> = (0..from.len()).collect();
         while indexes.len() > count {
@@ -41,7 +41,7 @@ impl Dice {
         indexes.into_iter().map(|index| from[index]).collect()
     }
 
-    /// `Some` in so many of 100 cases.
+    /// `Some` with a probability of `percent`.
     pub fn maybe<T>(&mut self, percent: usize, make: impl FnOnce(&mut Dice) -> T) -> Option<T> {
         self.chance(percent).then(|| make(self))
     }

@@ -1,7 +1,8 @@
-//! Random worlds: small, from few words, so that objects collide and every branch of the plugins is reached.
+//! Generates random worlds. They are small and use few distinct names and values, so that objects interact and every
+//! branch of the plugins is reached.
 //!
-//! Each world has a focus: the features that its objects use. Without it, nearly every node of every world would be
-//! refused by the first filter, and the last one would hardly ever be asked.
+//! Each world has a focus: the features that its objects use. Without it, the first filter would reject nearly every
+//! node of every world, and the last filter would rarely run.
 
 mod affinity;
 mod config;
@@ -18,21 +19,21 @@ use crate::World;
 use dice::Dice;
 use words::{NAMESPACE_LABELS, NAMESPACES, labels};
 
-/// Which plugins a world is made for.
+/// The plugins that a world exercises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// InterPodAffinity alone, with raw scores.
     InterPodAffinity,
     /// All default plugins, under the default configuration or a random one.
     All,
-    /// The same, with pending pods that were promised a node.
+    /// As `All`, with pending pods that have a nominated node.
     Nominated,
 }
 
 impl Profile {
     pub const ALL: [Profile; 3] = [Profile::InterPodAffinity, Profile::All, Profile::Nominated];
 
-    /// As the example `world` calls it.
+    /// The name on the command line of the example `world`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +44,7 @@ impl Profile {
     }
 }
 
-/// What a world's objects use.
+/// The features that a world's objects use.
 #[derive(Clone, Copy, Debug)]
 struct Focus {
     taints: bool,
@@ -70,7 +71,7 @@ impl Focus {
             return Focus { pod_affinity: true, ..nothing };
         }
         match dice.below(100) {
-            // The last filters, whose verdicts hang together with those of the first, on nodes that others hardly refuse.
+            // The last filters, whose verdicts depend on those of the first, on nodes that other filters rarely reject.
             0..30 => Focus {
                 spread: true,
                 taints: dice.chance(65),
@@ -79,7 +80,7 @@ impl Focus {
                 ..nothing
             },
             30..55 => Focus { pod_affinity: true, images: dice.chance(30), owners: dice.chance(50), ..nothing },
-            // A bit of everything.
+            // A mix of all features.
             _ => Focus {
                 taints: dice.chance(40),
                 cordons: dice.chance(45),
@@ -120,13 +121,13 @@ impl Focus {
 }
 
 impl World {
-    /// The world of a number: the same on every machine.
+    /// The world with this number. It is the same on every machine.
     #[must_use]
     pub fn random(number: u64, profile: Profile) -> World {
         let dice = &mut Dice::new(number);
         let focus = Focus::random(dice, profile);
         let node_count = dice.between(3, 15);
-        // A domain without a matching pod hides what counting does wrong, so worlds of spreading are fuller.
+        // A domain without a matching pod hides counting errors, so worlds with spread constraints have more pods.
         let pod_count = dice.between(if focus.spread { 15 } else { 0 }, 40);
         let mut world = World {
             nodes: (0..node_count).map(|index| node::node(dice, &focus, index, node_count)).collect(),
@@ -148,7 +149,7 @@ impl World {
     }
 }
 
-/// Nearly always all of them: one whose object is not there yet has no labels.
+/// Nearly always all namespaces. One whose object does not exist yet has no labels.
 fn namespaces(dice: &mut Dice) -> Vec<Value> {
     let mut namespaces = Vec::new();
     for name in NAMESPACES {

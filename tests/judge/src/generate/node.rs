@@ -1,4 +1,4 @@
-//! Nodes: topology labels that may be missing or shared, taints, resources, images, declared features.
+//! Generates nodes: topology labels that may be missing or shared, taints, resources, images, declared features.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::Focus;
 use super::dice::Dice;
 use super::words::{HOSTNAME, PHYSICAL_HOST, RACK, REGION, ZONE};
 
-/// Container images and the names nodes know them by. A name without a tag means `:latest`.
+/// Container images and their names in a node's status. A name without a tag means `:latest`.
 pub const IMAGES: &[(&str, &str)] = &[
     ("web:1", "web:1"),
     ("db", "db:latest"),
@@ -24,10 +24,10 @@ pub const TAINT_EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "PreferNo
 pub const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 pub const DISKS: &[&str] = &["ssd", "hdd"];
-/// Values for Gt and Lt; one is no number.
+/// Values for Gt and Lt; one is not a number.
 pub const GENERATIONS: &[&str] = &["1", "3", "5", "7", "old"];
 
-/// Zero-padded, so that the order in lists is the order of names.
+/// Zero-padded, so that index order equals name order.
 pub fn name(index: usize) -> String {
     format!("n{index:02}")
 }
@@ -38,7 +38,7 @@ pub fn node(dice: &mut Dice, focus: &Focus, index: usize, count: usize) -> Value
     let mut taints = taints(dice, focus);
     if focus.cordons && dice.chance(20) {
         spec["unschedulable"] = true.into();
-        // The node controller adds it a moment later.
+        // The node controller adds the taint a moment later.
         if dice.chance(70) {
             taints.push(json!({ "key": CORDON_TAINT, "effect": "NoSchedule" }));
         }
@@ -68,7 +68,7 @@ fn labels(dice: &mut Dice, name: &str, count: usize) -> Map<String, Value> {
     };
     match dice.below(100) {
         0..7 => {}
-        // Two nodes with one hostname: clones whose label was never corrected.
+        // Two nodes with the same hostname: cloned VMs whose label was never corrected.
         7..15 => put(HOSTNAME, self::name(dice.below(count))),
         _ => put(HOSTNAME, name.to_owned()),
     }
@@ -95,7 +95,7 @@ fn taints(dice: &mut Dice, focus: &Focus) -> Vec<Value> {
     }
     for _ in 0..dice.pick(&[0, 0, 1, 1, 2, 3]) {
         let taint = json!({ "key": dice.pick(TAINT_KEYS), "value": dice.pick(TAINT_VALUES), "effect": dice.pick(TAINT_EFFECTS) });
-        // Key and effect together are unique on a node.
+        // The pair of key and effect is unique on a node.
         if !taints.iter().any(|other| other["key"] == taint["key"] && other["effect"] == taint["effect"]) {
             taints.push(taint);
         }

@@ -1,4 +1,4 @@
-//! Services and workload controllers: what the default spread constraints take their selector from.
+//! Generates Services and workload controllers, from which the default spread constraints take their selector.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::dice::Dice;
 use super::words::{NAMESPACES, POD_LABELS};
 use crate::World;
 
-/// Every world with owners has these, one of a kind per namespace.
+/// The controllers of a world with owners: at most one of each kind per namespace.
 const CONTROLLERS: &[(&str, &str, &str)] =
     &[("ReplicaSet", "apps/v1", "rs"), ("StatefulSet", "apps/v1", "sts"), ("ReplicationController", "v1", "rc")];
 
@@ -29,7 +29,7 @@ pub fn add(dice: &mut Dice, world: &mut World) {
 
 fn service(dice: &mut Dice, namespace: &str, number: usize) -> Value {
     let mut spec = json!({ "ports": [{ "port": 80 }] });
-    // One without a selector selects nothing.
+    // A Service without a selector selects nothing.
     if dice.chance(88) {
         let (key, values) = dice.pick(POD_LABELS);
         spec["selector"] = json!({ key: dice.pick(values) });
@@ -58,13 +58,13 @@ fn controller(dice: &mut Dice, (kind, api_version, name): (&str, &str, &str), na
     json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name, "namespace": namespace }, "spec": spec })
 }
 
-/// Makes a controller of its namespace the pod's owner; whether it exists is another question.
+/// Makes a controller of its namespace the pod's owner. The controller need not exist.
 pub fn adopt(dice: &mut Dice, pod: &mut Value) {
     if dice.chance(60) {
         let (kind, api_version, name) =
-            // The plugin asks no other kinds of owners for a selector.
+            // The plugin takes no selector from a Job.
             if dice.chance(10) { ("Job", "batch/v1", "job") } else { dice.pick(CONTROLLERS) };
-        // An owner that is not the controller does not count.
+        // The plugin ignores an owner that is not the controller.
         let controls = dice.chance(90);
         pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": api_version, "kind": kind, "name": name,
             "uid": format!("uid-{name}"), "controller": controls }]);

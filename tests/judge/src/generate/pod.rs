@@ -1,4 +1,4 @@
-//! Pods: those that run, those that end or have ended, and the one to place.
+//! Generates pods: running, terminating and finished ones, and the pod to place.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::node::{self, CORDON_TAINT, TAINT_EFFECTS, TAINT_KEYS, TAINT_VALUES};
 use super::words::{HOMES, POD_LABELS, labels, set};
 use super::{Focus, owners};
 
-/// A pod of the cluster as it is found: mostly running, some ending, finished, pending, or on a node that is gone.
+/// An existing pod: mostly running; some are terminating, finished, pending, or on a node that no longer exists.
 pub fn existing(dice: &mut Dice, focus: &Focus, index: usize, node_count: usize) -> Value {
     let mut pod = base(dice, &format!("p{index:02}"));
     let mut spec = json!({});
@@ -79,7 +79,7 @@ pub fn incoming(dice: &mut Dice, focus: &Focus, node_count: usize) -> Value {
         set(&mut spec, "tolerations", dice.maybe(65, tolerations));
     }
     if focus.node_name {
-        // One in ten is a node that does not exist.
+        // One in ten names a node that does not exist.
         spec["nodeName"] = if dice.chance(10) { "gone".into() } else { node::name(dice.below(node_count)).into() };
     }
     if focus.owners {

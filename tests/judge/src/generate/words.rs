@@ -1,4 +1,5 @@
-//! The few words that worlds are made of, so that things collide: labels, namespaces, selectors over them.
+//! The names and values of random worlds (labels, namespaces), and selectors over them. There are few, so that
+//! selectors match.
 
 use serde_json::{Map, Value, json};
 
@@ -6,21 +7,21 @@ use super::dice::Dice;
 
 pub const NAMESPACES: &[&str] = &["blue", "green", "red"];
 
-/// Where pods live: mostly together, because spreading and most affinity look at one namespace only.
+/// The namespaces of pods. Most pods share one, because spread constraints and most affinity terms cover one namespace.
 pub const HOMES: &[&str] = &["blue", "blue", "blue", "green", "red"];
 
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 pub const REGION: &str = "topology.kubernetes.io/region";
 pub const RACK: &str = "rack";
-/// The label that Bridger puts on nodes: the physical host.
+/// The node label that Bridger sets to the physical host.
 pub const PHYSICAL_HOST: &str = "alpha.cna.vmware.com/host";
 
-/// Some keys more often than others; `nowhere` is on no node.
+/// Repeated keys are more frequent. No node has `nowhere`.
 pub const TOPOLOGY_KEYS: &[&str] =
     &[HOSTNAME, HOSTNAME, HOSTNAME, ZONE, ZONE, ZONE, RACK, RACK, PHYSICAL_HOST, PHYSICAL_HOST, REGION, "nowhere"];
 
-/// The same for spreading, where a key that is on no node refuses them all.
+/// As [`TOPOLOGY_KEYS`], for spread constraints, where a key that no node has rejects all nodes.
 pub const SPREAD_KEYS: &[&str] = &[
     HOSTNAME,
     HOSTNAME,
@@ -52,14 +53,14 @@ pub const SPREAD_KEYS: &[&str] = &[
     "nowhere",
 ];
 
-/// A label key with the values that it takes.
+/// A label key with its possible values.
 pub type Word = (&'static str, &'static [&'static str]);
 
 pub const POD_LABELS: &[Word] =
     &[("app", &["web", "db", "cache"]), ("tier", &["front", "back"]), ("version", &["1", "2", "3"])];
 pub const NAMESPACE_LABELS: &[Word] = &[("team", &["x", "y"]), ("env", &["prod", "dev"])];
 
-/// Labels from a list of words, each present in so many of 100 cases.
+/// Labels from a list of words, each present with a probability of `percent`.
 pub fn labels(dice: &mut Dice, words: &[Word], percent: usize) -> Map<String, Value> {
     let mut labels = Map::new();
     for (key, values) in words {
@@ -114,8 +115,8 @@ pub fn selector_of(dice: &mut Dice, labels: &Map<String, Value>) -> Value {
     json!({ "matchLabels": { key.as_str(): value } })
 }
 
-/// Adds `matchLabelKeys` (and, where the field exists, `mismatchLabelKeys`) to a term or constraint that has a selector,
-/// and merges them into it, as the API server does when the pod is created.
+/// Adds `matchLabelKeys` (and, where the field exists, `mismatchLabelKeys`) to a term or constraint that has a
+/// selector, and merges them into it, as the API server does when the pod is created.
 pub fn match_label_keys(dice: &mut Dice, term: &mut Value, labels: &Map<String, Value>, mismatch: bool) {
     let Some(selector) = term.get("labelSelector").and_then(Value::as_object) else { return };
     let in_labels = |key: &str| selector.get("matchLabels").is_some_and(|labels| labels.get(key).is_some());
@@ -125,7 +126,7 @@ pub fn match_label_keys(dice: &mut Dice, term: &mut Value, labels: &Map<String, 
             .and_then(Value::as_array)
             .is_some_and(|list| list.iter().any(|requirement| requirement["key"] == key))
     };
-    // A key may not be in both, and one that the pod does not carry is ignored.
+    // A key must not be in both, and a key that the pod does not have is ignored.
     let free: Vec<&str> =
         POD_LABELS.iter().map(|(key, _)| *key).filter(|key| !in_labels(key) && !in_expressions(key)).collect();
     if free.is_empty() {
@@ -144,7 +145,7 @@ pub fn match_label_keys(dice: &mut Dice, term: &mut Value, labels: &Map<String, 
     }
 }
 
-/// Sets a field if there is a value for it.
+/// Sets a field if the value is `Some`.
 pub fn set(object: &mut Value, field: &str, value: Option<Value>) {
     if let Some(value) = value {
         object[field] = value;

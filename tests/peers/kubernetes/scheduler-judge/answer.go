@@ -2,31 +2,32 @@ package main
 
 import "encoding/json"
 
-// answer is one line of the output: what `bridger explain -o json` prints, and details beside it.
+// answer is one line of the output: the JSON of `bridger explain -o json`, plus details.
 type answer struct {
 	ID json.RawMessage `json:"id,omitempty"`
 
 	Pod string `json:"pod"`
-	// By name.
+	// Sorted by name.
 	Nodes    []nodeAnswer `json:"nodes"`
 	Feasible int          `json:"feasible"`
-	// All nodes with the highest total, by name.
+	// All nodes with the highest total, sorted by name.
 	Best []string `json:"best"`
 
-	// The profile that judged.
+	// The scheduler profile used.
 	Profile string `json:"profile,omitempty"`
-	// Set when a plugin would keep the pod from being tried at all (scheduling gates). The rest is judged regardless.
+	// Set when a plugin keeps the pod out of the active queue (scheduling gates). The other fields are filled in
+	// regardless.
 	PreEnqueue *rejection `json:"preEnqueue,omitempty"`
 	// Set when PreFilter rejected the pod for all nodes.
 	PreFilter *rejection `json:"preFilter,omitempty"`
-	// The plugins that PreFilter narrowed the nodes by, by name.
+	// The plugins whose PreFilter restricted the set of nodes, sorted by name.
 	NarrowedBy []string `json:"narrowedBy,omitempty"`
-	// The plugins that had nothing to say, by name.
+	// The plugins that skipped Filter or Score, sorted by name.
 	SkippedFilter []string `json:"skippedFilter,omitempty"`
 	SkippedScore  []string `json:"skippedScore,omitempty"`
 	// The weights of the score plugins.
 	Weights map[string]int64 `json:"weights,omitempty"`
-	// What the API server's validation says, one line per fault, if it was asked for.
+	// The API server's validation errors, one entry each, if requested.
 	Invalid []string `json:"invalid,omitempty"`
 }
 
@@ -34,9 +35,9 @@ type nodeAnswer struct {
 	Name string `json:"name"`
 	// Feasible, Unschedulable, UnschedulableAndUnresolvable or Error.
 	Verdict string `json:"verdict"`
-	// Who refused; several, comma-joined, when PreFilter narrowed.
+	// The plugin that rejected the node; several, comma-joined, if PreFilter restricted the set of nodes.
 	Plugin string `json:"plugin,omitempty"`
-	// The reasons, sorted, one by one and comma-joined.
+	// The sorted reasons, comma-joined and as a list.
 	Reason  string   `json:"reason,omitempty"`
 	Reasons []string `json:"reasons,omitempty"`
 
@@ -44,7 +45,7 @@ type nodeAnswer struct {
 	Total *int64 `json:"total,omitempty"`
 	// Normalised, before weight. A plugin that skipped is absent.
 	Scores map[string]int64 `json:"scores,omitempty"`
-	// Before normalisation, if asked for.
+	// Before normalisation, if requested.
 	Raw map[string]int64 `json:"raw,omitempty"`
 }
 
@@ -54,7 +55,7 @@ type rejection struct {
 	Reasons []string `json:"reasons"`
 }
 
-// failure is the line for a request that cannot be judged.
+// failure is the reply to a request that cannot be judged.
 type failure struct {
 	ID    json.RawMessage `json:"id,omitempty"`
 	Error string          `json:"error"`

@@ -32,14 +32,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
-// bench is one profile's framework, built as kube-scheduler builds it and used for one world after the other. Nothing
-// of a world stays behind: the snapshot and the contents of the listers are replaced whole.
+// bench is one profile's framework, built as kube-scheduler builds it and reused for many worlds. Worlds do not affect
+// each other: the snapshot and the contents of the listers are replaced completely.
 type bench struct {
 	framework framework.Framework
 	informers informers.SharedInformerFactory
 	snapshot  *currentSnapshot
 	nominator *nominator
-	// The plugins themselves, because the framework shows only normalised and weighted scores.
+	// The plugin instances, because the framework returns only normalised and weighted scores.
 	plugins map[string]fwk.Plugin
 	weights map[string]int64
 	stop    context.CancelFunc
@@ -64,7 +64,7 @@ func readProfiles(text string) ([]config.KubeSchedulerProfile, error) {
 	if !ok {
 		return nil, fmt.Errorf("config: this is a %s, not a KubeSchedulerConfiguration", kind)
 	}
-	// The field is lost in the conversion, and the validation wants it.
+	// The conversion drops this field, and the validation requires it.
 	internal.APIVersion = kind.GroupVersion().String()
 	if err := validation.ValidateKubeSchedulerConfiguration(internal); err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -72,7 +72,7 @@ func readProfiles(text string) ([]config.KubeSchedulerProfile, error) {
 	return internal.Profiles, nil
 }
 
-// only keeps the named plugins of a profile, and the two without which no framework starts.
+// only keeps the named plugins of a profile, and the two that every framework requires.
 func only(profile config.KubeSchedulerProfile, wanted []string) (config.KubeSchedulerProfile, error) {
 	if len(wanted) == 0 {
 		return profile, nil
@@ -126,7 +126,7 @@ func newBench(profile config.KubeSchedulerProfile) (*bench, error) {
 		frameworkruntime.WithSnapshotSharedLister(made.snapshot),
 		frameworkruntime.WithPodNominator(made.nominator),
 		frameworkruntime.WithEventRecorder(events.NewEventBroadcasterAdapter(client).NewRecorder(profile.SchedulerName)),
-		// Worlds are small: handing nodes to other threads costs more than it gains.
+		// Worlds are small: parallelism would cost more than it saves.
 		frameworkruntime.WithParallelism(1),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
@@ -141,7 +141,7 @@ func newBench(profile config.KubeSchedulerProfile) (*bench, error) {
 	return made, nil
 }
 
-// newDRAManager is what the DynamicResources plugin asks for. Worlds hold no claims, so it stays empty.
+// newDRAManager creates the manager that the DynamicResources plugin requires. It stays empty: worlds have no claims.
 func newDRAManager(ctx context.Context, client *fake.Clientset, informers informers.SharedInformerFactory) (fwk.SharedDRAManager, error) {
 	enabled := utilfeature.DefaultFeatureGate.Enabled
 	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), informers.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
@@ -162,7 +162,7 @@ func newDRAManager(ctx context.Context, client *fake.Clientset, informers inform
 	return dynamicresources.NewDRAManager(ctx, claims, tracker, informers), nil
 }
 
-// capture wraps every factory so that the plugins it makes are kept.
+// capture wraps every factory to keep a reference to the plugins it creates.
 func (b *bench) capture(registry frameworkruntime.Registry) frameworkruntime.Registry {
 	wrapped := frameworkruntime.Registry{}
 	for name, factory := range registry {
@@ -177,7 +177,7 @@ func (b *bench) capture(registry frameworkruntime.Registry) frameworkruntime.Reg
 	return wrapped
 }
 
-// seat puts a world in place of the one before.
+// seat replaces the previous world with this one.
 func (b *bench) seat(ctx context.Context, world *world) error {
 	snapshot, err := takeSnapshot(ctx, world)
 	if err != nil {
@@ -225,7 +225,7 @@ func takeSnapshot(ctx context.Context, world *world) (*internalcache.Snapshot, e
 		scheduled.AddNode(logger, node)
 	}
 	for _, pod := range world.pods {
-		// kube-scheduler's watch leaves finished pods out; a pod without a node is in its queue, not in its cache.
+		// kube-scheduler's watch excludes finished pods. A pod without a node is in its queue, not in its cache.
 		if pod.Spec.NodeName == "" || finished(pod) {
 			continue
 		}

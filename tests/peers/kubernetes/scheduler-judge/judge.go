@@ -13,12 +13,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// The most frameworks kept ready; random worlds use few configurations, so this is ample.
+// The maximum number of cached frameworks. Random worlds use few configurations, so this is enough.
 const benchesMax = 64
 
 const feasible = "Feasible"
 
-// court keeps one framework per configuration, because building one takes longer than judging a world.
+// court caches one framework per configuration, because building one takes longer than judging a world.
 type court struct {
 	benches map[string]*bench
 }
@@ -36,7 +36,7 @@ func (c *court) bench(request *request, schedulerName string) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A pod that names none of the profiles is judged by the first, so that a world needs not repeat its name.
+	// If the pod names none of the profiles, the first one applies, so that a world need not repeat its name.
 	index := max(0, slices.IndexFunc(profiles, func(profile config.KubeSchedulerProfile) bool {
 		return profile.SchedulerName == schedulerName
 	}))
@@ -58,7 +58,7 @@ func (c *court) bench(request *request, schedulerName string) (*bench, error) {
 	return made, nil
 }
 
-// judge follows kube-scheduler's schedulePod, but tries and scores every node, and keeps what each plugin said.
+// judge follows kube-scheduler's schedulePod, but filters and scores every node, and keeps each plugin's result.
 func (c *court) judge(request *request, world *world) (*answer, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -107,7 +107,7 @@ func (c *court) judge(request *request, world *world) (*answer, error) {
 	return given, nil
 }
 
-// filter notes every node's verdict and answers the nodes that passed.
+// filter records every node's verdict and returns the nodes that passed.
 func (b *bench) filter(ctx context.Context, state fwk.CycleState, world *world, nodes []fwk.NodeInfo, given *answer) []fwk.NodeInfo {
 	narrowed, status, narrowing := b.framework.RunPreFilterPlugins(ctx, state, world.pod)
 	given.NarrowedBy = sets.List(narrowing)
@@ -143,7 +143,7 @@ func (b *bench) filter(ctx context.Context, state fwk.CycleState, world *world, 
 	return passed
 }
 
-// score notes the scores of the nodes given.
+// score records the scores of the given nodes.
 func (b *bench) score(ctx context.Context, state fwk.CycleState, world *world, nodes []fwk.NodeInfo, raw bool, given *answer) error {
 	if status := b.framework.RunPreScorePlugins(ctx, state, world.pod, nodes); !status.IsSuccess() {
 		return status.AsError()
@@ -171,7 +171,7 @@ func (b *bench) score(ctx context.Context, state fwk.CycleState, world *world, n
 		for _, part := range of.Scores {
 			plugin, ok := b.plugins[part.Name].(fwk.ScorePlugin)
 			if !ok {
-				return fmt.Errorf("plugin %s scores but is no score plugin", part.Name)
+				return fmt.Errorf("plugin %s scores but is not a score plugin", part.Name)
 			}
 			score, status := plugin.Score(ctx, state, world.pod, nodes[index])
 			if !status.IsSuccess() {
@@ -183,7 +183,7 @@ func (b *bench) score(ctx context.Context, state fwk.CycleState, world *world, n
 	return nil
 }
 
-// rejectionBy sorts the reasons: NodeResourcesFit gives those of extended resources in the order of a Go map.
+// rejectionBy sorts the reasons, because NodeResourcesFit returns those of extended resources in Go map order.
 func rejectionBy(plugin string, status *fwk.Status) *rejection {
 	return &rejection{Verdict: status.Code().String(), Plugin: plugin, Reasons: slices.Sorted(slices.Values(status.Reasons()))}
 }

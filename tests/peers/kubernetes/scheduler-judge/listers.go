@@ -10,15 +10,15 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// currentSnapshot lets plugins, which keep the lister they were made with, see one world after the other.
+// currentSnapshot gives the plugins, which keep the lister they were created with, each new world.
 type currentSnapshot struct {
 	*internalcache.Snapshot
 }
 
 var _ fwk.SharedLister = &currentSnapshot{}
 
-// nominator answers which pending pods were promised a node by an earlier preemption. kube-scheduler keeps this in its
-// queue; a world is judged at one moment, so nothing here ever changes.
+// nominator returns the pending pods that an earlier preemption nominated for a node. kube-scheduler keeps these in its
+// queue. A world is judged at one moment, so they never change here.
 type nominator struct {
 	byNode map[string][]fwk.PodInfo
 }

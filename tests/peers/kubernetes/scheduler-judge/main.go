@@ -1,9 +1,9 @@
-// scheduler-judge: what kube-scheduler's own plugins say about a world.
+// scheduler-judge: returns the verdicts and scores of kube-scheduler's own plugins for a world.
 //
 // It links the scheduling framework, the cache and the in-tree plugins of the Kubernetes release that its module pins,
-// with the feature gates at that release's defaults. One JSON request per line on standard input, one JSON answer per
-// line on standard output, in the same order, until the input ends. A request that cannot be judged is answered with an
-// error line; it never ends the program.
+// with the feature gates at that release's defaults. It reads one JSON request per line from standard input and writes
+// one JSON answer per line to standard output, in the same order, until the input ends. The reply to a request that
+// cannot be judged is an error line; such a request never ends the program.
 package main
 
 import (
@@ -19,11 +19,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// The longest request read; a longer one is skipped and answered with an error.
+// The maximum length of a request. A longer one is skipped, and the reply is an error.
 const requestBytesMax = 256 << 20
 
 func main() {
-	// Only errors are worth a line: what kube-scheduler says of a configuration's merits is noise here.
+	// Only errors are printed: kube-scheduler's log messages about a configuration are noise here.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	// The plugins report to these metrics and do not work without them.
@@ -59,7 +59,8 @@ func serve(input io.Reader, output io.Writer) error {
 	}
 }
 
-// readLine reads up to the next line feed. What exceeds the limit is read and dropped, so that the next line is whole.
+// readLine reads up to the next line feed. A line that exceeds the limit is read and dropped, so that the next line is
+// complete.
 func readLine(reader *bufio.Reader) (line []byte, tooLong bool, err error) {
 	for {
 		part, err := reader.ReadSlice('\n')
@@ -75,7 +76,7 @@ func readLine(reader *bufio.Reader) (line []byte, tooLong bool, err error) {
 	}
 }
 
-// reply answers one line, whatever is in it. A panic inside a plugin is that world's answer, not the end of the program.
+// reply answers one line with any content. A panic inside a plugin becomes an error reply and does not end the program.
 func reply(court *court, line []byte, tooLong bool) (given any) {
 	request := &request{}
 	defer func() {

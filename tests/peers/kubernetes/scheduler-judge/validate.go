@@ -11,7 +11,8 @@ import (
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 )
 
-// validate says what the API server would refuse: a world it would refuse proves nothing about a scheduler.
+// validate returns the errors with which the API server would reject objects. A world with such objects proves nothing
+// about a scheduler.
 func validate(world *world) []string {
 	var faults []string
 	note := func(kind, name string, errors field.ErrorList, err error) {

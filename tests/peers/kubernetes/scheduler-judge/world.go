@@ -14,7 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// request is one line of the input. Objects are as the API shows them; apiVersion and kind may be left out.
+// request is one line of the input. Objects have the API's format; apiVersion and kind are optional.
 type request struct {
 	ID                     json.RawMessage   `json:"id,omitempty"`
 	Nodes                  []json.RawMessage `json:"nodes,omitempty"`
@@ -24,17 +24,17 @@ type request struct {
 	ReplicaSets            []json.RawMessage `json:"replicaSets,omitempty"`
 	StatefulSets           []json.RawMessage `json:"statefulSets,omitempty"`
 	ReplicationControllers []json.RawMessage `json:"replicationControllers,omitempty"`
-	// The pod to be placed. One of the same namespace and name among Pods is taken for the same pod and left out.
+	// The pod to place. A pod with the same namespace and name in Pods is treated as the same pod and ignored.
 	Pod json.RawMessage `json:"pod"`
-	// A KubeSchedulerConfiguration, YAML or JSON, as text. Without it: the release's default profile.
+	// The text of a KubeSchedulerConfiguration, YAML or JSON. If empty, the release's default profile applies.
 	Config string `json:"config,omitempty"`
-	// Only these plugins, in the order and with the weights of the profile. Without it: all of them.
+	// Run only these plugins, in the order and with the weights of the profile. If empty, run all of them.
 	Plugins []string `json:"plugins,omitempty"`
-	// Score every node, also those that the filters refuse.
+	// Score every node, also those that the filters reject.
 	ScoreAll bool `json:"scoreAll,omitempty"`
-	// Also answer each plugin's score before normalisation.
+	// Also return each plugin's score before normalisation.
 	Raw bool `json:"raw,omitempty"`
-	// Also answer what the API server's validation says against the objects.
+	// Also return the API server's validation errors for the objects.
 	Validate bool `json:"validate,omitempty"`
 }
 
@@ -89,7 +89,7 @@ func readWorld(line []byte, into *request) (*world, error) {
 	return world, nil
 }
 
-// identify gives a pod what the API server gives every pod and the scheduler's cache relies on.
+// identify sets the namespace and UID that the API server sets on every pod and the scheduler's cache relies on.
 func identify(pod *corev1.Pod) {
 	if pod.Namespace == "" {
 		pod.Namespace = corev1.NamespaceDefault
@@ -121,8 +121,8 @@ func readObject(data []byte, into runtime.Object) error {
 	return nil
 }
 
-// strictly reads JSON as the API server does with fieldValidation=Strict: a field that does not exist is an error, so
-// that a misspelt field cannot make two programs agree on a world that neither of them saw.
+// strictly reads JSON as the API server does with fieldValidation=Strict: an unknown field is an error. Otherwise two
+// programs could agree on a world only because both ignored a misspelt field.
 func strictly(data []byte, into any) error {
 	warnings, err := kjson.UnmarshalStrict(data, into)
 	if err != nil {

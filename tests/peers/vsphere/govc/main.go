@@ -1,4 +1,4 @@
-// govc: the command-line client of vSphere, with the commands that the tests use as an independent witness.
+// govc: the vSphere command-line client, with the commands that the tests use as an independent view of vCenter.
 package main
 
 import (

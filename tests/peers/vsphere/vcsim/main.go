@@ -1,5 +1,5 @@
-// vcsim: a vCenter over govmomi's simulator library, with the flags the tests need.
-// Its own module is not in the registry, the library is; so this main stands in for it.
+// vcsim: a vCenter simulator on govmomi's simulator library, with the flags the tests need.
+// The registry has the library but not vcsim's own module, so this main replaces it.
 package main
 
 import (

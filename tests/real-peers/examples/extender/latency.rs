@@ -1,4 +1,4 @@
-//! How long a filter takes in the server: routes, JSON, decision and answer, without a socket.
+//! Measures a filter request in the server: routes, JSON, decision and answer, without a socket.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use tower::ServiceExt;
 const NODES: usize = 5000;
 const HOSTS: usize = 500;
 const FEW: usize = 1000;
-/// Replicas of a service: they share namespace, labels and terms.
+/// Replicas of a service; they share namespace, labels and terms.
 const GROUP: usize = 30;
 const CALLS: usize = 2000;
-/// The best counts: what else happens on a machine only ever adds.
+/// The best pass counts, because other load on the machine only adds latency.
 const PASSES: usize = 3;
 
 fn labels(pairs: &[(&str, String)]) -> Labels {
@@ -55,7 +55,7 @@ fn pod(number: usize) -> PodFacts {
     }
 }
 
-/// The world, and how many bytes each pod takes in it.
+/// The world, and the bytes of memory per pod.
 fn world(pods: usize) -> (WorldOwner, f64) {
     let owner = WorldOwner::new(model::World::default());
     let mut bytes = 0;
@@ -125,9 +125,9 @@ async fn calls(pods: usize) -> Result<(f64, f64, f64)> {
     Ok((best.0, best.1, bytes_per_pod))
 }
 
-/// With few pods and with many.
+/// Measures with few pods and with many.
 pub async fn measure(many: usize) -> Result<Value> {
-    // The large one first: memory that was given back and is taken again would not show.
+    // The large world first: memory that was freed and reused would not be counted.
     let lots = calls(many).await?;
     let few = calls(FEW).await?;
     let figures = |(p50, p99, _): (f64, f64, f64)| json!({ "p50_ms": p50, "p99_ms": p99 });
@@ -136,7 +136,7 @@ pub async fn measure(many: usize) -> Result<Value> {
     )
 }
 
-/// Memory of this process that is really used.
+/// Resident memory of this process.
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: usize = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The four ways that kube-scheduler is measured in.
+//! The four setups in which kube-scheduler is measured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use server::extender::answer;
 use server::extender::wire::{BindingArgs, ExtenderArgs, Nodes};
 use testkit::{Bridger, ControlPlane, Scheduler};
 
-/// The schedulerName of all pods.
+/// The `schedulerName` of all pods.
 pub const SCHEDULER_NAME: &str = "default-scheduler";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Way<'a> {
     Bridger,
     /// Another build of Bridger.
     Before(&'a Path),
-    /// An extender that agrees with everything, on Bridger's HTTP stack.
+    /// An extender that accepts everything, on Bridger's HTTP stack.
     Agreeing,
     /// No InterPodAffinity and no extender.
     Neither,
@@ -72,7 +72,7 @@ impl<'a> Contender for Way<'a> {
     }
 }
 
-/// kube-scheduler, and what it asks.
+/// kube-scheduler with its extender.
 pub struct Measured<'a> {
     scheduler: Scheduler,
     beside: Beside<'a>,
@@ -89,7 +89,7 @@ impl Running for Measured<'_> {
     }
 }
 
-/// What runs beside kube-scheduler in one of the ways. It ends with this value.
+/// The extender of kube-scheduler, if any. It stops when this value is dropped.
 pub struct Beside<'a> {
     way: Way<'a>,
     address: Option<String>,
@@ -104,7 +104,7 @@ impl<'a> Beside<'a> {
             Way::InTree | Way::Neither => (),
             Way::Bridger | Way::Before(_) => {
                 let kubeconfig = control_plane.kubeconfig().display().to_string();
-                // Terms as they are written, so that all ways decide the same.
+                // Without lifting, so that all setups decide the same.
                 let arguments = ["run", "--port", "0", "--labels", "off", "--lift", "none"];
                 let program = if let Way::Before(program) = way { Some(program) } else { None };
                 let mut bridger = Bridger::start_build(program, &arguments, &[("KUBECONFIG", kubeconfig)])?;
@@ -134,7 +134,7 @@ impl<'a> Beside<'a> {
         let mut config = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            // Else the comparison measures the client's own limit.
+            // Otherwise the comparison measures the client's rate limit.
             "clientConnection": { "qps": 10_000, "burst": 10_000 },
             "profiles": [{ "schedulerName": SCHEDULER_NAME }],
         });

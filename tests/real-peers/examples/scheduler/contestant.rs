@@ -1,4 +1,4 @@
-//! A scheduler under measurement: how it is started.
+//! Starts a scheduler to measure.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use real_peers::bench::{Contender, Running};
 use serde_json::json;
 use testkit::{Bridger, ControlPlane, Scheduler};
 
-/// The schedulerName of all pods that are measured.
+/// The `schedulerName` of all measured pods.
 pub const SCHEDULER_NAME: &str = "measured";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,15 +55,15 @@ impl Contender for Kind<'_> {
     }
 }
 
-/// `bridger scheduler`: this one, or another build.
+/// Starts `bridger scheduler`: this build, or another.
 pub fn scheduler_alone(control_plane: &ControlPlane, program: Option<&Path>) -> Result<Bridger> {
     let environment = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
-    // Terms hold as they are written, as they do for the others.
+    // Without lifting, as for the other schedulers.
     let arguments = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
     Bridger::start_build(program, &arguments, &environment)
 }
 
-/// Ends with this value.
+/// A running scheduler. It exits when this value is dropped.
 pub enum Contestant {
     KubeScheduler(Scheduler),
     NullBinder(tokio::process::Child),

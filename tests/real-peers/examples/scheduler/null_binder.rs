@@ -1,5 +1,5 @@
-//! What any scheduler must do, and no more: watch all nodes and pods as JSON, bind each pod that waits to the next node in turn,
-//! and post the Scheduled event.
+//! Does only what every scheduler must do: watches all nodes and pods as JSON, binds each pending pod to the next node
+//! in turn, and posts the Scheduled event.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::contestant::SCHEDULER_NAME;
 
-/// As many requests at once as `bridger scheduler` sends.
+/// As many concurrent requests as `bridger scheduler` sends.
 const BINDS_AT_ONCE: usize = 64;
 const EVENTS_AT_ONCE: usize = 32;
 
@@ -35,10 +35,10 @@ pub async fn run(kubeconfig: &Path) -> Result<()> {
     let mut nodes = watcher(Api::<Node>::all(client.clone()), watcher::Config::default()).boxed();
     let mut pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).boxed();
     let (mut names, mut turn) = (Vec::<String>::new(), 0);
-    let (mut seen, mut to_bind, mut to_tell) = (HashSet::new(), VecDeque::new(), VecDeque::new());
+    let (mut seen, mut to_bind, mut to_post) = (HashSet::new(), VecDeque::new(), VecDeque::new());
     let (mut binding, mut posting) = (0, 0);
     let mut in_flight: FuturesUnordered<BoxFuture<'static, Result<Done>>> = FuturesUnordered::new();
-    // All nodes first, as a scheduler has them.
+    // All nodes first, as a scheduler does.
     loop {
         match nodes.next().await.context("the watch of nodes ended")?? {
             watcher::Event::InitApply(node) => names.extend(node.metadata.name),
@@ -54,16 +54,16 @@ pub async fn run(kubeconfig: &Path) -> Result<()> {
             in_flight.push(Box::pin(bind(client.clone(), pod)));
         }
         while posting < EVENTS_AT_ONCE
-            && let Some(pod) = to_tell.pop_front()
+            && let Some(pod) = to_post.pop_front()
         {
             posting += 1;
-            in_flight.push(Box::pin(tell(client.clone(), pod)));
+            in_flight.push(Box::pin(post_event(client.clone(), pod)));
         }
         tokio::select! {
             Some(done) = in_flight.next(), if !in_flight.is_empty() => match done? {
                 Done::Bound(pod) => {
                     binding -= 1;
-                    to_tell.push_back(pod);
+                    to_post.push_back(pod);
                 }
                 Done::EventPosted => posting -= 1,
             },
@@ -98,7 +98,7 @@ async fn bind(client: kube::Client, pod: Waiting) -> Result<Done> {
     Ok(Done::Bound(pod))
 }
 
-async fn tell(client: kube::Client, pod: Waiting) -> Result<Done> {
+async fn post_event(client: kube::Client, pod: Waiting) -> Result<Done> {
     let Waiting { namespace, name, uid, node } = pod;
     let event = json!({ "apiVersion": "v1", "kind": "Event",
         "metadata": { "generateName": format!("{name}."), "namespace": namespace },

@@ -1,8 +1,9 @@
-//! `bridger scheduler` alone, and `bridger run` with every part on. Both are at work, and have nothing left to do, before pods
-//! come: what is compared is what labels, rules and the extender take from scheduling, not what their beginning takes.
+//! Compares `bridger scheduler` alone with `bridger run` with every feature on. Both run, and have finished their
+//! initial work, before pods are created: the comparison shows what labels, rules and the extender cost scheduling,
+//! without their startup cost.
 //!
-//! The vCenter is that of `bridger sandbox`: a VM for each node. Its DRS is off and it places no pods, so that nothing moves
-//! and it takes CPU time only to answer. Bridger plans and writes rules all the same.
+//! The vCenter is that of `bridger sandbox`, with a VM for each node. Its DRS is off and it places no pods, so that
+//! nothing moves and it uses CPU time only for requests. Bridger still plans and writes rules.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,10 +22,10 @@ use crate::contestant::{SCHEDULER_NAME, scheduler_alone};
 const CALM_WITHIN: Duration = Duration::from_secs(180);
 /// At the default rate of 100 writes per second.
 const LABELLED_WITHIN: Duration = Duration::from_secs(300);
-/// Longer than changes are gathered for a plan.
+/// Longer than the time for which changes are batched before a plan.
 const CALM_FOR: Duration = Duration::from_secs(3);
 
-/// The vCenter, and what `bridger run` is told.
+/// The vCenter, and the configuration of `bridger run`.
 pub struct Machines {
     sandbox: Sandbox,
     scheduler_config: PathBuf,
@@ -46,7 +47,7 @@ impl Machines {
         Ok(Machines { sandbox, scheduler_config, nodes: size.nodes, _workdir: workdir })
     }
 
-    /// In the order in which VMs were put on hosts, so that neighbours are on different ones.
+    /// In the order in which VMs were placed on hosts, so that neighbours are on different hosts.
     pub async fn system_uuids(&self) -> Result<Vec<String>> {
         let nodes: Api<Node> = Api::all(self.sandbox.client().await?);
         let mut uuids = Vec::new();
@@ -59,14 +60,14 @@ impl Machines {
         Ok(uuids.into_iter().map(|(_, uuid)| uuid).collect())
     }
 
-    /// Has every node labelled with its host, once.
+    /// Runs Bridger until every node is labelled with its host.
     #[allow(clippy::print_stderr)]
     pub async fn label(&self, control_plane: &ControlPlane) -> Result<()> {
-        eprintln!("bench: {} nodes are labelled with their hosts", self.nodes);
+        eprintln!("bench: labelling {} nodes with their hosts", self.nodes);
         let bridger = self.run(control_plane)?;
         let labelled = eventually(LABELLED_WITHIN, || async {
             let written = metric(&bridger.get("/metrics").await?, "bridger_label_writes_total{outcome=\"ok\"}")?;
-            ensure!(written >= self.nodes as u64, "{written} labels are written");
+            ensure!(written >= self.nodes as u64, "{written} labels written");
             Ok(())
         });
         labelled.await.with_context(|| bridger.output())
@@ -79,7 +80,7 @@ impl Machines {
             ("GOVC_INSECURE", "true".to_owned()),
         ];
         let config = self.scheduler_config.display().to_string();
-        // Lifting as for the one beside it.
+        // The same lifting as for the other contender.
         let arguments =
             "run --labels on --rules on --extender on --scheduling on --lift none --port 0 --scheduler-config";
         let arguments: Vec<&str> = arguments.split(' ').chain([config.as_str()]).collect();
@@ -126,7 +127,7 @@ impl Contender for With<'_> {
     }
 }
 
-/// A Bridger that waits for pods.
+/// A Bridger that is idle until pods are created.
 pub struct Calm(Bridger);
 
 impl Running for Calm {
@@ -146,7 +147,7 @@ async fn is_ready(bridger: &Bridger) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every part has done what there was to do.
+/// Waits until every controller has finished its initial work.
 async fn calm(bridger: &Bridger, nodes: u64) -> Result<()> {
     let mut before: Option<(Instant, [u64; 2])> = None;
     let before = tokio::sync::Mutex::new(&mut before);
@@ -157,14 +158,14 @@ async fn calm(bridger: &Bridger, nodes: u64) -> Result<()> {
         let found = metric("bridger_nodes{machine=\"found\"}")?;
         ensure!(found == nodes, "{found} of {nodes} nodes have a VM");
         let (rules, behind_s) = (metric("bridger_rules_owned")?, metric("bridger_rules_behind_seconds")?);
-        // Of the pods that run, some want a rule.
+        // Some of the running pods require a rule.
         ensure!(rules > 0 || metric("bridger_pods")? == 0, "there are no rules yet");
         ensure!(behind_s == 0, "rules are {behind_s} s behind");
         let done = [metric("bridger_rules_passes_total")?, metric("bridger_label_writes_total{outcome=\"ok\"}")?];
         let mut before = before.lock().await;
         match **before {
             Some((since, same)) if same == done => {
-                ensure!(since.elapsed() >= CALM_FOR, "it is calm since {:.1} s", since.elapsed().as_secs_f64());
+                ensure!(since.elapsed() >= CALM_FOR, "idle for only {:.1} s", since.elapsed().as_secs_f64());
                 Ok(())
             }
             _ => {

@@ -1,7 +1,7 @@
-//! Asks Bridger's extender about a world, on the way that a cluster takes.
+//! Calls Bridger's extender for a world, with the same data flow as in a cluster.
 //!
-//! The objects are served as the lists of a Kubernetes API, read by the adapter's watch, applied to a world as the events
-//! it tells; then the extender's routes get the requests that kube-scheduler sends. Only sockets are left out.
+//! The objects are served as the lists of a Kubernetes API, and the adapter's watch turns them into events for a world.
+//! Then the extender's routes get the requests that kube-scheduler sends. Only sockets are left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,40 +23,40 @@ use tower::{BoxError, ServiceExt};
 
 use crate::opinion::Opinion;
 
-/// Whether the watch has shown the pod before kube-scheduler asks about it; either may come first.
+/// Whether the watch has shown the pod before kube-scheduler's request for it; either order is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Observed {
     Already,
     NotYet,
 }
 
-/// A list is served from memory; a machine under load gets ample time.
+/// Lists are served from memory. The limit leaves room for a loaded machine.
 const LISTED_WITHIN: Duration = Duration::from_secs(30);
 const SOURCES: usize = 3;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-pub struct Asking {
+pub struct ExtenderCaller {
     runtime: tokio::runtime::Runtime,
     lifting: LiftSettings,
 }
 
-impl Asking {
-    pub fn new(lifting: LiftSettings) -> Asking {
+impl ExtenderCaller {
+    pub fn new(lifting: LiftSettings) -> ExtenderCaller {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Asking { runtime, lifting }
+        ExtenderCaller { runtime, lifting }
     }
 
-    /// What the extender says about the world's pod and all nodes; an error for a world that no cluster could show.
-    pub fn about(&self, world: &World, seen: Seen) -> Result<Opinion, String> {
+    /// The extender's answer for the world's pod and all nodes. An error for a world that no cluster could have.
+    pub fn ask(&self, world: &World, observed: Observed) -> Result<Opinion, String> {
         self.runtime.block_on(async {
-            let routes = self.routes(world, seen).await?;
+            let routes = self.routes(world, observed).await?;
             ask(routes, world).await
         })
     }
 
-    async fn routes(&self, world: &World, seen: Seen) -> Result<Router, String> {
+    async fn routes(&self, world: &World, observed: Observed) -> Result<Router, String> {
         let mut known = model::World::with_lifting(self.lifting.clone());
-        for event in listed(world, seen).await? {
+        for event in listed(world, observed).await? {
             known.apply(event);
         }
         let extender = Extender::answering(WorldOwner::new(known).shared(), ExtenderSettings::default());
@@ -65,37 +65,37 @@ impl Asking {
     }
 }
 
-/// All that the adapter's watch tells of the world until it is in sync.
-async fn listed(world: &World, seen: Seen) -> Result<Vec<Event>, String> {
+/// All events of the adapter's watch for the world until it is in sync.
+async fn listed(world: &World, observed: Observed) -> Result<Vec<Event>, String> {
     let (sender, mut events) = mpsc::channel(64);
-    let mut watch = Box::pin(kubernetes::watch(serving(world, seen), sender, 1, model::Parts::RUN));
+    let mut watch = Box::pin(kubernetes::watch(serving(world, observed), sender, 1, model::Parts::RUN));
     let collect = async {
-        let (mut told, mut ended) = (Vec::new(), 0);
+        let (mut received, mut ended) = (Vec::new(), 0);
         while ended < SOURCES {
             let Some(event) = events.recv().await else { return Err("the watch has ended".to_owned()) };
             ended += usize::from(matches!(event, Event::RelistEnded(_)));
             if let Event::Lost(source) = event {
-                return Err(format!("{source:?} can't be listed"));
+                return Err(format!("{source:?} cannot be listed"));
             }
-            told.push(event);
+            received.push(event);
         }
-        Ok(told)
+        Ok(received)
     };
     let both = async {
         tokio::select! {
             biased;
-            told = collect => told,
+            received = collect => received,
             () = &mut watch => Err("the watch has ended".to_owned()),
         }
     };
     tokio::time::timeout(LISTED_WITHIN, both).await.map_err(|_| "nothing was listed in time".to_owned())?
 }
 
-/// A client of an API that lists the world's objects and then has nothing to tell. Finished pods are listed too, though a
-/// real server is asked to leave them out: whether they count is one of the things in question.
-fn serving(world: &World, seen: Seen) -> kube::Client {
+/// A client of an API that lists the world's objects and then sends no watch events. Finished pods are listed, too,
+/// although the adapter asks a real server to exclude them, because the tests check whether they count.
+fn serving(world: &World, observed: Observed) -> kube::Client {
     let mut pods = world.pods.clone();
-    if seen == Seen::Already {
+    if observed == Observed::Already {
         pods.push(world.pod.clone());
     }
     let list = |kind: &str, items: &[Value]| {
@@ -132,7 +132,7 @@ struct Filtered {
     error: String,
 }
 
-/// One entry of its HostPriorityList.
+/// One entry of kube-scheduler's HostPriorityList.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Priority {
@@ -140,7 +140,7 @@ struct Priority {
     score: i64,
 }
 
-/// As kube-scheduler goes about it: filter all nodes, then prioritize those that are left.
+/// Like kube-scheduler: filters all nodes, then prioritizes the feasible ones.
 async fn ask(routes: Router, world: &World) -> Result<Opinion, String> {
     let names: Vec<&str> = world.nodes.iter().filter_map(|node| node["metadata"]["name"].as_str()).collect();
     let filtered: Filtered = post(routes.clone(), "/v1/filter", &world.pod, &names).await?;
@@ -152,9 +152,9 @@ async fn ask(routes: Router, world: &World) -> Result<Opinion, String> {
         nodes.unwrap_or_default().into_iter().map(move |(name, reason)| (name, (verdict, reason)))
     };
     let fitting = feasible.iter().map(|name| (name.clone(), (Verdict::Feasible, String::new())));
-    let refused = of(Verdict::Unschedulable, filtered.failed_nodes);
-    let hopeless = of(Verdict::UnschedulableAndUnresolvable, filtered.failed_and_unresolvable_nodes);
-    let verdicts = fitting.chain(refused).chain(hopeless).collect();
+    let rejected = of(Verdict::Unschedulable, filtered.failed_nodes);
+    let unresolvable = of(Verdict::UnschedulableAndUnresolvable, filtered.failed_and_unresolvable_nodes);
+    let verdicts = fitting.chain(rejected).chain(unresolvable).collect();
 
     let names: Vec<&str> = feasible.iter().map(String::as_str).collect();
     let priorities: Vec<Priority> = post(routes, "/v1/prioritize", &world.pod, &names).await?;

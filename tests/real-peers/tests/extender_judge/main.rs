@@ -1,8 +1,8 @@
-//! The extender against kube-scheduler's own InterPodAffinity, on random worlds of the run's seed.
+//! Compares the extender with kube-scheduler's own InterPodAffinity, on random worlds of the run's seed.
 //!
-//! In: worlds as Kubernetes objects. Both sides say of every node whether the pod may go there and whether evictions would
-//! help, and how good the nodes that are left are. `extender` asks Bridger as kube-scheduler does; `opinion` is what either
-//! side says; `misreadings` shows that these worlds would give a wrong reading of the semantics away.
+//! In: worlds as Kubernetes objects. Both sides return for every node whether the pod fits and whether evictions would
+//! help, and scores for the feasible nodes. `extender` calls Bridger as kube-scheduler does; `opinion` is the result of
+//! either side; `misreadings` checks that these worlds detect misreadings of the semantics.
 
 mod extender;
 mod misreadings;
@@ -13,65 +13,67 @@ use model::affinity::LiftSettings;
 use testkit::worlds::how_to_replay;
 use testkit::{Worlds, count};
 
-use crate::extender::{Asking, Seen};
+use crate::extender::{ExtenderCaller, Observed};
 use crate::opinion::Opinion;
 
 const PLUGIN: &str = "InterPodAffinity";
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// In fewer worlds than this the comparison would mean little.
+/// With a smaller share of worlds the comparison would prove little.
 const SHARE_PERCENT_MIN: f64 = 5.0;
 
-/// How the two sides look at one world.
+/// How the two sides are compared on a world.
 struct Comparison {
     judge: Judge,
-    asking: Asking,
-    /// The world that the plugin sees.
+    caller: ExtenderCaller,
+    /// The world that the plugin gets.
     for_plugin: fn(&World) -> World,
-    /// What both are held to.
-    wording: fn(Opinion) -> Opinion,
+    /// Reduces both results to the compared parts.
+    compared: fn(Opinion) -> Opinion,
 }
 
 impl Comparison {
-    /// Every term as it is written.
+    /// Without lifting.
     fn as_written() -> Comparison {
         Comparison {
             judge: Judge::start().unwrap(),
-            asking: Asking::new(LiftSettings { lifted_keys: [].into(), ..LiftSettings::default() }),
+            caller: ExtenderCaller::new(LiftSettings { lifted_keys: [].into(), ..LiftSettings::default() }),
             for_plugin: World::clone,
-            wording: |opinion| opinion,
+            compared: |opinion| opinion,
         }
     }
 
-    /// Anti-affinity between nodes holds between physical hosts, which the plugin sees as one more label.
+    /// With lifting: anti-affinity between nodes applies between physical hosts, which the plugin sees as another
+    /// label.
     fn lifting() -> Comparison {
         Comparison {
             judge: Judge::start().unwrap(),
-            asking: Asking::new(LiftSettings::default()),
+            caller: ExtenderCaller::new(LiftSettings::default()),
             for_plugin: |world| world.lifted(HOSTNAME, &LiftSettings::default().host_key),
-            // Where several terms refuse a node, the extender names the one that is written so before the lifted one.
-            wording: Opinion::without_reasons,
+            // If several terms reject a node, the extender names a term that is not lifted before a lifted one.
+            compared: Opinion::without_reasons,
         }
     }
 
-    /// The judge's answer, and what it comes to.
+    /// The judge's answer, and the opinion derived from it.
     fn plugin(&mut self, world: &World) -> Result<(Answer, Opinion), String> {
         let answer = self.judge.ask(&(self.for_plugin)(world)).map_err(|error| error.to_string())?;
-        let opinion = (self.wording)(Opinion::of_plugin(&answer));
+        let opinion = (self.compared)(Opinion::of_plugin(&answer));
         Ok((answer, opinion))
     }
 
-    /// Where the two differ; empty where they agree.
+    /// The differences between the two sides.
     fn differences(&mut self, world: &World) -> Result<(Answer, Vec<String>), String> {
         let (answer, expected) = self.plugin(world)?;
         let mut differences = Vec::new();
-        for seen in [Seen::Already, Seen::NotYet] {
-            let found = (self.wording)(self.asking.about(world, seen)?);
-            differences.extend(found.differences_from(&expected).into_iter().map(|line| format!("{seen:?}: {line}")));
+        for observed in [Observed::Already, Observed::NotYet] {
+            let found = (self.compared)(self.caller.ask(world, observed)?);
+            let lines = found.differences_from(&expected).into_iter();
+            differences.extend(lines.map(|line| format!("{observed:?}: {line}")));
         }
         Ok((answer, differences))
     }
 
-    /// A small world in which the two still differ.
+    /// A small world in which the two sides still differ.
     fn smallest_with_differences(&mut self, world: &World) -> World {
         shrink(world, |world| self.differences(world).is_ok_and(|(_, found)| !found.is_empty()))
     }
@@ -98,37 +100,37 @@ impl Comparison {
     }
 }
 
-fn agree_and_ask_enough(mut comparison: Comparison, what: &str) {
+fn agree_on_enough_worlds(mut comparison: Comparison, what: &str) {
     let worlds = Worlds::drawn_or_replayed(count(200, 2000));
     let statistics = comparison.agree_on(what, &worlds);
     if worlds.are_a_sample() {
         let (rejected, differed) = (statistics.rejected_percent(PLUGIN), statistics.differed_percent(PLUGIN));
-        assert!(rejected >= SHARE_PERCENT_MIN, "the plugin hardly ever refuses a node\n{statistics}");
-        assert!(differed >= SHARE_PERCENT_MIN, "the plugin hardly ever prefers a node\n{statistics}");
+        assert!(rejected >= SHARE_PERCENT_MIN, "the plugin rarely rejects a node\n{statistics}");
+        assert!(differed >= SHARE_PERCENT_MIN, "the plugin rarely prefers a node\n{statistics}");
     }
 }
 
 #[test]
-fn the_extender_agrees_with_the_plugin_on_terms_as_they_are_written() {
-    agree_and_ask_enough(Comparison::as_written(), "as written");
+fn the_extender_agrees_with_the_plugin_without_lifting() {
+    agree_on_enough_worlds(Comparison::as_written(), "as written");
 }
 
 #[test]
-fn the_extender_agrees_with_the_plugin_on_the_same_world_lifted_to_hosts() {
-    agree_and_ask_enough(Comparison::lifting(), "lifted");
+fn the_extender_agrees_with_the_plugin_on_lifted_worlds() {
+    agree_on_enough_worlds(Comparison::lifting(), "lifted");
 }
 
-/// A difference that is there for sure: the extender lifts, and the plugin sees the world as it is written.
+/// A certain difference: the extender lifts, and the plugin gets the world without lifting.
 #[test]
-fn a_difference_is_found_and_made_small() {
+fn a_difference_is_found_and_shrunk() {
     let mut comparison = Comparison { for_plugin: World::clone, ..Comparison::lifting() };
     let differs = |comparison: &mut Comparison, world: &World| !comparison.differences(world).unwrap().1.is_empty();
     let numbers = Worlds::drawn(count(200, 2000)).numbers();
     let worlds = numbers.map(|number| World::random(number, Profile::InterPodAffinity));
     let differing: Vec<World> = worlds.filter(|world| differs(&mut comparison, world)).collect();
-    assert!(differing.len() * 20 >= count(200, 2000), "lifting matters in {} worlds only", differing.len());
+    assert!(differing.len() * 20 >= count(200, 2000), "lifting matters in only {} worlds", differing.len());
     let small = comparison.smallest_with_differences(&differing[0]);
     assert!(differs(&mut comparison, &small));
-    // Two nodes on a host, or one host among nodes; a pod that is there, the pod to place, and whatever they need.
+    // One or two nodes, an existing pod, the pod to place, and possibly a namespace.
     assert!(small.object_count() <= 5 && small.object_count() < differing[0].object_count(), "{small:#?}");
 }

@@ -1,7 +1,7 @@
-//! Planted misreadings of the semantics: an extender that read it so would be caught by the same worlds.
+//! Injected misreadings of the semantics: the same worlds would detect an extender with such a misreading.
 //!
-//! A misreading is an answer given by the real extender to a world that was changed ("terminating pods do not count"
-//! removes them), or its answer to the world itself, changed. Each must differ from the plugin's in several worlds.
+//! A misreading is the real extender's answer to a changed world ("terminating pods do not count" removes them), or its
+//! changed answer to the original world. Each must differ from the plugin's answer in several worlds.
 
 use judge::change::{pods, remove, terms, visit};
 use judge::{Profile, Verdict, World};
@@ -9,7 +9,7 @@ use model::affinity::LiftSettings;
 use serde_json::{Value, json};
 use testkit::Worlds;
 
-use crate::extender::{Asking, Seen};
+use crate::extender::{ExtenderCaller, Observed};
 use crate::opinion::Opinion;
 use crate::{Comparison, HOSTNAME};
 
@@ -17,14 +17,14 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const OWN_AFFINITY: &str = "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";
 
-/// What required affinity says where no partner is.
-const HOPELESS: Verdict = Verdict::UnschedulableAndUnresolvable;
+/// The verdict of required affinity on a node without a matching pod.
+const UNRESOLVABLE: Verdict = Verdict::UnschedulableAndUnresolvable;
 
-type Misreading = (&'static str, fn(&Asking, &World) -> Opinion);
+type Misreading = (&'static str, fn(&ExtenderCaller, &World) -> Opinion);
 
 const MISREADINGS: &[Misreading] = &[
-    ("a nil selector matches every pod", |asking, world| {
-        changed(asking, world, |world| {
+    ("a nil selector matches every pod", |caller, world| {
+        changed(caller, world, |world| {
             terms(world, |term| {
                 if term.get("labelSelector").is_none() {
                     term["labelSelector"] = json!({});
@@ -32,41 +32,41 @@ const MISREADINGS: &[Misreading] = &[
             });
         })
     }),
-    ("an empty selector matches no pod", |asking, world| {
-        changed(asking, world, |world| terms(world, |term| remove_if(term, "labelSelector", &json!({}))))
+    ("an empty selector matches no pod", |caller, world| {
+        changed(caller, world, |world| terms(world, |term| remove_if(term, "labelSelector", &json!({}))))
     }),
-    ("a term sees its own namespace only", |asking, world| {
-        changed(asking, world, |world| {
+    ("a term sees its own namespace only", |caller, world| {
+        changed(caller, world, |world| {
             terms(world, |term| {
                 remove(term, "namespaces");
                 remove(term, "namespaceSelector");
             });
         })
     }),
-    ("an empty namespaceSelector selects none", |asking, world| {
-        changed(asking, world, |world| terms(world, |term| remove_if(term, "namespaceSelector", &json!({}))))
+    ("an empty namespaceSelector selects none", |caller, world| {
+        changed(caller, world, |world| terms(world, |term| remove_if(term, "namespaceSelector", &json!({}))))
     }),
-    ("a term sees all namespaces", |asking, world| {
-        changed(asking, world, |world| terms(world, |term| term["namespaceSelector"] = json!({})))
+    ("a term sees all namespaces", |caller, world| {
+        changed(caller, world, |world| terms(world, |term| term["namespaceSelector"] = json!({})))
     }),
-    ("terminating pods do not count", |asking, world| {
-        changed(asking, world, |world| {
+    ("terminating pods do not count", |caller, world| {
+        changed(caller, world, |world| {
             world.pods.retain(|pod| pod["metadata"].get("deletionTimestamp").is_none());
         })
     }),
-    ("finished pods count", |asking, world| {
-        changed(asking, world, |world| world.pods.iter_mut().for_each(|pod| pod["status"]["phase"] = "Running".into()))
+    ("finished pods count", |caller, world| {
+        changed(caller, world, |world| world.pods.iter_mut().for_each(|pod| pod["status"]["phase"] = "Running".into()))
     }),
-    ("a pod is never its own match", |asking, world| {
-        changed(asking, world, |world| {
-            // All but the pod itself carry a label that its terms ask for.
+    ("a pod is never its own match", |caller, world| {
+        changed(caller, world, |world| {
+            // All pods except the pod itself have a label that its terms require.
             world.pods.iter_mut().for_each(|pod| pod["metadata"]["labels"]["others"] = "yes".into());
             own_affinity(world, |term| require(term, "others", "Exists"));
         })
     }),
-    ("a pod is always a match for itself", |asking, world| {
-        changed(asking, world, |world| {
-            // It is everywhere already, as far as its own required affinity sees.
+    ("a pod is always a match for itself", |caller, world| {
+        changed(caller, world, |world| {
+            // Only its own required affinity sees these copies of the pod on every node.
             terms(world, |term| require(term, "itself", "DoesNotExist"));
             own_affinity(world, |term| {
                 if let Some(list) = term.pointer_mut("/labelSelector/matchExpressions").and_then(Value::as_array_mut) {
@@ -83,20 +83,20 @@ const MISREADINGS: &[Misreading] = &[
             }
         })
     }),
-    ("the anti-affinity of pods that are there is ignored", |asking, world| {
-        changed(asking, world, |world| drop_terms(world, "podAntiAffinity", REQUIRED))
+    ("existing pods' anti-affinity is ignored", |caller, world| {
+        changed(caller, world, |world| drop_terms(world, "podAntiAffinity", REQUIRED))
     }),
-    ("the preferred affinity of pods that are there is ignored", |asking, world| {
-        changed(asking, world, |world| drop_terms(world, "podAffinity", PREFERRED))
+    ("existing pods' preferred affinity is ignored", |caller, world| {
+        changed(caller, world, |world| drop_terms(world, "podAffinity", PREFERRED))
     }),
-    ("the preferred anti-affinity of pods that are there is ignored", |asking, world| {
-        changed(asking, world, |world| drop_terms(world, "podAntiAffinity", PREFERRED))
+    ("existing pods' preferred anti-affinity is ignored", |caller, world| {
+        changed(caller, world, |world| drop_terms(world, "podAntiAffinity", PREFERRED))
     }),
-    ("the required affinity of pods that are there weighs nothing", |asking, world| {
-        changed(asking, world, |world| drop_terms(world, "podAffinity", REQUIRED))
+    ("existing pods' required affinity has no weight", |caller, world| {
+        changed(caller, world, |world| drop_terms(world, "podAffinity", REQUIRED))
     }),
-    ("weights do not matter", |asking, world| {
-        changed(asking, world, |world| {
+    ("weights are ignored", |caller, world| {
+        changed(caller, world, |world| {
             pods(world, |pod| {
                 visit(pod, &mut |value| {
                     if value.get("weight").is_some() {
@@ -106,8 +106,8 @@ const MISREADINGS: &[Misreading] = &[
             });
         })
     }),
-    ("a node without the topology key is a domain of its own", |asking, world| {
-        changed(asking, world, |world| {
+    ("a node without the topology key is a separate domain", |caller, world| {
+        changed(caller, world, |world| {
             for node in &mut world.nodes {
                 let name = node["metadata"]["name"].clone();
                 for key in [HOSTNAME, "topology.kubernetes.io/zone", "rack", "nowhere"] {
@@ -118,8 +118,8 @@ const MISREADINGS: &[Misreading] = &[
             }
         })
     }),
-    ("two nodes of one hostname are two domains", |asking, world| {
-        changed(asking, world, |world| {
+    ("two nodes of one hostname are two domains", |caller, world| {
+        changed(caller, world, |world| {
             for node in &mut world.nodes {
                 let name = node["metadata"]["name"].clone();
                 if let Some(hostname) = node["metadata"]["labels"].get_mut(HOSTNAME) {
@@ -128,16 +128,16 @@ const MISREADINGS: &[Misreading] = &[
             }
         })
     }),
-    ("one of several affinity terms is enough", |asking, world| {
-        by_each_affinity_term(asking, world, |near| near.contains(&true))
+    ("one of several affinity terms is enough", |caller, world| {
+        by_each_affinity_term(caller, world, |near| near.contains(&true))
     }),
-    ("each affinity term may be met by another pod", |asking, world| {
-        by_each_affinity_term(asking, world, |near| !near.contains(&false))
+    ("different pods may match the affinity terms", |caller, world| {
+        by_each_affinity_term(caller, world, |near| !near.contains(&false))
     }),
-    ("evictions mend a missing partner", |asking, world| {
-        let mut opinion = changed(asking, world, |_| ());
+    ("evictions help if no pod matches required affinity", |caller, world| {
+        let mut opinion = changed(caller, world, |_| ());
         for (verdict, _) in opinion.verdicts.values_mut() {
-            if *verdict == HOPELESS {
+            if *verdict == UNRESOLVABLE {
                 *verdict = Verdict::Unschedulable;
             }
         }
@@ -145,23 +145,23 @@ const MISREADINGS: &[Misreading] = &[
     }),
 ];
 
-/// Misreadings of what is lifted, where terms between nodes hold between physical hosts.
+/// Misreadings of lifting.
 const MISREADINGS_OF_LIFTING: &[Misreading] = &[
-    ("nothing is lifted", |asking, world| {
-        changed(asking, world, |world| {
+    ("nothing is lifted", |caller, world| {
+        changed(caller, world, |world| {
             unlift(world, |pods, pod| pods.iter_mut().chain([pod]).collect(), |_| true);
         })
     }),
-    ("the terms of pods that are there are not lifted", |asking, world| {
-        changed(asking, world, |world| unlift(world, |pods, _| pods.iter_mut().collect(), |_| true))
+    ("existing pods' terms are not lifted", |caller, world| {
+        changed(caller, world, |world| unlift(world, |pods, _| pods.iter_mut().collect(), |_| true))
     }),
-    ("preferred anti-affinity is not lifted", |asking, world| {
-        changed(asking, world, |world| {
+    ("preferred anti-affinity is not lifted", |caller, world| {
+        changed(caller, world, |world| {
             unlift(world, |pods, pod| pods.iter_mut().chain([pod]).collect(), |kind| kind == PREFERRED);
         })
     }),
-    ("affinity is lifted too", |asking, world| {
-        changed(asking, world, |world| {
+    ("affinity is lifted, too", |caller, world| {
+        changed(caller, world, |world| {
             for node in &mut world.nodes {
                 let host = node["metadata"]["labels"].get(&LiftSettings::default().host_key).cloned();
                 if let Some(host) = host {
@@ -172,30 +172,30 @@ const MISREADINGS_OF_LIFTING: &[Misreading] = &[
     }),
 ];
 
-/// In how many worlds a misreading must show.
+/// The number of worlds that must detect a misreading.
 const CAUGHT_MIN: usize = 3;
 
 #[test]
-fn every_misreading_is_caught() {
-    all_are_caught(Comparison::as_written(), MISREADINGS);
+fn every_misreading_is_detected() {
+    all_are_detected(Comparison::as_written(), MISREADINGS);
 }
 
 #[test]
-fn every_misreading_of_lifting_is_caught() {
-    all_are_caught(Comparison::lifting(), MISREADINGS_OF_LIFTING);
+fn every_misreading_of_lifting_is_detected() {
+    all_are_detected(Comparison::lifting(), MISREADINGS_OF_LIFTING);
 }
 
 #[allow(clippy::print_stdout)]
-fn all_are_caught(mut comparison: Comparison, misreadings: &[Misreading]) {
+fn all_are_detected(mut comparison: Comparison, misreadings: &[Misreading]) {
     let mut caught = vec![Vec::new(); misreadings.len()];
-    // Whatever the seed: it ends as soon as all are caught.
+    // Enough worlds for every seed. The loop ends as soon as all misreadings are detected.
     for number in Worlds::drawn(2000).numbers() {
         let world = World::random(number, Profile::InterPodAffinity);
         let (_, right) = comparison.plugin(&world).unwrap();
         for ((_, read), numbers) in misreadings.iter().zip(&mut caught) {
             let is_enough = numbers.len() == CAUGHT_MIN;
-            let differs = |found: Opinion| !(comparison.wording)(found).differences_from(&right).is_empty();
-            if !is_enough && differs(read(&comparison.asking, &world)) {
+            let differs = |found: Opinion| !(comparison.compared)(found).differences_from(&right).is_empty();
+            if !is_enough && differs(read(&comparison.caller, &world)) {
                 numbers.push(number);
             }
         }
@@ -203,7 +203,7 @@ fn all_are_caught(mut comparison: Comparison, misreadings: &[Misreading]) {
             break;
         }
     }
-    println!("{:<62} caught in the worlds", "misreading");
+    println!("{:<62} detected in worlds", "misreading");
     for ((name, _), numbers) in misreadings.iter().zip(&caught) {
         println!("{name:<62} {numbers:?}");
     }
@@ -212,36 +212,36 @@ fn all_are_caught(mut comparison: Comparison, misreadings: &[Misreading]) {
     assert_eq!(missed, Vec::<&str>::new());
 }
 
-/// The extender's answer to a world that was changed.
-fn changed(asking: &Asking, world: &World, change: impl FnOnce(&mut World)) -> Opinion {
+/// The extender's answer to a changed world.
+fn changed(caller: &ExtenderCaller, world: &World, change: impl FnOnce(&mut World)) -> Opinion {
     let mut other = world.clone();
     change(&mut other);
-    asking.about(&other, Seen::Already).unwrap()
+    caller.ask(&other, Observed::Already).unwrap()
 }
 
-/// The extender's answer, had the pod's required affinity terms been looked at one at a time.
-fn by_each_affinity_term(asking: &Asking, world: &World, put_together: fn(&[bool]) -> bool) -> Opinion {
+/// The extender's answer as if it evaluated the pod's required affinity terms one at a time.
+fn by_each_affinity_term(caller: &ExtenderCaller, world: &World, put_together: fn(&[bool]) -> bool) -> Opinion {
     let terms = world.pod.pointer(OWN_AFFINITY).and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut opinion = changed(asking, world, |_| ());
+    let mut opinion = changed(caller, world, |_| ());
     if terms.len() < 2 {
         return opinion;
     }
     let of_each: Vec<Opinion> = terms
         .into_iter()
         .map(|term| {
-            changed(asking, world, |world| {
+            changed(caller, world, |world| {
                 if let Some(terms) = world.pod.pointer_mut(OWN_AFFINITY) {
                     *terms = json!([term]);
                 }
             })
         })
         .collect();
-    let is_near_enough = |(verdict, _): &(Verdict, String)| *verdict != HOPELESS;
+    let is_near_enough = |(verdict, _): &(Verdict, String)| *verdict != UNRESOLVABLE;
     for (name, (verdict, _)) in &mut opinion.verdicts {
         let near: Vec<bool> = of_each.iter().map(|of| of.verdicts.get(name).is_some_and(is_near_enough)).collect();
         let is_near = put_together(&near);
-        if is_near != (*verdict != HOPELESS) {
-            *verdict = if is_near { Verdict::Feasible } else { HOPELESS };
+        if is_near != (*verdict != UNRESOLVABLE) {
+            *verdict = if is_near { Verdict::Feasible } else { UNRESOLVABLE };
         }
     }
     opinion
@@ -253,7 +253,7 @@ fn remove_if(object: &mut Value, field: &str, value: &Value) {
     }
 }
 
-/// One more requirement of a term's selector; a nil one stays nil.
+/// Adds a requirement to a term's selector. A nil selector stays nil.
 fn require(term: &mut Value, key: &str, operator: &str) {
     let requirement = json!({ "key": key, "operator": operator });
     let Some(selector) = term.get_mut("labelSelector").and_then(Value::as_object_mut) else { return };
@@ -263,12 +263,12 @@ fn require(term: &mut Value, key: &str, operator: &str) {
     }
 }
 
-/// The required affinity terms of the pod to place.
+/// Visits the required affinity terms of the pod to place.
 fn own_affinity(world: &mut World, change: impl FnMut(&mut Value)) {
     world.pod.pointer_mut(OWN_AFFINITY).and_then(Value::as_array_mut).into_iter().flatten().for_each(change);
 }
 
-/// Some pods' anti-affinity terms of some kinds hold between nodes, under a key that is nobody else's.
+/// Makes some pods' anti-affinity terms of some kinds apply between nodes, with a key that nothing else uses.
 fn unlift(
     world: &mut World,
     whose: for<'a> fn(&'a mut [Value], &'a mut Value) -> Vec<&'a mut Value>,
@@ -292,7 +292,7 @@ fn unlift(
     }
 }
 
-/// Takes terms from the pods that are there.
+/// Removes terms from the existing pods.
 fn drop_terms(world: &mut World, direction: &str, kind: &str) {
     for pod in &mut world.pods {
         if let Some(terms) = pod.pointer_mut(&format!("/spec/affinity/{direction}")) {

@@ -1,4 +1,4 @@
-//! What one side says of a pod and every node: in the terms of kube-scheduler's extender protocol, whoever says it.
+//! The result of either side for a pod and all nodes, in the terms of kube-scheduler's extender protocol.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use judge::{Answer, Verdict};
 
 use crate::PLUGIN;
 
-/// A whole answer, to filter and then to prioritize among what is left.
+/// The combined answer to filter and prioritize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opinion {
-    /// By node, with the reason of a refusal.
+    /// By node, with the reason of a rejection.
     pub verdicts: BTreeMap<String, (Verdict, String)>,
-    /// From 0 to 10, of the feasible nodes.
+    /// From 0 to 10, for the feasible nodes.
     pub scores: BTreeMap<String, i64>,
 }
 
@@ -19,7 +19,7 @@ impl Opinion {
     pub fn of_plugin(answer: &Answer) -> Opinion {
         let verdicts = answer.nodes.iter().map(|node| (node.name.clone(), (node.verdict, node.reason.clone())));
         let feasible = answer.nodes.iter().filter(|node| node.verdict == Verdict::Feasible);
-        // A plugin that leaves itself out of a cycle adds the same to every node: nothing.
+        // A plugin that skips a cycle adds zero to every node.
         let raw: Vec<(&String, i64)> =
             feasible.map(|node| (&node.name, node.raw.get(PLUGIN).copied().unwrap_or(0))).collect();
         let least = raw.iter().map(|(_, score)| *score).min().unwrap_or(0);
@@ -34,7 +34,7 @@ impl Opinion {
         self
     }
 
-    /// A line for each node of which the two say different things.
+    /// A line for each node on which the two differ.
     pub fn differences_from(&self, expected: &Opinion) -> Vec<String> {
         let mut lines = Vec::new();
         compare("verdict", &self.verdicts, &expected.verdicts, &mut lines);
@@ -43,8 +43,8 @@ impl Opinion {
     }
 }
 
-/// As the plugin scales its scores to 100, step by step, with 10 in its place.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // Scores are small, and the fraction is cut off.
+/// Normalises as the plugin does, with a maximum of 10 instead of 100.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // Scores are small; truncation is intended.
 fn to_ten(score: i64, least: i64, most: i64) -> i64 {
     if most == least { 0 } else { (10.0 * ((score - least) as f64 / (most - least) as f64)) as i64 }
 }
@@ -58,6 +58,6 @@ fn compare<T: PartialEq + std::fmt::Debug>(
     let names = found.keys().chain(expected.keys().filter(|name| !found.contains_key(*name)));
     for name in names.filter(|name| found.get(*name) != expected.get(*name)) {
         let (found, expected) = (found.get(name), expected.get(name));
-        lines.push(format!("{what} of {name}: {found:?}, the plugin says {expected:?}"));
+        lines.push(format!("{what} of {name}: {found:?}, the plugin has {expected:?}"));
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes that are VMs of vcsim: two on each of three hosts.
 //!
-//! What the tests of the extender and of the scheduler have in common. Where a node runs is always asked of vcsim itself; the
-//! nodes carry no label of their host.
+//! Shared by the tests of the extender and of the scheduler. The host of a node is always read from vcsim itself; the
+//! nodes have no host label.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -38,8 +38,8 @@ fn host_path(host: &str) -> String {
 }
 
 impl Machines {
-    /// Each VM is on the host of its number, counted round. Some hosts are in maintenance from the start: vcsim sends no
-    /// update when one enters it.
+    /// VM number N is on host N modulo the number of hosts. Some hosts are in maintenance from the start, because vcsim
+    /// sends no update when a host enters maintenance.
     pub async fn start(in_maintenance: &[u32]) -> Result<Machines> {
         let control_plane = ControlPlane::start().await?;
         let options = VcsimOptions { hosts_per_cluster: HOSTS, vms_per_cluster: VMS, ..VcsimOptions::default() };
@@ -75,7 +75,7 @@ impl Machines {
         self.control_plane.make_schedulable(name).await
     }
 
-    /// The physical host of a node, by vcsim's own word.
+    /// The physical host of a node, from vcsim.
     pub async fn host_of(&self, node: &str) -> Result<String> {
         let govc = self.vcsim.govc();
         let path = format!("/DC0/vm/{}", vm_of(node));
@@ -83,7 +83,7 @@ impl Machines {
         Ok(govc.run(&["object.collect", "-s", reference.trim(), "name"]).await?.trim().to_owned())
     }
 
-    /// A vMotion of the node's VM; none where it is there already.
+    /// Moves the node's VM, unless it is already on the host.
     pub async fn migrate(&self, node: &str, host: &str) -> Result<()> {
         if self.host_of(node).await? != host {
             self.vcsim.govc().run(&["vm.migrate", "-host", &host_path(host), &vm_of(node)]).await?;
@@ -92,8 +92,8 @@ impl Machines {
     }
 }
 
-/// The spec of a pod that avoids all others of its app, node by node.
-pub fn apart_from_its_like(app: &str, scheduler: &str) -> Value {
+/// The spec of a pod with required anti-affinity by node to pods of its app.
+pub fn anti_affine_spec(app: &str, scheduler: &str) -> Value {
     json!({
         "schedulerName": scheduler,
         "terminationGracePeriodSeconds": 0,
@@ -103,8 +103,8 @@ pub fn apart_from_its_like(app: &str, scheduler: &str) -> Value {
     })
 }
 
-/// Why the pod waits, as the scheduler has put it into its status.
-pub fn refusal(pod: &Pod) -> Option<&str> {
+/// Why the pod is pending, from its PodScheduled condition.
+pub fn unschedulable_message(pod: &Pod) -> Option<&str> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|condition| condition.type_ == "PodScheduled")?;
     condition.message.as_deref().filter(|_| condition.status == "False")

@@ -1,7 +1,7 @@
-//! Stands between a client and the API server, and holds requests back when told.
+//! A proxy between a client and the API server that can delay requests.
 //!
-//! In: plain HTTP, from anybody on this machine. Out: the API server's own answers, to the administrator. What is held back has not
-//! reached the API server, so no watch can have told of it.
+//! In: plain HTTP from any local client. Out: the API server's answers to the administrator's identity. A delayed
+//! request has not reached the API server, so no watch can have shown it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 #[derive(Clone)]
 struct Gate {
     client: kube::Client,
-    /// What the path of a POST contains that is held back; empty: nothing is.
+    /// A POST whose path contains this is delayed. If empty, nothing is delayed.
     pattern: watch::Sender<String>,
     held: Arc<Mutex<usize>>,
 }
@@ -54,13 +54,13 @@ impl Gatekeeper {
         &self.kubeconfig
     }
 
-    /// Holds every POST back whose path contains this.
+    /// Delays every POST whose path contains this.
     pub fn hold(&self, pattern: &str) {
         *self.lock() = 0;
         self.gate.pattern.send_replace(pattern.to_owned());
     }
 
-    /// How many were held back since then.
+    /// How many requests were delayed since then.
     pub fn held(&self) -> usize {
         *self.lock()
     }
@@ -98,7 +98,7 @@ async fn pass(State(gate): State<Gate>, request: Request) -> Response {
 async fn forward(client: &kube::Client, request: Request) -> Result<Response> {
     let (mut parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await?.to_vec();
-    // They are of this connection, not of the next.
+    // These headers belong to this connection only.
     for name in [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         parts.headers.remove(name);
     }

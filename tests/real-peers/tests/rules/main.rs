@@ -1,9 +1,10 @@
-//! DRS rules from pod policy: `bridger run` and its commands between a real kube-apiserver and vcsim, read with govc.
+//! Tests DRS rules from pod policy: `bridger run` and its commands with a real kube-apiserver and vcsim, checked with
+//! govc.
 //!
-//! - `stories`: what becomes of pods, step by step. `respect`: what administrators and lost records meet with.
-//! - `upgrade`: rules that an earlier version wrote.
-//! - `churn`: random steps by everybody at once, with sudden ends.
-//! - `stage`: the peers. `pods`: pods as they are posted. `witness`: the cluster's rules as govc tells them.
+//! - `stories`: rules for pods, step by step. `respect`: changes by administrators, and a lost record.
+//! - `upgrade`: rules written by an earlier version.
+//! - `churn`: random steps by several actors at once, with kills.
+//! - `stage`: the peers. `pods`: pod objects. `witness`: the cluster's rules as govc shows them.
 
 mod churn;
 mod pods;

@@ -1,4 +1,4 @@
-//! Pods as they are posted: already bound, because no scheduler runs here.
+//! Pod objects. They are created already bound, because no scheduler runs here.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 pub const HOST_KEY: &str = "alpha.cna.vmware.com/host";
 pub const HOSTNAME_KEY: &str = "kubernetes.io/hostname";
-/// Each is in the pods, and in no file or output of Bridger's.
+/// Each is in the pods, and must not be in any file or output of Bridger.
 pub const SECRETS: [&str; 2] = ["annotated-secret", "secret-in-the-environment"];
 
-/// A pod on a node, with an affinity as the API has it.
+/// A pod on a node, with an affinity in API format.
 pub fn pod(name: &str, app: &str, node: &str, affinity: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -28,18 +28,18 @@ fn term(key: &str, app: &str) -> Value {
     json!([{ "topologyKey": key, "labelSelector": { "matchLabels": { "app": app } } }])
 }
 
-/// Away from pods of this app, between nodes: Bridger makes that hold between hosts.
-pub fn away_from(app: &str) -> Value {
+/// Anti-affinity by node to pods of this app, which Bridger lifts to hosts.
+pub fn anti_affinity_to(app: &str) -> Value {
     json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": term(HOSTNAME_KEY, app) } })
 }
 
-/// On the host of a pod of this app.
-pub fn with(app: &str) -> Value {
+/// Affinity by host to pods of this app.
+pub fn affinity_to(app: &str) -> Value {
     json!({ "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": term(HOST_KEY, app) } })
 }
 
-/// Only on these hosts.
-pub fn only_on(hosts: &[&str]) -> Value {
+/// Node affinity to these hosts.
+pub fn node_affinity_to(hosts: &[&str]) -> Value {
     let expression = json!({ "key": HOST_KEY, "operator": "In", "values": hosts });
     let terms = json!({ "nodeSelectorTerms": [{ "matchExpressions": [expression] }] });
     json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } })
@@ -51,7 +51,7 @@ pub async fn create(client: &kube::Client, pod: Value) -> Result<()> {
     Ok(())
 }
 
-/// At once: no kubelet runs here that would end it.
+/// Without a grace period, because no kubelet runs here that would terminate the pod.
 pub async fn delete(client: &kube::Client, name: &str) -> Result<()> {
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.delete(name, &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await?;

@@ -1,10 +1,10 @@
-//! What administrators and a lost record meet with: rules they turned off or deleted, rules that are theirs.
+//! Changes by administrators, and a lost record: rules disabled or deleted by hand, rules that administrators own.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testkit::{Bridger, eventually};
 
-use crate::pods::{self, away_from, pod};
+use crate::pods::{self, anti_affinity_to, pod};
 use crate::stage::{Cluster, SOON, Site, counts, metric};
 use crate::witness::{Witness, identity, ids};
 
@@ -12,17 +12,17 @@ struct Respect {
     site: Site,
     cluster: Cluster,
     bridger: Bridger,
-    /// An administrator's own, as it was made.
+    /// The administrator's rule, as it was created.
     foreign: Witness,
 }
 
 impl Respect {
     async fn place(&self, app: &str, machine: usize) -> Result<()> {
         let node = &self.site.machines[machine].node;
-        pods::create(&self.cluster.client, pod(&format!("{app}-{machine}"), app, node, &away_from(app))).await
+        pods::create(&self.cluster.client, pod(&format!("{app}-{machine}"), app, node, &anti_affinity_to(app))).await
     }
 
-    /// Waits until the rule of this name is as expected; answers it.
+    /// Waits until the rule of this name is as expected, and returns it.
     async fn rule(&self, name: &str, machines: &[usize], enabled: bool) -> Result<Value> {
         let expected = self.site.ids(machines);
         eventually(SOON, || async {
@@ -45,7 +45,7 @@ impl Respect {
 }
 
 #[tokio::test]
-async fn what_administrators_do_is_respected_and_a_lost_record_is_mended() -> Result<()> {
+async fn changes_by_administrators_are_respected_and_a_lost_record_is_restored() -> Result<()> {
     let site = Site::start(6, 6).await?;
     let vms: Vec<&str> = site.machines.iter().map(|machine| machine.vm.as_str()).collect();
     let similar = "bridger-apart-0123456789abcdef";
@@ -71,12 +71,12 @@ async fn what_administrators_do_is_respected_and_a_lost_record_is_mended() -> Re
     Ok(())
 }
 
-/// A rule that was turned off stays off, whatever pods do, and is followed again once it is on.
+/// A rule that an administrator disabled stays disabled and unchanged. Once enabled, it is maintained again.
 async fn disabled(respect: &Respect, name: &str) -> Result<()> {
     respect.site.administer("cluster.rule.change", &["-name", name, "-enable=false"]).await?;
     respect.found("disabledByAdministrator", 1).await?;
     respect.place("web", 3).await?;
-    // Another workload's rule comes meanwhile: the service is not merely slow.
+    // Meanwhile another workload gets a rule, so Bridger is not merely slow.
     respect.place("api", 4).await?;
     respect.place("api", 5).await?;
     eventually(SOON, || async {
@@ -91,12 +91,13 @@ async fn disabled(respect: &Respect, name: &str) -> Result<()> {
     respect.found("disabledByAdministrator", 0).await
 }
 
-/// Without its record Bridger touches nothing and says so; `bridger adopt` mends it, and the service goes on.
+/// Without its record, Bridger changes nothing and reports it. `bridger adopt` restores the record, and Bridger
+/// resumes.
 async fn record_lost(respect: &Respect, name: &str) -> Result<()> {
     let before = respect.site.witness().await?;
     let kubectl = respect.cluster.control_plane.kubectl();
     kubectl.run(&["delete", "configmap", "-n", "kube-system", "-l", "bridger.dev/kind=rules"]).await?;
-    // It shows before the next change that the record is gone; without one, within a minute.
+    // Bridger notices the missing record before its next change, or within a minute.
     respect.place("queue", 2).await?;
     respect.place("queue", 5).await?;
     respect.place("web", 4).await?;
@@ -114,11 +115,8 @@ async fn record_lost(respect: &Respect, name: &str) -> Result<()> {
     let shown = respect.cluster.command(&["plan"]).await?;
     ensure!(shown.stdout.starts_with("Nothing is written in DC0_C0: the record of its 2 rules"), "{shown:?}");
     let shown = respect.cluster.command(&["adopt"]).await?;
-    ensure!(
-        shown.code == Some(2) && shown.stdout.contains(name),
-        "without a terminal it must be told --yes: {shown:?}"
-    );
-    ensure!(respect.site.witness().await? == before, "rules are left as they are");
+    ensure!(shown.code == Some(2) && shown.stdout.contains(name), "without a terminal it needs --yes: {shown:?}");
+    ensure!(respect.site.witness().await? == before, "rules must not change");
     ensure!(respect.cluster.record().await?.is_empty());
 
     let adopted = respect.cluster.command(&["adopt", "--yes"]).await?;
@@ -136,13 +134,13 @@ async fn record_lost(respect: &Respect, name: &str) -> Result<()> {
     .await
 }
 
-/// A rule deleted by hand comes back once; deleted again it is left alone, until somebody takes that back.
+/// Bridger recreates a rule deleted by hand once. Deleted again, it stays deleted until `bridger adopt --restore`.
 async fn deleted(respect: &Respect, name: &str) -> Result<()> {
     let before = identity(&respect.rule(name, &[0, 1, 2, 3, 4], true).await?);
     respect.site.administer("cluster.rule.remove", &["-name", name]).await?;
     let restored = identity(&respect.rule(name, &[0, 1, 2, 3, 4], true).await?);
-    ensure!(restored != before, "it is another one: {restored:?}");
-    // Only once it is recorded that it came back can a second deletion be told from a failed creation.
+    ensure!(restored != before, "it must be a new rule: {restored:?}");
+    // A second deletion can be distinguished from a failed creation only once the recreated rule is recorded.
     eventually(SOON, || async {
         let record = respect.cluster.record().await?;
         ensure!(record[name]["uuid"].as_str().map(str::to_owned) == restored.1, "{record:?}");
@@ -152,7 +150,7 @@ async fn deleted(respect: &Respect, name: &str) -> Result<()> {
     respect.site.administer("cluster.rule.remove", &["-name", name]).await?;
     respect.found("deletedByHand", 1).await?;
     let passes = metric(&respect.bridger, "bridger_rules_passes_total").await?;
-    // The other workload grows, so a pass is made; this one stays away.
+    // The other workload grows, which causes a pass. This rule stays deleted.
     respect.place("api", 3).await?;
     eventually(SOON, || async {
         let own = respect.own().await?;
@@ -161,14 +159,14 @@ async fn deleted(respect: &Respect, name: &str) -> Result<()> {
         Ok(())
     })
     .await?;
-    ensure!(metric(&respect.bridger, "bridger_rules_passes_total").await? > passes, "a pass was made");
+    ensure!(metric(&respect.bridger, "bridger_rules_passes_total").await? > passes, "no pass was made");
     let ready = respect.bridger.get("/readyz").await?;
     ensure!(ready.contains("degraded") && ready.contains(&format!("RuleGivenUp: {name}")), "{ready}");
 
     let unknown = respect.cluster.command(&["adopt", "--restore", "web", "--yes"]).await?;
-    ensure!(unknown.code == Some(1) && unknown.stderr.contains("web is none of the rules"), "{unknown:?}");
+    ensure!(unknown.code == Some(1) && unknown.stderr.contains("web is not a rule that Bridger"), "{unknown:?}");
     let restored = respect.cluster.command(&["adopt", "--restore", name, "--yes"]).await?;
-    ensure!(restored.code == Some(0) && restored.stdout.contains("1 rules are no longer left alone"), "{restored:?}");
+    ensure!(restored.code == Some(0) && restored.stdout.contains("1 rules are no longer given up"), "{restored:?}");
     respect.rule(name, &[0, 1, 2, 3, 4], true).await?;
     respect.found("deletedByHand", 0).await?;
     let again = respect.cluster.command(&["adopt", "--restore", "all", "--yes"]).await?;
@@ -176,16 +174,16 @@ async fn deleted(respect: &Respect, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Everything of Bridger's goes, and nothing else.
+/// `bridger cleanup` deletes all of Bridger's rules, and nothing else.
 async fn cleaned_up(respect: &mut Respect, name: &str) -> Result<()> {
     respect.bridger.stop();
     let shown = respect.cluster.command(&["cleanup", "--dry-run"]).await?;
     ensure!(shown.code == Some(0) && shown.stdout.contains("0 to edit, 3 to delete"), "{shown:?}");
-    ensure!(respect.own().await?.rules.len() == 3, "shown, not deleted");
+    ensure!(respect.own().await?.rules.len() == 3, "a dry run must not delete");
     let deleted = respect.cluster.command(&["cleanup", "--yes"]).await?;
     ensure!(deleted.code == Some(0) && deleted.stdout.contains("3 rules are deleted"), "{deleted:?}");
-    ensure!(respect.site.witness().await? == respect.foreign, "exactly the administrator's are left");
+    ensure!(respect.site.witness().await? == respect.foreign, "only the administrator's rule must be left");
     let record = respect.cluster.record().await?;
-    ensure!(record.is_empty(), "{name} is not there and needs no record: {record:?}");
+    ensure!(record.is_empty(), "{name} does not exist and needs no record: {record:?}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The peers: a vCenter with machines, and Kubernetes clusters whose nodes some of them are.
+//! The peers: a vCenter with VMs, and Kubernetes clusters with some of the VMs as nodes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::witness::Witness;
 
 pub const CLUSTER: &str = "DC0_C0";
 const CLUSTER_PATH: &str = "/DC0/host/DC0_C0";
-/// On a machine with much else to do.
+/// Enough for a loaded machine.
 pub const SOON: Duration = Duration::from_secs(40);
 
 /// A VM that may be a node.
@@ -31,7 +31,7 @@ pub struct Machine {
     uuid: String,
 }
 
-/// The vCenter, as everybody but Bridger uses it.
+/// The vCenter, accessed with govc.
 pub struct Site {
     vcsim: Vcsim,
     pub govc: Govc,
@@ -66,7 +66,7 @@ impl Site {
         Ok(Site { vcsim, govc, machines, hosts })
     }
 
-    /// The ids of the VMs of these numbers.
+    /// The ids of the VMs with these numbers.
     pub fn ids(&self, machines: &[usize]) -> BTreeSet<String> {
         machines.iter().map(|machine| self.machines[*machine].id.clone()).collect()
     }
@@ -75,18 +75,18 @@ impl Site {
         Witness::of(&self.govc, CLUSTER, CLUSTER_PATH).await
     }
 
-    /// What an administrator types, with the cluster's name added.
+    /// Runs an administrator's govc command on the cluster.
     pub async fn administer(&self, command: &str, arguments: &[&str]) -> Result<()> {
         self.govc.run(&[&[command, "-cluster", CLUSTER], arguments].concat()).await?;
         Ok(())
     }
 
-    /// The names of the hosts of these ids.
+    /// The names of the hosts with these ids.
     pub async fn host_names(&self, ids: &[String]) -> Result<Vec<String>> {
         let found = self.govc.run(&["find", "-i", CLUSTER_PATH, "-type", "h"]).await?;
         let name = |id: &String| {
-            let place = found.lines().position(|line| line.trim().rsplit(':').next() == Some(id));
-            place.and_then(|place| self.hosts.get(place).cloned()).with_context(|| format!("no host {id} in {found}"))
+            let index = found.lines().position(|line| line.trim().rsplit(':').next() == Some(id));
+            index.and_then(|index| self.hosts.get(index).cloned()).with_context(|| format!("no host {id} in {found}"))
         };
         ids.iter().map(name).collect()
     }
@@ -102,13 +102,13 @@ impl Site {
 pub struct Cluster {
     pub control_plane: ControlPlane,
     pub client: kube::Client,
-    /// What the names of its rules begin with.
+    /// The prefix of the names of its rules.
     pub prefix: String,
     environment: Vec<(&'static str, String)>,
 }
 
 impl Cluster {
-    /// A node for each of the machines of these numbers.
+    /// Starts a cluster with a node for each VM of these numbers.
     pub async fn start(site: &Site, machines: Range<usize>) -> Result<Cluster> {
         let control_plane = ControlPlane::start().await?;
         let client = control_plane.client().await?;
@@ -130,12 +130,12 @@ impl Cluster {
         Ok(Cluster { control_plane, client, prefix, environment })
     }
 
-    /// `bridger run`, once it listens.
+    /// Starts `bridger run` and waits until it listens.
     pub async fn run(&self, flags: &[&str]) -> Result<Bridger> {
         self.run_build(None, flags).await
     }
 
-    /// That of another build.
+    /// As [`Cluster::run`], with another build.
     pub async fn run_build(&self, program: Option<&Path>, flags: &[&str]) -> Result<Bridger> {
         let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1", "--extender", "off"], flags].concat();
         let mut bridger = Bridger::start_build(program, &arguments, &self.environment)?;
@@ -143,12 +143,12 @@ impl Cluster {
         Ok(bridger)
     }
 
-    /// Another command of Bridger's, to its end.
+    /// Runs another Bridger command until it exits.
     pub async fn command(&self, arguments: &[&str]) -> Result<Finished> {
         testkit::bridger::run_to_end(arguments, &self.environment).await
     }
 
-    /// The recorded rules of all its texts: name to record.
+    /// The recorded rules of all ConfigMaps, by name.
     pub async fn record(&self) -> Result<serde_json::Map<String, Value>> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
         let maps = maps.list(&ListParams::default().labels("bridger.dev/kind=rules")).await?;
@@ -163,16 +163,16 @@ impl Cluster {
         Ok(record)
     }
 
-    /// Events on pods, with this reason: name of the pod and message.
+    /// Events with this reason on pods: pod name and message.
     pub async fn events(&self, reason: &str) -> Result<Vec<(String, String)>> {
         let events: Api<k8s_openapi::api::core::v1::Event> = Api::default_namespaced(self.client.clone());
         let listed = events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?;
-        let told = listed.into_iter().filter(|event| event.involved_object.kind.as_deref() == Some("Pod"));
-        Ok(told.map(|it| (it.involved_object.name.unwrap_or_default(), it.message.unwrap_or_default())).collect())
+        let on_pods = listed.into_iter().filter(|event| event.involved_object.kind.as_deref() == Some("Pod"));
+        Ok(on_pods.map(|it| (it.involved_object.name.unwrap_or_default(), it.message.unwrap_or_default())).collect())
     }
 }
 
-/// The service account that `bridger manifests rbac` makes: it may do exactly what `run` needs, and `snapshot`.
+/// The service account from `bridger manifests rbac`, with exactly the permissions of `run` and `snapshot`.
 async fn own_account(control_plane: &ControlPlane) -> Result<PathBuf> {
     let kubectl = control_plane.kubectl();
     for work in ["run", "explain"] {
@@ -196,7 +196,7 @@ fn node(machine: &Machine) -> Value {
     })
 }
 
-/// The value of a metric, which is given with its labels; `None` while it is not told.
+/// The value of a metric, named with its labels; `None` while it is not exported.
 pub async fn metric(bridger: &Bridger, name: &str) -> Result<Option<u64>> {
     let text = bridger.get("/metrics").await?;
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

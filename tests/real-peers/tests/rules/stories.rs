@@ -1,4 +1,4 @@
-//! What becomes of pods, step by step: planned, written, edited in place, gone after the grace.
+//! Rules for pods, step by step: planned, created, edited in place, deleted after the grace period.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use testkit::command::Finished;
 use testkit::workdir::Workdir;
 use testkit::{Bridger, eventually};
 
-use crate::pods::{self, SECRETS, away_from, only_on, pod, with};
+use crate::pods::{self, SECRETS, affinity_to, anti_affinity_to, node_affinity_to, pod};
 use crate::stage::{Cluster, SOON, Site, counts, metric};
-use crate::witness::{APART, ON_HOSTS, TOGETHER, Witness, identity, ids};
+use crate::witness::{AFFINITY, ANTI_AFFINITY, VM_HOST, Witness, identity, ids};
 
 const GRACE: Duration = Duration::from_secs(3);
 const POLICY: [&str; 2] = ["--removal-grace", "3s"];
@@ -37,7 +37,7 @@ impl Story {
         Ok(self.site.witness().await?.own(&self.cluster.prefix))
     }
 
-    /// Waits until Bridger's rules of a kind are exactly one, with exactly these VMs; answers it.
+    /// Waits until Bridger has exactly one rule of a kind, with exactly these VMs, and returns it.
     async fn one_rule(&self, kind: &str, machines: &[usize], bridger: &Bridger) -> Result<Value> {
         let expected = self.site.ids(machines);
         eventually(SOON, || async {
@@ -56,7 +56,7 @@ impl Story {
     }
 }
 
-/// The plan as machines read it, without the moment it was made.
+/// The plan as JSON, without its time.
 fn document(finished: &Finished) -> Result<Value> {
     let mut document: Value = serde_json::from_str(&finished.stdout).with_context(|| format!("{finished:?}"))?;
     document.as_object_mut().context("an object")?.remove("taken");
@@ -64,12 +64,12 @@ fn document(finished: &Finished) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn pods_become_rules_that_follow_them() -> Result<()> {
+async fn rules_are_created_for_pods_and_follow_them() -> Result<()> {
     let site = Site::start(5, 6).await?;
     let cluster = Cluster::start(&site, 0..6).await?;
     let story = Story { site, cluster };
     for machine in 0..3 {
-        story.place(&format!("web-{machine}"), "web", machine, &away_from("web")).await?;
+        story.place(&format!("web-{machine}"), "web", machine, &anti_affinity_to("web")).await?;
     }
     before_it_runs(&story).await?;
     let mut bridger = story.cluster.run(&POLICY).await?;
@@ -86,7 +86,7 @@ async fn pods_become_rules_that_follow_them() -> Result<()> {
     Ok(())
 }
 
-/// A plan is shown, for people and machines, live and from a file; nothing is written.
+/// `bridger plan` shows the plan as text and JSON, live and from a snapshot. Nothing is written.
 async fn before_it_runs(story: &Story) -> Result<()> {
     let shown = story.plan(&[]).await?;
     ensure!(shown.code == Some(3), "{shown:?}");
@@ -112,21 +112,21 @@ async fn before_it_runs(story: &Story) -> Result<()> {
     Ok(())
 }
 
-/// A rule with exactly the VMs of the pods, and the same rule after a pod moved.
+/// There is a rule with exactly the VMs of the pods, and it is the same rule after a pod moved.
 async fn follows(story: &Story, bridger: &Bridger) -> Result<()> {
     let began = Instant::now();
-    let rule = story.one_rule(APART, &[0, 1, 2], bridger).await?;
-    ensure!(began.elapsed() < GRACE * 5, "additions go out within seconds, not {} ms", began.elapsed().as_millis());
+    let rule = story.one_rule(ANTI_AFFINITY, &[0, 1, 2], bridger).await?;
+    ensure!(began.elapsed() < GRACE * 5, "additions must take only seconds, not {} ms", began.elapsed().as_millis());
     story.delete(&["web-2"]).await?;
-    story.place("web-2", "web", 3, &away_from("web")).await?;
-    let edited = story.one_rule(APART, &[0, 1, 3], bridger).await?;
+    story.place("web-2", "web", 3, &anti_affinity_to("web")).await?;
+    let edited = story.one_rule(ANTI_AFFINITY, &[0, 1, 3], bridger).await?;
     ensure!(identity(&edited) == identity(&rule) && edited["name"] == rule["name"], "{rule} became {edited}");
     counts(bridger, "bridger_rules_owned", 1).await?;
-    ensure!(metric(bridger, "bridger_rules_changes_total{kind=\"create\"}").await? == Some(1), "made once");
+    ensure!(metric(bridger, "bridger_rules_changes_total{kind=\"create\"}").await? == Some(1), "not created once");
     Ok(())
 }
 
-/// What was planned is done: there is nothing left to do, and the record says what exists.
+/// The plan is empty, and the record matches the existing rules.
 async fn after_it_ran(story: &Story) -> Result<()> {
     let own = story.own().await?;
     let record = story.cluster.record().await?;
@@ -141,14 +141,14 @@ async fn after_it_ran(story: &Story) -> Result<()> {
     Ok(())
 }
 
-/// Required affinity keeps two VMs together; node affinity to hosts binds one with groups and a VM-Host rule.
+/// Required affinity creates a VM-VM affinity rule; node affinity to hosts creates groups and a VM-Host rule.
 async fn affinity_and_node_affinity(story: &Story, bridger: &Bridger) -> Result<()> {
     story.place("cache", "cache", 4, &Value::Null).await?;
-    story.place("front", "front", 5, &with("cache")).await?;
-    story.one_rule(TOGETHER, &[4, 5], bridger).await?;
+    story.place("front", "front", 5, &affinity_to("cache")).await?;
+    story.one_rule(AFFINITY, &[4, 5], bridger).await?;
 
     let hosts: Vec<&str> = story.site.hosts.iter().take(2).map(String::as_str).collect();
-    story.place("db", "db", 3, &only_on(&hosts)).await?;
+    story.place("db", "db", 3, &node_affinity_to(&hosts)).await?;
     let mut host_ids = BTreeSet::new();
     for host in &hosts {
         let found = story.site.govc.run(&["find", "-i", "/", "-type", "h", "-name", host]).await?;
@@ -156,7 +156,7 @@ async fn affinity_and_node_affinity(story: &Story, bridger: &Bridger) -> Result<
     }
     eventually(SOON, || async {
         let own = story.own().await?;
-        let rules = own.of_kind(ON_HOSTS);
+        let rules = own.of_kind(VM_HOST);
         ensure!(rules.len() == 1, "{own:?}\n{}", bridger.output());
         let group = |field: &str| {
             let name = rules[0][field].as_str().context("a group's name")?;
@@ -170,37 +170,37 @@ async fn affinity_and_node_affinity(story: &Story, bridger: &Bridger) -> Result<
     .await
 }
 
-/// With the last pod the rules go, groups and all, but not before the grace is over.
+/// With the last pod, the rules and groups are deleted, but not before the grace period is over.
 async fn gone_after_the_grace(story: &Story, bridger: &Bridger) -> Result<()> {
     let before = story.own().await?;
     ensure!((before.rules.len(), before.groups.len()) == (3, 2), "{before:?}");
     let began = Instant::now();
     story.delete(&["web-0", "web-1", "web-2", "cache", "front", "db"]).await?;
     while story.own().await?.rules.len() == before.rules.len() {
-        ensure!(began.elapsed() < SOON, "they stay:\n{}", bridger.output());
+        ensure!(began.elapsed() < SOON, "the rules still exist:\n{}", bridger.output());
     }
-    ensure!(began.elapsed() >= GRACE, "gone after {} ms", began.elapsed().as_millis());
+    ensure!(began.elapsed() >= GRACE, "deleted after {} ms", began.elapsed().as_millis());
     eventually(SOON, || async {
         let own = story.own().await?;
         ensure!(own == Witness::default(), "{own:?}\n{}", bridger.output());
-        ensure!(story.cluster.record().await?.is_empty(), "what is gone is not recorded");
+        ensure!(story.cluster.record().await?.is_empty(), "deleted rules must not be recorded");
         Ok(())
     })
     .await?;
     counts(bridger, "bridger_rules_owned", 0).await
 }
 
-/// More replicas than hosts: the rule keeps to the guard, and the pods' events tell the sum.
+/// More replicas than hosts: the rule stays within the guard's limit, and the pods' events show the numbers.
 async fn too_many_replicas(story: &Story, bridger: &Bridger) -> Result<()> {
     for machine in 0..6 {
-        story.place(&format!("wide-{machine}"), "wide", machine, &away_from("wide")).await?;
+        story.place(&format!("wide-{machine}"), "wide", machine, &anti_affinity_to("wide")).await?;
     }
     let expected = "6 replicas want different hosts: 5 usable hosts, reserve 1";
     eventually(SOON, || async {
-        let told = story.cluster.events("Unsatisfiable").await?;
+        let events = story.cluster.events("Unsatisfiable").await?;
         let pods: BTreeSet<&str> =
-            told.iter().filter(|(_, message)| message == expected).map(|(pod, _)| pod.as_str()).collect();
-        ensure!(pods.len() == 6, "{told:?}\n{}", bridger.output());
+            events.iter().filter(|(_, message)| message == expected).map(|(pod, _)| pod.as_str()).collect();
+        ensure!(pods.len() == 6, "{events:?}\n{}", bridger.output());
         let own = story.own().await?;
         ensure!(!own.rules.is_empty() && own.rules.values().all(|rule| ids(rule, "vm").len() <= 4), "{own:?}");
         Ok(())

@@ -1,7 +1,8 @@
-//! Rules that an earlier version wrote: this one takes them over as they are.
+//! Rules that an earlier version wrote: this version takes them over unchanged.
 //!
-//! They are what commit 6919da2 wrote for the pods below, as `tests/golden/written-rules.json` keeps it. With
-//! `BRIDGER_BEFORE=PROGRAM` that program writes them instead; with `BRIDGER_GOLDEN=write` beside it the file is made anew.
+//! `tests/golden/written-rules.json` has the rules that commit 6919da2 wrote for the pods below. With
+//! `BRIDGER_BEFORE=PROGRAM`, that program writes the rules instead; if `BRIDGER_GOLDEN=write` is also set, the file is
+//! written again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,13 +14,13 @@ use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 use testkit::eventually;
 
-use crate::pods::{self, away_from, only_on, pod, with};
+use crate::pods::{self, affinity_to, anti_affinity_to, node_affinity_to, pod};
 use crate::stage::{Cluster, SOON, Site, counts, metric};
-use crate::witness::{APART, ON_HOSTS, TOGETHER, Witness, ids, is_a};
+use crate::witness::{AFFINITY, ANTI_AFFINITY, VM_HOST, Witness, ids, is_a};
 
-/// Stands for what differs from one Kubernetes cluster to the next.
+/// A placeholder for the prefix, which differs between Kubernetes clusters.
 const PREFIX: &str = "PREFIX-";
-/// So many rules are required: one of each kind, and one more for a second workload.
+/// The number of required rules: one of each kind, and one more for a second workload.
 const RULES: usize = 4;
 
 fn golden_file() -> PathBuf {
@@ -44,7 +45,7 @@ impl Upgrade {
         Api::namespaced(self.cluster.client.clone(), "kube-system")
     }
 
-    /// An earlier program writes the rules, and ends.
+    /// Lets an earlier build write the rules, and stops it.
     async fn write_by(&self, program: &Path) -> Result<()> {
         let mut before = self.cluster.run_build(Some(program), &[]).await?;
         eventually(SOON, || async {
@@ -63,7 +64,7 @@ impl Upgrade {
         Ok(())
     }
 
-    /// What there is now, as it is kept: UUIDs of rules by the names of these.
+    /// The current rules, groups and record in the format of the golden file, with rule names instead of UUIDs.
     async fn written(&self) -> Result<Value> {
         let own = self.own().await?;
         let list = ListParams::default().labels("bridger.dev/kind=rules");
@@ -89,8 +90,8 @@ impl Upgrade {
         }))
     }
 
-    /// Makes what is kept, in the order in which it was made.
-    async fn write_kept(&self) -> Result<()> {
+    /// Creates the rules, groups and record of the golden file, in their original order.
+    async fn create_from_golden(&self) -> Result<()> {
         let text = std::fs::read_to_string(golden_file()).context("the golden file")?;
         let kept: Value = serde_json::from_str(&text.replace(PREFIX, &self.cluster.prefix))?;
         let listed = |of: &Value| -> Vec<String> {
@@ -117,8 +118,8 @@ impl Upgrade {
             let vms = listed(&rule["vms"]).iter().map(vm_name).collect::<Result<Vec<_>>>()?;
             let mut arguments = vec!["-name".to_owned(), name, "-enable".to_owned()];
             match () {
-                () if is_a(rule, APART) => arguments.push("-anti-affinity".to_owned()),
-                () if is_a(rule, TOGETHER) => arguments.push("-affinity".to_owned()),
+                () if is_a(rule, ANTI_AFFINITY) => arguments.push("-anti-affinity".to_owned()),
+                () if is_a(rule, AFFINITY) => arguments.push("-affinity".to_owned()),
                 () => {
                     let groups = (text(&rule["vmGroup"])?, text(&rule["hostGroup"])?);
                     let words = ["-vm-host", "-vm-group", &groups.0, "-host-affine-group", &groups.1];
@@ -142,42 +143,42 @@ impl Upgrade {
 }
 
 #[tokio::test]
-async fn rules_of_an_earlier_version_stay_as_they_are() -> Result<()> {
+async fn rules_of_an_earlier_version_stay_unchanged() -> Result<()> {
     let site = Site::start(5, 8).await?;
     let hosts: Vec<String> = site.hosts.clone();
     let cluster = Cluster::start(&site, 0..8).await?;
     let upgrade = Upgrade { site, cluster };
     for machine in 0..3 {
-        upgrade.place(&format!("web-{machine}"), "web", machine, &away_from("web")).await?;
+        upgrade.place(&format!("web-{machine}"), "web", machine, &anti_affinity_to("web")).await?;
     }
     for machine in 2..4 {
-        upgrade.place(&format!("api-{machine}"), "api", machine, &away_from("api")).await?;
+        upgrade.place(&format!("api-{machine}"), "api", machine, &anti_affinity_to("api")).await?;
     }
     upgrade.place("cache", "cache", 4, &json!({})).await?;
-    upgrade.place("reader", "reader", 5, &with("cache")).await?;
-    upgrade.place("licensed", "licensed", 6, &only_on(&[&hosts[0], &hosts[1]])).await?;
+    upgrade.place("reader", "reader", 5, &affinity_to("cache")).await?;
+    upgrade.place("licensed", "licensed", 6, &node_affinity_to(&[&hosts[0], &hosts[1]])).await?;
 
     match std::env::var_os("BRIDGER_BEFORE") {
         Some(program) => upgrade.write_by(Path::new(&program)).await?,
-        None => upgrade.write_kept().await?,
+        None => upgrade.create_from_golden().await?,
     }
     let before = upgrade.own().await?;
-    for (kind, number) in [(APART, 2), (TOGETHER, 1), (ON_HOSTS, 1)] {
+    for (kind, number) in [(ANTI_AFFINITY, 2), (AFFINITY, 1), (VM_HOST, 1)] {
         ensure!(before.of_kind(kind).len() == number, "{kind}: {before:?}");
     }
     let record = upgrade.cluster.record().await?;
 
-    // Nothing is left to do.
+    // The plan is empty.
     let planned = upgrade.cluster.command(&["plan", "-o", "json"]).await?;
     let plan: Value = serde_json::from_str(&planned.stdout).with_context(|| format!("{planned:?}"))?;
     let clusters = plan["clusters"].as_array().context("clusters")?;
     let actions: Vec<&Value> = clusters.iter().flat_map(|cluster| cluster["actions"].as_array()).flatten().collect();
     ensure!(clusters.len() == 1 && actions.is_empty(), "{planned:?}");
 
-    // A rule for new pods shows that it is at work.
+    // A rule for new pods shows that Bridger is running.
     let bridger = upgrade.cluster.run(&[]).await?;
     for machine in 6..8 {
-        upgrade.place(&format!("new-{machine}"), "new", machine, &away_from("new")).await?;
+        upgrade.place(&format!("new-{machine}"), "new", machine, &anti_affinity_to("new")).await?;
     }
     counts(&bridger, "bridger_rules_changes_total{kind=\"create\"}", 1).await?;
     for kind in ["edit", "delete"] {

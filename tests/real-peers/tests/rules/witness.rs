@@ -1,4 +1,4 @@
-//! The rules and groups of a cluster as govc tells them: the witness of every test here.
+//! The rules and groups of a cluster as govc shows them. All tests here check against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testkit::Govc;
 
-pub const APART: &str = "ClusterAntiAffinityRuleSpec";
-pub const TOGETHER: &str = "ClusterAffinityRuleSpec";
-pub const ON_HOSTS: &str = "ClusterVmHostRuleInfo";
-/// Where the kind of a rule is added.
+pub const ANTI_AFFINITY: &str = "ClusterAntiAffinityRuleSpec";
+pub const AFFINITY: &str = "ClusterAffinityRuleSpec";
+pub const VM_HOST: &str = "ClusterVmHostRuleInfo";
+/// The field to which the kind of a rule is added.
 const KIND: &str = "kind";
 const ATTEMPTS: usize = 5;
 
-/// Rules and groups by name, as they are but for what follows the placement of VMs.
+/// Rules and groups by name, without the fields that depend on the placement of VMs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Witness {
     pub rules: BTreeMap<String, Value>,
@@ -22,7 +22,7 @@ pub struct Witness {
 
 impl Witness {
     pub async fn of(govc: &Govc, cluster: &str, cluster_path: &str) -> Result<Witness> {
-        // Two questions: govc's JSON does not tell the kind of a rule. Rules may change in between; then it is asked again.
+        // Two commands, because govc's JSON has no kind of a rule. If rules change in between, both are repeated.
         let mut attempt = 1;
         loop {
             let json = govc.run(&["object.collect", "-o", "-json", cluster_path, "configurationEx"]).await?;
@@ -46,28 +46,28 @@ impl Witness {
                 entry.as_object_mut().map(|entry| entry.remove("inCompliance"));
                 by_name.insert(entry["name"].as_str().context("a name")?.to_owned(), entry);
             }
-            ensure!(by_name.len() == count, "a {field} has the name of another: {by_name:?}");
+            ensure!(by_name.len() == count, "two entries of {field} have the same name: {by_name:?}");
             Ok(by_name)
         };
         let (mut rules, groups) = (named("rule")?, named("group")?);
-        ensure!(rules.keys().eq(kinds.keys()), "rules changed while they were looked at: {rules:?}, {kinds:?}");
+        ensure!(rules.keys().eq(kinds.keys()), "rules changed while they were read: {rules:?}, {kinds:?}");
         for (name, rule) in &mut rules {
             rule[KIND] = Value::from(kinds[name].as_str());
         }
         Ok(Witness { rules, groups })
     }
 
-    /// What has this prefix.
+    /// The rules and groups with this prefix.
     pub fn own(&self, prefix: &str) -> Witness {
         self.filter(|name| name.starts_with(prefix))
     }
 
-    /// What has none of these names.
+    /// The rules and groups with none of these names.
     pub fn without(&self, others: &Witness) -> Witness {
         self.filter(|name| !others.rules.contains_key(name) && !others.groups.contains_key(name))
     }
 
-    /// Only what has one of these names.
+    /// The rules and groups with one of these names.
     pub fn only(&self, names: &BTreeSet<String>) -> Witness {
         self.filter(|name| names.contains(name))
     }
@@ -93,7 +93,7 @@ pub fn is_a(rule: &Value, kind: &str) -> bool {
     rule[KIND] == kind
 }
 
-/// Kinds by name, from what `govc cluster.rule.info` prints.
+/// Kinds by name, from the output of `govc cluster.rule.info`.
 fn kinds(printed: &str) -> BTreeMap<String, String> {
     let mut name = "";
     let mut kinds = BTreeMap::new();
@@ -107,13 +107,13 @@ fn kinds(printed: &str) -> BTreeMap<String, String> {
     kinds
 }
 
-/// The ids behind a field that lists references.
+/// The ids in a field with a list of references.
 pub fn ids(entry: &Value, field: &str) -> BTreeSet<String> {
     let listed = entry[field].as_array().into_iter().flatten();
     listed.filter_map(|reference| reference["value"].as_str().map(str::to_owned)).collect()
 }
 
-/// A rule's number and UUID: what tells it from another of the same name.
+/// A rule's key and UUID, which distinguish it from another rule of the same name.
 pub fn identity(rule: &Value) -> (Option<i64>, Option<String>) {
     (rule["key"].as_i64(), rule["ruleUuid"].as_str().map(str::to_owned))
 }

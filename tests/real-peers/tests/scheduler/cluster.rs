@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 pub const HOST: &str = "alpha.cna.vmware.com/host";
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
-/// Nodes of Bridger's pods; those after them are tainted, for kube-scheduler's alone.
+/// Nodes for Bridger's pods. The nodes after them are tainted, for kube-scheduler's pods only.
 const OWN_NODES: usize = 32;
 const OTHER_NODES: usize = 8;
 const HOSTS: usize = 16;
 pub const ZONES: usize = 4;
-/// Pods of a group that avoid each other, or stay together.
+/// Pods per group, with anti-affinity or affinity to each other.
 const GROUP: usize = 8;
 
 pub fn node_name(number: usize) -> String {
@@ -38,7 +38,7 @@ pub fn nodes() -> Vec<Value> {
         .collect()
 }
 
-/// Bridger's pods, and kube-scheduler's: a fifth as many.
+/// Bridger's pods, and kube-scheduler's, which are a fifth of the total.
 pub fn pods(total: usize) -> (Vec<Value>, Vec<Value>) {
     let own = (0..total - total / 5).map(own_pod).collect();
     let other = (0..total / 5)
@@ -67,15 +67,15 @@ fn pod(name: &str, group: &str, scheduler: &str) -> Value {
 /// Seven policies in turn, in groups.
 fn own_pod(number: usize) -> Value {
     const KINDS: usize = 7;
-    let (kind, place) = (number % KINDS, number / KINDS);
-    let group = format!("{kind}-{}", place / GROUP);
+    let (kind, index) = (number % KINDS, number / KINDS);
+    let group = format!("{kind}-{}", index / GROUP);
     let mut pod = pod(&format!("pod-{number}"), &group, "bridger");
     let term = |key: &str| json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "group": group } } });
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let spec = &mut pod["spec"];
     match kind {
         0 => {}
-        // Between nodes as written, and between physical hosts because it is lifted.
+        // Between nodes as written, and between physical hosts because of lifting.
         1 => spec["affinity"] = json!({ "podAntiAffinity": { required: [term(HOSTNAME)] } }),
         2 => spec["affinity"] = json!({ "podAntiAffinity": { required: [term(HOST)] } }),
         3 => spec["affinity"] = json!({ "podAffinity": { required: [term(ZONE)] } }),
@@ -85,7 +85,7 @@ fn own_pod(number: usize) -> Value {
         }
         5 => spec["nodeSelector"] = json!({ "disk": "fast" }),
         _ => {
-            let port = 20_000 + place / GROUP;
+            let port = 20_000 + index / GROUP;
             spec["containers"][0]["ports"] = json!([{ "containerPort": 80, "hostPort": port, "protocol": "TCP" }]);
         }
     }

@@ -1,7 +1,7 @@
-//! Whether the policy of pods holds.
+//! Checks the policy of pods.
 //!
-//! In: nodes and pods as the API shows them. Out: a line for each violation, worked out pair by pair and sum by sum, in the
-//! plainest way.
+//! In: nodes and pods in API format. Out: a line for each violation, computed in the simplest way, pair by pair and sum
+//! by sum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::cluster::{HOST, HOSTNAME, ZONE, ZONES};
 
-/// Milli-CPUs or MiB, of the few forms used here.
+/// Milli-CPUs or MiB, from the few formats used here.
 fn amount(text: &str) -> u64 {
     let number = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX / 1_000_000);
     match (text.strip_suffix('m'), text.strip_suffix("Gi"), text.strip_suffix("Mi")) {
@@ -20,7 +20,7 @@ fn amount(text: &str) -> u64 {
     }
 }
 
-/// A pod that is placed, with its node's labels at hand.
+/// A placed pod with its node's labels.
 struct Placed<'a> {
     name: &'a str,
     node: &'a str,
@@ -106,7 +106,7 @@ fn alone(pod: &Placed<'_>, node: &Value, found: &mut Vec<String>) {
 fn pair(pod: &Placed<'_>, other: &Placed<'_>, found: &mut Vec<String>) {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     for term in pod.spec["affinity"]["podAntiAffinity"][required].as_array().into_iter().flatten() {
-        // Bridger's promise: what is to be apart by node is apart by host.
+        // Bridger lifts anti-affinity by node to hosts.
         let key = if term["topologyKey"] == HOSTNAME { HOST } else { term["topologyKey"].as_str().unwrap_or_default() };
         if pod.labels[key] == other.labels[key] {
             found.push(format!("{} and {} share {key}={}", pod.name, other.name, pod.labels[key]));
@@ -115,12 +115,12 @@ fn pair(pod: &Placed<'_>, other: &Placed<'_>, found: &mut Vec<String>) {
     for term in pod.spec["affinity"]["podAffinity"][required].as_array().into_iter().flatten() {
         let key = term["topologyKey"].as_str().unwrap_or_default();
         if pod.labels[key] != other.labels[key] {
-            found.push(format!("{} and {} are apart by {key}", pod.name, other.name));
+            found.push(format!("{} and {} differ in {key}", pod.name, other.name));
         }
     }
 }
 
-/// Equal pods, none of which went away, are spread to within the skew in the end as well.
+/// The pods are equal and none was deleted, so the final spread must also be within the skew.
 fn spread(placed: &[Placed<'_>], found: &mut Vec<String>) {
     let mut groups: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
     for pod in placed.iter().filter(|pod| pod.spec["topologySpreadConstraints"].is_array()) {

@@ -1,10 +1,10 @@
-//! A controller as anybody may write one: it counts the pods on each physical host and hands the counts to a sink.
+//! An example of a third-party controller: it counts the pods on each physical host and sends the counts to a sink.
 //!
-//! In: changes of the world, letters that ask for a fresh count. Out: a report for each host whose count is another than was last
-//! taken, an Event for each that was, and a diary of all that happened, which the test reads. It uses what `engine::runtime`
-//! offers to everybody, and nothing else of the engine but the words for an Event.
+//! In: changes of the world, requests for a new count. Out: a report for each host whose count differs from the last
+//! accepted one, an Event for each accepted report, and a trace of everything that happened, for the test. It uses only
+//! the public API of `engine::runtime`, and the types of an Event.
 //!
-//! Invariant: it keeps a picture of where pods are from the changes alone, and checks that each change goes on from the one before.
+//! Invariant: it tracks the nodes of pods from the changes alone, and checks each change against the previous state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,15 +22,15 @@ use tokio::time::Instant;
 pub const NAME: &str = "census";
 const LANE: LaneId = LaneId(0);
 pub const IN_FLIGHT_MAX: usize = 2;
-/// Changes come in crowds: they are counted together.
+/// Changes come in bursts, so they are batched.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// What was refused or has failed is tried again.
+/// The retry interval after a refused or failed report.
 const TRY_EVERY: Duration = Duration::from_secs(5);
 
-/// How many pods a host has.
+/// The number of pods on a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// No two reports have the same.
+    /// Unique.
     pub number: u64,
     pub host: String,
     pub pods: usize,
@@ -52,11 +52,11 @@ impl Action for Report {
 pub type Counts = BTreeMap<String, (usize, Regarding)>;
 
 pub enum Outcome {
-    Taken { report: Report, is_taken: bool },
+    Delivered { report: Report, is_accepted: bool },
     Counted(Counts),
 }
 
-/// Takes reports; each as long as it likes, and some not at all.
+/// Accepts reports with varying latency, and rejects some.
 #[derive(Default)]
 pub struct Sink {
     state: Mutex<SinkState>,
@@ -64,7 +64,7 @@ pub struct Sink {
 
 #[derive(Default)]
 struct SinkState {
-    taken: BTreeMap<String, usize>,
+    accepted: BTreeMap<String, usize>,
     in_flight: usize,
     most_in_flight: usize,
 }
@@ -75,8 +75,8 @@ impl Sink {
     }
 
     /// The last count of each host.
-    pub fn taken(&self) -> BTreeMap<String, usize> {
-        self.lock().taken.clone()
+    pub fn accepted(&self) -> BTreeMap<String, usize> {
+        self.lock().accepted.clone()
     }
 
     pub fn most_in_flight(&self) -> usize {
@@ -86,13 +86,13 @@ impl Sink {
 
 pub struct SinkExecutor {
     pub sink: Arc<Sink>,
-    pub diary: Diary,
+    pub trace: Trace,
 }
 
 impl Executor<Census> for SinkExecutor {
     fn execute(&self, report: Report) -> BoxFuture<'static, Outcome> {
         let sink = self.sink.clone();
-        self.diary.note(Entry::Executed(report.number));
+        self.trace.record(Entry::Executed(report.number));
         Box::pin(async move {
             {
                 let mut state = sink.lock();
@@ -100,14 +100,14 @@ impl Executor<Census> for SinkExecutor {
                 state.most_in_flight = state.most_in_flight.max(state.in_flight);
             }
             tokio::time::sleep(Duration::from_millis(10 + report.number % 7 * 30)).await;
-            let is_taken = report.number % 5 != 4;
+            let is_accepted = report.number % 5 != 4;
             let mut state = sink.lock();
             state.in_flight -= 1;
-            if is_taken {
-                state.taken.insert(report.host.clone(), report.pods);
+            if is_accepted {
+                state.accepted.insert(report.host.clone(), report.pods);
             }
             drop(state);
-            Outcome::Taken { report, is_taken }
+            Outcome::Delivered { report, is_accepted }
         })
     }
 }
@@ -129,19 +129,19 @@ pub enum Entry {
     Refused(u64, &'static str),
 }
 
-/// What happened when, in order. All clones are one.
+/// What happened and when, in order. Clones share the entries.
 #[derive(Clone)]
-pub struct Diary {
+pub struct Trace {
     entries: Arc<Mutex<Vec<(Duration, Entry)>>>,
     start: Instant,
 }
 
-impl Diary {
-    pub fn new() -> Diary {
-        Diary { entries: Arc::default(), start: Instant::now() }
+impl Trace {
+    pub fn new() -> Trace {
+        Trace { entries: Arc::default(), start: Instant::now() }
     }
 
-    fn note(&self, entry: Entry) {
+    fn record(&self, entry: Entry) {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push((self.start.elapsed(), entry));
     }
 
@@ -150,21 +150,21 @@ impl Diary {
     }
 }
 
-/// What is known of a pod: its UID, where it is, and whether that is only assumed.
+/// The known state of a pod: its UID, its node, and whether it is only assumed there.
 type Known = (String, Option<NodeId>, bool);
 
 pub struct Census {
-    letters: Arc<Mailbox<()>>,
-    diary: Diary,
-    /// From the changes alone.
+    requests: Arc<Mailbox<()>>,
+    trace: Trace,
+    /// Tracked from the changes alone.
     pods: BTreeMap<PodId, Known>,
     has_changed: bool,
     is_counting: bool,
     count_at: Instant,
     counts: Counts,
-    /// Hosts with a report on the way.
+    /// Hosts with a report in flight.
     under_way: BTreeSet<String>,
-    taken: BTreeMap<String, usize>,
+    accepted: BTreeMap<String, usize>,
     try_at: Option<Instant>,
     sent: u64,
     wake: Option<Instant>,
@@ -173,24 +173,24 @@ pub struct Census {
 type CensusContext<'a> = Context<'a, Report, Outcome>;
 
 impl Census {
-    pub fn new(letters: Arc<Mailbox<()>>, diary: Diary) -> Census {
+    pub fn new(requests: Arc<Mailbox<()>>, trace: Trace) -> Census {
         Census {
-            letters,
-            diary,
+            requests,
+            trace,
             pods: BTreeMap::new(),
             has_changed: false,
             is_counting: false,
             count_at: Instant::now(),
             counts: Counts::new(),
             under_way: BTreeSet::new(),
-            taken: BTreeMap::new(),
+            accepted: BTreeMap::new(),
             try_at: None,
             sent: 0,
             wake: None,
         }
     }
 
-    /// A change that was missed, came twice or came out of turn does not go on from what is known.
+    /// Fails if a change was missed, duplicated or out of order: then its `before` differs from the known state.
     fn pod_changed(&mut self, before: Option<&PodState>, after: Option<&PodState>) {
         if let Some(id) = before.or(after).map(|pod| pod.id) {
             assert_eq!(self.pods.get(&id), before.map(known).as_ref(), "before the change to {after:?}");
@@ -200,12 +200,12 @@ impl Census {
         }
         if let Some(pod) = after {
             let (uid, node, is_assumed) = known(pod);
-            self.diary.note(Entry::Pod { uid: uid.clone(), node, is_assumed });
+            self.trace.record(Entry::Pod { uid: uid.clone(), node, is_assumed });
             self.pods.insert(pod.id, (uid, node, is_assumed));
         }
     }
 
-    fn check_picture(&self, world: &World) {
+    fn check_state(&self, world: &World) {
         let nodes: BTreeMap<&str, NodeId> =
             world.node_ids().filter_map(|id| Some((world.node_name(id)?, id))).collect();
         let pods = world.pods().map(|(id, pod)| {
@@ -215,7 +215,7 @@ impl Census {
         assert_eq!(self.pods, pods.collect::<BTreeMap<_, _>>(), "the changes do not add up to the world");
     }
 
-    /// Copies what is to be counted, and counts it off the loop.
+    /// Copies the data to count, and counts outside the loop.
     fn count(&mut self, context: &mut CensusContext<'_>) {
         let world = context.world.read();
         let copied: Vec<(String, Regarding, usize)> = world
@@ -238,15 +238,15 @@ impl Census {
 
     fn send(&mut self, context: &mut CensusContext<'_>) {
         for (host, (pods, node)) in &self.counts {
-            if self.taken.get(host) == Some(pods) || self.under_way.contains(host) {
+            if self.accepted.get(host) == Some(pods) || self.under_way.contains(host) {
                 continue;
             }
             let report = Report { number: self.sent, host: host.clone(), pods: *pods, node: node.clone() };
-            // Whatever the lane does not take waits for the next turn.
+            // Reports that the lane does not accept wait for the next turn.
             if context.actions.send(LANE, report).is_err() {
                 return;
             }
-            self.diary.note(Entry::Sent(self.sent, context.is_leading));
+            self.trace.record(Entry::Sent(self.sent, context.is_leading));
             self.sent += 1;
             self.under_way.insert(host.clone());
         }
@@ -279,7 +279,7 @@ impl Controller for Census {
             Subject::Pod { before, after } => return self.pod_changed(before.as_deref(), after.as_deref()),
             Subject::RelistEnded { removed_objects, .. } => {
                 if *removed_objects {
-                    // Those are told by no change of their own.
+                    // Objects removed by a relist have no separate change.
                     self.pods.retain(|id, _| world.pod(*id).is_some());
                 }
                 "relist ended"
@@ -287,7 +287,7 @@ impl Controller for Census {
             Subject::RelistBegan(_) => "relist began",
             Subject::Lost(_) => "lost",
             Subject::Node { .. } => {
-                // A pod may have been bound to a node before that was known.
+                // A pod may have been bound to a node before the node was known.
                 let mut moved = BTreeMap::new();
                 for (id, pod) in world.pods() {
                     moved.insert(id, pod.placed_on().and_then(|name| world.node_id(world.interner().text(name))));
@@ -301,17 +301,17 @@ impl Controller for Census {
             Subject::Workload => "workload",
             Subject::Inventory => "inventory",
         };
-        self.diary.note(Entry::Changed(kind));
+        self.trace.record(Entry::Changed(kind));
     }
 
     fn advance(&mut self, context: &mut CensusContext<'_>) {
-        self.check_picture(context.world.read());
-        let is_asked = !self.letters.take().is_empty();
+        self.check_state(context.world.read());
+        let is_asked = !self.requests.take().is_empty();
         if is_asked {
-            self.diary.note(Entry::Asked);
+            self.trace.record(Entry::Asked);
             self.has_changed = true;
             self.count_at = context.now;
-            self.taken.clear();
+            self.accepted.clear();
         }
         if self.has_changed && !self.is_counting && self.count_at <= context.now {
             self.count(context);
@@ -327,13 +327,13 @@ impl Controller for Census {
     fn completed(&mut self, outcome: Outcome, context: &mut CensusContext<'_>) {
         match outcome {
             Outcome::Counted(counts) => {
-                self.diary.note(Entry::Counted);
+                self.trace.record(Entry::Counted);
                 (self.is_counting, self.counts) = (false, counts);
             }
-            Outcome::Taken { report, is_taken } => {
-                self.diary.note(Entry::Completed(report.number));
+            Outcome::Delivered { report, is_accepted } => {
+                self.trace.record(Entry::Completed(report.number));
                 self.under_way.remove(&report.host);
-                if !is_taken {
+                if !is_accepted {
                     self.try_at = Some(context.now + TRY_EVERY);
                     return;
                 }
@@ -341,13 +341,13 @@ impl Controller for Census {
                 let (regarding, severity, reason) = (report.node, Severity::Normal, "HostCounted");
                 let occurrence = Occurrence { regarding, severity, reason, message };
                 context.events.record(NAME, occurrence, Repeat::ALWAYS, context.now);
-                self.taken.insert(report.host, report.pods);
+                self.accepted.insert(report.host, report.pods);
             }
         }
     }
 
     fn refused(&mut self, report: Report, closed: Closed, context: &mut CensusContext<'_>) {
-        self.diary.note(Entry::Refused(report.number, closed.as_str()));
+        self.trace.record(Entry::Refused(report.number, closed.as_str()));
         self.under_way.remove(&report.host);
         self.try_at = Some(context.now + TRY_EVERY);
     }

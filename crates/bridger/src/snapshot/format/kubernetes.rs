@@ -1,4 +1,4 @@
-//! Nodes, pods and namespaces, without what only a scheduler must know.
+//! Layouts of nodes, pods and namespaces, without the facts that only a scheduler needs.
 
 use std::net::IpAddr;
 use std::sync::Arc;

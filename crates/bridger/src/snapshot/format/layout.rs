@@ -1,13 +1,14 @@
-//! Layouts within lists and options, which serde's remote definitions do not reach by themselves.
+//! Layouts inside lists and options, which serde's remote definitions do not support.
 //!
-//! In: a definition with `#[serde(remote = "...")]`. Out: the same for a list of such values, an optional one, a shared one.
+//! In: a definition with `#[serde(remote = "...")]`. Out: the same for a list of such values, an optional value and an
+//! optional shared value.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How facts of one kind are written.
+/// How facts of one kind are serialized.
 pub(super) trait Layout {
     type Of;
 
@@ -15,7 +16,7 @@ pub(super) trait Layout {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Of, D::Error>;
 }
 
-/// Makes layouts of definitions.
+/// Implements `Layout` for serde's remote definitions.
 macro_rules! layouts {
     ($($definition:ident of $facts:ty),* $(,)?) => {
         $(impl $crate::snapshot::format::layout::Layout for $definition {

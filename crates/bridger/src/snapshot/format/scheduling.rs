@@ -1,4 +1,4 @@
-//! What only a scheduler must know of nodes and pods, and what selects pods.
+//! Layouts of the facts about nodes and pods that only a scheduler needs, and of workloads.
 
 use std::collections::BTreeMap;
 

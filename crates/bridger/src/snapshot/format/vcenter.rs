@@ -1,4 +1,4 @@
-//! What a vCenter holds: clusters with their rules and groups, hosts, VMs.
+//! Layouts of a vCenter's inventory: clusters with their rules and groups, hosts, VMs.
 
 use std::net::IpAddr;
 

@@ -1,15 +1,17 @@
-//! When to plan, what to start, and what to make of the outcome.
+//! Decides when to plan, starts the passes, and handles their outcomes.
 //!
-//! In: that the world changed, that time passed, what the outside answered. Out: plans to compute, passes to carry out, reports.
+//! In: changes of the world, time, responses of vCenter and the record store. Out: plans to compute, passes to execute,
+//! reports.
 //!
-//! Changes of the world are gathered for a moment and planned for at once, off the loop; what changes meanwhile stays due. Each
-//! cluster goes its own way from there: a pass, then a wait until the watch shows what it did; after a failure a wait that grows.
-//! After trouble with the record a cluster rests until the record has been read again. While pods keep coming, a cluster's passes
-//! follow each other at a distance that grows with what they take: vCenter and API server have more to do than rules.
+//! Changes of the world are batched for a moment and then planned together, off the loop. Changes during a plan make
+//! another plan due. After the plan each cluster is independent: a pass, then a wait until the watch shows its changes,
+//! or after a failure a wait that grows. After a failed record write the cluster waits until the record has been read
+//! again. While pods keep arriving, the interval between a cluster's passes grows with their duration, because vCenter
+//! and the API server have other work too.
 //!
-//! - `ends`: what to make of how a pass ended.
+//! - `ends`: handles the end of a pass.
 //!
-//! Invariant: a plan that is due is made sooner or later, whatever kept it from being made at once.
+//! Invariant: a plan that is due is eventually made, also when something prevents it at first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,15 +41,16 @@ const LANE: LaneId = LaneId(0);
 const IN_FLIGHT_MAX: usize = 64;
 const WAITING_MAX: usize = 10_000;
 pub(super) const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(300) };
-/// How often the record is looked at while somebody has to mend it: what was mended shall show soon.
+/// How often the record is read while an administrator has to repair it, so that a repair takes effect soon.
 const MENDING_RELOAD: Duration = Duration::from_secs(5);
-/// After a pass a cluster rests for so many times what the pass took: its rules take at most a tenth of the time.
+/// After a pass a cluster rests for this multiple of the pass's duration, so that passes take at most a tenth of the
+/// time.
 const REST_FACTOR: u32 = 9;
 const REST_MAX: Duration = Duration::from_secs(10);
-/// The seed of the writer's waits is its own.
+/// Separates the random waits of this controller from other users of the same seed.
 const SEED_TAG: u64 = 0x7275_6c65;
 
-/// How soon a process that does not lead looks whether it does.
+/// How often a process that does not lead checks whether it does.
 const LEASE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -69,13 +72,13 @@ impl Action for RuleAction {
             RuleAction::Pass { cluster, request: Request::Change(_), .. } => {
                 needed_by(cluster).map(Requirement::Settled).collect()
             }
-            // The record is written also when a source was lost on the way: it says what exists.
+            // The record is written even if a source was lost during the pass, because it lists the rules that exist.
             RuleAction::Pass { .. } | RuleAction::Load { .. } => Vec::new(),
         }
     }
 }
 
-/// What the rules of a cluster rest on.
+/// The sources that the rules of a cluster depend on.
 fn needed_by(cluster: &ClusterKey) -> impl Iterator<Item = Source> {
     of_kubernetes().chain([Source::Vcenter(cluster.vcenter)])
 }
@@ -86,18 +89,18 @@ fn of_kubernetes() -> impl Iterator<Item = Source> {
 
 #[derive(Debug)]
 pub enum RuleOutcome {
-    Loaded { number: u64, texts: Result<BTreeMap<String, StoredRecord>, PortError> },
+    Loaded { number: u64, stored: Result<BTreeMap<String, StoredRecord>, PortError> },
     Pass { cluster: ClusterKey, response: Response },
     Planned(Box<Computed>),
 }
 
-/// A plan, and what it was made from.
+/// A plan, and its inputs.
 #[derive(Debug)]
 pub struct Computed {
     planner: Planner,
     planned: Planned,
     prefix: String,
-    /// [`DrsRules::record_changes`] when it began.
+    /// [`DrsRules::record_changes`] when the computation started.
     record_changes: u64,
 }
 
@@ -116,7 +119,7 @@ pub(super) enum Phase {
     Waiting {
         until: Instant,
     },
-    /// Until the record has been read anew, and then some.
+    /// Until the record has been read again, and at least until this moment.
     AwaitingRecord {
         until: Instant,
     },
@@ -125,26 +128,26 @@ pub(super) enum Phase {
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     pub(super) phase: Phase,
-    /// When its pass began.
+    /// When its pass started.
     pub(super) pass_began: Option<Instant>,
-    /// No pass begins before.
+    /// No pass starts before this moment.
     pub(super) rests_until: Option<Instant>,
     pub(super) failures: u32,
     pub(super) lag_since: Option<Instant>,
     pub(super) lags: u32,
-    /// Something is planned, and not done, since then.
+    /// Since when there are planned changes that are not applied.
     pub(super) behind_since: Option<Instant>,
     pub(super) deferred: DeferredChanges,
-    /// The last load that may have missed what this cluster's passes wrote.
+    /// The last load that may not include what this cluster's passes wrote.
     pub(super) moved_at_load: u64,
     pub(super) shown_in_dry_run: Vec<Change>,
-    /// Nothing is written until somebody has mended the record.
+    /// Nothing is written until an administrator has repaired the record.
     pub(super) awaits_mending: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Loads {
-    /// How many were begun.
+    /// How many were started.
     pub(super) number: u64,
     pub(super) under_way: bool,
     pub(super) was_loaded: bool,
@@ -163,9 +166,9 @@ pub struct DrsRules {
     plan_at: Option<Instant>,
     /// A plan was due and could not be made, or not for all clusters.
     is_plan_owed: bool,
-    /// A cluster changed since echoes were last looked for.
+    /// A cluster has changed since the last check whether the watch shows the expected rules.
     pub(super) is_cluster_touched: bool,
-    /// How often the record turned out to be another one than was known.
+    /// How often a load found a changed record.
     record_changes: u64,
     reports: PodReports,
     report_at: Option<Instant>,
@@ -176,7 +179,7 @@ pub struct DrsRules {
 }
 
 impl DrsRules {
-    /// `world` is what plans are computed from, off the loop.
+    /// Plans are computed from `world`, off the loop.
     #[must_use]
     pub fn new(
         settings: RuleSettings,
@@ -245,8 +248,8 @@ impl DrsRules {
             && (self.clusters.is_empty() || self.clusters.values().any(|it| matches!(it.phase, Phase::Idle)))
     }
 
-    /// Begins to compute a plan, if one is due. Whatever keeps it from being made makes one due when it ends: a gate that opens, a
-    /// load, a pass, a plan under way.
+    /// Starts to compute a plan, if one is due. Each condition that prevents it makes a plan due when it ends: a closed
+    /// gate, a load, a pass, a plan under way.
     fn plan(&mut self, context: &mut RuleContext<'_>) {
         if self.plan_at.is_none_or(|due| context.now < due) {
             return;
@@ -273,10 +276,10 @@ impl DrsRules {
     fn planned(&mut self, computed: Computed, context: &mut RuleContext<'_>) {
         let Computed { planner, planned, prefix, record_changes } = computed;
         self.planner = Some(planner);
-        // What became due meanwhile.
+        // Another plan may have become due in the meantime.
         self.plan_if_owed(context.now);
         if record_changes != self.record_changes {
-            // It was made from a record that somebody has changed since: what they wrote must not be lost.
+            // Another client has changed the record since: its changes must not be lost.
             return self.plan_by(context.now);
         }
         if !self.may_plan(context.gate, context.now) {
@@ -300,7 +303,7 @@ impl DrsRules {
                 continue;
             }
             if self.records.owned().rules(&name) != of_cluster.recorded {
-                // A pass that ended while the plan was computed has changed the record: that must not be lost.
+                // A pass that ended while the plan was computed has changed the record: its changes must not be lost.
                 is_outdated = true;
                 continue;
             }
@@ -340,7 +343,7 @@ impl DrsRules {
         }
     }
 
-    /// Begins a pass, unless there is nothing to write.
+    /// Starts a pass, unless there is nothing to write.
     fn begin(&mut self, name: ClusterKey, planned: PlannedCluster, context: &mut RuleContext<'_>) {
         let (Some(record_name), Some(cluster)) = (self.records.record_name(&name), self.clusters.get_mut(&name)) else {
             return;
@@ -370,11 +373,11 @@ impl DrsRules {
 
     fn request(&mut self, cluster: ClusterKey, record_name: String, request: Request, context: &mut RuleContext<'_>) {
         if let Err(action) = context.actions.send(LANE, RuleAction::Pass { cluster, record_name, request }) {
-            self.not_sent(action, "too many requests wait", context);
+            self.not_sent(action, "too many requests are waiting", context);
         }
     }
 
-    /// The request ends as one that failed for now.
+    /// Ends the request with a transient error.
     fn not_sent(&mut self, action: RuleAction, why: &str, context: &mut RuleContext<'_>) {
         let error = PortError::Transient(format!("not sent: {why}"));
         match action {
@@ -390,10 +393,10 @@ impl DrsRules {
         }
     }
 
-    fn loaded(&mut self, number: u64, texts: Result<BTreeMap<String, StoredRecord>, PortError>, now: Instant) {
+    fn loaded(&mut self, number: u64, stored: Result<BTreeMap<String, StoredRecord>, PortError>, now: Instant) {
         self.loads.under_way = false;
-        match texts {
-            Ok(texts) => {
+        match stored {
+            Ok(stored) => {
                 let is_first = !std::mem::replace(&mut self.loads.was_loaded, true);
                 self.loads.failures = 0;
                 let awaits_mending = self.clusters.values().any(|cluster| cluster.awaits_mending);
@@ -401,12 +404,12 @@ impl DrsRules {
                 self.loads.next = now + if awaits_mending { wait.min(MENDING_RELOAD) } else { wait };
                 self.counters.record_trouble(None);
                 let clusters = &self.clusters;
-                // A load that began before a pass wrote may show what was before it.
+                // A load that started before a pass wrote may return the record from before that write.
                 let may_change = |name: &ClusterKey| match clusters.get(name) {
                     None => true,
                     Some(cluster) => !matches!(cluster.phase, Phase::Busy(_)) && cluster.moved_at_load < number,
                 };
-                let is_changed = self.records.loaded(texts, may_change);
+                let is_changed = self.records.loaded(stored, may_change);
                 self.record_changes += u64::from(is_changed);
                 for cluster in self.clusters.values_mut() {
                     match cluster.phase {
@@ -479,7 +482,7 @@ impl DrsRules {
 }
 
 impl Cluster {
-    /// After a pass that did something.
+    /// Sets the rest period after a pass that changed something.
     pub(super) fn rest(&mut self, now: Instant) {
         let took = self.pass_began.take().map(|began| now.saturating_duration_since(began)).unwrap_or_default();
         self.rests_until = Some(now + (took * REST_FACTOR).min(REST_MAX));
@@ -495,7 +498,7 @@ impl Controller for DrsRules {
     }
 
     fn lanes(&self) -> Vec<LaneSettings> {
-        vec![LaneSettings::with_line(IN_FLIGHT_MAX, WAITING_MAX)]
+        vec![LaneSettings::with_queue(IN_FLIGHT_MAX, WAITING_MAX)]
     }
 
     fn observe(&mut self, change: &WorldChange, _: &World, now: Instant) {
@@ -524,7 +527,7 @@ impl Controller for DrsRules {
 
     fn completed(&mut self, outcome: RuleOutcome, context: &mut RuleContext<'_>) {
         match outcome {
-            RuleOutcome::Loaded { number, texts } => self.loaded(number, texts, context.now),
+            RuleOutcome::Loaded { number, stored } => self.loaded(number, stored, context.now),
             RuleOutcome::Pass { cluster, response } => self.responded(cluster, response, context),
             RuleOutcome::Planned(computed) => self.planned(*computed, context),
         }
@@ -536,7 +539,7 @@ impl Controller for DrsRules {
             && let Phase::Busy(pass) = &cluster.phase
             && pass.has_changed_nothing()
         {
-            // A source was lost or is listed again: nothing failed, and the next plan waits for the gate.
+            // A source was lost or is being relisted: this is not a failure, and the next plan waits for the gate.
             cluster.moved_at_load = self.loads.number;
             let name = name.clone();
             return self.ended(&name, End::Outdated, context.now);
@@ -554,11 +557,12 @@ impl Controller for DrsRules {
     }
 }
 
-/// What forbids to write rules of this cluster, whatever is planned. `prefix` is that of this Kubernetes cluster's rules.
+/// The problem that prevents any write of this cluster's rules, independent of the plan. `prefix` is the name prefix of
+/// this Kubernetes cluster's rules.
 #[must_use]
 pub fn stands_in_the_way(records: &RuleRecords, world: &World, name: &ClusterKey, prefix: &str) -> Option<RuleProblem> {
     if records.record_name(name).is_none() {
-        let message = "the vCenter's instance UUID is not known, so its rules can't be recorded".to_owned();
+        let message = "the vCenter's instance UUID is unknown, so its rules cannot be recorded".to_owned();
         return Some(RuleProblem { reason: "NoInstanceUuid", message });
     }
     if let Some(why) = records.unreadable(name) {
@@ -567,7 +571,7 @@ pub fn stands_in_the_way(records: &RuleRecords, world: &World, name: &ClusterKey
     let facts = cluster_facts(world, name)?;
     let names = facts.rules.iter().map(|rule| &rule.name).chain(facts.groups.iter().map(|group| &group.name));
     let unrecorded = names.filter(|name| name.starts_with(prefix)).count();
-    if records.kept(name).is_some() || unrecorded == 0 {
+    if records.stored(name).is_some() || unrecorded == 0 {
         return None;
     }
     let message = format!(
@@ -576,7 +580,7 @@ pub fn stands_in_the_way(records: &RuleRecords, world: &World, name: &ClusterKey
     Some(RuleProblem { reason: "RecordGone", message })
 }
 
-/// Logs what would be done, once for each distinct plan.
+/// Logs the planned changes, once for each distinct plan.
 fn show(name: &ClusterKey, changes: &[Change], shown: &mut Vec<Change>) {
     if shown.len() == changes.len() && shown.iter().zip(changes).all(|(a, b)| a.is_same_write(b)) {
         return;

@@ -1,5 +1,4 @@
-//! What is counted of rules, and what troubles their writer. Read by whoever shows metrics and health; never used to
-//! decide.
+//! Counters and problems of the rule writer. Metrics and health checks read them; decisions never do.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +12,7 @@ use crate::ports::PortError;
 
 #[derive(Debug, Default)]
 pub struct RuleCounters {
-    /// Passes begun.
+    /// Passes started.
     pub passes: Counter,
     pub created: Counter,
     pub edited: Counter,
@@ -22,7 +21,7 @@ pub struct RuleCounters {
     pub failures_not_found: Counter,
     pub failures_permanent: Counter,
     pub failures_invalid: Counter,
-    /// How often the watch was behind what was read.
+    /// How often the watch was behind a direct read.
     pub lags: Counter,
     owned: AtomicU64,
     behind_seconds: AtomicU64,
@@ -34,11 +33,11 @@ pub struct RuleCounters {
 struct Troubles {
     clusters: BTreeMap<ClusterKey, RuleProblem>,
     record_store: Option<String>,
-    /// Rules that are left alone because they were deleted twice.
+    /// Rules that are not created again because they were deleted twice.
     given_up: Vec<(ClusterKey, String)>,
 }
 
-/// Something that keeps rules of a cluster from being written.
+/// A problem that prevents writes of a cluster's rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleProblem {
     /// CamelCase, for machines.
@@ -48,31 +47,31 @@ pub struct RuleProblem {
 }
 
 impl RuleCounters {
-    /// Rules that Bridger has, in all clusters.
+    /// The number of rules that Bridger owns in all clusters.
     #[must_use]
     pub fn owned(&self) -> u64 {
         self.owned.load(Ordering::Relaxed)
     }
 
-    /// For how long something has been planned and not done; 0 when nothing is.
+    /// How long there have been planned changes that are not applied; 0 if there are none.
     #[must_use]
     pub fn behind_seconds(&self) -> u64 {
         self.behind_seconds.load(Ordering::Relaxed)
     }
 
-    /// What the last plan found, by name. A name that was found once stays, with 0.
+    /// The findings of the last plan, by name. A name stays, with count 0, once it was found.
     #[must_use]
     pub fn findings(&self) -> BTreeMap<&'static str, u64> {
         lock(&self.findings).clone()
     }
 
-    /// What keeps rules from being written, by the cluster's id.
+    /// The problem of each cluster that has one.
     #[must_use]
     pub fn problems(&self) -> BTreeMap<ClusterKey, RuleProblem> {
         lock(&self.troubles).clusters.clone()
     }
 
-    /// One line for people; `None` while all is well.
+    /// One line for people; `None` if there is no problem.
     #[must_use]
     pub fn problem_text(&self) -> Option<String> {
         let troubles = lock(&self.troubles);
@@ -118,7 +117,7 @@ impl RuleCounters {
         }
     }
 
-    /// Takes note of what a plan found.
+    /// Updates the counts from a plan's findings.
     pub fn found(&self, found: &[Finding]) {
         let given_up = |finding: &Finding| match finding {
             Finding::DeletedByHand { cluster, rule, .. } => Some((cluster.clone(), rule.clone())),
@@ -130,7 +129,7 @@ impl RuleCounters {
         found.iter().for_each(|finding| *findings.entry(finding.name()).or_default() += 1);
     }
 
-    /// Takes note of a cluster's problem, or that it has none; a new one is logged.
+    /// Sets or clears a cluster's problem; a new problem is logged.
     pub fn trouble(&self, cluster: &ClusterKey, problem: Option<RuleProblem>) {
         let mut troubles = lock(&self.troubles);
         let Some(problem) = problem else {

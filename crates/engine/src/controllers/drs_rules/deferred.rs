@@ -1,7 +1,8 @@
-//! Changes that can not be carried out as they are, and wait apart so that they hold up nobody else.
+//! Defers changes that vCenter rejected, so that they do not block the other changes.
 //!
-//! In: which changes were culprits. Out: which of a plan's changes are to be tried now. One that is another now (the VM that was deleted
-//! is no longer in it) is tried at once; the same one later and later, and alone.
+//! In: the rejected changes. Out: which of a plan's changes to try now. A deferred change that differs in the new plan
+//! (the deleted VM is no longer in it) is tried immediately. An identical one is retried with growing intervals, and
+//! alone.
 
 use std::collections::BTreeMap;
 
@@ -22,18 +23,18 @@ pub(crate) struct DeferredChanges {
     by_rule: BTreeMap<String, Entry>,
 }
 
-/// A plan's changes, sorted by what is known of them.
+/// The changes of a plan to try now.
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
-    /// Those that nothing is known against come first.
+    /// The `fresh` changes, which were not rejected before, come first.
     pub(crate) changes: Vec<Change>,
     pub(crate) fresh: usize,
-    /// When the first of those left out may be tried again.
+    /// When the first of the changes left out may be retried.
     pub(crate) next: Option<Instant>,
 }
 
 impl DeferredChanges {
-    /// Forgets what is no longer planned.
+    /// Forgets deferred changes that are no longer planned.
     pub(crate) fn sort(&mut self, changes: Vec<Change>, now: Instant) -> Sorted {
         self.by_rule.retain(|_, entry| changes.iter().any(|change| change.is_same_write(&entry.change)));
         let mut sorted = Sorted::default();

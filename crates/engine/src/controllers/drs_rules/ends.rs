@@ -1,6 +1,7 @@
-//! What to make of how a pass ended: what the cluster waits for next, how long, and what is told of it.
+//! Handles the end of a pass: what the cluster waits for next, for how long, and which problem is reported.
 //!
-//! In: the end of a cluster's pass. Out: the cluster's next phase, counters, and whoever is to blame put deferred.
+//! In: the end of a cluster's pass. Out: the cluster's next phase, counters, and the rejected changes, which are
+//! deferred.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::runtime::Backoff;
 /// How long the watch may be behind before it is reported.
 const LAG_REPORTED_AFTER: Duration = Duration::from_secs(30);
 const LAG_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(5) };
-/// A rule that was rejected is tried at once when its plan changes; unchanged, there is little hope.
-const ASIDE_BACKOFF: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
+/// A rejected change is tried immediately when its plan changes; an unchanged retry is unlikely to succeed.
+const REJECTED_BACKOFF: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
 
 impl DrsRules {
     pub(super) fn ended(&mut self, name: &ClusterKey, end: End, now: Instant) {
@@ -63,12 +64,12 @@ impl DrsRules {
             PortError::Permanent(_) | PortError::NotFound(_) | PortError::Invalid(_) => BACKOFF.longest,
         };
         if matches!(stage, Stage::SavingIntent | Stage::SavingOutcome) {
-            // Whether it was written, or what somebody else wrote, only the record store knows.
-            let is_gone = matches!(error, PortError::NotFound(_));
-            if is_gone {
-                self.records.gone(name);
+            // Only the record store knows whether this write succeeded, or what another client wrote.
+            let is_deleted = matches!(error, PortError::NotFound(_));
+            if is_deleted {
+                self.records.removed(name);
             }
-            cluster.phase = Phase::AwaitingRecord { until: now + if is_gone { BACKOFF.first } else { wait } };
+            cluster.phase = Phase::AwaitingRecord { until: now + if is_deleted { BACKOFF.first } else { wait } };
             self.loads.next = self.loads.next.min(now + wait.min(BACKOFF.first));
         } else {
             cluster.phase = Phase::Waiting { until: now + wait };
@@ -90,23 +91,24 @@ impl DrsRules {
         let problem = match (culprits.first(), missing.first()) {
             (Some((change, why)), _) => {
                 let message =
-                    format!("{} of its rules can not be written, {} for one: {why}", culprits.len(), change.rule);
+                    format!("{} of its rules cannot be written, for example {}: {why}", culprits.len(), change.rule);
                 Some(RuleProblem { reason: "RuleRejected", message })
             }
             (None, Some(rule)) => {
-                let message = format!("{} changes were taken but do not show, {rule} for one", missing.len());
+                let message =
+                    format!("{} changes were accepted but are not visible, for example {rule}", missing.len());
                 Some(RuleProblem { reason: "ChangeDoesNotShow", message })
             }
             (None, None) => None,
         };
         for (change, why) in culprits {
             self.counters.failed(&PortError::Invalid(why));
-            cluster.deferred.put(change, now, &ASIDE_BACKOFF, &mut self.jitter);
+            cluster.deferred.put(change, now, &REJECTED_BACKOFF, &mut self.jitter);
         }
         if missing.is_empty() {
             cluster.ran_well();
             cluster.phase = Phase::AwaitingEcho { expected: found, until: now + self.settings.echo_within };
-            // The watch may have shown it before the last answer came.
+            // The watch may have shown the rules before the last response arrived.
             self.is_cluster_touched = true;
         } else {
             cluster.failures = cluster.failures.saturating_add(1);

@@ -1,4 +1,4 @@
-//! The I/O that the controller asks for.
+//! Executes the controller's I/O.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Executor<DrsRules> for RuleExecutor {
         let ports = self.clone();
         Box::pin(async move {
             match action {
-                RuleAction::Load { number } => RuleOutcome::Loaded { number, texts: ports.record_store.load().await },
+                RuleAction::Load { number } => RuleOutcome::Loaded { number, stored: ports.record_store.load().await },
                 RuleAction::Pass { cluster, record_name, request } => {
                     let response = match request {
                         Request::Read => Response::Read(ports.store.read(cluster.vcenter, &cluster.id).await),

@@ -1,7 +1,7 @@
-//! Rules and groups as they can be compared: what was read and what the watch told, in one order.
+//! Normalizes rules and groups, so that a direct read and the watched state can be compared.
 //!
-//! In: facts from either. Out: the same in a form in which equal means the same. The order of members says nothing, in
-//! vCenter as here.
+//! In: facts from either source. Out: the same facts in sorted order, so that `==` means equivalent. The order of
+//! members has no meaning, in vCenter as here.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use model::event::{ClusterFacts, GroupKind, RuleFacts, RuleKind};
 
 use crate::ports::ClusterRules;
 
-/// What is known of a cluster, when it is known.
+/// The facts of a cluster, if it is known.
 pub(crate) fn cluster_facts<'a>(world: &'a World, cluster: &ClusterKey) -> Option<&'a Arc<ClusterFacts>> {
     let mut all = world.cluster_ids().filter_map(|id| world.cluster(id));
     all.find(|(vcenter, facts)| (*vcenter, &facts.id) == (cluster.vcenter, &cluster.id)).map(|(_, facts)| facts)
 }
 
-/// What the watch told last of a cluster's rules.
+/// A cluster's rules as last observed by the watch, in order.
 pub(crate) fn known_rules(world: &World, cluster: &ClusterKey) -> Option<ClusterRules> {
     cluster_facts(world, cluster).map(|facts| rules_of(facts))
 }
 
-/// In order.
+/// The rules and groups of these facts, in order.
 pub(crate) fn rules_of(facts: &ClusterFacts) -> ClusterRules {
     in_order(ClusterRules { rules: facts.rules.clone(), groups: facts.groups.clone() })
 }
@@ -35,7 +35,7 @@ pub(crate) fn in_order(mut rules: ClusterRules) -> ClusterRules {
     rules
 }
 
-/// Whether a change shows in rules that are in order.
+/// Whether a change is visible in rules that are in order.
 pub(crate) fn shows(change: &Change, found: &ClusterRules) -> bool {
     let is_there = |key: Option<i32>| {
         let kind = ordered(&change.rule_kind());

@@ -1,13 +1,14 @@
-//! DRS rules: from the plan to the vCenter, in an order that a sudden end can not harm.
+//! Writes the planned DRS rules to vCenter, in an order that is safe against a crash at any point.
 //!
-//! - [`controller`]: when to plan, and what became of each pass. `ends`: how passes end. [`planner`]: the pure planner.
-//! - [`pass`]: the order of I/O in one pass. [`split`]: finding the culprit of a fault. `deferred`: culprits wait apart.
-//! - [`records`]: the record, text by text. `facts`: rules in a form that can be compared. [`counters`]: what is counted.
-//! - [`reports`]: Events on pods. `execute`: the I/O itself. [`once`]: one plan for one command.
+//! - [`controller`]: when to plan, and the state of each cluster. `ends`: the end of a pass. [`planner`]: the pure
+//!   planner.
+//! - [`pass`]: the order of I/O in one pass. [`split`]: finds the rejected change. `deferred`: rejected changes wait.
+//! - [`records`]: the stored records. `facts`: rules in comparable form. [`counters`]: counters and problems.
+//! - [`reports`]: Events on pods. `execute`: the I/O. [`once`]: executes one plan for one command.
 //!
-//! Invariants: a name is recorded before the rule exists; a plan is carried out only if the cluster's rules are what it
-//! was made from; at most one pass per cluster is under way, and the next one waits until the watch shows what the last
-//! one did.
+//! Invariants: a rule's name is recorded before the rule exists. A plan is executed only if the cluster's rules are
+//! those that it was made from. At most one pass per cluster is under way, and the next one waits until the watch shows
+//! the changes of the last one.
 
 pub mod controller;
 pub mod counters;
@@ -37,13 +38,14 @@ pub use execute::RuleExecutor;
 #[derive(Clone, Debug)]
 pub struct RuleSettings {
     pub drs: DrsSettings,
-    /// The instance UUID of each vCenter, which names its records. Rules of a vCenter without one are not written.
+    /// The instance UUID of each vCenter; the names of its records contain it. Rules of a vCenter without one are not
+    /// written.
     pub vcenter_uuids: BTreeMap<VcenterId, String>,
-    /// How long after the first change the others are waited for.
+    /// How long to wait for more changes after the first one.
     pub additions_batch: Duration,
-    /// How long the watch may take to show what a pass did.
+    /// How long the watch may take to show the changes of a pass.
     pub echo_within: Duration,
-    /// How often the record is looked at, for changes by others.
+    /// How often the record is read, to notice changes by other clients.
     pub reload_every: Duration,
     pub wall_clock: WallClock,
 }
@@ -62,7 +64,7 @@ impl RuleSettings {
     }
 }
 
-/// Where moments that outlive a process come from.
+/// The clock for timestamps that outlive the process.
 #[derive(Clone)]
 pub struct WallClock(pub Arc<dyn Fn() -> UnixMillis + Send + Sync>);
 

@@ -1,6 +1,6 @@
-//! One plan carried out once, for commands that people run: the same order of I/O as the service keeps.
+//! Executes one plan once, for commands, with the same order of I/O as the service.
 //!
-//! In: a plan, the world it was made from, the record. Out: how it ended for each cluster. Nothing is tried again.
+//! In: a plan, the world it was made from, the record. Out: the end of the pass of each cluster. Nothing is retried.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::pass::{End, Next, Pass, Request, Response, Work};
 use super::records::RuleRecords;
 use crate::ports::{PortError, RecordStore, RuleStore, StoredRecord};
 
-/// Carries out the plan, one cluster after the other.
+/// Executes the plan, one cluster after the other.
 pub async fn carry_out(
     plan: Plan,
     world: &World,
@@ -52,7 +52,7 @@ pub async fn carry_out(
     ends
 }
 
-/// Writes a record as it is, without touching any rule: what was adopted.
+/// Writes a record without changing any rule. For adopted rules.
 pub async fn record(
     record: &drs::Record,
     records: &mut RuleRecords,

@@ -1,10 +1,11 @@
-//! One pass for one cluster: the order of I/O, step by step, without doing any.
+//! The state machine of one pass for one cluster. It determines the order of I/O and does none itself.
 //!
-//! Read and compare, record the intent, change, read back, record the outcome. Never otherwise: whoever ends between any
-//! two of these leaves a record that names everything that exists, so the next process finds its way. The intent is
-//! written before every change, also when it says nothing new: a record that was deleted meanwhile stops the pass.
+//! The order is always: read and compare, record the intent, change, read back, record the outcome. A process that ends
+//! between any two of these steps leaves a record that names every rule that exists, so the next process can continue.
+//! The intent is written before every change, even if the record already has it: if the record was deleted in the
+//! meantime, the write fails and stops the pass.
 //!
-//! In: the answer to what was last asked. Out: what to request next, or how the pass ended.
+//! In: the response to the last request. Out: the next request, or the end of the pass.
 
 use drs::{Change, ChangeKind, ClusterKey, Record};
 
@@ -13,14 +14,14 @@ use super::records::RuleRecords;
 use super::split::Split;
 use crate::ports::{ClusterRules, PortError, RecordVersion, StoredRecord};
 
-/// What a pass has to do.
+/// The input of a pass.
 #[derive(Debug)]
 pub struct Work {
     pub cluster: ClusterKey,
-    /// The `fresh` ones first, which go together; the others one by one.
+    /// The first `fresh` changes are sent together, the others one by one.
     pub changes: Vec<Change>,
     pub fresh: usize,
-    /// The record to be written first: this cluster's part.
+    /// The record to write first; only this cluster's part.
     pub record: Record,
     /// The rules that the plan was made from, in order.
     pub planned_from: ClusterRules,
@@ -51,13 +52,13 @@ pub enum Stage {
 
 #[derive(Debug)]
 pub enum End {
-    /// There was nothing to change; the record is written.
+    /// No rule had to change; the record is written.
     Settled,
-    /// What was read is not what the plan was made from: the watch is behind.
+    /// The rules read differ from those that the plan was made from: the watch is behind.
     Lagging {
         found: ClusterRules,
     },
-    /// The world moved on before anything was changed.
+    /// The world changed before the pass changed anything.
     Outdated,
     Failed {
         stage: Stage,
@@ -66,14 +67,15 @@ pub enum End {
     Carried(Box<Carried>),
 }
 
-/// What became of the changes of a pass.
+/// The outcome of the changes of a pass.
 #[derive(Debug)]
 pub struct Carried {
     /// The rules as they were read back, in order.
     pub found: ClusterRules,
     pub done: Vec<ChangeKind>,
+    /// The changes that vCenter rejected, each with the error.
     pub culprits: Vec<(Change, String)>,
-    /// Rules for which the change was taken and does not show.
+    /// Rules whose change was accepted but is not visible.
     pub missing: Vec<String>,
 }
 
@@ -88,10 +90,10 @@ pub struct Pass {
     work: Work,
     stage: Stage,
     split: Split,
-    /// Text on its way to the record store.
+    /// The record text that is being saved.
     saving: String,
     carried: Option<Carried>,
-    /// Why the changes ended early; told once what did go through is recorded.
+    /// Why the changes stopped early. Reported after the applied changes are recorded.
     stopped_by: Option<PortError>,
 }
 
@@ -103,13 +105,13 @@ impl Pass {
         (pass, Request::Read)
     }
 
-    /// No change has gone through yet.
+    /// No change has been applied yet.
     #[must_use]
     pub fn has_changed_nothing(&self) -> bool {
-        self.split.through.is_empty()
+        self.split.applied.is_empty()
     }
 
-    /// `is_current` tells, right before anything is changed, whether the plan's world is still the latest.
+    /// `is_current` is called right before the first change and returns whether the plan's input is still the latest.
     pub fn step(
         &mut self,
         response: Response,
@@ -139,12 +141,12 @@ impl Pass {
             (Stage::Changing, Response::Changed(outcome)) => {
                 if let Err(error) = self.split.attempted(outcome) {
                     self.stopped_by = Some(error);
-                    return if self.split.through.is_empty() { self.failed() } else { self.read_back() };
+                    return if self.split.applied.is_empty() { self.failed() } else { self.read_back() };
                 }
                 self.attempt()
             }
             (Stage::ReadingBack, Response::Read(Ok(found))) => {
-                self.look_at(in_order(found));
+                self.compare(in_order(found));
                 match records.record_to_save(&self.work.cluster, &self.work.record) {
                     Some(text) => self.save(Stage::SavingOutcome, text),
                     None => self.end(),
@@ -157,7 +159,7 @@ impl Pass {
             (stage, Response::Read(Err(error)) | Response::Saved(Err(error))) => {
                 Next::End(End::Failed { stage, error })
             }
-            // An answer to something that was not asked.
+            // A response that does not match the request.
             (_, Response::Read(Ok(_)) | Response::Saved(Ok(_)) | Response::Changed(_)) => Next::End(End::Outdated),
         }
     }
@@ -196,10 +198,10 @@ impl Pass {
         Next::Request(Request::Read)
     }
 
-    /// Notes in the record what shows of what was asked for.
-    fn look_at(&mut self, found: ClusterRules) {
+    /// Updates the record with the applied changes that are visible in `found`.
+    fn compare(&mut self, found: ClusterRules) {
         let (mut done, mut missing) = (Vec::new(), Vec::new());
-        for change in self.split.through.iter().map(|place| &self.work.changes[*place]) {
+        for change in self.split.applied.iter().map(|index| &self.work.changes[*index]) {
             if !shows(change, &found) {
                 missing.push(change.rule.clone());
                 continue;
@@ -219,7 +221,7 @@ impl Pass {
             }
         }
         let culprits = std::mem::take(&mut self.split.culprits);
-        let culprits = culprits.into_iter().map(|(place, why)| (self.work.changes[place].clone(), why)).collect();
+        let culprits = culprits.into_iter().map(|(index, why)| (self.work.changes[index].clone(), why)).collect();
         self.carried = Some(Carried { found, done, culprits, missing });
     }
 
@@ -231,7 +233,7 @@ impl Pass {
     }
 
     fn failed(&mut self) -> Next {
-        let unasked = || PortError::Transient("the pass ended before it began".to_owned());
-        Next::End(End::Failed { stage: Stage::Changing, error: self.stopped_by.take().unwrap_or_else(unasked) })
+        let no_error = || PortError::Transient("the pass ended before it began".to_owned());
+        Next::End(End::Failed { stage: Stage::Changing, error: self.stopped_by.take().unwrap_or_else(no_error) })
     }
 }

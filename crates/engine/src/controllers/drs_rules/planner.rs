@@ -1,7 +1,7 @@
-//! Plans for all clusters, made again only where something changed.
+//! Plans all clusters, and recomputes a plan only where its input changed.
 //!
-//! In: the world, the record, the moment. Out: for each cluster its changes, the record to be written first and the rules that these were
-//! made from; findings; when to look again though nothing happened.
+//! In: the world, the record, the current time. Out: for each cluster its changes, the record to write first and the
+//! rules that the plan was made from; findings; when to plan again if nothing else happens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use model::{ClusterId, World};
 
 use crate::runtime::SharedWorld;
 
-/// The plan for one cluster, and what it was made from.
+/// The plan for one cluster, and its inputs.
 #[derive(Clone, Debug)]
 pub struct PlannedCluster {
     pub changes: Vec<Change>,
-    /// The record to be written first.
+    /// The record to write first.
     pub rules: Arc<Rules>,
     /// The record that the plan was made from.
     pub recorded: Arc<Rules>,
-    /// With the rules that the plan was made from.
+    /// The cluster that the plan was made from, with its rules.
     pub planned_from: Arc<ClusterFacts>,
 }
 
 #[derive(Debug, Default)]
 pub struct Planned {
-    /// Every cluster that can be planned for, also those with nothing to do.
+    /// Every cluster that can be planned, including those without changes.
     pub clusters: BTreeMap<ClusterKey, PlannedCluster>,
     pub findings: Vec<Finding>,
-    /// How many of them changed since the plan before.
+    /// How many clusters changed since the previous plan.
     pub changed_clusters: usize,
-    /// Time alone changes the plan then.
+    /// When the plan changes by the passage of time alone.
     pub next_due: Option<UnixMillis>,
 }
 
-/// Plans each cluster that is another one than at the last plan.
+/// Plans each cluster that has changed since its last plan.
 #[derive(Debug)]
 pub struct Planner {
     settings: DrsSettings,
     last: BTreeMap<ClusterKey, Last>,
 }
 
-/// The last plan for a cluster, and what it was made from.
+/// The last plan for a cluster, and its inputs.
 #[derive(Debug)]
 struct Last {
     fingerprint: Fingerprint,
@@ -52,12 +52,12 @@ struct Last {
     planned: Option<PlannedCluster>,
     findings: Vec<Finding>,
     next_due: Option<UnixMillis>,
-    /// It was made in this pass.
+    /// Computed by the current call of [`Planner::plan`].
     is_new: bool,
 }
 
 impl Last {
-    fn holds(&self, fingerprint: &Fingerprint, rules: &Arc<Rules>, now: UnixMillis) -> bool {
+    fn is_current(&self, fingerprint: &Fingerprint, rules: &Arc<Rules>, now: UnixMillis) -> bool {
         self.next_due.is_none_or(|due| now < due) && self.rules == *rules && self.fingerprint == *fingerprint
     }
 }
@@ -68,7 +68,7 @@ impl Planner {
         Self { settings, last: BTreeMap::new() }
     }
 
-    /// Reads the world cluster by cluster, and holds it for no longer than it takes to copy one.
+    /// Reads the world cluster by cluster, and locks it only while it copies one cluster.
     pub fn plan(&mut self, world: &SharedWorld, record: &Record, now: UnixMillis) -> Planned {
         let mut last = std::mem::take(&mut self.last);
         let Some(mut surroundings) = Surroundings::of(&world.read(), record, &self.settings) else {
@@ -103,14 +103,14 @@ impl Planner {
         let (view, fingerprint, rules) = {
             let world = world.read();
             if !surroundings.is_current(&world) {
-                // Of the same moment as the cluster: a VM that lost its host in between must not look gone.
+                // Read at the same time as the cluster: a VM that lost its host in between must not look deleted.
                 *surroundings = Surroundings::of(&world, record, &self.settings)?;
             }
             let (vcenter, facts) = world.cluster(id)?;
             let key = ClusterKey::new(vcenter, facts.id.clone());
             let rules = record.rules(&key);
             let fingerprint = Fingerprint::of(&world, id, &rules, surroundings);
-            if let Some(known) = last.remove(&key).filter(|last| last.holds(&fingerprint, &rules, now)) {
+            if let Some(known) = last.remove(&key).filter(|last| last.is_current(&fingerprint, &rules, now)) {
                 return Some((key, Last { is_new: false, ..known }));
             }
             (ClusterView::of(&world, id, &rules, surroundings, &self.settings)?, fingerprint, rules)
@@ -126,17 +126,17 @@ impl Planner {
     }
 }
 
-/// What the names of this Kubernetes cluster's rules and groups begin with, once its identity is known.
+/// The name prefix of this Kubernetes cluster's rules and groups; `None` until the cluster's identity is known.
 pub fn prefix(world: &World) -> Option<String> {
     world.kubernetes_uid().map(|uid| drs::plan::rule_prefix(&uid))
 }
 
-/// How many rules the record holds for a cluster.
+/// The number of recorded rules of a cluster.
 pub fn rule_count(owned: &Record, cluster: &ClusterKey) -> usize {
     owned.clusters.get(cluster).map_or(0, |rules| rules.len())
 }
 
-/// Makes what is recorded for a cluster the same as in another record.
+/// Replaces a cluster's part of the record by that of another record.
 pub fn take_over(owned: &mut Record, cluster: &ClusterKey, from: &Record) {
     match from.clusters.get(cluster) {
         Some(rules) => {
@@ -148,13 +148,13 @@ pub fn take_over(owned: &mut Record, cluster: &ClusterKey, from: &Record) {
     }
 }
 
-/// What is recorded for a cluster, as it is kept.
+/// Serializes a cluster's part of the record.
 pub fn to_text(owned: &Record, cluster: &ClusterKey) -> String {
     let none = drs::Rules::new();
     drs::record::to_text(owned.clusters.get(cluster).map_or(&none, |rules| rules))
 }
 
-/// Reads a text into the record.
+/// Parses a stored record into a cluster's part of the record.
 pub fn from_text(owned: &mut Record, cluster: &ClusterKey, text: &str) -> Result<(), drs::record::RecordError> {
     let rules = drs::record::from_text(text)?;
     if rules.is_empty() {

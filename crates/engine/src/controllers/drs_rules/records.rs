@@ -1,9 +1,10 @@
-//! The record as it is kept: one text for each cluster, named so that it outlives the order of the configuration.
+//! The rule record as it is stored: one record for each cluster, with a name that does not depend on the order of
+//! vCenters in the configuration.
 //!
-//! In: the texts that the record store holds. Out: what is owned, and the version that the next save must expect. A text's name
-//! is its vCenter's instance UUID and the cluster's id; texts of vCenters that are not configured are left alone.
+//! In: the stored records. Out: the owned rules, and the version that the next save must expect. A record's name is its
+//! vCenter's instance UUID and the cluster's id. Records of vCenters that are not configured are left unchanged.
 //!
-//! Invariant: what is owned is what the texts say, no more.
+//! Invariant: Bridger owns only what the stored records list.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ use crate::ports::{RecordVersion, StoredRecord};
 #[derive(Debug)]
 pub struct RuleRecords {
     vcenter_uuids: BTreeMap<VcenterId, String>,
-    kept: BTreeMap<ClusterKey, StoredRecord>,
-    /// Texts that make no sense, and why.
+    stored: BTreeMap<ClusterKey, StoredRecord>,
+    /// Stored records that cannot be parsed, with the error.
     unreadable: BTreeMap<ClusterKey, String>,
     owned: Record,
 }
@@ -26,7 +27,7 @@ pub struct RuleRecords {
 impl RuleRecords {
     #[must_use]
     pub fn new(vcenter_uuids: BTreeMap<VcenterId, String>) -> RuleRecords {
-        RuleRecords { vcenter_uuids, kept: BTreeMap::new(), unreadable: BTreeMap::new(), owned: Record::default() }
+        RuleRecords { vcenter_uuids, stored: BTreeMap::new(), unreadable: BTreeMap::new(), owned: Record::default() }
     }
 
     #[must_use]
@@ -35,17 +36,17 @@ impl RuleRecords {
     }
 
     #[must_use]
-    pub fn kept(&self, cluster: &ClusterKey) -> Option<&StoredRecord> {
-        self.kept.get(cluster)
+    pub fn stored(&self, cluster: &ClusterKey) -> Option<&StoredRecord> {
+        self.stored.get(cluster)
     }
 
-    /// Why the cluster's text can't be used.
+    /// Why the cluster's stored record cannot be used.
     #[must_use]
     pub fn unreadable(&self, cluster: &ClusterKey) -> Option<&str> {
         self.unreadable.get(cluster).map(String::as_str)
     }
 
-    /// The first text that can't be used, and why.
+    /// The first stored record that cannot be used, and why.
     #[must_use]
     pub fn first_unreadable(&self) -> Option<(&ClusterKey, &str)> {
         self.unreadable.iter().next().map(|(cluster, why)| (cluster, why.as_str()))
@@ -63,61 +64,61 @@ impl RuleRecords {
         Some(ClusterKey::new(*vcenter, id))
     }
 
-    /// Takes over what the record store holds, for the clusters that `may_change` names. Returns whether anything is new.
-    pub fn loaded(&mut self, texts: BTreeMap<String, StoredRecord>, may_change: impl Fn(&ClusterKey) -> bool) -> bool {
-        let found = texts.into_iter().filter_map(|(name, kept)| Some((self.cluster_of(&name)?, kept)));
+    /// Takes over the stored records of the clusters that `may_change` accepts. Returns whether any record changed.
+    pub fn loaded(&mut self, stored: BTreeMap<String, StoredRecord>, may_change: impl Fn(&ClusterKey) -> bool) -> bool {
+        let found = stored.into_iter().filter_map(|(name, record)| Some((self.cluster_of(&name)?, record)));
         let found: BTreeMap<ClusterKey, StoredRecord> = found.collect();
-        let gone = self.kept.keys().filter(|cluster| may_change(cluster) && !found.contains_key(cluster));
-        let gone: Vec<ClusterKey> = gone.cloned().collect();
-        let mut changed = !gone.is_empty();
-        gone.iter().for_each(|cluster| self.gone(cluster));
-        for (cluster, kept) in found {
-            if self.kept.get(&cluster) == Some(&kept) || !may_change(&cluster) {
+        let removed = self.stored.keys().filter(|cluster| may_change(cluster) && !found.contains_key(cluster));
+        let removed: Vec<ClusterKey> = removed.cloned().collect();
+        let mut changed = !removed.is_empty();
+        removed.iter().for_each(|cluster| self.removed(cluster));
+        for (cluster, stored) in found {
+            if self.stored.get(&cluster) == Some(&stored) || !may_change(&cluster) {
                 continue;
             }
             changed = true;
             self.unreadable.remove(&cluster);
-            if let Err(why) = planner::from_text(&mut self.owned, &cluster, &kept.text) {
+            if let Err(why) = planner::from_text(&mut self.owned, &cluster, &stored.text) {
                 self.owned.clusters.remove(&cluster);
                 self.unreadable.insert(cluster.clone(), why.to_string());
             }
-            self.kept.insert(cluster, kept);
+            self.stored.insert(cluster, stored);
         }
         changed
     }
 
-    /// The text was written.
-    pub fn saved(&mut self, cluster: &ClusterKey, record: &Record, kept: StoredRecord) {
+    /// The record was written.
+    pub fn saved(&mut self, cluster: &ClusterKey, record: &Record, stored: StoredRecord) {
         planner::take_over(&mut self.owned, cluster, record);
-        self.kept.insert(cluster.clone(), kept);
+        self.stored.insert(cluster.clone(), stored);
     }
 
-    /// The text is not there any more.
-    pub fn gone(&mut self, cluster: &ClusterKey) {
-        self.kept.remove(cluster);
+    /// The stored record no longer exists.
+    pub fn removed(&mut self, cluster: &ClusterKey) {
+        self.stored.remove(cluster);
         self.unreadable.remove(cluster);
         self.owned.clusters.remove(cluster);
     }
 
-    /// The text to be written to make this the record, unless it says so already.
+    /// The text to save so that `record` is stored; `None` if it is stored already.
     #[must_use]
     pub fn record_to_save(&self, cluster: &ClusterKey, record: &Record) -> Option<(String, Option<RecordVersion>)> {
-        let kept = self.kept.get(cluster);
+        let stored = self.stored.get(cluster);
         let text = planner::to_text(record, cluster);
-        let is_needed = match kept {
-            Some(kept) => kept.text != text,
-            // No rule needs no record.
+        let is_needed = match stored {
+            Some(stored) => stored.text != text,
+            // A cluster without rules needs no record.
             None => planner::rule_count(record, cluster) > 0,
         };
-        is_needed.then(|| (text, kept.map(|kept| kept.version.clone())))
+        is_needed.then(|| (text, stored.map(|stored| stored.version.clone())))
     }
 
-    /// The text to be written before rules are changed: also where it says so already, so that a record which somebody
-    /// deleted or changed meanwhile is noticed first.
+    /// The text to save before rules change. It is saved even if it is stored already, so that a deletion or change of
+    /// the record by another client is noticed first.
     #[must_use]
     pub fn record_to_hold(&self, cluster: &ClusterKey, record: &Record) -> Option<(String, Option<RecordVersion>)> {
-        match self.kept.get(cluster) {
-            Some(kept) => Some((planner::to_text(record, cluster), Some(kept.version.clone()))),
+        match self.stored.get(cluster) {
+            Some(stored) => Some((planner::to_text(record, cluster), Some(stored.version.clone()))),
             None => self.record_to_save(cluster, record),
         }
     }
@@ -131,7 +132,7 @@ mod tests {
         ClusterKey::new(VcenterId(vcenter), "domain-c8")
     }
 
-    fn kept(text: String, version: &str) -> StoredRecord {
+    fn stored_record(text: String, version: &str) -> StoredRecord {
         StoredRecord { text, version: RecordVersion(version.to_owned()) }
     }
 
@@ -146,9 +147,10 @@ mod tests {
             .expect("something to save");
         let name = before.record_name(&cluster(0)).expect("a name");
         let mut after = RuleRecords::new(uuids("bbb", "aaa"));
-        let texts = BTreeMap::from([(name, kept(text, "1")), ("ccc/domain-c8".to_owned(), kept("?".to_owned(), "2"))]);
-        assert!(after.loaded(texts.clone(), |_| true));
-        assert!(!after.loaded(texts, |_| true), "nothing new");
+        let other = ("ccc/domain-c8".to_owned(), stored_record("?".to_owned(), "2"));
+        let stored = BTreeMap::from([(name, stored_record(text, "1")), other]);
+        assert!(after.loaded(stored.clone(), |_| true));
+        assert!(!after.loaded(stored, |_| true), "nothing new");
         assert!(after.owned().rule(&cluster(1), "rule").is_some());
         assert!(after.owned().rule(&cluster(0), "rule").is_none());
         assert!(after.loaded(BTreeMap::new(), |_| true));
@@ -156,10 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_makes_no_sense_is_told_and_nothing_is_owned_by_it() {
+    fn an_unreadable_record_is_reported_and_owns_nothing() {
         let mut records = RuleRecords::new(BTreeMap::from([(VcenterId(0), "aaa".to_owned())]));
         for text in ["", "{}", "{\"version\":9,\"rules\":{}}"] {
-            records.loaded(BTreeMap::from([("aaa/domain-c8".to_owned(), kept(text.to_owned(), text))]), |_| true);
+            let record = stored_record(text.to_owned(), text);
+            records.loaded(BTreeMap::from([("aaa/domain-c8".to_owned(), record)]), |_| true);
             assert!(records.unreadable(&cluster(0)).is_some(), "{text}");
             assert!(records.owned().is_empty());
         }

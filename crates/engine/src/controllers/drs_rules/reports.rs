@@ -1,9 +1,10 @@
 //! Kubernetes Events on pods whose policy cannot be met.
 //!
-//! In: what each plan found. Out: an Event for each pod and finding, with the arithmetic, when it is new or has changed; the
-//! recorder says when it may be said again.
+//! In: the findings of each plan. Out: an Event for each pod and finding, with the numbers, when it is new or has
+//! changed. The event recorder decides when the same finding may be reported again.
 //!
-//! Invariants: at most [`PODS_REPORTED_MAX`] pods are named for one finding, and at most [`ENTRIES_MAX`] things are remembered.
+//! Invariants: one finding is reported on at most [`PODS_REPORTED_MAX`] pods, and at most [`ENTRIES_MAX`] entries are
+//! kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 pub const ENTRIES_MAX: usize = 10_000;
 const REPEAT: Repeat = Repeat { same_after: Some(AGAIN_AFTER), changed_after: AGAIN_AFTER };
 
-/// The reason that events on pods carry; `None` for what is not told to pods.
+/// The reason of the Event on a pod; `None` for findings that are not reported on pods.
 fn reason(finding: &Finding) -> Option<&'static str> {
     Some(match finding {
         Finding::Unsatisfiable(_) => "Unsatisfiable",
@@ -34,7 +35,7 @@ fn reason(finding: &Finding) -> Option<&'static str> {
     })
 }
 
-/// The finding for somebody who looks at one of its pods, with the arithmetic.
+/// The message of the Event on one of the finding's pods, with the numbers.
 fn message(finding: &Finding) -> Option<String> {
     Some(match finding {
         Finding::Unsatisfiable(TooFewHosts { vms, hosts, reserve, .. }) => {
@@ -42,23 +43,23 @@ fn message(finding: &Finding) -> Option<String> {
             format!("{vms} replicas want different hosts: {hosts} usable hosts, reserve {reserve}")
         }
         Finding::JointlyUnsatisfiable(TooFewHosts { hosts, reserve, pairs_left, .. }) => format!(
-            "{pairs_left} pairs of replicas cannot be kept on different hosts beside the rules of other workloads: \
+            "{pairs_left} pairs of replicas cannot be kept on different hosts with the rules of other workloads: \
              {hosts} usable hosts, reserve {reserve}"
         ),
         Finding::PinnedNowhere { vm, hosts, pods, .. } => {
             format!("the {} pods on VM {vm} accept no host in common: {hosts} hosts in the cluster", pods.len())
         }
         Finding::PinnedTooTight { vms, hosts, .. } => {
-            format!("{vms} VMs are bound to {hosts} hosts, and more of them than that want different hosts")
+            format!("{vms} VMs may run only on {hosts} hosts, but more of them than that want different hosts")
         }
         Finding::Conflict { vms: (a, b), rival, .. } => {
             format!("wants VMs {a} and {b} on different hosts, but the DRS rule {rival:?} keeps them together")
         }
         Finding::SameVm { node, pods: (a, b), .. } => {
-            format!("{a} and {b} want different hosts and both run on node {node}: no DRS rule can part them")
+            format!("{a} and {b} want different hosts but both run on node {node}: no DRS rule can separate them")
         }
         Finding::AffinityUnmet { vm, .. } => {
-            format!("wants company on its host that anti-affinity or a DRS rule keeps away from VM {vm}")
+            format!("wants other pods on its host that anti-affinity or a DRS rule keeps away from VM {vm}")
         }
         _ => return None,
     })
@@ -68,16 +69,16 @@ type Key = (PodRef, &'static str);
 
 #[derive(Debug, Default)]
 pub struct PodReports {
-    /// What the last plan found.
+    /// The findings of the last plan.
     found: BTreeMap<Key, String>,
-    /// What is new or has changed, and was not looked at yet.
+    /// New or changed findings that are not recorded yet.
     pending: BTreeSet<Key>,
-    /// What came too soon after the last, and may be recorded then.
+    /// Changed findings that are too soon after the last record, and when they may be recorded.
     later: BTreeMap<Key, Instant>,
 }
 
 impl PodReports {
-    /// Takes note of all that a plan found.
+    /// Takes over all findings of a plan.
     pub fn observe(&mut self, findings: &[Finding]) {
         let before = std::mem::take(&mut self.found);
         for finding in findings {
@@ -86,26 +87,26 @@ impl PodReports {
                 if self.found.len() >= ENTRIES_MAX {
                     break;
                 }
-                // The first of several findings of a kind speaks for the pod.
+                // Of several findings with the same reason only the first is reported on the pod.
                 self.found.entry((pod.clone(), reason)).or_insert_with(|| message.clone());
             }
         }
         let found = &self.found;
-        // What is no longer found is not reported.
+        // A finding that no longer exists is not reported.
         self.pending.retain(|key| found.contains_key(key));
         self.later.retain(|key, _| found.contains_key(key));
         let changed = found.iter().filter(|(key, message)| before.get(*key) != Some(*message));
         self.pending.extend(changed.map(|(key, _)| key.clone()));
     }
 
-    /// When something that was found may be recorded; a moment in the past where there was no time for all.
+    /// When the next finding may be recorded; `now` if some are pending.
     #[must_use]
     pub fn next_due(&self, now: Instant) -> Option<Instant> {
         let more = (!self.pending.is_empty()).then_some(now);
         more.or_else(|| self.later.values().min().copied())
     }
 
-    /// Records what is pending, as far as the recorder lets it and time allows.
+    /// Records the pending findings, within the limits of the recorder and of the time budget.
     pub fn record(&mut self, events: &EventRecorder, now: Instant, stopwatch: Stopwatch) {
         let due = self.later.extract_if(.., |_, due| *due <= now);
         self.pending.extend(due.map(|(key, _)| key));
@@ -161,7 +162,7 @@ mod tests {
             self.start + Duration::from_secs(seconds)
         }
 
-        /// What is recorded then.
+        /// The events recorded at this time.
         fn recorded(&mut self, seconds: u64) -> Vec<Occurrence> {
             self.reports.record(&self.events, self.at(seconds), Stopwatch::start());
             self.events.take(usize::MAX).into_iter().map(|(_, record)| record.occurrence).collect()
@@ -180,7 +181,7 @@ mod tests {
             stage.reports.observe(&[unsatisfiable(6, 80)]);
             assert_eq!((stage.recorded(seconds).len(), stage.reports.next_due(stage.at(0))), (0, None));
         }
-        // Gone and back changed: reported, as the hour is long over.
+        // It disappears and comes back changed: reported, because the hour is over.
         stage.reports.observe(&[]);
         stage.reports.observe(&[unsatisfiable(7, 2)]);
         assert_eq!(stage.recorded(5002).len(), 2);
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn gone_and_back_unchanged_is_nothing_new() {
+    async fn a_finding_that_disappears_and_comes_back_unchanged_is_not_reported_again() {
         let mut stage = Stage::new();
         stage.reports.observe(&[unsatisfiable(6, 1)]);
         assert_eq!(stage.recorded(0).len(), 1);
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_passed_before_it_could_be_reported_again_is_not_reported() {
+    async fn a_changed_finding_that_disappears_before_it_may_be_reported_is_not_reported() {
         let mut stage = Stage::new();
         stage.reports.observe(&[unsatisfiable(6, 1)]);
         assert_eq!(stage.recorded(0).len(), 1);

@@ -1,11 +1,11 @@
-//! Finding the unit that a reconfiguration stumbles over.
+//! Finds the change that makes a reconfiguration fail (the culprit).
 //!
-//! In: how many units there are, and the outcome of each attempt. Out: which units to attempt next. All go out at once; a
-//! fault halves what was sent until the culprit is alone, so one culprit among n costs about 2 log2(n) calls, and the
-//! others go through. A unit that was a culprit before is attempted alone.
+//! In: the number of changes, and the outcome of each attempt. Out: which changes to attempt next. The first attempt
+//! has all changes. An invalid request is halved until the culprit is alone, so one culprit among n changes costs about
+//! 2 log2(n) calls, and the others are applied. A change that was a culprit before is attempted alone.
 //!
-//! Invariants: a unit goes through or is a culprit at most once; after a failure that is not the request's own fault
-//! nothing more is attempted; so is it after [`CALLS_MAX`] calls, and what is left waits for the next pass.
+//! Invariants: each change is applied or found to be a culprit at most once. Nothing more is attempted after an error
+//! other than [`PortError::Invalid`], nor after [`CALLS_MAX`] calls; the remaining changes wait for the next pass.
 
 use std::ops::Range;
 
@@ -16,28 +16,28 @@ pub const CALLS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub struct Split {
-    /// Yet to be attempted, the next one last.
+    /// The ranges not yet attempted; the next one is last.
     waiting: Vec<Range<usize>>,
     attempted: Option<Range<usize>>,
     calls: usize,
-    /// Units that went through.
-    pub through: Vec<usize>,
-    /// Units that can not be, with what was said of each.
+    /// The indexes of the applied changes.
+    pub applied: Vec<usize>,
+    /// The indexes of the invalid changes, each with the error.
     pub culprits: Vec<(usize, String)>,
 }
 
 impl Split {
-    /// The first `fresh` units go together, those after them one by one.
+    /// The first `fresh` changes are attempted together, the others one by one.
     #[must_use]
     pub fn new(fresh: usize, total: usize) -> Split {
-        let mut waiting: Vec<Range<usize>> = (fresh..total).rev().map(|unit| unit..unit + 1).collect();
+        let mut waiting: Vec<Range<usize>> = (fresh..total).rev().map(|index| index..index + 1).collect();
         if fresh > 0 {
             waiting.push(0..fresh);
         }
-        Split { waiting, attempted: None, calls: 0, through: Vec::new(), culprits: Vec::new() }
+        Split { waiting, attempted: None, calls: 0, applied: Vec::new(), culprits: Vec::new() }
     }
 
-    /// What to attempt next; `None` when there is nothing left, or no call left for it.
+    /// The changes to attempt next; `None` if none are left or the calls are used up.
     pub fn attempt(&mut self) -> Option<Range<usize>> {
         if self.calls >= CALLS_MAX {
             return None;
@@ -47,11 +47,11 @@ impl Split {
         self.attempted.clone()
     }
 
-    /// Takes note of how the attempt went. An error is one that ends all attempts.
+    /// Takes the outcome of the attempt. Returns an error if it ends all attempts.
     pub fn attempted(&mut self, outcome: Result<(), PortError>) -> Result<(), PortError> {
         let Some(range) = self.attempted.take() else { return Ok(()) };
         match outcome {
-            Ok(()) => self.through.extend(range),
+            Ok(()) => self.applied.extend(range),
             Err(PortError::Invalid(why)) if range.len() == 1 => self.culprits.push((range.start, why)),
             Err(PortError::Invalid(_)) => {
                 let middle = range.start + range.len() / 2;
@@ -72,33 +72,33 @@ mod tests {
 
     use super::*;
 
-    /// Attempts until nothing is left; a range with a culprit in it is invalid.
+    /// Attempts until nothing is left; a range that contains a culprit is invalid.
     fn run(split: &mut Split, culprits: &BTreeSet<usize>) -> usize {
         let mut calls = 0;
         while let Some(range) = split.attempt() {
             calls += 1;
-            let invalid = range.clone().any(|unit| culprits.contains(&unit));
+            let invalid = range.clone().any(|index| culprits.contains(&index));
             let outcome = if invalid { Err(PortError::Invalid("no such VM".to_owned())) } else { Ok(()) };
-            split.attempted(outcome).expect("a fault is no reason to stop");
+            split.attempted(outcome).expect("an invalid request does not end the attempts");
         }
         calls
     }
 
     #[test]
     fn one_culprit_among_many_is_found_in_few_calls() {
-        for (units, calls_max) in [(1, 1), (2, 3), (64, 13), (1000, 21)] {
-            for culprit in [0, units / 2, units - 1] {
-                let mut split = Split::new(units, units);
+        for (changes, calls_max) in [(1, 1), (2, 3), (64, 13), (1000, 21)] {
+            for culprit in [0, changes / 2, changes - 1] {
+                let mut split = Split::new(changes, changes);
                 let calls = run(&mut split, &BTreeSet::from([culprit]));
-                assert!(calls <= calls_max, "{calls} calls for {units} units");
+                assert!(calls <= calls_max, "{calls} calls for {changes} changes");
                 assert_eq!(split.culprits, [(culprit, "no such VM".to_owned())]);
-                assert_eq!(split.through.len(), units - 1);
+                assert_eq!(split.applied.len(), changes - 1);
             }
         }
     }
 
     #[test]
-    fn what_is_not_the_requests_own_fault_ends_all_attempts() {
+    fn an_error_other_than_invalid_ends_all_attempts() {
         for error in [
             PortError::Transient(String::new()),
             PortError::Permanent(String::new()),
@@ -114,23 +114,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_unit_goes_through_or_is_a_culprit_unless_the_calls_are_used_up(
+        fn every_change_is_applied_or_is_a_culprit_unless_the_calls_are_used_up(
             fresh in 0usize..300,
             known in 0usize..10,
             picks in proptest::collection::btree_set(0usize..310, 0..20),
         ) {
             let total = fresh + known;
-            let culprits: BTreeSet<usize> = picks.into_iter().filter(|unit| *unit < total).collect();
+            let culprits: BTreeSet<usize> = picks.into_iter().filter(|index| *index < total).collect();
             let mut split = Split::new(fresh, total);
             let calls = run(&mut split, &culprits);
             prop_assert!(calls <= CALLS_MAX);
-            let through: BTreeSet<usize> = split.through.iter().copied().collect();
-            let found: BTreeSet<usize> = split.culprits.iter().map(|(unit, _)| *unit).collect();
-            prop_assert_eq!(through.len() + found.len(), split.through.len() + split.culprits.len());
-            prop_assert!(found.is_subset(&culprits) && through.is_disjoint(&culprits));
+            let applied: BTreeSet<usize> = split.applied.iter().copied().collect();
+            let found: BTreeSet<usize> = split.culprits.iter().map(|(index, _)| *index).collect();
+            prop_assert_eq!(applied.len() + found.len(), split.applied.len() + split.culprits.len());
+            prop_assert!(found.is_subset(&culprits) && applied.is_disjoint(&culprits));
             if calls < CALLS_MAX {
                 prop_assert_eq!(found, culprits);
-                prop_assert_eq!(through.len() + split.culprits.len(), total);
+                prop_assert_eq!(applied.len() + split.culprits.len(), total);
             }
         }
     }

@@ -1,22 +1,22 @@
-//! Which pods were placed here and not seen bound yet.
+//! The assumed pods: placed here, and not yet shown as bound by the watch.
 //!
-//! In: bindings as they begin and end, and the time. Out: whether a binding may begin, and which assumptions are over. The
-//! world itself counts an assumed pod as placed; this remembers for how long it may.
+//! In: bindings as they start and end, and the time. Out: whether a binding may start, and which assumptions have
+//! expired. The world counts an assumed pod as placed; this module tracks for how long.
 //!
-//! Invariants: one binding of a pod at a time; an assumption whose binding failed for sure ends at once, one whose outcome
-//! is unclear is kept for a while, because the pod may be bound all the same.
+//! Invariants: one binding of a pod at a time. An assumption ends immediately if its binding certainly failed. If the
+//! outcome is unclear it is kept for a while, because the pod may be bound.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a pod that was bound is taken to be there without having been seen so. Longer than any watch lags.
+/// How long a bound pod stays assumed without being shown by the watch. Longer than any watch lags.
 const SEEN_WITHIN: Duration = Duration::from_secs(120);
-/// How long a binding without an answer may still take effect.
+/// How long a binding without a response may still take effect.
 const UNCLEAR_FOR: Duration = Duration::from_secs(30);
-/// How many assumptions each new one looks at, to let go of those that are over.
-const LOOKED_AT: usize = 4;
+/// How many assumptions are checked for expiry with each new one.
+const CHECKED_PER_SWEEP: usize = 4;
 
 /// Namespace and name.
 pub type PodKey = (String, String);
@@ -33,21 +33,21 @@ pub struct Assumption {
     pub uid: String,
     pub node: String,
     pub stage: Stage,
-    /// When it is over if nothing else is heard; never while the binding runs.
+    /// When it expires if nothing else happens; `None` while the binding is in flight.
     until: Option<Instant>,
-    /// An earlier binding of the pod to this node was not answered, and may take effect until then.
+    /// An earlier binding of the pod to this node got no response, and may take effect until this moment.
     unclear_until: Option<Instant>,
 }
 
-/// Why a binding may not begin.
+/// Why a binding may not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Busy {
     UnderWay,
-    /// It is done, though no watch has told so yet.
+    /// The pod is bound, but the watch does not show it yet.
     Bound {
         node: String,
     },
-    /// An earlier one to another node may still take effect.
+    /// An earlier binding to another node may still take effect.
     Unclear {
         node: String,
     },
@@ -64,7 +64,7 @@ pub enum Ending {
 #[derive(Debug, Default)]
 pub struct Assumptions {
     pods: BTreeMap<PodKey, Assumption>,
-    /// Every key once, the longest not looked at first.
+    /// Every key once, the least recently checked first.
     turn: VecDeque<PodKey>,
 }
 
@@ -79,7 +79,7 @@ impl Assumptions {
         self.pods.is_empty()
     }
 
-    /// Whether a binding of this pod to this node may begin.
+    /// Whether a binding of this pod to this node may start.
     pub fn may_begin(&self, key: &PodKey, uid: &str, node: &str, now: Instant) -> Result<(), Busy> {
         match self.pods.get(key) {
             Some(one) if one.uid != uid || one.is_over(now) => Ok(()),
@@ -101,7 +101,7 @@ impl Assumptions {
         }
     }
 
-    /// Answers whether the pod is to be forgotten now.
+    /// Returns whether the pod must be forgotten now.
     pub fn end(&mut self, key: &PodKey, uid: &str, ending: Ending, now: Instant) -> bool {
         let Some(one) = self.pods.get_mut(key).filter(|one| one.uid == uid) else { return false };
         (one.stage, one.until) = match ending {
@@ -110,7 +110,7 @@ impl Assumptions {
                 one.unclear_until = Some(now + UNCLEAR_FOR);
                 (Stage::Unclear, one.unclear_until)
             }
-            // What came of the one before is as unclear as it was.
+            // The outcome of the earlier binding is still unclear.
             Ending::Failed if one.unclear_until.is_some_and(|until| until > now) => (Stage::Unclear, one.unclear_until),
             Ending::Failed => {
                 self.remove(key);
@@ -120,32 +120,33 @@ impl Assumptions {
         false
     }
 
-    /// When the first is over, if nothing else is heard of it.
+    /// When the first assumption expires if nothing else happens.
     #[must_use]
     pub fn next_over(&self) -> Option<Instant> {
         self.pods.values().filter_map(|one| one.until).min()
     }
 
-    /// Looks at a few that have not been looked at for long. `confirmed` answers whether the world has its own word on the
-    /// pod by now: then the assumption is dropped. Answers those that are over without that, to be forgotten.
+    /// Checks a few assumptions, the least recently checked first. An assumption is dropped if `confirmed` returns
+    /// true: the watched state has made it obsolete. Returns the assumptions that expired without that, to be
+    /// forgotten.
     pub fn sweep(
         &mut self,
         now: Instant,
         confirmed: impl Fn(&PodKey, &Assumption) -> bool,
     ) -> Vec<(PodKey, Assumption)> {
-        self.look_at(LOOKED_AT, now, confirmed)
+        self.check(CHECKED_PER_SWEEP, now, confirmed)
     }
 
-    /// The same of all of them.
+    /// Like [`Assumptions::sweep`], for all assumptions.
     pub fn sweep_all(
         &mut self,
         now: Instant,
         confirmed: impl Fn(&PodKey, &Assumption) -> bool,
     ) -> Vec<(PodKey, Assumption)> {
-        self.look_at(usize::MAX, now, confirmed)
+        self.check(usize::MAX, now, confirmed)
     }
 
-    fn look_at(
+    fn check(
         &mut self,
         at_most: usize,
         now: Instant,
@@ -190,43 +191,43 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_binding_at_a_time_and_each_ending_has_its_own_time() {
+    async fn one_binding_at_a_time_and_the_expiry_depends_on_how_it_ended() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let never = |_: &PodKey, _: &Assumption| false;
-        let mut book = Assumptions::default();
-        book.begin(key("a"), "u1".to_owned(), "n1".to_owned());
-        assert_eq!(book.may_begin(&key("a"), "u1", "n1", at(0)), Err(Busy::UnderWay));
-        assert_eq!(book.may_begin(&key("a"), "u2", "n1", at(0)), Ok(()), "another pod of that name");
-        assert!(book.sweep(at(9999), never).is_empty(), "a binding under way is never over");
+        let mut assumptions = Assumptions::default();
+        assumptions.begin(key("a"), "u1".to_owned(), "n1".to_owned());
+        assert_eq!(assumptions.may_begin(&key("a"), "u1", "n1", at(0)), Err(Busy::UnderWay));
+        assert_eq!(assumptions.may_begin(&key("a"), "u2", "n1", at(0)), Ok(()), "another pod of that name");
+        assert!(assumptions.sweep(at(9999), never).is_empty(), "a binding under way is never over");
 
-        assert!(!book.end(&key("a"), "u1", Ending::Unclear, at(0)));
-        assert_eq!(book.may_begin(&key("a"), "u1", "n1", at(1)), Ok(()));
-        let elsewhere = book.may_begin(&key("a"), "u1", "n2", at(1));
+        assert!(!assumptions.end(&key("a"), "u1", Ending::Unclear, at(0)));
+        assert_eq!(assumptions.may_begin(&key("a"), "u1", "n1", at(1)), Ok(()));
+        let elsewhere = assumptions.may_begin(&key("a"), "u1", "n2", at(1));
         assert_eq!(elsewhere, Err(Busy::Unclear { node: "n1".to_owned() }));
-        assert!(book.sweep(at(29), never).is_empty());
-        assert_eq!(book.next_over(), Some(at(30)));
-        assert_eq!(book.may_begin(&key("a"), "u1", "n2", at(30)), Ok(()));
-        assert_eq!(book.sweep(at(30), never).len(), 1);
-        assert!(book.is_empty());
+        assert!(assumptions.sweep(at(29), never).is_empty());
+        assert_eq!(assumptions.next_over(), Some(at(30)));
+        assert_eq!(assumptions.may_begin(&key("a"), "u1", "n2", at(30)), Ok(()));
+        assert_eq!(assumptions.sweep(at(30), never).len(), 1);
+        assert!(assumptions.is_empty());
 
-        book.begin(key("a"), "u1".to_owned(), "n1".to_owned());
-        assert!(!book.end(&key("a"), "u1", Ending::Unclear, at(0)));
-        book.begin(key("a"), "u1".to_owned(), "n1".to_owned());
-        assert!(!book.end(&key("a"), "u1", Ending::Failed, at(10)), "the first one may still take effect");
-        assert_eq!(book.next_over(), Some(at(30)));
-        assert_eq!(book.sweep(at(30), never).len(), 1);
+        assumptions.begin(key("a"), "u1".to_owned(), "n1".to_owned());
+        assert!(!assumptions.end(&key("a"), "u1", Ending::Unclear, at(0)));
+        assumptions.begin(key("a"), "u1".to_owned(), "n1".to_owned());
+        assert!(!assumptions.end(&key("a"), "u1", Ending::Failed, at(10)), "the first one may still take effect");
+        assert_eq!(assumptions.next_over(), Some(at(30)));
+        assert_eq!(assumptions.sweep(at(30), never).len(), 1);
 
-        book.begin(key("b"), "u1".to_owned(), "n1".to_owned());
-        assert!(book.end(&key("b"), "u1", Ending::Failed, at(0)));
-        assert!(book.is_empty() && book.turn.is_empty());
+        assumptions.begin(key("b"), "u1".to_owned(), "n1".to_owned());
+        assert!(assumptions.end(&key("b"), "u1", Ending::Failed, at(0)));
+        assert!(assumptions.is_empty() && assumptions.turn.is_empty());
 
-        book.begin(key("c"), "u1".to_owned(), "n1".to_owned());
-        assert!(!book.end(&key("c"), "u1", Ending::Bound, at(0)));
-        let again = book.may_begin(&key("c"), "u1", "n2", at(1));
+        assumptions.begin(key("c"), "u1".to_owned(), "n1".to_owned());
+        assert!(!assumptions.end(&key("c"), "u1", Ending::Bound, at(0)));
+        let again = assumptions.may_begin(&key("c"), "u1", "n2", at(1));
         assert_eq!(again, Err(Busy::Bound { node: "n1".to_owned() }));
-        assert!(book.sweep(at(100), never).is_empty());
-        assert!(book.sweep(at(100), |_, _| true).is_empty());
-        assert!(book.is_empty(), "seen bound");
+        assert!(assumptions.sweep(at(100), never).is_empty());
+        assert!(assumptions.sweep(at(100), |_, _| true).is_empty());
+        assert!(assumptions.is_empty(), "shown as bound");
     }
 }

@@ -1,11 +1,12 @@
-//! Binding: what makes an extender safe.
+//! Binds pods for kube-scheduler. Binding through the extender is what makes the extender safe.
 //!
-//! kube-scheduler keeps to itself which pods it has placed and not bound yet, so two replicas created together may be sent
-//! to one host. Here each is looked at once more, against everything that is bound or being bound, and assumed to be
-//! there, in one step of the loop; only then is the API server asked. A conflict is an error, and kube-scheduler tries the pod again.
+//! kube-scheduler does not expose which pods it has placed but not bound yet, so two replicas created together may be
+//! sent to one host. The controller therefore checks each pod again, against everything that is bound or being bound,
+//! and assumes it on its node in the same step of the loop. Only then it calls the API server. A conflict is an error,
+//! and kube-scheduler retries the pod.
 //!
-//! In: requests, from other threads. Out: bindings, and an answer to each request. Invariant: a binding that has begun is carried
-//! through even if whoever asked hangs up, because the pod may be bound.
+//! In: requests, from other threads. Out: bindings, and a response to each request. Invariant: a binding that has
+//! started is completed even if the client disconnects, because the pod may be bound.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,38 +32,38 @@ pub enum BindError {
     NotInSync(#[from] NotInSync),
     #[error("pod {0} is not known to Bridger")]
     PodUnknown(String),
-    #[error("pod {0} is another one by now")]
+    #[error("pod {0} was replaced by another pod of the same name")]
     PodReplaced(String),
-    #[error("pod {pod} is bound to {node} already")]
+    #[error("pod {pod} is already bound to {node}")]
     Bound { pod: String, node: String },
-    #[error("pod {0} is being bound already")]
+    #[error("pod {0} is already being bound")]
     UnderWay(String),
-    #[error("a binding of pod {pod} to {node} was not answered and may still take effect")]
+    #[error("a binding of pod {pod} to {node} got no response and may still take effect")]
     Unclear { pod: String, node: String },
-    /// Somebody was there first.
+    /// Another pod was placed first.
     #[error("{node}: {text}", text = .reason.text())]
     Conflict { node: String, reason: Reason },
     #[error("dry run: nothing is bound")]
     DryRun,
-    #[error("another instance binds")]
+    #[error("another instance is the leader and binds pods")]
     NoLease,
-    #[error("too many bindings wait")]
+    #[error("too many bindings are waiting")]
     Overloaded,
-    #[error("the API server has not answered in time")]
+    #[error("the API server did not respond in time")]
     TimedOut,
     #[error("{0}")]
     Port(#[from] PortError),
 }
 
-/// A binding that was asked for.
+/// A requested binding.
 pub struct BindRequest {
     pub(super) binding: Binding,
-    /// The pod as it was last asked about.
+    /// The pod as sent in kube-scheduler's last filter request.
     pub(super) asked: Option<Asked>,
     pub(super) reply: oneshot::Sender<Result<(), BindError>>,
 }
 
-/// A binding on its way; the pod is assumed.
+/// A binding in flight; the pod is assumed.
 pub struct BindAction {
     pub(super) binding: Binding,
     reply: oneshot::Sender<Result<(), BindError>>,
@@ -76,35 +77,36 @@ impl Action for BindAction {
 
 pub struct BindOutcome {
     pub(super) action: BindAction,
-    /// `None`: no answer in time.
+    /// `None`: no response in time.
     pub(super) answer: Option<Result<(), PortError>>,
 }
 
-/// What is left to do once the pod is assumed.
+/// What remains to be done for a request.
 enum Next {
     Bind,
-    /// It is bound to that very node: a request that is repeated.
+    /// The pod is already bound to this node: the request is a repetition.
     Nothing,
 }
 
 type BindContext<'a> = Context<'a, BindAction, BindOutcome>;
 
 const LANE: LaneId = LaneId(0);
-/// More than kube-scheduler has on its way at once.
+/// More than kube-scheduler has in flight.
 const IN_FLIGHT_MAX: usize = 512;
 const WAITING_MAX: usize = 4096;
-/// How often all assumptions are looked at, at most.
+/// All assumptions are checked at most this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 pub struct ExtenderController {
     requests: Arc<Mailbox<BindRequest>>,
-    /// Taken from the mailbox, and not looked at yet for lack of time.
+    /// Taken from the mailbox, and not processed yet for lack of time.
     waiting: VecDeque<BindRequest>,
-    /// When it last had its turn.
+    /// The time of its last turn.
     turn_at: Option<Instant>,
     assumed: Assumptions,
     counts: Arc<ExtenderCounts>,
-    /// When the next assumption may be over. Others count on the room it takes, so it ends in time though nobody asks.
+    /// When the next assumption may expire. An assumed pod takes room from others, so it expires on time even without
+    /// requests.
     sweep_at: Option<Instant>,
 }
 
@@ -123,12 +125,12 @@ impl ExtenderController {
     fn bind(&mut self, request: BindRequest, context: &mut BindContext<'_>) {
         let BindRequest { binding, asked, reply } = request;
         if reply.is_closed() {
-            // Who asked has given up, and may try another node: nothing has begun yet.
+            // The client has given up and may try another node; nothing has started yet.
             return;
         }
         let outcome = self.assume(&binding, asked, context);
         self.count_assumed();
-        // Who asked may have hung up; that is its own affair.
+        // The client may have disconnected; then the reply is dropped.
         match outcome {
             Ok(Next::Bind) => {
                 if let Err(action) = context.actions.send(LANE, BindAction { binding, reply }) {
@@ -145,7 +147,7 @@ impl ExtenderController {
         }
     }
 
-    /// What is looked at is what the assumption is made in: nobody else changes the world meanwhile.
+    /// The check and the assumption use the same state: the world does not change in between.
     fn assume(
         &mut self,
         binding: &Binding,
@@ -157,7 +159,7 @@ impl ExtenderController {
         let shown = format!("{}/{}", binding.namespace, binding.pod);
         let world = context.world.write();
         in_sync(world)?;
-        let over = self.assumed.sweep(now, |key, one| has_its_own_word(world, key, one));
+        let over = self.assumed.sweep(now, |key, one| is_obsolete(world, key, one));
         forget(over, world);
         let asked = match pod_to_bind(world, binding, asked, &shown) {
             Err(BindError::Bound { node, .. }) if node == binding.node => return Ok(Next::Nothing),
@@ -171,7 +173,7 @@ impl ExtenderController {
             Err(Busy::Bound { node }) => return Err(BindError::Bound { pod: shown, node }),
         }
         let alone = [binding.node.as_str()];
-        // Lifted terms yield here only if they did when the choice was made among many nodes.
+        // Lifted terms are relaxed here only if they were relaxed when kube-scheduler filtered many nodes.
         let choice = if asked.relaxed { Choice::Among(&alone) } else { Choice::All };
         match Judge::of(world, &asked.pod).verdicts(choice).of(&binding.node) {
             NodeVerdict::Fits => (),
@@ -195,7 +197,7 @@ impl ExtenderController {
         if self.assumed.end(&key, &uid, ending, context.now) {
             context.world.write().apply(Event::PodForgotten { namespace: key.0, name: key.1, uid });
         } else {
-            // The next look finds out when it is over.
+            // The next sweep finds out when it expires.
             let soon = context.now + SWEEP_EVERY;
             self.sweep_at = Some(self.sweep_at.map_or(soon, |at| at.min(soon)));
         }
@@ -208,7 +210,7 @@ impl ExtenderController {
             return;
         }
         let world = context.world.read();
-        let over = self.assumed.sweep_all(context.now, |key, one| has_its_own_word(world, key, one));
+        let over = self.assumed.sweep_all(context.now, |key, one| is_obsolete(world, key, one));
         if !over.is_empty() {
             forget(over, context.world.write());
         }
@@ -230,16 +232,16 @@ impl Controller for ExtenderController {
     }
 
     fn lanes(&self) -> Vec<LaneSettings> {
-        vec![LaneSettings::with_line(IN_FLIGHT_MAX, WAITING_MAX)]
+        vec![LaneSettings::with_queue(IN_FLIGHT_MAX, WAITING_MAX)]
     }
 
-    /// The world itself is what is looked at.
+    /// Nothing to note: decisions read the world itself.
     fn observe(&mut self, _: &WorldChange, _: &World, _: Instant) {}
 
     fn advance(&mut self, context: &mut BindContext<'_>) {
         self.sweep_all(context);
         self.turn_at = Some(context.now);
-        // Only then, so that the mailbox's limit holds for both.
+        // Only if none are waiting, so that the mailbox's limit bounds both queues.
         if self.waiting.is_empty() {
             self.waiting = self.requests.take();
         }
@@ -254,7 +256,7 @@ impl Controller for ExtenderController {
     fn completed(&mut self, outcome: BindOutcome, context: &mut BindContext<'_>) {
         let (ending, result) = match outcome.answer {
             Some(Ok(())) => (Ending::Bound, Ok(())),
-            // Whether it took effect cannot be known.
+            // It is unknown whether the binding took effect.
             Some(Err(error @ PortError::Transient(_))) => (Ending::Unclear, Err(error.into())),
             Some(Err(error)) => (Ending::Failed, Err(error.into())),
             None => (Ending::Unclear, Err(BindError::TimedOut)),
@@ -278,26 +280,27 @@ impl Controller for ExtenderController {
         self.end(action, Ending::Failed, Err(error), context);
     }
 
-    /// Requests wake the loop, once: those that were left in the mailbox then must not wait for another.
+    /// A request wakes the loop only once: requests still in the mailbox must not wait for the next one.
     fn next_wake(&self) -> Option<Instant> {
         if self.waiting.is_empty() && self.requests.is_empty() { self.sweep_at } else { self.turn_at }
     }
 }
 
-/// Whether the world knows of the pod by itself: it is bound, gone or another one.
-fn has_its_own_word(world: &World, (namespace, name): &PodKey, one: &Assumption) -> bool {
+/// Whether the watch has made the assumption obsolete: the pod is bound, deleted or replaced.
+fn is_obsolete(world: &World, (namespace, name): &PodKey, one: &Assumption) -> bool {
     let pod = world.pod_id(namespace, name).and_then(|id| world.pod(id));
     pod.is_none_or(|pod| pod.uid != Uid::from(one.uid.as_str()) || pod.node().is_some())
 }
 
 fn forget(over: Vec<(PodKey, Assumption)>, world: &mut World) {
     for ((namespace, name), one) in over {
-        tracing::warn!(namespace, name, node = one.node, "a pod was bound and has not been seen since");
+        tracing::warn!(namespace, name, node = one.node, "the watch has not shown an assumed pod; forgetting it");
         world.apply(Event::PodForgotten { namespace, name, uid: one.uid });
     }
 }
 
-/// The pod as it was last asked about, checked against the world; where it was not, what the world knows is enough.
+/// The pod from kube-scheduler's last filter request, checked against the world. Without such a request, the world's
+/// pod is enough.
 fn pod_to_bind(world: &World, binding: &Binding, asked: Option<Asked>, shown: &str) -> Result<Asked, BindError> {
     let is_meant = |asked: &Asked| (&asked.pod.namespace, &asked.pod.name) == (&binding.namespace, &binding.pod);
     let asked = asked.filter(is_meant);

@@ -1,9 +1,10 @@
-//! One pod before one state of the world: the model's verdicts, scores and blockers, put together for kube-scheduler.
+//! Evaluates one pod against one state of the world: combines the model's verdicts, scores and blockers for
+//! kube-scheduler.
 //!
-//! In: the world, a pod, nodes by name. Out: a verdict or a score for each, and who is in the way. Every term is read once:
-//! a lifted one between physical hosts, another as it is written.
+//! In: the world, a pod, nodes by name. Out: a verdict or a score for each node, and the blockers. Every term is
+//! evaluated once: a lifted term between physical hosts, any other term as it is written.
 //!
-//! Invariant: the pod never stands in its own way: where the world has it placed already, that place is left out.
+//! Invariant: the pod never blocks itself. If the world already has it on a node, it does not count there.
 
 use model::affinity::{Incoming, LiftMode, Reading, Refusal, ScoreSettings, Verdicts, View};
 use model::event::PodFacts;
@@ -12,7 +13,7 @@ use model::{NodeId, NodeSet, PodId, World};
 
 use super::{Candidate, NodeVerdict, Reason};
 
-/// Which nodes are in question. It matters in relaxed mode alone, where lifted terms yield if they leave none of them.
+/// The candidate nodes. They matter only in relaxed mode, where lifted terms are relaxed if they leave no candidate.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Choice<'a> {
     /// Any node of the cluster.
@@ -28,7 +29,7 @@ pub(super) struct Judge<'a> {
     view: View,
 }
 
-/// The verdict on every node, for one choice among them.
+/// The verdict on every node, for one set of candidates.
 pub(super) struct Sheet<'j, 'a> {
     judge: &'j Judge<'a>,
     verdicts: Verdicts,
@@ -37,7 +38,7 @@ pub(super) struct Sheet<'j, 'a> {
 impl<'a> Judge<'a> {
     pub(super) fn of(world: &'a World, pod: &PodFacts) -> Judge<'a> {
         let known = known(world, pod);
-        // What the world knows is at least as true, and found at once.
+        // The world's pod is at least as current, and is looked up directly.
         let incoming = known.and_then(|id| Incoming::of_pod(world, id)).unwrap_or_else(|| Incoming::of(world, pod));
         let view = known.map_or_else(View::default, |id| View::default().without(id));
         Judge { world, incoming, view }
@@ -62,12 +63,12 @@ impl<'a> Judge<'a> {
         if !taken && verdicts.feasible.contains(node) {
             return NodeVerdict::Fits;
         }
-        // A host that takes no pods is the stronger reason: no eviction mends it.
+        // A host that accepts no pods is the stronger reason, because no eviction helps.
         let refusal = verdicts.refusal(node).filter(|_| !taken);
         NodeVerdict::Fails(refusal.map_or(Reason::HostUnavailable, Reason::of))
     }
 
-    /// From 0 to 10 for each node: `percent` hundredths by how idle its physical host is, the rest by affinity.
+    /// A score from 0 to 10 for each node: `percent` of it by how idle its physical host is, the rest by affinity.
     pub(super) fn scores(&self, names: &[&str], percent: u8) -> Vec<i64> {
         let known: Vec<Option<NodeId>> = names.iter().map(|name| self.world.node_id(name)).collect();
         let nodes: Vec<NodeId> = known.iter().copied().flatten().collect();
@@ -85,12 +86,12 @@ impl<'a> Judge<'a> {
         known.into_iter().map(score).collect()
     }
 
-    /// How idle the node's physical host is. One of which nothing is known counts as half used: neither sought nor shunned.
+    /// How idle the node's physical host is. An unknown host counts as half used: neither preferred nor avoided.
     fn idleness(&self, node: NodeId) -> f64 {
         self.world.host_of(node).and_then(|host| host.idle_fraction()).unwrap_or(0.5)
     }
 
-    /// Whether the node fits once these pods are gone from it.
+    /// Whether the node fits after these pods are evicted from it.
     pub(super) fn fits_without(&self, candidate: &Candidate<'_>) -> bool {
         let Some(node) = self.world.node_id(candidate.node) else { return false };
         let victims: Vec<Uid> = candidate.victims.iter().map(|uid| Uid::from(*uid)).collect();
@@ -108,7 +109,7 @@ impl<'a> Judge<'a> {
         self.world.host_name_of(self.world.node_id(node)?)
     }
 
-    /// Who keeps the pod off the node, in words.
+    /// A description of the first blocker on the node.
     pub(super) fn blocker(&self, node: &str) -> Option<String> {
         let node = self.world.node_id(node)?;
         if self.world.nodes_refused().contains(node) {
@@ -120,7 +121,7 @@ impl<'a> Judge<'a> {
 }
 
 impl Sheet<'_, '_> {
-    /// The lifted terms would have left no node, and are taken as they are written.
+    /// The lifted terms left no candidate, and are evaluated as they are written.
     pub(super) fn is_relaxed(&self) -> bool {
         self.verdicts.relaxed
     }
@@ -133,7 +134,7 @@ impl Sheet<'_, '_> {
     }
 }
 
-/// The pod as the world knows it, if it is the same one.
+/// The world's pod, if it has the same UID.
 fn known(world: &World, pod: &PodFacts) -> Option<PodId> {
     let id = world.pod_id(&pod.namespace, &pod.name)?;
     world.pod(id).filter(|known| known.uid == Uid::from(pod.uid.as_str())).map(|_| id)

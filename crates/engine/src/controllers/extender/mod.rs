@@ -1,15 +1,15 @@
-//! What kube-scheduler asks an extender, decided from the world.
+//! Answers kube-scheduler's extender requests from the world.
 //!
-//! In: a pod and nodes by name. Out: which nodes fit and why the others do not, how good they are, whether evictions would
-//! help; and bindings, carried out. Hosts count as well as nodes: it is InterPodAffinity and the lifted terms composed.
+//! In: a pod and nodes by name. Out: which nodes fit and why the others do not, their scores, whether evictions would
+//! help; and executed bindings. Verdicts combine InterPodAffinity on nodes with the lifted terms on physical hosts.
 //!
-//! - This file: answers, read from the world on whatever thread asks. [`controller`]: bindings, which change the world and so take
-//!   their turn in the loop. [`assumed`]: which pods were bound here and not seen yet.
-//! - [`verdict`]: reasons, in a few fixed words. `judge`: the model's answers, put together. `recent`: the pods that were asked
-//!   about. `obstacles`: which pod on which host is in the way, for an Event.
+//! - This file: responses, read from the world on the caller's thread. [`controller`]: bindings, which change the world
+//!   and therefore run in the loop. [`assumed`]: pods that were bound here and that the watch has not shown yet.
+//! - [`verdict`]: the fixed reasons. `judge`: combines the model's verdicts and scores. `recent`: the pods of recent
+//!   requests. `obstacles`: the blocking pods and hosts, for an Event.
 //!
-//! Invariants: an answer is given from one state of the world, never from two; nothing is answered before Kubernetes is in
-//! sync, and a vCenter that is lost does not matter; the pod that is asked about never stands in its own way.
+//! Invariants: a response is computed from a single state of the world. Requests fail while Kubernetes is not in
+//! sync; a lost vCenter does not matter. The requested pod never blocks itself.
 
 pub mod assumed;
 pub mod controller;
@@ -42,9 +42,9 @@ pub use verdict::{NodeVerdict, Reason};
 
 #[derive(Clone, Debug)]
 pub struct ExtenderSettings {
-    /// How many hundredths of a score the load of the physical host makes; 0 leaves it out.
+    /// The weight of the physical host's load in a score, in percent; 0 ignores it.
     pub host_load_percent: u8,
-    /// A binding takes no longer. Shorter than kube-scheduler waits, so that it hears why.
+    /// The time limit of a binding. Shorter than kube-scheduler's timeout, so that kube-scheduler gets the reason.
     pub bind_within: Duration,
     /// Nothing is bound, and no event is posted.
     pub dry_run: bool,
@@ -56,33 +56,33 @@ impl Default for ExtenderSettings {
     }
 }
 
-/// A source that every answer rests on has not been seen whole.
+/// A source that every response depends on is not in sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} of Kubernetes are not in sync yet")]
+#[error("the Kubernetes source {0:?} is not in sync")]
 pub struct NotInSync(pub Source);
 
 /// A node on which some pods may be evicted.
 #[derive(Clone, Debug)]
 pub struct Candidate<'a> {
     pub node: &'a str,
-    /// The UIDs of the pods that would go.
+    /// The UIDs of the pods that would be evicted.
     pub victims: Vec<&'a str>,
 }
 
-/// What is counted of bindings.
+/// Counters of bindings.
 #[derive(Debug, Default)]
 pub struct ExtenderCounts {
     pub bound: Counter,
-    /// Refused here, because another pod was there first.
+    /// Rejected here because another pod was placed first.
     pub conflicts: Counter,
     pub failed: Counter,
-    /// Without an answer from the API server.
+    /// Without a response from the API server.
     pub unclear: Counter,
     assumed: AtomicUsize,
 }
 
 impl ExtenderCounts {
-    /// How many pods are taken to be placed without having been seen so.
+    /// The number of assumed pods: placed, but not yet shown by the watch.
     #[must_use]
     pub fn assumed(&self) -> usize {
         self.assumed.load(Ordering::Relaxed)
@@ -90,15 +90,16 @@ impl ExtenderCounts {
 }
 
 pub const NAME: &str = "extender";
-/// Bindings that were asked for and not looked at yet.
+/// Bind requests that are not processed yet.
 const REQUESTS_MAX: usize = 4096;
-/// What is in the way is recorded again after an hour, something else sooner: a pod that waits is asked about again and again.
+/// The same blockers are recorded again after an hour, other blockers sooner: kube-scheduler retries a pending pod
+/// repeatedly.
 const REPEAT: Repeat = Repeat { same_after: Some(Duration::from_secs(3600)), changed_after: Duration::from_secs(30) };
 const NO_HOST_FITS: &str = "NoHostFits";
-/// Beyond the binding's own limit, for the loop's turn.
+/// Added to the binding's own limit, for the wait until the loop's next turn.
 const TURN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Answers, and hands bindings to its controller.
+/// Answers requests, and passes bindings to its controller.
 pub struct Extender {
     world: SharedWorld,
     settings: ExtenderSettings,
@@ -109,8 +110,8 @@ pub struct Extender {
 }
 
 impl Extender {
-    /// The one who answers, and the controller that binds for it, to be added to the runtime whose world, recorder and waker these
-    /// are. Without a controller that runs, bindings time out.
+    /// Returns the extender and its binding controller. Add the controller to the runtime that owns this world,
+    /// recorder and waker; if it does not run, bindings time out.
     #[must_use]
     pub fn new(
         world: SharedWorld,
@@ -124,7 +125,7 @@ impl Extender {
         (Arc::new(Extender { world, settings, recent: Mutex::default(), events, requests, counts }), controller)
     }
 
-    /// For whoever only asks: bindings are not carried out.
+    /// An extender that executes no bindings.
     #[must_use]
     pub fn answering(world: SharedWorld, settings: ExtenderSettings) -> Arc<Extender> {
         Extender::new(world, EventRecorder::default(), Waker::default(), settings).0
@@ -144,7 +145,7 @@ impl Extender {
             let verdicts: Vec<NodeVerdict> = nodes.iter().map(|name| sheet.of(name)).collect();
             let none_fits = !nodes.is_empty() && verdicts.iter().all(|verdict| *verdict != NodeVerdict::Fits);
             let message = match (none_fits, sheet.is_relaxed()) {
-                // Working out who is in the way costs more than the verdicts.
+                // Finding the blockers costs more than the verdicts.
                 (true, _) if self.may_record(&pod) => Some(obstacles::in_words(&judge, nodes, &verdicts)),
                 (false, true) => Some(TOO_FEW_HOSTS.to_owned()),
                 _ => None,
@@ -165,20 +166,20 @@ impl Extender {
         !self.settings.dry_run && self.events.is_open(&pod.uid, NO_HOST_FITS, REPEAT, Instant::now())
     }
 
-    /// A score from 0 to 10 for each node, in order. A node that is not known has 0.
+    /// A score from 0 to 10 for each node, in order. An unknown node scores 0.
     pub fn prioritize(&self, pod: &PodFacts, nodes: &[&str]) -> Result<Vec<i64>, NotInSync> {
         let world = self.ready()?;
         Ok(Judge::of(&world, pod).scores(nodes, self.settings.host_load_percent))
     }
 
-    /// For each candidate, in order: would the node fit once its victims are gone?
+    /// For each candidate, in order: would the node fit after its victims are evicted?
     pub fn preempt(&self, pod: &PodFacts, candidates: &[Candidate<'_>]) -> Result<Vec<bool>, NotInSync> {
         let world = self.ready()?;
         let judge = Judge::of(&world, pod);
         Ok(candidates.iter().map(|candidate| judge.fits_without(candidate)).collect())
     }
 
-    /// Looks once more, assumes, binds. The binding is carried through even if this future is dropped.
+    /// Checks the pod again, assumes it, and binds it. A started binding completes even if this future is dropped.
     pub async fn bind(&self, binding: Binding) -> Result<(), BindError> {
         if self.settings.dry_run {
             return Err(BindError::DryRun);
@@ -200,7 +201,7 @@ impl Extender {
     }
 }
 
-/// Sends bindings to the API server, each within a limit.
+/// Sends bindings to the API server, each with a time limit.
 pub struct BindExecutor {
     pub binder: Arc<dyn Binder>,
     pub bind_within: Duration,

@@ -1,16 +1,17 @@
-//! Which pod on which host is in the way, in words.
+//! Describes the blocking pods and hosts.
 //!
-//! kube-scheduler's own event only counts nodes by reason. In: the verdicts. Out: a sentence that names the first few nodes.
+//! kube-scheduler's own event only counts nodes by reason. In: the verdicts. Out: a sentence that names the first few
+//! nodes.
 
 use std::fmt::Write as _;
 
 use super::NodeVerdict;
 use super::judge::Judge;
 
-/// Nodes that are named.
+/// How many nodes are named.
 const NODES_NAMED_MAX: usize = 3;
 
-/// What stands in the way on the first few nodes, one of each host.
+/// The blockers on the first few nodes, one node of each host.
 pub(super) fn in_words(judge: &Judge<'_>, nodes: &[&str], verdicts: &[NodeVerdict]) -> String {
     let mut text = String::from("no node fits:");
     let mut named = 0;

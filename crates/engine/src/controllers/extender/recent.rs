@@ -1,9 +1,9 @@
-//! The pods that were asked about lately, by UID.
+//! The pods of recent filter requests, by UID.
 //!
-//! A binding names a pod and brings none, and the watch may show a pod a moment later to this process than to
-//! kube-scheduler: then what kube-scheduler sent with its last question serves. Beside it stands whether lifted terms yielded.
+//! A bind request only names a pod, and this process may observe a pod later than kube-scheduler. In that case the pod
+//! from kube-scheduler's last filter request is used. The entry also holds whether lifted terms were relaxed.
 //!
-//! Invariant: bounded; the longest not asked about is forgotten first.
+//! Invariant: bounded; the least recently requested pod is evicted first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use model::event::PodFacts;
 
 const PODS_MAX: usize = 4096;
 
-/// What was asked about a pod last.
+/// The last filter request for a pod.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) pod: Arc<PodFacts>,
-    /// The answer took lifted terms as they are written.
+    /// The lifted terms were relaxed to nodes in the response.
     pub(super) relaxed: bool,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     pods: HashMap<String, (Asked, u64)>,
-    /// With the number of the question; an older number than the pod's own is out of date.
+    /// UIDs with the number of the request; an entry with an older number than the pod's own is obsolete.
     turn: VecDeque<(String, u64)>,
     questions: u64,
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_not_asked_about_is_forgotten() {
+    fn the_least_recently_requested_pod_is_evicted() {
         let pod =
             |uid: &str, name: &str| PodFacts { uid: uid.to_owned(), name: name.to_owned(), ..PodFacts::default() };
         let mut recent = Recent::default();
@@ -62,7 +62,7 @@ mod tests {
         }
         assert!(recent.find("first").is_some());
         recent.remember(pod("first", "c"), true);
-        let again = recent.find("first").expect("asked about again");
+        let again = recent.find("first").expect("requested again");
         assert!(again.pod.name == "c" && again.relaxed);
         assert!(recent.find("0").is_some());
         recent.remember(pod("last", "d"), false);

@@ -1,26 +1,26 @@
-//! What is said of a node, in a few fixed words.
+//! The verdict on a node, with one of a few fixed reasons.
 //!
-//! kube-scheduler groups equal reasons ("2 node(s) didn't match pod anti-affinity rules"), so they name neither pods nor
-//! hosts; which pod on which host is in the way is told in an event on the pod.
+//! kube-scheduler groups equal reasons ("2 node(s) didn't match pod anti-affinity rules"), so they name neither pods
+//! nor hosts. An Event on the pod names the blocking pods and hosts.
 
 use model::affinity::Refusal;
 
-/// Why a node is not for a pod.
+/// Why a node does not fit a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// The pod's required affinity.
     Affinity,
     /// The pod's required anti-affinity.
     AntiAffinity,
-    /// The required anti-affinity of a pod that is there.
+    /// The required anti-affinity of an existing pod.
     ExistingAntiAffinity,
     /// The pod's required anti-affinity, lifted to physical hosts.
     HostAntiAffinity,
     /// The lifted required anti-affinity of a pod on the same physical host.
     ExistingHostAntiAffinity,
-    /// The physical host takes no new pods: it is in maintenance, or lost and its node not ready.
+    /// The physical host accepts no new pods: it is in maintenance, or it is lost and its node is not ready.
     HostUnavailable,
-    /// The node has not been heard of.
+    /// The node is not in the world.
     NodeUnknown,
 }
 
@@ -48,7 +48,8 @@ impl Reason {
         }
     }
 
-    /// Whether evicting pods may make the node fit. A missing partner or a host in maintenance is not mended by that.
+    /// Whether evicting pods may make the node fit. It does not help against missing pods for affinity or a host in
+    /// maintenance.
     #[must_use]
     pub const fn preemption_may_help(self) -> bool {
         !matches!(self, Reason::Affinity | Reason::HostUnavailable)

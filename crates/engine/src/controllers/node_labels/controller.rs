@@ -1,4 +1,4 @@
-//! Which nodes are to be looked at, what is wrong with their labels, and what came of each write.
+//! Checks the changed nodes, compares their labels with the desired labels, and handles the outcome of each write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: D
 
 #[derive(Clone, Debug)]
 pub struct NodeLabelsSettings {
-    /// `None`: nothing is written, and nodes whose machine is not certain are reported all the same.
+    /// `None`: nothing is written; nodes without a certain VM are still reported.
     pub labels: Option<LabelSettings>,
-    /// The vCenters that are configured, connected or not.
+    /// The configured vCenters, connected or not.
     pub vcenters: Vec<VcenterId>,
     pub writes: Rate,
     pub writes_in_flight_max: usize,
@@ -45,14 +45,14 @@ impl Default for NodeLabelsSettings {
     }
 }
 
-/// Labels of one node, to be written.
+/// A write of one node's labels.
 #[derive(Debug)]
 pub struct LabelWrite {
     pub node: String,
     pub changes: LabelChanges,
-    /// Where the node lives.
+    /// The vCenter of the node's VM.
     vcenter: VcenterId,
-    /// The node moved: this is recorded once the label says so.
+    /// The Event about the move of the node; recorded after the label is written.
     moved: Option<Occurrence>,
 }
 
@@ -79,12 +79,12 @@ pub struct NodeLabels {
     counters: Arc<Counters>,
     labeller: Labeller,
     problems: Problems,
-    /// To be looked at.
+    /// To be checked.
     changed: BTreeSet<NodeId>,
-    gone: Vec<NodeId>,
-    /// A source is whole again: what could not be decided before can be now.
-    look_at_all: bool,
-    /// Names of nodes by id, for those that are gone when we hear of it.
+    removed: Vec<NodeId>,
+    /// A source is in sync again: decisions that were not possible before may be now.
+    check_all: bool,
+    /// Names of nodes by id. The world no longer has the name of a deleted node.
     names: BTreeMap<NodeId, String>,
     wake: Option<Instant>,
 }
@@ -96,8 +96,8 @@ impl NodeLabels {
             labeller: Labeller::new(BACKOFF, Jitter::from_seed(settings.seed)),
             problems: Problems::default(),
             changed: BTreeSet::new(),
-            gone: Vec::new(),
-            look_at_all: false,
+            removed: Vec::new(),
+            check_all: false,
             names: BTreeMap::new(),
             wake: None,
             counters,
@@ -105,31 +105,31 @@ impl NodeLabels {
         }
     }
 
-    /// Decides what is to be done about the nodes that changed, as many as the time allows.
-    fn look_at_changed(&mut self, context: &mut LabelContext<'_>) {
-        for node in std::mem::take(&mut self.gone) {
+    /// Checks the changed nodes, as many as the time budget allows.
+    fn check_changed(&mut self, context: &mut LabelContext<'_>) {
+        for node in std::mem::take(&mut self.removed) {
             if let Some(name) = self.names.remove(&node) {
                 self.labeller.forget(&name);
                 self.problems.observe(&name, None, context.now);
             }
         }
-        if std::mem::take(&mut self.look_at_all) {
+        if std::mem::take(&mut self.check_all) {
             self.changed = context.world.read().node_ids().collect();
         }
         while let Some(node) = self.changed.pop_first() {
-            self.look_at(node, context);
+            self.check(node, context);
             if context.stopwatch.is_spent() {
                 return;
             }
         }
     }
 
-    fn look_at(&mut self, node: NodeId, context: &mut LabelContext<'_>) {
+    fn check(&mut self, node: NodeId, context: &mut LabelContext<'_>) {
         let world = context.world.read();
         let Some(name) = world.node_name(node) else { return };
         self.names.entry(node).and_modify(|known| name.clone_into(known)).or_insert_with(|| name.to_owned());
         self.problems.observe(name, self.problem(world, node, context.gate), context.now);
-        if lives_on(world, node).is_none_or(|vcenter| !may_write(context.gate, vcenter, context.now)) {
+        if vcenter_of(world, node).is_none_or(|vcenter| !may_write(context.gate, vcenter, context.now)) {
             return;
         }
         let Some(settings) = &self.settings.labels else { return };
@@ -137,15 +137,15 @@ impl NodeLabels {
         let changes = changes(&desired);
         if self.labeller.observe(name, &desired.labels, &changes, context.now) == Observation::ChangedByOthers {
             self.counters.labels_changed_by_others.add(1);
-            tracing::warn!(node = name, "somebody else changed a label of Bridger's; it is put right");
+            tracing::warn!(node = name, "another client changed a label of Bridger; restoring it");
             let keys = changes.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            let message = format!("label {keys} was changed by somebody else; it is put right");
+            let message = format!("label {keys} was changed by another client; restoring it");
             let occurrence = occurrence(world, node, Severity::Warning, "LabelChangedByOthers", message);
             context.events.record(NAME, occurrence, Repeat::ALWAYS, context.now);
         }
     }
 
-    /// What keeps a node from being labelled. Nothing is reported before everything has been seen.
+    /// Why a node cannot be labelled. Nothing is reported before the nodes and all vCenters are in sync.
     fn problem(&self, world: &World, node: NodeId, gate: &Gate) -> Option<Problem> {
         let vcenters = &self.settings.vcenters;
         let all_in_sync = vcenters.iter().all(|id| gate.in_sync(Source::Vcenter(*id)));
@@ -182,15 +182,16 @@ impl NodeLabels {
             };
             let desired = DesiredLabels::of(world, node, settings);
             let changes = changes(&desired);
-            let Some(vcenter) = lives_on(world, node) else { continue };
+            let Some(vcenter) = vcenter_of(world, node) else { continue };
             if changes.is_empty() || !may_write(context.gate, vcenter, context.now) {
-                // Right by now, or not ours to say: the next relist or change looks at it again.
+                // The labels are correct by now, or may not be written: the next relist or change checks the node
+                // again.
                 continue;
             }
             let host = desired.differences.get(&settings.host_key);
             let moved = host.and_then(|host| Some(format!("moved from {} to {}", host.from.as_ref()?, host.to)));
             let moved = moved.map(|message| occurrence(world, node, Severity::Normal, "HostChanged", message));
-            // There is room.
+            // `room` was checked above.
             let _ = context.actions.send(LANE, LabelWrite { node: name, changes, vcenter, moved });
         }
     }
@@ -212,16 +213,16 @@ impl Controller for NodeLabels {
     fn observe(&mut self, change: &WorldChange, _: &World, _: Instant) {
         for node in change.touched.removed() {
             self.changed.remove(&node);
-            self.gone.push(node);
+            self.removed.push(node);
         }
         self.changed.extend(change.touched.nodes());
-        self.look_at_all |= matches!(change.subject, Subject::RelistEnded { .. });
+        self.check_all |= matches!(change.subject, Subject::RelistEnded { .. });
     }
 
     fn advance(&mut self, context: &mut LabelContext<'_>) {
-        // First what was due before: looking may use the time up.
+        // Send what was due before first: checking may use up the time budget.
         self.send_due(context);
-        self.look_at_changed(context);
+        self.check_changed(context);
         self.report_problems(context);
         self.send_due(context);
         let due = self.labeller.next_due().filter(|_| context.actions.room(LANE) > 0);
@@ -240,7 +241,7 @@ impl Controller for NodeLabels {
                 if let Some(moved) = moved {
                     context.events.record(NAME, moved, Repeat::ALWAYS, context.now);
                 }
-                // The echo may have come before the answer did.
+                // The watch may have shown the label before the response arrived.
                 self.changed.extend(context.world.read().node_id(&node));
             }
             Err(error) => {
@@ -260,9 +261,9 @@ impl Controller for NodeLabels {
     fn refused(&mut self, write: LabelWrite, closed: Closed, context: &mut LabelContext<'_>) {
         match closed {
             Closed::DryRun => tracing::info!(node = write.node, changes = ?write.changes, "dry run: would label"),
-            // Whoever leads writes it; should that be this process later, nothing else may happen to wake it.
+            // The leader writes it. If this process becomes the leader later, nothing else may wake it.
             Closed::NoLease => self.labeller.postpone(&write.node, context.now + BACKOFF.longest),
-            // The next relist looks at it again.
+            // The next relist checks the node again.
             Closed::NeverInSync(_) | Closed::Relisting(_) | Closed::Stale { .. } => (),
         }
     }
@@ -272,15 +273,15 @@ impl Controller for NodeLabels {
     }
 }
 
-/// The vCenter the node lives on, where its host is known.
-fn lives_on(world: &World, node: NodeId) -> Option<VcenterId> {
+/// The vCenter of the node's VM, if its host is known.
+fn vcenter_of(world: &World, node: NodeId) -> Option<VcenterId> {
     match world.placement(node) {
         Placement::On { vcenter, .. } => Some(vcenter),
         _ => None,
     }
 }
 
-/// What a node's labels depend on: the nodes, and the vCenter the node lives on.
+/// Whether the sources that a node's labels depend on are fresh: the nodes, and the vCenter of the node's VM.
 fn may_write(gate: &Gate, vcenter: VcenterId, now: Instant) -> bool {
     gate.is_fresh(Source::Nodes, now) && gate.is_fresh(Source::Vcenter(vcenter), now)
 }

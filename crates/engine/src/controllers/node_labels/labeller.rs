@@ -1,16 +1,16 @@
-//! When to write which node's labels.
+//! Decides when to write which node's labels.
 //!
-//! Input: after every change of the world, what a node's labels shall be and how they differ ([`Labeller::observe`]); the
-//! outcome of each write. Output: which node is due ([`Labeller::take_due`]). *What* to write is worked out anew from the
-//! latest world when a node is due, so a queue of old decisions cannot exist.
+//! In: after every change of the world, the desired labels of a node and the differences ([`Labeller::observe`]); the
+//! outcome of each write. Out: which node is due ([`Labeller::take_due`]). *What* to write is computed from the latest
+//! world when a node is due, so there is no queue of old decisions.
 //!
 //! Invariants:
-//! - A node whose labels are right is never due.
-//! - A write that succeeded is not repeated while its echo (the watch showing the new label) is on its way, but is looked
-//!   at again if the echo does not come.
-//! - Labels that were right and that somebody else changed are put right at most [`CORRECTIONS_MAX`] times per
-//!   [`CORRECTIONS_PER`] and node: two tools that disagree must not write for ever at full speed.
-//! - A failed write is tried again later and later.
+//! - A node whose labels are correct is never due.
+//! - A successful write is not repeated while its echo (the watch showing the new label) is awaited. If the echo does
+//!   not arrive, the node is checked again.
+//! - Labels that were correct until another client changed them are restored at most [`CORRECTIONS_MAX`] times per
+//!   [`CORRECTIONS_PER`] and node: two tools that disagree must not write forever at full speed.
+//! - A failed write is retried with growing intervals.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -23,26 +23,26 @@ use crate::runtime::{Backoff, Jitter};
 
 pub const CORRECTIONS_MAX: usize = 3;
 pub const CORRECTIONS_PER: Duration = Duration::from_secs(60);
-/// How long the watch may take to show what was written.
+/// How long the watch may take to show a write.
 const ECHO_WITHIN: Duration = Duration::from_secs(10);
 
-/// What [`Labeller::observe`] made of a node.
+/// The result of [`Labeller::observe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// The labels are right.
-    Settled,
+    /// The labels are correct.
+    Correct,
     /// A write is due, or will be.
     Due,
-    /// What was written has not shown yet.
+    /// The watch does not show the last write yet.
     AwaitingEcho,
-    /// The labels were right, and somebody else changed them.
+    /// The labels were correct until another client changed them.
     ChangedByOthers,
 }
 
 #[derive(Debug, Default)]
 struct NodeState {
-    /// The labels that were wanted when they were last seen to be right.
-    settled: Option<WantedLabels>,
+    /// The desired labels when the node was last observed with correct labels.
+    last_correct: Option<WantedLabels>,
     due: Option<Instant>,
     awaiting: Option<(LabelChanges, Instant)>,
     failures: u32,
@@ -63,21 +63,21 @@ impl Labeller {
         Labeller { nodes: BTreeMap::new(), due: BTreeSet::new(), backoff, jitter }
     }
 
-    /// Looks at a node after the world changed.
+    /// Updates a node after a change of the world.
     pub fn observe(
         &mut self,
         node: &str,
-        wanted: &WantedLabels,
+        desired: &WantedLabels,
         differences: &LabelChanges,
         now: Instant,
     ) -> Observation {
         let state = self.nodes.entry(node.to_owned()).or_default();
         if differences.is_empty() {
-            state.settled = Some(wanted.clone());
+            state.last_correct = Some(desired.clone());
             state.awaiting = None;
             state.failures = 0;
             self.set_due(node, None);
-            return Observation::Settled;
+            return Observation::Correct;
         }
         if let Some((written, since)) = &state.awaiting {
             if written == differences && now < *since + ECHO_WITHIN {
@@ -87,9 +87,9 @@ impl Labeller {
             self.set_due(node, None);
         }
         let Some(state) = self.nodes.get_mut(node) else { return Observation::Due };
-        if state.settled.as_ref() == Some(wanted) {
-            // Counted once; from here on the node is simply not right yet.
-            state.settled = None;
+        if state.last_correct.as_ref() == Some(desired) {
+            // Counted once; from here on the labels are merely not correct yet.
+            state.last_correct = None;
             let at = correction(&mut state.corrections, now);
             self.set_due(node, Some(at));
             return Observation::ChangedByOthers;
@@ -100,7 +100,7 @@ impl Labeller {
         Observation::Due
     }
 
-    /// The node is gone.
+    /// The node was deleted.
     pub fn forget(&mut self, node: &str) {
         self.set_due(node, None);
         self.nodes.remove(node);
@@ -111,13 +111,13 @@ impl Labeller {
         self.due.first().map(|(moment, _)| *moment)
     }
 
-    /// How many nodes wait to be written.
+    /// How many nodes wait for a write.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.due.len()
     }
 
-    /// Takes a node that is due; whoever takes it looks at it anew and writes, or lets it be.
+    /// Takes a node that is due. The caller recomputes its labels and writes them if they differ.
     pub fn take_due(&mut self, now: Instant) -> Option<String> {
         let (moment, node) = self.due.first()?.clone();
         if moment > now {
@@ -127,7 +127,7 @@ impl Labeller {
         Some(node)
     }
 
-    /// The write was carried out; the watch will show it.
+    /// The write succeeded; the watch will show it.
     pub fn succeeded(&mut self, node: &str, changes: LabelChanges, now: Instant) {
         let Some(state) = self.nodes.get_mut(node) else { return };
         state.failures = 0;
@@ -144,7 +144,7 @@ impl Labeller {
                 let wait = self.backoff.wait(state.failures, &mut self.jitter);
                 self.set_due(node, Some(now + wait));
             }
-            // Nothing will change soon: somebody must grant a permission first.
+            // A quick retry does not help: an administrator must grant a permission first.
             PortError::Permanent(_) | PortError::Invalid(_) => {
                 state.failures = state.failures.saturating_add(1);
                 let wait = self.backoff.longest;
@@ -153,7 +153,7 @@ impl Labeller {
         }
     }
 
-    /// Looks at the node again then, though nothing happens to it.
+    /// Makes the node due at this moment even if nothing happens to it.
     pub fn postpone(&mut self, node: &str, until: Instant) {
         self.set_due(node, Some(until));
     }
@@ -170,14 +170,14 @@ impl Labeller {
     }
 }
 
-/// When the next correction may go out; it is counted.
+/// Counts a correction and returns when it may be sent.
 fn correction(corrections: &mut VecDeque<Instant>, now: Instant) -> Instant {
     while corrections.front().is_some_and(|moment| now.saturating_duration_since(*moment) >= CORRECTIONS_PER) {
         corrections.pop_front();
     }
     let at = match corrections.len() {
         fewer if fewer < CORRECTIONS_MAX => now,
-        // The window holds as many as may go out in it: the next one waits until the oldest of those has left.
+        // The window is full: this correction waits until the oldest one in it has expired.
         count => corrections[count - CORRECTIONS_MAX] + CORRECTIONS_PER,
     };
     corrections.push_back(at);
@@ -193,7 +193,7 @@ mod tests {
         Labeller::new(backoff, Jitter::from_seed(1))
     }
 
-    fn wanted(host: &str) -> WantedLabels {
+    fn desired(host: &str) -> WantedLabels {
         WantedLabels::from([("host".to_owned(), host.to_owned())])
     }
 
@@ -202,24 +202,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_is_written_once_and_then_settles() {
+    async fn a_node_is_written_once_and_is_then_correct() {
         let mut labeller = labeller();
         let now = Instant::now();
-        assert_eq!(labeller.observe("n1", &wanted("a"), &changes("a"), now), Observation::Due);
+        assert_eq!(labeller.observe("n1", &desired("a"), &changes("a"), now), Observation::Due);
         assert_eq!(labeller.take_due(now).as_deref(), Some("n1"));
         labeller.succeeded("n1", changes("a"), now);
         // The node is touched by something else before the echo: no second write.
-        assert_eq!(labeller.observe("n1", &wanted("a"), &changes("a"), now), Observation::AwaitingEcho);
+        assert_eq!(labeller.observe("n1", &desired("a"), &changes("a"), now), Observation::AwaitingEcho);
         assert_eq!(labeller.take_due(now), None);
-        assert_eq!(labeller.observe("n1", &wanted("a"), &LabelChanges::new(), now), Observation::Settled);
+        assert_eq!(labeller.observe("n1", &desired("a"), &LabelChanges::new(), now), Observation::Correct);
         assert_eq!(labeller.next_due(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_never_shows_is_looked_at_again() {
+    async fn a_write_that_the_watch_never_shows_makes_the_node_due_again() {
         let mut labeller = labeller();
         let now = Instant::now();
-        labeller.observe("n1", &wanted("a"), &changes("a"), now);
+        labeller.observe("n1", &desired("a"), &changes("a"), now);
         labeller.take_due(now);
         labeller.succeeded("n1", changes("a"), now);
         assert_eq!(labeller.take_due(now + Duration::from_secs(9)), None);
@@ -227,31 +227,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_move_while_the_echo_is_awaited_is_written_at_once() {
+    async fn a_move_while_the_echo_is_awaited_is_written_immediately() {
         let mut labeller = labeller();
         let now = Instant::now();
-        labeller.observe("n1", &wanted("a"), &changes("a"), now);
+        labeller.observe("n1", &desired("a"), &changes("a"), now);
         labeller.take_due(now);
         labeller.succeeded("n1", changes("a"), now);
-        assert_eq!(labeller.observe("n1", &wanted("b"), &changes("b"), now), Observation::Due);
+        assert_eq!(labeller.observe("n1", &desired("b"), &changes("b"), now), Observation::Due);
         assert_eq!(labeller.take_due(now).as_deref(), Some("n1"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn somebody_elses_edits_are_put_right_a_few_times_a_minute() {
+    async fn edits_by_another_client_are_reverted_a_few_times_a_minute() {
         let mut labeller = labeller();
         let start = Instant::now();
         let mut writes = Vec::new();
-        // Somebody undoes every write at once, for five minutes.
-        labeller.observe("n1", &wanted("a"), &LabelChanges::new(), start);
-        assert_eq!(labeller.observe("n1", &wanted("a"), &changes("a"), start), Observation::ChangedByOthers);
+        // Another client reverts every write immediately, for five minutes.
+        labeller.observe("n1", &desired("a"), &LabelChanges::new(), start);
+        assert_eq!(labeller.observe("n1", &desired("a"), &changes("a"), start), Observation::ChangedByOthers);
         let mut now = start;
         while now < start + Duration::from_secs(300) {
             while labeller.take_due(now).is_some() {
                 writes.push(now - start);
                 labeller.succeeded("n1", changes("a"), now);
-                labeller.observe("n1", &wanted("a"), &LabelChanges::new(), now);
-                labeller.observe("n1", &wanted("a"), &changes("a"), now);
+                labeller.observe("n1", &desired("a"), &LabelChanges::new(), now);
+                labeller.observe("n1", &desired("a"), &changes("a"), now);
             }
             now += Duration::from_secs(1);
         }
@@ -262,10 +262,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_wait_longer_and_longer_and_what_is_gone_is_forgotten() {
+    async fn retries_wait_longer_after_each_failure_and_a_deleted_node_is_forgotten() {
         let mut labeller = labeller();
         let mut now = Instant::now();
-        labeller.observe("n1", &wanted("a"), &changes("a"), now);
+        labeller.observe("n1", &desired("a"), &changes("a"), now);
         let mut waits = Vec::new();
         for _ in 0..8 {
             assert!(labeller.take_due(now).is_some());

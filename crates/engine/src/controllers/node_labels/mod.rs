@@ -1,13 +1,14 @@
-//! Node labels: every node carries the physical host it runs on.
+//! Labels every node with the physical host that it runs on.
 //!
-//! In: nodes, VMs and hosts as they change. Out: patches of node labels, and Events on nodes that moved, that somebody else
-//! labelled, or whose machine is not certain. A label is worked out from the latest world at the moment it is sent, so there is no
-//! queue of old decisions.
+//! In: changes of nodes, VMs and hosts. Out: patches of node labels, and Events on nodes that moved, that another
+//! client labelled, or that have no certain VM. A label is computed from the latest world when it is sent, so there is
+//! no queue of old decisions.
 //!
 //! - [`controller`]: the state machine. [`labeller`]: when a node is due. [`problems`]: nodes that cannot be labelled.
 //!
-//! Invariants: a label is written only while the nodes and the vCenter that the node lives on are in sync, or lost for a short time;
-//! a vCenter that is down stops only the nodes that live on it; an unknown host leaves the label unchanged.
+//! Invariants: a label is written only while the nodes and the vCenter of the node's VM are in sync, or lost for a
+//! short time. A vCenter that is down affects only the nodes whose VMs it manages. If the host is unknown, the label
+//! stays unchanged.
 
 pub mod controller;
 pub mod labeller;

@@ -1,17 +1,17 @@
-//! Which nodes have a problem, and when to tell.
+//! Tracks nodes with a problem, and when to report it.
 //!
-//! A node whose machine is not found, or found twice, is reported, never guessed. It is told only after it has lasted a
-//! while, because a node often registers before its VM's tools report an address, and again only when it has changed.
+//! A node that matches no VM, or several, is reported; no VM is guessed. A problem is reported only after it has lasted
+//! a while, because a node often registers before its VM's tools report an address, and again only when it has changed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a problem must last before it is told.
-pub const TOLD_AFTER: Duration = Duration::from_secs(60);
+/// A problem must last this long before it is reported.
+pub const REPORTED_AFTER: Duration = Duration::from_secs(60);
 
-/// A problem in words, with the reason that machines read.
+/// A problem: a reason for machines and a message for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub reason: &'static str,
@@ -22,7 +22,7 @@ pub struct Problem {
 struct Entry {
     problem: Problem,
     since: Instant,
-    told: bool,
+    reported: bool,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Takes note of what a node's problem is now, if it has one.
+    /// Sets or clears the problem of a node.
     pub fn observe(&mut self, node: &str, problem: Option<Problem>, now: Instant) {
         match problem {
             None => {
@@ -40,7 +40,7 @@ impl Problems {
             Some(problem) => match self.nodes.get_mut(node) {
                 Some(entry) if entry.problem == problem => (),
                 _ => {
-                    self.nodes.insert(node.to_owned(), Entry { problem, since: now, told: false });
+                    self.nodes.insert(node.to_owned(), Entry { problem, since: now, reported: false });
                 }
             },
         }
@@ -48,14 +48,14 @@ impl Problems {
 
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        self.nodes.values().filter(|entry| !entry.told).map(|entry| entry.since + TOLD_AFTER).min()
+        self.nodes.values().filter(|entry| !entry.reported).map(|entry| entry.since + REPORTED_AFTER).min()
     }
 
-    /// The problems to tell now, each once.
+    /// The problems to report now, each once.
     pub fn take_due(&mut self, now: Instant) -> Vec<(String, Problem)> {
-        let due = self.nodes.iter_mut().filter(|(_, entry)| !entry.told && entry.since + TOLD_AFTER <= now);
+        let due = self.nodes.iter_mut().filter(|(_, entry)| !entry.reported && entry.since + REPORTED_AFTER <= now);
         due.map(|(node, entry)| {
-            entry.told = true;
+            entry.reported = true;
             (node.clone(), entry.problem.clone())
         })
         .collect()
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_problem_is_told_once_after_it_has_lasted_and_again_when_it_changes() {
+    async fn a_problem_is_reported_once_after_it_has_lasted_and_again_when_it_changes() {
         let mut problems = Problems::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);

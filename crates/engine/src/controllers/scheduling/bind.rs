@@ -1,8 +1,8 @@
-//! One binding, and what became of it.
+//! Binds one pod and determines the outcome.
 //!
-//! In: a pod and a node. Out: it is bound; or it is not, with the pod as it was read again afterwards. A failed request says
-//! little: it may have taken effect (no answer came), somebody else may have bound the pod, or it is gone. So the pod is read
-//! again before anything is decided about it.
+//! In: a pod and a node. Out: the pod is bound; or it is not, with the pod as it was read afterwards. A failed request
+//! says little: it may have taken effect (no response arrived), another client may have bound the pod, or the pod was
+//! deleted. So the pod is read again before anything is decided about it.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use super::SchedulingPorts;
 use crate::ports::{Binding, PortError};
 use crate::runtime::Backoff;
 
-/// How often the pod is read again while the server does not answer: some minutes.
+/// How often the pod is read again while the server does not respond: for some minutes.
 const READS_MAX: u32 = 16;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(15) };
-/// A request without an answer may still take effect for so long: the pod is not given up before.
-const SETTLED_AFTER: Duration = Duration::from_secs(2);
+/// A request without a response may still take effect for this long: no failure is reported before.
+const LATE_EFFECT_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub enum BindEnd {
-    /// On the node that was meant.
+    /// Bound to the requested node.
     Bound,
-    /// It is as it was.
+    /// The pod is unchanged.
     Failed { error: String },
-    /// It is somebody else's by now: on another node, being deleted, or another pod of the name.
+    /// Another client changed the pod: it is on another node, is being deleted, or is another pod of the same name.
     Changed { error: String, pod: Box<PodFacts> },
-    /// There is no pod of the name any more.
-    Gone { error: String },
+    /// No pod of this name exists.
+    NotFound { error: String },
 }
 
 pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> BindEnd {
@@ -35,15 +35,15 @@ pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> BindEnd 
         Ok(()) => return BindEnd::Bound,
         Err(error) => error,
     };
-    let mut is_settled = !matches!(error, PortError::Transient(_));
+    let mut is_final = !matches!(error, PortError::Transient(_));
     let error = error.to_string();
     for read in 1..=READS_MAX {
         match ports.pods.read(&binding.namespace, &binding.pod).await {
-            Ok(None) | Err(PortError::NotFound(_)) => return BindEnd::Gone { error },
+            Ok(None) | Err(PortError::NotFound(_)) => return BindEnd::NotFound { error },
             Ok(Some(pod)) => match judge(pod, binding, &error) {
-                BindEnd::Failed { .. } if !is_settled => {
-                    is_settled = true;
-                    tokio::time::sleep(SETTLED_AFTER).await;
+                BindEnd::Failed { .. } if !is_final => {
+                    is_final = true;
+                    tokio::time::sleep(LATE_EFFECT_WITHIN).await;
                 }
                 end => return end,
             },
@@ -56,10 +56,10 @@ pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> BindEnd 
 
 fn judge(pod: PodFacts, binding: &Binding, error: &str) -> BindEnd {
     let error = error.to_owned();
-    let is_meant = pod.uid == binding.uid;
+    let is_same_pod = pod.uid == binding.uid;
     match &pod.node {
-        Some(node) if is_meant && *node == binding.node => BindEnd::Bound,
-        None if is_meant && !pod.terminating && !pod.finished => BindEnd::Failed { error },
+        Some(node) if is_same_pod && *node == binding.node => BindEnd::Bound,
+        None if is_same_pod && !pod.terminating && !pod.finished => BindEnd::Failed { error },
         _ => BindEnd::Changed { error, pod: Box::new(pod) },
     }
 }

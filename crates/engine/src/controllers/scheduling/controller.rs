@@ -1,10 +1,10 @@
-//! When pods are decided, and what becomes of the scheduler's effects.
+//! Decides when the scheduler runs, and executes its effects.
 //!
-//! In: changes, and the ends of what was sent. Out: pods decided one after the other, and their effects on the way: bindings and
-//! status, each with a bound on how many at once and how many in line; Events.
+//! In: changes of the world, and the outcomes of actions. Out: pods scheduled one after the other, and their effects:
+//! bindings and status writes, each with a bound on how many are in flight and how many wait; Events.
 //!
-//! Invariants: a pod is decided only while a binding could begin at once, so nothing waits assumed; what was decided before
-//! Kubernetes was lost is carried through, and nothing new begun.
+//! Invariants: a pod is scheduled only while a binding could start immediately, so no assumed pod waits. While
+//! Kubernetes is lost, earlier decisions are still executed, and no new ones are made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::runtime::{Closed, Context, Controller, LaneId, LaneSettings, Repeat};
 pub const NAME: &str = "scheduling";
 const BINDS: LaneId = LaneId(0);
 const STATUS: LaneId = LaneId(1);
-/// What waits to be bound is bounded by deciding only while there is room; Permit and PreBind may add some.
+/// Pods are scheduled only while the lane has room, which bounds the waiting bindings; Permit and PreBind may add some.
 const BINDS_WAITING_MAX: usize = 100_000;
 const STATUS_WAITING_MAX: usize = 50_000;
-/// How soon after something happened the figures say so.
+/// How soon after a change the figures show it.
 const FIGURES_WITHIN: Duration = Duration::from_millis(100);
-/// How soon a process that does not lead looks whether it does.
+/// How often a process that does not lead checks whether it does.
 const LEASE_EVERY: Duration = Duration::from_secs(1);
-/// The same failure is recorded again before Kubernetes forgets the first Event (an hour).
+/// The same failure is recorded again before Kubernetes deletes the first Event (after an hour).
 const REPEAT: Repeat = Repeat { same_after: Some(Duration::from_secs(600)), changed_after: Duration::ZERO };
 
 type SchedulingContext<'a> = Context<'a, SchedulingAction, SchedulingOutcome>;
@@ -39,18 +39,18 @@ pub struct Scheduling {
     scheduler: Scheduler,
     settings: SchedulingSettings,
     metrics: Arc<dyn SchedulingMetrics>,
-    /// What the scheduler's own time counts from.
+    /// The origin of the scheduler's own time.
     start: Instant,
-    /// Everything has been seen once: before that, changes are not the scheduler's concern.
+    /// All sources were in sync once. Before that, changes are not passed to the scheduler.
     has_begun: bool,
-    /// Until when vCenters are waited for.
-    patient_until: Option<Instant>,
+    /// Until when the first decision waits for vCenters.
+    vcenter_wait_until: Option<Instant>,
     wake_at: Option<Instant>,
-    /// When the figures are shown next; nothing happened since they last were if there is no such moment.
+    /// When the figures are published next; `None` if nothing has happened since the last time.
     figures_at: Option<Instant>,
-    /// What observed changes led to.
+    /// The effects of observed changes.
     effects: Vec<Effect>,
-    /// More pods could be tried right now.
+    /// More pods can be tried now.
     has_more: bool,
     lease_at: Option<Instant>,
 }
@@ -68,7 +68,7 @@ impl Scheduling {
             metrics,
             start: now,
             has_begun: false,
-            patient_until: Some(now + settings.vcenter_patience).filter(|_| !settings.vcenters.is_empty()),
+            vcenter_wait_until: Some(now + settings.vcenter_wait_max).filter(|_| !settings.vcenters.is_empty()),
             wake_at: None,
             figures_at: None,
             effects: Vec::new(),
@@ -78,36 +78,36 @@ impl Scheduling {
         }
     }
 
-    /// In the scheduler's own time.
+    /// Converts to the scheduler's own time.
     fn at(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.start)
     }
 
-    fn begin_if_all_is_seen(&mut self, world: &World, now: Instant) {
+    fn begin_if_in_sync(&mut self, world: &World, now: Instant) {
         let has_hosts = || self.settings.vcenters.iter().all(|id| world.in_sync(Source::Vcenter(*id)));
-        if !world.has_all_for(Parts::SCHEDULING) || (self.patient_until.is_some() && !has_hosts()) {
+        if !world.has_all_for(Parts::SCHEDULING) || (self.vcenter_wait_until.is_some() && !has_hosts()) {
             return;
         }
-        (self.has_begun, self.patient_until) = (true, None);
-        tracing::info!(nodes = world.node_count(), pods = world.pod_count(), "everything has been seen");
+        (self.has_begun, self.vcenter_wait_until) = (true, None);
+        tracing::info!(nodes = world.node_count(), pods = world.pod_count(), "scheduling starts");
         let effects = self.scheduler.observe(self.at(now), world, &Changes::all());
         self.effects.extend(effects);
     }
 
-    /// vCenters were waited for long enough.
-    fn lose_patience(&mut self, context: &mut SchedulingContext<'_>) {
-        if self.patient_until.is_none_or(|until| context.now < until) {
+    /// Ends the wait for vCenters when its time is over.
+    fn stop_waiting_for_vcenters(&mut self, context: &mut SchedulingContext<'_>) {
+        if self.vcenter_wait_until.is_none_or(|until| context.now < until) {
             return;
         }
-        self.patient_until = None;
+        self.vcenter_wait_until = None;
         let world = context.world.read();
         let is_unread = |id: &&VcenterId| !world.in_sync(Source::Vcenter(**id));
         let unread = self.settings.vcenters.iter().filter(is_unread).count();
-        tracing::warn!(unread, "vCenters have not been read yet: until they are, hosts come from the labels of nodes");
-        self.begin_if_all_is_seen(world, context.now);
+        tracing::warn!(unread, "vCenters are not in sync yet: until they are, hosts come from node labels");
+        self.begin_if_in_sync(world, context.now);
     }
 
-    /// Counting takes longer than many a thing that happens, so it is done for many of them at once.
+    /// Publishes the figures for many changes at once, because counting takes longer than most changes.
     fn show_figures(&mut self, now: Instant) {
         if *self.figures_at.get_or_insert(now + FIGURES_WITHIN) <= now {
             self.metrics.figures(&self.scheduler.figures());
@@ -115,7 +115,7 @@ impl Scheduling {
         }
     }
 
-    /// Decides as many pods as there is room for bindings and time for.
+    /// Schedules pods while there is room for bindings and time.
     fn decide(&mut self, context: &mut SchedulingContext<'_>) {
         self.has_more = false;
         let room = context.actions.room(BINDS);
@@ -132,7 +132,7 @@ impl Scheduling {
             return;
         }
         let mut decided = Vec::with_capacity(room);
-        // One at least: waiting for the lock may have used the time up.
+        // At least one: waiting for the lock may have used up the time.
         while decided.len() < room && self.scheduler.has_work() && (decided.is_empty() || !context.stopwatch.is_spent())
         {
             let began = context.stopwatch.elapsed();
@@ -151,19 +151,19 @@ impl Scheduling {
         self.take(effects, began, context);
     }
 
-    /// Takes effects over. `began` is when the attempt they belong to did.
+    /// Executes effects. `began` is the start of the attempt that they belong to.
     fn take(&mut self, effects: Vec<Effect>, began: Instant, context: &mut SchedulingContext<'_>) {
         for effect in effects {
             match effect {
                 Effect::Bind { pod, node, .. } => {
                     let job = SchedulingAction::Bind(BindJob { pod, node, began });
                     if let Err(SchedulingAction::Bind(job)) = context.actions.send(BINDS, job) {
-                        let error = "too many bindings wait".to_owned();
+                        let error = "too many bindings are waiting".to_owned();
                         self.step(Input::Failed { pod: job.pod, error }, began, context);
                     }
                 }
                 Effect::PreBind { pod, plugin, .. } => {
-                    let error = format!("nothing is known of the work of PreBind plugin {plugin}");
+                    let error = format!("the work of PreBind plugin {plugin} is not implemented");
                     self.step(Input::Failed { pod, error }, began, context);
                 }
                 Effect::SetCondition { pod, reason, message } => {
@@ -179,7 +179,7 @@ impl Scheduling {
                         pod = pod.name,
                         node,
                         victims = victims.len(),
-                        "making room"
+                        "preempting pods"
                     );
                     for victim in &victims {
                         self.write(StatusJob::Delete { pod: execute::name(victim) }, context);
@@ -213,14 +213,14 @@ impl Scheduling {
             BindEnd::Bound => return self.step(Input::Bound { pod }, began, context),
             BindEnd::Failed { error } => (error, None),
             BindEnd::Changed { error, pod } => (error, Some(Event::PodApplied(*pod))),
-            BindEnd::Gone { error } => {
+            BindEnd::NotFound { error } => {
                 let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
                 (error, Some(Event::PodDeleted { namespace, name }))
             }
         };
-        tracing::warn!(namespace = pod.namespace, pod = pod.name, node, error, "a pod could not be bound");
+        tracing::warn!(namespace = pod.namespace, pod = pod.name, node, error, "could not bind a pod");
         if let Some(event) = known {
-            // What was read is newer than what the watch has shown; it is put right should the watch say otherwise.
+            // The read pod is newer than the watched state. If it is not, the watch corrects it.
             let world = context.world.write();
             let change = world.apply(event);
             let effects = self.scheduler.observe(self.at(context.now), world, &Changes::of(&change));
@@ -240,15 +240,15 @@ impl Controller for Scheduling {
 
     fn lanes(&self) -> Vec<LaneSettings> {
         vec![
-            LaneSettings::with_line(self.settings.binds_in_flight_max, BINDS_WAITING_MAX),
-            LaneSettings::with_line(self.settings.status_in_flight_max, STATUS_WAITING_MAX),
+            LaneSettings::with_queue(self.settings.binds_in_flight_max, BINDS_WAITING_MAX),
+            LaneSettings::with_queue(self.settings.status_in_flight_max, STATUS_WAITING_MAX),
         ]
     }
 
-    /// The scheduler hears of each change by itself: what helps a pod depends on what there was before.
+    /// Passes each change to the scheduler separately: whether it helps a pod depends on the state before.
     fn observe(&mut self, change: &WorldChange, world: &World, now: Instant) {
         if !self.has_begun {
-            return self.begin_if_all_is_seen(world, now);
+            return self.begin_if_in_sync(world, now);
         }
         let changes = Changes::of(change);
         if !changes.is_empty() {
@@ -258,7 +258,7 @@ impl Controller for Scheduling {
     }
 
     fn advance(&mut self, context: &mut SchedulingContext<'_>) {
-        self.lose_patience(context);
+        self.stop_waiting_for_vcenters(context);
         let effects = std::mem::take(&mut self.effects);
         self.take(effects, context.now, context);
         if self.wake_at.is_some_and(|wake| wake <= context.now) {
@@ -275,22 +275,22 @@ impl Controller for Scheduling {
             SchedulingOutcome::Bind { job, end } => self.bind_ended(job, end, context),
             SchedulingOutcome::Status(Ok(())) => (),
             SchedulingOutcome::Status(Err(error)) => {
-                tracing::debug!(%error, "the status of a pod could not be written");
+                tracing::debug!(%error, "could not write the status of a pod");
             }
         }
     }
 
     fn refused(&mut self, action: SchedulingAction, closed: Closed, context: &mut SchedulingContext<'_>) {
         if let SchedulingAction::Bind(BindJob { pod, began, .. }) = action {
-            let error = format!("the pod may not be bound now: {}", closed.as_str());
+            let error = format!("the pod cannot be bound now: {}", closed.as_str());
             self.step(Input::Failed { pod, error }, began, context);
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        // In the past, where pods could be tried at once.
+        // A moment in the past if pods can be tried now.
         let more = self.has_more.then_some(self.start);
-        [self.wake_at, self.figures_at, self.patient_until, self.lease_at, more].into_iter().flatten().min()
+        [self.wake_at, self.figures_at, self.vcenter_wait_until, self.lease_at, more].into_iter().flatten().min()
     }
 }
 

@@ -1,6 +1,6 @@
-//! What is sent to the outside, and what comes back.
+//! Executes the controller's actions.
 //!
-//! In: actions. Out: futures that carry them out, bounded by the adapters.
+//! In: actions. Out: futures that execute them; the adapters bound their duration.
 
 use futures::future::BoxFuture;
 use scheduler::PodRef;

@@ -1,14 +1,14 @@
-//! The scheduler at work: changes in, decisions out, effects carried out.
+//! Runs the scheduler: passes changes to it and executes its effects.
 //!
-//! In: changes of the world. Out: bound pods; conditions, nominations and Events on the others. The decisions are the pure
-//! scheduler's; here is only what keeps them safe and everything bounded.
+//! In: changes of the world. Out: bound pods; conditions, nominations and Events on the others. The pure scheduler
+//! decides; this module keeps the execution safe and everything bounded.
 //!
-//! - [`controller`]: when pods are decided, and what becomes of effects. `execute`: effects carried out. `bind`: one binding, read
-//!   again when it fails.
+//! - [`controller`]: when pods are scheduled, and what happens to effects. `execute`: executes effects. `bind`: one
+//!   binding; the pod is read again if it fails.
 //!
-//! Invariants: nothing is decided before all of Kubernetes is in sync and, for a bounded time, before every vCenter has been read
-//! once; a vCenter that is lost later does not matter; a pod is assumed on its node before it is bound, and counts there until the
-//! binding is known to have failed; a write names the pod by its UID.
+//! Invariants: nothing is decided before all of Kubernetes is in sync and, for a bounded time, before every vCenter has
+//! been in sync once; a vCenter that is lost later does not matter. A pod is assumed on its node before it is bound,
+//! and counts there until the binding is known to have failed. A write identifies the pod by its UID.
 
 mod bind;
 pub mod controller;
@@ -27,7 +27,7 @@ use crate::ports::{Binder, PodStatusWriter};
 pub use controller::Scheduling;
 pub use execute::SchedulingExecutor;
 
-/// What the outside does for the scheduler.
+/// The ports of the scheduling controller.
 #[derive(Clone)]
 pub struct SchedulingPorts {
     pub binder: Arc<dyn Binder>,
@@ -36,16 +36,15 @@ pub struct SchedulingPorts {
 
 #[derive(Clone, Debug)]
 pub struct SchedulingSettings {
-    /// Those that physical hosts come from; empty: from the labels of nodes alone.
+    /// The vCenters that know the physical hosts; if empty, hosts come from node labels alone.
     pub vcenters: Vec<VcenterId>,
-    /// How long the first decision waits for all of them to be read once. After that hosts come from the labels of nodes, until
-    /// a vCenter says otherwise: a cluster must not stand still because a vCenter does.
-    pub vcenter_patience: Duration,
-    /// Bindings on their way at once.
+    /// How long the first decision waits until all of them are in sync. After that, hosts come from node labels until a
+    /// vCenter is in sync: a vCenter that is down must not stop the cluster.
+    pub vcenter_wait_max: Duration,
     pub binds_in_flight_max: usize,
-    /// Writes to the status of pods on their way at once.
+    /// Writes to the status of pods.
     pub status_in_flight_max: usize,
-    /// Decides between nodes that are equally good.
+    /// For the random choice among nodes with equal scores.
     pub seed: u64,
 }
 
@@ -53,7 +52,7 @@ impl Default for SchedulingSettings {
     fn default() -> SchedulingSettings {
         SchedulingSettings {
             vcenters: Vec::new(),
-            vcenter_patience: Duration::from_secs(30),
+            vcenter_wait_max: Duration::from_secs(30),
             binds_in_flight_max: 64,
             status_in_flight_max: 16,
             seed: 0,
@@ -61,26 +60,26 @@ impl Default for SchedulingSettings {
     }
 }
 
-/// An attempt to place a pod that came to its end.
+/// A completed attempt to schedule a pod.
 #[derive(Clone, Debug)]
 pub struct Attempt<'a> {
     pub profile: &'a str,
     pub result: AttemptResult,
-    /// How often the pod was tried, this time included.
+    /// How often the pod was tried, including this attempt.
     pub count: u32,
     /// From the decision to the end of the binding.
     pub took: Duration,
-    /// Since the pod was first seen.
+    /// Since the pod was first observed.
     pub waited: Duration,
 }
 
-/// What the scheduler counts. Must not block.
+/// Receives the scheduler's measurements. Must not block.
 pub trait SchedulingMetrics: Send + Sync {
     fn attempted(&self, attempt: &Attempt<'_>);
-    /// The computation of one decision.
+    /// The duration of the computation of one decision.
     fn decided(&self, took: Duration);
-    /// How things stand, some times a second while anything happens.
+    /// The current state; called some times a second while anything happens.
     fn figures(&self, figures: &Figures);
-    /// A status was not written, because too many waited to be.
+    /// A status was not written because too many were waiting.
     fn status_dropped(&self);
 }

@@ -1,4 +1,4 @@
-//! The controller on an API server that answers as told, in virtual time.
+//! Tests the controller with a scripted API server, in virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,31 +19,31 @@ use crate::runtime::{Lease, Runtime, RuntimeSettings};
 /// What the server does with a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bind {
-    Takes,
-    /// It takes effect, and no answer comes.
-    TakesInSilence,
-    /// No answer comes, and a second later it takes effect.
-    TakesLate,
-    /// No effect, no answer.
+    Succeeds,
+    /// Takes effect without a response.
+    SucceedsSilently,
+    /// Takes effect a second later, without a response.
+    SucceedsLate,
+    /// No effect, no response.
     Fails,
-    /// Somebody else bound it first.
+    /// Another client bound the pod first.
     BoundElsewhere,
-    /// It was deleted.
-    Gone,
+    /// The pod was deleted.
+    Deleted,
 }
 
 #[derive(Default)]
 struct State {
-    /// What happens to the first bindings of a pod, in order; all others succeed.
+    /// The outcomes of the first bindings of a pod, in order; all others succeed.
     script: BTreeMap<String, Vec<Bind>>,
-    /// Where pods are, as the server has it.
+    /// The node of each pod, as stored by the server.
     nodes: BTreeMap<String, Option<String>>,
-    /// When they will be there.
+    /// Bindings that take effect later.
     late: BTreeMap<String, (Instant, String)>,
     binds: Vec<(String, String)>,
     in_flight: usize,
     in_flight_max: usize,
-    notices: Vec<(String, &'static str)>,
+    posted: Vec<(String, &'static str)>,
     conditions: Vec<(String, String)>,
     results: Vec<AttemptResult>,
     figures: Vec<Figures>,
@@ -56,7 +56,7 @@ struct Api {
 
 impl Api {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics")
+        self.state.lock().expect("the lock is not poisoned")
     }
 
     fn take_effect(&self, binding: &Binding, what: Bind) {
@@ -64,10 +64,10 @@ impl Api {
         state.in_flight -= 1;
         let name = binding.pod.clone();
         match what {
-            Bind::Takes | Bind::TakesInSilence => drop(state.nodes.insert(name, Some(binding.node.clone()))),
+            Bind::Succeeds | Bind::SucceedsSilently => drop(state.nodes.insert(name, Some(binding.node.clone()))),
             Bind::BoundElsewhere => drop(state.nodes.insert(name, Some("elsewhere".to_owned()))),
-            Bind::Gone => drop(state.nodes.remove(&name)),
-            Bind::TakesLate => {
+            Bind::Deleted => drop(state.nodes.remove(&name)),
+            Bind::SucceedsLate => {
                 let at = Instant::now() + Duration::from_secs(1);
                 state.late.insert(name, (at, binding.node.clone()));
             }
@@ -75,7 +75,7 @@ impl Api {
         }
     }
 
-    async fn tell(&self, pod: PodFacts) {
+    async fn watch_shows(&self, pod: PodFacts) {
         self.events.send(Event::PodApplied(pod)).await.expect("the runtime runs");
     }
 }
@@ -89,20 +89,20 @@ impl Binder for Api {
                 state.in_flight_max = state.in_flight_max.max(state.in_flight);
                 state.binds.push((binding.pod.clone(), binding.node.clone()));
                 let script = state.script.entry(binding.pod.clone()).or_default();
-                if script.is_empty() { Bind::Takes } else { script.remove(0) }
+                if script.is_empty() { Bind::Succeeds } else { script.remove(0) }
             };
             tokio::time::sleep(Duration::from_millis(20)).await;
             self.take_effect(binding, what);
             match what {
-                Bind::Takes => {
-                    self.tell(pod(&binding.pod, Some(&binding.node))).await;
+                Bind::Succeeds => {
+                    self.watch_shows(pod(&binding.pod, Some(&binding.node))).await;
                     Ok(())
                 }
-                Bind::TakesInSilence | Bind::TakesLate | Bind::Fails => {
+                Bind::SucceedsSilently | Bind::SucceedsLate | Bind::Fails => {
                     Err(PortError::Transient("no answer".to_owned()))
                 }
                 Bind::BoundElsewhere => Err(PortError::Invalid("it is bound".to_owned())),
-                Bind::Gone => Err(PortError::NotFound(binding.pod.clone())),
+                Bind::Deleted => Err(PortError::NotFound(binding.pod.clone())),
             }
         })
     }
@@ -144,7 +144,7 @@ impl EventSink for Api {
         let name = match &record.occurrence.regarding {
             Regarding::Pod { name, .. } | Regarding::Node { name, .. } => name.clone(),
         };
-        self.state().notices.push((name, record.occurrence.reason));
+        self.state().posted.push((name, record.occurrence.reason));
         Box::pin(async { Ok(()) })
     }
 }
@@ -199,7 +199,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// A scheduler that has heard of these nodes and pods, and of all sources in sync but the last.
+    /// Starts a scheduler with these nodes and pods; all sources are in sync except the last.
     async fn start(nodes: &[(&str, u32)], pods: &[&str], script: &[(&str, &[Bind])]) -> Stage {
         Stage::start_with(&SchedulingSettings::default(), nodes, pods, script).await
     }
@@ -254,7 +254,7 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_bound_before_everything_is_seen_and_then_only_so_many_at_once() {
+async fn nothing_is_bound_before_all_sources_are_in_sync_and_then_bindings_in_flight_are_bounded() {
     let names: Vec<String> = (0..500).map(|number| format!("p{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let stage = Stage::start(&[("n1", 300), ("n2", 300)], &names, &[]).await;
@@ -263,34 +263,35 @@ async fn nothing_is_bound_before_everything_is_seen_and_then_only_so_many_at_onc
     let state = stage.after(60).await;
     assert_eq!(state.binds.len(), 500, "each pod once");
     assert_eq!(state.in_flight_max, SchedulingSettings::default().binds_in_flight_max);
-    assert!(state.notices.iter().all(|(_, reason)| *reason == "Scheduled"));
-    assert_eq!((state.notices.len(), state.results.len()), (500, 500));
+    assert!(state.posted.iter().all(|(_, reason)| *reason == "Scheduled"));
+    assert_eq!((state.posted.len(), state.results.len()), (500, 500));
     assert!(state.nodes.values().all(Option::is_some));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_binding_is_read_again_before_anything_is_decided() {
+async fn after_a_failed_binding_the_pod_is_read_again_before_anything_is_decided() {
     for (first, binds, scheduled, ends_at) in [
-        (Bind::Takes, 1, 1, Some(Some("n1"))),
-        (Bind::TakesInSilence, 1, 1, Some(Some("n1"))),
-        (Bind::TakesLate, 1, 1, Some(Some("n1"))),
+        (Bind::Succeeds, 1, 1, Some(Some("n1"))),
+        (Bind::SucceedsSilently, 1, 1, Some(Some("n1"))),
+        (Bind::SucceedsLate, 1, 1, Some(Some("n1"))),
         (Bind::Fails, 2, 1, Some(Some("n1"))),
         (Bind::BoundElsewhere, 1, 0, Some(Some("elsewhere"))),
-        (Bind::Gone, 1, 0, None),
+        (Bind::Deleted, 1, 0, None),
     ] {
         let stage = Stage::start(&[("n1", 10)], &["p"], &[("p", &[first])]).await;
         stage.in_sync().await;
         let state = stage.after(120).await;
         assert_eq!(state.binds.len(), binds, "{first:?}");
-        let told = state.notices.iter().filter(|(_, reason)| *reason == "Scheduled").count();
-        assert_eq!(told, scheduled, "{first:?}");
+        let reported = state.posted.iter().filter(|(_, reason)| *reason == "Scheduled").count();
+        assert_eq!(reported, scheduled, "{first:?}");
         assert_eq!(state.nodes.get("p").map(Option::as_deref), ends_at, "{first:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_not_bound_leaves_its_place_to_others() {
-    // One place; the first pod to be decided is bound elsewhere, so the other gets it.
+async fn a_failed_binding_frees_the_node_for_other_pods() {
+    // The node has room for one pod. The pod that is scheduled first is bound elsewhere, so the other pod gets the
+    // room.
     let script: &[(&str, &[Bind])] = &[("a", &[Bind::BoundElsewhere])];
     let stage = Stage::start(&[("n1", 1)], &["a", "b"], script).await;
     stage.in_sync().await;
@@ -300,7 +301,7 @@ async fn a_pod_that_was_not_bound_leaves_its_place_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_fits_nowhere_is_told_once_and_placed_when_a_node_comes() {
+async fn an_unschedulable_pod_is_reported_once_and_bound_when_a_node_is_added() {
     let stage = Stage::start(&[("n1", 0)], &["p"], &[]).await;
     stage.in_sync().await;
     {
@@ -308,7 +309,7 @@ async fn a_pod_that_fits_nowhere_is_told_once_and_placed_when_a_node_comes() {
         assert_eq!(state.binds.len(), 0);
         assert_eq!(state.conditions.len(), 1);
         assert_eq!(state.conditions[0].1, "0/1 nodes are available: 1 Too many pods.");
-        assert_eq!(state.notices, [("p".to_owned(), "FailedScheduling")]);
+        assert_eq!(state.posted, [("p".to_owned(), "FailedScheduling")]);
     }
     stage.send(node("n2", 1)).await;
     let state = stage.after(30).await;
@@ -331,41 +332,41 @@ async fn nothing_new_is_decided_while_kubernetes_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn vcenters_are_read_before_the_first_decision_but_not_waited_for_without_end() {
+async fn the_first_decision_waits_for_vcenters_but_not_forever() {
     let vcenter = Source::Vcenter(VcenterId(0));
     let settings = SchedulingSettings { vcenters: vec![VcenterId(0)], ..SchedulingSettings::default() };
-    let patience = settings.vcenter_patience.as_secs();
+    let wait_max = settings.vcenter_wait_max.as_secs();
     let stage = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
     stage.in_sync().await;
-    assert_eq!(stage.after(patience / 2).await.binds.len(), 0, "the vCenter has not been read");
+    assert_eq!(stage.after(wait_max / 2).await.binds.len(), 0, "the vCenter has not been read");
     stage.send(Event::RelistBegan(vcenter)).await;
     stage.send(Event::RelistEnded(vcenter)).await;
     assert_eq!(stage.after(1).await.binds.len(), 1);
 
     let silent = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
     silent.in_sync().await;
-    assert_eq!(silent.after(patience - 1).await.binds.len(), 0);
-    assert_eq!(silent.after(2).await.binds.len(), 1, "the vCenter does not answer");
+    assert_eq!(silent.after(wait_max - 1).await.binds.len(), 0);
+    assert_eq!(silent.after(2).await.binds.len(), 1, "the vCenter does not respond");
 
-    // Patience does not stand in for Kubernetes.
+    // The end of the wait does not replace the sync with Kubernetes.
     let early = Stage::start_with(&settings, &[("n1", 10)], &["p"], &[]).await;
-    assert_eq!(early.after(2 * patience).await.binds.len(), 0);
+    assert_eq!(early.after(2 * wait_max).await.binds.len(), 0);
     early.in_sync().await;
     assert_eq!(early.after(1).await.binds.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn figures_are_told_soon_after_something_happened_and_not_each_time() {
+async fn figures_are_published_soon_after_a_change_but_not_for_each_change() {
     let names: Vec<String> = (0..500).map(|number| format!("p{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let stage = Stage::start(&[("n1", 300)], &names, &[]).await;
     stage.in_sync().await;
-    let told = {
+    let reported = {
         let state = stage.after(60).await;
         let last = state.figures.last().expect("figures");
         assert_eq!((last.pending.unschedulable, last.binding, last.cache.pods), (200, 0, 300));
         state.figures.len()
     };
-    assert!(told < 20, "{told} times for 500 pods");
-    assert_eq!(stage.after(60).await.figures.len(), told, "nothing happens any more");
+    assert!(reported < 20, "{reported} times for 500 pods");
+    assert_eq!(stage.after(60).await.figures.len(), reported, "nothing happens any more");
 }

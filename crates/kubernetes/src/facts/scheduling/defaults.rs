@@ -1,12 +1,12 @@
-//! What the API server fills into a pod before it stores it, as far as a scheduler looks at it.
+//! The API server's defaults for a pod, as far as a scheduler needs them.
 //!
-//! In: a pod as somebody wrote it. Out: the same pod as the API server would show it. On one that it has shown, nothing
-//! changes; objects from files may never have been there.
+//! In: a pod as its author wrote it. Out: the pod as the API server would return it. A pod from the API server does not
+//! change; objects from files may never have been there.
 
-use super::requests::{Amounts, Asking, PodResources, Resources, is_huge_page, is_pod_level};
+use super::requests::{Amounts, ContainerRequests, PodResources, Resources, is_huge_page, is_pod_level};
 use super::{Container, PodSpec, Scheduling};
 
-/// Requests that are not given default to limits; those of the pod, also to what its containers ask for.
+/// Missing requests default to limits; missing pod-level requests default to the requests of the containers first.
 pub(super) fn fill_in(spec: &mut PodSpec<Scheduling>) {
     let uses_host_network = spec.host_network.0 == Some(true);
     for container in spec.containers.0.iter_mut().chain(&mut spec.init_containers.0).flatten() {
@@ -19,15 +19,15 @@ pub(super) fn fill_in(spec: &mut PodSpec<Scheduling>) {
             }
         }
     }
-    let of_containers = |asking: fn(&Container) -> Asking<'_>| {
+    let of_containers = |select: fn(&Container) -> ContainerRequests<'_>| {
         let resources = PodResources {
-            containers: spec.containers.0.iter().flatten().map(asking).collect(),
-            init_containers: spec.init_containers.0.iter().flatten().map(asking).collect(),
+            containers: spec.containers.0.iter().flatten().map(select).collect(),
+            init_containers: spec.init_containers.0.iter().flatten().map(select).collect(),
             ..PodResources::default()
         };
         resources.of_containers()
     };
-    let (requested, limited) = (of_containers(Container::asking), of_containers(Container::limited));
+    let (requested, limited) = (of_containers(Container::container_requests), of_containers(Container::limited));
     if let Some(Resources { requests, limits }) = &mut spec.resources.0 {
         fill_in_pod_level(requests, limits, &requested, limited);
     }
@@ -45,7 +45,7 @@ fn fill_in_pod_level(
         add_missing(&mut bounds, &limited);
     }
     if !bounds.is_empty() {
-        // Huge pages can't be shared out beyond what there is, so their requests follow their limits.
+        // Huge pages cannot be overcommitted, so their requests follow their limits.
         let of_containers = requested.iter().filter(|(name, _)| is_pod_level(name) && !is_huge_page(name));
         add_missing(&mut asked, &of_containers.map(|(name, amount)| (name.clone(), *amount)).collect());
         let of_limits = bounds.iter().filter(|(name, _)| is_pod_level(name));

@@ -1,10 +1,10 @@
-//! What a scheduler must know of pods and nodes: how it is read from the wire.
+//! Reads the fields of pods and nodes that a scheduler needs.
 //!
-//! In: the JSON of containers, volumes, constraints, taints, images and statuses, which is skipped unless somebody
-//! schedules ([`When`]). Out: [`PodSchedulingFacts`] and [`NodeSchedulingFacts`], with the defaults that kube-scheduler gives.
+//! In: the JSON of containers, volumes, constraints, taints, images and statuses, which is skipped unless scheduling is
+//! enabled ([`When`]). Out: [`PodSchedulingFacts`] and [`NodeSchedulingFacts`], with kube-scheduler's defaults.
 //!
-//! Invariants: what kube-scheduler ignores (a toleration that compares numbers, a taint of unknown effect) is left out; a pod
-//! that needs what is not supported says so by name.
+//! Invariants: what kube-scheduler ignores (a toleration that compares numbers, a taint of unknown effect) is left out.
+//! The facts of a pod name each unsupported feature that it needs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use model::scheduling::{
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use self::requests::{Amounts, Asking, ContainerStatus, PodResources, Resources};
+use self::requests::{Amounts, ContainerRequests, ContainerStatus, PodResources, Resources};
 use self::when::When;
 pub(crate) use self::when::{NoScheduling, Reading, Scheduling};
 use super::affinity::{Affinity, Selector};
@@ -27,7 +27,7 @@ mod quantity;
 mod requests;
 mod when;
 
-/// What is read of a pod's `spec`.
+/// The fields of a pod's `spec` that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "R: Reading")]
 pub(crate) struct PodSpec<R: Reading> {
@@ -51,7 +51,7 @@ pub(crate) struct PodSpec<R: Reading> {
     host_users: When<R, bool>,
 }
 
-/// What is read of a pod's `status`.
+/// The fields of a pod's `status` that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "R: Reading")]
 pub(crate) struct PodStatus<R: Reading> {
@@ -165,15 +165,15 @@ impl Container {
         self.restart_policy.as_deref() == Some("Always")
     }
 
-    fn asking(&self) -> Asking<'_> {
+    fn container_requests(&self) -> ContainerRequests<'_> {
         let requests = self.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-        Asking { name: &self.name, requests, is_sidecar: self.is_sidecar() }
+        ContainerRequests { name: &self.name, requests, is_sidecar: self.is_sidecar() }
     }
 
-    /// The same with what it is limited to.
-    fn limited(&self) -> Asking<'_> {
+    /// Like [`Container::container_requests`], with the limits.
+    fn limited(&self) -> ContainerRequests<'_> {
         let limits = self.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-        Asking { requests: limits, ..self.asking() }
+        ContainerRequests { requests: limits, ..self.container_requests() }
     }
 
     fn host_ports(&self) -> impl Iterator<Item = HostPort> {
@@ -221,8 +221,8 @@ fn effect_of(text: &str) -> Option<TaintEffect> {
 }
 
 impl SpreadConstraint {
-    /// kube-scheduler adds the values of `matchLabelKeys` itself, although API servers since 1.34 have done it already:
-    /// said twice, it is the same selector. One that is not given stays so: it matches nothing.
+    /// kube-scheduler adds the values of `matchLabelKeys` itself, although API servers since 1.34 do it too; adding a
+    /// value twice does not change the selector. A missing selector stays missing: it matches nothing.
     fn facts(self, labels: &Labels) -> SpreadFacts {
         let mut selector = self.label_selector.and_then(Selector::facts);
         if let Some(selector) = &mut selector {
@@ -258,12 +258,12 @@ impl Volume {
     }
 }
 
-/// A name without a tag means the latest. The colon of a registry's port is no tag.
+/// An image name without a tag means `latest`. The colon before a registry's port does not start a tag.
 fn with_tag(image: &str) -> String {
     if image.rfind(':') <= image.rfind('/') { format!("{image}:latest") } else { image.to_owned() }
 }
 
-/// The controllers whose selector tells which pods belong together, by API version and kind.
+/// The kind of workload, by the API version and kind of a controller.
 pub(super) fn workload_controller(api_version: &str, kind: &str) -> Option<WorkloadKind> {
     match (api_version, kind) {
         ("v1", "ReplicationController") => Some(WorkloadKind::ReplicationController),
@@ -273,7 +273,7 @@ pub(super) fn workload_controller(api_version: &str, kind: &str) -> Option<Workl
     }
 }
 
-/// What pods of a template have alike, for a scheduler.
+/// The scheduling facts of a pod, which are equal for all pods of a template.
 pub(super) fn pod_facts(
     labels: &Labels,
     controller: Option<WorkloadKind>,
@@ -287,8 +287,8 @@ pub(super) fn pod_facts(
     let volumes = spec.volumes.0.unwrap_or_default();
     let statuses = [&status.container_statuses, &status.init_container_statuses];
     let requests = PodResources {
-        containers: containers.iter().map(Container::asking).collect(),
-        init_containers: init_containers.iter().map(Container::asking).collect(),
+        containers: containers.iter().map(Container::container_requests).collect(),
+        init_containers: init_containers.iter().map(Container::container_requests).collect(),
         pod_level: spec.resources.0.as_ref().and_then(|resources| resources.requests.as_ref()),
         overhead: spec.overhead.0.as_ref(),
         statuses: statuses.into_iter().flat_map(|statuses| statuses.0.iter().flatten()).collect(),
@@ -339,7 +339,7 @@ fn resize_infeasible(status: &PodStatus<Scheduling>) -> bool {
     pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
 }
 
-/// What is read of a node's `spec`.
+/// The fields of a node's `spec` that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "R: Reading")]
 pub(crate) struct NodeSpec<R: Reading> {
@@ -365,7 +365,7 @@ pub(crate) struct WireImage {
     size_bytes: Option<i64>,
 }
 
-/// What is read of a node's `status`.
+/// The fields of a node's `status` that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "R: Reading")]
 pub(crate) struct NodeStatus<R: Reading> {

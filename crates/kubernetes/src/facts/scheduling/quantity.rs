@@ -1,9 +1,9 @@
-//! Kubernetes quantities, exactly: `250m`, `1.5Gi`, `2e3`, or a plain number.
+//! Exact Kubernetes quantities: `250m`, `1.5Gi`, `2e3`, or a plain number.
 //!
-//! In: the JSON. Out: billionths of a unit, which is as fine as Kubernetes goes: finer ones are rounded away from 0. Sums and
-//! comparisons are made in them and rounded at the end, as kube-scheduler does it.
+//! In: the JSON. Out: billionths of a unit, which is the precision of Kubernetes; finer values are rounded away from 0.
+//! Sums and comparisons use billionths and are rounded at the end, as in kube-scheduler.
 //!
-//! Invariant: nothing overflows; what is too large is as large as Kubernetes can say, which is 2^63 - 1 units.
+//! Invariant: nothing overflows; a larger value becomes the largest value of Kubernetes, which is 2^63 - 1 units.
 
 use std::fmt;
 use std::iter::Sum;
@@ -55,7 +55,7 @@ impl Quantity {
         }
         let scale = Scale::of(suffix)?;
         let mut magnitude = digits(whole).saturating_mul(PER_UNIT);
-        // Digits of the fraction count down to where they vanish whatever the suffix is.
+        // Digits beyond the 18th only affect rounding, for every suffix.
         let (near, far) = fraction.split_at(fraction.len().min(18));
         let near_value = digits(near);
         let below = 10_i128.pow(near.len() as u32);
@@ -66,7 +66,7 @@ impl Quantity {
                 magnitude.saturating_mul(factor).saturating_add(divide_up(fraction, below, is_finer))
             }
             Scale::Divided(divisor) => {
-                // One division over all digits, so that it is rounded once.
+                // One division over all digits, so that the value is rounded once.
                 let all = magnitude.saturating_mul(below).saturating_add(near_value.saturating_mul(PER_UNIT));
                 divide_up(all, below.saturating_mul(divisor), is_finer)
             }
@@ -77,7 +77,7 @@ impl Quantity {
 
 fn digits(text: &str) -> i128 {
     let add = |value: i128, digit: u8| value.saturating_mul(10).saturating_add(i128::from(digit - b'0'));
-    // Far beyond what can be said anyhow, and far from overflow.
+    // Larger values are capped later anyway; this stays far from overflow.
     text.bytes().fold(0, add).min(i128::from(i64::MAX))
 }
 
@@ -86,7 +86,7 @@ fn divide_up(value: i128, divisor: i128, is_finer: bool) -> i128 {
     quotient + i128::from(value % divisor != 0 || (is_finer && quotient * divisor == value))
 }
 
-/// What a suffix does to the number before it.
+/// The effect of a suffix on the number before it.
 enum Scale {
     Times(i128),
     Divided(i128),
@@ -115,7 +115,7 @@ impl Scale {
             "Ei" => binary(6),
             _ => {
                 let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-                // More than 18 powers either way change nothing that can be said.
+                // Exponents beyond 18 make no difference in the range of Kubernetes.
                 let power = exponent.unsigned_abs().min(18);
                 if exponent < 0 { Self::Divided(10_i128.pow(power)) } else { decimal(power) }
             }
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[-+]?[0-9.]{0,40}[a-zA-Z]{0,2}[-0-9]{0,12}") {
+        fn any_text_is_parsed_or_rejected(text in "[-+]?[0-9.]{0,40}[a-zA-Z]{0,2}[-0-9]{0,12}") {
             if let Some(quantity) = Quantity::parse(&text) {
                 prop_assert!(quantity.0.abs() <= LARGEST);
                 prop_assert!(quantity.as_units().unsigned_abs() <= quantity.as_milli().unsigned_abs());
@@ -234,7 +234,7 @@ mod tests {
         }
 
         #[test]
-        fn thousandths_come_back(milli in 0i64..1_000_000_000_000, whole in 0i64..1_000_000) {
+        fn formatted_values_are_parsed_back(milli in 0i64..1_000_000_000_000, whole in 0i64..1_000_000) {
             prop_assert_eq!(Quantity::parse(&format!("{milli}m")).map(Quantity::as_milli), Some(milli));
             prop_assert_eq!(Quantity::parse(&format!("{whole}Ki")).map(Quantity::as_units), Some(whole * 1024));
         }

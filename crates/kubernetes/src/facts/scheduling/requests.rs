@@ -1,12 +1,13 @@
-//! What a pod asks for: the sums that kube-scheduler 1.36 makes of its containers.
+//! The resource requests of a pod, computed like in kube-scheduler 1.36.
 //!
-//! In: containers, pod-level requests, overhead, and what the kubelet says of a resize. Out: [`PodRequests`].
+//! In: containers, pod-level requests, overhead, and the kubelet's status of a resize. Out: [`PodRequests`].
 //!
-//! - Containers add up, with the sidecars; an init container adds to the sidecars started before it, and the largest such
-//!   need counts if it is larger. Overhead comes on top.
+//! - The requests of containers and sidecars are added. An init container is added to the sidecars that started before
+//!   it; if the largest such sum is larger, it counts instead. Overhead is added at the end.
 //! - Pod-level requests replace the sum, for the resources that they may name.
-//! - While a pod is resized the largest of what is wanted, allocated and actuated counts; what is wanted does not once
-//!   the node has refused it for good. Plain init containers are over by then, so their status says nothing.
+//! - During a resize, the maximum of desired, allocated and actuated resources counts. The desired resources no longer
+//!   count after the node has rejected them as infeasible. Plain init containers have ended by then, so their status is
+//!   ignored.
 //! - Missing is not 0: some sums count 100m and 200 MiB for a container that does not name cpu or memory.
 
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ pub(crate) struct Resources {
     pub(crate) limits: Option<Amounts>,
 }
 
-/// What the kubelet reports of a container.
+/// The kubelet's status of a container.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ContainerStatus {
@@ -41,35 +42,35 @@ pub(crate) struct ContainerStatus {
     allocated_resources: Option<Amounts>,
 }
 
-/// A container, as far as its requests go.
+/// The requests of a container.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct ContainerRequests<'a> {
     pub(crate) name: &'a str,
     pub(crate) requests: Option<&'a Amounts>,
-    /// An init container that runs on.
+    /// An init container that keeps running.
     pub(crate) is_sidecar: bool,
 }
 
-/// All that the sums are made of.
+/// The input of the sums.
 #[derive(Default)]
 pub(crate) struct PodResources<'a> {
-    pub(crate) containers: Vec<Asking<'a>>,
-    pub(crate) init_containers: Vec<Asking<'a>>,
+    pub(crate) containers: Vec<ContainerRequests<'a>>,
+    pub(crate) init_containers: Vec<ContainerRequests<'a>>,
     pub(crate) pod_level: Option<&'a Amounts>,
     pub(crate) overhead: Option<&'a Amounts>,
     pub(crate) statuses: Vec<&'a ContainerStatus>,
     /// `status.resources`, `status.allocatedResources`.
     pub(crate) pod_level_actuated: Option<&'a Resources>,
     pub(crate) pod_level_allocated: Option<&'a Amounts>,
-    /// The node refused the resize for good.
+    /// The node rejected the resize as infeasible.
     pub(crate) resize_infeasible: bool,
 }
 
-/// One way to count.
+/// The options of one sum.
 struct Counting<'a> {
     with_status: bool,
     with_pod_level: bool,
-    /// What a container counts that does not name the resource.
+    /// The amount for a container that does not name the resource.
     defaults: &'a [(&'static str, Quantity)],
 }
 
@@ -94,12 +95,12 @@ impl PodResources<'_> {
         }
     }
 
-    /// What the containers ask for together, by their specs.
+    /// The sum of the containers' requests, by their specs.
     pub(crate) fn of_containers(&self) -> Amounts {
         self.count(&Counting { with_status: false, with_pod_level: false, defaults: &[] })
     }
 
-    /// Pod-level requests, if they name anything that may be said there.
+    /// Pod-level requests, if they name a resource that is allowed there.
     fn pod_level(&self) -> Option<&Amounts> {
         self.pod_level.filter(|requests| requests.keys().any(|name| is_pod_level(name)))
     }
@@ -139,10 +140,10 @@ impl PodResources<'_> {
         sum
     }
 
-    fn of_container(&self, container: &Asking<'_>, has_status: bool, counting: &Counting<'_>) -> Amounts {
-        let looks = counting.with_status && has_status;
+    fn of_container(&self, container: &ContainerRequests<'_>, has_status: bool, counting: &Counting<'_>) -> Amounts {
+        let uses_status = counting.with_status && has_status;
         // A later status of the same name replaces an earlier one.
-        let status = self.statuses.iter().rfind(|status| looks && status.name == container.name);
+        let status = self.statuses.iter().rfind(|status| uses_status && status.name == container.name);
         let mut amounts = match status.and_then(|status| Some((status, status.resources.as_ref()?))) {
             Some((status, actuated)) => {
                 self.effective(container.requests, actuated.requests.as_ref(), status.allocated_resources.as_ref())
@@ -179,7 +180,7 @@ fn raise(largest: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// The resources that a pod as a whole may ask for.
+/// The resources that pod-level requests may name.
 pub(crate) fn is_pod_level(name: &str) -> bool {
     matches!(name, CPU | MEMORY) || is_huge_page(name)
 }
@@ -188,7 +189,7 @@ pub(crate) fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Rounded, and without what a scheduler does not count.
+/// Rounded sums of the resources that a scheduler counts.
 pub(crate) fn sums(amounts: &Amounts) -> ResourceSums {
     let mut sums = ResourceSums::default();
     for (name, amount) in amounts {
@@ -205,12 +206,12 @@ pub(crate) fn sums(amounts: &Amounts) -> ResourceSums {
     sums
 }
 
-/// How many pods a node takes.
+/// The number of pods that a node allows.
 pub(crate) fn pods(allocatable: &Amounts) -> i64 {
     allocatable.get(PODS).copied().unwrap_or_default().as_units()
 }
 
-/// Extended resources, huge pages, attachable volumes, and native ones that are written with their prefix.
+/// Extended resources, huge pages, attachable volumes, and native resources with their prefix.
 fn is_scalar(name: &str) -> bool {
     is_huge_page(name)
         || name.contains("kubernetes.io/")

@@ -1,4 +1,4 @@
-//! Pods and nodes as the wire has them, and what a scheduler must know of them.
+//! Pods and nodes as JSON, and the expected scheduling facts.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn non_zero(cpu_milli: i64, memory_bytes: i64) -> NonZeroSums {
 const MB: i64 = 1_000_000;
 const DEFAULT: i64 = 200 << 20;
 
-/// The cases of kube-scheduler's own tests, and those that tell its four ways to count apart.
+/// The cases of kube-scheduler's own tests, and cases that distinguish its four sums.
 #[test]
 fn requests_are_summed_as_kube_scheduler_does() {
     let small = container(&json!({ "cpu": "500m", "memory": "500M" }));
@@ -84,7 +84,7 @@ fn requests_are_summed_as_kube_scheduler_does() {
             (2000, 800 * MB),
         ),
         (
-            "sidecars run beside what comes after them",
+            "sidecars run beside the containers after them",
             json!({
                 "containers": [small],
                 "initContainers": [
@@ -98,7 +98,7 @@ fn requests_are_summed_as_kube_scheduler_does() {
             (1200, 901 * MB),
         ),
         (
-            "overhead comes on top",
+            "overhead is added",
             json!({ "containers": [small], "overhead": { "cpu": "10m", "memory": "1M" } }),
             both(sums(510, 501)),
             non_zero(510, 501 * MB),
@@ -134,14 +134,14 @@ fn requests_are_summed_as_kube_scheduler_does() {
             (1100, 2 * DEFAULT),
         ),
         (
-            "where a container says nothing, its limits do",
+            "missing requests of a container default to its limits",
             json!({ "containers": [{ "resources": { "limits": { "cpu": "2", "memory": "1M" }, "requests": { "cpu": "1" } } }] }),
             both(sums(1000, 1)),
             non_zero(1000, MB),
             (1000, MB),
         ),
         (
-            "where the pod says nothing, its containers do, then its limits",
+            "missing pod-level requests default to the containers, then to the pod's limits",
             json!({
                 "containers": [container(&json!({ "cpu": "500m" }))],
                 "resources": { "limits": { "cpu": "9", "memory": "7M" } },
@@ -191,7 +191,7 @@ fn other_resources_are_counted_by_name() {
         .into()
     };
     assert_eq!((found.asked.ephemeral_storage_bytes, found.asked.scalar), (1000 * MB, scalar(6)));
-    assert_eq!(found.scored.scalar, scalar(4), "pod-level requests are no part of the score");
+    assert_eq!(found.scored.scalar, scalar(4), "pod-level requests are not part of the score");
 }
 
 #[test]
@@ -215,14 +215,14 @@ fn a_resize_counts_at_its_largest() {
             "conditions": [{ "type": "PodResizePending", "status": "True", "reason": condition }],
         })
     };
-    // Status; cpu and memory taken. Both the container and the sidecar are resized; the plain init container is over.
+    // Status; cpu and memory taken. Both the container and the sidecar are resized; the plain init container has ended.
     let cases = [
         (Value::Null, (600, 500)),
         (status("400m", "300m", "Deferred"), (900, 1200)),
         (status("400m", "700m", "Deferred"), (1400, 1200)),
         (status("800m", "700m", ""), (1600, 1200)),
         (status("50m", "60m", "Infeasible"), (260, 1200)),
-        // Allocated without actuated is not looked at.
+        // Allocated without actuated is ignored.
         (json!({ "containerStatuses": [{ "name": "c", "allocatedResources": { "cpu": "9" } }] }), (600, 500)),
     ];
     for (status, (cpu_milli, memory_mb)) in cases {
@@ -363,7 +363,7 @@ fn a_whole_pod_is_read_for_a_scheduler() {
 }
 
 #[test]
-fn a_pod_that_says_nothing_has_kubernetes_defaults() {
+fn an_empty_pod_has_kubernetes_defaults() {
     let facts = facts(&Value::Null);
     assert_eq!(
         *facts,
@@ -412,8 +412,8 @@ fn a_whole_node_is_read_for_a_scheduler() {
 }
 
 #[test]
-fn nothing_of_it_is_read_where_nobody_schedules() {
-    // Not even looked at: what would fail to parse does no harm.
+fn scheduling_facts_are_not_read_without_scheduling() {
+    // The fields are skipped, so that even invalid values do no harm.
     let object = json!({ "metadata": { "name": "p" }, "spec": { "containers": 5 }, "status": { "conditions": 7 } });
     let watched: Watched<PodFacts> = serde_json::from_str(&object.to_string()).expect("a pod");
     assert_eq!((watched.facts.scheduling, watched.facts.created_s), (None, None));

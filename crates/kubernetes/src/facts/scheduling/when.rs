@@ -1,4 +1,5 @@
-//! Fields that are read only where somebody schedules, and skipped while parsing elsewhere: most of a pod is of this kind.
+//! Fields that are read only if scheduling is enabled, and otherwise skipped while parsing. Most fields of a pod are
+//! such fields.
 
 use std::marker::PhantomData;
 
@@ -7,24 +8,24 @@ use serde::{Deserialize, Deserializer};
 
 /// Whether the fields for schedulers are read.
 pub(crate) trait Reading: Default {
-    const WANTED: bool;
+    const IS_READ: bool;
 }
 
 #[derive(Default)]
 pub(crate) struct Scheduling;
 
 impl Reading for Scheduling {
-    const WANTED: bool = true;
+    const IS_READ: bool = true;
 }
 
 #[derive(Default)]
 pub(crate) struct NoScheduling;
 
 impl Reading for NoScheduling {
-    const WANTED: bool = false;
+    const IS_READ: bool = false;
 }
 
-/// A field that is read only where it is wanted, and skipped while parsing elsewhere.
+/// A field that is read only if `R` says so, and otherwise skipped while parsing.
 pub(crate) struct When<R, T>(pub(super) Option<T>, PhantomData<R>);
 
 impl<R, T> Default for When<R, T> {
@@ -35,7 +36,7 @@ impl<R, T> Default for When<R, T> {
 
 impl<'de, R: Reading, T: DeserializeOwned> Deserialize<'de> for When<R, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = if R::WANTED {
+        let value = if R::IS_READ {
             Option::deserialize(deserializer)?
         } else {
             IgnoredAny::deserialize(deserializer)?;

@@ -9,41 +9,41 @@ use model::NodeSet;
 
 /// Called once per cycle, before any Filter, in the configured order.
 pub trait PreFilter: Plugin {
-    /// Looks at the pod, and computes what Filter needs into `state`, which is `State::default()` when this is called.
+    /// Checks the pod and writes what Filter needs into `state`, which is `State::default()` at the call.
     ///
-    /// - `Ok(None)`: all nodes are left to Filter.
-    /// - `Ok(Some(nodes))`: only these can run the pod. Each other node is UnschedulableAndUnresolvable by the plugins that
-    ///   narrowed, and no Filter sees it. An empty set rejects the pod everywhere.
-    /// - `Err(Status::Skip)`: the plugin's Filter has nothing to say of this pod, and is not called.
-    /// - `Err(rejection)`: no node can run the pod; the verdict is every node's.
-    /// - `Err(Status::Error)`: the cycle is given up.
+    /// - `Ok(None)`: Filter runs on all nodes.
+    /// - `Ok(Some(nodes))`: only these nodes can run the pod. Each other node is UnschedulableAndUnresolvable by the
+    ///   plugins that returned a set, and no Filter runs on it. An empty set rejects all nodes.
+    /// - `Err(Status::Skip)`: the plugin's Filter does not apply to this pod and does not run.
+    /// - `Err(rejection)`: no node can run the pod; every node gets this verdict.
+    /// - `Err(Status::Error)`: the cycle is aborted.
     fn pre_filter(&self, cycle: &Cycle<'_>, state: &mut Self::State) -> Result<Option<NodeSet>, Status>;
 
-    /// Updates `state` for a trial in which `added` is on `node` too; the cycle's view says so already. Called on a copy. A
-    /// plugin that can do it with less than a new PreFilter says how.
+    /// Updates `state` for a trial in which `added` also runs on `node`; the cycle's view already contains it. Called
+    /// on a copy. A plugin overrides this if it can do better than run PreFilter again.
     fn add_pod(&self, cycle: &Cycle<'_>, state: &mut Self::State, _added: PodId, _node: NodeId) -> Status {
         *state = Self::State::default();
         self.pre_filter(cycle, state).err().unwrap_or_default()
     }
 
-    /// Updates `state` for a trial in which `removed` is no longer on `node`; the cycle's view says so already.
+    /// Updates `state` for a trial in which `removed` no longer runs on `node`; the cycle's view already shows it.
     fn remove_pod(&self, cycle: &Cycle<'_>, state: &mut Self::State, _removed: PodId, _node: NodeId) -> Status {
         *state = Self::State::default();
         self.pre_filter(cycle, state).err().unwrap_or_default()
     }
 }
 
-/// Whether nodes can run the pod. A node is refused by the first plugin, in the configured order, that refuses it.
+/// Whether nodes can run the pod. The first plugin in the configured order that rejects a node gives its verdict.
 ///
-/// A plugin implements one of the two methods: [`Filter::filter`] answers for one node, [`Filter::filter_all`] for a whole set.
+/// A plugin implements either [`Filter::filter`] for one node or [`Filter::filter_all`] for a set of nodes.
 pub trait Filter: Plugin {
-    /// `Err` refuses the node.
+    /// `Err` rejects the node.
     fn filter(&self, _cycle: &Cycle<'_>, _state: &Self::State, _node: NodeId) -> Result<(), Rejection> {
         Ok(())
     }
 
-    /// Refuses the nodes of `nodes` that cannot run the pod; must not refuse others. May be called for any part of the nodes:
-    /// all of them, or the few that changed.
+    /// Rejects the nodes in `nodes` that cannot run the pod; must not reject others. `nodes` may be all nodes or only
+    /// those that changed.
     fn filter_all(&self, cycle: &Cycle<'_>, state: &Self::State, nodes: &NodeSet, rejections: &mut Rejections) {
         for node in nodes.iter() {
             if let Err(rejection) = self.filter(cycle, state, node) {
@@ -53,49 +53,49 @@ pub trait Filter: Plugin {
         }
     }
 
-    /// Whether [`Filter::yields`] is worth asking; finding out about whom costs more than most plugins have use for.
+    /// Whether to call [`Filter::yields`]. Computing its argument is expensive, and most plugins never yield.
     fn may_yield(&self, _cycle: &Cycle<'_>, _state: &Self::State) -> bool {
         false
     }
 
-    /// Asked when no node is left, about the nodes that all other plugins accept: a plugin may take back what need not hold then.
-    /// If it does, it notes so in `state`, is asked about all nodes again, and its words become an event on the pod. The state is
-    /// made anew before the next pod.
+    /// Called when no node is feasible, with the nodes that all other plugins accept. A plugin may withdraw rejections
+    /// that are not mandatory. If it does, it records that in `state`, its Filter runs on all nodes again, and the
+    /// returned value becomes an event on the pod. The state is recomputed before the next pod.
     fn yields(&self, _cycle: &Cycle<'_>, _state: &mut Self::State, _left: &NodeSet) -> Option<Concession> {
         None
     }
 
-    /// For people: of these nodes, which it refused, those where it can tell who is in the way, and in one line who. Asked by
-    /// `explain` alone.
+    /// For messages: given nodes that the plugin rejected, those where it knows the pod that blocks the node, with a
+    /// one-line description of that pod. Only called by `explain`.
     fn blockers(&self, _cycle: &Cycle<'_>, _state: &Self::State, _nodes: &NodeSet) -> Vec<(NodeId, String)> {
         Vec::new()
     }
 }
 
-/// What a plugin tells of having yielded, as a Kubernetes event has it.
+/// The Kubernetes event that reports that a plugin yielded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concession {
     pub reason: &'static str,
     pub message: &'static str,
 }
 
-/// What a PostFilter plugin achieved.
+/// The result of a PostFilter plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostFilterAnswer {
-    /// Nothing it could do.
+    /// The plugin cannot help.
     Nothing(Status),
-    /// These pods, once gone, make room on `node`, for which the pod is nominated.
+    /// Deleting these pods makes room on `node`, to which the pod is nominated.
     Preempt { node: NodeId, victims: Vec<PodId> },
 }
 
-/// Lets a PostFilter plugin try what would be.
+/// Lets a PostFilter plugin filter a hypothetical state.
 pub trait Trials {
     /// Whether all Filter plugins would accept the node without these pods on it.
     fn fits_without(&mut self, node: NodeId, removed: &[PodId]) -> bool;
 }
 
-/// Called when no node can run the pod. The first plugin that achieves something ends it.
+/// Called when no node can run the pod. Plugins run until the first one that can help.
 pub trait PostFilter: Plugin {
-    /// `resolvable`: the nodes whose refusal taking pods off may cure.
+    /// `resolvable`: the nodes on which removing pods may help.
     fn post_filter(&self, cycle: &Cycle<'_>, resolvable: &NodeSet, trials: &mut dyn Trials) -> PostFilterAnswer;
 }

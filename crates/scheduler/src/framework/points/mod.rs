@@ -1,11 +1,11 @@
-//! The extension points, in the order a pod passes them.
+//! The extension points, in the order in which they run for a pod.
 //!
 //! ```text
 //! queue      PreEnqueue, QueueSort
 //! scheduling PreFilter  Filter  (PostFilter)  PreScore  Score  Reserve  Permit      one pod at a time
 //! binding    (wait)  PreBind  Bind  PostBind                                        many pods at a time
 //! ```
-//! A plugin implements the traits of the points it extends, and says which in its registration.
+//! A plugin implements the traits of the points it extends, and declares them in its registration.
 
 mod bind;
 mod filter;

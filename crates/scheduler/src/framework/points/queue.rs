@@ -1,4 +1,4 @@
-//! Before a pod is tried: whether it may be, and in which order.
+//! The points of the queue: whether a pod may be tried, and in which order.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::framework::cycle::Cycle;
 use crate::framework::plugin::Plugin;
 use crate::framework::status::Status;
 
-/// What decides the order of waiting pods.
+/// The fields that determine the order of waiting pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedPod {
     pub priority: i32,
@@ -15,14 +15,15 @@ pub struct QueuedPod {
     pub queued_at: Duration,
 }
 
-/// The order in which pods are tried. One plugin alone extends this point, the same in all profiles.
+/// The order in which pods are tried. Exactly one plugin extends this point, the same in all profiles.
 pub trait QueueSort: Plugin {
-    /// `Less`: `a` is tried before `b`. A total order of what it looks at; equals are tried in the order they came.
+    /// `Less`: `a` is tried before `b`. Must be a total order. Equal pods are tried in the order in which they were
+    /// added.
     fn order(&self, a: &QueuedPod, b: &QueuedPod) -> Ordering;
 }
 
-/// Whether a pod may be tried at all. Called before it enters the active queue, each time.
+/// Whether a pod may be tried at all. Called each time before the pod enters the active queue.
 pub trait PreEnqueue: Plugin {
-    /// Success lets it in; a rejection keeps it gated until a change this plugin is woken by.
+    /// Success lets the pod in. A rejection keeps it gated until a change of a kind in [`Plugin::woken_by`].
     fn pre_enqueue(&self, cycle: &Cycle<'_>) -> Status;
 }

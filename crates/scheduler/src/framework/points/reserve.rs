@@ -1,4 +1,4 @@
-//! Once a node is chosen: reserving, and giving permission.
+//! The points after a node is chosen: Reserve and Permit.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use crate::framework::cycle::Cycle;
 use crate::framework::plugin::Plugin;
 use crate::framework::status::Status;
 
-/// Keeps a plugin's own account of what is about to be bound.
+/// Lets a plugin keep its own state about pods that are about to be bound.
 pub trait Reserve: Plugin {
-    /// Called when the node is chosen. Anything but Success gives the attempt up: all Reserve plugins, this one too, are
-    /// called to undo, in reverse order.
+    /// Called when the node is chosen. Any status but Success aborts the attempt: [`Reserve::unreserve`] of all Reserve
+    /// plugins, including this one, runs in reverse order.
     fn reserve(&self, cycle: &Cycle<'_>, state: &mut Self::State, node: NodeId) -> Status;
 
-    /// Undoes [`Reserve::reserve`], after any later failure. May be called without it, and must not fail. The pod may be gone
-    /// from the world.
+    /// Undoes [`Reserve::reserve`] after any later failure. May be called without a preceding reserve, and must not
+    /// fail. The pod may no longer exist in the world.
     fn unreserve(&self, state: &mut Self::State, pod: PodId, node: NodeId);
 }
 
-/// A Permit plugin's answer.
+/// The result of a Permit plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermitAnswer {
     Approve,
     /// The pod goes back to the queue.
     Deny(Status),
-    /// Binding waits until this plugin allows or rejects the pod, and is denied after this long.
+    /// Binding waits until this plugin allows or rejects the pod. After this time the pod is denied.
     Wait(Duration),
 }
 
-/// The last word before binding; called at the end of the scheduling cycle.
+/// May delay or deny the binding. Called at the end of the scheduling cycle.
 pub trait Permit: Plugin {
-    /// Where several plugins want to wait, each must allow the pod before its own time is up.
+    /// If several plugins return `Wait`, each must allow the pod within its own time.
     fn permit(&self, cycle: &Cycle<'_>, state: &mut Self::State, node: NodeId) -> PermitAnswer;
 }

@@ -1,4 +1,4 @@
-//! Which of the nodes that can run the pod suits it best.
+//! Which of the feasible nodes is best for the pod.
 
 use model::NodeId;
 use model::storage::arena::DenseId;
@@ -8,27 +8,27 @@ use crate::framework::plugin::Plugin;
 use crate::framework::status::Status;
 use model::NodeSet;
 
-/// The best score a plugin may give, after normalisation; the least is 0.
+/// The highest score of a plugin after normalisation. The lowest is 0.
 pub const NODE_SCORE_MAX: i64 = 100;
 
 /// Called once per cycle, after the feasible nodes are known and before any Score.
 pub trait PreScore: Plugin {
-    /// Computes what Score needs into `state`, which holds what PreFilter left there. `Skip`: Score is not called; the
-    /// plugin adds nothing to any node. `Error`: the cycle is given up. `nodes` are the feasible ones, or all of them: see
-    /// [`Plugin::scores_by_feasible`].
+    /// Writes what Score needs into `state`, which contains what PreFilter wrote. `Skip`: Score does not run, and the
+    /// plugin adds nothing to any node's total. `Error`: the cycle is aborted. `nodes` are the feasible nodes or all
+    /// nodes, see [`Plugin::scores_by_feasible`].
     fn pre_score(&self, cycle: &Cycle<'_>, state: &mut Self::State, nodes: &NodeSet) -> Status;
 }
 
-/// What [`Score::normalize`] did.
+/// The result of [`Score::normalize`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalized {
-    /// The scores are between 0 and [`NODE_SCORE_MAX`] as they were given; `normalized` was not written.
+    /// The raw scores are already between 0 and [`NODE_SCORE_MAX`]; `normalized` was not written.
     AsGiven,
-    /// `normalized` holds the scores of all feasible nodes.
+    /// `normalized` contains the scores of all feasible nodes.
     Written,
 }
 
-/// Ranks feasible nodes. Scores stand in a slice under the index of the node.
+/// Ranks feasible nodes. Scores are in a slice indexed by node.
 ///
 /// A plugin implements one of [`Score::score`] and [`Score::score_all`].
 pub trait Score: Plugin {
@@ -37,15 +37,15 @@ pub trait Score: Plugin {
         0
     }
 
-    /// Writes the raw scores of the nodes of `nodes`; others are left as they are. May be called for any part of the feasible
-    /// nodes: all of them, or the few that changed.
+    /// Writes the raw scores of the nodes in `nodes` and leaves the others unchanged. `nodes` may be all nodes to be
+    /// scored or only those that changed.
     fn score_all(&self, cycle: &Cycle<'_>, state: &Self::State, nodes: &NodeSet, scores: &mut [i64]) {
         for node in nodes.iter() {
             scores[node.index()] = self.score(cycle, state, node);
         }
     }
 
-    /// Brings the raw scores of all feasible nodes between 0 and [`NODE_SCORE_MAX`], into `normalized`.
+    /// Scales the raw scores of all feasible nodes to 0 to [`NODE_SCORE_MAX`] and writes them to `normalized`.
     fn normalize(
         &self,
         _cycle: &Cycle<'_>,
@@ -58,7 +58,7 @@ pub trait Score: Plugin {
     }
 }
 
-/// The usual normalisation: in proportion to the highest score, from the top down when `reverse`.
+/// The default normalisation: in proportion to the highest score, inverted if `reverse`.
 pub fn normalize_by_highest(feasible: &NodeSet, scores: &[i64], normalized: &mut [i64], reverse: bool) {
     let Some((lowest, highest)) = extremes(feasible, scores) else { return };
     if highest <= 0 {
@@ -71,7 +71,7 @@ pub fn normalize_by_highest(feasible: &NodeSet, scores: &[i64], normalized: &mut
     });
 }
 
-/// The lowest and the highest score of these nodes; `None` when there are none.
+/// The lowest and the highest score of these nodes. `None` if there are no nodes.
 pub(crate) fn extremes(nodes: &NodeSet, scores: &[i64]) -> Option<(i64, i64)> {
     let mut found = (i64::MAX, i64::MIN);
     nodes.iter().for_each(|node| {
@@ -81,8 +81,8 @@ pub(crate) fn extremes(nodes: &NodeSet, scores: &[i64]) -> Option<(i64, i64)> {
     (found.0 <= found.1).then_some(found)
 }
 
-/// Writes `of(score)` for each node. Where fewer scores are possible than there are nodes, each is worked out once: divisions are
-/// what normalising thousands of nodes costs.
+/// Writes `of(score)` for each node. If fewer scores are possible than there are nodes, each is computed once: the
+/// divisions dominate the cost of normalising thousands of nodes.
 pub(crate) fn map_scores(
     nodes: &NodeSet,
     (lowest, highest): (i64, i64),
@@ -97,7 +97,7 @@ pub(crate) fn map_scores(
     let table: Vec<i64> = (lowest..=highest).map(&of).collect();
     nodes.iter().for_each(|node| {
         let score = scores[node.index()];
-        let place = usize::try_from(score.wrapping_sub(lowest)).ok();
-        mapped[node.index()] = place.and_then(|place| table.get(place).copied()).unwrap_or_else(|| of(score));
+        let index = usize::try_from(score.wrapping_sub(lowest)).ok();
+        mapped[node.index()] = index.and_then(|index| table.get(index).copied()).unwrap_or_else(|| of(score));
     });
 }

@@ -1,8 +1,9 @@
-//! PhysicalHost: what is true of the physical host a node runs on.
+//! PhysicalHost: verdicts and scores from the physical host that a node runs on.
 //!
-//! Anti-affinity between nodes holds between their hosts, where the key is lifted; nodes on hosts that take no pods (in maintenance, or
-//! out of reach) get none; and nodes on less loaded hosts suit better. Silent where nothing is known of hosts. In relaxed mode lifted
-//! terms yield where they alone leave no node: then they hold between nodes, as InterPodAffinity reads them.
+//! Anti-affinity on a lifted key also applies between physical hosts. Nodes on hosts that take no pods (in maintenance
+//! mode or unreachable) are rejected. Nodes on less loaded hosts get a higher score. The plugin skips if nothing is
+//! known about hosts. In relaxed mode, lifted terms yield if they are the only reason that no node is feasible: they
+//! then apply between nodes only, as InterPodAffinity reads them.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,7 @@ use crate::framework::status::{Rejection, Rejections, Status};
 const TAKES_NO_PODS: Rejection =
     Rejection::unresolvable(&[Cow::Borrowed("node(s) run on a physical host that takes no pods")]);
 
-/// A host of which nothing is known counts as half used, as in the extender: neither sought nor shunned.
+/// A host with unknown load counts as half used, as in the extender: it is neither preferred nor avoided.
 const FREE_UNKNOWN: i64 = NODE_SCORE_MAX / 2;
 
 pub struct PhysicalHost;
@@ -30,12 +31,12 @@ pub struct PhysicalHost;
 pub struct State {
     index: Index,
     verdicts: Verdicts,
-    /// Lifted terms do not hold for this pod: there are too few hosts.
+    /// Lifted terms do not apply to this pod, because there are too few hosts.
     has_yielded: bool,
     refused: NodeSet,
-    /// No lifted preferred term says anything.
+    /// No lifted preferred term affects the score.
     is_silent: bool,
-    /// How free the hosts are, from 0 to 100; empty when nothing is known of any.
+    /// The idle percentage of each node's host, 0 to 100. Empty if no host's load is known.
     free: Vec<(NodeId, i64)>,
 }
 
@@ -48,7 +49,8 @@ impl Plugin for PhysicalHost {
     }
 
     fn still_holds(&self, cycle: &Cycle<'_>, state: &State) -> bool {
-        // Loads change by the second; placement goes by the last that was looked at while nothing else changes.
+        // Host loads change all the time, so they do not invalidate the cache. While nothing else changes, the scores
+        // use the loads of the last computation.
         state.index.still_holds(cycle) && state.refused == *cycle.world.nodes_refused()
     }
 
@@ -57,7 +59,7 @@ impl Plugin for PhysicalHost {
     }
 
     fn woken_by(&self) -> ChangeKinds {
-        // Only what keeps apart is lifted: nobody who comes is of help.
+        // Only anti-affinity is lifted, so a placed pod cannot help.
         WOKEN_BY.difference(ChangeKinds::POD_PLACED)
     }
 
@@ -87,7 +89,7 @@ impl PreFilter for PhysicalHost {
 }
 
 impl PhysicalHost {
-    /// In a trial. What has yielded stays so.
+    /// Updates the state in a trial. A plugin that has yielded does not take it back.
     fn look_again(&self, cycle: &Cycle<'_>, state: &mut State) -> Status {
         if state.has_yielded {
             return Status::Success;
@@ -113,7 +115,7 @@ impl Filter for PhysicalHost {
     }
 
     fn yields(&self, _: &Cycle<'_>, state: &mut State, left: &NodeSet) -> Option<Concession> {
-        // Hosts that take no pods take none in any mode.
+        // Hosts that take no pods are rejected in every mode.
         state.has_yielded = left.iter().any(|node| !state.refused.contains(node));
         if state.has_yielded {
             state.verdicts = Verdicts::default();
@@ -122,7 +124,7 @@ impl Filter for PhysicalHost {
     }
 
     fn blockers(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet) -> Vec<(NodeId, String)> {
-        // Where the host takes no pods, no pod is to blame.
+        // If the host takes no pods, no pod blocks the node.
         let mut others = nodes.clone();
         others.subtract(&state.refused);
         state.index.blockers(cycle, Reading::LiftedOnly, &state.verdicts.physical_host, &others)
@@ -153,7 +155,7 @@ impl Score for PhysicalHost {
         }
     }
 
-    /// Preferred terms and the hosts' load count half each where both are known.
+    /// If both preferred terms and host loads are known, each counts half.
     fn normalize(
         &self,
         _: &Cycle<'_>,

@@ -1,4 +1,4 @@
-//! Hosts that take no pods, hosts that are busy, and lifted terms where hosts are few; told by vSphere, and acted upon by the scheduler.
+//! Hosts that take no pods, loaded hosts, and lifted terms with few hosts, from vSphere events to decisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn explained(world: &World, pod: &str) -> Explanation {
     explain(world, id(world, pod), &configuration().profiles()[0]).expect("no plugin fails")
 }
 
-/// By node: its plugin's name, or nothing where it would do.
+/// For each node: the plugin that rejects it, `None` if it is feasible.
 fn refusing(world: &World, pod: &str) -> Vec<Option<String>> {
     explained(world, pod).nodes.into_iter().map(|node| node.plugin).collect()
 }
@@ -63,7 +63,7 @@ fn term(app: &str) -> TermFacts {
     }
 }
 
-/// One of several that avoid each other.
+/// A pod of an app whose pods have anti-affinity against each other.
 fn replica(name: &str, on: Option<&str>) -> PodFacts {
     let labels = [("app".to_owned(), "web".to_owned())].into();
     PodFacts { labels, anti_affinity: vec![term("web")], node: on.map(str::to_owned), ..pod(name) }
@@ -83,35 +83,36 @@ impl Stage {
         Self { world, scheduler, now: Duration::ZERO }
     }
 
-    /// What becomes of the pods that wait once this has happened: what yielded, the nodes they are bound to, or why not.
+    /// Applies the event and schedules. Returns, for the waiting pods, reasons of yielding, nodes they are bound to and
+    /// messages of rejections.
     fn after(&mut self, event: Event) -> Vec<String> {
         self.now += Duration::from_secs(60);
         let changes = apply(&mut self.world, event);
         self.scheduler.observe(self.now, &self.world, &changes);
         let effects = self.scheduler.step(self.now, &mut self.world, Input::Schedule { at_most: 10 });
-        let told = effects.into_iter().filter_map(|effect| match effect {
+        let results = effects.into_iter().filter_map(|effect| match effect {
             Effect::Bind { node, .. } => Some(node),
             Effect::SetCondition { message, .. } => Some(message),
-            Effect::PostEvent { event: PodEvent::Yielded(told), .. } => Some(told.reason.to_owned()),
+            Effect::PostEvent { event: PodEvent::Yielded(event), .. } => Some(event.reason.to_owned()),
             _ => None,
         });
-        told.collect()
+        results.collect()
     }
 }
 
 #[test]
-fn hosts_in_maintenance_and_lost_hosts_take_no_pods() {
+fn hosts_in_maintenance_and_unreachable_hosts_take_no_pods() {
     use HostConnection::{Connected, Disconnected, NotResponding};
-    // Whether the node is ready, its host's connection, maintenance; whether it takes pods.
+    // Whether the node is ready, the connection and maintenance mode of its host; whether it takes pods.
     let cases = [
         (true, Connected, false, true),
         (true, Connected, true, false),
         (false, Connected, true, false),
-        // Whoever merely lost the connection to its host still runs there.
+        // Only vCenter has lost the connection to the host; the node still runs there.
         (true, Disconnected, false, true),
         (false, Disconnected, false, false),
         (false, NotResponding, false, false),
-        // What else is wrong with a node is told by its taints.
+        // Other problems of a node are reported by its taints.
         (false, Connected, false, true),
     ];
     for case @ (ready, connection, maintenance, takes) in cases {
@@ -132,7 +133,7 @@ fn hosts_in_maintenance_and_lost_hosts_take_no_pods() {
 }
 
 #[test]
-fn a_pod_waits_for_a_host_to_come_back() {
+fn a_waiting_pod_is_bound_when_its_host_is_available_again() {
     let waits = format!("0/1 nodes are available: 1 {TAKES_NO_PODS}.");
     let in_maintenance = || host_applied(HostFacts { maintenance: true, ..host("esx-1") });
     let mut stage = Stage::of(cluster(LiftMode::Strict, &[("n1", "esx-1")]));
@@ -145,12 +146,12 @@ fn a_pod_waits_for_a_host_to_come_back() {
     stage.after(lost());
     stage.after(Event::NodeApplied(virtual_node("n1", false)));
     assert_eq!(stage.after(Event::PodApplied(pod("web"))), [waits.as_str()]);
-    // The host is still out of reach, but the node reports again: so it runs.
+    // The host is still disconnected, but the node is ready again, so the host runs.
     assert_eq!(stage.after(Event::NodeApplied(virtual_node("n1", true))), ["n1"]);
 }
 
 #[test]
-fn less_loaded_hosts_suit_better() {
+fn less_loaded_hosts_score_higher() {
     let nodes = [("n1", "esx-1"), ("n2", "esx-2"), ("n3", "esx-3"), ("n4", "esx-4")];
     let mut world = cluster(LiftMode::Strict, &nodes);
     world.apply(Event::PodApplied(pod("web")));
@@ -158,15 +159,15 @@ fn less_loaded_hosts_suit_better() {
         let of = |node: &NodeExplanation| node.scores.as_ref().and_then(|scores| scores.get("PhysicalHost").copied());
         explained(world, pod).nodes.iter().map(of).collect()
     };
-    assert_eq!(scores(&world, "web"), [None; 4], "it is silent where no load is known");
-    // The scarcer of cpu and memory counts; a host of which nothing is known, as half used.
+    assert_eq!(scores(&world, "web"), [None; 4], "the plugin skips if no load is known");
+    // The scarcer of cpu and memory counts. A host with unknown load counts as half used.
     for facts in [loaded("esx-1", 90, 10), loaded("esx-2", 20, 40), loaded("esx-3", 5, 60)] {
         world.apply(host_applied(facts));
     }
     assert_eq!(scores(&world, "web"), [10, 60, 40, 50].map(Some));
     assert_eq!(explained(&world, "web").best, ["n2"]);
 
-    // Where a lifted term prefers hosts as well, both count half.
+    // If a lifted preferred term applies too, each counts half.
     world.apply(Event::PodApplied(PodFacts { anti_affinity: Vec::new(), ..replica("there", Some("n2")) }));
     let rather_not = WeightedTermFacts { weight: 1, term: term("web") };
     world.apply(Event::PodApplied(PodFacts { preferred_anti_affinity: vec![rather_not], ..pod("shy") }));
@@ -180,7 +181,7 @@ fn less_loaded_hosts_suit_better() {
 }
 
 #[test]
-fn anti_affinity_between_nodes_follows_machines_from_host_to_host() {
+fn lifted_anti_affinity_follows_a_vm_to_another_host() {
     let mut world = cluster(LiftMode::Strict, &[("n1", "esx-1"), ("n2", "esx-1"), ("n3", "esx-2")]);
     world.apply(Event::PodApplied(replica("web-1", Some("n1"))));
     world.apply(Event::PodApplied(replica("web-2", None)));
@@ -188,7 +189,7 @@ fn anti_affinity_between_nodes_follows_machines_from_host_to_host() {
     assert_eq!(refusing(&world, "web-2"), [by_node.clone(), by_host.clone(), None]);
     let in_the_way = "pod default/web-1 on n1 (host esx-1), which this pod avoids";
     assert_eq!(explained(&world, "web-2").nodes[1].blocker.as_deref(), Some(in_the_way));
-    // Where the host takes no pods, no pod is to blame.
+    // If the host takes no pods, no pod blocks the node.
     world.apply(host_applied(HostFacts { maintenance: true, ..host("esx-1") }));
     let second = explained(&world, "web-2").nodes.remove(1);
     assert_eq!((second.reason.as_deref(), second.blocker), (Some(TAKES_NO_PODS), None));
@@ -197,7 +198,7 @@ fn anti_affinity_between_nodes_follows_machines_from_host_to_host() {
     assert_eq!(refusing(&world, "web-2"), [by_node, None, by_host]);
 }
 
-/// Takes no pods, for a reason of Kubernetes' own.
+/// A node that Kubernetes marks as cordoned or not.
 fn cordoned(name: &str, unschedulable: bool) -> Event {
     let mut facts = virtual_node(name, true);
     let scheduling = facts.scheduling.as_deref().cloned().unwrap_or_default();
@@ -206,23 +207,23 @@ fn cordoned(name: &str, unschedulable: bool) -> Event {
 }
 
 #[test]
-fn relaxed_terms_yield_where_they_alone_leave_no_node() {
+fn relaxed_terms_yield_if_they_are_the_only_reason_that_no_node_fits() {
     let nodes = [("n1", "esx-1"), ("n2", "esx-1"), ("n3", "esx-2")];
     let by = |plugin: &str| Some(plugin.to_owned());
     for (mode, of_second) in [(LiftMode::Strict, by("PhysicalHost")), (LiftMode::Relaxed, None)] {
         let mut world = cluster(mode, &nodes);
         world.apply(Event::PodApplied(replica("web-1", Some("n1"))));
         world.apply(Event::PodApplied(replica("web-2", None)));
-        // While another host is left they hold in both modes.
+        // While a node on another host is feasible, lifted terms apply in both modes.
         assert_eq!(refusing(&world, "web-2"), [by("InterPodAffinity"), by("PhysicalHost"), None]);
         world.apply(cordoned("n3", true));
         let expected = [by("InterPodAffinity"), of_second.clone(), by("NodeUnschedulable")];
         assert_eq!(refusing(&world, "web-2"), expected, "{mode:?}");
-        // The other host is left, but takes no pods.
+        // The node is schedulable again, but its host takes no pods.
         world.apply(cordoned("n3", false));
         world.apply(host_applied(HostFacts { maintenance: true, ..host("esx-2") }));
         assert_eq!(refusing(&world, "web-2"), [by("InterPodAffinity"), of_second, by("PhysicalHost")], "{mode:?}");
-        // They alone: where a node would not do anyway, nothing is gained.
+        // Another plugin rejects the node too, so yielding would not help.
         world.apply(cordoned("n2", true));
         let expected = [by("InterPodAffinity"), by("NodeUnschedulable"), by("PhysicalHost")];
         assert_eq!(refusing(&world, "web-2"), expected, "{mode:?}");
@@ -230,7 +231,7 @@ fn relaxed_terms_yield_where_they_alone_leave_no_node() {
 }
 
 #[test]
-fn what_yielded_holds_again_for_the_next_pod() {
+fn terms_that_yielded_apply_again_to_the_next_pod() {
     let nodes = [("n1", "esx-1"), ("n2", "esx-1"), ("n3", "esx-1"), ("n4", "esx-2")];
     let mut stage = Stage::of(cluster(LiftMode::Relaxed, &nodes));
     stage.after(cordoned("n4", true));
@@ -238,7 +239,7 @@ fn what_yielded_holds_again_for_the_next_pod() {
     let mut second = stage.after(Event::PodApplied(replica("web-2", None)));
     assert_eq!(second.remove(0), "NoHostFits");
     assert!(second == ["n2"] || second == ["n3"], "{second:?}");
-    // An equal pod, and the answers for the one before are still there.
+    // A pod of the same class, with the verdicts of the previous pod still cached.
     stage.after(cordoned("n4", false));
     assert_eq!(stage.after(Event::PodApplied(replica("web-3", None))), ["n4"]);
     let mut on_one_host = [second, stage.after(Event::PodApplied(replica("web-4", None)))].concat();

@@ -1,4 +1,4 @@
-//! The constraints of pods that have none of their own: upstream's, or a list.
+//! The default constraints, for pods without constraints: those of upstream or a list.
 
 use model::scheduling::SpreadFacts;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 pub(super) const HOSTNAME_KEY: &str = "kubernetes.io/hostname";
 const ZONE_KEY: &str = "topology.kubernetes.io/zone";
 
-/// Constraints without a selector: that is deduced for each pod.
+/// Constraints without a selector. The selector is deduced for each pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Defaults {
     pub(super) constraints: Vec<SpreadFacts>,
@@ -18,7 +18,7 @@ pub(super) struct Defaults {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Args {
     default_constraints: Vec<DefaultConstraint>,
-    /// `System` or `List`; `System` when it is not given.
+    /// `System` or `List`; empty means `System`.
     defaulting_type: String,
 }
 
@@ -62,14 +62,14 @@ impl DefaultConstraint {
             return Err("defaultConstraints: topologyKey is empty".to_owned());
         }
         if self.label_selector.is_some() || self.match_label_keys.is_some() {
-            return Err("defaultConstraints: a selector is deduced for each pod and can't be given".to_owned());
+            return Err("defaultConstraints: a selector is deduced for each pod and must not be set".to_owned());
         }
         let hard = match self.when_unsatisfiable.as_str() {
             "DoNotSchedule" => true,
             "ScheduleAnyway" => false,
             other => {
                 return Err(format!(
-                    "defaultConstraints: whenUnsatisfiable {other:?} is none of DoNotSchedule, ScheduleAnyway"
+                    "defaultConstraints: whenUnsatisfiable {other:?} is not DoNotSchedule or ScheduleAnyway"
                 ));
             }
         };
@@ -89,19 +89,20 @@ impl Args {
                 constraints: vec![constraint(HOSTNAME_KEY, 3, false), constraint(ZONE_KEY, 5, false)],
                 are_of_system: true,
             }),
-            "" | "System" => Err("defaultConstraints do not go with defaultingType System".to_owned()),
+            "" | "System" => Err("defaultConstraints cannot be used with defaultingType System".to_owned()),
             "List" => {
                 let constraints: Vec<SpreadFacts> =
                     self.default_constraints.iter().map(DefaultConstraint::facts).collect::<Result<_, _>>()?;
-                for (place, it) in constraints.iter().enumerate() {
+                for (index, it) in constraints.iter().enumerate() {
                     let same = |other: &SpreadFacts| other.topology_key == it.topology_key && other.hard == it.hard;
-                    if constraints[..place].iter().any(same) {
-                        return Err(format!("defaultConstraints: {} is constrained twice in one way", it.topology_key));
+                    if constraints[..index].iter().any(same) {
+                        let key = &it.topology_key;
+                        return Err(format!("defaultConstraints: {key} is used twice with one whenUnsatisfiable"));
                     }
                 }
                 Ok(Defaults { constraints, are_of_system: false })
             }
-            other => Err(format!("defaultingType: {other:?} is none of List, System")),
+            other => Err(format!("defaultingType: {other:?} is not List or System")),
         }
     }
 }
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_the_arguments_is_named() {
+    fn invalid_arguments_are_rejected_with_the_wrong_field() {
         let one = |change: fn(&mut Value)| {
             let mut constraint = serde_json::json!({
                 "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",

@@ -1,10 +1,12 @@
-//! How many pods are in each domain, and what follows from it for a node.
+//! Counts pods per topology domain and derives verdicts and scores for nodes.
 //!
-//! In: the constraints of a pod, the pods that each of them counts, by node, and the labels of nodes. Out: for hard constraints
-//! whether a domain has too many, for soft ones a score. A domain is all nodes with one value of the key.
+//! In: the constraints of a pod, the pods that each constraint counts, by node, and the node labels. Out: for hard
+//! constraints whether a domain has too many pods, for soft constraints a score. A domain is all nodes with one value
+//! of the topology key.
 //!
-//! Invariants, upstream's: a domain takes part only through a node that has the keys of *all* hard constraints, for scores of
-//! all soft ones, and that the constraint's policies include. Scores by host name look at each node's own pods alone.
+//! Invariants, as upstream: a domain counts only through nodes that have the keys of *all* hard constraints (for
+//! scores: of all soft constraints) and that the constraint's policies include. Scores by host name use only each
+//! node's own pods.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -17,20 +19,20 @@ use super::args::{Defaults, HOSTNAME_KEY};
 use crate::framework::cycle::Cycle;
 use crate::plugins::node_selection::Selection;
 
-/// A constraint and the pods that it counts.
+/// A constraint and the pods it counts.
 pub(super) struct Constraint<'a> {
     pub(super) facts: Cow<'a, SpreadFacts>,
     pub(super) group: SpreadGroup<'a>,
 }
 
-/// The hard or soft constraints of a pod: its own, or the defaults where it has none at all.
+/// The hard or soft constraints of a pod: its own, or the defaults if it has no constraint at all.
 pub(super) fn constraints<'a>(cycle: &Cycle<'a>, defaults: &Defaults, hard: bool) -> Vec<Constraint<'a>> {
     let own = &cycle.facts().spread;
     if !own.is_empty() {
         let of_kind = own.iter().enumerate().filter(|(_, facts)| facts.hard == hard);
         return of_kind
-            .filter_map(|(place, facts)| {
-                let group = cycle.world.spread_group(cycle.pod_id, place, facts)?;
+            .filter_map(|(index, facts)| {
+                let group = cycle.world.spread_group(cycle.pod_id, index, facts)?;
                 Some(Constraint { facts: Cow::Borrowed(facts), group })
             })
             .collect();
@@ -43,7 +45,7 @@ pub(super) fn constraints<'a>(cycle: &Cycle<'a>, defaults: &Defaults, hard: bool
     of_kind.map(|facts| Constraint { facts: Cow::Owned(facts.clone()), group: group.clone() }).collect()
 }
 
-/// What the answers for a pod rest on: as long as it is the same, so are they.
+/// Versions of everything that the results for a pod depend on. Equal versions mean equal results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Basis {
     nodes_changed: u64,
@@ -51,20 +53,20 @@ pub(super) struct Basis {
 }
 
 impl Basis {
-    /// `None` where that can't be told, because a group is counted for this question alone.
+    /// `None` if that is unknown, because a group was counted only for this query.
     pub(super) fn of(cycle: &Cycle<'_>) -> Option<Self> {
         let own = &cycle.facts().spread;
         let groups: Option<Vec<u64>> = if own.is_empty() {
             cycle.world.siblings(cycle.pod_id).into_iter().map(|group| group.changed).collect()
         } else {
             let groups = own.iter().enumerate();
-            groups.map(|(place, facts)| cycle.world.spread_group(cycle.pod_id, place, facts)?.changed).collect()
+            groups.map(|(index, facts)| cycle.world.spread_group(cycle.pod_id, index, facts)?.changed).collect()
         };
         Some(Self { nodes_changed: cycle.world.scheduling_nodes_changed(), groups: groups? })
     }
 }
 
-/// Which nodes the policies of a constraint include; each found once, and only where somebody asks.
+/// The nodes that the policies of a constraint include. Each set is computed at most once, on first use.
 pub(super) struct Inclusion<'a> {
     cycle: Cycle<'a>,
     accepted: OnceCell<NodeSet>,
@@ -76,7 +78,7 @@ impl<'a> Inclusion<'a> {
         Self { cycle: *cycle, accepted: OnceCell::new(), untolerated: OnceCell::new() }
     }
 
-    /// Takes out the nodes that are not included.
+    /// Removes the nodes that are not included.
     fn restrict(&self, facts: &SpreadFacts, nodes: &mut NodeSet) {
         let world = self.cycle.world;
         if facts.honor_node_affinity
@@ -117,8 +119,8 @@ fn nodes_with_all_keys(cycle: &Cycle<'_>, constraints: &[Constraint<'_>]) -> Nod
     nodes
 }
 
-/// What a trial adds to and takes from the pods that are counted. A pod that is thought of on a node counts wherever the selector
-/// matches it, also an empty one and also a pod that is being deleted: so it is upstream, though neither counts once it is there.
+/// The counts that a trial adds and removes. As upstream, an added pod counts if the selector matches it, even if the
+/// selector is empty or the pod is being deleted, although neither case counts once the pod is placed.
 fn shifts(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<(NodeId, i64)> {
     let world = cycle.world;
     let added = cycle.view.added().iter().filter(|(pod, _)| group.selects(world, *pod)).map(|&(_, node)| (node, 1));
@@ -132,9 +134,9 @@ fn shifts(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<(NodeId, i64)> {
 #[derive(Clone, Debug)]
 pub(super) struct Hard {
     pub(super) topology_key: String,
-    /// By the number of the value.
+    /// By value id.
     counts: Vec<i64>,
-    /// A domain with more pods than this takes no other.
+    /// A domain with more pods than this accepts no further pod.
     most: i64,
 }
 
@@ -154,7 +156,7 @@ impl Hard {
         let (facts, group) = (&constraint.facts, &constraint.group);
         let topology_key = facts.topology_key.clone();
         let Some(column) = cycle.world.node_label(&topology_key) else {
-            // No node has the key, so none will be asked for its count.
+            // No node has the key, so no count is ever read.
             return Self { topology_key, counts: Vec::new(), most: 0 };
         };
         let mut included = with_keys.clone();
@@ -166,7 +168,7 @@ impl Hard {
         let counts = counted(cycle, column, &included, group);
         let domains = present.iter().filter(|is_present| **is_present).count();
         let of_present = counts.iter().zip(&present).filter(|(_, is_present)| **is_present).map(|(count, _)| *count);
-        // With fewer domains than wanted, an empty one is thought of besides.
+        // With fewer domains than minDomains, the global minimum is 0.
         let enough = i64::try_from(domains).unwrap_or(i64::MAX) >= i64::from(facts.min_domains);
         let least = if enough { of_present.min().unwrap_or(i64::from(i32::MAX)) } else { 0 };
         let most = i64::from(facts.max_skew) + least - i64::from(group.matches_self);
@@ -178,11 +180,11 @@ impl Hard {
     }
 }
 
-/// The pods on these nodes, by the number of the value.
+/// The number of pods on these nodes, by value id.
 fn counted(cycle: &Cycle<'_>, column: &LabelColumn, nodes: &NodeSet, group: &SpreadGroup<'_>) -> Vec<i64> {
     let mut counts = vec![0; column.width()];
-    let kept = group.tally.iter().map(|(node, count)| (node, i64::from(count)));
-    for (node, count) in kept.chain(shifts(cycle, group)).filter(|(node, _)| nodes.contains(*node)) {
+    let counted = group.tally.iter().map(|(node, count)| (node, i64::from(count)));
+    for (node, count) in counted.chain(shifts(cycle, group)).filter(|(node, _)| nodes.contains(*node)) {
         if let Some(value) = column.value_of(node) {
             counts[value.index()] += count;
         }
@@ -194,7 +196,7 @@ fn counted(cycle: &Cycle<'_>, column: &LabelColumn, nodes: &NodeSet, group: &Spr
 #[derive(Clone, Debug, Default)]
 pub(super) struct Soft {
     constraints: Vec<SoftConstraint>,
-    /// Feasible nodes that miss a key.
+    /// Feasible nodes that lack a key.
     pub(super) ignored: NodeSet,
 }
 
@@ -202,14 +204,14 @@ pub(super) struct Soft {
 struct SoftConstraint {
     topology_key: String,
     max_skew: i32,
-    /// So that few large domains count as much as many small ones.
+    /// Makes few large domains count as much as many small ones.
     weight: f64,
     counts: SoftCounts,
 }
 
 #[derive(Clone, Debug)]
 enum SoftCounts {
-    /// By the number of the value.
+    /// By value id.
     Domains(Vec<i64>),
     /// Each node's own pods, by node id.
     OwnPods(Vec<i64>),
@@ -241,21 +243,21 @@ impl Soft {
                 inclusion.restrict(facts, &mut included);
                 domains(cycle, constraint, &scored, &included)
             };
-            // Sizes are far below 2^52.
+            // Sizes are far below 2^52, so the cast is exact.
             let weight = ((size + 2) as f64).ln();
             SoftConstraint { topology_key: facts.topology_key.clone(), max_skew: facts.max_skew, weight, counts }
         };
         Self { constraints: constraints.iter().map(count).collect(), ignored }
     }
 
-    /// Raw scores: the more pods there are, the higher.
+    /// Raw scores: more pods give a higher score.
     pub(super) fn score(&self, cycle: &Cycle<'_>, nodes: &NodeSet, scores: &mut [i64]) {
         let columns = self.constraints.iter().map(|it| (it, cycle.world.node_label(&it.topology_key)));
         let columns: Vec<_> = columns.filter_map(|(constraint, column)| Some((constraint, column?))).collect();
         if let [(constraint, column)] = columns.as_slice()
             && let SoftCounts::Domains(counts) = &constraint.counts
         {
-            // All nodes of a domain have one score, which is rounded once.
+            // All nodes of a domain have the same score, which is rounded once.
             let of_domain: Vec<i64> = counts.iter().map(|count| constraint.score(*count).round() as i64).collect();
             nodes.iter().for_each(|node| {
                 let value = column.value_of(node).map(ValueId::index);
@@ -280,7 +282,7 @@ impl Soft {
 }
 
 impl SoftConstraint {
-    /// What so many pods add to the score.
+    /// What this many pods add to the score.
     fn score(&self, count: i64) -> f64 {
         count as f64 * self.weight + f64::from(self.max_skew - 1)
     }
@@ -288,7 +290,7 @@ impl SoftConstraint {
 
 fn by_node(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<i64> {
     let mut counts = Vec::new();
-    // By node id, so that the last one tells the length.
+    // The tally is ordered by node id, so `resize` only grows the vector.
     for (node, count) in group.tally.iter() {
         counts.resize(node.index(), 0);
         counts.push(i64::from(count));
@@ -302,7 +304,7 @@ fn by_node(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<i64> {
     counts
 }
 
-/// How many domains the scored nodes make up, and the pods in each. Nodes without the key make up one together.
+/// The number of domains among the scored nodes, and the pods in each domain. Nodes without the key form one domain.
 fn domains(
     cycle: &Cycle<'_>,
     constraint: &Constraint<'_>,

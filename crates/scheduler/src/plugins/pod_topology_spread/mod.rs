@@ -1,6 +1,7 @@
-//! PodTopologySpread: pods are spread over zones, nodes and other domains. Hard constraints keep nodes out, soft ones score.
+//! PodTopologySpread: spreads pods over zones, nodes and other topology domains. Hard constraints reject nodes, soft
+//! constraints score them.
 //!
-//! Pods without constraints of their own are spread from their siblings, as services and controllers tell them, by the
+//! Pods without constraints are spread from their siblings (pods of the same services and controllers) by the default
 //! constraints of the configuration.
 
 mod args;
@@ -31,10 +32,10 @@ pub struct PodTopologySpread {
     defaults: Defaults,
 }
 
-/// What was counted for a pod.
+/// The counts for a pod.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// What the counts rest on.
+    /// What the counts depend on.
     basis: Option<Basis>,
     hard: Vec<Hard>,
     soft: Soft,
@@ -64,7 +65,7 @@ impl Plugin for PodTopologySpread {
             | ChangeKinds::WORKLOAD
     }
 
-    /// A pod helps only where it is one of those that are counted; of one that is gone that can't be told any more.
+    /// A pod helps only if a constraint counts it. For a pod that is gone this is unknown, so it may help.
     fn helped_by(&self, waiting: &Cycle<'_>, change: &Change) -> bool {
         let Some(changed) = change.pod.as_ref().and_then(|changed| changed.id) else { return true };
         if change.kinds.intersects(ChangeKinds::POD_LABELS) {
@@ -114,7 +115,7 @@ impl PreScore for PodTopologySpread {
         if constraints.is_empty() {
             return Status::Skip;
         }
-        // By upstream's own defaults, a node without a zone is still spread by its name.
+        // With the system defaults, a node without a zone is still spread by its name, as upstream.
         let needs_all_keys = !cycle.facts().spread.is_empty() || !self.defaults.are_of_system;
         let inclusion = Inclusion::new(cycle);
         state.soft = Soft::count(cycle, &constraints, feasible, needs_all_keys, &inclusion);
@@ -127,7 +128,7 @@ impl Score for PodTopologySpread {
         state.soft.score(cycle, nodes, scores);
     }
 
-    /// The fewer the better. A node that misses a key gets 0, and does not count for the range.
+    /// Fewer pods score higher. A node that lacks a key gets 0 and does not count for the range.
     fn normalize(
         &self,
         _: &Cycle<'_>,

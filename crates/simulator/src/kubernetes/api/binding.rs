@@ -1,14 +1,14 @@
-//! `pods/binding`: a pod is given its node, once.
+//! `pods/binding`: assigns a node to a pod, once.
 
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::error::{ApiError, FieldError};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::Store;
 
-/// Carries out a `Binding`. That the node exists is not asked, as in a real server.
+/// Applies a `Binding`. As in a real server, the node need not exist.
 pub fn bind(
     store: &mut Store,
     namespace: &str,
@@ -60,7 +60,7 @@ pub fn bind(
                 pod["metadata"][field][key] = value.clone();
             }
         }
-        condition::set(pod, "PodScheduled", Says::new("True", "", ""), now);
+        condition::set(pod, "PodScheduled", State::new("True", "", ""), now);
     })?;
     Ok(())
 }

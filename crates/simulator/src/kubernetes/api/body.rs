@@ -1,4 +1,4 @@
-//! Request bodies: bounded in size, in nesting and in the time they may take.
+//! Request bodies: bounded in size, nesting and time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::protobuf;
 use crate::kubernetes::error::ApiError;
 
-/// A real server's limit on a request.
+/// A real server's limit on the size of a request.
 pub const BYTES_MAX: usize = 3 * 1024 * 1024;
 const TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -26,7 +26,7 @@ pub async fn read(body: Body) -> Result<Bytes, ApiError> {
     }
 }
 
-/// Reads JSON, or YAML where the content type says so. (JSON is tried first: it is YAML too, and quicker.)
+/// Parses JSON, or YAML depending on the content type. (JSON is tried first: it is valid YAML, and faster.)
 pub fn decode(bytes: &[u8], content_type: &str, expected: &str) -> Result<Value, ApiError> {
     let unrecognised = |why: String| {
         ApiError::BadRequest(format!(

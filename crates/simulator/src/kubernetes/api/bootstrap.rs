@@ -1,4 +1,4 @@
-//! What a cluster has before anybody asks it for anything.
+//! The objects that a cluster has from the start.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::kubernetes::defaults;
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::Store;
 
-/// Creates the system namespaces, the system priority classes and the API's own Service, where they are missing.
+/// Creates the system namespaces, the system priority classes and the API's own Service if they are missing.
 pub fn bootstrap(store: &mut Store, now: SimTime) {
     let named = |name: &str| json!({ "metadata": { "name": name } });
     let mut objects: Vec<(KindId, Value)> = ["default", "kube-system", "kube-public", "kube-node-lease"]
@@ -40,7 +40,7 @@ pub fn bootstrap(store: &mut Store, now: SimTime) {
     ));
     for (kind, mut object) in objects {
         defaults::apply(kind, &mut object, store);
-        // What is there already stays as it is.
+        // An existing object stays unchanged.
         let _ = store.create(kind, object, now);
     }
 }

@@ -1,4 +1,4 @@
-//! Deletion as clients ask for it: options in the query and in the body, one object or all that are selected.
+//! Delete requests: options in the query and in the body, one object or all selected ones.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::kubernetes::error::{ApiError, FieldError};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::{Store, resource_name};
 
-/// The options, and whether it is a dry run.
+/// The options, and whether the request is a dry run.
 pub fn options(query: &Query, body: &Value) -> Result<(DeleteOptions, bool), ApiError> {
     let wrong = |field: &str| {
         ApiError::BadRequest(format!(
@@ -39,7 +39,7 @@ pub fn options(query: &Query, body: &Value) -> Result<(DeleteOptions, bool), Api
         value => Some(value.as_i64().ok_or_else(|| wrong("gracePeriodSeconds"))?),
     };
     let invalid = |error: FieldError| ApiError::invalid_options("DeleteOptions", error);
-    // A negative period is as short as one can be.
+    // A negative period counts as the shortest possible one.
     let grace_seconds = grace.map(|seconds| u64::try_from(seconds).unwrap_or(1));
     let policy =
         text(&body["propagationPolicy"], "propagationPolicy")?.or(query.text("propagationPolicy").map(str::to_owned));
@@ -74,7 +74,7 @@ pub fn options(query: &Query, body: &Value) -> Result<(DeleteOptions, bool), Api
     Ok((options, dry_run))
 }
 
-/// Deletes one object; answers what the client is shown: the object, or a `Status` when the kind shows only that.
+/// Deletes one object. Returns the response: the object, or a `Status` for kinds that return only that.
 pub fn one(
     store: &mut Store,
     target: &Target,
@@ -107,7 +107,7 @@ fn shows_deleted(kind: KindId) -> bool {
     matches!(kind, KindId::POD | KindId::NAMESPACE | KindId::SERVICE)
 }
 
-/// Deletes all that are selected; answers them as they were.
+/// Deletes all selected objects. Returns their state before the deletion.
 pub fn selected(
     store: &mut Store,
     selection: &Selection,
@@ -126,7 +126,7 @@ pub fn selected(
     for object in &objects {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         match deletion::delete(store, selection.kind, text("namespace"), text("name"), options, now) {
-            // Deleting an owner may have taken it along.
+            // The deletion of an owner may have removed it already.
             Err(ApiError::NotFound { resource, .. }) if resource == resource_name(selection.kind) => (),
             Err(error) => return Err(error),
             Ok(_) => (),

@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions, resources and verbs there are. Everything follows from the table of kinds.
+//! Discovery: groups, versions, resources and verbs. All derived from the table of kinds.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::path::EVENTS_GROUP;
 use crate::kubernetes::kinds::{KINDS, Kind, KindId};
 
 const OBJECT_VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-/// The version of Kubernetes that the API behaves like.
+/// The Kubernetes version that the API imitates.
 pub const GIT_VERSION: &str = "v1.36.4";
 
 #[must_use]
@@ -27,7 +27,7 @@ pub fn core_versions() -> Value {
         "serverAddressByClientCIDRs": [{ "clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1" }] })
 }
 
-/// The groups besides the core group, with their versions.
+/// The groups other than the core group, with their versions.
 #[must_use]
 pub fn group_versions() -> Vec<(&'static str, &'static str)> {
     let mut versions: BTreeSet<(&str, &str)> =
@@ -63,7 +63,7 @@ pub fn groups() -> Value {
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
-/// The kinds that a group and version serve; events are served twice.
+/// The kinds that a group and version serve. Events are served in two groups.
 fn kinds_of(group: &str, version: &str) -> Vec<&'static Kind> {
     if group == EVENTS_GROUP {
         return vec![KindId::EVENT.kind()];
@@ -119,7 +119,7 @@ pub fn resources(group: &str, version: &str) -> Value {
     json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources })
 }
 
-/// `/api` or `/apis` with everything in one document.
+/// `/api` or `/apis`, all in one document.
 #[must_use]
 pub fn aggregated(core: bool) -> Value {
     let items: Vec<Value> = if core {

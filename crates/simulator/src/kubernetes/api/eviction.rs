@@ -1,12 +1,12 @@
-//! `pods/eviction`: a pod is deleted if its disruption budget allows it.
+//! `pods/eviction`: deletes a pod if its disruption budget allows it.
 //!
-//! The budget is what its controller last wrote into `status`; an eviction takes one from `disruptionsAllowed` and notes
-//! the pod in `disruptedPods`, so that two evictions in a row can't both use the same allowance.
+//! The budget is the `status` that its controller last wrote. An eviction decrements `disruptionsAllowed` and records
+//! the pod in `disruptedPods`, so that two consecutive evictions cannot use the same allowance.
 
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::deletion::{self, DeleteOptions};
 use crate::kubernetes::error::{ApiError, Cause};
 use crate::kubernetes::kinds::KindId;
@@ -28,7 +28,7 @@ pub fn evict(
         return Err(ApiError::NotFound { resource: "pods".to_owned(), name: pod_name.to_owned() });
     };
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-    // A pod that does not run, or no longer will, is disrupted already.
+    // A pod that does not run, or is terminating, is already disrupted.
     let unguarded =
         matches!(phase, "Succeeded" | "Failed" | "Pending") || !pod["metadata"]["deletionTimestamp"].is_null();
     if !unguarded {
@@ -48,10 +48,10 @@ pub fn evict(
     }
     check_preconditions(&pod, pod_name, options)?;
     store.edit(KindId::POD, namespace, pod_name, |pod| {
-        let says = Says::new("True", "EvictionByEvictionAPI", "Eviction API: evicting");
-        condition::set(pod, "DisruptionTarget", says, now);
+        let state = State::new("True", "EvictionByEvictionAPI", "Eviction API: evicting");
+        condition::set(pod, "DisruptionTarget", state, now);
     })?;
-    // The version has just moved by our own hand.
+    // This function has just changed the version itself.
     let options = DeleteOptions { resource_version: None, ..options.clone() };
     deletion::delete(store, KindId::POD, namespace, pod_name, &options, now)?;
     Ok(())
@@ -86,7 +86,7 @@ fn budgets_of(store: &Store, namespace: &str, pod: &Value) -> Vec<std::sync::Arc
         .collect()
 }
 
-/// Takes one disruption from the budget, or says why there is none to take.
+/// Takes one disruption from the budget, or returns why there is none.
 fn take_from(
     store: &mut Store,
     namespace: &str,
@@ -102,7 +102,7 @@ fn take_from(
     let ready = pod["status"]["conditions"]
         .as_array()
         .is_some_and(|conditions| conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
-    // An unhealthy pod does not count towards the budget, so taking it away costs nothing.
+    // An unhealthy pod does not count towards the budget, so its eviction costs nothing.
     let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
     if !ready && (always || (healthy >= desired && desired > 0)) {
         return Ok(());
@@ -160,7 +160,7 @@ fn take_from(
         budget["status"]["disruptionsAllowed"] = json!(allowed - 1);
         budget["status"]["disruptedPods"][pod_name] = json!(now.rfc3339_seconds());
         if allowed == 1 {
-            condition::set(budget, "DisruptionAllowed", Says::new("False", "InsufficientPods", ""), now);
+            condition::set(budget, "DisruptionAllowed", State::new("False", "InsufficientPods", ""), now);
         }
     })?;
     Ok(())

@@ -1,11 +1,11 @@
-//! Field selectors: which fields of a kind can be selected by, and their values.
+//! Field selectors: the selectable fields of each kind and their values.
 
 use serde_json::Value;
 
 use crate::kubernetes::error::ApiError;
 use crate::kubernetes::kinds::KindId;
 
-/// Terms that must all hold.
+/// Terms that must all match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<Term>);
 

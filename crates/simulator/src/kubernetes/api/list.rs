@@ -1,7 +1,7 @@
-//! Lists: selection, pages, and the past that a page's token points to.
+//! Lists: selection, pages, and the past state that a continue token refers to.
 //!
-//! Invariant: the pages of one list show one moment, the one its first page was read at, as long as the store's window
-//! reaches back to it; after that the token has expired.
+//! Invariant: all pages of one list show the state at the time of its first page, as long as the store's window reaches
+//! back to it. After that the token has expired.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::label_selector::LabelSelector;
 use crate::kubernetes::store::{Gone, ObjectKey, Store};
 
-/// Which objects of a kind a list, watch or deletion is about.
+/// The objects of a kind that a list, watch or deletion selects.
 #[derive(Clone, Debug)]
 pub struct Selection {
     pub kind: KindId,
     pub namespace: Option<String>,
-    /// A watch of a single object.
+    /// For a watch of a single object.
     pub name: Option<String>,
     labels: LabelSelector,
     fields: FieldSelector,
@@ -43,7 +43,7 @@ impl Selection {
         })
     }
 
-    /// Whether an object of the kind is in the selection.
+    /// Whether an object of the kind is selected.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
@@ -78,7 +78,7 @@ pub fn page(store: &Store, selection: &Selection, query: &Query) -> Result<Page,
         return Err(ApiError::VersionAhead { wanted, current });
     }
     let exact = (query.text("resourceVersionMatch") == Some("Exact")).then_some(wanted_version).flatten();
-    // As a real server's cache does: "any version" is answered whole.
+    // As in a real server's watch cache, "any version" ignores the limit.
     let ignores_limit = wanted_version == Some(0) && token.is_none();
     let limit = query.number("limit")?.filter(|limit| *limit > 0 && !ignores_limit);
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
@@ -122,7 +122,7 @@ fn collect(mut objects: impl Iterator<Item = Arc<Value>>, selection: &Selection,
         let continue_token = if remaining > 0 { token_after(&items, version) } else { None };
         return Page { version, items, continue_token, remaining: Some(remaining).filter(|count| *count > 0) };
     }
-    // With a selector a real server does not count what is left; it only knows that there is more to look at.
+    // With a selector, a real server does not count the remaining objects; it only knows that there are more.
     let continue_token =
         if objects.any(|object| selection.matches(&object)) { token_after(&items, version) } else { None };
     Page { version, items, continue_token, remaining: None }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_show_the_moment_of_the_first() {
+    fn pages_show_the_state_of_the_first_page() {
         let mut store = store();
         let first = read(&store, "/api/v1/configmaps", "limit=2").unwrap();
         assert_eq!((names(&first), first.remaining, first.version), (vec!["1", "2"], Some(3), 5));

@@ -1,20 +1,20 @@
-//! Media types: in which form a client wants its answer, and in which form it sends a body.
+//! Media types: the requested form of the response and the form of the request body.
 
 use http::{HeaderMap, header};
 
 use crate::kubernetes::error::ApiError;
 
-/// The form of objects in an answer.
+/// The form of objects in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rendering {
     Object,
-    /// `as=Table`: what kubectl prints.
+    /// `as=Table`: the form that kubectl prints.
     Table,
     /// `as=PartialObjectMetadata` and `as=PartialObjectMetadataList`.
     Metadata,
 }
 
-/// Reads `Accept`: the first form in it that can be served.
+/// Parses `Accept`: the first form that can be served.
 pub fn rendering(headers: &HeaderMap) -> Result<Rendering, ApiError> {
     let Some(accept) = accept(headers) else { return Ok(Rendering::Object) };
     for range in accept.split(',') {
@@ -37,7 +37,7 @@ pub fn rendering(headers: &HeaderMap) -> Result<Rendering, ApiError> {
     ))
 }
 
-/// Whether the client wants discovery in one document.
+/// Whether the client requests aggregated discovery.
 #[must_use]
 pub fn wants_aggregated_discovery(headers: &HeaderMap) -> bool {
     accept(headers).is_some_and(|accept| {
@@ -49,7 +49,7 @@ pub fn wants_aggregated_discovery(headers: &HeaderMap) -> bool {
     })
 }
 
-/// A body's media type without parameters; JSON when it is not said.
+/// A body's media type without parameters; JSON by default.
 #[must_use]
 pub fn content_type(headers: &HeaderMap) -> String {
     headers
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_form_that_can_be_served_wins() {
+    fn the_first_servable_form_wins() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         for (accept, expected) in [
             ("", Some(Rendering::Object)),

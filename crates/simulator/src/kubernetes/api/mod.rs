@@ -1,11 +1,11 @@
 //! The Kubernetes API over HTTP.
 //!
-//! Input: HTTP requests, from a socket or in process (the router is a tower service). Output: what a kube-apiserver
-//! would answer, for the kinds of the table. The layer holds no state of its own but the number of open watches: it
-//! reads the request, asks the world once, and writes the answer.
+//! In: HTTP requests, from a socket or in process (the router is a tower service). Out: the answers of a
+//! kube-apiserver, for the kinds of the table. The only state of this layer is the number of open watches: it parses
+//! the request, calls the world once, and writes the answer.
 //!
-//! Invariants: whatever the request, there is an answer with a status, in bounded time; a body is at most
-//! [`body::BYTES_MAX`] long; the world is not held while a client is waited for.
+//! Invariants: every request gets an answer with a status in bounded time; a body is at most [`body::BYTES_MAX`] long;
+//! the world is not locked while waiting for a client.
 
 pub mod binding;
 mod body;
@@ -58,7 +58,7 @@ use write::WriteOptions;
 
 pub use bootstrap::bootstrap;
 
-/// How many watches may be open at once.
+/// How many watches may be open at the same time.
 const WATCHES_MAX: usize = 5_000;
 
 #[derive(Clone)]
@@ -150,7 +150,7 @@ async fn serve(State(api): State<Api>, request: Request) -> Response {
     }
 }
 
-/// Whatever is not about objects.
+/// Requests that are not for objects.
 async fn about_itself(parts: &request::Parts, body: Body, route: Route) -> Response {
     match route {
         Route::Review { api_version, resource } => review(parts, body, &api_version, &resource).await,
@@ -161,7 +161,7 @@ async fn about_itself(parts: &request::Parts, body: Body, route: Route) -> Respo
     }
 }
 
-/// Answers about the API itself.
+/// Answers for discovery and other information about the API.
 fn describe(parts: &request::Parts, route: &Route) -> Response {
     let aggregated = media::wants_aggregated_discovery(&parts.headers);
     let document = match route {
@@ -187,7 +187,7 @@ fn describe(parts: &request::Parts, route: &Route) -> Response {
     json_response(StatusCode::OK, document.to_string())
 }
 
-/// Everybody may do everything here, and says so.
+/// Every user is allowed to do everything.
 async fn review(parts: &request::Parts, body: Body, api_version: &str, resource: &str) -> Response {
     if parts.method != Method::POST {
         return error_response(&ApiError::MethodNotAllowed);
@@ -357,7 +357,7 @@ fn act_on_pod(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let in_body = body["metadata"]["name"].as_str().unwrap_or_default();
-    // `POST .../bindings` names the pod in its body alone.
+    // `POST .../bindings` has the pod's name only in its body.
     let pod = target.name.as_deref().unwrap_or(in_body);
     let namespace = target.store_namespace();
     if subresource == "binding" {

@@ -1,4 +1,4 @@
-//! Events of `events.k8s.io/v1`: the same objects as core events, with other names for some fields.
+//! Events of `events.k8s.io/v1`: the same objects as core events, with different names for some fields.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn there_and_back() {
+    fn events_round_trip() {
         let core = json!({ "apiVersion": "v1", "kind": "Event", "involvedObject": { "name": "p" }, "message": "m" });
         let new = from_core(&core);
         assert_eq!(new["regarding"]["name"], "p");

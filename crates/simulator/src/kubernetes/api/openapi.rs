@@ -1,7 +1,7 @@
-//! OpenAPI v3: as much of it as kubectl looks at before it sends a change.
+//! OpenAPI v3: only the part that kubectl reads before it sends a change.
 //!
-//! kubectl asks whether the PATCH operation of a kind takes the parameters `fieldValidation` and `dryRun`. Schemas are
-//! left out; without them kubectl merges by the types it has built in.
+//! kubectl checks whether the PATCH operation of a kind takes the parameters `fieldValidation` and `dryRun`. Schemas
+//! are omitted; without them kubectl merges by its built-in types.
 
 use serde_json::{Map, Value, json};
 

@@ -1,9 +1,9 @@
 //! The four patch types.
 //!
-//! Input: a patch and the object as it is. Output: the object as the patch wants it, not yet checked.
+//! In: a patch and the current object. Out: the patched object, not yet validated.
 //!
-//! Invariant: the result's depth and size stay within a small multiple of the limits on a request, so that a patch
-//! can't be used to blow an object up.
+//! Invariant: the result's depth and size stay within a small multiple of the request limits, so that a patch cannot
+//! inflate an object.
 
 pub mod apply;
 mod strategic;
@@ -27,10 +27,10 @@ pub enum PatchType {
 
 /// A real server's limit on the operations of one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
-/// How much `copy` and `move` may carry around in one patch: as much as a real server lets it copy.
+/// How many bytes `copy` and `move` may copy in one patch: a real server's limit on copying.
 const CARRIED_BYTES_MAX: usize = body::BYTES_MAX;
 const DEPTH_MAX: usize = 128;
-/// What any value takes besides its text.
+/// The size of any value in addition to its text.
 const VALUE_BYTES: usize = 8;
 
 impl PatchType {
@@ -105,7 +105,7 @@ fn json_patch(object: &mut Value, patch: Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// How many bytes a value takes, about, and how deep it is.
+/// The approximate size of a value in bytes, and its depth.
 pub(super) fn measure(value: &Value) -> (usize, usize) {
     let sum = |(bytes, depth): (usize, usize), inner: &Value| {
         let (inner_bytes, inner_depth) = measure(inner);
@@ -128,7 +128,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_type_patches_in_its_way() {
+    fn each_patch_type_applies() {
         let current = json!({ "metadata": { "labels": { "a": "1" } }, "spec": {
             "containers": [{ "name": "x", "image": "1" }, { "name": "y", "image": "1" }] } });
         for (patch_type, patch, expected) in [
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_and_hostile_json_patches_are_refused() {
+    fn invalid_and_hostile_json_patches_are_rejected() {
         let current = json!({ "a": { "b": [1] } });
         let copies = |count: usize, path: fn(usize) -> String| -> Value {
             (0..count).map(|number| json!({ "op": "copy", "from": "/a", "path": path(number) })).collect()

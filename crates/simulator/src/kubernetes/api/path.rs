@@ -1,6 +1,6 @@
-//! What a request's path names.
+//! Parses request paths.
 //!
-//! Input: the raw path. Output: a [`Route`]; a path that names nothing is [`Route::Nothing`], never an error or a panic.
+//! In: the raw path. Out: a [`Route`]; an unknown path is [`Route::Nothing`], never an error or a panic.
 
 use super::query::percent_decode;
 use crate::kubernetes::kinds::{KINDS, KindId};
@@ -31,12 +31,12 @@ pub enum Route {
     Bindings {
         namespace: String,
     },
-    /// A question about the caller that has one answer here: `selfsubjectaccessreviews`, `selfsubjectreviews`, ...
+    /// A review of the caller that always has the same answer: `selfsubjectaccessreviews`, `selfsubjectreviews`, ...
     Review {
         api_version: String,
         resource: String,
     },
-    /// Inside the API, yet no resource of it.
+    /// Inside the API, but not one of its resources.
     NoResource,
     /// Outside the API.
     Nothing,
@@ -49,19 +49,19 @@ pub struct Target {
     pub namespace: Option<String>,
     pub name: Option<String>,
     pub subresource: Option<String>,
-    /// Events of `events.k8s.io`: the same objects with other field names.
+    /// Events of `events.k8s.io`: the same objects with different field names.
     pub as_new_event: bool,
 }
 
 impl Target {
-    /// `pods`, `pods/binding`: how faults name the resource.
+    /// `pods`, `pods/binding`: the resource name in fault rules.
     #[must_use]
     pub fn resource(&self) -> String {
         let plural = self.kind.kind().plural;
         self.subresource.as_ref().map_or_else(|| plural.to_owned(), |sub| format!("{plural}/{sub}"))
     }
 
-    /// The namespace as the store's keys have it.
+    /// The namespace in the form of the store's keys.
     #[must_use]
     pub fn store_namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
@@ -70,7 +70,7 @@ impl Target {
 
 pub const EVENTS_GROUP: &str = "events.k8s.io";
 
-/// Resources that are only ever asked, never stored.
+/// Resources that are only queried, never stored.
 const REVIEWS: &[(&str, &str)] = &[
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
@@ -136,7 +136,7 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Route {
         return Route::Bindings { namespace: (*namespace).to_owned() };
     }
     let found = match rest {
-        // `namespaces/<name>/status` is the namespace's own; any other third segment is a resource in it.
+        // `namespaces/<name>/status` belongs to the namespace; any other third segment is a resource in it.
         ["namespaces", namespace, plural, tail @ ..] if *plural != "status" => {
             target(group, version, Some(namespace), plural, tail)
         }
@@ -157,7 +157,7 @@ fn target(group: &str, version: &str, namespace: Option<&str>, plural: &str, tai
         _ => return None,
     };
     let namespaced = kind.kind().namespaced;
-    // An object of a namespaced kind is reached through its namespace only, and one of a cluster-scoped kind never.
+    // Objects of namespaced kinds need a namespace in the path, objects of cluster-scoped kinds must not have one.
     if namespaced != namespace.is_some() && (name.is_some() || namespace.is_some()) {
         return None;
     }

@@ -1,9 +1,9 @@
-//! Protobuf bodies: the form in which Go clients, kubectl among them, send what they create.
+//! Protobuf bodies: the form in which Go clients, including kubectl, send objects to create.
 //!
-//! Input: `application/vnd.kubernetes.protobuf`. Output: the same object as JSON. Answers are always JSON, which these
-//! clients accept as well. The field numbers are in [`schema`]; fields that are not there are skipped.
+//! In: `application/vnd.kubernetes.protobuf`. Out: the same object as JSON. Answers are always JSON, which these
+//! clients also accept. The field numbers are in [`schema`]; unknown fields are skipped.
 //!
-//! Invariants: every length is checked against what is left; nesting is bounded.
+//! Invariants: every length is checked against the remaining bytes; nesting is bounded.
 
 mod schema;
 
@@ -16,7 +16,7 @@ use schema::{Content, Field, FieldShape, MESSAGES};
 pub use schema::{message_name, unknown_fields};
 
 pub const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// What every such body begins with.
+/// The prefix of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 const DEPTH_MAX: usize = 64;
 
@@ -36,7 +36,7 @@ pub enum ProtobufError {
     UnknownKind,
 }
 
-/// The object in a body, with the apiVersion and kind that the body says it has.
+/// Decodes the object in a body, with the apiVersion and kind from the body.
 pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::Prefix)?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -118,7 +118,7 @@ fn decode_message(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, 
 fn decode_value(field: &Field, wire: Wire<'_>, depth: usize) -> Result<Value, ProtobufError> {
     Ok(match (field.content, wire) {
         (Content::Text, Wire::Bytes(bytes)) => json!(text(bytes)?),
-        // Negative numbers are written as their two's complement.
+        // Negative numbers are encoded in two's complement.
         (Content::Whole, Wire::Varint(number)) => json!(number.cast_signed()),
         (Content::Flag, Wire::Varint(number)) => json!(number != 0),
         (Content::Number, Wire::Fixed64(bits)) => json!(f64::from_bits(bits)),
@@ -140,7 +140,7 @@ fn decode_value(field: &Field, wire: Wire<'_>, depth: usize) -> Result<Value, Pr
     })
 }
 
-/// Null for the zero time, which is written as an empty message.
+/// Null for the zero time, which is encoded as an empty message.
 fn time(bytes: &[u8], micros: bool) -> Result<Value, ProtobufError> {
     let (mut seconds, mut nanos) = (0_i64, 0_i64);
     for entry in Entries(bytes) {
@@ -177,7 +177,7 @@ fn text(bytes: &[u8]) -> Result<String, ProtobufError> {
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| ProtobufError::Text)
 }
 
-/// One field as it is on the wire.
+/// One field in its wire format.
 enum Wire<'a> {
     Varint(u64),
     Fixed64(u64),
@@ -185,7 +185,7 @@ enum Wire<'a> {
     Fixed32,
 }
 
-/// The fields of a message, one after the other; ends after the first error.
+/// The fields of a message in order; ends after the first error.
 struct Entries<'a>(&'a [u8]);
 
 impl<'a> Iterator for Entries<'a> {
@@ -263,9 +263,9 @@ mod tests {
     }
 
     #[test]
-    fn an_object_reads_as_its_json() {
+    fn an_object_decodes_to_its_json() {
         let metadata = [bytes(1, b"web"), bytes(2, b""), bytes(8, b"")].concat();
-        let spec = [vec![1 << 3, 0], vec![5 << 3, 0]].concat(); // replicas 0 means something, minReadySeconds 0 does not
+        let spec = [vec![1 << 3, 0], vec![5 << 3, 0]].concat(); // replicas 0 is kept, minReadySeconds 0 is omitted
         let object = decode(&body("apps/v1", "Deployment", &[bytes(1, &metadata), bytes(2, &spec)].concat())).unwrap();
         assert_eq!(
             object,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_bodies_are_refused() {
+    fn invalid_bodies_are_rejected() {
         let good = body("v1", "Pod", &bytes(1, &bytes(1, b"web")));
         for length in 0..good.len() {
             let _ = decode(&good[..length]);

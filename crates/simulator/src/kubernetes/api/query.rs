@@ -1,4 +1,4 @@
-//! A request's query: decoded once, read by name, with a real server's messages for what can't be read.
+//! A request's query: decoded once, read by name, with a real server's messages for invalid values.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::kubernetes::error::{ApiError, FieldError};
 pub struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// What can't be decoded is left out, as if it had not been sent.
+    /// Parameters that cannot be decoded are ignored.
     #[must_use]
     pub fn parse(raw: &str) -> Query {
         let mut values = BTreeMap::new();
@@ -58,7 +58,7 @@ impl Query {
         self.text("resourceVersion").map(parse).transpose()
     }
 
-    /// `dryRun=All`; any other value is refused.
+    /// `dryRun=All`; any other value is rejected.
     pub fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
         match self.text("dryRun") {
             None => Ok(false),
@@ -71,7 +71,7 @@ impl Query {
     }
 }
 
-/// `None` when an escape is broken or the bytes are not UTF-8.
+/// `None` if an escape is invalid or the bytes are not UTF-8.
 #[must_use]
 pub fn percent_decode(text: &str) -> Option<String> {
     let is_escape = |after: &str| after.len() >= 2 && after.bytes().take(2).all(|digit| digit.is_ascii_hexdigit());

@@ -1,6 +1,6 @@
-//! Objects as the client asked for them: whole, as metadata only, or as a table.
+//! Renders objects in the requested form: complete, metadata only, or as a table.
 //!
-//! Text is put together from already serialised values, so that a list of thousands is written in one pass.
+//! The text is assembled from already serialised values, so that a list of thousands of objects is written in one pass.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::table::{self, IncludeObject};
 use crate::clock::SimTime;
 use crate::kubernetes::error::ApiError;
 
-/// How the answers to one request are written.
+/// Writes the answers to one request.
 #[derive(Clone, Debug)]
 pub struct Writer {
     target: Target,
@@ -36,7 +36,7 @@ impl Writer {
         if self.target.as_new_event { new_event::API_VERSION.to_owned() } else { self.target.kind.kind().api_version() }
     }
 
-    /// One object, on its own.
+    /// A single object.
     #[must_use]
     pub fn object(&self, object: &Arc<Value>, now: SimTime) -> String {
         match self.rendering {
@@ -50,7 +50,7 @@ impl Writer {
         }
     }
 
-    /// One object, as a watch's event carries it.
+    /// An object inside a watch event.
     #[must_use]
     pub fn event_object(&self, object: &Arc<Value>, with_columns: bool, now: SimTime) -> String {
         match self.rendering {
@@ -59,7 +59,7 @@ impl Writer {
         }
     }
 
-    /// A bookmark's object: nothing but a version and annotations.
+    /// The object of a bookmark: only a version and annotations.
     #[must_use]
     pub fn bookmark(&self, version: u64, initial_events_end: bool) -> String {
         let mut metadata = json!({ "resourceVersion": version.to_string() });
@@ -122,7 +122,7 @@ fn metadata_only(object: &Value) -> String {
     format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{}}}"#, object["metadata"])
 }
 
-/// Items of a list don't say what they are: the list does.
+/// Items of a list have no type fields: the list has them.
 fn write_without_type(text: &mut String, object: &Value) {
     text.push('{');
     let mut first = true;
@@ -134,7 +134,7 @@ fn write_without_type(text: &mut String, object: &Value) {
             text.push(',');
         }
         first = false;
-        // A String takes whatever is written to it.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{}:{value}", Value::String(key.clone()));
     }
     text.push('}');
@@ -159,7 +159,7 @@ pub fn error_response(error: &ApiError) -> Response {
     response
 }
 
-/// The `Status` of a request that succeeded and has no object to show.
+/// The `Status` of a successful request that returns no object.
 #[must_use]
 pub fn success(code: Option<u16>, details: Option<Value>) -> Value {
     let mut status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" });

@@ -28,7 +28,7 @@ pub fn patch(
     dry_run: bool,
 ) -> Result<Value, ApiError> {
     let workload = existing(store, target).ok_or_else(|| not_found(target))?;
-    // What a manager states of a Scale is one number; it is merged like any other patch.
+    // An applied Scale has only one number, so it is merged like any other patch.
     let patch_type = if patch_type == PatchType::Apply { PatchType::Merge } else { patch_type };
     let scale = patch::patched(patch_type, target.kind, &scale_of(&workload), body)?;
     set(store, target, &workload, &scale, dry_run)
@@ -82,7 +82,7 @@ fn scale_of(workload: &Value) -> Value {
         metadata[field] = workload["metadata"][field].clone();
     }
     let selector = LabelSelector::from_object(&workload["spec"]["selector"]).unwrap_or_default();
-    // A real server leaves a zero out here, and only here.
+    // A real server omits a zero here, and only here.
     let spec = match workload["spec"]["replicas"].as_i64() {
         None | Some(0) => json!({}),
         Some(replicas) => json!({ "replicas": replicas }),

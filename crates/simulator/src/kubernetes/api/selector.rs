@@ -6,7 +6,7 @@ use crate::kubernetes::label_selector::{LabelSelector, Operator, Requirement};
 #[error("{0}")]
 pub struct SelectorError(String);
 
-/// Reads a query's `labelSelector`.
+/// Parses a query's `labelSelector`.
 pub fn parse(text: &str) -> Result<LabelSelector, SelectorError> {
     let mut requirements = Vec::new();
     let mut rest = text.trim();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_selectors_are_refused() {
+    fn malformed_selectors_are_rejected() {
         for text in ["a===b", ",", "a,", "=b", "a in b", "a in (b", "a(b)", "!", "a b", "é=b", "a=b c", "a>x"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -1,8 +1,8 @@
-//! The JSON types of the fields that something in this crate reads or writes.
+//! The JSON types of the fields that this crate reads or writes.
 //!
-//! Input: an object from a client. Output: the first field whose type is wrong, in the words of a real server. Past
-//! this gate the rest of the crate may rely on `metadata` being an object, `spec.containers` a list of objects, and so
-//! on; fields that nobody here looks into pass unseen.
+//! In: an object from a client. Out: the first field with a wrong type, in the words of a real server. After this check
+//! the rest of the crate can rely on `metadata` being an object, `spec.containers` a list of objects, and so on. Fields
+//! that this crate does not use are not checked.
 
 mod tables;
 
@@ -27,7 +27,7 @@ enum Shape {
 
 use Shape::{Any, Fields, Flag, List, Map, Quantity, Text, Whole, WholeOrText};
 
-/// Refuses an object with a field of the wrong type.
+/// Rejects an object with a field of the wrong type.
 pub fn check(kind: KindId, object: &Value) -> Result<(), ApiError> {
     let row = kind.kind();
     let mut path = String::new();
@@ -40,7 +40,7 @@ pub fn check(kind: KindId, object: &Value) -> Result<(), ApiError> {
     })
 }
 
-/// Finds the first mismatch and leaves its place in `path`. Null passes everywhere: it is the same as absent.
+/// Finds the first mismatch and leaves its path in `path`. Null is always valid: it means absent.
 fn mismatch(shape: &Shape, value: &Value, path: &mut String) -> Option<(&'static str, &'static str)> {
     let within = |key: &str, shape: &Shape, value: &Value, path: &mut String| {
         let length = path.len();
@@ -105,7 +105,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn wrong_types_are_named_with_their_place() {
+    fn wrong_types_are_reported_with_their_path() {
         for (object, message) in [
             (json!({ "metadata": { "name": 3 } }), "cannot unmarshal number into Go struct field Pod.metadata.name"),
             (json!({ "metadata": [] }), "cannot unmarshal array into Go struct field Pod.metadata of type object"),

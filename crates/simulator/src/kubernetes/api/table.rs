@@ -1,6 +1,6 @@
 //! Server-side tables: the columns and cells that a real server prints for each kind.
 //!
-//! Columns of priority 1 are the ones `kubectl -o wide` adds; as in a real server they are always sent.
+//! `kubectl -o wide` adds the columns of priority 1; as in a real server they are always sent.
 
 mod age;
 mod pod;
@@ -16,7 +16,7 @@ use crate::clock::SimTime;
 use crate::kubernetes::error::ApiError;
 use crate::kubernetes::kinds::KindId;
 
-/// What each row says of its object, besides the cells.
+/// How much of the object each row contains in addition to the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncludeObject {
     None,
@@ -224,7 +224,7 @@ fn cells(kind: KindId, object: &Value, now: SimTime) -> Value {
     }
 }
 
-/// A text as it is, a number as text, and nothing for anything else.
+/// A string unchanged, a number as text, nothing for any other value.
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -282,7 +282,7 @@ pub fn write(
     table
 }
 
-/// Finished pods are marked so that a client may leave them out.
+/// Marks finished pods, so that a client can omit them.
 fn row_conditions(kind: KindId, object: &Value) -> Option<Value> {
     let message = match (kind, object["status"]["phase"].as_str()?) {
         (KindId::POD, "Succeeded") => "The pod has completed successfully.",

@@ -1,6 +1,6 @@
-//! What a real server refuses: names, labels, missing and immutable fields.
+//! Validation as in a real server: names, labels, missing and immutable fields.
 //!
-//! Input: an object that has passed [`shape`](super::shape) and has its defaults. Output: every field that is wrong.
+//! In: an object that has passed [`shape`](super::shape) and has its defaults. Out: all invalid fields.
 
 use serde_json::{Value, json};
 
@@ -14,10 +14,10 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 const LABEL_KEY: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const POD_SPEC_FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-/// A real server's limit on all annotations of an object together.
+/// A real server's limit on the total size of an object's annotations.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// What is wrong with a new object.
+/// Validates a new object.
 pub fn check_new(kind: KindId, object: &Value) -> Result<(), ApiError> {
     check_size(object)?;
     let mut errors = Vec::new();
@@ -26,7 +26,7 @@ pub fn check_new(kind: KindId, object: &Value) -> Result<(), ApiError> {
     finish(kind, object, errors)
 }
 
-/// No object outgrows a request, not even patch by patch.
+/// An object must not exceed the request limit, even after several patches.
 pub fn check_size(object: &Value) -> Result<(), ApiError> {
     if patch::measure(object).0 <= body::BYTES_MAX {
         return Ok(());
@@ -34,7 +34,7 @@ pub fn check_size(object: &Value) -> Result<(), ApiError> {
     Err(ApiError::TooLarge(format!("Request entity too large: limit is {}", body::BYTES_MAX)))
 }
 
-/// What is wrong with a changed object, given what it was.
+/// Validates an updated object against its previous state.
 pub fn check_changed(kind: KindId, before: &Value, object: &Value) -> Result<(), ApiError> {
     let mut errors = Vec::new();
     check_labels_and_annotations(object, "metadata", &mut errors);
@@ -72,7 +72,7 @@ fn check_metadata(kind: KindId, object: &Value, errors: &mut Vec<FieldError>) {
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().unwrap_or_default();
     let prefix = metadata["generateName"].as_str().unwrap_or_default();
-    // A generated name is its prefix plus characters that are always allowed.
+    // A generated name consists of its prefix and characters that are always valid.
     let (field, candidate) =
         if name.is_empty() { ("generateName", prefix.trim_end_matches(['-', '.'])) } else { ("name", name) };
     let one_label = matches!(kind, KindId::NAMESPACE | KindId::SERVICE);
@@ -141,7 +141,7 @@ fn check_content(kind: KindId, object: &Value, errors: &mut Vec<FieldError>) {
         KindId::EVENT => {
             let involved = object["involvedObject"]["namespace"].as_str().unwrap_or_default();
             let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
-            // Events on cluster-scoped objects live in `default`, or in a namespace of the reporter's choice.
+            // Events on cluster-scoped objects are in `default`, or in a namespace that the reporter chooses.
             if !involved.is_empty() && involved != own {
                 let value = &object["involvedObject"]["namespace"];
                 let detail = "does not match event.namespace";
@@ -225,7 +225,7 @@ fn check_service(spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A pod's spec is fixed but for a few fields.
+/// Only a few fields of a pod's spec can change.
 fn check_pod_spec_kept(before: &Value, after: &Value, errors: &mut Vec<FieldError>) {
     for list in ["containers", "initContainers"] {
         let count = |spec: &Value| spec[list].as_array().map_or(0, Vec::len);
@@ -262,7 +262,7 @@ fn check_pod_spec_kept(before: &Value, after: &Value, errors: &mut Vec<FieldErro
         restore(&mut comparable, before, field);
     }
     if gated {
-        // A gated pod may still be told on which nodes it may run.
+        // The node constraints of a gated pod can still change.
         restore(&mut comparable, before, "nodeSelector");
         let pod_terms = |spec: &Value| ["podAffinity", "podAntiAffinity"].map(|side| spec["affinity"][side].clone());
         if pod_terms(after) == pod_terms(before) {
@@ -280,7 +280,7 @@ fn check_pod_spec_kept(before: &Value, after: &Value, errors: &mut Vec<FieldErro
     }
 }
 
-/// Sets a field of `object` to what it was in `before`.
+/// Sets a field of `object` to its value in `before`.
 fn restore(object: &mut Value, before: &Value, field: &str) {
     match (object, before.get(field)) {
         (Value::Object(map), Some(value)) => {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pods_spec_only_a_few_fields_change() {
+    fn only_a_few_fields_of_a_pod_spec_can_change() {
         type Edit = fn(&mut Value);
         let cases: [(Edit, bool); 6] = [
             (|pod| pod["spec"]["containers"][0]["image"] = json!("two"), true),

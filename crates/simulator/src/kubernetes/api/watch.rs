@@ -1,10 +1,10 @@
-//! Watches: a stream of events, from a version on, until the client's time is up.
+//! Watches: a stream of events after a version, until the client's timeout.
 //!
-//! Input: the selection, the version to begin at, the world. Output: one JSON line per event. Each watcher keeps a
-//! cursor into the store's window of changes, and sleeps until the world says that something changed.
+//! In: the selection, the start version, the world. Out: one JSON line per event. Each watcher has a cursor into the
+//! store's window of changes, and sleeps until the world signals a change.
 //!
-//! Invariants: events come in the order of their versions and none is left out, unless a fault says otherwise; the
-//! stream ends; whoever falls behind the window is told so (410).
+//! Invariants: events arrive in version order without gaps, unless a fault is injected; the stream ends; a client that
+//! falls behind the window gets 410.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,19 +25,19 @@ use crate::kubernetes::error::{ApiError, FieldError};
 use crate::kubernetes::store::{Change, ChangeType, Gone, Store};
 use crate::world::World;
 
-/// How often a watch that asked for bookmarks gets one.
+/// The bookmark interval of a watch that requests bookmarks.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
-/// How many changes are looked at in one go, so that a watcher far behind does not hold the world up.
+/// How many changes are processed per round, so that a watcher far behind does not block the world.
 const CHANGES_PER_ROUND: usize = 2_000;
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Where a watch begins and when it ends.
+/// The start and the end of a watch.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchOptions {
-    /// `None`: begin with all objects there are.
+    /// `None`: start with all existing objects.
     after_version: Option<u64>,
     bookmarks: bool,
-    /// Say when the objects that were there at the beginning have all been sent.
+    /// Send a bookmark after the initial objects.
     marks_initial_end: bool,
     timeout: Duration,
 }
@@ -68,7 +68,7 @@ impl WatchOptions {
             return forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
         }
         let seconds = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
-        // Spread a little, so that the watches of one moment don't all end in another.
+        // Spread the timeouts, so that watches that start at the same time do not all end at the same time.
         let default = 300 + current_version % 300;
         let timeout = Duration::from_secs(seconds.filter(|seconds| *seconds > 0).unwrap_or(default)).min(TIMEOUT_MAX);
         Ok(WatchOptions {
@@ -80,7 +80,7 @@ impl WatchOptions {
     }
 }
 
-/// One watch of one client.
+/// A client's watch.
 pub struct Watcher {
     world: Arc<World>,
     changes: tokio::sync::watch::Receiver<u64>,
@@ -103,14 +103,14 @@ enum Cursor {
     After(u64),
 }
 
-/// What is still to be sent. An object is written out only when its turn comes, so that a slow client costs little.
+/// A pending line. An object is serialized only when it is sent, so that a slow client costs little.
 enum Line {
     Event(Event, SimTime),
     Text(String),
     Cut,
 }
 
-/// An event that the selection makes of a change.
+/// The event of a change, as the selection sees it.
 #[derive(Clone)]
 struct Event {
     event_type: &'static str,
@@ -144,7 +144,7 @@ impl Watcher {
         }
     }
 
-    /// The body of the answer.
+    /// The response body.
     pub fn stream(self) -> impl Stream<Item = Result<Bytes, io::Error>> + Send {
         futures::stream::unfold(self, |mut watcher| async move {
             let line = watcher.next_line().await?;
@@ -172,9 +172,9 @@ impl Watcher {
         }
     }
 
-    /// Reads what is new and queues it; without anything new, waits.
+    /// Reads and queues new changes; waits if there are none.
     async fn round(&mut self) {
-        // Marked as seen before the world is read, so that no change falls between reading and waiting.
+        // Marked as seen before the world is read, so that no change is lost between reading and waiting.
         self.changes.borrow_and_update();
         let (read, now, interference) = {
             let (selection, cursor, faults) = (&self.selection, self.cursor, &mut self.faults);
@@ -187,7 +187,7 @@ impl Watcher {
             })
         };
         if let Interference::Silent(duration) = interference {
-            // What was read is read again afterwards: the cursor has not moved.
+            // The same changes are read again afterwards: the cursor has not moved.
             tokio::time::sleep(duration.min(self.deadline.saturating_duration_since(Instant::now()))).await;
             return;
         }
@@ -248,7 +248,7 @@ impl Watcher {
         tokio::select! {
             biased;
             changed = self.changes.changed() => {
-                // The world is gone: nothing will ever change again.
+                // The world is gone: there will be no more changes.
                 self.ends |= changed.is_err();
             }
             () = tokio::time::sleep_until(wake) => {
@@ -260,7 +260,7 @@ impl Watcher {
     }
 }
 
-/// An event as it goes over the wire.
+/// An event in its wire format.
 fn line(event_type: &str, object: &str) -> String {
     format!("{{\"type\":\"{event_type}\",\"object\":{object}}}\n")
 }
@@ -268,7 +268,7 @@ fn line(event_type: &str, object: &str) -> String {
 struct Batch {
     events: Vec<Event>,
     cursor: u64,
-    /// There are changes that this round did not come to.
+    /// There are changes that this round did not process.
     more: bool,
 }
 
@@ -296,7 +296,7 @@ fn read(store: &Store, selection: &Selection, cursor: Cursor) -> Result<Batch, G
     Ok(Batch { events, cursor, more: looked_at == CHANGES_PER_ROUND })
 }
 
-/// An object that enters the selection is added to it, one that leaves it is deleted from it.
+/// An object that enters the selection is reported as added, one that leaves it as deleted.
 fn event_of(change: &Change, selection: &Selection) -> Option<Event> {
     let was_in = change.before.as_ref().is_some_and(|before| selection.matches(before));
     let is_in = change.change_type != ChangeType::Deleted && selection.matches(&change.object);
@@ -304,7 +304,7 @@ fn event_of(change: &Change, selection: &Selection) -> Option<Event> {
         (false, true) => ("ADDED", change.object.clone()),
         (true, true) => ("MODIFIED", change.object.clone()),
         (true, false) if change.change_type == ChangeType::Deleted => ("DELETED", change.object.clone()),
-        // The object as it last was in the selection, at the version at which it left.
+        // The last selected state of the object, with the version at which it left the selection.
         (true, false) => {
             let mut last = change.before.as_deref()?.clone();
             last["metadata"]["resourceVersion"] = serde_json::json!(change.version.to_string());

@@ -1,7 +1,7 @@
-//! The faults that a watch can meet: cut, silent, gone, duplicate and reordered events.
+//! Faults of a watch: cut, silent, gone, duplicate and reordered events.
 //!
-//! They are asked for when a watch begins and whenever it has events to send, so that a fault added later also reaches
-//! the watches that are already open.
+//! They are checked when a watch starts and when it has events to send, so that a fault added later also affects open
+//! watches.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::clock::SimTime;
 use crate::fault::{Fault, Faults, Side};
 
-/// What the faults do to one round of a watch.
+/// The effect of the faults on one round of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interference {
     None,
     Silent(Duration),
     Gone,
-    /// Each event twice, or in another order, or both.
+    /// Each event twice, or in a different order, or both.
     Shuffle {
         duplicate: bool,
         reorder: bool,
@@ -27,15 +27,15 @@ pub enum Interference {
 #[derive(Debug)]
 pub struct WatchFaults {
     method: String,
-    /// So many more events, then the stream is cut.
+    /// After this many events the stream is cut.
     events_until_cut: Option<u32>,
     begun: bool,
-    /// A silence is over once it has been kept; the events behind it are then let through.
+    /// Whether the silent period has ended. The events after it are then delivered.
     was_silent: bool,
 }
 
 impl WatchFaults {
-    /// `method` as faults name it: `watch pods`.
+    /// `method` is the name in fault rules: `watch pods`.
     #[must_use]
     pub fn new(method: &str) -> WatchFaults {
         WatchFaults { method: method.to_owned(), events_until_cut: None, begun: false, was_silent: false }
@@ -73,12 +73,12 @@ impl WatchFaults {
         let mut order: Vec<usize> = (0..objects.len()).collect();
         let Interference::Shuffle { duplicate, reorder } = *interference else { return order };
         if reorder {
-            // Objects in the opposite order of their first events; one object's own events stay in theirs.
-            let mut places = std::collections::BTreeMap::new();
-            for (place, object) in objects.iter().enumerate() {
-                places.entry(object["metadata"]["uid"].to_string()).or_insert(place);
+            // Objects in reverse order of their first events; the events of one object stay in order.
+            let mut first = std::collections::BTreeMap::new();
+            for (position, object) in objects.iter().enumerate() {
+                first.entry(object["metadata"]["uid"].to_string()).or_insert(position);
             }
-            order.sort_by_key(|index| std::cmp::Reverse(places.get(&objects[*index]["metadata"]["uid"].to_string())));
+            order.sort_by_key(|index| std::cmp::Reverse(first.get(&objects[*index]["metadata"]["uid"].to_string())));
         }
         if duplicate {
             order = order.into_iter().flat_map(|index| [index, index]).collect();
@@ -86,7 +86,7 @@ impl WatchFaults {
         order
     }
 
-    /// Counts an event that is about to be sent.
+    /// Counts an event that is about to be sent. Returns whether the stream is cut before it.
     pub fn cuts_before_next_event(&mut self) -> bool {
         match &mut self.events_until_cut {
             Some(0) => true,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_comes_after_its_events() {
+    fn the_cut_is_after_the_configured_events() {
         let mut faults = WatchFaults::new("watch pods");
         faults.events_until_cut = Some(2);
         let cuts: Vec<bool> = (0..3).map(|_| faults.cuts_before_next_event()).collect();

@@ -1,7 +1,7 @@
-//! Creating, replacing and patching objects and their `status`.
+//! Creates, replaces and patches objects and their `status`.
 //!
-//! Every write goes the same way: the body's identity and types are checked, defaults filled in, what the kind does
-//! not let a client change is put back, the result validated, and only then stored; a dry run stops before that.
+//! Every write follows the same order: check the body's identity and types, set defaults, restore the fields that a
+//! client may not change, validate the result, and only then store it. A dry run stops before storing.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use crate::kubernetes::error::{ApiError, Cause};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::{Store, resource_name};
 
-/// How many unknown fields are named in one answer.
+/// How many unknown fields one answer lists.
 const UNKNOWN_FIELDS_MAX: usize = 20;
 
-/// What a write is told besides its body.
+/// The options of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions<'a> {
     pub dry_run: bool,
     pub field_manager: Option<&'a str>,
     pub force: bool,
-    /// Refuse fields that the kind does not have.
+    /// Reject fields that the kind does not have.
     pub strict: bool,
 }
 
-/// A stored (or, in a dry run, would-be) object and whether it is new.
+/// A stored object, or in a dry run the object that would be stored, and whether it is new.
 #[derive(Clone, Debug)]
 pub struct Written {
     pub object: Arc<Value>,
@@ -81,7 +81,7 @@ pub fn replace(
 ) -> Result<Written, ApiError> {
     let mut object = incoming(target, body, options.strict)?;
     let Some(before) = existing(store, target) else {
-        // Leases and events may be brought into being by a PUT.
+        // A PUT can create leases and events.
         if matches!(target.kind, KindId::LEASE | KindId::EVENT) && target.subresource.is_none() {
             shape::check(target.kind, &object)?;
             settle_name(target, &mut object)?;
@@ -161,7 +161,7 @@ fn apply(
     }
 }
 
-/// Stores a changed object that has passed its type checks.
+/// Stores a changed object after its type checks.
 fn commit(
     store: &mut Store,
     target: &Target,
@@ -189,7 +189,7 @@ fn commit(
     Ok(Written { object, created: false })
 }
 
-/// A write to `status` changes nothing else, but for the labels and annotations of pods and nodes.
+/// A write to `status` changes nothing else, except for the labels and annotations of pods and nodes.
 fn with_status_of(kind: KindId, before: &Value, mut object: Value) -> Value {
     let mut result = before.clone();
     result["status"] = object["status"].take();
@@ -217,7 +217,7 @@ fn put_back(object: &mut Value, before: &Value, field: &str) {
     }
 }
 
-/// A terminating object goes once nothing holds it any more: no finalizer, no grace period.
+/// Removes a terminating object when no finalizer or grace period holds it.
 fn finish_deletion(store: &mut Store, kind: KindId, object: &Value) -> Result<Option<Arc<Value>>, ApiError> {
     let metadata = &object["metadata"];
     let held = metadata["finalizers"].is_array()
@@ -230,7 +230,7 @@ fn finish_deletion(store: &mut Store, kind: KindId, object: &Value) -> Result<Op
     store.remove(kind, text("namespace"), text("name")).map(Some)
 }
 
-/// The body as a core object without nulls, if it says it is of the kind that the path names, or says nothing.
+/// The body as a core object without nulls, if its kind is that of the path or missing.
 fn incoming(target: &Target, body: Value, strict: bool) -> Result<Value, ApiError> {
     let row = target.kind.kind();
     if !body.is_object() {
@@ -265,7 +265,7 @@ fn incoming(target: &Target, body: Value, strict: bool) -> Result<Value, ApiErro
     Ok(object)
 }
 
-/// Null, and a list without items, are the same as absent.
+/// Null and an empty list mean absent.
 fn prune_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -312,7 +312,7 @@ fn settle_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError>
     Ok(())
 }
 
-/// What a real server's admission plugins say to a new object.
+/// What a real server's admission plugins do with a new object.
 fn admit(store: &Store, target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let name = || {
         let metadata = &object["metadata"];
@@ -344,7 +344,7 @@ fn admit(store: &Store, target: &Target, object: &mut Value) -> Result<(), ApiEr
         return Err(ApiError::Forbidden { resource: "pods".to_owned(), name: name(), why, cause: None });
     }
     if target.kind == KindId::NODE {
-        // A new node takes no pods until the node lifecycle has seen it Ready.
+        // A new node accepts no pods until the node lifecycle controller sees it Ready.
         let key = "node.kubernetes.io/not-ready";
         let spec = &mut object["spec"];
         if !spec["taints"].is_array() {

@@ -1,9 +1,9 @@
 //! The PodDisruptionBudget controller: how many pods may be evicted now.
 //!
-//! Input: a budget and the pods it selects. Output: its status, which the eviction API reads and counts down.
+//! In: a budget and the pods it selects. Out: its status, which the eviction API reads and decrements.
 //!
-//! An eviction that the API has let through is in `disruptedPods` until its pod is seen to go, at most two minutes:
-//! meanwhile the pod no longer counts as healthy.
+//! An eviction that the API has allowed is in `disruptedPods` until its pod terminates, at most two minutes. During
+//! that time the pod does not count as healthy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::Tools;
 use super::queue::Target;
 use crate::clock::SimTime;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::json::{bounded, count, int_or_percent, moment, put, take, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::label_selector::LabelSelector;
@@ -23,7 +23,7 @@ use crate::kubernetes::store::{Change, ChangeType, ObjectKey, Store};
 
 const DISRUPTION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The budgets that select the pod, as it was or as it is.
+/// Marks the budgets that select the pod before or after the change.
 pub(super) fn affected_by_pod(change: &Change, store: &Store, mut mark: impl FnMut(ObjectKey)) {
     let namespace = text(&change.object["metadata"]["namespace"]);
     for budget in store.list(KindId::POD_DISRUPTION_BUDGET, Some(namespace)) {
@@ -34,7 +34,7 @@ pub(super) fn affected_by_pod(change: &Change, store: &Store, mut mark: impl FnM
     }
 }
 
-/// A controller was scaled: every budget of its namespace may count differently.
+/// A controller was scaled: the numbers of every budget in its namespace may change.
 pub(super) fn affected_by_scale(change: &Change, store: &Store, mut mark: impl FnMut(ObjectKey)) {
     let replicas = |object: &Value| object["spec"]["replicas"].clone();
     let same = change.change_type == ChangeType::Modified
@@ -69,10 +69,10 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, key: &ObjectKey) {
         let generation = budget["metadata"]["generation"].clone();
         put(budget, &["status", "observedGeneration"], generation);
         let Ok((expected, desired)) = counted else {
-            // The budget cannot be worked out: to be safe nothing may be disrupted.
+            // The budget cannot be computed. To be safe, no disruption is allowed.
             put(budget, &["status", "disruptionsAllowed"], json!(0));
             let why = counted.err().unwrap_or_default();
-            return condition::set(budget, "DisruptionAllowed", Says::new("False", "SyncFailed", &why), now);
+            return condition::set(budget, "DisruptionAllowed", State::new("False", "SyncFailed", &why), now);
         };
         let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
         put(budget, &["status", "currentHealthy"], json!(healthy));
@@ -84,12 +84,12 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, key: &ObjectKey) {
         } else {
             put(budget, &["status", "disruptedPods"], Value::Object(disrupted.clone()));
         }
-        let says = if allowed > 0 {
-            Says::new("True", "SufficientPods", "")
+        let state = if allowed > 0 {
+            State::new("True", "SufficientPods", "")
         } else {
-            Says::new("False", "InsufficientPods", "")
+            State::new("False", "InsufficientPods", "")
         };
-        condition::set(budget, "DisruptionAllowed", says, now);
+        condition::set(budget, "DisruptionAllowed", state, now);
         let generation = budget["metadata"]["generation"].clone();
         if let Some(generation) = generation.as_u64() {
             for known in crate::kubernetes::json::array(budget, &["status", "conditions"]) {
@@ -103,7 +103,7 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, key: &ObjectKey) {
     }
 }
 
-/// Evictions let through whose pods have not begun to go, unless that takes too long.
+/// Allowed evictions of pods that do not terminate yet, unless that takes too long.
 fn still_disrupted(budget: &Value, pods: &[Arc<Value>], now: SimTime) -> Map<String, Value> {
     let disrupted = budget["status"]["disruptedPods"].as_object().cloned().unwrap_or_default();
     disrupted
@@ -116,7 +116,7 @@ fn still_disrupted(budget: &Value, pods: &[Arc<Value>], now: SimTime) -> Map<Str
         .collect()
 }
 
-/// How many pods there should be, and how many of them must be healthy.
+/// How many pods are expected, and how many of them must be healthy.
 fn expected_and_desired(store: &Store, budget: &Value, pods: &[Arc<Value>]) -> Result<(i64, i64), String> {
     let spec = &budget["spec"];
     let present = i64::try_from(pods.len()).unwrap_or(i64::MAX);
@@ -137,7 +137,7 @@ fn expected_and_desired(store: &Store, budget: &Value, pods: &[Arc<Value>]) -> R
     }
 }
 
-/// What the pods' controllers want, in sum; a Deployment speaks for its ReplicaSets.
+/// The sum of the replicas of the pods' controllers; a Deployment counts for its ReplicaSets.
 fn expected_scale(store: &Store, pods: &[Arc<Value>]) -> Result<i64, String> {
     let mut scales: BTreeMap<String, i64> = BTreeMap::new();
     for object in pods {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_budget_allows() {
+    fn disruptions_allowed_by_a_budget() {
         for (spec, expected) in [
             (json!({ "minAvailable": 3 }), (4, 3, 4, 1)),
             (json!({ "minAvailable": 5 }), (4, 5, 4, 0)),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_let_through_counts_until_its_pod_goes_or_two_minutes() {
+    fn an_allowed_eviction_counts_until_its_pod_terminates_or_for_two_minutes() {
         let mut bench = Bench::with_nodes(1);
         bench.create(
             KindId::POD_DISRUPTION_BUDGET,
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_need_controllers() {
+    fn max_unavailable_needs_controllers() {
         let mut bench = Bench::with_nodes(1);
         bench.create(
             KindId::POD_DISRUPTION_BUDGET,

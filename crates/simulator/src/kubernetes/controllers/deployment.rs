@@ -1,10 +1,10 @@
-//! The Deployment controller: ReplicaSets per template, rolled from one to the next.
+//! The Deployment controller: one ReplicaSet per template, rolled from one to the next.
 //!
-//! Input: a Deployment and the ReplicaSets it controls. Output: ReplicaSets created, scaled and pruned; its status
-//! (in [`super::deployment_status`]).
+//! In: a Deployment and the ReplicaSets it controls. Out: ReplicaSets created, scaled and pruned; its status (in
+//! [`super::deployment_status`]).
 //!
-//! Invariant: a rolling update lets no more than `maxUnavailable` pods be unavailable and makes no more than
-//! `maxSurge` beyond `replicas`; each look takes one step and the resulting changes bring about the next.
+//! Invariant: a rolling update has at most `maxUnavailable` pods unavailable and creates at most `maxSurge` pods beyond
+//! `replicas`. Each reconcile takes one step, and the resulting changes trigger the next.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 pub(super) const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
 const HASH_LABEL: &str = "pod-template-hash";
 
-/// A ReplicaSet with the numbers a Deployment reads off it.
+/// A ReplicaSet with the numbers that a Deployment reads from it.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
     pub object: Arc<Value>,
@@ -49,7 +49,7 @@ impl Set {
         text(&self.object["metadata"]["annotations"][name]).parse().ok().map(bounded)
     }
 
-    /// Oldest first, then by name.
+    /// Sort key: oldest first, then by name.
     pub(super) fn age(&self) -> (String, String) {
         (text(&self.object["metadata"]["creationTimestamp"]).to_owned(), self.name().to_owned())
     }
@@ -65,7 +65,7 @@ pub(super) struct Rollout {
     pub key: ObjectKey,
     pub wanted: i64,
     pub fenceposts: Fenceposts,
-    /// The one of the current template.
+    /// The ReplicaSet of the current template.
     pub new: Option<Set>,
     /// All others, oldest first.
     pub old: Vec<Set>,
@@ -76,7 +76,7 @@ impl Rollout {
         self.old.iter().chain(&self.new).cloned().collect()
     }
 
-    /// Scales one of the sets and keeps what came of it.
+    /// Scales one of the ReplicaSets and stores the updated object.
     pub(super) fn scale(&mut self, tools: &mut Tools<'_>, name: &str, replicas: i64, even_if_same: bool) -> bool {
         let Some(set) = self.old.iter_mut().chain(&mut self.new).find(|set| set.name() == name) else { return false };
         let before = set.replicas();
@@ -128,7 +128,7 @@ fn gather(tools: &Tools<'_>, deployment: Arc<Value>, key: &ObjectKey) -> Rollout
     let mut sets: Vec<Set> =
         tools.controlled(&deployment, KindId::REPLICA_SET).into_iter().map(|object| Set { object }).collect();
     sets.sort_by_cached_key(Set::age);
-    // The label is put on and taken off again, so that a template without labels compares equal too.
+    // The label is set and removed again, so that a template without labels also compares equal.
     let mut template = deployment["spec"]["template"].clone();
     put(&mut template, &["metadata", "labels", HASH_LABEL], json!(""));
     take(&mut template, &["metadata", "labels"], HASH_LABEL);
@@ -171,7 +171,7 @@ fn note_revision(tools: &mut Tools<'_>, rollout: &mut Rollout, revision: i64) {
     }
 }
 
-/// The ReplicaSet of the current template, made if it is missing.
+/// Creates the ReplicaSet of the current template if it is missing.
 fn ensure_new(tools: &mut Tools<'_>, rollout: &mut Rollout) {
     if rollout.new.is_some() {
         return;
@@ -179,7 +179,7 @@ fn ensure_new(tools: &mut Tools<'_>, rollout: &mut Rollout) {
     let replicas = deployment_scale::new_set_replicas(rollout);
     let revision = next_revision(&rollout.old);
     let mut collisions = rollout.deployment["status"]["collisionCount"].as_u64().unwrap_or(0);
-    // A name can be taken by a ReplicaSet of other origin; the count of such collisions changes the hash.
+    // An unrelated ReplicaSet can have the name; the collision count changes the hash.
     for _ in 0..5 {
         let hash = template_hash(&rollout.deployment["spec"]["template"], collisions);
         let set = new_set(rollout, &hash, replicas, revision);
@@ -235,7 +235,7 @@ fn new_set(rollout: &Rollout, hash: &str, replicas: i64, revision: i64) -> Value
     })
 }
 
-/// Recreate: the old pods go, all of them, before the new ones come.
+/// Recreate: all old pods terminate before the new ones are created.
 fn recreate(tools: &mut Tools<'_>, rollout: &mut Rollout) {
     let mut scaled = false;
     for name in active_names(&rollout.old) {
@@ -262,7 +262,7 @@ fn recreate(tools: &mut Tools<'_>, rollout: &mut Rollout) {
     }
 }
 
-/// RollingUpdate: up where the surge allows it, else down where availability allows it.
+/// RollingUpdate: scales up if the surge allows it, otherwise down if availability allows it.
 fn roll(tools: &mut Tools<'_>, rollout: &mut Rollout) {
     ensure_new(tools, rollout);
     let Some(new) = rollout.new.clone() else { return };
@@ -291,7 +291,7 @@ fn scale_down_old(tools: &mut Tools<'_>, rollout: &mut Rollout, new: &Set) -> bo
     if most <= 0 {
         return false;
     }
-    // First what serves nobody, which costs no availability.
+    // First the unavailable pods, which costs no availability.
     let mut scaled_down = 0;
     for set in rollout.old.clone() {
         let unhealthy = set.replicas() - set.status("availableReplicas");
@@ -300,7 +300,7 @@ fn scale_down_old(tools: &mut Tools<'_>, rollout: &mut Rollout, new: &Set) -> bo
             scaled_down += count;
         }
     }
-    // Then as many as are available beyond the minimum.
+    // Then the available pods beyond the minimum.
     let available: i64 = rollout.all().iter().map(|set| set.status("availableReplicas")).sum();
     let mut spare = available - min_available;
     for set in rollout.old.clone() {
@@ -321,8 +321,8 @@ fn prune(tools: &mut Tools<'_>, rollout: &Rollout) {
     old.sort_by_key(|set| (set.annotation(REVISION).unwrap_or(0), set.age()));
     let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
     for set in old.iter().take(excess) {
-        let settled = set.status("observedGeneration") >= set.object["metadata"]["generation"].as_i64().unwrap_or(0);
-        if set.replicas() == 0 && set.status("replicas") == 0 && settled {
+        let observed = set.status("observedGeneration") >= set.object["metadata"]["generation"].as_i64().unwrap_or(0);
+        if set.replicas() == 0 && set.status("replicas") == 0 && observed {
             let _ = deletion::delete(
                 tools.store,
                 KindId::REPLICA_SET,

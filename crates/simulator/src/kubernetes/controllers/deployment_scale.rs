@@ -1,4 +1,4 @@
-//! The numbers of a Deployment: fenceposts of a rolling update, and sizes when it is scaled.
+//! The numbers of a Deployment: the limits of a rolling update, and the ReplicaSet sizes when it is scaled.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::Tools;
 use super::deployment::{DESIRED, MAXIMUM, Rollout, Set, total};
 use crate::kubernetes::json::{count, int_or_percent};
 
-/// How far a rolling update may go beyond and below the wanted number.
+/// How far a rolling update may exceed and fall below the desired number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fenceposts {
     pub surge: i64,
@@ -25,7 +25,7 @@ impl Fenceposts {
             int_or_percent(value, wanted, round_up).unwrap_or(0).max(0)
         };
         let (surge, unavailable) = (resolve("maxSurge", true), resolve("maxUnavailable", false));
-        // Both can round to zero; then one pod may be missing, or nothing would ever move.
+        // Both can round to zero. Then one pod may be unavailable, or the update would never proceed.
         let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
         Fenceposts { surge, unavailable: unavailable.min(wanted) }
     }
@@ -41,7 +41,7 @@ pub(super) fn new_set_replicas(rollout: &Rollout) -> i64 {
     known + room.min(rollout.wanted - known).max(0)
 }
 
-/// Whether `spec.replicas` has changed since the ReplicaSets were last sized.
+/// Whether `spec.replicas` has changed since the ReplicaSets were last scaled.
 pub(super) fn was_scaled(rollout: &Rollout) -> bool {
     rollout
         .all()
@@ -50,7 +50,7 @@ pub(super) fn was_scaled(rollout: &Rollout) -> bool {
         .any(|set| set.annotation(DESIRED).is_some_and(|desired| desired != rollout.wanted))
 }
 
-/// Carries a change of `spec.replicas` to the ReplicaSets, in proportion when several are in use.
+/// Applies a change of `spec.replicas` to the ReplicaSets, proportionally if several are active.
 pub(super) fn scale(tools: &mut Tools<'_>, rollout: &mut Rollout) {
     let active: Vec<Set> = rollout.all().into_iter().filter(|set| set.replicas() > 0).collect();
     if active.len() <= 1 {
@@ -82,7 +82,7 @@ fn proportions(rollout: &Rollout, mut active: Vec<Set>) -> Vec<(String, i64)> {
     let maximum = rollout.wanted + rollout.fenceposts.surge;
     let allowed = if rollout.wanted > 0 { maximum } else { 0 };
     let to_add = allowed - total(&active);
-    // From the largest; of equal ones the newer grows first and the older shrinks first.
+    // Largest first; of equal ones the newer grows first and the older shrinks first.
     active.sort_by_cached_key(Set::age);
     if to_add > 0 {
         active.reverse();
@@ -127,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn fenceposts_round_as_a_real_cluster_does() {
+    fn surge_and_unavailable_round_as_in_a_real_cluster() {
         for (surge, unavailable, wanted, expected) in [
             (json!(null), json!(null), 4, (1, 1)),
             (json!(null), json!(null), 10, (3, 2)),

@@ -1,4 +1,5 @@
-//! A Deployment's status: numbers, and the conditions Available and Progressing that `kubectl rollout status` reads.
+//! A Deployment's status: the replica numbers, and the conditions Available and Progressing that `kubectl rollout
+//! status` reads.
 
 use std::time::Duration;
 
@@ -8,14 +9,14 @@ use super::Tools;
 use super::deployment::{Rollout, Set};
 use super::queue::Target;
 use crate::clock::SimTime;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::json::{count, moment, put, text};
 use crate::kubernetes::kinds::KindId;
 
 const DONE: &str = "NewReplicaSetAvailable";
 const LATE: &str = "ProgressDeadlineExceeded";
 
-/// The numbers of the status, summed over ReplicaSets.
+/// The replica numbers of the status, summed over ReplicaSets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Numbers {
     replicas: i64,
@@ -70,7 +71,7 @@ pub(super) fn is_complete(rollout: &Rollout) -> bool {
     Numbers::of(rollout).complete(rollout.wanted)
 }
 
-/// Writes the status; `rolling` also judges the progress of the rollout.
+/// Writes the status. With `rolling`, also evaluates the progress of the rollout.
 pub(super) fn write(tools: &mut Tools<'_>, rollout: &Rollout, rolling: bool) {
     let now = tools.now;
     let key = &rollout.key;
@@ -87,7 +88,7 @@ pub(super) fn write(tools: &mut Tools<'_>, rollout: &Rollout, rolling: bool) {
             ("unavailableReplicas", numbers.unavailable),
             ("terminatingReplicas", numbers.terminating),
         ] {
-            // A real server leaves these out when they are zero.
+            // A real server omits these if they are zero.
             if number == 0 && field != "terminatingReplicas" {
                 crate::kubernetes::json::take(deployment, &["status"], field);
             } else {
@@ -116,7 +117,7 @@ pub(super) fn note_created(tools: &mut Tools<'_>, rollout: &mut Rollout, name: &
     let edited = tools.store.edit(KindId::DEPLOYMENT, &key.namespace, &key.name, |deployment| {
         if deadline_seconds(deployment).is_some() {
             let message = format!("Created new replica set \"{name}\"");
-            set(deployment, "Progressing", Says::new("True", "NewReplicaSetCreated", &message), now);
+            set(deployment, "Progressing", State::new("True", "NewReplicaSetCreated", &message), now);
         }
     });
     if let Ok(object) = edited {
@@ -125,12 +126,12 @@ pub(super) fn note_created(tools: &mut Tools<'_>, rollout: &mut Rollout, name: &
 }
 
 fn available(deployment: &mut Value, rollout: &Rollout, numbers: &Numbers, now: SimTime) {
-    let says = if numbers.available >= rollout.wanted - rollout.fenceposts.unavailable {
-        Says::new("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    let state = if numbers.available >= rollout.wanted - rollout.fenceposts.unavailable {
+        State::new("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     } else {
-        Says::new("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+        State::new("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     };
-    set(deployment, "Available", says, now);
+    set(deployment, "Available", state, now);
 }
 
 fn progress(deployment: &mut Value, rollout: &Rollout, numbers: &Numbers, before: &Numbers, now: SimTime) {
@@ -144,18 +145,18 @@ fn progress(deployment: &mut Value, rollout: &Rollout, numbers: &Numbers, before
     };
     if numbers.complete(rollout.wanted) {
         let message = format!("{what} has successfully progressed.");
-        set(deployment, "Progressing", Says::new("True", DONE, &message), now);
+        set(deployment, "Progressing", State::new("True", DONE, &message), now);
     } else if numbers.progressed_from(before) {
         let message = format!("{what} is progressing.");
-        condition::set(deployment, "Progressing", Says::new("True", "ReplicaSetUpdated", &message), now);
+        condition::set(deployment, "Progressing", State::new("True", "ReplicaSetUpdated", &message), now);
         condition::stamp(deployment, "Progressing", "lastUpdateTime", &now.rfc3339_seconds());
     } else if deadline(deployment).is_some_and(|due| due <= now) {
         let message = format!("{what} has timed out progressing.");
-        set(deployment, "Progressing", Says::new("False", LATE, &message), now);
+        set(deployment, "Progressing", State::new("False", LATE, &message), now);
     }
 }
 
-/// While paused no progress is expected; the clock starts anew when it goes on.
+/// While the Deployment is paused, no progress is expected. Resuming restarts the deadline.
 fn paused(deployment: &mut Value, now: SimTime) {
     if deadline_seconds(deployment).is_none() || reason(deployment) == LATE {
         return;
@@ -163,21 +164,21 @@ fn paused(deployment: &mut Value, now: SimTime) {
     let was_paused = reason(deployment) == "DeploymentPaused";
     match (deployment["spec"]["paused"] == true, was_paused) {
         (true, false) => {
-            set(deployment, "Progressing", Says::new("Unknown", "DeploymentPaused", "Deployment is paused"), now);
+            set(deployment, "Progressing", State::new("Unknown", "DeploymentPaused", "Deployment is paused"), now);
         }
         (false, true) => {
-            set(deployment, "Progressing", Says::new("Unknown", "DeploymentResumed", "Deployment is resumed"), now);
+            set(deployment, "Progressing", State::new("Unknown", "DeploymentResumed", "Deployment is resumed"), now);
         }
         _ => (),
     }
 }
 
-/// Sets a condition unless it says the same for the same reason.
-fn set(deployment: &mut Value, condition_type: &str, says: Says<'_>, now: SimTime) {
+/// Sets a condition unless it already has the same status and reason.
+fn set(deployment: &mut Value, condition_type: &str, state: State<'_>, now: SimTime) {
     let same = condition::find(deployment, condition_type)
-        .is_some_and(|known| known["status"] == says.status && known["reason"] == says.reason);
+        .is_some_and(|known| known["status"] == state.status && known["reason"] == state.reason);
     if !same {
-        condition::set(deployment, condition_type, says, now);
+        condition::set(deployment, condition_type, state, now);
         condition::stamp(deployment, condition_type, "lastUpdateTime", &now.rfc3339_seconds());
     }
 }
@@ -191,14 +192,14 @@ fn deadline_seconds(deployment: &Value) -> Option<u64> {
     (seconds != u64::from(i32::MAX.unsigned_abs())).then_some(seconds)
 }
 
-/// When a rollout that makes no progress counts as failed; `None` when none is under way.
+/// When a rollout without progress counts as failed; `None` if no rollout is in progress.
 fn deadline(deployment: &Value) -> Option<SimTime> {
     let seconds = deadline_seconds(deployment)?;
     let known = condition::find(deployment, "Progressing")?;
     if matches!(text(&known["reason"]), DONE | LATE | "DeploymentPaused") {
         return None;
     }
-    // The moment is written in whole seconds; one more makes sure that the period is over.
+    // The timestamp has whole seconds; one more second makes sure that the period is over.
     Some(moment(&known["lastUpdateTime"])?.after(Duration::from_secs(seconds.saturating_add(1))))
 }
 
@@ -226,7 +227,7 @@ mod tests {
         });
     }
 
-    /// Ready pods and all pods that count, read off the pods themselves.
+    /// Ready pods and all active pods, counted from the pods themselves.
     fn census(bench: &Bench) -> (usize, usize) {
         let pods = bench.pods();
         let active: Vec<_> = pods.iter().filter(|object| pod::is_active(object)).collect();
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rolling_update_keeps_within_its_fenceposts_and_completes() {
+    fn a_rolling_update_keeps_surge_and_unavailable_and_completes() {
         for (surge, unavailable, replicas) in [
             (json!("25%"), json!("25%"), 4_usize),
             (json!(1), json!(0), 3),
@@ -292,7 +293,7 @@ mod tests {
         }
         bench.run_for_seconds(60);
         let sets: Vec<_> = bench.list(KindId::REPLICA_SET);
-        assert_eq!(sets.len(), 3, "the current one and two of history");
+        assert_eq!(sets.len(), 3, "the current one and two of the history");
         assert_eq!(census(&bench), (2, 2));
         let object = bench.get(KindId::DEPLOYMENT, "web").unwrap();
         assert_eq!(object["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "6");
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_that_cannot_proceed_is_late_and_a_paused_one_waits() {
+    fn a_stuck_rollout_times_out_and_a_paused_one_does_not() {
         let mut bench = Bench::with_nodes(0);
         let mut object = deployment("web", 1, &json!({}));
         object["spec"]["progressDeadlineSeconds"] = json!(30);

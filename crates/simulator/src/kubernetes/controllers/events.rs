@@ -1,7 +1,7 @@
-//! Events: what `kubectl describe` shows below an object.
+//! Events, as `kubectl describe` shows them below an object.
 //!
-//! The same event about the same object again raises its count. They are bounded in number and in age, also those
-//! that clients create: this module sees every new Event and drops the oldest.
+//! A repeated event about the same object increments its count. Events are bounded in number and in age, including
+//! those that clients create: this module sees every new Event and drops the oldest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -25,28 +25,28 @@ pub enum EventType {
 /// An Event to be recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRecord<'a> {
-    /// The whole object.
+    /// The complete object.
     pub about: &'a Value,
     pub event_type: EventType,
-    /// Who says so: `kubelet`, `default-scheduler`, `deployment-controller`.
+    /// The reporting component: `kubelet`, `default-scheduler`, `deployment-controller`.
     pub component: &'a str,
     pub reason: &'a str,
     pub message: &'a str,
 }
 
-/// What makes two events the same.
+/// Two events with the same identity are counted as one.
 type Identity = (String, String, String);
 
 #[derive(Debug)]
 pub(crate) struct Events {
     max: usize,
     lifetime: Duration,
-    /// Recorded events by what they say, and back.
+    /// Recorded events by identity, and the reverse.
     known: BTreeMap<Identity, ObjectKey>,
     identities: BTreeMap<ObjectKey, Identity>,
-    /// Oldest first, with the moment each was created or last looked at.
+    /// Oldest first, with the time at which each was created or last checked.
     by_age: VecDeque<(SimTime, ObjectKey)>,
-    /// When the next look at the oldest is due.
+    /// When the next check of the oldest event is due.
     expiry_at: Option<SimTime>,
     recorded: u64,
 }
@@ -100,7 +100,7 @@ impl Events {
             "reportingComponent": event.component, "reportingInstance": source["host"].as_str().unwrap_or_default(),
         });
         let key = ObjectKey::new(namespace, &name);
-        // A name taken already can only be a client's; then the client's event stays and this one is left out.
+        // Only a client's event can already have this name. Then the client's event stays and this one is dropped.
         if store.create(KindId::EVENT, object, now).is_ok() {
             self.identities.insert(key.clone(), identity.clone());
             self.known.insert(identity, key);
@@ -109,7 +109,7 @@ impl Events {
     }
 
     fn make_room(&mut self, store: &mut Store) {
-        // The event just created is not in the queue yet: it comes in when it is observed.
+        // The new event is not in the queue yet: it is added when it is observed.
         while self.by_age.len() >= self.max {
             let Some((_, key)) = self.by_age.pop_front() else { return };
             let _ = store.remove(KindId::EVENT, &key.namespace, &key.name);
@@ -131,7 +131,7 @@ impl Events {
 
     pub(crate) fn schedule_expiry(&mut self, timeline: &mut Timeline<Step>, now: SimTime) {
         let Some((oldest, _)) = self.by_age.front() else { return };
-        // A little later than need be, so that many go in one step; at once when clients have made too many.
+        // A little later than necessary, so that one step removes many; immediately if clients have created too many.
         let too_many = self.by_age.len() > self.max;
         let due = if too_many { now } else { oldest.after(self.lifetime + Duration::from_secs(60)).max(now) };
         if self.expiry_at.is_none_or(|at| due < at) {
@@ -141,7 +141,7 @@ impl Events {
     }
 
     pub(crate) fn expire(&mut self, store: &mut Store, timeline: &mut Timeline<Step>, now: SimTime) {
-        // Steps that an earlier one has made needless go by.
+        // An earlier step has made this one unnecessary.
         if self.expiry_at.is_some_and(|at| now < at) {
             return;
         }
@@ -164,7 +164,7 @@ impl Events {
     }
 }
 
-/// Clients say when it was; what they say is in the future was now, or it would stay for ever.
+/// Clients choose the timestamp. A future one counts as now, otherwise the event would never expire.
 fn last_happened(event: &Value, now: SimTime) -> SimTime {
     [&event["lastTimestamp"], &event["eventTime"], &event["metadata"]["creationTimestamp"]]
         .into_iter()
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_event_is_counted_and_the_oldest_make_room() {
+    fn a_repeated_event_is_counted_and_the_oldest_events_are_dropped() {
         let mut bench = bench(2);
         for reason in ["a", "a", "b", "a", "c"] {
             bench.record(reason, NOW);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn events_live_an_hour_after_they_last_happened() {
+    fn events_expire_an_hour_after_their_last_occurrence() {
         let mut bench = bench(100);
         let at = |minutes: u64| NOW.after(Duration::from_secs(minutes * 60));
         bench.record("early", NOW);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_clients_make_are_bounded_whatever_they_say_of_their_time() {
+    fn events_of_clients_are_bounded_regardless_of_their_timestamps() {
         let mut bench = bench(3);
         let create = |bench: &mut Bench, number: u32, moment: &str| {
             let event = json!({ "metadata": { "name": format!("e{number}"), "namespace": "default" },

@@ -1,13 +1,13 @@
-//! Eviction by taint: pods leave a node with NoExecute taints as soon as their tolerations let them stay no longer.
+//! Taint-based eviction: pods leave a node with NoExecute taints when their tolerations expire.
 //!
-//! Input: nodes with such taints and the pods on them. Output: pods deleted, each with its grace period. On a machine
-//! that is down they stay Terminating, as on a real cluster.
+//! In: nodes with such taints and their pods. Out: deleted pods, each with its grace period. On a machine that is down
+//! they stay Terminating, as on a real cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Step, Tools};
 use crate::clock::SimTime;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::deletion::{self, DeleteOptions};
 use crate::kubernetes::happening::{Happening, full_name};
 use crate::kubernetes::kinds::KindId;
@@ -30,7 +30,7 @@ impl Evictions {
         self.nodes.contains(node)
     }
 
-    /// Notes whether the node has NoExecute taints; answers whether its pods are to be looked at.
+    /// Records whether the node has NoExecute taints. Returns whether its pods must be checked.
     pub(crate) fn note_node(&mut self, node: &str, no_execute: bool) -> bool {
         if no_execute {
             self.nodes.insert(node.to_owned());
@@ -58,7 +58,7 @@ impl Evictions {
                 }
                 Stay::For(time) => {
                     let due = tools.now.after(time);
-                    // The time runs from when the taint came, not from the latest look.
+                    // The time counts from when the taint was added, not from the latest check.
                     if self.due.get(uid).is_none_or(|known| due < *known) {
                         self.due.insert(uid.to_owned(), due);
                         let step = Step::Evict { key: key.clone(), uid: uid.to_owned(), due };
@@ -83,7 +83,7 @@ impl Evictions {
         let now = tools.now;
         let _ = tools.store.edit(KindId::POD, &key.namespace, &key.name, |object| {
             let message = "Taint manager: deleting due to NoExecute taint";
-            condition::set(object, "DisruptionTarget", Says::new("True", "DeletionByTaintManager", message), now);
+            condition::set(object, "DisruptionTarget", State::new("True", "DeletionByTaintManager", message), now);
         });
         let options = DeleteOptions::default();
         if deletion::delete(tools.store, KindId::POD, &key.namespace, &key.name, &options, now).is_ok() {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_goes_down_loses_its_pods_and_comes_back() {
+    fn a_node_that_goes_down_loses_its_pods_and_recovers() {
         let mut bench = Bench::with_nodes(1);
         bench.create_pod(
             "usual",
@@ -133,7 +133,7 @@ mod tests {
         bench.run_for_seconds(10);
         assert!(pod::is_terminating(&bench.get(KindId::POD, "usual").unwrap()));
         bench.run_for_seconds(600);
-        assert!(bench.get(KindId::POD, "usual").is_some(), "nobody confirms that it stopped");
+        assert!(bench.get(KindId::POD, "usual").is_some(), "no kubelet confirms that it stopped");
         assert!(!pod::is_terminating(&bench.get(KindId::POD, "patient").unwrap()));
 
         bench.start_machine(1);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_boots_too_late_is_lost_for_a_moment() {
+    fn a_node_that_boots_too_late_is_unknown_until_its_kubelet_is_up() {
         let mut bench = Bench::with_nodes(1);
         bench.run_for_seconds(1);
         bench.stop_machine("node-1");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_outage_restarts_pods_and_a_destroyed_machine_takes_them_along() {
+    fn a_short_outage_restarts_pods_and_a_destroyed_machine_removes_them() {
         let mut bench = Bench::with_nodes(2);
         bench.create_pod("p", &json!({}));
         bench.run_for_seconds(10);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_by_hand_evicts_at_once_and_taking_it_off_in_time_does_not() {
+    fn a_manual_taint_evicts_immediately_and_removing_it_in_time_prevents_eviction() {
         let mut bench = Bench::with_nodes(1);
         bench.create_pod("brief", &json!({}));
         bench.create_pod(

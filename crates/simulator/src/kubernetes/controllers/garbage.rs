@@ -1,10 +1,10 @@
-//! Garbage collection: what happens to an object whose owner goes, and to pods whose node is gone.
+//! Garbage collection: handles the dependents of a deleted owner, and pods whose node no longer exists.
 //!
 //! - Background: dependents whose owners are all gone are deleted.
-//! - Foreground: a terminating owner waits, by a finalizer, until its dependents are gone.
-//! - Orphan: a terminating owner waits until its dependents no longer name it.
+//! - Foreground: a terminating owner waits, by a finalizer, until its dependents are deleted.
+//! - Orphan: a terminating owner waits until no dependent references it.
 //!
-//! Owners of kinds that this world does not know are taken to exist.
+//! Owners of kinds that the simulator does not know are assumed to exist.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use super::Tools;
 use super::index::Index;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::deletion::{self, DeleteOptions, FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use crate::kubernetes::json::{array, items, put, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::pod;
 use crate::kubernetes::store::{Change, ChangeType, ObjectKey, Store};
 
-/// Which objects a change may have made garbage.
+/// Marks the objects that a change may have turned into garbage.
 pub(super) fn observe(change: &Change, store: &Store, index: &Index, mut mark: impl FnMut(KindId, ObjectKey)) {
     let object = &change.object;
     let deleted = change.change_type == ChangeType::Deleted;
@@ -27,7 +27,7 @@ pub(super) fn observe(change: &Change, store: &Store, index: &Index, mut mark: i
         for (kind, key) in index.dependents(pod::uid(object)) {
             mark(*kind, key.clone());
         }
-        // An owner that waits for this one.
+        // A terminating owner may wait for this object.
         for owner in items(&object["metadata"]["ownerReferences"]) {
             if let Some((kind, owner)) = live_owner(store, object, owner)
                 && pod::is_terminating(owner)
@@ -70,7 +70,7 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, kind: KindId, key: &ObjectKey) {
     }
 }
 
-/// A terminating owner: sees to its dependents, then takes its own finalizer off.
+/// Handles the dependents of a terminating owner, then removes the finalizer.
 fn finalize(tools: &mut Tools<'_>, kind: KindId, key: &ObjectKey, object: &Value) {
     let has = |finalizer: &str| items(&object["metadata"]["finalizers"]).iter().any(|known| known == finalizer);
     let uid = pod::uid(object);
@@ -125,7 +125,7 @@ pub(crate) fn collect_orphans(tools: &mut Tools<'_>, node: &str) {
                 put(object, &["status", "phase"], json!("Failed"));
             }
             let message = "PodGC: node no longer exists";
-            condition::set(object, "DisruptionTarget", Says::new("True", "DeletionByPodGC", message), now);
+            condition::set(object, "DisruptionTarget", State::new("True", "DeletionByPodGC", message), now);
         });
         let _ = deletion::delete(tools.store, KindId::POD, &key.namespace, &key.name, &DeleteOptions::at_once(), now);
     }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_dependents() {
+    fn dependents_are_handled_by_propagation_policy() {
         for (propagation, sets_left, pods_left) in
             [(Propagation::Background, 0, 0), (Propagation::Foreground, 0, 0), (Propagation::Orphan, 1, 2)]
         {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_a_dead_owner_goes_and_one_of_an_unknown_kind_stays() {
+    fn an_object_of_a_missing_owner_is_deleted_and_one_of_an_unknown_kind_stays() {
         let mut bench = Bench::with_nodes(0);
         let map = |name: &str, kind: &str| {
             json!({ "metadata": { "name": name, "namespace": "default", "ownerReferences": [

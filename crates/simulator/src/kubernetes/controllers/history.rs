@@ -1,7 +1,7 @@
-//! The store's past: forgotten once it is old, as a kube-apiserver compacts etcd every five minutes.
+//! Compaction: drops old changes from the store, as kube-apiserver compacts etcd every five minutes.
 //!
-//! Without it the window of changes would hold as much memory as its number of changes allows, and a watch that comes
-//! back after hours would never meet the 410 that it meets on a real cluster.
+//! Without it, the window of changes would use as much memory as its limit allows, and a watch that resumes after hours
+//! would never get the 410 that it gets on a real cluster.
 //!
 //! Invariant: nothing is scheduled while nothing changes.
 
@@ -12,7 +12,7 @@ use crate::timeline::Timeline;
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// The version at the last compaction: what is older goes at the next.
+    /// The version at the last compaction. The next one drops the changes before it.
     last_mark: u64,
     scheduled: bool,
 }
@@ -39,7 +39,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn changes_are_kept_for_five_to_ten_minutes() {
+    fn changes_are_retained_for_five_to_ten_minutes() {
         let mut bench = Bench::with_nodes(0);
         let create = |bench: &mut Bench, name: &str| {
             bench.create(KindId::CONFIG_MAP, json!({ "metadata": { "name": name, "namespace": "default" } }));
@@ -54,7 +54,7 @@ mod tests {
         assert!(!known(&bench, first));
         assert!(known(&bench, second));
         bench.run_for_seconds(3600);
-        assert!(known(&bench, second), "nothing more has changed, so nothing is forgotten");
+        assert!(known(&bench, second), "nothing else has changed, so nothing is dropped");
         assert!(bench.kubernetes.next_due().is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! Objects with nonsense in them: the controllers and the placer must carry on.
+//! Objects with invalid values: the controllers and the placer must keep working.
 //!
-//! The API refuses most of this. The controllers do not rely on it: an object that slipped through must not bring the
-//! whole world down.
+//! The API rejects most of these objects. The controllers do not rely on that: an invalid object must not crash the
+//! whole world.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn sound_objects() -> Vec<(KindId, Value)> {
     ]
 }
 
-/// Replaces something somewhere in the value.
+/// Replaces a randomly chosen part of the value with an invalid one.
 fn spoil(value: &mut Value, random: &mut Stream) {
     let deeper = random.chance(0.8);
     match value {
@@ -115,7 +115,7 @@ fn spoil(value: &mut Value, random: &mut Stream) {
 }
 
 #[test]
-fn nonsense_in_objects_breaks_nothing() {
+fn invalid_objects_do_not_break_the_controllers() {
     let mut random = Seed(7).stream("nonsense");
     for round in 0..40 {
         let config = crate::kubernetes::Config { pods_max: 60, ..crate::kubernetes::Config::default() };

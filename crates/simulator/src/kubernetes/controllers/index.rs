@@ -1,4 +1,4 @@
-//! Who belongs to whom: dependents by their owner's uid, pods by their node.
+//! Relations between objects: dependents by their owner's uid, pods by their node.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,15 +1,15 @@
-//! The kubelet's stand-in, one for all nodes: bound pods come to run, deleted ones go.
+//! The simulated kubelet, one for all nodes: starts bound pods and stops deleted ones.
 //!
-//! Input: changes of pods, and whether each node's machine is up. Output: pod status, removal, Events.
+//! In: changes of pods, and whether each node's machine is up. Out: pod status, removed pods, Events.
 //!
-//! - A bound pod is accepted at once (ContainerCreating) and runs after a start time drawn from the seed.
+//! - A bound pod is accepted immediately (ContainerCreating) and runs after a start time drawn from the seed.
 //! - With `restartPolicy` Never or OnFailure and the annotation `sandbox.bridger.dev/run-seconds`, it then finishes as
 //!   Succeeded after that time. All other pods run until they are deleted.
-//! - A deleted pod is gone after its containers' stop time, or its grace period if that is shorter.
-//! - On a machine that is down nothing happens: its pods neither start nor go. When it is back, all containers of its
-//!   pods are restarted and the terminating pods go ([`Kubelet::node_is_up`]).
+//! - A deleted pod is removed after its containers' stop time, or its grace period if that is shorter.
+//! - On a machine that is down nothing happens: its pods neither start nor stop. When the machine is up again, all
+//!   containers of its pods are restarted and the terminating pods are removed ([`Kubelet::node_is_up`]).
 //!
-//! Nodes that were created by hand, without a machine, have no kubelet.
+//! Nodes that were created manually, without a machine, have no kubelet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -29,7 +29,7 @@ use crate::kubernetes::store::{Change, ChangeType, ObjectKey};
 use crate::seed::{Seed, Stream};
 use crate::timeline::Timeline;
 
-/// Pods with this annotation finish after so many seconds.
+/// Pods with this annotation finish after this many seconds.
 pub const RUN_SECONDS_ANNOTATION: &str = "sandbox.bridger.dev/run-seconds";
 const COMPONENT: &str = "kubelet";
 
@@ -38,9 +38,9 @@ pub(crate) enum PodStep {
     Accept,
     Start,
     Finish,
-    /// Its containers are told to stop.
+    /// The containers get the signal to stop.
     Kill,
-    /// They have stopped.
+    /// The containers have stopped.
     Stopped,
 }
 
@@ -49,9 +49,9 @@ pub(crate) struct Kubelet {
     random: Stream,
     start_ms: RangeInclusive<u64>,
     stop_ms: RangeInclusive<u64>,
-    /// uids of pods on their way to running.
+    /// uids of starting pods.
     starting: BTreeSet<String>,
-    /// uids of pods on their way out, with the moment they will be gone.
+    /// uids of stopping pods, with the time of their removal.
     stopping: BTreeMap<String, SimTime>,
     next_pod_address: u32,
 }
@@ -121,12 +121,12 @@ impl Kubelet {
         timeline.schedule(due, Step::Pod { step: PodStep::Stopped, key, uid });
     }
 
-    /// The kubelet of a node has come up, for the first time or again: it restarts what is there.
+    /// A node's kubelet has started, for the first time or again. It restarts the node's pods.
     pub(crate) fn node_is_up(&mut self, tools: &mut Tools<'_>, node: &str) {
         let keys: Vec<ObjectKey> = tools.index.pods_on(node).cloned().collect();
         for key in keys {
             let Some(object) = tools.store.get(KindId::POD, &key.namespace, &key.name).cloned() else { continue };
-            // What was under way when the machine went down begins anew.
+            // Starts and stops that the outage interrupted begin again.
             self.starting.remove(pod::uid(&object));
             self.stopping.remove(pod::uid(&object));
             if pod::is_terminating(&object) {
@@ -156,7 +156,7 @@ impl Kubelet {
             return;
         }
         let Some(machine) = machines.running(pod::node_name(&object)) else {
-            // The machine went down meanwhile; when it is back, everything on it begins anew.
+            // The machine went down in the meantime. When it is up again, its pods restart.
             self.starting.remove(uid);
             self.stopping.remove(uid);
             return;
@@ -215,7 +215,7 @@ impl Kubelet {
         }
     }
 
-    /// Pod addresses count up through 10.128.0.0/9.
+    /// Pod addresses increase through 10.128.0.0/9.
     fn pod_address(&mut self) -> String {
         self.next_pod_address = (self.next_pod_address + 1) % (1 << 23);
         let [_, b, c, d] = self.next_pod_address.to_be_bytes();
@@ -253,7 +253,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_runs_finishes_and_goes() {
+    fn a_pod_runs_finishes_and_is_removed() {
         let mut bench = Bench::with_nodes(1);
         bench.create_pod(
             "job",
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(web["status"]["hostIP"], "192.0.2.1");
         bench.run_for_seconds(62);
         assert_eq!(bench.get(KindId::POD, "job").unwrap()["status"]["phase"], "Succeeded");
-        assert!(pod::is_running(&bench.get(KindId::POD, "web").unwrap()), "it is restarted always");
+        assert!(pod::is_running(&bench.get(KindId::POD, "web").unwrap()), "restartPolicy is Always");
         bench.delete(KindId::POD, "web");
         bench.run_for_seconds(0);
         assert!(pod::is_terminating(&bench.get(KindId::POD, "web").unwrap()));

@@ -1,20 +1,21 @@
-//! Machines and their nodes: registration, readiness, heartbeats, silence.
+//! Machines and their nodes: registration, readiness, heartbeats, outages.
 //!
-//! Input: machines started, stopped and destroyed ([`crate::link`] says so). Output: Node objects and their status.
+//! In: machines started, stopped and destroyed, reported by [`crate::link`]. Out: Node objects and their status.
 //!
-//! - A new machine's node registers not ready halfway through its boot and is Ready at the end of it. At the moment
-//!   the world begins, nodes register Ready at once.
-//! - A stopped machine falls silent; after the monitor's grace its node's conditions are Unknown and its pods are not
-//!   ready. Taints and evictions follow from that ([`node_taints`](super::node_taints),
+//! - A new machine's node registers as not ready halfway through its boot and is Ready at the end. At the start of the
+//!   world, nodes register Ready immediately.
+//! - A stopped machine stops reporting. After the monitor's grace period its node's conditions are Unknown and its pods
+//!   are not ready. Taints and evictions follow from that ([`node_taints`](super::node_taints),
 //!   [`evictions`](super::evictions)).
-//! - Heartbeats are lazy, for 5000 nodes' sake: the status is stamped every five simulated minutes, and the Lease that
-//!   a node gets when it comes up is renewed only when asked for
-//!   ([`Config::lease_renew_period`](crate::kubernetes::Config::lease_renew_period)). Silence is therefore not inferred
-//!   from missing heartbeats: the world knows which machines are down.
+//! - Heartbeats are rare, to support 5000 nodes: the status is updated every five simulated minutes, and the Lease that
+//!   a node gets when it comes up is renewed only if configured
+//!   ([`Config::lease_renew_period`](crate::kubernetes::Config::lease_renew_period)). Outages are therefore not
+//!   inferred from missing heartbeats: the simulator knows which machines are down.
 //!
-//! Invariants: a step belongs to one start of its machine; after the next start or stop it is void. Only silence goes on
-//! through a start: a machine that is back, but whose kubelet is not up in time, is lost all the same. Of two machines
-//! with one host name the one that started last is the node; what becomes of the other does not touch it.
+//! Invariants: a step belongs to one start of its machine and is void after the next start or stop. Only the silent
+//! period continues through a start: if the machine is up again but its kubelet does not start in time, the node is
+//! lost anyway. If two machines have the same host name, the one that started last is the node; the fate of the other
+//! does not affect it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use super::kubelet::{Kubelet, draw_ms};
 use super::{Step, Tools, node_object, pod_status};
 use crate::clock::SimTime;
 use crate::kubernetes::NodeMachine;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::deletion::{self, DeleteOptions};
 use crate::kubernetes::json::put;
 use crate::kubernetes::kinds::KindId;
@@ -41,7 +42,7 @@ const LEASES: &str = "kube-node-lease";
 pub(crate) enum NodeStep {
     Register,
     Ready,
-    /// The monitor's grace is over.
+    /// The monitor's grace period is over.
     Lost,
     Heartbeat,
     RenewLease,
@@ -52,18 +53,19 @@ struct Machine {
     machine: NodeMachine,
     powered: bool,
     kubelet_up: bool,
-    /// The number of its latest start or stop.
+    /// The number of the machine's latest start or stop.
     boot: u64,
     boot_id: String,
     machine_id: String,
-    /// Since when the kubelet has not been heard; a restart of the machine does not end the silence, its kubelet does.
+    /// Since when the kubelet has not reported. Only its kubelet ends this period, not a restart of the machine.
     silent_since: Option<SimTime>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Machines {
     by_node: BTreeMap<String, Machine>,
-    /// Starts and stops so far, of all machines: a machine that takes over another's name shares no number with it.
+    /// The number of starts and stops of all machines: a machine that takes over a name shares no number with its
+    /// predecessor.
     boots: u64,
     begin: SimTime,
     random: Stream,
@@ -118,10 +120,10 @@ impl Machines {
         tools.timeline.schedule(now.after(wait), Step::Node { step: NodeStep::Ready, node, boot });
     }
 
-    /// `bios_uuid` says which machine: another may have taken over the node's name since.
+    /// `bios_uuid` identifies the machine: another machine may have taken over the node's name.
     pub(crate) fn stopped(&mut self, node: &str, bios_uuid: Uuid, tools: &mut Tools<'_>) {
-        let is_meant = |known: &&mut Machine| known.powered && known.machine.bios_uuid == bios_uuid;
-        let Some(known) = self.by_node.get_mut(node).filter(is_meant) else { return };
+        let is_this_machine = |known: &&mut Machine| known.powered && known.machine.bios_uuid == bios_uuid;
+        let Some(known) = self.by_node.get_mut(node).filter(is_this_machine) else { return };
         known.powered = false;
         known.kubelet_up = false;
         self.boots += 1;
@@ -173,7 +175,7 @@ impl Machines {
                 known.kubelet_up = true;
                 known.silent_since = None;
                 if tools.store.get(KindId::NODE, "", node).is_none() {
-                    // It was deleted while the machine was booting.
+                    // The node was deleted while the machine was booting.
                     let object = node_object::new(&known.machine);
                     let _ = tools.store.create(KindId::NODE, object, tools.now);
                 }
@@ -201,7 +203,7 @@ impl Machines {
                         condition::stamp(object, condition_type, "lastHeartbeatTime", &moment);
                     }
                 });
-                // Without its object the node has been removed; a kubelet registers again only when it restarts.
+                // The Node object has been deleted; a kubelet registers it again only on a restart.
                 if let (Ok(_), Some(period)) = (stamped, tools.config.node_status_period) {
                     schedule(tools, period, NodeStep::Heartbeat, node, boot);
                 }
@@ -215,7 +217,7 @@ impl Machines {
         }
     }
 
-    /// Heartbeats begin at a drawn moment within their period, so that those of many nodes are spread out.
+    /// Heartbeats start at a random time within their period, which spreads those of many nodes.
     fn keep_reporting(&mut self, tools: &mut Tools<'_>, node: &str, boot: u64) {
         for (period, step) in [
             (tools.config.node_status_period, NodeStep::Heartbeat),
@@ -231,7 +233,7 @@ impl Machines {
 }
 
 impl Machine {
-    /// Writes what the kubelet of this boot reports.
+    /// Writes the status that the kubelet of this boot reports.
     fn report(&self, node: &mut Value, tools: &Tools<'_>, ready: bool) {
         let identity = node_object::Identity { boot_id: &self.boot_id, machine_id: &self.machine_id };
         node_object::report(node, &self.machine, &identity, tools.config, ready, tools.now);
@@ -243,13 +245,13 @@ fn schedule(tools: &mut Tools<'_>, wait: Duration, step: NodeStep, node: &str, b
     tools.timeline.schedule(due, Step::Node { step, node: node.to_owned(), boot });
 }
 
-/// Nobody has heard of the node for too long.
+/// The node has not reported for too long.
 fn lose(tools: &mut Tools<'_>, node: &str) {
     let now = tools.now;
     let lost = tools.store.edit(KindId::NODE, "", node, |object| {
         for condition_type in node_object::CONDITIONS {
-            let says = Says::new("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.");
-            condition::set(object, condition_type, says, now);
+            let state = State::new("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.");
+            condition::set(object, condition_type, state, now);
         }
     });
     let Ok(object) = lost else { return };
@@ -318,13 +320,13 @@ mod tests {
         bench.run_for_seconds(4);
         bench.kubernetes.machine_started(&new, bench.now);
         bench.run_for_seconds(9);
-        assert_eq!(ready(&bench), "False", "registered, and not yet up: its own boot takes ten seconds");
+        assert_eq!(ready(&bench), "False", "registered but not up: its own boot takes ten seconds");
         bench.run_for_seconds(2);
         assert_eq!(ready(&bench), "True");
     }
 
     #[test]
-    fn of_two_machines_with_one_name_the_last_started_is_the_node() {
+    fn the_machine_that_started_last_owns_a_shared_host_name() {
         let mut bench = Bench::with_nodes(0);
         bench.run_for_seconds(1);
         let (old, new) = (machine("twin", 1), machine("twin", 2));
@@ -337,7 +339,7 @@ mod tests {
         bench.kubernetes.machine_stopped("twin", old.bios_uuid, bench.now);
         bench.kubernetes.machine_destroyed("twin", old.bios_uuid, bench.now);
         bench.run_for_seconds(120);
-        assert_eq!(ready(&bench), "True", "the other one's fate does not touch it");
+        assert_eq!(ready(&bench), "True", "the other machine does not affect it");
         bench.kubernetes.machine_stopped("twin", new.bios_uuid, bench.now);
         bench.run_for_seconds(60);
         assert_eq!(ready(&bench), "Unknown");

@@ -1,15 +1,15 @@
-//! The controllers: what makes the cluster feel alive.
+//! The controllers of the simulated cluster.
 //!
-//! Input: the store's changes ([`Controllers::observe`]) and the passing of time ([`Controllers::carry_out`]). Output:
+//! In: the store's changes ([`Controllers::observe`]) and the passing of time ([`Controllers::carry_out`]). Out:
 //! changes of the store, Events, happenings.
 //!
-//! Observing only marks what is affected and schedules steps; it writes nothing. A step then reads the store afresh,
-//! so a controller cannot act on something stale, and it does not matter how often an object was marked.
+//! `observe` only marks affected objects and schedules steps; it writes nothing. A step then reads the current store,
+//! so a controller cannot act on stale data, and it does not matter how often an object was marked.
 //!
 //! Invariants:
-//! - Something marked is queued once until it is worked on.
-//! - Between two steps everything written has been observed, so [`index`] is current whenever a step runs.
-//! - When the window of changes has moved on, everything is indexed and marked anew.
+//! - A marked target is queued once until it is reconciled.
+//! - Between two steps all writes are observed, so [`index`] is current when a step runs.
+//! - When the window of changes has moved past the cursor, everything is indexed and marked again.
 
 mod budget;
 mod deployment;
@@ -57,7 +57,7 @@ use machines::{Machines, NodeStep};
 use queue::{Queue, Target};
 use stateful_set::Revisions;
 
-/// A step that the Kubernetes side will take at some moment.
+/// A scheduled step of the Kubernetes side.
 #[derive(Debug)]
 pub(crate) enum Step {
     Reconcile(Target),
@@ -66,7 +66,7 @@ pub(crate) enum Step {
         key: ObjectKey,
         uid: String,
     },
-    /// `boot` counts the machine's starts: a step of an earlier one is void.
+    /// `boot` counts the machine's starts and stops: a step of an earlier boot is void.
     Node {
         step: NodeStep,
         node: String,
@@ -77,7 +77,7 @@ pub(crate) enum Step {
         uid: String,
         due: SimTime,
     },
-    /// Remove the pods of a node that does not exist.
+    /// Removes the pods of a node that does not exist.
     CollectOrphans {
         node: String,
     },
@@ -100,7 +100,7 @@ pub(crate) struct Controllers {
     history: History,
 }
 
-/// What a controller has at hand while it works.
+/// What a controller can use while it runs.
 pub(crate) struct Tools<'a> {
     pub now: SimTime,
     pub config: &'a Config,
@@ -119,12 +119,12 @@ impl Tools<'_> {
         self.events.record(self.store, &event, self.now);
     }
 
-    /// Looks at the target again at a later moment.
+    /// Reconciles the target again at a later time.
     pub(crate) fn again_at(&mut self, moment: SimTime, target: Target) {
         self.queue.later(self.timeline, moment, target);
     }
 
-    /// The objects of a kind that an owner controls, by namespace and name.
+    /// The objects of a kind that an owner controls, ordered by namespace and name.
     pub(crate) fn controlled(&self, owner: &Value, kind: KindId) -> Vec<std::sync::Arc<Value>> {
         let uid = pod::uid(owner);
         self.index
@@ -234,7 +234,7 @@ impl Controllers {
         self.history.schedule_compaction(timeline, now.after(self.config.history_kept));
     }
 
-    /// The changes since the last look are no longer known: takes everything as new.
+    /// The changes since the last observation are no longer available: treats all objects as new.
     fn resync(&mut self, store: &Store, timeline: &mut Timeline<Step>, now: SimTime) {
         self.index = Index::default();
         let all: Vec<Change> = KindId::all()
@@ -256,7 +256,7 @@ impl Controllers {
         }
     }
 
-    /// Marks what a change affects.
+    /// Marks the targets that a change affects.
     fn route(&mut self, change: &Change, store: &Store, timeline: &mut Timeline<Step>, now: SimTime) {
         let object = &change.object;
         let key = ObjectKey::of(object);

@@ -1,4 +1,4 @@
-//! The namespace controller: a deleted namespace is emptied, then goes.
+//! The namespace controller: empties a deleted namespace, then removes it.
 
 use super::Tools;
 use crate::kubernetes::deletion::{self, DeleteOptions};
@@ -23,7 +23,7 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, name: &str) {
         }
         empty &= tools.store.list(kind, Some(name)).next().is_none();
     }
-    // What is still there is terminating; the last to go brings this controller back.
+    // The remaining objects are terminating. The removal of the last one triggers this controller again.
     if empty {
         let _ = tools.store.edit(KindId::NAMESPACE, "", name, |namespace| {
             put(namespace, &["spec", "finalizers"], serde_json::json!([]));
@@ -39,7 +39,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_deleted_namespace_is_emptied_before_it_goes() {
+    fn a_deleted_namespace_is_emptied_before_it_is_removed() {
         let mut bench = Bench::with_nodes(1);
         bench.create_pod("p", &json!({}));
         bench.create(KindId::CONFIG_MAP, json!({ "metadata": { "name": "c", "namespace": "default" } }));

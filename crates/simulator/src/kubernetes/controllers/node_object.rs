@@ -1,21 +1,21 @@
-//! The Node object as a kubelet on vSphere writes it.
+//! The Node object in the form that a kubelet on vSphere writes.
 
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::json::put;
 use crate::kubernetes::{Config, NodeMachine};
 
 /// The conditions that a kubelet reports.
 pub(super) const CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 
-/// What a kubelet keeps of the memory for itself before it evicts pods.
+/// The memory that a kubelet reserves as its eviction threshold.
 const MEMORY_RESERVED_MIB: u64 = 100;
 const DISK_KIB: u64 = 100 * 1024 * 1024;
 const PODS_MAX: u32 = 110;
 
-/// What tells one boot of one machine from another.
+/// Identifies one boot of one machine.
 pub(super) struct Identity<'a> {
     pub boot_id: &'a str,
     pub machine_id: &'a str,
@@ -29,7 +29,7 @@ pub(super) fn new(machine: &NodeMachine) -> Value {
     node
 }
 
-/// The labels and the provider's id that the kubelet sees to at every start; other labels stay.
+/// Sets the labels and the provider ID, as the kubelet does at every start. Other labels stay.
 pub(super) fn identify(node: &mut Value, machine: &NodeMachine) {
     for (label, value) in [
         ("beta.kubernetes.io/arch", "amd64"),
@@ -94,7 +94,7 @@ pub(super) fn report(
             ("Ready", "False", "KubeletNotReady", "container runtime network not ready")
         },
     ] {
-        condition::set(node, condition_type, Says::new(status, reason, message), now);
+        condition::set(node, condition_type, State::new(status, reason, message), now);
         condition::stamp(node, condition_type, "lastHeartbeatTime", &now.rfc3339_seconds());
     }
 }

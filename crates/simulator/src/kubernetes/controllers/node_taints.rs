@@ -1,7 +1,6 @@
 //! Taints that follow from a node's conditions and from cordoning.
 //!
-//! Input: a node. Output: its `spec.taints`, where the taints of this table are kept in step and all others left
-//! alone.
+//! In: a node. Out: its `spec.taints`. The taints of this table are reconciled, all others stay unchanged.
 
 use serde_json::{Value, json};
 

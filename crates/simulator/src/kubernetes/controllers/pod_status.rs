@@ -1,13 +1,13 @@
-//! What a kubelet writes into a pod's status.
+//! The status that a kubelet writes to a pod.
 
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::json::{array, entry, items, put, text};
 use crate::seed::Stream;
 
-/// Its containers are being made.
+/// The containers are being created.
 pub(super) fn creating(pod: &mut Value, host_address: &str, now: SimTime) {
     put(pod, &["status", "phase"], json!("Pending"));
     hosted(pod, host_address, now);
@@ -20,11 +20,11 @@ pub(super) fn creating(pod: &mut Value, host_address: &str, now: SimTime) {
     });
     put(pod, &["status", "containerStatuses"], statuses);
     scheduled(pod, now);
-    condition::set(pod, "Initialized", Says::new("True", "", ""), now);
+    condition::set(pod, "Initialized", State::new("True", "", ""), now);
     not_ready(pod, "ContainersNotReady", now);
 }
 
-/// All its containers run, for the first time or again after their machine was down.
+/// All containers run, for the first time or again after an outage of their machine.
 pub(super) fn running(pod: &mut Value, host_address: &str, address: &str, ids: &mut Stream, now: SimTime) {
     let again = pod["status"]["phase"] == "Running";
     let before = pod["status"]["containerStatuses"].clone();
@@ -61,13 +61,13 @@ pub(super) fn running(pod: &mut Value, host_address: &str, address: &str, ids: &
         put(pod, &["status", "initContainerStatuses"], statuses);
     }
     scheduled(pod, now);
-    condition::set(pod, "PodReadyToStartContainers", Says::new("True", "", ""), now);
+    condition::set(pod, "PodReadyToStartContainers", State::new("True", "", ""), now);
     for condition_type in ["Initialized", "ContainersReady", "Ready"] {
-        condition::set(pod, condition_type, Says::new("True", "", ""), now);
+        condition::set(pod, condition_type, State::new("True", "", ""), now);
     }
 }
 
-/// All containers have ended well.
+/// All containers have succeeded.
 pub(super) fn succeeded(pod: &mut Value, now: SimTime) {
     put(pod, &["status", "phase"], json!("Succeeded"));
     let finished = now.rfc3339_seconds();
@@ -79,9 +79,9 @@ pub(super) fn succeeded(pod: &mut Value, now: SimTime) {
         put(status, &["ready"], json!(false));
         put(status, &["started"], json!(false));
     }
-    condition::set(pod, "Initialized", Says::new("True", "PodCompleted", ""), now);
+    condition::set(pod, "Initialized", State::new("True", "PodCompleted", ""), now);
     for condition_type in ["Ready", "ContainersReady"] {
-        condition::set(pod, condition_type, Says::new("False", "PodCompleted", ""), now);
+        condition::set(pod, condition_type, State::new("False", "PodCompleted", ""), now);
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn not_ready(pod: &mut Value, reason: &str, now: SimTime) {
     let names: Vec<&str> = items(&pod["spec"]["containers"]).iter().map(|container| text(&container["name"])).collect();
     let message = format!("containers with unready status: [{}]", names.join(" "));
     for condition_type in ["Ready", "ContainersReady"] {
-        condition::set(pod, condition_type, Says::new("False", reason, &message), now);
+        condition::set(pod, condition_type, State::new("False", reason, &message), now);
     }
 }
 
@@ -103,7 +103,7 @@ fn hosted(pod: &mut Value, host_address: &str, now: SimTime) {
 
 fn scheduled(pod: &mut Value, now: SimTime) {
     if !condition::is_true(pod, "PodScheduled") {
-        condition::set(pod, "PodScheduled", Says::new("True", "", ""), now);
+        condition::set(pod, "PodScheduled", State::new("True", "", ""), now);
     }
 }
 

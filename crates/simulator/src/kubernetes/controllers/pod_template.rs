@@ -1,4 +1,4 @@
-//! Pods made from a template, and the hash that names a template.
+//! Creates pods from a template, and computes the hash that names a template.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::kubernetes::json::{put, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::pod;
 
-/// The reference by which an owner controls what it made.
+/// The owner reference of a controller.
 pub(crate) fn controller_reference(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"],
@@ -21,7 +21,7 @@ pub(crate) fn controller_reference(owner: &Value) -> Value {
     })
 }
 
-/// A pod as the template describes it, controlled by `owner`, still without a name.
+/// A pod from the template, controlled by `owner`, without a name.
 pub(crate) fn pod_from(template: &Value, owner: &Value) -> Value {
     let mut metadata = json!({
         "namespace": owner["metadata"]["namespace"],
@@ -49,7 +49,7 @@ pub(crate) fn create_pod(tools: &mut Tools<'_>, mut pod: Value) -> Result<Arc<Va
     tools.store.create(KindId::POD, pod, tools.now)
 }
 
-/// Ten characters that name a template: equal for equal templates.
+/// A ten-character name for a template. Equal templates have equal names.
 pub(crate) fn template_hash(template: &Value, collisions: u64) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut hash = Sha256::new();

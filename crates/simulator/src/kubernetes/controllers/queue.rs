@@ -1,4 +1,4 @@
-//! What is marked for work, each thing once.
+//! The controllers' work queue. Each target is queued once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::ObjectKey;
 use crate::timeline::Timeline;
 
-/// Something a controller looks at.
+/// A target of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     Deployment(ObjectKey),
@@ -18,25 +18,25 @@ pub(crate) enum Target {
     Budget(ObjectKey),
     Namespace(String),
     NodeTaints(String),
-    /// The pods of a node under its NoExecute taints.
+    /// The pods of a node with NoExecute taints.
     Evictions(String),
-    /// An object whose owners, or dependents, are gone or going.
+    /// An object whose owners or dependents are gone or terminating.
     Garbage(KindId, ObjectKey),
 }
 
-/// About ten times what looking at one member costs.
-const MEMBER_PATIENCE: Duration = Duration::from_micros(100);
+/// About ten times the cost of checking one member.
+const MEMBER_DELAY: Duration = Duration::from_micros(100);
 
-/// The year 3000: what is due later need not be waited for.
+/// The year 3000: steps due later are not scheduled.
 const NEVER: SimTime = SimTime { unix_ms: 32_503_680_000_000 };
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     delay: Duration,
     marked: BTreeSet<Target>,
-    /// The earliest moment at which something is to be looked at again.
+    /// The earliest time of the next reconcile.
     later: BTreeMap<Target, SimTime>,
-    /// Nodes whose missing object will be looked into.
+    /// Nodes without an object, with the time at which their pods are checked.
     orphans: BTreeMap<String, SimTime>,
 }
 
@@ -51,11 +51,11 @@ impl Queue {
         }
     }
 
-    /// Marks what takes longer to look at the more members it has, so that a large set whose members all change is not
-    /// looked at after each of them.
+    /// Marks a target whose reconcile takes longer the more members it has, so that a large set is not reconciled after
+    /// each change of a member.
     pub(crate) fn mark_large(&mut self, timeline: &mut Timeline<Step>, now: SimTime, target: Target, members: usize) {
-        let patience = MEMBER_PATIENCE.saturating_mul(u32::try_from(members).unwrap_or(u32::MAX));
-        self.mark(timeline, now.after(patience), target);
+        let delay = MEMBER_DELAY.saturating_mul(u32::try_from(members).unwrap_or(u32::MAX));
+        self.mark(timeline, now.after(delay), target);
     }
 
     pub(crate) fn later(&mut self, timeline: &mut Timeline<Step>, moment: SimTime, target: Target) {
@@ -68,7 +68,7 @@ impl Queue {
         }
     }
 
-    /// The target is being worked on: from now on it can be marked again.
+    /// The target is being reconciled: from now on it can be marked again.
     pub(crate) fn taken(&mut self, target: &Target, now: SimTime) {
         self.marked.remove(target);
         if self.later.get(target).is_some_and(|moment| *moment <= now) {
@@ -76,7 +76,7 @@ impl Queue {
         }
     }
 
-    /// Looks into the pods of a missing node once its time is up.
+    /// Checks the pods of a missing node after the grace period.
     pub(crate) fn collect_orphans(&mut self, timeline: &mut Timeline<Step>, now: SimTime, node: &str, grace: Duration) {
         if self.orphans.get(node).is_none_or(|due| *due <= now) {
             let due = now.after(grace);

@@ -1,8 +1,9 @@
-//! The ReplicaSet controller: as many pods as `spec.replicas` says.
+//! The ReplicaSet controller: keeps `spec.replicas` pods.
 //!
-//! Input: a ReplicaSet and the pods it controls. Output: pods created or deleted, and its status.
+//! In: a ReplicaSet and the pods it controls. Out: pods created or deleted, and its status.
 //!
-//! It adopts no pods; a pod whose labels leave the selector is released. Terminating and finished pods do not count.
+//! It adopts no pods. A pod whose labels no longer match the selector is released. Terminating and finished pods do not
+//! count.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use crate::kubernetes::pod;
 use crate::kubernetes::store::ObjectKey;
 
 const COMPONENT: &str = "replicaset-controller";
-/// At most so many pods are made or deleted in one go.
+/// The maximum number of pods created or deleted in one reconcile.
 const BURST: usize = 500;
 
 pub(crate) fn reconcile(tools: &mut Tools<'_>, key: &ObjectKey) {
@@ -39,7 +40,7 @@ pub(crate) fn reconcile(tools: &mut Tools<'_>, key: &ObjectKey) {
     write_status(tools, &set, &pods);
 }
 
-/// The pods it controls and selects; those that its selector no longer matches are let go.
+/// The pods that the ReplicaSet controls and selects. Releases those that its selector no longer matches.
 fn claimed_pods(tools: &mut Tools<'_>, set: &Value) -> Vec<Arc<Value>> {
     let selector = LabelSelector::from_object(&set["spec"]["selector"]);
     let (claimed, released): (Vec<_>, Vec<_>) = tools
@@ -59,7 +60,7 @@ fn create(tools: &mut Tools<'_>, set: &Value, count: usize) {
     for _ in 0..count {
         let mut pod = pod_from(&set["spec"]["template"], set);
         put(&mut pod, &["metadata", "generateName"], json!(format!("{}-", text(&set["metadata"]["name"]))));
-        // A template that does not make its own pods would make them for ever: the API refuses such sets.
+        // A template that does not match its own selector would create pods endlessly. The API rejects such sets.
         if !selects(&set["spec"]["selector"], &pod["metadata"]["labels"]) {
             return;
         }
@@ -79,7 +80,7 @@ fn delete(tools: &mut Tools<'_>, set: &Value, active: &[&Arc<Value>], count: usi
     }
 }
 
-/// Those that are missed least: not bound, not running, not ready, cheapest, most crowded, youngest.
+/// The least valuable pods: unbound, not running, not ready, lowest deletion cost, most crowded, youngest.
 fn victims(active: &[&Arc<Value>], count: usize) -> Vec<Arc<Value>> {
     let mut per_node: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in active {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_the_number_whatever_happens_to_its_pods() {
+    fn it_keeps_the_replica_count() {
         let mut bench = Bench::with_nodes(3);
         bench.create(KindId::REPLICA_SET, replica_set("web", 3));
         bench.run_for_seconds(10);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_useful_pods_go_first() {
+    fn the_least_valuable_pods_are_deleted_first() {
         let pod = |name: &str, node: &str, phase: &str, ready_at: Option<&str>| {
             let conditions = ready_at.map_or(
                 json!([]),

@@ -1,13 +1,13 @@
 //! The StatefulSet controller: pods with stable names, in order.
 //!
-//! Input: a StatefulSet and the pods it controls. Output: pods `<set>-<ordinal>` created and deleted, and its status.
+//! In: a StatefulSet and the pods it controls. Out: pods `<set>-<ordinal>` created and deleted, and its status.
 //!
-//! A template is known by its revision, a name with a hash. A real cluster keeps past templates in ControllerRevision
-//! objects; here [`Revisions`] keeps the two that matter, the one most pods have and the one they move to. Volumes are
-//! left out.
+//! A template is identified by its revision, a name with a hash. A real cluster stores past templates in
+//! ControllerRevision objects; here [`Revisions`] stores the two that matter, the current revision and the update
+//! revision. Volumes are not simulated.
 //!
-//! Invariants: with OrderedReady, a pod is made only when all before it are ready, and one is removed at a time, from
-//! the highest ordinal; an update goes from the highest ordinal down to the partition, one pod at a time.
+//! Invariants: with OrderedReady, a pod is created only when all before it are ready, and one is removed at a time,
+//! from the highest ordinal; an update goes from the highest ordinal down to the partition, one pod at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::kubernetes::store::ObjectKey;
 
 const COMPONENT: &str = "statefulset-controller";
 const REVISION_LABEL: &str = "controller-revision-hash";
-/// More than this cannot be wanted in one set: it bounds the work of one look.
+/// The maximum replicas of one set. It bounds the work of one reconcile.
 const REPLICAS_MAX: i64 = 10_000;
 
 /// Templates by the set's uid and the revision's name.
@@ -41,7 +41,7 @@ impl Revisions {
         self.templates.remove(set_uid);
     }
 
-    /// Notes the template of `update` and answers the current revision, dropping those no longer needed.
+    /// Stores the template of `update` and returns the current revision. Drops revisions that are no longer needed.
     fn note(&mut self, set: &Value, update: &str) -> String {
         let known = self.templates.entry(pod::uid(set).to_owned()).or_default();
         known.insert(update.to_owned(), set["spec"]["template"].clone());
@@ -60,7 +60,7 @@ impl Revisions {
     }
 }
 
-/// A set, with what one look at it needs.
+/// A set and the data for one reconcile.
 struct Look {
     set: Arc<Value>,
     key: ObjectKey,
@@ -119,7 +119,7 @@ fn ordinal(set: &str, pod: &str) -> Option<i64> {
     pod.strip_prefix(set)?.strip_prefix('-')?.parse().ok().filter(|ordinal| *ordinal >= 0)
 }
 
-/// Takes the next steps; in order, at most one.
+/// Takes the next steps; with OrderedReady at most one.
 fn act(tools: &mut Tools<'_>, revisions: &Revisions, look: &Look) {
     for ordinal in look.start..look.start + look.wanted {
         match look.pods.get(&ordinal) {
@@ -155,7 +155,7 @@ fn act(tools: &mut Tools<'_>, revisions: &Revisions, look: &Look) {
     update(tools, look);
 }
 
-/// Replaces the highest pod that has an old revision, unless one is on its way already.
+/// Replaces the highest pod that has an old revision, unless a replacement is already in progress.
 fn update(tools: &mut Tools<'_>, look: &Look) {
     if look.set["spec"]["updateStrategy"]["type"] == "OnDelete" {
         return;
@@ -180,7 +180,7 @@ fn create(tools: &mut Tools<'_>, revisions: &Revisions, look: &Look, ordinal: i6
     let strategy = &look.set["spec"]["updateStrategy"];
     let keeps_current = match count(&strategy["rollingUpdate"]["partition"], 0) {
         _ if strategy["type"] == "OnDelete" => false,
-        // Without a partition the pods not yet updated are the lowest ones.
+        // Without a partition, the pods with the lowest ordinals are the ones not yet updated.
         ..=0 => ordinal < look.start + count(&look.set["status"]["currentReplicas"], 0),
         partition => ordinal < look.start + partition,
     };
@@ -216,7 +216,7 @@ fn delete(tools: &mut Tools<'_>, look: &Look, object: &Value) {
 }
 
 fn write_status(tools: &mut Tools<'_>, look: &Look) {
-    // What the pods are like now, after the steps just taken.
+    // The current pods, after the steps just taken.
     let mut pods: Vec<Arc<Value>> = Vec::new();
     let ordinals =
         (look.start..look.start + look.wanted).chain(look.pods.keys().copied().filter(|o| !look.in_range(*o)));
@@ -298,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn pods_come_one_after_another_and_go_from_the_top() {
+    fn pods_start_in_order_and_stop_from_the_highest_ordinal() {
         let mut bench = Bench::with_nodes(2);
         bench.create(KindId::STATEFUL_SET, stateful_set(3, "OrderedReady", 0));
         bench.run_watching(30, |bench| {
             let pods = bench.pods();
             let not_ready = pods.iter().filter(|object| !pod::is_ready(object)).count();
-            assert!(not_ready <= 1, "{not_ready} pods started at once");
+            assert!(not_ready <= 1, "{not_ready} pods started at the same time");
         });
         assert_eq!(names(&bench), ["db-0", "db-1", "db-2"]);
         let status = bench.get(KindId::STATEFUL_SET, "db").unwrap()["status"].clone();
@@ -312,13 +312,13 @@ mod tests {
         bench.edit(KindId::STATEFUL_SET, "db", |set| set["spec"]["replicas"] = json!(1));
         bench.run_watching(30, |bench| {
             let going = bench.pods().iter().filter(|object| pod::is_terminating(object)).count();
-            assert!(going <= 1, "{going} pods stopped at once");
+            assert!(going <= 1, "{going} pods stopped at the same time");
         });
         assert_eq!(names(&bench), ["db-0"]);
     }
 
     #[test]
-    fn parallel_pods_come_together() {
+    fn parallel_pods_start_at_the_same_time() {
         let mut bench = Bench::with_nodes(2);
         bench.create(KindId::STATEFUL_SET, stateful_set(3, "Parallel", 0));
         bench.run_for_seconds(0);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_goes_from_the_top_down_to_the_partition() {
+    fn an_update_goes_from_the_highest_ordinal_down_to_the_partition() {
         let mut bench = Bench::with_nodes(2);
         bench.create(KindId::STATEFUL_SET, stateful_set(3, "OrderedReady", 1));
         bench.run_for_seconds(30);
@@ -336,7 +336,7 @@ mod tests {
             assert!(up >= 2, "only {up} pods are up");
         });
         assert_eq!(images(&bench), ["one", "two", "two"]);
-        // A pod below the partition comes back as it was.
+        // A pod below the partition keeps the old template.
         bench.delete(KindId::POD, "db-0");
         bench.run_for_seconds(20);
         assert_eq!(images(&bench), ["one", "two", "two"]);

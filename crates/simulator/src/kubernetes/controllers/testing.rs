@@ -1,6 +1,6 @@
-//! A cluster driven by hand: for the tests of the controllers.
+//! A cluster that tests of the controllers drive step by step.
 //!
-//! Pods are bound here to the nodes in turn, so that the tests of controllers need no placer.
+//! It binds pods to the nodes round-robin, so that these tests need no placer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Bench {
         self.settle();
     }
 
-    /// A pod with one container, and with what `extra` adds under `metadata` and `spec`.
+    /// A pod with one container, merged with `metadata` and `spec` of `extra`.
     pub(crate) fn create_pod(&mut self, name: &str, extra: &Value) {
         let mut pod = json!({ "spec": { "containers": [{ "name": "c", "image": "i" }] } });
         for part in ["metadata", "spec"] {
@@ -118,18 +118,18 @@ impl Bench {
         self.settle();
     }
 
-    /// Lets so much time pass, and a tenth of a second for the controllers.
+    /// Lets this many seconds pass, and a tenth of a second for the controllers.
     pub(crate) fn run_for_seconds(&mut self, seconds: u64) {
         self.run_watching(seconds, |_| ());
     }
 
-    /// The same, with a look after every step.
+    /// Like [`Bench::run_for_seconds`], but calls `look` after every step.
     pub(crate) fn run_watching(&mut self, seconds: u64, mut look: impl FnMut(&Bench)) {
         let end = self.now.after(Duration::from_millis(seconds * 1000 + 100));
         let mut steps = 0;
         while let Some(due) = self.kubernetes.next_due().filter(|due| *due <= end) {
             steps += 1;
-            assert!(steps < 200_000, "the controllers do not come to rest; the last lines: {:#?}", self.last_lines());
+            assert!(steps < 200_000, "the controllers do not converge; the last lines: {:#?}", self.last_lines());
             self.now = self.kubernetes.step(due.max(self.now));
             self.settle();
             look(self);
@@ -202,7 +202,7 @@ fn the_same_seed_gives_the_same_history() {
 }
 
 #[test]
-fn when_the_window_has_moved_on_everything_is_looked_at_anew() {
+fn after_a_compaction_everything_is_reconciled_again() {
     let mut bench = Bench::with_nodes(1);
     bench.create_pod("p", &json!({}));
     let store = bench.kubernetes.store_mut();
@@ -260,7 +260,7 @@ fn five_thousand_nodes_register_quickly_and_idle_cheaply() {
     assert!(steps < 1500, "{steps} steps in an idle minute: one heartbeat per node every five minutes is about 1000");
 }
 
-/// Of the machine that [`Bench::start_machine`] starts under this name.
+/// The BIOS UUID of the machine that [`Bench::start_machine`] starts under this name.
 fn bios_uuid_of(node: &str) -> Uuid {
     Uuid::from_bytes([node.strip_prefix("node-").and_then(|number| number.parse().ok()).expect("a node's name"); 16])
 }

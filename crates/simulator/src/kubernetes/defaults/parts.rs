@@ -1,6 +1,6 @@
-//! The defaults of what a pod is made of: probes, environment, volumes.
+//! Defaults for the parts of a pod: probes, environment, volumes.
 //!
-//! Nothing here has had its type checked, so whatever is not an object is passed over.
+//! No types have been checked yet, so values that are not objects are skipped.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A pod's defaults, and what admission adds to a new pod.
+//! Defaults of a pod, and the fields that admission adds to a new pod.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub(super) fn fill_in_spec(spec: &mut Value) {
     }
 }
 
-/// An image without a tag, or with `latest`, may change under its name.
+/// An image without a tag, or tagged `latest`, can change under the same name.
 fn pull_policy(image: &str) -> &'static str {
     let after_registry = image.rsplit('/').next().unwrap_or_default();
     let pinned = image.contains('@') || after_registry.split_once(':').is_some_and(|(_, tag)| tag != "latest");
@@ -73,7 +73,7 @@ fn set_priority(spec: &mut Value, store: &Store) {
     let named = spec["priorityClassName"].as_str().filter(|name| !name.is_empty());
     let class = match named {
         Some(name) => store.get(KindId::PRIORITY_CLASS, "", name).cloned(),
-        // Of several global defaults a real server takes the lowest.
+        // With several global defaults, a real server takes the lowest.
         None => store
             .list(KindId::PRIORITY_CLASS, None)
             .filter(|class| class["globalDefault"] == true)
@@ -113,7 +113,7 @@ pub(super) fn add_default_tolerations(spec: &mut Value) {
     }
 }
 
-/// `matchLabelKeys` and `mismatchLabelKeys` become expressions over the pod's own label values.
+/// Turns `matchLabelKeys` and `mismatchLabelKeys` into expressions with the pod's label values.
 fn merge_label_keys(spec: &mut Value, labels: &Value) {
     for side in ["podAffinity", "podAntiAffinity"] {
         let Some(terms) = spec.get_mut("affinity").and_then(|affinity| affinity.get_mut(side)) else { continue };
@@ -135,7 +135,7 @@ fn merge_label_keys(spec: &mut Value, labels: &Value) {
 }
 
 fn merge_into_selector(term: &mut Value, labels: &Value) {
-    // Without a selector a term matches nothing, whatever its keys.
+    // Without a selector a term matches nothing, regardless of its keys.
     if !term["labelSelector"].is_object() {
         return;
     }
@@ -180,7 +180,7 @@ fn quality_of_service(spec: &Value) -> &'static str {
     if guaranteed { "Guaranteed" } else { "Burstable" }
 }
 
-/// A quantity in thousandths; `None` for what is not one.
+/// A quantity in thousandths; `None` if it is not a quantity.
 fn quantity_milli(quantity: &Value) -> Option<i128> {
     let text = match quantity {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! A Service's defaults, its address and its node ports.
+//! Defaults of a Service, its address and its node ports.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::set_default;
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::Store;
 
-/// Addresses of `10.96.0.0/16`: below this offset they are kept for well-known Services.
+/// Addresses of `10.96.0.0/16`: those below this offset are reserved for well-known Services.
 const FIRST_OFFSET: u64 = 16;
 const OFFSETS: u64 = 65_536 - FIRST_OFFSET - 1;
 const FIRST_NODE_PORT: u64 = 30_000;
@@ -36,7 +36,7 @@ pub(super) fn fill_in(spec: &mut Value) {
 }
 
 pub(super) fn complete_new(service: &mut Value, store: &Store) {
-    // Derived from the name, so that the same world gets the same addresses; moved on while taken.
+    // Derived from the name, so that the same world gets the same addresses. A taken address moves on to the next one.
     let name = format!("{}/{}", service["metadata"]["namespace"], service["metadata"]["name"]);
     let digest = Sha256::digest(name.as_bytes());
     let start = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));

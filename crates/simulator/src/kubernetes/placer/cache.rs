@@ -1,7 +1,7 @@
-//! Nodes and what the pods on them use, kept current from the store's changes.
+//! Nodes and the usage of their pods, updated from the store's changes.
 //!
-//! Invariants: after [`Cache::update`] it says what the store says; a pod that has finished no longer exists for the
-//! placer; usage is kept also for nodes whose object is missing, so that it is right when the object comes.
+//! Invariants: after [`Cache::update`] the cache matches the store; finished pods are not in it; usage is also tracked
+//! for nodes whose object is missing, so that it is correct when the object is created.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl NodeInfo {
     }
 }
 
-/// What the pods on a node take together.
+/// The total usage of the pods on a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage {
     pub requested: Resources,
@@ -76,16 +76,16 @@ impl Usage {
     }
 }
 
-/// What came with an update that pods in the queue may have waited for.
+/// The result of an update that can matter to pods in the queue.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct News {
-    /// Pods that may have to be placed, as they are now, and pods that no longer have to be.
+pub(crate) struct CacheUpdate {
+    /// Pods that may need placement, in their current version, and pods that no longer do.
     pub unplaced: Vec<Arc<Value>>,
-    pub settled: Vec<ObjectKey>,
-    /// A node came or offers something else, or a pod freed something.
-    pub room: bool,
-    /// A pod came to a node or has other labels: what affinity may wait for.
-    pub company: bool,
+    pub not_pending: Vec<ObjectKey>,
+    /// A node was added or offers something else, or a pod released capacity.
+    pub capacity: bool,
+    /// A pod was bound to a node or its labels changed, which pod affinity may wait for.
+    pub affinity: bool,
 }
 
 #[derive(Debug, Default)]
@@ -93,19 +93,19 @@ pub(crate) struct Cache {
     cursor: u64,
     pub nodes: BTreeMap<String, NodeInfo>,
     usage: BTreeMap<String, Usage>,
-    /// Bound pods that have not finished.
+    /// Bound pods that are not finished.
     pub pods: BTreeMap<ObjectKey, Arc<PodInfo>>,
     pub with_anti_affinity: BTreeSet<ObjectKey>,
     pub with_affinity: BTreeSet<ObjectKey>,
 }
 
 impl Cache {
-    pub(crate) fn update(&mut self, store: &Store) -> News {
-        let mut news = News::default();
+    pub(crate) fn update(&mut self, store: &Store) -> CacheUpdate {
+        let mut update = CacheUpdate::default();
         match store.changes_since(self.cursor) {
             Ok(changes) => {
                 for change in changes {
-                    self.apply(change, &mut news);
+                    self.apply(change, &mut update);
                 }
             }
             Err(_) => {
@@ -114,26 +114,26 @@ impl Cache {
                     for object in store.list(kind, None) {
                         let change_type = ChangeType::Added;
                         let change = Change { version: 0, kind, change_type, before: None, object: object.clone() };
-                        self.apply(&change, &mut news);
+                        self.apply(&change, &mut update);
                     }
                 }
             }
         }
         self.cursor = store.version();
-        news
+        update
     }
 
-    fn apply(&mut self, change: &Change, news: &mut News) {
+    fn apply(&mut self, change: &Change, update: &mut CacheUpdate) {
         match change.kind {
-            KindId::NODE => self.apply_node(change, news),
-            KindId::POD => self.apply_pod(change, news),
-            // Its labels may let pods in that a namespaceSelector left out.
-            KindId::NAMESPACE => news.company = true,
+            KindId::NODE => self.apply_node(change, update),
+            KindId::POD => self.apply_pod(change, update),
+            // The labels of a namespace can make a namespaceSelector match more pods.
+            KindId::NAMESPACE => update.affinity = true,
             _ => (),
         }
     }
 
-    fn apply_node(&mut self, change: &Change, news: &mut News) {
+    fn apply_node(&mut self, change: &Change, update: &mut CacheUpdate) {
         let name = text(&change.object["metadata"]["name"]);
         if change.change_type == ChangeType::Deleted {
             self.nodes.remove(name);
@@ -145,31 +145,31 @@ impl Cache {
                 && before["status"]["allocatable"] == change.object["status"]["allocatable"]
         });
         match self.nodes.get_mut(name) {
-            // A heartbeat: nothing that the placer reads.
+            // A heartbeat does not change anything that the placer reads.
             Some(known) if same => known.object = change.object.clone(),
             _ => {
                 self.nodes.insert(name.to_owned(), NodeInfo::of(&change.object));
-                news.room = true;
+                update.capacity = true;
             }
         }
     }
 
-    fn apply_pod(&mut self, change: &Change, news: &mut News) {
+    fn apply_pod(&mut self, change: &Change, update: &mut CacheUpdate) {
         let key = ObjectKey::of(&change.object);
         let counted = change.change_type != ChangeType::Deleted && !pod::is_finished(&change.object);
         let bound = !pod::node_name(&change.object).is_empty();
         if !(counted && bound) {
             if self.forget_pod(&key) {
-                news.room = true;
+                update.capacity = true;
             }
             if counted {
-                news.unplaced.push(change.object.clone());
+                update.unplaced.push(change.object.clone());
             } else {
-                news.settled.push(key);
+                update.not_pending.push(key);
             }
             return;
         }
-        // A change of status alone is frequent and changes nothing for the placer.
+        // Status changes are frequent and do not matter to the placer.
         let same = change.before.as_ref().is_some_and(|before| {
             before["spec"] == change.object["spec"]
                 && before["metadata"]["labels"] == change.object["metadata"]["labels"]
@@ -179,8 +179,8 @@ impl Cache {
         }
         self.forget_pod(&key);
         self.note_pod(PodInfo::of(&change.object));
-        news.company = true;
-        news.settled.push(key);
+        update.affinity = true;
+        update.not_pending.push(key);
     }
 
     fn note_pod(&mut self, info: PodInfo) {
@@ -212,14 +212,14 @@ impl Cache {
         self.usage.get(node)
     }
 
-    /// The value that the pod's node has for a topology key.
+    /// The value of a topology key on the pod's node.
     pub(crate) fn topology<'a>(&'a self, pod: &PodInfo, key: &str) -> Option<&'a str> {
         self.nodes.get(&pod.node)?.labels.get(key).map(String::as_str)
     }
 }
 
-/// Whether the placer of these names is to place the pod now.
-pub(crate) fn wants_place(pod: &Value, scheduler_names: &[String]) -> bool {
+/// Whether a placer with these names must place the pod now.
+pub(crate) fn needs_placement(pod: &Value, scheduler_names: &[String]) -> bool {
     let scheduler = Some(text(&pod["spec"]["schedulerName"])).filter(|name| !name.is_empty());
     pod::node_name(pod).is_empty()
         && pod::is_active(pod)

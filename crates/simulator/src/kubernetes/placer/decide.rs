@@ -1,10 +1,10 @@
-//! Which nodes a pod can be on, and how good each is.
+//! Filters and scores the nodes for a pod.
 //!
-//! Input: the pod, the cache. Output: the feasible nodes with their scores, or why there is none. Nothing is changed,
-//! and nothing is drawn: the caller breaks ties.
+//! In: the pod, the cache. Out: the feasible nodes with their scores, or why there are none. It changes nothing and
+//! draws no random numbers: the caller breaks ties.
 //!
-//! The filters come in kube-scheduler's order, and the first that objects gives the reason. Scores: least allocated
-//! (weight 1), preferred node affinity (2), PreferNoSchedule taints (3), preferred pod affinity (2).
+//! The filters run in kube-scheduler's order, and the first one that rejects the node gives the reason. Scores: least
+//! allocated (weight 1), preferred node affinity (2), PreferNoSchedule taints (3), preferred pod affinity (2).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use super::resources::Resources;
 use crate::kubernetes::store::Store;
 use crate::kubernetes::taints::{Taint, untolerated};
 
-/// The highest score of one aspect.
+/// The highest score of one criterion.
 pub(crate) const SCORE_MAX: i64 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,15 +53,15 @@ impl Reasons {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
-    /// By name.
+    /// Ordered by name.
     pub feasible: Vec<Candidate>,
     pub reasons: Reasons,
-    /// Where the next search begins; empty for the first node.
+    /// The node at which the next search starts; empty for the first node.
     pub next: String,
 }
 
 impl Decision {
-    /// The best; `draw(n)` picks one of n equals.
+    /// The best candidate; `draw(n)` picks one of n equal ones.
     pub(crate) fn best(&self, draw: impl FnOnce(u64) -> u64) -> Option<&Candidate> {
         let highest = self.feasible.iter().map(|candidate| candidate.score).max()?;
         let equals: Vec<&Candidate> = self.feasible.iter().filter(|candidate| candidate.score == highest).collect();
@@ -70,14 +70,14 @@ impl Decision {
     }
 }
 
-/// How many feasible nodes are enough: in a large cluster a share of the nodes, as in kube-scheduler.
+/// How many feasible nodes are enough: in a large cluster a fraction of the nodes, as in kube-scheduler.
 fn enough(nodes: usize) -> usize {
     const ALWAYS_ALL: usize = 100;
     let percentage = 50_usize.saturating_sub(nodes / 125).max(5);
     if nodes <= ALWAYS_ALL { nodes } else { (nodes * percentage / 100).max(ALWAYS_ALL) }
 }
 
-/// Begins at the node `from`, so that in a large cluster each gets its turn; `next` in the answer continues.
+/// Starts at the node `from`, so that a large cluster is searched in rotation; `next` in the result continues.
 pub(crate) fn decide(store: &Store, cache: &Cache, pod: &PodInfo, from: &str) -> Decision {
     let inter_pod = InterPod::of(store, cache, pod);
     let enough = enough(cache.nodes.len());
@@ -138,7 +138,7 @@ fn objections(pod: &PodInfo, name: &str, node: &NodeInfo, usage: &Usage, inter_p
     }
 }
 
-/// All resources of which there is not enough.
+/// All insufficient resources.
 fn lacking(pod: &PodInfo, node: &NodeInfo, usage: &Usage) -> Vec<String> {
     let mut reasons = Vec::new();
     if usage.pods >= node.pods_max {
@@ -174,15 +174,15 @@ fn score(pod: &PodInfo, feasible: &[(&str, &NodeInfo, &Usage)], inter_pod: &Inte
             i64::try_from(untolerated.count()).unwrap_or(i64::MAX)
         })
         .collect();
-    let company: Vec<i64> = if inter_pod.scores_anything() {
+    let pod_affinity: Vec<i64> = if inter_pod.scores_anything() {
         feasible.iter().map(|(_, node, _)| inter_pod.score(&node.labels)).collect()
     } else {
         vec![0; feasible.len()]
     };
     let (affinity_max, repelling_max) =
         (affinity.iter().copied().max().unwrap_or(0), repelling.iter().copied().max().unwrap_or(0));
-    let (company_min, company_max) =
-        (company.iter().copied().min().unwrap_or(0), company.iter().copied().max().unwrap_or(0));
+    let (pod_affinity_min, pod_affinity_max) =
+        (pod_affinity.iter().copied().min().unwrap_or(0), pod_affinity.iter().copied().max().unwrap_or(0));
     let share = |part: i64, whole: i64| if whole > 0 { part.saturating_mul(SCORE_MAX) / whole } else { 0 };
     feasible
         .iter()
@@ -192,12 +192,12 @@ fn score(pod: &PodInfo, feasible: &[(&str, &NodeInfo, &Usage)], inter_pod: &Inte
             score: least_allocated(pod, node, usage)
                 + 2 * share(affinity[at], affinity_max)
                 + 3 * (SCORE_MAX - share(repelling[at], repelling_max))
-                + 2 * share(company[at] - company_min, company_max - company_min),
+                + 2 * share(pod_affinity[at] - pod_affinity_min, pod_affinity_max - pod_affinity_min),
         })
         .collect()
 }
 
-/// How much of CPU and memory would stay free, on average.
+/// The average free fraction of CPU and memory after placement.
 fn least_allocated(pod: &PodInfo, node: &NodeInfo, usage: &Usage) -> i64 {
     let free = |wanted: i64, used: i64, offered: i64| {
         let left = offered.saturating_sub(used).saturating_sub(wanted);

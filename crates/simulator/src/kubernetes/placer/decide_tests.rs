@@ -1,4 +1,4 @@
-//! Tables of placements: which nodes are feasible, which is best, and what is said when none is.
+//! Placement tables: which nodes are feasible, which is best, and the message if none is.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::kubernetes::json::put;
 use crate::kubernetes::kinds::KindId;
 use crate::seed::Seed;
 
-/// A world of nodes and bound pods.
+/// A store with nodes and bound pods.
 struct Scene {
     store: Store,
 }
@@ -99,7 +99,7 @@ fn term(key: &str, app: &str) -> Value {
 }
 
 #[test]
-fn feasible_by_the_node_alone() {
+fn feasible_by_node_properties() {
     let busy = || Scene::new().pod("n1", "default", &json!({}), requests("3500m", "1Gi"));
     let ports = json!({ "containers": [{ "ports": [{ "hostPort": 80, "containerPort": 80 }] }] });
     let udp = json!({ "containers": [{ "ports": [{ "hostPort": 80, "containerPort": 80, "protocol": "UDP" }] }] });
@@ -108,12 +108,12 @@ fn feasible_by_the_node_alone() {
     let gpu = json!({ "containers": [{ "resources": { "requests": { "example.com/gpu": "1" } } }] });
     for (name, scene, spec, expected) in
         [
-            ("nothing asked for", Scene::new(), json!({}), "n1 n2 n3 n4"),
+            ("no requests", Scene::new(), json!({}), "n1 n2 n3 n4"),
             ("enough left", busy(), requests("500m", "1Gi"), "n1 n2 n3 n4"),
             ("too little left", busy(), requests("501m", "1Gi"), "n2 n3 n4"),
             ("too little anywhere", busy(), requests("1", "9Gi"), ""),
             (
-                "no request needs no room",
+                "a pod without requests always fits",
                 Scene::new().pod("n1", "default", &json!({}), requests("4", "8Gi")),
                 json!({}),
                 "n1 n2 n3 n4",
@@ -134,7 +134,7 @@ fn feasible_by_the_node_alone() {
                 "",
             ),
             (
-                "as many pods as there may be",
+                "the maximum number of pods",
                 (0..10).fold(Scene::new(), |scene, _| scene.pod("n4", "default", &json!({}), json!({}))),
                 json!({}),
                 "n1 n2 n3",
@@ -148,7 +148,7 @@ fn feasible_by_the_node_alone() {
                 "n2 n3 n4",
             ),
             (
-                "a taint that only repels",
+                "a PreferNoSchedule taint",
                 Scene::new().node("n1", |node| put(node, &["spec", "taints"], taint("PreferNoSchedule"))),
                 json!({}),
                 "n1 n2 n3 n4",
@@ -188,16 +188,16 @@ fn required_affinity_between_pods() {
     for (name, scene, pod, expected) in [
         ("the zone of the other pod", db(), affinity(term("zone", "db")), "n1 n2"),
         ("its host", db(), affinity(term("host", "db")), "n1"),
-        ("nobody to be with", Scene::new(), affinity(term("zone", "db")), ""),
-        ("the first of its own kind", Scene::new(), affinity(term("zone", "web")), "n1 n2 n3"),
+        ("no matching pod", Scene::new(), affinity(term("zone", "db")), ""),
+        ("the first pod of a group that matches itself", Scene::new(), affinity(term("zone", "web")), "n1 n2 n3"),
         (
-            "the second of its own kind",
+            "the second pod of a group that matches itself",
             Scene::new().pod("n3", "default", &web(), json!({})),
             affinity(term("zone", "web")),
             "n3",
         ),
         (
-            "a pod on a node without the label counts nowhere",
+            "a pod on a node without the label does not count",
             Scene::new().pod("n4", "default", &web(), json!({})),
             affinity(term("zone", "web")),
             "n1 n2 n3",
@@ -217,15 +217,15 @@ fn required_affinity_between_pods() {
             in_namespaces(json!({ "namespaceSelector": { "matchLabels": { "team": "red" } } })),
             "",
         ),
-        ("no selector selects nobody", db(), affinity(json!({ "topologyKey": "zone" })), ""),
+        ("a missing selector matches no pod", db(), affinity(json!({ "topologyKey": "zone" })), ""),
         (
-            "an empty selector selects everybody",
+            "an empty selector matches every pod",
             db(),
             affinity(json!({ "topologyKey": "zone", "labelSelector": {} })),
             "n1 n2",
         ),
         (
-            "a finished pod does not exist",
+            "a finished pod does not count",
             {
                 let mut scene = db();
                 let name =
@@ -248,8 +248,8 @@ fn required_affinity_between_pods() {
         .as_array_mut()
         .unwrap()
         .push(term("host", "cache"));
-    let apart = db().pod("n2", "default", &json!({ "app": "cache" }), json!({}));
-    assert_eq!(apart.feasible(&both), "", "one pod each is not one pod for both");
+    let separate = db().pod("n2", "default", &json!({ "app": "cache" }), json!({}));
+    assert_eq!(separate.feasible(&both), "", "one pod must match both terms");
 }
 
 #[test]
@@ -262,15 +262,15 @@ fn required_anti_affinity_in_both_directions() {
     };
     let plain = json!({ "metadata": { "labels": web() }, "spec": {} });
     for (name, scene, pod, expected) in [
-        ("nobody to avoid", Scene::new(), anti("host", "web"), "n1 n2 n3 n4"),
-        ("its own kind by host", Scene::new().pod("n1", "default", &web(), json!({})), anti("host", "web"), "n2 n3 n4"),
-        ("its own kind by zone", Scene::new().pod("n1", "default", &web(), json!({})), anti("zone", "web"), "n3 n4"),
-        ("another namespace's", Scene::new().pod("n1", "other", &web(), json!({})), anti("zone", "web"), "n1 n2 n3 n4"),
-        ("it is avoided by a pod there", existing("default", term("zone", "web")), plain.clone(), "n3 n4"),
-        ("that pod avoids others", existing("default", term("zone", "cache")), plain.clone(), "n1 n2 n3 n4"),
-        ("it avoids within its own namespace", existing("other", term("zone", "web")), plain.clone(), "n1 n2 n3 n4"),
+        ("no matching pod", Scene::new(), anti("host", "web"), "n1 n2 n3 n4"),
+        ("the same app by host", Scene::new().pod("n1", "default", &web(), json!({})), anti("host", "web"), "n2 n3 n4"),
+        ("the same app by zone", Scene::new().pod("n1", "default", &web(), json!({})), anti("zone", "web"), "n3 n4"),
+        ("another namespace", Scene::new().pod("n1", "other", &web(), json!({})), anti("zone", "web"), "n1 n2 n3 n4"),
+        ("an existing pod's term matches it", existing("default", term("zone", "web")), plain.clone(), "n3 n4"),
+        ("a term that does not match", existing("default", term("zone", "cache")), plain.clone(), "n1 n2 n3 n4"),
+        ("a term for its own namespace", existing("other", term("zone", "web")), plain.clone(), "n1 n2 n3 n4"),
         (
-            "it avoids everywhere",
+            "a term for all namespaces",
             existing("other", json!({ "topologyKey": "zone", "namespaceSelector": {}, "labelSelector": {} })),
             plain,
             "n3 n4",
@@ -293,7 +293,7 @@ fn required_anti_affinity_in_both_directions() {
 }
 
 #[test]
-fn the_best_node() {
+fn the_best_node_by_score() {
     let preferred = |kind: &str, key: &str, app: &str| {
         json!({ "spec": { "affinity": { kind: { "preferredDuringSchedulingIgnoredDuringExecution": [
             { "weight": 100, "podAffinityTerm": term(key, app) }] } } } })
@@ -305,18 +305,18 @@ fn the_best_node() {
         "preferredDuringSchedulingIgnoredDuringExecution": [{ "weight": 1, "preference": { "matchExpressions": [
             { "key": "zone", "operator": "In", "values": ["b"] }] } }] } } } });
     for (name, scene, pod, expected) in [
-        ("all alike", Scene::new(), json!({}), "n1 n2 n3 n4"),
+        ("equal nodes", Scene::new(), json!({}), "n1 n2 n3 n4"),
         ("the least loaded", used(Scene::new(), &["n1", "n2", "n4"]), json!({}), "n3"),
-        ("a wish for the node", used(Scene::new(), &["n3"]), prefers_zone_b, "n3"),
-        ("a wish for company", used(Scene::new(), &["n3"]), preferred("podAffinity", "host", "web"), "n3"),
+        ("preferred node affinity", used(Scene::new(), &["n3"]), prefers_zone_b, "n3"),
+        ("preferred pod affinity", used(Scene::new(), &["n3"]), preferred("podAffinity", "host", "web"), "n3"),
         (
-            "a wish for distance",
+            "preferred pod anti-affinity",
             used(Scene::new(), &["n3", "n4"]).pod("n1", "default", &json!({}), requests("2", "4Gi")),
             preferred("podAntiAffinity", "zone", "web"),
             "n2",
         ),
         (
-            "a taint that repels",
+            "a PreferNoSchedule taint",
             Scene::new().node("n1", |node| {
                 put(node, &["spec", "taints"], json!([{ "key": "k", "effect": "PreferNoSchedule" }]));
             }),
@@ -329,7 +329,7 @@ fn the_best_node() {
 }
 
 #[test]
-fn why_there_is_no_node() {
+fn the_message_lists_the_reasons() {
     let scene = Scene::new()
         .node("n1", |node| put(node, &["spec", "unschedulable"], json!(true)))
         .node("n2", |node| put(node, &["spec", "taints"], json!([{ "key": "k", "effect": "NoSchedule" }])));
@@ -344,7 +344,7 @@ fn why_there_is_no_node() {
 }
 
 #[test]
-fn a_large_cluster_is_searched_in_turns() {
+fn a_large_cluster_is_searched_in_rotation() {
     let mut scene = Scene { store: Store::new(Seed(1)) };
     for number in 0..200 {
         scene.create(
@@ -363,7 +363,7 @@ fn a_large_cluster_is_searched_in_turns() {
 }
 
 #[test]
-fn a_cache_kept_current_says_what_a_fresh_one_says() {
+fn an_updated_cache_equals_a_new_one() {
     let mut scene = Scene::new();
     let mut kept = Cache::default();
     kept.update(&scene.store);

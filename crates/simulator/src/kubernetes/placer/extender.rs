@@ -1,7 +1,7 @@
-//! HTTP extenders: other programs that have a say in where a pod goes.
+//! HTTP extenders: other programs that take part in placing a pod.
 //!
-//! Input: a pod and the nodes that the placer's own filters left. Output: the nodes that the extender leaves, scores,
-//! a binding. The wire format is kube-scheduler's: capitalised names, read without regard to case.
+//! In: a pod and the nodes that passed the placer's own filters. Out: the nodes that the extender accepts, scores, a
+//! binding. The wire format is kube-scheduler's: capitalised names, parsed case-insensitively.
 //!
 //! The transport is HTTP over a socket, or a tower service in this process for virtual time.
 
@@ -24,7 +24,7 @@ use super::pod_info::PodInfo;
 use crate::kubernetes::json::{items, text};
 use crate::kubernetes::pod;
 
-/// An answer longer than this is refused.
+/// A longer answer is rejected.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Clone, Debug)]
@@ -33,20 +33,20 @@ pub struct ExtenderConfig {
     pub url_prefix: String,
     pub filter_verb: Option<String>,
     pub prioritize_verb: Option<String>,
-    /// Set when the extender binds the pods it is asked about.
+    /// Set if the extender binds the pods that it handles.
     pub bind_verb: Option<String>,
-    /// Multiplies its scores.
+    /// The factor for the extender's scores.
     pub weight: i64,
-    /// It knows the nodes itself: names are enough.
+    /// The extender caches the nodes: names are enough.
     pub node_cache_capable: bool,
-    /// Pods are placed without it when it fails.
+    /// If the extender fails, pods are placed without it.
     pub ignorable: bool,
     pub timeout: Duration,
     pub transport: Transport,
 }
 
 impl ExtenderConfig {
-    /// An extender with kube-scheduler's defaults that is asked to filter and to prioritize.
+    /// An extender with kube-scheduler's defaults that filters and prioritizes.
     #[must_use]
     pub fn new(url_prefix: &str, transport: Transport) -> ExtenderConfig {
         ExtenderConfig {
@@ -63,7 +63,7 @@ impl ExtenderConfig {
     }
 }
 
-/// How an extender is reached.
+/// The transport to an extender.
 #[derive(Clone)]
 pub enum Transport {
     Http(Box<Client<HttpConnector, Body>>),
@@ -86,7 +86,7 @@ impl Transport {
         Transport::Http(Box::new(Client::builder(TokioExecutor::new()).build_http()))
     }
 
-    /// A service in this process, such as an axum router.
+    /// A service in this process, for example an axum router.
     pub fn in_process<S>(service: S) -> Transport
     where
         S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + Sync + 'static,
@@ -118,15 +118,15 @@ pub(crate) enum ExtenderError {
     Refused(String),
 }
 
-/// What an extender leaves of the nodes.
+/// The nodes that an extender accepts.
 #[derive(Debug, Default)]
 pub(crate) struct Filtered {
     pub nodes: Vec<String>,
-    /// Why the others are out; a node without a reason was just left out.
+    /// The reasons for the rejected nodes. A node that is in neither list is rejected without a reason.
     pub failed: BTreeMap<String, String>,
 }
 
-/// The nodes a question is about: their names and objects.
+/// The candidate nodes of a call: their names and objects.
 pub(crate) type NodeObjects = [(String, Arc<Value>)];
 
 impl ExtenderConfig {
@@ -149,7 +149,7 @@ impl ExtenderConfig {
             items(list).iter().map(|node| text(&node["metadata"]["name"]).to_owned()).collect()
         };
         if let Some(stranger) = left.iter().find(|name| !nodes.iter().any(|(known, _)| known == *name)) {
-            let why = format!("it claims node \"{stranger}\", which it was not asked about");
+            let why = format!("the answer names node \"{stranger}\", which was not in the request");
             return Err(ExtenderError::Unreadable { url: self.url_prefix.clone(), why });
         }
         let mut failed = BTreeMap::new();
@@ -206,7 +206,7 @@ impl ExtenderConfig {
             let body = http_body_util::Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?;
             Ok::<_, BoxError>((status, body.to_bytes()))
         };
-        // The extender's time is a connection's, not the world's.
+        // The extender's timeout is in connection time, not in simulated time.
         let (status, body) = match tokio::time::timeout(self.timeout, exchange).await {
             Err(_) => return Err(ExtenderError::TimedOut { url, timeout: self.timeout }),
             Ok(Err(source)) => return Err(ExtenderError::Unreachable { url, source }),
@@ -219,7 +219,7 @@ impl ExtenderConfig {
     }
 }
 
-/// A field whose name is read without regard to case.
+/// A field by its case-insensitive name.
 fn field<'a>(object: &'a Value, name: &str) -> &'a Value {
     object
         .as_object()

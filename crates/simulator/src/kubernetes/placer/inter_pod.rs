@@ -1,12 +1,12 @@
-//! Affinity and anti-affinity between pods, worked out once per placement.
+//! Pod affinity and anti-affinity, computed once per placement.
 //!
-//! Input: the pod to be placed and the pods that are. Output: per topology value, what speaks for and against it.
+//! In: the pod to place and the existing pods. Out: per topology value, the terms and weights for and against it.
 //!
-//! - Required affinity: an existing pod counts only if it matches all terms; a node needs a counting pod in each
-//!   term's topology. If nothing counts anywhere, a pod that matches its own terms may begin the group.
-//! - Required anti-affinity: any one matching term excludes, in both directions. A node without the topology label is
-//!   not excluded.
-//! - Preferences add and subtract weights, the pod's own and those of the pods that are there.
+//! - Required affinity: an existing pod counts only if it matches all terms; a node needs such a pod in each term's
+//!   topology. If no pod matches anywhere, a pod that matches its own terms may start the group.
+//! - Required anti-affinity: one matching term is enough to exclude, in both directions. A node without the topology
+//!   label is not excluded.
+//! - Preferred terms add and subtract weights, for the pod's own terms and those of the existing pods.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use crate::kubernetes::store::Store;
 /// Weights by topology key and value.
 type Topologies = BTreeMap<String, BTreeMap<String, i64>>;
 
-/// What an existing pod's required affinity adds to the score of its surroundings.
+/// The score that an existing pod's required affinity adds to its topology.
 const HARD_AFFINITY_WEIGHT: i64 = 1;
 
 #[derive(Debug, Default)]
 pub(crate) struct InterPod<'a> {
     pod: Option<&'a PodInfo>,
-    company: Topologies,
-    may_begin: bool,
+    affine: Topologies,
+    may_start_group: bool,
     avoided: Topologies,
     avoiding: Topologies,
     scores: Topologies,
@@ -59,11 +59,11 @@ impl<'a> InterPod<'a> {
         }
         for key in &cache.with_affinity {
             if let Some(existing) = cache.pods.get(key) {
-                result.note_wishes_of(store, cache, pod, existing);
+                result.note_preferences_of(store, cache, pod, existing);
             }
         }
-        result.may_begin =
-            result.company.is_empty() && pod.required_affinity.iter().all(|term| term.matches(store, pod));
+        result.may_start_group =
+            result.affine.is_empty() && pod.required_affinity.iter().all(|term| term.matches(store, pod));
         result
     }
 
@@ -71,23 +71,23 @@ impl<'a> InterPod<'a> {
         let terms = &pod.required_affinity;
         if !terms.is_empty() && terms.iter().all(|term| term.matches(store, existing)) {
             for term in terms {
-                add(&mut self.company, cache, existing, term, 1);
+                add(&mut self.affine, cache, existing, term, 1);
             }
         }
         for term in pod.required_anti_affinity.iter().filter(|term| term.matches(store, existing)) {
             add(&mut self.avoided, cache, existing, term, 1);
         }
-        for (wishes, sign) in [(&pod.preferred_affinity, 1), (&pod.preferred_anti_affinity, -1)] {
-            for wish in wishes.iter().filter(|wish| wish.term.matches(store, existing)) {
-                add(&mut self.scores, cache, existing, &wish.term, sign * wish.weight);
+        for (preferred, sign) in [(&pod.preferred_affinity, 1), (&pod.preferred_anti_affinity, -1)] {
+            for weighted in preferred.iter().filter(|weighted| weighted.term.matches(store, existing)) {
+                add(&mut self.scores, cache, existing, &weighted.term, sign * weighted.weight);
             }
         }
     }
 
-    fn note_wishes_of(&mut self, store: &Store, cache: &Cache, pod: &PodInfo, existing: &PodInfo) {
-        for (wishes, sign) in [(&existing.preferred_affinity, 1), (&existing.preferred_anti_affinity, -1)] {
-            for wish in wishes.iter().filter(|wish| wish.term.matches(store, pod)) {
-                add(&mut self.scores, cache, existing, &wish.term, sign * wish.weight);
+    fn note_preferences_of(&mut self, store: &Store, cache: &Cache, pod: &PodInfo, existing: &PodInfo) {
+        for (preferred, sign) in [(&existing.preferred_affinity, 1), (&existing.preferred_anti_affinity, -1)] {
+            for weighted in preferred.iter().filter(|weighted| weighted.term.matches(store, pod)) {
+                add(&mut self.scores, cache, existing, &weighted.term, sign * weighted.weight);
             }
         }
         for term in existing.required_affinity.iter().filter(|term| term.matches(store, pod)) {
@@ -95,18 +95,18 @@ impl<'a> InterPod<'a> {
         }
     }
 
-    /// Why the pod cannot be on a node with these labels.
+    /// Why a node with these labels is not feasible.
     pub(crate) fn objection(&self, labels: &Labels) -> Option<Objection> {
         let pod = self.pod?;
         let present = |topologies: &Topologies, term: &AffinityTerm| {
             let value = labels.get(&term.topology_key)?;
             Some(topologies.get(&term.topology_key).is_some_and(|values| values.contains_key(value)))
         };
-        let together = pod
+        let satisfied = pod
             .required_affinity
             .iter()
-            .all(|term| present(&self.company, term).is_some_and(|is| is || self.may_begin));
-        if !together {
+            .all(|term| present(&self.affine, term).is_some_and(|is| is || self.may_start_group));
+        if !satisfied {
             return Some(Objection::Affinity);
         }
         if pod.required_anti_affinity.iter().any(|term| present(&self.avoided, term) == Some(true)) {
@@ -124,14 +124,14 @@ impl<'a> InterPod<'a> {
     }
 }
 
-/// Adds weight where the existing pod is in the term's topology; nowhere when its node lacks the label.
+/// Adds the weight to the existing pod's topology value; adds nothing if its node lacks the label.
 fn add(topologies: &mut Topologies, cache: &Cache, existing: &PodInfo, term: &AffinityTerm, weight: i64) {
     if let Some(value) = cache.topology(existing, &term.topology_key) {
         *topologies.entry(term.topology_key.clone()).or_default().entry(value.to_owned()).or_default() += weight;
     }
 }
 
-/// The weights that hold on a node with these labels.
+/// The weights that apply to a node with these labels.
 fn here<'a>(topologies: &'a Topologies, labels: &'a Labels) -> impl Iterator<Item = i64> + 'a {
     topologies.iter().filter_map(|(key, values)| values.get(labels.get(key)?).copied())
 }

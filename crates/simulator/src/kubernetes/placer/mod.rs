@@ -1,15 +1,15 @@
-//! The placer: the stand-in for the scheduler a user already has, in the manner of kube-scheduler's defaults.
+//! The placer: stands in for the user's existing scheduler and follows kube-scheduler's defaults.
 //!
-//! Input: pods without a node whose `schedulerName` is one of its names, and the nodes. Output: bindings, or Events and
-//! the condition that say why there is none. HTTP extenders take part when they are configured.
+//! In: pods without a node whose `schedulerName` is one of its names, and the nodes. Out: bindings, or the Events and
+//! the condition that give the reason for failure. HTTP extenders take part if configured.
 //!
-//! - [`cache`]: nodes, and what the pods on them use, kept current from the store's changes.
-//! - [`decide`]: which nodes are feasible, and how good each is. Pure.
-//! - [`queue`]: which pod is next; back-off.
+//! - [`cache`]: nodes and the usage of their pods, updated from the store's changes.
+//! - [`decide`]: filters and scores nodes. Pure.
+//! - [`queue`]: the order of pods; back-off.
 //! - [`extender`]: the calls to extenders.
-//! - [`run`]: the task that ties them together.
+//! - [`run`]: the task that connects them.
 //!
-//! Invariants: one pod is placed after another; ties are broken by the seed, so the same seed places the same way.
+//! Invariants: pods are placed one at a time; ties are broken by the seed, so the same seed gives the same placement.
 
 mod cache;
 mod decide;
@@ -28,9 +28,9 @@ use crate::seed::Seed;
 
 #[derive(Clone, Debug)]
 pub struct PlacerConfig {
-    /// Pods of these `schedulerName`s are its business.
+    /// The `schedulerName`s that this placer handles.
     pub scheduler_names: Vec<String>,
-    /// Asked in this order.
+    /// Called in this order.
     pub extenders: Vec<ExtenderConfig>,
     pub seed: Seed,
 }
@@ -41,7 +41,7 @@ impl Default for PlacerConfig {
     }
 }
 
-/// Decides on every pod as if it were to be placed, and forgets the result.
+/// Makes a decision for every pod and discards the result.
 #[cfg(test)]
 pub(crate) fn consider_all(store: &crate::kubernetes::store::Store, pods: &[std::sync::Arc<serde_json::Value>]) {
     let mut cache = cache::Cache::default();

@@ -43,7 +43,7 @@ impl Term {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeAffinity {
     selector: Vec<(String, String)>,
-    /// Any of these; `None` when nothing is required.
+    /// At least one must match; `None` if nothing is required.
     required: Option<Vec<Term>>,
     preferred: Vec<(i64, Term)>,
 }
@@ -65,7 +65,7 @@ impl NodeAffinity {
                 .then(|| items(&required["nodeSelectorTerms"]).iter().map(Term::parse).collect()),
             preferred: items(&affinity["preferredDuringSchedulingIgnoredDuringExecution"])
                 .iter()
-                .map(|wish| (count(&wish["weight"], 0), Term::parse(&wish["preference"])))
+                .map(|preferred| (count(&preferred["weight"], 0), Term::parse(&preferred["preference"])))
                 .collect(),
         }
     }
@@ -75,7 +75,7 @@ impl NodeAffinity {
             && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(node, labels)))
     }
 
-    /// The weights of the wishes that the node fulfils.
+    /// The sum of the weights of the matching preferred terms.
     pub(crate) fn score(&self, node: &str, labels: &Labels) -> i64 {
         self.preferred.iter().filter(|(_, term)| term.matches(node, labels)).map(|(weight, _)| weight).sum()
     }
@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_node_affinity_allows() {
+    fn required_and_preferred_terms() {
         let labels: Labels =
             [("zone", "a"), ("cores", "16")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let required = |terms: Value| {

@@ -1,4 +1,4 @@
-//! What the placer reads off a pod, once per version of it.
+//! The pod properties that the placer needs, computed once per version of the pod.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::kubernetes::pod;
 use crate::kubernetes::store::{ObjectKey, Store};
 use crate::kubernetes::taints::Toleration;
 
-/// A port of the node that a pod takes.
+/// A host port of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HostPort {
     pub address: String,
@@ -23,7 +23,7 @@ pub(crate) struct HostPort {
 }
 
 impl HostPort {
-    /// The same port and protocol, on the same address or where either takes all addresses.
+    /// The same port and protocol, on the same address or if either uses all addresses.
     pub(crate) fn clashes(&self, other: &HostPort) -> bool {
         const ALL: &str = "0.0.0.0";
         self.port == other.port
@@ -45,7 +45,7 @@ impl AffinityTerm {
     fn parse(term: &Value, own_namespace: &str) -> AffinityTerm {
         let mut namespaces: BTreeSet<String> =
             items(&term["namespaces"]).iter().map(|name| text(name).to_owned()).collect();
-        // An unreadable selector is not a missing one: it means no namespace, not the pod's own.
+        // A selector that cannot be parsed is not a missing one: it means no namespace, not the pod's own.
         if namespaces.is_empty() && term["namespaceSelector"].is_null() {
             namespaces.insert(own_namespace.to_owned());
         }
@@ -57,7 +57,7 @@ impl AffinityTerm {
         }
     }
 
-    /// Whether the term speaks of this pod. A missing label selector speaks of none.
+    /// Whether the term matches this pod. A missing label selector matches no pod.
     pub(crate) fn matches(&self, store: &Store, pod: &PodInfo) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.object["metadata"]["labels"]))
             && (self.namespaces.contains(&pod.key.namespace)
@@ -105,9 +105,9 @@ impl PodInfo {
         let preferred = |kind: &str| -> Vec<WeightedTerm> {
             items(&affinity[kind]["preferredDuringSchedulingIgnoredDuringExecution"])
                 .iter()
-                .map(|wish| WeightedTerm {
-                    weight: count(&wish["weight"], 0),
-                    term: AffinityTerm::parse(&wish["podAffinityTerm"], &key.namespace),
+                .map(|preferred| WeightedTerm {
+                    weight: count(&preferred["weight"], 0),
+                    term: AffinityTerm::parse(&preferred["podAffinityTerm"], &key.namespace),
                 })
                 .collect()
         };
@@ -127,7 +127,7 @@ impl PodInfo {
         }
     }
 
-    /// Whether it has a say in where other pods are liked or disliked.
+    /// Whether its terms affect the score of other pods.
     pub(crate) fn has_affinity(&self) -> bool {
         !(self.required_affinity.is_empty()
             && self.preferred_affinity.is_empty()

@@ -1,14 +1,14 @@
-//! Which pod is placed next: by priority, then by age; a pod that could not be placed waits.
+//! The order of placement: by priority, then by age. A pod that could not be placed waits.
 //!
-//! After a failed attempt a pod waits for a change that may help it, and then at least its back-off (1 s, doubling to
-//! 10 s); after five minutes it is tried again in any case.
+//! After a failed attempt a pod waits for a change that may help it, and at least for its back-off (1 s, doubling to 10
+//! s). After five minutes it is retried in any case.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cache::News;
+use super::cache::CacheUpdate;
 use super::pod_info::PodInfo;
 use crate::clock::SimTime;
 use crate::kubernetes::store::ObjectKey;
@@ -22,11 +22,11 @@ struct Entry {
     info: Arc<PodInfo>,
     number: u64,
     attempts: u32,
-    /// The earliest moment of the next attempt, once something changes.
+    /// The earliest time of the next attempt after a change.
     back_off_until: SimTime,
-    /// In the waiting set under this moment; `None` when it is ready.
+    /// The time under which it is in the waiting set; `None` if it is ready.
     waits_until: Option<SimTime>,
-    /// It waits for a change, not just for the end of its back-off.
+    /// It waits for a change, not only for the end of its back-off.
     unschedulable: bool,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A pod to be placed, new or changed. A change of it makes an attempt worthwhile.
+    /// Adds a new or changed pod. A change of the pod makes another attempt worthwhile.
     pub(crate) fn put(&mut self, info: PodInfo, now: SimTime) {
         let key = info.key.clone();
         let (number, attempts, back_off_until) = match self.take_out(&key) {
-            // Its own condition, written by the placer, is no reason to try again.
-            Some(known) if same_wishes(&known.info, &info) => {
+            // The condition that the placer itself writes is not a reason to retry.
+            Some(known) if same_requirements(&known.info, &info) => {
                 let entry = Entry { info: Arc::new(info), ..known };
                 return self.insert(key, entry);
             }
@@ -63,15 +63,15 @@ impl Queue {
         self.take_out(key);
     }
 
-    /// Wakes the pods that the news may help.
-    pub(crate) fn hear(&mut self, news: &News, now: SimTime) {
-        if !news.room && !news.company {
+    /// Wakes the pods that the update may help.
+    pub(crate) fn wake(&mut self, update: &CacheUpdate, now: SimTime) {
+        if !update.capacity && !update.affinity {
             return;
         }
         let woken: Vec<ObjectKey> = self
             .entries
             .iter()
-            .filter(|(_, entry)| entry.unschedulable && (news.room || !entry.info.required_affinity.is_empty()))
+            .filter(|(_, entry)| entry.unschedulable && (update.capacity || !entry.info.required_affinity.is_empty()))
             .map(|(key, _)| key.clone())
             .collect();
         for key in woken {
@@ -83,7 +83,7 @@ impl Queue {
         }
     }
 
-    /// The next pod to be placed. It stays in the queue until it is removed or [`Queue::failed`].
+    /// The next pod to place. It stays in the queue until it is removed or [`Queue::failed`].
     pub(crate) fn next(&mut self, now: SimTime) -> Option<Arc<PodInfo>> {
         while let Some((moment, key)) = self.waiting.first().cloned()
             && moment <= now
@@ -97,7 +97,7 @@ impl Queue {
         self.entries.get(key).map(|entry| entry.info.clone())
     }
 
-    /// The attempt to place it failed; `unschedulable` when only a change can help.
+    /// Placement failed; `unschedulable` if only a change can help.
     pub(crate) fn failed(&mut self, key: &ObjectKey, unschedulable: bool, now: SimTime) {
         let Some(mut entry) = self.take_out(key) else { return };
         let back_off = BACK_OFF_FIRST.saturating_mul(1 << entry.attempts.min(10)).min(BACK_OFF_MAX);
@@ -108,7 +108,7 @@ impl Queue {
         self.insert(key.clone(), entry);
     }
 
-    /// When the next waiting pod is to be tried.
+    /// When the next waiting pod is retried.
     pub(crate) fn next_moment(&self) -> Option<SimTime> {
         self.waiting.first().map(|(moment, _)| *moment)
     }
@@ -131,7 +131,7 @@ impl Queue {
     }
 }
 
-fn same_wishes(known: &PodInfo, new: &PodInfo) -> bool {
+fn same_requirements(known: &PodInfo, new: &PodInfo) -> bool {
     known.object["metadata"]["uid"] == new.object["metadata"]["uid"]
         && known.object["spec"] == new.object["spec"]
         && known.object["metadata"]["labels"] == new.object["metadata"]["labels"]
@@ -171,15 +171,15 @@ mod tests {
         assert_eq!(next(&mut queue, at(20)), None, "nothing has changed");
         queue.put(info("urgent", 10), at(20));
         assert_eq!(next(&mut queue, at(20)), None, "only its status has changed");
-        let room = News { room: true, ..News::default() };
-        queue.hear(&room, at(20));
+        let update = CacheUpdate { capacity: true, ..CacheUpdate::default() };
+        queue.wake(&update, at(20));
         assert_eq!(next(&mut queue, at(20)).as_deref(), Some("urgent"));
         queue.failed(&ObjectKey::new("default", "urgent"), true, at(20));
-        queue.hear(&room, at(20));
+        queue.wake(&update, at(20));
         assert_eq!(queue.next_moment(), Some(at(22)), "the second back-off is two seconds");
         assert_eq!(next(&mut queue, at(21)), None);
         assert_eq!(next(&mut queue, at(22)).as_deref(), Some("urgent"));
         queue.failed(&ObjectKey::new("default", "urgent"), true, at(22));
-        assert_eq!(next(&mut queue, at(322)).as_deref(), Some("urgent"), "tried again in any case");
+        assert_eq!(next(&mut queue, at(322)).as_deref(), Some("urgent"), "retried in any case");
     }
 }

@@ -1,4 +1,4 @@
-//! What a pod asks for and what a node offers.
+//! Resource requests of pods and allocatable resources of nodes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::kubernetes::json::items;
 use crate::kubernetes::quantity::{thousandths, units};
 
-/// What a container without a request counts as when nodes are scored, so that such pods spread too.
+/// The scoring default for a container without a request, so that pods without requests are spread too.
 const UNSTATED_MILLI_CPU: i64 = 100;
 const UNSTATED_MEMORY: i64 = 200 * 1024 * 1024;
 
@@ -16,7 +16,7 @@ pub(crate) struct Resources {
     pub milli_cpu: i64,
     pub memory: i64,
     pub ephemeral_storage: i64,
-    /// Devices and the like, by name.
+    /// Extended resources, by name.
     pub extended: BTreeMap<String, i64>,
 }
 
@@ -61,11 +61,11 @@ impl Resources {
     }
 }
 
-/// What a pod takes of a node.
+/// The resources that a pod uses on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodRequest {
     pub requested: Resources,
-    /// As `requested`, with a default for containers that state nothing.
+    /// Like `requested`, with a default for containers without requests.
     pub for_score: Resources,
 }
 
@@ -75,7 +75,7 @@ impl PodRequest {
     }
 }
 
-/// Containers and sidecars together, or the largest moment of initialisation if that is more; plus overhead.
+/// The sum of containers and sidecars, or the peak during initialization if that is higher; plus overhead.
 fn total(pod: &Value, for_score: bool) -> Resources {
     let spec = &pod["spec"];
     let mut running = Resources::default();
@@ -97,7 +97,7 @@ fn total(pod: &Value, for_score: bool) -> Resources {
     }
     running.add(&sidecars);
     running.raise_to(&initialising);
-    // What is stated for the pod as a whole stands in place of its containers' sums.
+    // Requests on the pod level override the sums of its containers.
     let whole = &spec["resources"]["requests"];
     let stated = Resources::parse(whole);
     if !whole["cpu"].is_null() {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_asks_for() {
+    fn requests_of_a_pod() {
         let sidecar = |cpu: &str| {
             let mut sidecar = container(cpu);
             sidecar["restartPolicy"] = json!("Always");

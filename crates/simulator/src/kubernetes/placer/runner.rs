@@ -1,7 +1,7 @@
-//! The placer's task: takes one pod after another, decides, asks the extenders, binds.
+//! The placer's task: takes one pod at a time, decides, calls the extenders, binds.
 //!
-//! Input: the world. Output: bindings and conditions in its store. The world is locked only for looking and for
-//! writing, never while an extender is asked; what an extender answers is checked against the store again.
+//! In: the world. Out: bindings and conditions in its store. The world is locked only for reading and writing, never
+//! during a call to an extender. The result of a call is checked against the store again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::PlacerConfig;
-use super::cache::{Cache, wants_place};
+use super::cache::{Cache, needs_placement};
 use super::decide::{Candidate, Decision, SCORE_MAX, decide};
 use super::pod_info::PodInfo;
 use super::queue::Queue;
 use crate::clock::SimTime;
 use crate::kubernetes::Kubernetes;
-use crate::kubernetes::condition::{self, Says};
+use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::controllers::{EventRecord, EventType};
 use crate::kubernetes::happening::full_name;
 use crate::kubernetes::json::{put, text};
@@ -24,10 +24,10 @@ use crate::kubernetes::pod;
 use crate::seed::Stream;
 use crate::world::World;
 
-/// An extender's highest score.
+/// The highest score that an extender can give.
 const EXTENDER_SCORE_MAX: i64 = 10;
 
-/// Places pods for as long as the world lives. Never returns; spawn it, and drop it to stop.
+/// Places pods until the world ends. Never returns; spawn it, and drop it to stop.
 pub async fn run(world: Arc<World>, config: PlacerConfig) {
     let mut changes = world.kubernetes_changes();
     let mut placer = Placer::new(config);
@@ -66,14 +66,14 @@ struct Placer {
     cache: Cache,
     queue: Queue,
     random: Stream,
-    /// The node at which the next search begins.
+    /// The node at which the next search starts.
     search_from: String,
 }
 
 enum Turn {
-    /// A pod was dealt with.
+    /// A pod was handled.
     Done,
-    /// The extenders are to be asked about a pod.
+    /// The extenders must be called for a pod.
     Ask(Question),
     Idle {
         until: Option<SimTime>,
@@ -88,9 +88,9 @@ struct Question {
 }
 
 enum Answer {
-    /// What the extenders left, with their scores added.
+    /// The nodes that the extenders accepted, with their scores added.
     Nodes(Decision),
-    /// An extender has bound the pod, or refused to.
+    /// An extender has bound the pod, or failed to.
     Bound(Result<(), String>),
     Failed(String),
 }
@@ -101,11 +101,11 @@ impl Placer {
         Placer { config, cache: Cache::default(), queue: Queue::default(), random, search_from: String::new() }
     }
 
-    /// Takes in what changed and deals with the next pod, as far as that needs no extender.
+    /// Reads the changes and handles the next pod, up to the point where an extender is needed.
     fn look(&mut self, kubernetes: &mut Kubernetes, now: SimTime) -> Turn {
         self.take_in(kubernetes, now);
         let Some(info) = self.queue.next(now) else { return Turn::Idle { until: self.queue.next_moment() } };
-        // Its end may have been among changes that are no longer kept.
+        // The deletion of the pod may be among the changes that are no longer retained.
         let current = kubernetes.store().get(KindId::POD, &info.key.namespace, &info.key.name);
         if current.is_none_or(|object| pod::uid(object) != pod::uid(&info.object)) {
             self.queue.remove(&info.key);
@@ -128,21 +128,21 @@ impl Placer {
     }
 
     fn take_in(&mut self, kubernetes: &Kubernetes, now: SimTime) {
-        let news = self.cache.update(kubernetes.store());
-        for key in &news.settled {
+        let update = self.cache.update(kubernetes.store());
+        for key in &update.not_pending {
             self.queue.remove(key);
         }
-        for object in &news.unplaced {
-            if wants_place(object, &self.config.scheduler_names) {
+        for object in &update.unplaced {
+            if needs_placement(object, &self.config.scheduler_names) {
                 self.queue.put(PodInfo::of(object), now);
             } else {
                 self.queue.remove(&crate::kubernetes::store::ObjectKey::of(object));
             }
         }
-        self.queue.hear(&news, now);
+        self.queue.wake(&update, now);
     }
 
-    /// Asks the extenders: first what they filter, then how they score, then the one that binds.
+    /// Calls the extenders: filter first, then prioritize, then bind.
     async fn ask(&mut self, question: &Question) -> Answer {
         let mut decision = question.decision.clone();
         let objects_of = |decision: &Decision| -> Vec<(String, Arc<Value>)> {
@@ -166,7 +166,7 @@ impl Placer {
         if decision.feasible.len() > 1 {
             for extender in &self.config.extenders {
                 let Some(verb) = &extender.prioritize_verb else { continue };
-                // A scheduler goes on without the scores of an extender that fails.
+                // As in a real scheduler, a failing prioritize call is ignored.
                 if let Ok(scores) = extender.prioritize(verb, &question.pod, &objects_of(&decision)).await {
                     decision.add_scores(&scores, extender.weight);
                 }
@@ -183,7 +183,7 @@ impl Placer {
         match answer {
             Answer::Nodes(decision) => self.settle(kubernetes, &question.pod, &decision, question.nodes, now),
             Answer::Bound(Ok(())) => {
-                // The binding itself is read off the store; if it never comes, the pod is tried again.
+                // The binding itself is read from the store. If it does not appear, the pod is retried.
                 self.queue.failed(&question.pod.key, false, now);
             }
             Answer::Bound(Err(message)) | Answer::Failed(message) => {
@@ -193,7 +193,7 @@ impl Placer {
         }
     }
 
-    /// Binds the pod to the best node, or says why it cannot be placed.
+    /// Binds the pod to the best node, or reports why it cannot be placed.
     fn settle(&mut self, kubernetes: &mut Kubernetes, info: &PodInfo, decision: &Decision, nodes: usize, now: SimTime) {
         let random = &mut self.random;
         let Some(best) = decision.best(|count| random.below(count)) else {
@@ -209,7 +209,7 @@ impl Placer {
 }
 
 impl Decision {
-    /// Keeps the nodes that an extender left.
+    /// Keeps the nodes that an extender accepted.
     fn keep(&mut self, left: &[String], failed: &BTreeMap<String, String>) {
         let (kept, dropped): (Vec<Candidate>, Vec<Candidate>) =
             std::mem::take(&mut self.feasible).into_iter().partition(|candidate| left.contains(&candidate.node));
@@ -229,7 +229,7 @@ impl Decision {
     }
 }
 
-/// Binds as the API does; false when the pod is gone, changed hands or is bound already.
+/// Binds as the API does; false if the pod is gone, replaced or already bound.
 fn bind(kubernetes: &mut Kubernetes, info: &PodInfo, node: &str, now: SimTime) -> bool {
     let key = &info.key;
     let current = kubernetes.store().get(KindId::POD, &key.namespace, &key.name);
@@ -241,7 +241,7 @@ fn bind(kubernetes: &mut Kubernetes, info: &PodInfo, node: &str, now: SimTime) -
     }
     let bound = kubernetes.store_mut().edit(KindId::POD, &key.namespace, &key.name, |object| {
         put(object, &["spec", "nodeName"], json!(node));
-        condition::set(object, "PodScheduled", Says::new("True", "", ""), now);
+        condition::set(object, "PodScheduled", State::new("True", "", ""), now);
     });
     let Ok(object) = bound else { return false };
     let message = format!("Successfully assigned {} to {node}", full_name(&object));
@@ -253,7 +253,7 @@ fn report_failure(kubernetes: &mut Kubernetes, info: &PodInfo, reason: &str, mes
     let key = &info.key;
     let edited = kubernetes.store_mut().edit(KindId::POD, &key.namespace, &key.name, |object| {
         if pod::uid(object) == pod::uid(&info.object) && pod::node_name(object).is_empty() {
-            condition::set(object, "PodScheduled", Says::new("False", reason, message), now);
+            condition::set(object, "PodScheduled", State::new("False", reason, message), now);
         }
     });
     if let Ok(object) = edited {

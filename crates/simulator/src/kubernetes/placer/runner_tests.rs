@@ -1,4 +1,4 @@
-//! The whole placer on a world in virtual time, with and without extenders.
+//! The complete placer in a world with virtual time, with and without extenders.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ use crate::kubernetes::placer::{ExtenderConfig, Transport};
 use crate::seed::Seed;
 use crate::world::Config;
 
-/// A world with so many nodes, whose time passes.
+/// A world with this many nodes and running time.
 fn world(nodes: u8, seed: u64) -> Arc<World> {
     let mut config = Config { seed: Seed(seed), ..Config::default() };
     config.vcenter.nodes = 0;
@@ -78,7 +78,7 @@ async fn pass(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_are_spread_run_and_the_same_seed_places_the_same_way() {
+async fn pods_are_spread_and_the_same_seed_gives_the_same_placement() {
     let place = async |seed: u64| {
         let world = world(5, seed);
         let placer = tokio::spawn(run(world.clone(), PlacerConfig { seed: Seed(seed), ..PlacerConfig::default() }));
@@ -102,7 +102,7 @@ async fn pods_are_spread_run_and_the_same_seed_places_the_same_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_room_says_so_and_comes_in_when_there_is_room() {
+async fn an_unschedulable_pod_is_reported_and_placed_when_capacity_is_free() {
     let world = world(1, 1);
     tokio::spawn(run(world.clone(), PlacerConfig::default()));
     create_pods(&world, 3, "1500m");
@@ -121,14 +121,14 @@ async fn a_pod_without_room_says_so_and_comes_in_when_there_is_room() {
             .map(|event| event["count"].as_u64().unwrap())
             .collect::<Vec<_>>()
     });
-    assert_eq!(events, [1], "it is not tried over and over while nothing changes");
+    assert_eq!(events, [1], "there is no retry while nothing changes");
     world.with(|core, _| core.kubernetes.store_mut().remove(KindId::POD, "default", "p0").unwrap());
     pass(15).await;
     assert_eq!(placed(&world)["p2"], "node-1");
 }
 
 #[tokio::test(start_paused = true)]
-async fn gated_foreign_and_terminating_pods_are_left_alone() {
+async fn gated_foreign_and_terminating_pods_are_ignored() {
     let world = world(1, 1);
     tokio::spawn(run(world.clone(), PlacerConfig::default()));
     world.with(|core, now| {
@@ -153,7 +153,7 @@ async fn gated_foreign_and_terminating_pods_are_left_alone() {
     assert_eq!(placed(&world)["gated"], "node-1");
 }
 
-/// An extender that forbids node-1, likes node-3, and binds through the world's store.
+/// An extender that forbids node-1, prefers node-3, and binds through the world's store.
 #[derive(Clone)]
 struct Extender {
     world: Arc<World>,
@@ -244,7 +244,7 @@ async fn an_extender_filters_prioritizes_and_binds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extender_can_leave_no_node() {
+async fn an_extender_can_reject_every_node() {
     let (world, extender) = with_extender(1);
     let config = ExtenderConfig::new("http://extender/x", Transport::in_process(extender.router()));
     tokio::spawn(run(world.clone(), PlacerConfig { extenders: vec![config], ..PlacerConfig::default() }));
@@ -270,13 +270,13 @@ async fn a_failing_extender_blocks_pods_unless_it_is_ignorable() {
             assert_eq!(scheduled_condition(&world, "p0").0, "SchedulerError");
             *extender.broken.lock().unwrap() = false;
             pass(15).await;
-            assert_eq!(placed(&world)["p0"], "node-3", "it is tried again");
+            assert_eq!(placed(&world)["p0"], "node-3", "it is retried");
         }
     }
 }
 
 #[tokio::test]
-async fn an_extender_is_reached_over_a_socket() {
+async fn an_extender_is_called_over_a_socket() {
     let (world, extender) = with_extender(3);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -309,7 +309,7 @@ async fn a_silent_extender_times_out() {
 }
 
 #[test]
-fn five_thousand_nodes_take_no_seconds() {
+fn a_placement_among_five_thousand_nodes_is_fast() {
     let now = SimTime::VIRTUAL_START;
     let mut kubernetes = Kubernetes::new(&crate::kubernetes::Config::default(), Seed(1), now);
     for number in 0..5000_u32 {
@@ -338,7 +338,7 @@ fn five_thousand_nodes_take_no_seconds() {
 }
 
 #[test]
-fn a_pod_that_ended_unseen_is_not_tried_for_ever() {
+fn a_pod_deleted_in_compacted_history_is_not_retried_forever() {
     let now = SimTime::VIRTUAL_START;
     let mut kubernetes = Kubernetes::new(&crate::kubernetes::Config::default(), Seed(1), now);
     let mut placer = Placer::new(PlacerConfig::default());

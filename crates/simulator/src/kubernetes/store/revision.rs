@@ -1,25 +1,25 @@
-//! What a change of an object means for its metadata.
+//! The effects of a change on an object's metadata.
 
 use serde_json::Value;
 
 use crate::kubernetes::kinds::KindId;
 
-/// Whether an object asks for the same as before. A pod's node is not part of what was asked for: the scheduler adds it.
-/// A Deployment's annotations are: its ReplicaSets get them.
-pub(super) fn same_wish(kind: KindId, object: &Value, before: &Value) -> bool {
+/// Whether the desired state is unchanged. A pod's node is not part of it: the scheduler adds it. A Deployment's
+/// annotations are: they are copied to its ReplicaSets.
+pub(super) fn same_desired_state(kind: KindId, object: &Value, before: &Value) -> bool {
     let same_annotations =
         kind != KindId::DEPLOYMENT || object["metadata"]["annotations"] == before["metadata"]["annotations"];
     let same_spec = match (object["spec"].as_object(), before["spec"].as_object()) {
         (Some(spec), Some(spec_before)) if kind == KindId::POD => {
-            let wish = |(key, _): &(&String, &Value)| *key != "nodeName";
-            spec.iter().filter(wish).eq(spec_before.iter().filter(wish))
+            let desired = |(key, _): &(&String, &Value)| *key != "nodeName";
+            spec.iter().filter(desired).eq(spec_before.iter().filter(desired))
         }
         _ => object["spec"] == before["spec"],
     };
     same_spec && same_annotations
 }
 
-/// Takes out what a real server would not write: nulls, and empty collections.
+/// Removes what a real server would not write: nulls and empty collections.
 pub(super) fn tidy_metadata(object: &mut Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     metadata.retain(|field, value| match field.as_str() {

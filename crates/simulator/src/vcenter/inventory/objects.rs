@@ -1,4 +1,4 @@
-//! The managed objects themselves: ids, references, and what each object is.
+//! The types of the managed objects: ids, references and properties.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ macro_rules! object_ids {
             pub fn type_name(&self) -> &'static str {
                 match self { $(MoRef::$variant(_) => $wire_type,)* }
             }
-            /// From the type and value on the wire; whether the object exists is another question.
+            /// Parses the type and value from the wire; the object need not exist.
             #[must_use]
             pub fn parse(type_name: &str, value: &str) -> Option<MoRef> {
                 match type_name {
@@ -122,7 +122,7 @@ pub enum DrsBehavior {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HaSettings {
     pub enabled: bool,
-    /// `dasConfig.option`, such as `das.respectVmVmAntiAffinityRules`.
+    /// `dasConfig.option`, for example `das.respectVmVmAntiAffinityRules`.
     pub options: BTreeMap<String, String>,
 }
 
@@ -133,11 +133,11 @@ pub struct Cluster {
     pub root_pool: PoolId,
     pub drs: DrsSettings,
     pub ha: HaSettings,
-    /// In the order they were made: of two that conflict, the older wins.
+    /// In creation order: if two rules conflict, the older one wins.
     pub rules: Vec<Rule>,
     pub groups: Vec<Group>,
     pub next_rule_key: i32,
-    /// What DRS would do at its last pass but was not allowed to do itself.
+    /// The moves of the last DRS pass that DRS was not allowed to make itself.
     pub recommendations: Vec<Recommendation>,
 }
 
@@ -148,7 +148,7 @@ impl Cluster {
     }
 }
 
-/// A move that DRS proposes to an administrator.
+/// A move that DRS recommends to an administrator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recommendation {
     pub key: u32,
@@ -178,7 +178,7 @@ pub enum RuleKind {
     AntiAffinity {
         vms: Vec<VmId>,
     },
-    /// VMs of one group on the hosts of another, or kept off them.
+    /// VMs of a VM group must run, or must not run, on the hosts of a host group.
     VmHost {
         vm_group: String,
         affine_host_group: Option<String>,
@@ -206,9 +206,9 @@ pub enum GroupMembers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionState {
     Connected,
-    /// The vCenter lost sight of it, or an administrator disconnected it: its VMs run on.
+    /// The vCenter lost the connection, or an administrator disconnected the host: its VMs keep running.
     Disconnected,
-    /// The host itself is down: its VMs are without power.
+    /// The host itself is down: its VMs have no power.
     NotResponding,
 }
 
@@ -238,7 +238,7 @@ impl Host {
         u64::from(self.cpu_count) * u64::from(self.cpu_mhz)
     }
 
-    /// Can run VMs and take new ones.
+    /// The host can run VMs and accept new ones.
     #[must_use]
     pub fn takes_vms(&self) -> bool {
         self.connection == ConnectionState::Connected && self.maintenance == Maintenance::No
@@ -247,12 +247,12 @@ impl Host {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VmRole {
-    /// A Kubernetes node: has a kubelet.
+    /// A Kubernetes node with a kubelet.
     KubernetesNode,
     Plain,
 }
 
-/// The entry of a VM's extra configuration that says what it is for: `node`.
+/// The extra configuration key for the purpose of a VM: `node`.
 pub const ROLE_KEY: &str = "guestinfo.bridger.role";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,13 +275,13 @@ pub struct Vm {
     pub ip_address: String,
     pub cpu_count: u32,
     pub memory_mib: u64,
-    /// What it uses now: `summary.quickStats.overallCpuUsage`.
+    /// The current usage: `summary.quickStats.overallCpuUsage`.
     pub cpu_demand_mhz: u32,
     pub memory_demand_mib: u64,
     pub annotation: String,
     pub extra_config: BTreeMap<String, String>,
     pub boot_time: Option<SimTime>,
-    /// The host it is moving to, while a migration runs.
+    /// The target host of a running migration.
     pub moving_to: Option<HostId>,
 }
 
@@ -324,7 +324,7 @@ pub struct Task {
     pub queued_at: SimTime,
     pub started_at: Option<SimTime>,
     pub completed_at: Option<SimTime>,
-    /// The object that the task made.
+    /// The object that the task created.
     pub result: Option<MoRef>,
     pub cancel_requested: bool,
 }
@@ -341,7 +341,7 @@ pub struct Event {
     pub datacenter: Option<DatacenterId>,
     pub cluster: Option<ClusterId>,
     pub host: Option<HostId>,
-    /// The host a VM came from.
+    /// The previous host of a VM.
     pub source_host: Option<HostId>,
     pub vm: Option<VmId>,
 }

@@ -1,5 +1,5 @@
-//! Everything at once, at random: operations, rules, cancellations, lost hosts. Whatever comes, DRS and HA break no rule
-//! that binds them, and when it is over nothing is left hanging.
+//! Random operations, rule changes, cancellations and host failures at the same time. DRS and HA never violate a rule
+//! that applies to them, and at the end nothing is left unfinished.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Chaos {
         self.pick(&vms)
     }
 
-    /// Some VMs, mostly of one cluster.
+    /// A number of VMs, mostly from one cluster.
     fn vms(&mut self, count: u64) -> Vec<VmId> {
         let cluster = self.cluster();
         let vms: Vec<VmId> = (0..2 * count).map(|_| self.vm()).collect();
@@ -149,7 +149,7 @@ impl Chaos {
         }
     }
 
-    /// Lets time pass, and looks at the world after each step.
+    /// Lets time pass, and checks the invariants after each step.
     fn watch(&mut self, wait: Duration) {
         let end = self.bench.now.after(wait);
         self.bench.run(0);
@@ -172,7 +172,7 @@ impl Chaos {
     }
 }
 
-/// The last so many of an iterator.
+/// The last `count` items of an iterator.
 trait RevTake<T> {
     fn rev_take(self, count: usize) -> Vec<T>;
 }
@@ -185,7 +185,7 @@ impl<T, I: Iterator<Item = T>> RevTake<T> for I {
 }
 
 #[test]
-fn whatever_comes_no_rule_is_broken_and_nothing_is_left_hanging() {
+fn random_operations_violate_no_rule_and_leave_nothing_unfinished() {
     let mut seen = BTreeMap::new();
     for seed in 0..60 {
         let config = Config { clusters: 2, hosts: 7, nodes: 16, ..Config::default() };
@@ -196,7 +196,7 @@ fn whatever_comes_no_rule_is_broken_and_nothing_is_left_hanging() {
             let wait = Duration::from_millis(chaos.random.below(20_000));
             chaos.watch(wait);
         }
-        // Calm: every host comes back, and nobody asks for anything any more.
+        // Afterwards every host recovers, and no client requests anything.
         for id in chaos.bench.vcenter.inventory.hosts().map(|(id, _)| id).collect::<Vec<_>>() {
             let now = chaos.bench.now;
             let _ = chaos.bench.vcenter.recover_host(id, now);
@@ -209,7 +209,7 @@ fn whatever_comes_no_rule_is_broken_and_nothing_is_left_hanging() {
             *seen.entry(reason.to_owned()).or_insert(0) += 1;
         }
     }
-    for reason in ["requested)", "DRS mends a rule)", "DRS balances load)", "maintenance)", "HA restart)"] {
+    for reason in ["requested)", "DRS fixes a rule violation)", "DRS balances load)", "maintenance)", "HA restart)"] {
         assert!(seen.get(reason).is_some_and(|count| *count > 20), "{reason}: {seen:?}");
     }
 }
@@ -225,7 +225,7 @@ fn assert_calm(bench: &Bench, seed: u64) {
     for (id, vm) in inventory.vms() {
         let busy = physics.busy_vms.contains_key(&id);
         assert!(vm.moving_to.is_none() || busy, "seed {seed}: {} is stuck", vm.name);
-        assert!(inventory.vms_on(vm.host).any(|(other, _)| other == id), "seed {seed}: the index lost {}", vm.name);
+        assert!(inventory.vms_on(vm.host).any(|(other, _)| other == id), "seed {seed}: {} is not indexed", vm.name);
         assert!(vm.power == PowerState::On || vm.cpu_demand_mhz == 0);
     }
     let indexed: usize = inventory.hosts().map(|(id, _)| inventory.vms_on(id).count()).sum();

@@ -1,8 +1,8 @@
 //! Reconfiguration of a cluster: its rules and groups, DRS and HA settings.
 //!
-//! Input: a [`ClusterChange`]. Output: the changed cluster, or a fault and no change at all: the change is tried on a
-//! copy. Checks are a real vCenter's: names are unique, VMs and hosts belong to the cluster, a VM-VM rule has at least
-//! two VMs, VM-Host rules name groups that exist, and a rule that contradicts an older one ends up disabled.
+//! In: a [`ClusterChange`]. Out: the changed cluster, or a fault and no change at all: the change is applied to a copy
+//! first. The checks are those of a real vCenter: names are unique, VMs and hosts belong to the cluster, a VM-VM rule
+//! has at least two VMs, VM-Host rules name existing groups, and a rule that contradicts an older one is disabled.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::vcenter::inventory::{
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{Happening, Vcenter};
 
-/// More than anybody keeps; they bound what a change of the rules, and every look at them, can cost.
+/// Higher than any realistic number. They bound the cost of a rule change and of every evaluation of the rules.
 const RULES_MAX: usize = 5_000;
 const GROUPS_MAX: usize = 5_000;
 
@@ -54,8 +54,8 @@ impl Vcenter {
             .collect();
         let name = cluster.name.clone();
         self.physics.uuids = uuids;
-        if let Some(place) = self.inventory.cluster_mut(id) {
-            *place = cluster;
+        if let Some(stored) = self.inventory.cluster_mut(id) {
+            *stored = cluster;
         }
         self.happenings.extend(happenings);
         self.post(
@@ -75,21 +75,21 @@ impl Vcenter {
     }
 }
 
-/// A cluster being changed.
+/// A copy of a cluster with pending changes.
 struct Draft<'a> {
     inventory: &'a Inventory,
     id: ClusterId,
     cluster: Cluster,
     uuids: Stream,
     rules_before: BTreeSet<i32>,
-    /// Rules that the server itself disabled.
+    /// Rules that the server itself has disabled.
     rules_touched: BTreeSet<i32>,
     happenings: Vec<Happening>,
 }
 
 impl Draft<'_> {
     fn apply(&mut self, change: ClusterChange) -> Result<(), VimFault> {
-        // In this order one change may add a group together with the rule that names it, or remove both.
+        // In this order, one change can add a group and a rule that names it, or remove both.
         let (removed, kept): (Vec<_>, Vec<_>) =
             change.rules.into_iter().partition(|edit| matches!(edit, Edit::Remove(_)));
         let (groups_removed, groups_kept): (Vec<_>, Vec<_>) =
@@ -128,7 +128,7 @@ impl Draft<'_> {
                 edited.push(rule.key);
             }
         }
-        self.tell_rules(edited);
+        self.record_rules(edited);
         if let Some(enabled) = change.drs_enabled {
             self.cluster.drs.enabled = enabled;
         }
@@ -148,8 +148,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// One happening per rule, with what became of it in the end.
-    fn tell_rules(&mut self, mut keys: Vec<i32>) {
+    /// Records one happening per rule, with its final state.
+    fn record_rules(&mut self, mut keys: Vec<i32>) {
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
@@ -260,7 +260,7 @@ impl Draft<'_> {
         if vms.len() < 2 { Err(invalid("vm")) } else { Ok(vms) }
     }
 
-    /// Each VM once, and all of this cluster.
+    /// Removes duplicates and checks that all VMs are in this cluster.
     fn check_vms(&self, vms: Vec<VmId>) -> Result<Vec<VmId>, VimFault> {
         let vms = unique(vms);
         let pool_cluster = |pool: PoolId| self.inventory.pool(pool).map(|pool| pool.cluster);
@@ -300,7 +300,7 @@ impl Draft<'_> {
             return Err(VimFault::SystemError(format!("a cluster can hold at most {GROUPS_MAX} groups")));
         }
         let group = self.checked(group)?;
-        self.tell_group(&group.name);
+        self.record_group(&group.name);
         self.cluster.groups.push(group);
         Ok(())
     }
@@ -314,7 +314,7 @@ impl Draft<'_> {
         }
         let name = group.name.clone();
         *place = group;
-        self.tell_group(&name);
+        self.record_group(&name);
         Ok(())
     }
 
@@ -335,17 +335,17 @@ impl Draft<'_> {
             return Err(invalid("removeKey"));
         }
         self.cluster.groups.remove(index);
-        self.tell_group(name);
+        self.record_group(name);
         Ok(())
     }
 
-    fn tell_group(&mut self, name: &str) {
+    fn record_group(&mut self, name: &str) {
         let (cluster, group) = (self.cluster.name.clone(), name.to_owned());
         self.happenings.push(Happening::GroupChanged { cluster, group });
     }
 }
 
-/// The elements, each once, in the order they first came.
+/// The elements without duplicates, in the order of their first occurrence.
 fn unique<T: Copy + Ord>(items: Vec<T>) -> Vec<T> {
     let mut seen = BTreeSet::new();
     items.into_iter().filter(|item| seen.insert(*item)).collect()

@@ -1,7 +1,7 @@
-//! What VMs use: a demand per VM that drifts over the day, wanders, and bursts now and then.
+//! Simulated VM usage: a demand per VM that follows a daily curve, drifts randomly, and has occasional bursts.
 //!
-//! As with a real vCenter's quickStats a VM's figures are renewed every few minutes, not all at once: each shift of
-//! demand renews a slice of the VMs. Only plain arithmetic is used, so that histories agree between machines.
+//! As with a real vCenter's quickStats, a VM's figures are updated every few minutes, not all at once: each demand step
+//! updates a slice of the VMs. Only basic arithmetic is used, so that histories are identical on all machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::seed::{Seed, Stream};
 use crate::vcenter::Vcenter;
 use crate::vcenter::inventory::{HostId, PowerState, VmId};
 
-/// How often one VM's figures are renewed.
+/// The update interval of one VM's figures.
 const RENEWAL: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(super) struct Demand {
     shifts_so_far: u64,
 }
 
-/// How a VM uses its CPU and memory, as shares of what it has.
+/// The CPU and memory usage pattern of a VM, as fractions of its size.
 #[derive(Clone, Debug)]
 struct Habit {
     base: f64,
     swing: f64,
-    /// How long one swing up and down takes, and where in it the VM is at the epoch.
+    /// The length of one cycle, and the VM's phase at the epoch.
     swing_ms: u64,
     phase_ms: u64,
     walk: f64,
@@ -45,7 +45,7 @@ impl Demand {
         self.habits.remove(&vm);
     }
 
-    /// A VM's next shares of its CPU and memory.
+    /// The VM's next CPU and memory usage, as fractions of its size.
     fn next(&mut self, vm: VmId, now: SimTime) -> (f64, f64) {
         let random = &mut self.random;
         let habit = self.habits.entry(vm).or_insert_with(|| Habit::new(random));
@@ -87,7 +87,7 @@ impl Habit {
     }
 }
 
-/// Like a sine, from parabolas: 0, up to 1, 0, down to -1, 0 over one length.
+/// Approximates a sine with parabolas: 0, 1, 0, -1, 0 over one length.
 #[allow(clippy::cast_precision_loss)]
 fn wave(at: u64, length: u64) -> f64 {
     let turn = at as f64 / length.max(1) as f64;
@@ -96,7 +96,7 @@ fn wave(at: u64, length: u64) -> f64 {
 }
 
 impl Vcenter {
-    /// Renews the figures of this shift's slice of VMs.
+    /// Updates the figures of this step's slice of VMs.
     pub(super) fn shift_demand(&mut self, now: SimTime) {
         let period = self.config.demand_period.max(Duration::from_secs(1));
         let slices = u64::try_from((RENEWAL.as_millis() / period.as_millis()).max(1)).unwrap_or(1);
@@ -112,14 +112,14 @@ impl Vcenter {
         for vm in vms {
             hosts.extend(self.wake_demand(vm, now));
         }
-        // A host's own quickStats are the sum of its VMs'.
+        // A host's quickStats are the sum of its VMs' figures.
         for host in hosts {
             self.inventory.touch(host.into());
         }
         self.schedule_in(now, period, Step::ShiftDemand);
     }
 
-    /// Gives a VM its figures of now; answers its host.
+    /// Sets a VM's current figures. Returns its host.
     pub(super) fn wake_demand(&mut self, id: VmId, now: SimTime) -> Option<HostId> {
         let (cpu, memory) = self.physics.demand.next(id, now);
         let host_id = self.inventory.vm(id)?.host;
@@ -144,7 +144,7 @@ mod tests {
     use crate::vcenter::inventory::MoRef;
 
     #[test]
-    fn every_running_vm_is_renewed_within_minutes_and_shows_it() {
+    fn every_running_vm_is_updated_within_minutes() {
         let mut bench = Bench::new(&Config { nodes: 40, ..Config::default() }, 1);
         let off = bench.vm("node-7");
         let task = bench.vcenter.power_off_vm(off, &Bench::actor(), bench.now).unwrap();
@@ -155,7 +155,7 @@ mod tests {
             let touched = bench.vcenter.inventory().touched_since(version).unwrap();
             touched.into_iter().filter_map(|o| if let MoRef::Vm(id) = o { Some(id) } else { None }).collect()
         };
-        assert!(vms(&bench).len() < 20, "one shift renews a slice");
+        assert!(vms(&bench).len() < 20, "one step updates a slice");
         bench.run(320);
         assert_eq!(vms(&bench).len(), 39);
         assert!(!vms(&bench).contains(&off));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn demand_stays_within_what_a_vm_has_and_does_shift() {
+    fn demand_stays_within_the_vm_size_and_changes() {
         let mut random = Seed(1).stream("test");
         for _ in 0..50 {
             let mut habit = Habit::new(&mut random);
@@ -174,7 +174,7 @@ mod tests {
                 assert!((0.02..=0.95).contains(&cpu) && (0.1..=0.9).contains(&memory));
                 seen = (seen.0.min(cpu), seen.1.max(cpu));
             }
-            assert!(seen.1 - seen.0 > 0.03, "{habit:?} hardly moves");
+            assert!(seen.1 - seen.0 > 0.03, "{habit:?} hardly changes");
         }
     }
 }

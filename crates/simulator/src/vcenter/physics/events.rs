@@ -4,12 +4,12 @@ use crate::clock::SimTime;
 use crate::vcenter::Vcenter;
 use crate::vcenter::inventory::{ClusterId, Event, HostId, VmId};
 
-/// What an event is about. What is left out follows from the rest where it can.
+/// The objects that an event is about. Omitted ones are derived from the others if possible.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct About {
     pub cluster: Option<ClusterId>,
     pub host: Option<HostId>,
-    /// The host a VM came from.
+    /// The previous host of a VM.
     pub source_host: Option<HostId>,
     pub vm: Option<VmId>,
 }

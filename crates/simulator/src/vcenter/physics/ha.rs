@@ -1,11 +1,11 @@
-//! Loss of a physical host, and vSphere HA.
+//! Failure of a physical host, and vSphere HA.
 //!
-//! A failed host's VMs lose power at once; the vCenter notices a few seconds later; HA then starts each VM on another
-//! host of the cluster, where there is room and no rule forbids it, and tries again every minute where it cannot. A host
-//! that comes back starts those of its VMs that are still its own.
+//! A failed host's VMs lose power immediately. The vCenter detects the failure a few seconds later. HA then starts each
+//! VM on another host of the cluster that has capacity and no rule against it, and retries every minute otherwise. A
+//! host that recovers starts the VMs that are still assigned to it.
 //!
-//! Invariants: every step of a failure names it by number, so that steps of a past failure do nothing. Restarts come in
-//! rounds, so that the loss of many hosts is one look at the cluster per round and not one per VM.
+//! Invariants: every step of a failure has its number, so that steps of a past failure do nothing. Restarts happen in
+//! rounds, so that the loss of many hosts costs one evaluation of the cluster per round and not one per VM.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,26 +22,26 @@ use crate::vcenter::inventory::{Cluster, ClusterId, ConnectionState, HostId, Mai
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{Happening, MoveReason, Vcenter};
 
-/// How long HA waits before it tries again to restart a VM.
+/// The delay before HA retries to restart a VM.
 const RETRY: Duration = Duration::from_secs(60);
-/// The rounds of a cluster are this far apart.
+/// The interval between the rounds of a cluster.
 const ROUND_MS: u64 = 5_000;
 
-/// The VMs to be restarted in a round, each with the number of its failure.
+/// The VMs to restart in a round, each with the number of its failure.
 pub(super) type Rounds = BTreeMap<(SimTime, ClusterId), Vec<(VmId, u64)>>;
 
 #[derive(Debug)]
 pub(super) struct Failure {
     number: u64,
-    /// The VMs that lost power with the host and have not been started since.
+    /// The VMs that lost power with the host and have not started since.
     lost: BTreeSet<VmId>,
-    /// Those of them whose restart was said to be impossible.
-    complained: BTreeSet<VmId>,
+    /// The VMs of `lost` whose failed restart has been reported.
+    reported: BTreeSet<VmId>,
     booting: bool,
 }
 
 impl Vcenter {
-    /// A physical host loses power. No vSphere API does this.
+    /// Powers off a physical host. No vSphere API does this.
     pub fn fail_host(&mut self, id: HostId, now: SimTime) -> Result<(), VimFault> {
         let host = self.inventory.host(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
         if self.physics.failures.contains_key(&id) {
@@ -52,7 +52,7 @@ impl Vcenter {
         let number = self.physics.failures_so_far;
         let running = self.inventory.vms_on(id).filter(|(_, vm)| vm.power == PowerState::On);
         let lost: BTreeSet<VmId> = running.map(|(vm, _)| vm).collect();
-        let failure = Failure { number, lost: lost.clone(), complained: BTreeSet::new(), booting: false };
+        let failure = Failure { number, lost: lost.clone(), reported: BTreeSet::new(), booting: false };
         self.physics.failures.insert(id, failure);
         self.happenings.push(Happening::HostFailed { host: name });
         for task in self.tasks_that_need(id) {
@@ -71,7 +71,7 @@ impl Vcenter {
         Ok(())
     }
 
-    /// A failed host is given power again; it is back once it has booted.
+    /// Powers on a failed host. It is available after its boot.
     pub fn recover_host(&mut self, id: HostId, now: SimTime) -> Result<(), VimFault> {
         if self.inventory.host(id).is_none() {
             return Err(VimFault::ManagedObjectNotFound(id.into()));
@@ -85,13 +85,13 @@ impl Vcenter {
         Ok(())
     }
 
-    /// Without power and given none back yet.
+    /// Whether the host is without power or still booting after a failure.
     #[must_use]
     pub fn host_has_failed(&self, id: HostId) -> bool {
         self.physics.failures.contains_key(&id)
     }
 
-    /// The tasks that cannot go on without this host.
+    /// The tasks that cannot continue without this host.
     fn tasks_that_need(&self, host: HostId) -> Vec<TaskId> {
         let on_host = |vm: VmId| self.inventory.vm(vm).is_some_and(|vm| vm.host == host);
         let needs = |work: &Work| match work {
@@ -108,7 +108,7 @@ impl Vcenter {
         operations.filter(|(_, operation)| needs(&operation.work)).map(|(task, _)| *task).collect()
     }
 
-    /// Power goes without anybody asking: no event tells of it, for the host that would is dark.
+    /// A VM loses power with its host. There is no event, because the host that would send it is down.
     fn lose_power(&mut self, id: VmId) {
         let Some(vm) = self.inventory.vm_mut(id) else { return };
         vm.power = PowerState::Off;
@@ -122,14 +122,14 @@ impl Vcenter {
 
     pub(super) fn host_falls_silent(&mut self, id: HostId, number: u64, now: SimTime) {
         let lost = self.physics.failures.get(&id).is_some_and(|failure| failure.number == number);
-        if lost && !self.is_let_go(id) {
+        if lost && !self.is_disconnected(id) {
             let name = self.set_connection(id, ConnectionState::NotResponding);
             let message = format!("Host {name} is not responding");
             self.post("HostConnectionLostEvent", About::host(id), &Actor::system().user, now, message);
         }
     }
 
-    /// Puts a VM into the first round that is not before `earliest`.
+    /// Adds a VM to the first round at or after `earliest`.
     fn plan_restart(&mut self, cluster: ClusterId, vm: VmId, failure: u64, earliest: SimTime) {
         let round = SimTime { unix_ms: earliest.unix_ms.div_ceil(ROUND_MS) * ROUND_MS };
         let vms = self.physics.ha_rounds.entry((round, cluster)).or_default();
@@ -143,12 +143,12 @@ impl Vcenter {
         let mut due = self.physics.ha_rounds.remove(&(now, cluster_id)).unwrap_or_default();
         due.retain(|(vm, failure)| self.waits_for_ha(*vm, *failure));
         let Some(cluster) = self.inventory.cluster(cluster_id).filter(|cluster| cluster.ha.enabled) else { return };
-        let policy = Policy { apart: respects_anti_affinity(cluster), soft: false };
+        let policy = Policy { anti_affinity: respects_anti_affinity(cluster), soft: false };
         let view = ClusterView::of(self, cluster_id, &due.iter().map(|(vm, _)| *vm).collect());
         let mut layout = Layout::new(&view);
         for (id, failure) in due {
             let Some(vm) = view.vm_index(id) else { continue };
-            // Preferences are kept where they can be, as DRS would.
+            // As in DRS, preferred rules are kept if possible.
             let target = layout
                 .best_target(&[vm], Policy { soft: true, ..policy })
                 .or_else(|| layout.best_target(&[vm], policy));
@@ -164,7 +164,7 @@ impl Vcenter {
         }
     }
 
-    /// The VM lost power in this failure and has not been started since.
+    /// Whether the VM lost power in this failure and has not started since.
     fn waits_for_ha(&self, id: VmId, number: u64) -> bool {
         let Some(vm) = self.inventory.vm(id).filter(|vm| vm.power == PowerState::Off) else { return false };
         let failure = self.physics.failures.get(&vm.host);
@@ -188,7 +188,7 @@ impl Vcenter {
     fn cannot_restart(&mut self, id: VmId, reason: String, now: SimTime) {
         let Some(home) = self.inventory.vm(id).map(|vm| vm.host) else { return };
         let Some(failure) = self.physics.failures.get_mut(&home) else { return };
-        if !failure.complained.insert(id) {
+        if !failure.reported.insert(id) {
             return;
         }
         let name = self.name_of(id.into());
@@ -206,7 +206,7 @@ impl Vcenter {
             host.boot_time = now;
         }
         let name = self.name_of(id.into());
-        if !self.is_let_go(id) {
+        if !self.is_disconnected(id) {
             self.set_connection(id, ConnectionState::Connected);
             let message = format!("Connected to {name}");
             self.post("HostConnectedEvent", About::host(id), &Actor::system().user, now, message);
@@ -218,13 +218,13 @@ impl Vcenter {
         }
     }
 
-    /// Somebody told the vCenter to disconnect from the host: it neither misses it nor takes it back by itself.
-    fn is_let_go(&self, id: HostId) -> bool {
+    /// Whether a client disconnected the host: then the vCenter neither reports its loss nor reconnects it.
+    fn is_disconnected(&self, id: HostId) -> bool {
         self.inventory.host(id).is_some_and(|host| host.connection == ConnectionState::Disconnected)
     }
 
-    /// A VM that is still its old host's, and still off, comes back with it. Where the host has been taken out of service
-    /// meanwhile, it is for DRS to find another.
+    /// Starts a VM that is still assigned to its old host and still off. If the host has entered maintenance in the
+    /// meantime, DRS must find another host.
     pub(super) fn start_after_boot(&mut self, vm: VmId, host: HostId, now: SimTime) {
         let waits = self.inventory.vm(vm).is_some_and(|vm| vm.host == host && vm.power == PowerState::Off);
         if !waits || self.physics.failures.contains_key(&host) || self.physics.busy_vms.contains_key(&vm) {
@@ -248,7 +248,7 @@ fn why_not(view: &ClusterView, obstacles: &[Obstacle]) -> String {
     match Obstacle::main(obstacles) {
         Obstacle::Rule(rule) => format!("rule {} leaves no host for it", view.rules[rule].name),
         Obstacle::Room => "no host has room for it".to_owned(),
-        Obstacle::Busy | Obstacle::Host => "no other host takes VMs".to_owned(),
+        Obstacle::Busy | Obstacle::Host => "no other host accepts VMs".to_owned(),
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
     use crate::vcenter::{Config, DrsLevel};
 
     #[test]
-    fn vms_of_a_failed_host_restart_elsewhere_and_a_recovered_host_comes_back() {
+    fn vms_of_a_failed_host_restart_elsewhere_and_the_host_recovers() {
         let mut bench = quiet(4, 12, DrsLevel::FullyAutomated);
         let host = bench.host("esx-1.lab");
         let lost: Vec<VmId> = bench.vcenter.inventory().vms_on(host).map(|(id, _)| id).collect();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn anti_affinity_keeps_a_vm_down_as_the_option_says() {
+    fn anti_affinity_blocks_a_restart_depending_on_the_option() {
         for (option, restarts) in [(None, false), (Some(true), false), (Some(false), true)] {
             let config = Config { hosts: 2, nodes: 2, ha_respects_anti_affinity: option, ..Config::default() };
             let mut bench = Bench::new(&config, 1);
@@ -300,20 +300,20 @@ mod tests {
             bench.run(600);
             let on = bench.vcenter.inventory().vm(vm).unwrap().power == PowerState::On;
             assert_eq!(on, restarts, "option {option:?}");
-            let complaints =
+            let reports =
                 bench.happened(|h| matches!(h, Happening::HaCannotRestart { reason, .. } if reason.contains("apart")));
-            assert_eq!(complaints, usize::from(!restarts), "said once");
+            assert_eq!(reports, usize::from(!restarts), "reported once");
             if !restarts {
                 bench.vcenter.recover_host(host, bench.now).unwrap();
                 bench.run(200);
                 let vm = bench.vcenter.inventory().vm(vm).unwrap();
-                assert!(vm.power == PowerState::On && vm.host == host, "comes back with its host");
+                assert!(vm.power == PowerState::On && vm.host == host, "starts again with its host");
             }
         }
     }
 
     #[test]
-    fn where_there_is_no_room_vms_stay_down_until_there_is() {
+    fn vms_without_capacity_stay_off_until_there_is_some() {
         let config = Config { hosts: 3, nodes: 6, host_memory_mib: 40 * 1024, drs: DrsLevel::Off, ..Config::default() };
         let mut bench = Bench::new(&config, 1);
         for n in 1..=6 {
@@ -335,12 +335,12 @@ mod tests {
     }
 
     #[test]
-    fn tries_of_a_past_failure_do_nothing() {
+    fn retries_of_a_past_failure_do_nothing() {
         for seed in 0..30 {
             let mut bench = Bench::new(&Config { hosts: 2, nodes: 1, drs: DrsLevel::Off, ..Config::default() }, seed);
             bench.place(&[("node-1", "esx-1.lab")]);
             let (host, other, vm) = (bench.host("esx-1.lab"), bench.host("esx-2.lab"), bench.vm("node-1"));
-            // HA has nowhere to go, so it will try again; meanwhile the host comes back, and fails once more.
+            // HA has no host, so it will retry. In the meantime the host recovers and fails again.
             bench.vcenter.inventory.host_mut(other).unwrap().connection = ConnectionState::Disconnected;
             bench.vcenter.fail_host(host, bench.now).unwrap();
             bench.vcenter.recover_host(host, bench.now).unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_in_maintenance_starts_none_of_its_vms_after_a_boot() {
+    fn a_host_in_maintenance_starts_no_vms_after_a_boot() {
         for (level, elsewhere) in [(DrsLevel::FullyAutomated, true), (DrsLevel::Off, false)] {
             let mut bench = Bench::new(&Config { hosts: 2, nodes: 1, ha: false, drs: level, ..Config::default() }, 1);
             bench.place(&[("node-1", "esx-1.lab")]);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_was_let_go_stays_so_through_a_failure() {
+    fn a_disconnected_host_stays_disconnected_through_a_failure() {
         let mut bench = quiet(2, 2, DrsLevel::Off);
         let host = bench.host("esx-1.lab");
         let task = bench.vcenter.disconnect_host(host, &Bench::actor(), bench.now).unwrap();

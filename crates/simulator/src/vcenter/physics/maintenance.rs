@@ -1,8 +1,8 @@
-//! Maintenance mode, and the vCenter's own connection to a host.
+//! Maintenance mode, and the vCenter's connection to a host.
 //!
-//! A host that enters maintenance takes no more VMs; DRS moves its running VMs away, and when none is left the host is
-//! in maintenance. Powered-off VMs stay on it. Where DRS cannot move a VM the task goes on running until it can, until
-//! its time is up, or until somebody cancels it.
+//! A host that enters maintenance accepts no more VMs. DRS moves its running VMs away, and when none is left the host
+//! is in maintenance. Powered-off VMs stay on it. If DRS cannot move a VM, the task keeps running until it can, until
+//! its timeout, or until a client cancels it.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Vcenter {
         Ok(Admission::UntilDone)
     }
 
-    /// A VM may have left the host, or lost its power there: is it empty now?
+    /// Called when a VM has left the host or lost power: completes the task if the host is empty.
     pub(super) fn check_maintenance(&mut self, host: HostId, now: SimTime) {
         if self.inventory.host(host).is_some_and(|host| host.maintenance == Maintenance::Entering)
             && let Some(task) = self.maintenance_task(host)
@@ -74,7 +74,7 @@ impl Vcenter {
     }
 
     pub(super) fn maintenance_deadline(&mut self, task: TaskId, now: SimTime) {
-        // A task that has ended by then is not changed.
+        // This does nothing if the task has already ended.
         self.end_task(task, Err(VimFault::Timedout), now);
     }
 
@@ -85,7 +85,7 @@ impl Vcenter {
         })
     }
 
-    /// Says, once per task, why an evacuation gets no further.
+    /// Reports, once per task, why an evacuation cannot continue.
     pub(super) fn evacuation_stalls(&mut self, host: HostId, reason: &str) {
         let Some(task) = self.maintenance_task(host) else { return };
         let Some(operation) = self.physics.operations.get_mut(&task) else { return };
@@ -104,7 +104,7 @@ impl Vcenter {
         self.happenings.push(Happening::HostEnteredMaintenance { host: name });
     }
 
-    /// A task that did not bring the host into maintenance leaves it in service.
+    /// If the task does not bring the host into maintenance, the host stays in service.
     pub(super) fn revert_maintenance(&mut self, id: HostId) {
         if self.inventory.host(id).is_some_and(|host| host.maintenance == Maintenance::Entering) {
             self.set_maintenance(id, Maintenance::No);
@@ -149,12 +149,12 @@ impl Vcenter {
     fn set_maintenance(&mut self, id: HostId, maintenance: Maintenance) {
         let Some(host) = self.inventory.host_mut(id) else { return };
         host.maintenance = maintenance;
-        // A cluster's summary counts the hosts that take VMs.
+        // A cluster's summary counts the hosts that accept VMs.
         let cluster = host.cluster;
         self.inventory.touch(cluster.into());
     }
 
-    /// Sets how the vCenter sees a host, which its VMs and its cluster show as well; answers its name.
+    /// Sets a host's connection state, which its VMs and its cluster also show. Returns its name.
     pub(super) fn set_connection(&mut self, id: HostId, connection: ConnectionState) -> String {
         let Some(host) = self.inventory.host_mut(id) else { return String::new() };
         host.connection = connection;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn entering_evacuates_and_leaving_puts_the_host_back_in_service() {
+    fn entering_evacuates_and_exiting_restores_the_host() {
         for level in [DrsLevel::FullyAutomated, DrsLevel::PartiallyAutomated] {
             let mut bench = quiet(4, 12, level);
             let (host, task) = enter(&mut bench, "esx-1.lab", 0);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_as_wide_as_the_cluster_stalls_it_until_the_rule_goes() {
+    fn a_rule_as_wide_as_the_cluster_stalls_it_until_the_rule_is_removed() {
         let mut bench = quiet(3, 3, DrsLevel::FullyAutomated);
         bench.place(&[("node-1", "esx-1.lab"), ("node-2", "esx-2.lab"), ("node-3", "esx-3.lab")]);
         let vms = vec![bench.vm("node-1"), bench.vm("node-2"), bench.vm("node-3")];
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn time_out_and_cancellation_put_the_host_back_in_service() {
+    fn timeout_and_cancellation_restore_the_host() {
         for timeout_s in [30, 0] {
             let mut bench = quiet(2, 4, DrsLevel::Manual);
             bench.place(&[("node-1", "esx-1.lab")]);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disconnected_host_keeps_its_vms_running_and_takes_no_orders() {
+    fn a_disconnected_host_keeps_its_vms_running_and_accepts_no_operations() {
         let mut bench = quiet(2, 2, DrsLevel::FullyAutomated);
         bench.place(&[("node-1", "esx-1.lab"), ("node-2", "esx-2.lab")]);
         let (host, vm) = (bench.host("esx-1.lab"), bench.vm("node-1"));

@@ -1,7 +1,7 @@
 //! Migrations: a VM runs on its source host until the switch-over at the end, then on the target.
 //!
-//! Invariants: a host takes part in at most [`PER_HOST_MAX`] hot migrations, further ones stay queued in the order they
-//! came; a migration whose source or target is lost midway fails and leaves the VM where it was.
+//! Invariants: a host takes part in at most [`PER_HOST_MAX`] hot migrations at once, others are queued in order; if the
+//! source or target fails during a migration, it fails and leaves the VM on its source.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::vcenter::inventory::{ConnectionState, HostId, Maintenance, PowerState
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{Happening, MoveReason, Vcenter};
 
-/// Concurrent hot migrations per host: vSphere's own limit on a fast network.
+/// Concurrent hot migrations per host: vSphere's limit on a fast network.
 pub(super) const PER_HOST_MAX: u32 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     waiting: VecDeque<TaskId>,
-    /// Source and target of each hot migration that runs.
+    /// Source and target of each running hot migration.
     running: BTreeMap<TaskId, [HostId; 2]>,
     per_host: BTreeMap<HostId, u32>,
 }
@@ -50,7 +50,7 @@ impl Slots {
 
 #[cfg(test)]
 impl Slots {
-    /// Only migrations under way hold or wait for slots.
+    /// Only active migrations hold or wait for slots.
     pub fn assert_matches(&self, operations: &BTreeMap<TaskId, super::tasks::Operation>) {
         let tasks = self.waiting.iter().chain(self.running.keys());
         assert!(tasks.clone().all(|task| operations.contains_key(task)), "{self:?}");
@@ -59,7 +59,7 @@ impl Slots {
     }
 }
 
-/// What a migration that has ended was holding.
+/// The resources of an ended migration.
 pub(super) struct Held {
     pub task: TaskId,
     pub vm: VmId,
@@ -80,10 +80,10 @@ impl Vcenter {
         let vm = self.inventory.vm(vm_id).ok_or(VimFault::ManagedObjectNotFound(vm_id.into()))?;
         let (hot, name) = (vm.power == PowerState::On, vm.name.clone());
         if vm.host != from {
-            // HA restarted it elsewhere while the task was queued.
+            // HA restarted the VM elsewhere while the task was queued.
             return Err(VimFault::InvalidState);
         }
-        // Copying memory takes the time; pages that change meanwhile are copied again.
+        // Copying memory takes most of the time; pages that change during the copy are copied again.
         #[allow(clippy::cast_precision_loss)]
         let memory_gib = vm.memory_mib as f64 / 1024.0;
         self.check_migration(vm_id, from, to)?;
@@ -121,7 +121,7 @@ impl Vcenter {
         if from != to && maintenance != Some(Maintenance::No) {
             return Err(VimFault::InvalidState);
         }
-        // A person may part what a VM-VM rule ties; a mandatory VM-Host rule binds everybody.
+        // A user may violate a VM-VM rule; a mandatory VM-Host rule applies to everyone.
         match self.rule_against(vm, to, false) {
             Some(rule) if from != to => Err(VimFault::RuleViolation(format!("rule {rule} forbids it"))),
             _ => Ok(()),
@@ -141,7 +141,7 @@ impl Vcenter {
         if from == to {
             return Ok(());
         }
-        // A rule may have come while the migration ran. DRS honours it; a person's move goes on.
+        // A rule may have been added while the migration ran. DRS respects it; a user's migration continues.
         if reason != MoveReason::Requested
             && let Some(rule) = self.rule_against(vm, to, true)
         {
@@ -156,7 +156,7 @@ impl Vcenter {
         Ok(())
     }
 
-    /// Gives back what a migration held and lets those that waited for it begin.
+    /// Releases the resources of a migration and starts the ones that waited for them.
     pub(super) fn release_migration(&mut self, held: &Held, failed: bool, now: SimTime) {
         self.physics.migrations.release(held.task);
         let was_moving = held.running && self.inventory.vm(held.vm).is_some_and(|vm| vm.moving_to.is_some());
@@ -177,7 +177,7 @@ impl Vcenter {
             let hosts = self.physics.operations.get(&task).and_then(|operation| operation.work.migration_hosts());
             match hosts {
                 Some(hosts) if !self.physics.migrations.free_on(hosts) => still_waiting.push_back(task),
-                // Several may try for the same slot; those that come too late wait again.
+                // Several may compete for the same slot; the others wait again.
                 Some(_) => self.physics.timeline.schedule(now, Step::StartTask(task)),
                 None => (),
             }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_migration_of_a_vm_is_refused() {
+    fn a_second_migration_of_a_vm_is_rejected() {
         let mut bench = quiet(2, 1, DrsLevel::Off);
         bench.place(&[("node-1", "esx-1.lab")]);
         let (vm, to) = (bench.vm("node-1"), bench.host("esx-2.lab"));
@@ -230,11 +230,11 @@ mod tests {
         assert_eq!(bench.await_task(second), Err(VimFault::InvalidState));
         assert_eq!(bench.await_task(first), Ok(()));
         let third = bench.vcenter.relocate_vm(vm, bench.host("esx-1.lab"), &Bench::actor(), bench.now).unwrap();
-        assert_eq!(bench.await_task(third), Ok(()), "the lock was given back");
+        assert_eq!(bench.await_task(third), Ok(()), "the lock was released");
     }
 
     #[test]
-    fn targets_that_cannot_take_the_vm_are_refused() {
+    fn unsuitable_targets_are_rejected() {
         let config = Config { clusters: 2, hosts: 4, nodes: 2, drs: DrsLevel::Off, ..Config::default() };
         let mut bench = Bench::new(&config, 1);
         bench.place(&[("node-1", "esx-1.lab")]);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn no_host_takes_part_in_more_migrations_than_it_can() {
+    fn no_host_exceeds_its_migration_limit() {
         let mut bench = quiet(2, 12, DrsLevel::Off);
         let to = bench.host("esx-2.lab");
         let mut tasks = Vec::new();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_migration_fails_when_a_host_is_lost_or_the_task_is_told_to() {
+    fn a_migration_fails_if_a_host_fails_or_by_fault_injection() {
         for lost in ["esx-1.lab", "esx-2.lab", ""] {
             let mut bench = quiet(2, 1, DrsLevel::Off);
             bench.place(&[("node-1", "esx-1.lab")]);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_migration_leaves_the_vm_where_it_was() {
+    fn a_cancelled_migration_leaves_the_vm_on_its_source() {
         let mut bench = quiet(2, 1, DrsLevel::Off);
         bench.place(&[("node-1", "esx-1.lab")]);
         let (vm, to) = (bench.vm("node-1"), bench.host("esx-2.lab"));

@@ -1,12 +1,12 @@
-//! What moves the inventory: operations as tasks that take time, DRS, HA, maintenance mode, demand.
+//! The processes that change the inventory: operations as tasks that take time, DRS, HA, maintenance mode, demand.
 //!
-//! Input: the operations that clients call ([`operations`]), and steps that fall due on the vCenter's timeline.
-//! Output: changes of the inventory, happenings for the chronicle, events for the event history.
+//! In: the operations that clients call ([`operations`]), and due steps of the vCenter's timeline. Out: changes of the
+//! inventory, happenings for the chronicle, events for the event history.
 //!
 //! Invariants:
-//! - An operation's effect is applied in one piece, when its task succeeds; a task that fails leaves nothing behind.
+//! - An operation's effect is applied in one step, when its task succeeds; a failed task has no effect.
 //! - A VM takes part in at most one operation that moves it or changes its power.
-//! - Everything random is drawn from the seed, in an order that depends only on what was asked and when.
+//! - All random values are drawn from the seed, in an order that depends only on the requests and their times.
 
 mod cluster_config;
 mod demand;
@@ -32,7 +32,7 @@ use crate::clock::SimTime;
 use crate::seed::{Seed, Stream};
 use crate::timeline::Timeline;
 
-/// A step that the vCenter will take at some moment.
+/// A scheduled step of the vCenter.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     StartTask(TaskId),
@@ -43,9 +43,9 @@ pub(super) enum Step {
     FinishTask(TaskId),
     MaintenanceCheck(TaskId),
     MaintenanceDeadline(TaskId),
-    /// DRS's periodic pass, which schedules the next one.
+    /// The periodic DRS pass, which schedules the next one.
     DrsPeriod(ClusterId),
-    /// A pass out of turn, after a change that DRS answers promptly.
+    /// An additional pass, soon after a change.
     DrsSoon(ClusterId),
     ShiftDemand,
     HostFallsSilent {
@@ -64,13 +64,13 @@ pub(super) enum Step {
     },
 }
 
-/// What the physics knows beyond what the inventory shows.
+/// State that is not part of the inventory.
 #[derive(Debug)]
 pub struct Physics {
     pub(super) timeline: Timeline<Step>,
     operations: BTreeMap<TaskId, tasks::Operation>,
     finished_tasks: VecDeque<TaskId>,
-    /// The task that moves a VM or changes its power.
+    /// The task that currently moves a VM or changes its power.
     busy_vms: BTreeMap<VmId, TaskId>,
     migrations: migration::Slots,
     failures: BTreeMap<HostId, ha::Failure>,
@@ -105,7 +105,7 @@ impl Physics {
         }
     }
 
-    /// A duration between two bounds.
+    /// A random duration between two bounds.
     fn draw(&mut self, from: Duration, to: Duration) -> Duration {
         let spread_ms = u64::try_from(to.saturating_sub(from).as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         from + Duration::from_millis(self.timing.below(spread_ms))
@@ -157,7 +157,7 @@ mod history_tests;
 
 #[cfg(test)]
 pub(super) mod testing {
-    //! A vCenter driven by hand.
+    //! A vCenter that tests drive step by step.
 
     use super::*;
     use crate::vcenter::inventory::{RuleKind, TaskState};
@@ -167,11 +167,11 @@ pub(super) mod testing {
     pub struct Bench {
         pub vcenter: Vcenter,
         pub now: SimTime,
-        /// All that happened so far.
+        /// All happenings since the start.
         pub log: Vec<(SimTime, Happening)>,
     }
 
-    /// A small cluster whose demand never shifts, so that only what the test does moves VMs.
+    /// A small cluster with constant demand, so that only the test itself moves VMs.
     pub fn quiet(hosts: u32, nodes: u32, drs: DrsLevel) -> Bench {
         let day = Duration::from_secs(24 * 3600);
         Bench::new(&Config { hosts, nodes, drs, demand_period: day * 365, ..Config::default() }, 1)
@@ -202,7 +202,7 @@ pub(super) mod testing {
             self.now = end;
         }
 
-        /// Lets time pass until the task has ended, at most an hour.
+        /// Lets time pass until the task ends, at most an hour.
         pub fn await_task(&mut self, task: TaskId) -> Result<(), VimFault> {
             for _ in 0..36_000 {
                 match self.vcenter.inventory.task(task).map(|task| task.state.clone()) {
@@ -233,7 +233,7 @@ pub(super) mod testing {
             self.vcenter.inventory.vm(vm).unwrap().host
         }
 
-        /// Puts VMs on hosts by decree: `("node-1", "esx-2.lab")`.
+        /// Assigns VMs to hosts directly: `("node-1", "esx-2.lab")`.
         pub fn place(&mut self, layout: &[(&str, &str)]) {
             for (vm, host) in layout {
                 let (vm, host) = (self.vm(vm), self.host(host));

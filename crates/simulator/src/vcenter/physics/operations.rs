@@ -1,7 +1,7 @@
-//! The operations that clients ask for, each answered with the task that carries it out.
+//! The operations that clients can request. Each returns the task that performs it.
 //!
-//! Input: ids and specs in the simulator's own words. Output: a task's id. An object that does not exist is a fault of
-//! the method; everything else that is wrong is a fault of the task, as with a real vCenter.
+//! In: ids and specs in the simulator's own types. Out: a task id. As with a real vCenter, a missing object is a fault
+//! of the method; all other errors are faults of the task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::vcenter::inventory::{
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{MoveReason, Vcenter};
 
-/// Who asks for an operation.
+/// The user who requests an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     pub user: String,
@@ -30,13 +30,13 @@ impl Actor {
     }
 }
 
-/// A VM to be made.
+/// The specification of a new VM.
 #[derive(Clone, Debug)]
 pub struct VmSpec {
     pub name: String,
     pub folder: FolderId,
     pub pool: PoolId,
-    /// Without one, the least loaded host of the pool's cluster.
+    /// If missing, the least loaded host of the pool's cluster.
     pub host: Option<HostId>,
     pub cpu_count: u32,
     pub memory_mib: u64,
@@ -45,18 +45,18 @@ pub struct VmSpec {
     pub power_on: bool,
 }
 
-/// What to change of a VM; `None` leaves a thing as it is.
+/// Changes to a VM; `None` leaves a property unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct VmChange {
     pub name: Option<String>,
     pub cpu_count: Option<u32>,
     pub memory_mib: Option<u64>,
     pub annotation: Option<String>,
-    /// `None` as the value takes the key out.
+    /// A value of `None` removes the key.
     pub extra_config: BTreeMap<String, Option<String>>,
 }
 
-/// What to change of a cluster, all or nothing.
+/// Changes to a cluster, applied completely or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterChange {
     pub rules: Vec<Edit<RuleSpec, i32>>,
@@ -64,7 +64,7 @@ pub struct ClusterChange {
     pub drs_enabled: Option<bool>,
     pub drs_behavior: Option<DrsBehavior>,
     pub ha_enabled: Option<bool>,
-    /// Added to the options there are; an empty value takes an option out.
+    /// Merged into the existing options; an empty value removes an option.
     pub ha_options: BTreeMap<String, String>,
 }
 
@@ -75,7 +75,7 @@ pub enum Edit<T, K> {
     Remove(K),
 }
 
-/// A rule as a client gives it; on a change, `None` keeps what the rule has.
+/// A rule as the client sends it; in an edit, `None` keeps the rule's value.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSpec {
     pub key: Option<i32>,
@@ -87,7 +87,7 @@ pub struct RuleSpec {
 }
 
 impl Vcenter {
-    /// Moves a VM to another host of its cluster. A person may move it into a rule violation.
+    /// Moves a VM to another host of its cluster. A user may violate a VM-VM rule.
     pub fn relocate_vm(&mut self, vm: VmId, to: HostId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
         let from = self.inventory.vm(vm).ok_or(VimFault::ManagedObjectNotFound(vm.into()))?.host;
         self.require(to.into())?;
@@ -140,7 +140,7 @@ impl Vcenter {
         Ok(self.begin(Work::ReconfigureVm { vm, change: Box::new(change) }, actor, now))
     }
 
-    /// Takes a host out of service once its running VMs have left it. A time-out of 0 or less waits for ever.
+    /// Takes a host out of service when its running VMs have left. A timeout of 0 or less waits indefinitely.
     pub fn enter_maintenance(
         &mut self,
         host: HostId,
@@ -158,7 +158,7 @@ impl Vcenter {
         Ok(self.begin(Work::ExitMaintenance(host), actor, now))
     }
 
-    /// The vCenter lets go of a host; its VMs run on.
+    /// Disconnects a host; its VMs keep running.
     pub fn disconnect_host(&mut self, host: HostId, actor: &Actor, now: SimTime) -> Result<TaskId, VimFault> {
         self.require(host.into())?;
         Ok(self.begin(Work::DisconnectHost(host), actor, now))

@@ -1,7 +1,7 @@
-//! The world as it is at the start, from the configuration and the seed.
+//! Builds the initial inventory from the configuration and the seed.
 //!
-//! One datacenter, its folders, clusters with hosts dealt round-robin, and node VMs dealt over them, not quite evenly, so
-//! that DRS finds something to balance. Every node VM is powered on.
+//! One datacenter, its folders, clusters with hosts assigned round-robin, and node VMs distributed over them slightly
+//! unevenly, so that DRS has something to balance. Every node VM is powered on.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::vcenter::inventory::{
 };
 use crate::vcenter::{DrsLevel, Vcenter};
 
-/// The HA option that says whether restarts keep anti-affine VMs apart.
+/// The HA option that makes restarts respect VM-VM anti-affinity rules.
 pub(super) const RESPECT_ANTI_AFFINITY: &str = "das.respectVmVmAntiAffinityRules";
 
-/// How many of the nodes are not dealt round-robin but put somewhere in their cluster.
+/// The fraction of nodes that are placed randomly in their cluster instead of round-robin.
 const STRAY_SHARE: f64 = 0.35;
 
 impl Vcenter {
@@ -56,7 +56,7 @@ impl Vcenter {
         self.inventory.add_folder(Folder { name: name.to_owned(), kind, parent })
     }
 
-    /// Answers the host folder, which holds the clusters.
+    /// Returns the host folder, which contains the clusters.
     fn datacenter(&mut self, root: FolderId) -> FolderId {
         let vm_folder = self.folder("vm", FolderKind::Vm, None);
         let host_folder = self.folder("host", FolderKind::Host, None);
@@ -91,7 +91,7 @@ impl Vcenter {
         let cluster = self.inventory.add_cluster(Cluster {
             name: format!("cluster-{number}"),
             parent,
-            // Takes its place below, when the pool can name its cluster.
+            // Set below, when the pool can refer to its cluster.
             root_pool: PoolId(0),
             drs: DrsSettings { enabled: self.config.drs != DrsLevel::Off, behavior },
             ha: HaSettings { enabled: self.config.ha, options },
@@ -125,10 +125,10 @@ impl Vcenter {
         let actor = Actor { user: self.config.username.clone() };
         for n in 0..self.config.nodes as usize {
             let (_, pool, hosts) = &clusters[n % clusters.len()];
-            let dealt = (n / clusters.len()) % hosts.len();
+            let round_robin = (n / clusters.len()) % hosts.len();
             let stray = self.physics.placement.chance(STRAY_SHARE);
             let anywhere = usize::try_from(self.physics.placement.below(hosts.len() as u64)).unwrap_or(0);
-            let host = hosts[if stray { anywhere } else { dealt }];
+            let host = hosts[if stray { anywhere } else { round_robin }];
             let spec = VmSpec {
                 name: format!("node-{}", n + 1),
                 folder,
@@ -155,7 +155,7 @@ mod tests {
     use crate::vcenter::{Config, Happening};
 
     #[test]
-    fn the_world_is_what_the_configuration_says() {
+    fn the_inventory_matches_the_configuration() {
         let config = Config { clusters: 2, hosts: 7, nodes: 30, ..Config::default() };
         let bench = Bench::new(&config, 3);
         let inventory = bench.vcenter.inventory();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_sizes_build_too() {
+    fn unusual_sizes_work() {
         for (clusters, hosts, nodes) in [(0, 3, 3), (3, 0, 5), (3, 1, 5), (1, 1, 0)] {
             let mut bench = Bench::new(&Config { clusters, hosts, nodes, ..Config::default() }, 1);
             bench.run(300);

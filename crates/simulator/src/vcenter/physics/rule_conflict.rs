@@ -1,32 +1,32 @@
-//! Which VM-VM rules contradict each other: of two that do, the older stays enabled.
+//! Finds contradicting VM-VM rules. Of two such rules, the older one stays enabled.
 //!
-//! Affinity is transitive: with a-b and b-c tied, a rule that parts a and c contradicts them.
+//! Affinity is transitive: with affinity rules for a-b and b-c, an anti-affinity rule for a and c contradicts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::vcenter::inventory::{Rule, RuleKind, VmId};
 
-/// The indexes of the enabled rules that contradict older enabled ones, given rules in the order they were made.
+/// The indices of the enabled rules that contradict older enabled ones, given rules in creation order.
 pub(super) fn contradicting(rules: &[Rule]) -> Vec<usize> {
-    let mut ties = Ties::default();
-    let mut parted: Vec<&[VmId]> = Vec::new();
+    let mut affine = AffinitySets::default();
+    let mut anti_affine: Vec<&[VmId]> = Vec::new();
     let mut losers = Vec::new();
     for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.enabled) {
         match &rule.kind {
             RuleKind::AntiAffinity { vms } => {
-                if ties.has_tied(vms) {
+                if affine.has_two_of_one_set(vms) {
                     losers.push(index);
                 } else {
-                    parted.push(vms);
+                    anti_affine.push(vms);
                 }
             }
             RuleKind::Affinity { vms } => {
-                // Nothing parted is tied so far: only what this rule brings together can contradict.
-                let together = ties.with(vms);
-                if parted.iter().any(|vms| vms.iter().filter(|vm| together.contains(vm)).nth(1).is_some()) {
+                // No anti-affinity rule is violated so far: only the set that this rule creates can contradict one.
+                let merged = affine.with(vms);
+                if anti_affine.iter().any(|vms| vms.iter().filter(|vm| merged.contains(vm)).nth(1).is_some()) {
                     losers.push(index);
                 } else {
-                    ties.tie(together);
+                    affine.merge(merged);
                 }
             }
             RuleKind::VmHost { .. } | RuleKind::Dependency { .. } => (),
@@ -35,21 +35,21 @@ pub(super) fn contradicting(rules: &[Rule]) -> Vec<usize> {
     losers
 }
 
-/// Disjoint sets of VMs that are tied together.
+/// Disjoint sets of VMs that affinity rules connect.
 #[derive(Default)]
-struct Ties {
+struct AffinitySets {
     set_of: BTreeMap<VmId, usize>,
     sets: Vec<BTreeSet<VmId>>,
 }
 
-impl Ties {
-    /// These VMs and all that are tied to any of them.
+impl AffinitySets {
+    /// These VMs and all that affinity rules connect to any of them.
     fn with(&self, vms: &[VmId]) -> BTreeSet<VmId> {
         let sets: BTreeSet<usize> = vms.iter().filter_map(|vm| self.set_of.get(vm).copied()).collect();
         vms.iter().chain(sets.into_iter().flat_map(|set| &self.sets[set])).copied().collect()
     }
 
-    fn tie(&mut self, vms: BTreeSet<VmId>) {
+    fn merge(&mut self, vms: BTreeSet<VmId>) {
         for vm in &vms {
             if let Some(before) = self.set_of.insert(*vm, self.sets.len()) {
                 self.sets[before].clear();
@@ -58,8 +58,8 @@ impl Ties {
         self.sets.push(vms);
     }
 
-    /// Two of these VMs are tied together.
-    fn has_tied(&self, vms: &[VmId]) -> bool {
+    /// Whether two of these VMs are in the same set.
+    fn has_two_of_one_set(&self, vms: &[VmId]) -> bool {
         let mut seen = BTreeSet::new();
         vms.iter().filter_map(|vm| self.set_of.get(vm)).any(|set| !seen.insert(*set))
     }

@@ -1,10 +1,10 @@
 //! Tasks: queued, running with progress, then success or error.
 //!
-//! Input: a piece of [`Work`] and who asks for it. Output: a `Task` in the inventory that goes through its states as
-//! time passes; the work's effect when it succeeds.
+//! In: a [`Work`] item and the requesting user. Out: a `Task` in the inventory that changes its state as time passes,
+//! and the effect of the work if it succeeds.
 //!
-//! Invariants: a task ends exactly once; steps that come after its end do nothing; at most `TASKS_MAX` finished tasks
-//! are kept.
+//! Invariants: a task ends exactly once; steps after its end do nothing; at most `TASKS_MAX` finished tasks are
+//! retained.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) enum PowerChange {
     Suspend,
 }
 
-/// What a task does.
+/// The work of a task.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Migrate {
@@ -45,9 +45,9 @@ pub(super) enum Work {
     EnterMaintenance {
         host: HostId,
         timeout: Option<Duration>,
-        /// How many VMs ran on the host when the task began to run.
+        /// How many VMs ran on the host when the task started.
         vms_at_first: usize,
-        /// It has been said that the evacuation is stuck.
+        /// The stalled evacuation has been reported.
         stalled: bool,
     },
     ExitMaintenance(HostId),
@@ -64,7 +64,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The method that starts it, its id in the task descriptions, and the object it is about.
+    /// The method that starts it, its id in the task descriptions, and its target object.
     fn naming(&self) -> (&'static str, &'static str, MoRef) {
         match self {
             Work::Migrate { vm, reason: MoveReason::Requested, .. } => {
@@ -95,7 +95,7 @@ impl Work {
         }
     }
 
-    /// The VM that may take part in no other such work meanwhile.
+    /// The VM that is locked for other such work.
     fn exclusive_vm(&self) -> Option<VmId> {
         match self {
             Work::Migrate { vm, .. } | Work::Power { vm, .. } | Work::DestroyVm(vm) => Some(*vm),
@@ -122,17 +122,17 @@ pub(super) struct Operation {
     pub actor: Actor,
     pub running: bool,
     fails_halfway: bool,
-    /// The VM was busy with another task when this one came.
+    /// The VM was locked by another task when this one was created.
     refused: bool,
 }
 
-/// How a task begins to run.
+/// How a task starts.
 pub(super) enum Admission {
-    /// It takes this long.
+    /// Runs for this long.
     Run(Duration),
-    /// It stays queued until the hosts have a slot for it.
+    /// Stays queued until the hosts have a free slot.
     Wait,
-    /// It runs until its condition is met.
+    /// Runs until its condition is met.
     UntilDone,
 }
 
@@ -153,7 +153,7 @@ impl Vcenter {
             result: None,
             cancel_requested: false,
         });
-        // The object lists its recent tasks.
+        // The object shows its recent tasks.
         self.inventory.touch(entity);
         let refused = work.exclusive_vm().is_some_and(|vm| *self.physics.busy_vms.entry(vm).or_insert(task) != task);
         let operation = Operation { work, actor: actor.clone(), running: false, fails_halfway: false, refused };
@@ -235,7 +235,7 @@ impl Vcenter {
                 }
                 self.schedule_in(now, duration, Step::FinishTask(task));
             }
-            // It has no duration to take the half of; a moment of evacuating stands for it.
+            // The task has no fixed duration to halve, so it fails after three seconds.
             None if fails_halfway => {
                 self.schedule_in(now, Duration::from_secs(3), Step::AdvanceTask { task, percent: 50 });
             }
@@ -259,7 +259,7 @@ impl Vcenter {
         self.end_task(task, outcome, now);
     }
 
-    /// Applies the effect of work whose time has come; answers the object it made.
+    /// Applies the effect of finished work. Returns the object that it created.
     fn carry_out(&mut self, work: Work, actor: &Actor, now: SimTime) -> Result<Option<MoRef>, VimFault> {
         match work {
             Work::Migrate { vm, from, to, reason } => self.switch_over(vm, from, to, reason, actor, now)?,
@@ -277,7 +277,7 @@ impl Vcenter {
         Ok(None)
     }
 
-    /// Ends a task and undoes what it held: the VM's lock, migration slots, a host's half-entered maintenance.
+    /// Ends a task and releases what it holds: the VM's lock, migration slots, a partly entered maintenance mode.
     pub(super) fn end_task(&mut self, task: TaskId, outcome: Result<Option<MoRef>, VimFault>, now: SimTime) {
         let Some(operation) = self.physics.operations.remove(&task) else { return };
         if let Some(vm) = operation.work.exclusive_vm()
@@ -328,7 +328,7 @@ impl Vcenter {
         }
     }
 
-    /// Keeps a finished task for those who ask, and lets go of the oldest.
+    /// Retains a finished task for queries, and drops the oldest.
     fn keep_finished(&mut self, task: TaskId) {
         self.physics.finished_tasks.push_back(task);
         while self.physics.finished_tasks.len() > TASKS_MAX
@@ -338,7 +338,7 @@ impl Vcenter {
         }
     }
 
-    /// A task for something that was over as soon as it was asked for.
+    /// A task for an operation that completed immediately.
     pub fn finished_task(
         &mut self,
         method: &str,

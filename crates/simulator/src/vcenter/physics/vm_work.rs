@@ -1,4 +1,4 @@
-//! What tasks do to one VM: power, creation, destruction, reconfiguration, and renaming of any object.
+//! The effects of tasks on one VM: power, creation, destruction, reconfiguration, and renaming of any object.
 
 use super::drs::layout::{Layout, Obstacle, Policy};
 use super::drs::view::ClusterView;
@@ -12,7 +12,7 @@ use crate::vcenter::inventory::{
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::{Happening, MoveReason, Vcenter};
 
-/// vSphere's own limits.
+/// vSphere's limits.
 const NAME_CHARACTERS_MAX: usize = 80;
 const CPU_COUNT_MAX: u32 = 768;
 const MEMORY_MIB_MAX: u64 = 24 * 1024 * 1024;
@@ -56,7 +56,7 @@ impl Vcenter {
         })
     }
 
-    /// The VM, if the vCenter can reach the host it is on.
+    /// The VM, if the vCenter is connected to its host.
     fn reachable_vm(&self, id: VmId) -> Result<&Vm, VimFault> {
         let vm = self.inventory.vm(id).ok_or(VimFault::ManagedObjectNotFound(id.into()))?;
         let connected = self.inventory.host(vm.host).is_some_and(|host| host.connection == ConnectionState::Connected);
@@ -83,7 +83,7 @@ impl Vcenter {
             PowerChange::Off => self.set_power(vm, PowerState::Off, "VmPoweredOffEvent", actor, now),
             PowerChange::Suspend => self.set_power(vm, PowerState::Suspended, "VmSuspendedEvent", actor, now),
             PowerChange::Reset => {
-                // For what runs inside, a reset is a loss of power.
+                // For the guest, a reset is a loss of power.
                 self.set_power(vm, PowerState::Off, "VmResettingEvent", actor, now);
                 self.set_power(vm, PowerState::On, "VmPoweredOnEvent", actor, now);
             }
@@ -91,7 +91,8 @@ impl Vcenter {
         Ok(())
     }
 
-    /// Where DRS may place VMs by itself it moves one that must not start where it is; otherwise the host must do.
+    /// If DRS may place VMs automatically, moves a VM that must not start on its host. Otherwise the current host must
+    /// be suitable.
     fn find_place_to_start(&mut self, vm: VmId, actor: &Actor, now: SimTime) -> Result<(), VimFault> {
         let Some(current) = self.inventory.vm(vm).map(|vm| vm.host) else { return Ok(()) };
         let takes_vms = self.inventory.host(current).is_some_and(|host| host.takes_vms());
@@ -108,7 +109,7 @@ impl Vcenter {
         let view = ClusterView::of(self, cluster, &[vm].into());
         let layout = Layout::new(&view);
         let (Some(index), Some(here)) = (view.vm_index(vm), view.host_index(current)) else { return Ok(()) };
-        let policy = Policy { apart: true, soft: false };
+        let policy = Policy { anti_affinity: true, soft: false };
         let Some(obstacle) = layout.obstacle(&[index], here, policy) else { return Ok(()) };
         let target = layout
             .best_target(&[index], Policy { soft: true, ..policy })
@@ -134,7 +135,7 @@ impl Vcenter {
         Ok(())
     }
 
-    /// Changes a VM's power and says so, to the chronicle and to the event history.
+    /// Changes a VM's power state and records it in the chronicle and the event history.
     pub(super) fn set_power(&mut self, id: VmId, power: PowerState, event: &'static str, actor: &Actor, now: SimTime) {
         let on = power == PowerState::On;
         if on {
@@ -193,7 +194,7 @@ impl Vcenter {
         Ok(vm)
     }
 
-    /// Puts a VM, powered off, into the inventory, and says so.
+    /// Adds a powered-off VM to the inventory and records it.
     pub(super) fn add_vm(&mut self, spec: VmSpec, host: HostId, actor: &Actor, now: SimTime) -> VmId {
         let vm = self.inventory.add_vm(Vm {
             guest_host_name: spec.name.clone(),
@@ -243,8 +244,8 @@ impl Vcenter {
         Ok(())
     }
 
-    /// A VM that is gone vanishes from rules and groups. As with a real vCenter the rule itself stays, also with one
-    /// member or none, and then has nothing to say; only a client that edits it meets the minimum again.
+    /// Removes a destroyed VM from rules and groups. As with a real vCenter, the rule itself stays, even with one
+    /// member or none, and then has no effect. Only a client that edits it is subject to the minimum again.
     fn forget_in_rules(&mut self, id: VmId) {
         let clusters: Vec<_> = self.inventory.clusters().map(|(id, _)| id).collect();
         for cluster_id in clusters {
@@ -292,7 +293,7 @@ impl Vcenter {
         let resized = change.cpu_count.is_some_and(|count| count != vm.cpu_count)
             || change.memory_mib.is_some_and(|memory| memory != vm.memory_mib);
         if resized && vm.power != PowerState::Off {
-            // CPU and memory hot plug are off by default.
+            // CPU and memory hot plug are disabled by default.
             return Err(VimFault::InvalidPowerState {
                 requested: PowerState::Off.wire_name().to_owned(),
                 existing: vm.power.wire_name().to_owned(),
@@ -363,7 +364,7 @@ impl Vcenter {
         }
     }
 
-    /// The objects that list a VM show that one came or went.
+    /// Marks the objects that list a VM as touched when one is added or removed.
     fn touch_around(&mut self, folder: FolderId, host: HostId, pool: MoRef) {
         let mut around: Vec<MoRef> = vec![folder.into(), host.into(), pool];
         around.extend(self.inventory.datastores().map(|(id, _)| MoRef::from(id)));

@@ -1,7 +1,7 @@
 //! History collectors: a client's cursor over the vCenter's events or tasks.
 //!
-//! A collector has a filter, a page of the newest items (`latestPage`, newest first) and a position between two items
-//! that ReadNext moves towards the newer and ReadPrevious towards the older ones. It starts before the oldest.
+//! A collector has a filter, a page of the newest items (`latestPage`, newest first) and a position between two items.
+//! ReadNext moves the position towards newer items, ReadPrevious towards older ones. It starts before the oldest.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::clock::SimTime;
 use crate::vcenter::inventory::{Event, Inventory, MoRef, Task, TaskId, TaskState};
 use crate::vcenter::vim_fault::VimFault;
 
-/// The most items one call or page gives.
+/// The maximum number of items per call or page.
 pub const PAGE_MAX: usize = 1_000;
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct HistoryFilter {
 }
 
 impl HistoryFilter {
-    /// From an EventFilterSpec or a TaskFilterSpec.
+    /// Parses an EventFilterSpec or a TaskFilterSpec.
     pub fn read(spec: &Element, session_key: &str) -> Result<HistoryFilter, VimFault> {
         let wrong = |property: &str| VimFault::InvalidArgument { property: format!("filter.{property}") };
         let mut filter = HistoryFilter::default();
@@ -103,7 +103,7 @@ impl HistoryFilter {
         match recursion {
             Recursion::This => this(),
             Recursion::Children => below(),
-            // What is about nothing in particular is the vCenter's own, and seen at the root.
+            // Items without an entity belong to the vCenter itself and are visible at the root.
             Recursion::All => this() || below() || (about.is_empty() && relations.owners(entity).is_empty()),
         }
     }
@@ -162,7 +162,7 @@ fn read_time(text: &str) -> Option<SimTime> {
     u64::try_from(timestamp.as_millisecond()).ok().map(|unix_ms| SimTime { unix_ms })
 }
 
-/// The events that pass the filter, oldest first.
+/// The events that match the filter, oldest first.
 pub fn events<'a>(
     filter: &'a HistoryFilter,
     inventory: &'a Inventory,
@@ -171,7 +171,7 @@ pub fn events<'a>(
     inventory.events().iter().filter(move |event| filter.takes_event(event, relations))
 }
 
-/// The tasks that pass the filter, oldest first.
+/// The tasks that match the filter, oldest first.
 fn tasks(filter: &HistoryFilter, inventory: &Inventory, relations: &Relations) -> Vec<TaskId> {
     inventory.tasks().filter(|(_, task)| filter.takes_task(task, relations)).map(|(id, _)| id).collect()
 }
@@ -183,7 +183,7 @@ impl History {
         History { kind, filter, page_size, position: 0 }
     }
 
-    /// The numbers of all items that pass the filter, oldest first: event keys, or task ids.
+    /// The numbers of all items that match the filter, oldest first: event keys, or task ids.
     fn numbers(&self, inventory: &Inventory, relations: &Relations) -> Vec<u64> {
         match self.kind {
             HistoryKind::Events => events(&self.filter, inventory, relations)
@@ -224,12 +224,12 @@ impl History {
         page
     }
 
-    /// To before the oldest item.
+    /// Moves the position before the oldest item.
     pub fn rewind(&mut self) {
         self.position = 0;
     }
 
-    /// To just before the latest page.
+    /// Moves the position just before the latest page.
     pub fn reset(&mut self, inventory: &Inventory, relations: &Relations) {
         self.position = self.latest_page(inventory, relations).last().map_or(0, |oldest| oldest - 1);
     }

@@ -1,6 +1,6 @@
-//! HTTP around SOAP: the routes, the session cookie, and the faults that any request can meet.
+//! HTTP around SOAP: the routes, the session cookie, and the faults that apply to any request.
 //!
-//! A method's answer goes out with status 200, its fault with 500, as SOAP 1.1 asks; a body too large with 413.
+//! A method's answer has status 200, its fault 500, as SOAP 1.1 requires; a body that is too large gets 413.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::fault_http;
 use crate::vcenter::vim_fault::VimFault;
 use crate::world::World;
 
-/// No request of a client comes near this.
+/// Far larger than any client's request.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 const BODY_WITHIN: Duration = Duration::from_secs(60);
-/// What is kept of a client's name for itself; events and the list of sessions show it.
+/// The user agent is cut to this length. Events and the session list show it.
 const USER_AGENT_CHARS_MAX: usize = 256;
 const COOKIE: &str = "vmware_soap_session";
 
@@ -34,7 +34,7 @@ const VERSIONS: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\" ?>\n<namespaces
     <version>8.0.1.0</version><version>8.0.0.0</version><version>7.0.3.0</version><version>6.7.3</version>\
     <version>6.5</version></priorVersions></namespace></namespaces>";
 
-/// The SOAP API at `/sdk`, as a service that sockets or a client in the same process can call.
+/// The SOAP API at `/sdk`, as a service for sockets or for a client in the same process.
 pub fn router(world: Arc<World>) -> Router {
     Router::new()
         .route("/sdk", post(handle))
@@ -92,7 +92,7 @@ async fn handle(State(world): State<Arc<World>>, request: Request) -> Response {
 async fn carry_out(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<Outcome, VimFault> {
     let slow = world.with(|core, now| {
         let mut strike = |applies: fn(&Fault) -> bool| core.faults.strike(now, Side::Vcenter, &call.method, applies);
-        // Without a session there is none to end, and the fault waits for somebody who has one.
+        // Without a session there is none to end. The fault remains for a caller that has one.
         if let Some(cookie) = caller.cookie.as_ref().filter(|cookie| core.vcenter.wire.sessions.contains_key(*cookie))
             && strike(|fault| matches!(fault, Fault::SessionExpired)).is_some()
         {
@@ -112,7 +112,7 @@ async fn carry_out(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<O
         }
         _ => world.with(|core, now| {
             let outcome = methods::call(&mut core.vcenter, now, caller, call)?;
-            // Some tasks are over at once: there is no half of them.
+            // Some tasks complete immediately, so they cannot fail halfway.
             if let Some(task) = methods::started_task(&outcome.reply).filter(|task| core.vcenter.is_under_way(*task))
                 && core
                     .faults
@@ -130,7 +130,7 @@ async fn carry_out(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<O
     outcome
 }
 
-/// The object that the method was called on, when it is one that a fault can name.
+/// The object that the method was called on, if a fault can name it.
 fn named_object(call: &Call) -> Option<Reference> {
     let this = call.arguments.child("_this")?;
     let target = super::target::Target::parse(this.reference_type.as_deref()?, this.text.trim(), "")?;

@@ -1,13 +1,13 @@
-//! The vCenter's wire: SOAP, sessions, the property collector, views, and the methods clients call.
+//! The vCenter's wire protocol: SOAP, sessions, the property collector, views, and the methods that clients call.
 //!
-//! - [`http`]: the router, cookies, the faults that a request can meet.
-//! - `xml`, `soap`, `value`: reading requests and writing answers.
-//! - `target`, `schema`, `properties`: what there is to refer to, and what it shows.
+//! - [`http`]: the router, cookies, the faults that apply to a request.
+//! - `xml`, `soap`, `value`: parsing requests and writing answers.
+//! - `target`, `schema`, `properties`: the objects that can be referenced, and their properties.
 //! - `collector`, `view`, `history`, `wait`: following changes.
-//! - `methods`: everything else that a client can call.
+//! - `methods`: all other methods that a client can call.
 //!
-//! Invariants: whatever a client sends, it gets an answer or a fault; no client sees another's views, filters or
-//! collectors; the world's lock is held for one synchronous step at a time.
+//! Invariants: every request gets an answer or a fault; no client sees another's views, filters or collectors; the
+//! world's lock is held for one synchronous step at a time.
 
 mod collector;
 mod history;

@@ -1,17 +1,17 @@
-//! Who is in what: the inventory's relations read backwards, kept up to date as objects are touched.
+//! The reverse relations of the inventory, updated as objects are touched.
 //!
-//! The inventory says where a VM is; `HostSystem.vm`, `Folder.childEntity` and the like ask the other way round. Input:
-//! the touched objects. Output: members of each owner, and *derived touches*: owners whose properties changed because a
-//! member did, so that a filter on `HostSystem.vm` or on a cluster's summary hears of a vMotion.
+//! The inventory stores the host of a VM; `HostSystem.vm`, `Folder.childEntity` and similar properties need the reverse
+//! direction. In: the touched objects. Out: members of each owner, and *derived touches*: owners whose properties
+//! changed because a member did, so that a filter on `HostSystem.vm` or on a cluster's summary sees a vMotion.
 //!
-//! Invariant: after [`Relations::refresh`], what it says is what the inventory says; its cost grows with the number of
-//! touched objects only.
+//! Invariant: after [`Relations::refresh`] the relations match the inventory; the cost depends only on the number of
+//! touched objects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::vcenter::inventory::{ConnectionState, HostId, Inventory, MoRef};
 
-/// How many derived touches are kept, as many as the inventory keeps of its own.
+/// How many derived touches are retained, the same number as in the inventory.
 const DERIVED_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Relations {
             return;
         }
         let touched = inventory.touched_since(self.seen).unwrap_or_else(|| {
-            // Too far behind to know: everything there is, and everything there was.
+            // Too far behind: all existing objects, and all that existed before.
             all_objects(inventory).into_iter().chain(self.owners.keys().copied()).collect()
         });
         let mut derived = BTreeSet::new();
@@ -72,14 +72,14 @@ impl Relations {
             }
         }
         match object {
-            // Its host's usage, and on the cluster whether rules hold.
+            // Affects the usage of its host, and rule compliance on the cluster.
             MoRef::Vm(_) => {
                 for host in before.iter().chain(&now).filter(|owner| matches!(owner, MoRef::Host(_))) {
                     derived.insert(*host);
                     derived.extend(self.owners(*host));
                 }
             }
-            // The cluster's summary; and the VMs of a host that is out of sight are shown as disconnected.
+            // Affects the cluster's summary. The VMs of an unreachable host are shown as disconnected.
             MoRef::Host(id) => {
                 derived.extend(&now);
                 let connection = inventory.host(id).map(|host| host.connection);
@@ -91,13 +91,13 @@ impl Relations {
                     derived.extend(self.members(object));
                 }
             }
-            // The recent tasks of what it is about.
+            // Affects the recent tasks of its entity.
             MoRef::Task(_) => derived.extend(&now),
             _ => (),
         }
     }
 
-    /// The objects whose properties may have changed after `version`; `None` when that is too far back.
+    /// The objects whose properties may have changed after `version`; `None` if that is too far back.
     #[must_use]
     pub fn touched_since(&self, inventory: &Inventory, version: u64) -> Option<BTreeSet<MoRef>> {
         if version < self.forgotten_version {
@@ -118,13 +118,13 @@ impl Relations {
         self.owners.get(&object).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether `object` is somewhere under `container`.
+    /// Whether `object` is below `container`, at any depth.
     #[must_use]
     pub fn descends(&self, object: MoRef, container: MoRef) -> bool {
         self.owners(object).iter().any(|owner| *owner == container || self.descends(*owner, container))
     }
 
-    /// Everything under `container` but tasks, at any depth.
+    /// All objects below `container` except tasks, at any depth.
     #[must_use]
     pub fn descendants(&self, container: MoRef) -> BTreeSet<MoRef> {
         let mut found = BTreeSet::new();
@@ -140,7 +140,7 @@ impl Relations {
     }
 }
 
-/// What an object is in, or what a task is about.
+/// The containers of an object, or the entity of a task.
 fn owners_of(inventory: &Inventory, object: MoRef) -> Vec<MoRef> {
     let owners: Option<Vec<MoRef>> = match object {
         MoRef::Folder(id) => inventory.folder(id).map(|folder| folder.parent.into_iter().collect()),
@@ -170,7 +170,7 @@ fn all_objects(inventory: &Inventory) -> Vec<MoRef> {
     all
 }
 
-/// The datacenter that holds the object, found upwards.
+/// The datacenter that contains the object.
 #[must_use]
 pub fn datacenter_of(relations: &Relations, object: MoRef) -> Option<MoRef> {
     if matches!(object, MoRef::Datacenter(_)) {
@@ -186,9 +186,9 @@ mod tests {
     use crate::seed::Seed;
     use crate::vcenter::{Config, Vcenter};
 
-    /// What is derived from a change is touched without anybody's saying so.
+    /// Objects with derived properties are touched implicitly.
     #[test]
-    fn owners_and_members_are_touched_with_what_they_show() {
+    fn owners_and_members_are_touched_with_their_derived_properties() {
         let mut vcenter = Vcenter::new(&Config::default(), Seed(1), SimTime::VIRTUAL_START);
         let inventory = &mut vcenter.inventory;
         let (vm, from) = inventory.vms().map(|(id, vm)| (id, vm.host)).next().unwrap();

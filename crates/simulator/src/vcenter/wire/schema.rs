@@ -1,10 +1,10 @@
-//! The part of the vSphere API's schema that is needed to tell an unset property from one that does not exist.
+//! The part of the vSphere API's schema that distinguishes an unset property from one that does not exist.
 //!
-//! Both tables are facts of the API: which properties a managed object type has, and which fields a data object type
-//! has, in their order. Only types that this vCenter shows are listed.
+//! Both tables are facts of the API: the properties of each managed object type, and the fields of each data object
+//! type in their order. Only types that this vCenter shows are listed.
 
-/// Whether a managed object of that type has the property. Types that are not listed have whatever is asked of them:
-/// a filter may name types that no object here is of.
+/// Whether a managed object of that type has the property. Types that are not listed have every property: a filter may
+/// name types without objects here.
 #[must_use]
 pub fn has_property(type_name: &str, property: &str) -> bool {
     match MANAGED.binary_search_by_key(&type_name, |(name, _)| name) {

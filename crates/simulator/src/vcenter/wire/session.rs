@@ -1,10 +1,10 @@
-//! Sessions: who is logged in, how long they may idle, and what they have made.
+//! Sessions: logged-in users, idle timeouts, and the objects that a session owns.
 //!
-//! A session is found by its cookie and named by its key. Its views, property collectors and history collectors die
-//! with it.
+//! A session is found by its cookie and identified by its key. Its views, property collectors and history collectors
+//! end with it.
 //!
-//! Invariants: a session idle for longer than the configured time is gone before anything can be asked of it; one with
-//! a pending wait is not idle; what one session may hold is bounded.
+//! Invariants: a session that is idle for longer than the configured time ends before it can be used again; one with a
+//! pending wait is not idle; the number of objects of one session is bounded.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,23 +22,23 @@ use crate::seed::{Seed, Stream};
 use crate::vcenter::Vcenter;
 use crate::vcenter::vim_fault::VimFault;
 
-/// As on a real vCenter, there is a cap.
+/// A real vCenter has a limit too.
 const SESSIONS_MAX: usize = 2_000;
-/// Views, collectors, filters and histories of one session together.
+/// The total number of views, collectors, filters and histories of one session.
 const OBJECTS_MAX: usize = 2_000;
 
-/// What belongs to clients rather than to the inventory: sessions, views, collectors and their filters.
+/// State that belongs to clients, not to the inventory: sessions, views, collectors and their filters.
 #[derive(Debug)]
 pub(crate) struct State {
     pub instance_uuid: Uuid,
     pub relations: Relations,
     /// By cookie.
     pub sessions: BTreeMap<String, Session>,
-    /// How much simulated time a session may idle.
+    /// How much simulated time a session may be idle.
     idle_max: Duration,
     random: Stream,
     order: Stream,
-    /// Wakes waiting calls when something other than the inventory changed: a filter, a cancelled wait, a session.
+    /// Wakes waiting calls after a change outside the inventory: a filter, a cancelled wait, a session.
     signal: watch::Sender<u64>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Session {
     pub ip_address: String,
     pub user_agent: String,
     pub call_count: u64,
-    /// How many calls hang in a wait for updates.
+    /// How many calls are waiting for updates.
     pub waiting: u32,
     /// Number 0 is the default collector.
     pub collectors: BTreeMap<u32, Collector>,
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// Subscribe before looking, so that nothing is missed.
+    /// Subscribe before reading, so that no change is missed.
     pub fn signals(&self) -> watch::Receiver<u64> {
         self.signal.subscribe()
     }
@@ -95,7 +95,7 @@ impl State {
         self.signal.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Puts items in another order, drawn from the seed.
+    /// Shuffles the items with randomness from the seed.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = usize::try_from(self.order.below(last as u64 + 1)).unwrap_or(last);
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    /// Ends the sessions that have idled too long.
+    /// Ends the sessions that have been idle for too long.
     pub fn expire(&mut self, now: SimTime) {
         let (before, idle_max) = (self.sessions.len(), self.idle_max);
         self.sessions.retain(|_, session| session.waiting > 0 || now.since(session.last_active) <= idle_max);
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Makes a session; answers its cookie.
+    /// Creates a session. Returns its cookie.
     pub fn login(&mut self, user: &str, ip_address: &str, user_agent: &str, now: SimTime) -> Result<String, VimFault> {
         if self.sessions.len() >= SESSIONS_MAX {
             return Err(VimFault::SystemError(format!("at most {SESSIONS_MAX} sessions can be open")));
@@ -139,7 +139,7 @@ impl State {
         Ok(cookie)
     }
 
-    /// Ends one session; answers whether it was there.
+    /// Ends one session. Returns whether it existed.
     pub fn end(&mut self, cookie: &str) -> bool {
         let ended = self.sessions.remove(cookie).is_some();
         if ended {
@@ -155,14 +155,14 @@ impl State {
 }
 
 impl Vcenter {
-    /// Ends every session: each client's next call meets NotAuthenticated. Answers how many there were.
+    /// Ends every session: each client's next call fails with NotAuthenticated. Returns their number.
     pub fn end_all_sessions(&mut self) -> usize {
         let ended = std::mem::take(&mut self.wire.sessions).len();
         self.wire.wake();
         ended
     }
 
-    /// For a world that is not as fast as its clients' clock: how much simulated time a session may idle.
+    /// Sets how much simulated time a session may be idle, for a world whose speed differs from its clients' clock.
     pub fn let_sessions_idle(&mut self, simulated: Duration) {
         self.wire.idle_max = simulated;
     }

@@ -1,7 +1,7 @@
-//! SOAP 1.1: taking a request apart, and writing answers and faults around values.
+//! SOAP 1.1: parses requests, and writes answers and faults around values.
 //!
-//! Input: the text of a request. Output: [`Call`], or the text of an answer. A fault goes out with HTTP status 500,
-//! as the protocol asks.
+//! In: the text of a request. Out: a [`Call`], or the text of an answer. A fault has HTTP status 500, as the protocol
+//! requires.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub enum SoapError {
     Xml(#[from] XmlError),
     #[error("not a SOAP envelope with a body")]
     NoBody,
-    #[error("the SOAP body holds no call")]
+    #[error("the SOAP body contains no call")]
     NoCall,
 }
 
@@ -41,7 +41,7 @@ pub fn read(document: &str) -> Result<Call, SoapError> {
     Ok(Call { method: arguments.name.clone(), arguments })
 }
 
-/// What a method answers.
+/// The answer of a method.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
     Nothing,
@@ -88,13 +88,13 @@ pub fn write_fault(fault: &VimFault, on: Option<&Reference>) -> String {
     out
 }
 
-/// The fault of a request that could not be read.
+/// The fault for a request that cannot be parsed.
 #[must_use]
 pub fn write_unreadable(error: &SoapError) -> String {
     write_fault(&VimFault::InvalidRequest(error.to_string()), None)
 }
 
-/// A fault as `Task.info.error` and `missingSet` carry it.
+/// A fault in the form of `Task.info.error` and `missingSet`.
 #[must_use]
 pub fn localized_fault(fault: &VimFault, on: Option<&Reference>) -> Value {
     let mut fields = fault_fields(fault, on);
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_read_under_any_prefix() {
+    fn calls_are_parsed_with_any_prefix() {
         let call = read(
             r#"<x:Envelope xmlns:x="http://schemas.xmlsoap.org/soap/envelope/"><x:Header><a/></x:Header><x:Body>
             <v:Logout xmlns:v="urn:vim25"><v:_this type="SessionManager">SessionManager</v:_this></v:Logout>
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_carry_their_type_and_message() {
+    fn faults_have_their_type_and_message() {
         let text = write_fault(&VimFault::InvalidProperty("a<b".to_owned()), None);
         let envelope = xml::parse(&text).unwrap();
         let fault = envelope.child("Body").and_then(|body| body.child("Fault")).unwrap();

@@ -1,9 +1,9 @@
-//! What a managed object reference on the wire can refer to.
+//! The objects that a managed object reference on the wire can refer to.
 //!
-//! Three kinds: objects of the inventory (`vm-42`), the service's singletons (`SessionManager`), and objects
-//! that a client made in its session (views, filters, collectors), written `session[<session key>]<number>`.
+//! There are three types: objects of the inventory (`vm-42`), the service's singletons (`SessionManager`), and objects
+//! that a client created in its session (views, filters, collectors), written `session[<session key>]<number>`.
 //!
-//! Invariant: a client's objects are seen by its own session alone.
+//! Invariant: a client's objects are visible only to its own session.
 
 use super::value::Reference;
 use super::xml::Element;
@@ -75,7 +75,7 @@ impl Target {
         }
     }
 
-    /// As a reference that the session with this key can use.
+    /// A reference that the session with this key can use.
     #[must_use]
     pub fn reference(&self, session_key: &str) -> Reference {
         let value = match self {
@@ -86,14 +86,14 @@ impl Target {
         Reference { type_name: self.type_name(), value }
     }
 
-    /// From type and value on the wire; whether the object exists is another question.
+    /// Parses the type and value from the wire; the object need not exist.
     #[must_use]
     pub fn parse(type_name: &str, value: &str, session_key: &str) -> Option<Target> {
         if let Some(object) = MoRef::parse(type_name, value) {
             return Some(Target::Inventory(object));
         }
-        let is_meant = |it: &&Singleton| it.type_name() == type_name && it.value() == value;
-        if let Some(singleton) = Singleton::ALL.iter().find(is_meant) {
+        let is_this = |it: &&Singleton| it.type_name() == type_name && it.value() == value;
+        if let Some(singleton) = Singleton::ALL.iter().find(is_this) {
             return Some(Target::Singleton(*singleton));
         }
         let number = value.strip_prefix("session[")?.strip_prefix(session_key)?.strip_prefix(']')?.parse().ok()?;
@@ -101,7 +101,7 @@ impl Target {
         Some(Target::Client(*kind, number))
     }
 
-    /// From an element that is a reference.
+    /// Parses an element that is a reference.
     pub fn read(element: &Element, session_key: &str) -> Result<Target, VimFault> {
         let value = element.text.trim();
         let type_name = element.reference_type.as_deref().unwrap_or_default();
@@ -137,7 +137,7 @@ mod tests {
     use crate::vcenter::inventory::VmId;
 
     #[test]
-    fn references_read_back_in_their_own_session_only() {
+    fn references_are_valid_in_their_own_session_only() {
         for target in [
             Target::Inventory(MoRef::Vm(VmId(42))),
             Target::Singleton(Singleton::OptionManager),

@@ -1,4 +1,4 @@
-//! The wire as a client sees it: requests in process, on a paused clock.
+//! The wire protocol from a client's view: requests in process, on a paused clock.
 
 mod client;
 mod faults;

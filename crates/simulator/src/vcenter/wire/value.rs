@@ -1,10 +1,10 @@
-//! Property values and answers: a small typed tree, its paths, and how it is written.
+//! Property values and answers: a small typed tree, its paths, and its serialization.
 //!
-//! A [`Value`] is what a property holds or a method answers. `xsi:type` is written wherever a client may need it: on
-//! the value of a property, and on every data object. A property path such as `config.hardware.numCPU` or
-//! `config.extraConfig["key"]` is walked by [`Value::at`].
+//! A [`Value`] is the value of a property or the answer of a method. `xsi:type` is written wherever a client may need
+//! it: on the value of a property, and on every data object. [`Value::at`] resolves a property path, for example
+//! `config.hardware.numCPU` or `config.extraConfig["key"]`.
 //!
-//! Invariant: fields stand in the order of the API's schema, because SOAP clients may rely on it.
+//! Invariant: fields are in the order of the API's schema, because SOAP clients may rely on it.
 
 use std::fmt::{Display, Write};
 
@@ -13,15 +13,15 @@ use super::xml::escape_into;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A known property without a value. Nothing is written for it.
+    /// A known property without a value. It is not written.
     Unset,
-    /// A simple value or an enumeration's, by its type on the wire: `xsd:int`, `ManagedEntityStatus`.
+    /// A simple value or an enumeration value, by its type on the wire: `xsd:int`, `ManagedEntityStatus`.
     Simple {
         type_name: &'static str,
         text: String,
     },
     Ref(Reference),
-    /// A reference given back as the client wrote it, because it refers to nothing here.
+    /// A reference that is returned as the client wrote it, because it refers to no object here.
     Foreign {
         type_name: String,
         value: String,
@@ -34,7 +34,7 @@ pub enum Value {
     },
 }
 
-/// A managed object reference as it is written.
+/// A managed object reference in its wire format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub type_name: &'static str,
@@ -47,13 +47,13 @@ pub struct Object {
     pub fields: Vec<(&'static str, Value)>,
 }
 
-/// What a path leads to.
+/// The result of resolving a path.
 #[derive(Debug, PartialEq, Eq)]
 pub enum At<'a> {
     Found(&'a Value),
-    /// The path is right, but it or something on the way has no value.
+    /// The path is valid, but it or a part of it has no value.
     Unset,
-    /// There is no such property.
+    /// The property does not exist.
     Unknown,
 }
 
@@ -110,7 +110,7 @@ impl Value {
         value.map_or(Value::Unset, make)
     }
 
-    /// Walks the rest of a property path.
+    /// Resolves the rest of a property path.
     #[must_use]
     pub fn at(&self, path: &[Segment]) -> At<'_> {
         let Some((segment, rest)) = path.split_first() else {
@@ -144,7 +144,7 @@ impl Value {
         }
     }
 
-    /// The references that the value holds: itself, or the items of a list.
+    /// The references in the value: itself, or the items of a list.
     pub fn references(&self) -> impl Iterator<Item = &Reference> {
         let (one, many) = match self {
             Value::Ref(reference) => (Some(reference), &[][..]),
@@ -157,7 +157,7 @@ impl Value {
         }))
     }
 
-    /// Writes the value as `<name ...>`; a list as one element per item, as fields of data objects are written.
+    /// Writes the value as `<name ...>`; a list as one element per item, like fields of data objects.
     pub fn write_field(&self, out: &mut String, name: &str) {
         match self {
             Value::Unset => (),
@@ -169,7 +169,7 @@ impl Value {
         }
     }
 
-    /// Writes the value where the schema says `xsd:anyType`: with its type.
+    /// Writes the value with its type, for fields that the schema declares as `xsd:anyType`.
     pub fn write_any(&self, out: &mut String, name: &str) {
         match self {
             Value::Simple { type_name, text } => write_simple(out, name, type_name, text),
@@ -211,7 +211,7 @@ fn write_reference(out: &mut String, name: &str, type_name: &str, value: &str) {
 fn write_object(out: &mut String, name: &str, object: &Object) {
     let _ = write!(out, "<{name} xsi:type=\"{}\">", object.type_name);
     for (field, value) in &object.fields {
-        // The schema declares these as anyType, so their values must say what they are.
+        // The schema declares these as anyType, so their values need a type.
         if matches!(
             (object.type_name, *field),
             ("DynamicProperty" | "PropertyChange", "val") | ("OptionValue", "value") | ("TaskInfo", "result")
@@ -231,7 +231,7 @@ pub enum Segment {
     Key(String),
 }
 
-/// A property path, as it was written and taken apart.
+/// A property path, as text and parsed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path {
     pub text: String,
@@ -241,7 +241,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// `None` when the text is no path at all.
+    /// `None` if the text is not a path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Path> {
         let mut segments = Vec::new();

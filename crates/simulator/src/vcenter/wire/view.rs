@@ -1,6 +1,6 @@
-//! Views: the lists of objects that a client keeps on the server.
+//! Views: the lists of objects that a client has on the server.
 //!
-//! A container view follows the inventory, a list view holds what the client put in. Both have a stamp that changes
+//! A container view follows the inventory, a list view contains what the client added. Both have a stamp that changes
 //! with their content, so that a filter need not compare thousands of members.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub enum View {
 #[derive(Debug)]
 pub struct ContainerView {
     pub container: MoRef,
-    /// No type at all means every type.
+    /// An empty list means every type.
     pub types: Vec<String>,
     pub recursive: bool,
     members: BTreeSet<MoRef>,
@@ -78,7 +78,7 @@ impl ContainerView {
 }
 
 impl View {
-    /// Brings the view up to date; `relations` must be so already.
+    /// Updates the view; `relations` must already be up to date.
     pub fn refresh(&mut self, inventory: &Inventory, relations: &Relations) {
         match self {
             View::Container(view) => view.refresh(inventory, relations),

@@ -1,8 +1,7 @@
-//! WaitForUpdatesEx and its elder sisters: answered when there is something to tell, or when the client's patience
-//! ends.
+//! WaitForUpdatesEx and its predecessors: answered when there are updates, or when the client's timeout ends.
 //!
-//! The wait itself is the connection's: `maxWaitSeconds` runs on the client's clock. A pending wait keeps its session
-//! alive, and ends when the client goes away, when it is cancelled, or when its session or collector ends.
+//! The wait belongs to the connection: `maxWaitSeconds` is in the client's time. A pending wait keeps its session
+//! alive. It ends when the client disconnects, when it is cancelled, or when its session or collector ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +16,12 @@ use crate::fault::{Fault, Side};
 use crate::vcenter::vim_fault::VimFault;
 use crate::world::{Core, World};
 
-/// Objects in one answer when the client names no limit.
+/// The maximum number of objects in one answer if the client sets no limit.
 const OBJECTS_DEFAULT: usize = 1_000;
 /// Longer than any client waits; keeps deadlines representable.
 const WAIT_S_MAX: u64 = 7 * 24 * 3600;
 
-/// A wait that has begun.
+/// A wait in progress.
 struct Begun {
     cookie: String,
     session_key: String,
@@ -30,13 +29,13 @@ struct Begun {
     cancels: u64,
     max_objects: usize,
     signals: tokio::sync::watch::Receiver<u64>,
-    /// An answer that got lost the last time.
+    /// The previous answer, if the client did not receive it.
     lost: Option<Updates>,
 }
 
 pub(crate) async fn wait(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<Reply, VimFault> {
-    let deadline = patience(call)?.map(|wait| Instant::now() + wait);
-    // Before the first look, so that no change falls between.
+    let deadline = max_wait(call)?.map(|wait| Instant::now() + wait);
+    // Subscribe before the first read, so that no change is missed in between.
     let mut changes = world.vcenter_changes();
     let mut begun = world.with(|core, now| {
         let mut request = methods::authenticate(&mut core.vcenter, now, caller, call)?;
@@ -54,7 +53,7 @@ pub(crate) async fn wait(world: &Arc<World>, caller: &Caller, call: &Call) -> Re
         if let Some(updates) = world.with(|core, now| look(core, now, &begun, call))? {
             return Ok(Reply::One(updates.into_value()));
         }
-        let patience_ends = async {
+        let timed_out = async {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
                 None => std::future::pending().await,
@@ -64,13 +63,13 @@ pub(crate) async fn wait(world: &Arc<World>, caller: &Caller, call: &Call) -> Re
             biased;
             _ = changes.changed() => (),
             _ = begun.signals.changed() => (),
-            () = patience_ends => return Ok(Reply::Nothing),
+            () = timed_out => return Ok(Reply::Nothing),
         }
     }
 }
 
-/// How long the client waits; `None` is for ever.
-fn patience(call: &Call) -> Result<Option<Duration>, VimFault> {
+/// How long the client waits; `None` means indefinitely.
+fn max_wait(call: &Call) -> Result<Option<Duration>, VimFault> {
     if call.method == "CheckForUpdates" {
         return Ok(Some(Duration::ZERO));
     }
@@ -118,13 +117,13 @@ fn look(core: &mut Core, now: SimTime, begun: &Begun, call: &Call) -> Result<Opt
         collector.poll(scope, begun.max_objects)
     })?;
     Ok(updates.map(|mut updates| {
-        disturb(core, now, &mut updates, call);
+        apply_faults(core, now, &mut updates, call);
         updates
     }))
 }
 
-/// The faults that strike what is delivered.
-fn disturb(core: &mut Core, now: SimTime, updates: &mut Updates, call: &Call) {
+/// Applies the faults that affect delivered updates.
+fn apply_faults(core: &mut Core, now: SimTime, updates: &mut Updates, call: &Call) {
     if call.method != "WaitForUpdatesEx" {
         return;
     }
@@ -135,7 +134,7 @@ fn disturb(core: &mut Core, now: SimTime, updates: &mut Updates, call: &Call) {
             *objects = objects.iter().flat_map(|object| [object.clone(), object.clone()]).collect();
         }
     }
-    // One update alone has no order to change.
+    // A single update cannot be reordered.
     if updates.filters.iter().any(|(_, objects)| objects.len() > 1)
         && strike(|fault| matches!(fault, Fault::ReorderedEvents))
     {
@@ -149,7 +148,7 @@ fn disturb(core: &mut Core, now: SimTime, updates: &mut Updates, call: &Call) {
     }
 }
 
-/// Counts the wait in its session for as long as it lives, however it ends.
+/// Counts the wait in its session until it is dropped, however it ends.
 struct KeptAlive {
     world: Arc<World>,
     cookie: String,

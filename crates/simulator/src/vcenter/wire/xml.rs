@@ -1,10 +1,10 @@
-//! Reading XML: a bounded, namespace-aware tree.
+//! XML parsing: a bounded, namespace-aware tree.
 //!
-//! Input: the body of a request. Output: [`Element`]s with local names, `xsi:type` without its prefix, the `type`
-//! attribute that references carry, and text. Everything else in a document (comments, other attributes) is dropped.
+//! In: the body of a request. Out: [`Element`]s with local names, `xsi:type` without its prefix, the `type` attribute
+//! of references, and text. Everything else in a document (comments, other attributes) is dropped.
 //!
-//! Invariants: depth and number of elements are bounded, so a hostile document costs no more than its own size; no
-//! entity but XML's five and character references is expanded; a document type is refused.
+//! Invariants: depth and number of elements are bounded, so a hostile document costs no more than its own size; only
+//! XML's five entities and character references are expanded; a document type is rejected.
 
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesStart, Event};
@@ -36,14 +36,14 @@ pub struct Element {
     pub name: String,
     /// `xsi:type`, without prefix.
     pub xsi_type: Option<String>,
-    /// The plain attribute `type`, which says what a managed object reference refers to.
+    /// The plain attribute `type`, the type of a managed object reference.
     pub reference_type: Option<String>,
     pub text: String,
     pub children: Vec<Element>,
 }
 
 impl Element {
-    /// The first child of that name.
+    /// The first child with that name.
     #[must_use]
     pub fn child(&self, name: &str) -> Option<&Element> {
         self.children.iter().find(|child| child.name == name)
@@ -53,7 +53,7 @@ impl Element {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// The text of the first child of that name.
+    /// The text of the first child with that name.
     #[must_use]
     pub fn child_text(&self, name: &str) -> Option<&str> {
         self.child(name).map(|child| child.text.trim())
@@ -146,7 +146,7 @@ fn close(element: Element, open: &mut [Element], root: &mut Option<Element>) -> 
     Ok(())
 }
 
-/// Text outside the root may only be white space.
+/// Text outside the root element may only be white space.
 fn append(open: &mut [Element], text: &str) -> Result<(), XmlError> {
     match open.last_mut() {
         Some(element) => element.text.push_str(text),
@@ -156,7 +156,7 @@ fn append(open: &mut [Element], text: &str) -> Result<(), XmlError> {
     Ok(())
 }
 
-/// Appends `text` so that it reads as character data; what XML 1.0 cannot carry becomes U+FFFD.
+/// Appends `text` as character data; characters that XML 1.0 cannot represent become U+FFFD.
 pub fn escape_into(out: &mut String, text: &str) {
     for character in text.chars() {
         match character {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_found_under_any_prefix() {
+    fn types_are_found_with_any_prefix() {
         let document = r#"<a xmlns:i="http://www.w3.org/2001/XMLSchema-instance" xmlns:x="urn:x">
             <x:b i:type="x:Thing" type="VirtualMachine">vm-1 &amp; &#65;<![CDATA[<]]></x:b><c type="Folder"/></a>"#;
         let root = parse(document).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_documents_are_refused() {
+    fn invalid_documents_are_rejected() {
         let deep = "<a>".repeat(DEPTH_MAX + 1);
         for document in [
             "",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_text_reads_back() {
+    fn escaped_text_round_trips() {
         let text = "a<b>&\"c\"\r\n\té\u{1F600}";
         let mut document = "<a>".to_owned();
         escape_into(&mut document, text);

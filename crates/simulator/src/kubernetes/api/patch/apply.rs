@@ -1,11 +1,11 @@
-//! Server-side apply: a client states the fields it wants, and the server remembers who stated what.
+//! Server-side apply: a client sends the fields that it manages, and the server tracks which manager owns which field.
 //!
-//! Input: the stated object, its manager, the object as it is. Output: the object as it should be, with
-//! `metadata.managedFields` kept up to date.
+//! In: the applied object, its manager, the current object. Out: the merged object with updated
+//! `metadata.managedFields`.
 //!
-//! What holds, as in a real server: a field that a manager no longer states is taken out unless another manager states
-//! it too; stating another value for another manager's field is a conflict, or with force takes the field over.
-//! What is simpler: only appliers are remembered, not the writers of plain updates and patches.
+//! As in a real server: a field that a manager no longer applies is removed unless another manager owns it too; a
+//! different value for another manager's field is a conflict, or with force takes over the field.
+//! Simplified: only appliers are tracked, not the writers of plain updates and patches.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::clock::SimTime;
 use crate::kubernetes::error::ApiError;
 use crate::kubernetes::kinds::KindId;
 
-/// A field: `f:<name>` a field, `k:{<key>}` a list's item, `v:<value>` a set's, `.` the item itself.
+/// A path segment: `f:<name>` is a field, `k:{<key>}` a list item, `v:<value>` a set item, `.` the item itself.
 type Path = Vec<String>;
 
 pub struct Apply<'a> {
@@ -27,7 +27,7 @@ pub struct Apply<'a> {
 }
 
 impl Apply<'_> {
-    /// The stated object as a new one.
+    /// The applied object as a new object.
     #[must_use]
     pub fn create(&self, mut stated: Value) -> Value {
         let fields = self.fields_of(&stated);
@@ -37,9 +37,9 @@ impl Apply<'_> {
 
     pub fn update(&self, current: &Value, stated: &Value) -> Result<Value, ApiError> {
         let mut entries = current["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-        let own_place =
+        let own_position =
             entries.iter().position(|entry| entry["manager"] == self.manager && entry["operation"] == "Apply");
-        let own = own_place.map(|place| entries.remove(place));
+        let own = own_position.map(|position| entries.remove(position));
         let fields = self.fields_of(stated);
         let wanted = leaves(&fields);
 
@@ -82,7 +82,7 @@ impl Apply<'_> {
             Some(entry) if unchanged => entry["time"].as_str().unwrap_or_default().to_owned(),
             _ => self.now.rfc3339_seconds(),
         };
-        entries.insert(own_place.unwrap_or(entries.len()).min(entries.len()), self.entry(&fields, &time));
+        entries.insert(own_position.unwrap_or(entries.len()).min(entries.len()), self.entry(&fields, &time));
         object["metadata"]["managedFields"] = Value::Array(entries);
         Ok(object)
     }
@@ -94,7 +94,7 @@ impl Apply<'_> {
         })
     }
 
-    /// The fields that an object states, without those that identify it.
+    /// The fields of an applied object, without those that identify it.
     fn fields_of(&self, stated: &Value) -> Value {
         let mut content = stated.clone();
         if let Some(content) = content.as_object_mut() {
@@ -121,7 +121,7 @@ impl Apply<'_> {
                 },
                 _ => json!({}),
             };
-            // An object or list that states nothing within states nothing itself.
+            // A `metadata` without other fields is not owned.
             if name != "metadata" || inner.as_object().is_some_and(|inner| !inner.is_empty()) {
                 fields.insert(format!("f:{name}"), inner);
             }
@@ -141,7 +141,7 @@ impl Apply<'_> {
     }
 }
 
-/// The paths that end in a field set.
+/// The paths of the leaves of a field set.
 fn leaves(fields: &Value) -> BTreeSet<Path> {
     fn collect(fields: &Value, path: &mut Path, found: &mut BTreeSet<Path>) {
         match fields.as_object().filter(|map| !map.is_empty()) {
@@ -164,7 +164,7 @@ fn leaves(fields: &Value) -> BTreeSet<Path> {
     found
 }
 
-/// Takes a path out of a field set, with what becomes empty by it.
+/// Removes a path from a field set, and parents that become empty.
 fn remove_path(fields: &mut Value, path: &[String]) {
     let (Some(map), Some((first, rest))) = (fields.as_object_mut(), path.split_first()) else { return };
     if let Some(inner) = map.get_mut(first) {
@@ -188,7 +188,7 @@ fn value_at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
                 (_, identity) => value.as_array()?.iter().find(|item| is_item(item, segment, identity)),
             }
         })
-        // That an item is there at all is not something to disagree about.
+        // The existence of an item cannot conflict.
         .filter(|_| path.last().is_some_and(|last| last != "."))
 }
 
@@ -256,24 +256,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_manager_no_longer_states_goes_unless_another_states_it() {
+    fn a_field_that_is_no_longer_applied_is_removed_unless_another_manager_owns_it() {
         let object = by("m1", false).create(labels(&json!({ "a": "1", "b": "1" })));
         let object = by("m2", false).update(&object, &labels(&json!({ "b": "1", "c": "1" }))).unwrap();
         let object = by("m1", false).update(&object, &labels(&json!({}))).unwrap();
         assert_eq!(object["metadata"]["labels"], json!({ "b": "1", "c": "1" }));
         let again = by("m2", false).update(&object, &labels(&json!({ "b": "1", "c": "1" }))).unwrap();
-        assert_eq!(again, object, "stating the same again changes nothing");
+        assert_eq!(again, object, "applying the same fields again changes nothing");
     }
 
     #[test]
-    fn another_managers_field_is_a_conflict_or_taken_by_force() {
+    fn a_field_of_another_manager_conflicts_or_is_forced() {
         let object = by("m1", false).create(labels(&json!({ "a": "1" })));
-        let wish = labels(&json!({ "a": "2" }));
+        let stated = labels(&json!({ "a": "2" }));
         assert_eq!(
-            by("m2", false).update(&object, &wish).unwrap_err().to_string(),
+            by("m2", false).update(&object, &stated).unwrap_err().to_string(),
             "Apply failed with 1 conflict: conflict with \"m1\": .metadata.labels.a"
         );
-        let taken = by("m2", true).update(&object, &wish).unwrap();
+        let taken = by("m2", true).update(&object, &stated).unwrap();
         assert_eq!(taken["metadata"]["labels"]["a"], "2");
         assert_eq!(taken["metadata"]["managedFields"].as_array().unwrap().len(), 1);
     }

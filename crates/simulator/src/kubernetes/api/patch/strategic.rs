@@ -1,6 +1,6 @@
 //! Strategic merge: like a merge patch, but some lists are merged item by item.
 //!
-//! Which list is merged by which key follows the `patchMergeKey` tags of the API types. Lists without one are replaced.
+//! The merge key of each list follows the `patchMergeKey` tags of the API types. Lists without one are replaced.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 
-/// The field by which a list's items are told apart; `None` for a list that is replaced as a whole.
+/// The field that identifies a list's items; `None` for a list that is replaced as a whole.
 #[must_use]
 pub fn merge_key(kind: KindId, field: &str) -> Option<&'static str> {
     match field {
@@ -132,29 +132,29 @@ fn merge_list(kind: KindId, key: &str, current: &mut Vec<Value>, patch: &[Value]
         return Ok(());
     }
     let mut items: Vec<Option<Value>> = std::mem::take(current).into_iter().map(Some).collect();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    for (place, item) in items.iter().flatten().enumerate() {
-        places.entry(item[key].to_string()).or_insert(place);
+    let mut positions: BTreeMap<String, usize> = BTreeMap::new();
+    for (position, item) in items.iter().flatten().enumerate() {
+        positions.entry(item[key].to_string()).or_insert(position);
     }
     for item in patch {
         if item[key].is_null() {
             return Err(ApiError::BadRequest(format!("map: {item} does not contain declared merge key: {key}")));
         }
         let identity = item[key].to_string();
-        let place = places.get(&identity).copied();
-        match (place, item[PATCH] == "delete") {
-            (Some(place), true) => {
-                items[place] = None;
-                places.remove(&identity);
+        let position = positions.get(&identity).copied();
+        match (position, item[PATCH] == "delete") {
+            (Some(position), true) => {
+                items[position] = None;
+                positions.remove(&identity);
             }
             (None, true) => (),
-            (Some(place), false) => {
-                if let Some(target) = &mut items[place] {
+            (Some(position), false) => {
+                if let Some(target) = &mut items[position] {
                     merge(kind, target, item)?;
                 }
             }
             (None, false) => {
-                places.insert(identity, items.len());
+                positions.insert(identity, items.len());
                 items.push(Some(without_directives(item)));
             }
         }
@@ -163,23 +163,23 @@ fn merge_list(kind: KindId, key: &str, current: &mut Vec<Value>, patch: &[Value]
     Ok(())
 }
 
-/// Puts the items that the order names into that order. The others keep the place they had among the `known` ones,
-/// and go behind what is new.
+/// Sorts the items that `order` names into that order. The others keep their position among the `known` ones, and go
+/// after new items.
 fn reorder(key: Option<&str>, items: &mut Vec<Value>, order: &[Value], known: &[Value]) {
     let identity = |item: &Value| key.map_or(item, |key| &item[key]).to_string();
-    let places = |list: &[Value]| -> BTreeMap<String, usize> {
-        list.iter().enumerate().map(|(place, item)| (identity(item), place)).collect()
+    let positions = |list: &[Value]| -> BTreeMap<String, usize> {
+        list.iter().enumerate().map(|(position, item)| (identity(item), position)).collect()
     };
-    let (wanted_places, known_places) = (places(order), places(known));
-    let wanted_place = |item: &Value| wanted_places.get(&identity(item)).copied();
+    let (wanted_positions, known_positions) = (positions(order), positions(known));
+    let wanted_position = |item: &Value| wanted_positions.get(&identity(item)).copied();
     let (mut named, others): (Vec<Value>, Vec<Value>) =
-        std::mem::take(items).into_iter().partition(|item| wanted_place(item).is_some());
-    named.sort_by_key(wanted_place);
+        std::mem::take(items).into_iter().partition(|item| wanted_position(item).is_some());
+    named.sort_by_key(wanted_position);
     let mut others = others.into_iter().peekable();
     for item in named {
-        let place = known_places.get(&identity(&item));
+        let position = known_positions.get(&identity(&item));
         while let Some(other) =
-            others.next_if(|other| place.is_some_and(|place| known_places.get(&identity(other)) < Some(place)))
+            others.next_if(|other| position.is_some_and(|at| known_positions.get(&identity(other)) < Some(at)))
         {
             items.push(other);
         }
@@ -238,7 +238,7 @@ mod tests {
                 json!({ "containers": [{ "name": "b" }, { "name": "a" }] }),
             ),
             (
-                "what the patch does not name keeps its place",
+                "items that the patch does not name keep their position",
                 json!({ "containers": [{ "name": "a" }, { "name": "b" }, { "name": "c" }] }),
                 json!({ "containers": [{ "name": "d" }, { "name": "b" }] }),
                 json!({ "containers": [{ "name": "d" }, { "name": "a" }, { "name": "b" }, { "name": "c" }] }),

@@ -1,4 +1,4 @@
-//! The fields of the API's messages: their numbers, names and types, read from `fields.txt`.
+//! The fields of the API's messages: their numbers, names and types, parsed from `fields.txt`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,9 +8,9 @@ use serde_json::Value;
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) shape: FieldShape,
-    /// JSON has the message's fields in place of the message.
+    /// In JSON, the fields of the message replace the message.
     pub(super) inline: bool,
-    /// Zero means something other than absent.
+    /// Zero differs from absent.
     pub(super) keeps_zero: bool,
     pub(super) content: Content,
 }
@@ -49,7 +49,7 @@ pub(super) static MESSAGES: LazyLock<BTreeMap<&'static str, Message>> = LazyLock
         .collect()
 });
 
-/// Reads `3=spec:*core.v1.Thing`.
+/// Parses `3=spec:*core.v1.Thing`.
 fn field(word: &'static str) -> Option<(u64, Field)> {
     let (number, rest) = word.split_once('=')?;
     let (name, mut kind) = rest.split_once(':')?;
@@ -85,7 +85,7 @@ fn field(word: &'static str) -> Option<(u64, Field)> {
     Some((number.parse().ok()?, Field { name, shape, inline, keeps_zero, content }))
 }
 
-/// The fields of an object that its message does not have, as `spec.template.nonsense`; at most `limit` of them.
+/// The fields of an object that its message does not have, for example `spec.template.nonsense`; at most `limit`.
 #[must_use]
 pub fn unknown_fields(message: &str, object: &Value, limit: usize) -> Vec<String> {
     let mut found = Vec::new();
@@ -94,7 +94,7 @@ pub fn unknown_fields(message: &str, object: &Value, limit: usize) -> Vec<String
     found
 }
 
-/// The message of a kind, as `core.v1.Pod`.
+/// The message of a kind, for example `core.v1.Pod`.
 #[must_use]
 pub fn message_name(api_version: &str, kind: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("core", api_version));
@@ -132,7 +132,7 @@ fn collect_unknown(message: &str, object: &Value, path: &mut String, limit: usiz
     }
 }
 
-/// A message's field by its JSON name, also one of a message whose fields JSON has one level up.
+/// A message's field by its JSON name, including the fields of inline messages.
 fn named_field(fields: &'static Message, name: &str) -> Option<&'static Field> {
     fields.values().find(|field| field.name == name && !field.inline).or_else(|| {
         fields.values().filter(|field| field.inline).find_map(|field| match field.content {
@@ -148,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn unknown_fields_are_found_with_their_place() {
+    fn unknown_fields_are_reported_with_their_path() {
         let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "labels": { "any": "x" } }, "specc": 1,
             "spec": { "containers": [{ "name": "c", "imagee": 1, "livenessProbe": { "httpGet": {}, "x": 1 } }],
                 "volumes": [{ "name": "v", "emptyDir": { "y": 1 } }] } });
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_that_a_field_names_is_there() {
+    fn every_message_that_a_field_names_exists() {
         for message in MESSAGES.values() {
             for field in message.values() {
                 if let Content::Message(name) = field.content {

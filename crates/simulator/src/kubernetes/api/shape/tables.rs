@@ -1,4 +1,4 @@
-//! The shapes of the kinds, written out as far as they matter here.
+//! The shapes of the kinds, limited to the fields that matter here.
 
 use super::Shape::{self, Any, Fields, Flag, List, Map, Quantity, Text, Whole, WholeOrText};
 use crate::kubernetes::kinds::KindId;

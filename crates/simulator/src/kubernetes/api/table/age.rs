@@ -1,10 +1,10 @@
-//! Ages as kubectl's users know them: `45s`, `3m12s`, `5h`, `2d3h`.
+//! Ages in kubectl's format: `45s`, `3m12s`, `5h`, `2d3h`.
 
 use serde_json::Value;
 
 use crate::clock::SimTime;
 
-/// How long ago a timestamp was; `<unknown>` when there is none.
+/// The age of a timestamp; `<unknown>` if it is missing.
 pub(super) fn since(timestamp: &Value, now: SimTime) -> String {
     let Some(moment) = timestamp.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()) else {
         return "<unknown>".to_owned();
@@ -19,7 +19,7 @@ fn human(seconds: i64) -> String {
         if low == 0 { format!("{high}{high_unit}") } else { format!("{high}{high_unit}{low}{low_unit}") }
     };
     match seconds {
-        // A clock that is a second or two apart is as good as equal.
+        // A clock skew of one second counts as zero.
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),

@@ -1,4 +1,4 @@
-//! A pod's row. What is shown as its status follows from its phase, its containers and its deletion.
+//! The table row of a pod. Its status column depends on its phase, its containers and its deletion.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ impl<'a> View<'a> {
         view
     }
 
-    /// Answers whether the pod is still at its init containers.
+    /// Returns whether the pod still runs its init containers.
     fn read_init_containers(&mut self, pod: &'a Value) -> bool {
         let specs = list(&pod["spec"]["initContainers"]);
         let is_sidecar =
@@ -100,7 +100,7 @@ impl<'a> View<'a> {
             break;
         }
         if !initializing {
-            // Once they are done, only the sidecars' restarts count.
+            // When they have finished, only the sidecars' restarts count.
             self.restarts = sidecar_restarts;
         }
         initializing

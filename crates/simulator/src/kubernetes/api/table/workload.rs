@@ -1,4 +1,4 @@
-//! The rows of nodes, workloads, Services and events.
+//! The table rows of nodes, workloads, Services and events.
 
 use std::collections::BTreeSet;
 

@@ -1,28 +1,28 @@
-//! Where VMs are while moves are tried on a view of the cluster.
+//! The positions of VMs while moves are tried on a view of the cluster.
 //!
-//! Input: a [`ClusterView`] and moves. Output: for a set of VMs and a host, what stands in the way of placing them there.
+//! In: a [`ClusterView`] and moves. Out: for a set of VMs and a host, the obstacle to placing them there.
 //!
-//! Invariant: a VM that is on its way counts on both hosts, for rules and for room, because until the switch-over it
-//! runs on the one and afterwards on the other.
+//! Invariant: a migrating VM counts on both hosts, for rules and for capacity, because it runs on the source until the
+//! switch-over and on the target afterwards.
 
 use super::view::{ClusterView, Constraint, Load, RuleView};
 
-/// What stands in the way of a placement.
+/// Why a placement is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The host takes no VMs.
+    /// The host accepts no VMs.
     Host,
     /// A VM cannot be moved now.
     Busy,
-    /// This rule of the view forbids it.
+    /// A rule of the view forbids it.
     Rule(usize),
-    /// The host is too full.
+    /// The host has too little capacity.
     Room,
 }
 
 impl Obstacle {
-    /// Of what stands in the way of each host, what a person would have to change: rules or room, whichever is in the
-    /// way of more hosts.
+    /// The obstacle that an administrator would have to remove, given the obstacle of each host: rules or capacity,
+    /// whichever blocks more hosts.
     #[must_use]
     pub fn main(obstacles: &[Obstacle]) -> Obstacle {
         let is_rule = |obstacle: &&Obstacle| matches!(obstacle, Obstacle::Rule(_));
@@ -37,30 +37,30 @@ impl Obstacle {
     }
 }
 
-/// Which rules bind: mandatory VM-Host rules always do.
+/// Which rules apply. Mandatory VM-Host rules always do.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    pub apart: bool,
-    /// VM-Host rules that are preferences.
+    pub anti_affinity: bool,
+    /// Preferred VM-Host rules.
     pub soft: bool,
 }
 
-/// Where VMs are while moves are tried on the view.
+/// The positions of VMs while moves are tried on the view.
 #[derive(Debug)]
 pub struct Layout<'a> {
     pub view: &'a ClusterView,
     pub at: Vec<usize>,
     pub leaving: Vec<Option<usize>>,
-    /// Has been moved, or cannot be.
+    /// The VM has been moved, or cannot be moved.
     pub fixed: Vec<bool>,
-    /// Load when all moves are through.
-    pub settled: Vec<Load>,
-    /// Load with VMs on their way counted on both hosts.
+    /// The load after all moves.
+    pub final_load: Vec<Load>,
+    /// The load with migrating VMs counted on both hosts.
     reserved: Vec<Load>,
     pub rules_of: Vec<Vec<usize>>,
-    /// VMs that affinity rules tie together, directly or over others, move together.
-    pub units: Vec<Vec<usize>>,
-    pub unit_of: Vec<usize>,
+    /// VMs that affinity rules connect, directly or transitively. They move together.
+    pub affinity_sets: Vec<Vec<usize>>,
+    pub affinity_set_of: Vec<usize>,
 }
 
 impl<'a> Layout<'a> {
@@ -71,14 +71,14 @@ impl<'a> Layout<'a> {
             at: view.vms.iter().map(|vm| vm.host).collect(),
             leaving: view.vms.iter().map(|vm| vm.leaving).collect(),
             fixed: view.vms.iter().map(|vm| !vm.movable).collect(),
-            settled: vec![Load::default(); view.hosts.len()],
+            final_load: vec![Load::default(); view.hosts.len()],
             reserved: vec![Load::default(); view.hosts.len()],
             rules_of: vec![Vec::new(); view.vms.len()],
-            units: Vec::new(),
-            unit_of: vec![usize::MAX; view.vms.len()],
+            affinity_sets: Vec::new(),
+            affinity_set_of: vec![usize::MAX; view.vms.len()],
         };
         for vm in &view.vms {
-            layout.settled[vm.host].add(vm.load);
+            layout.final_load[vm.host].add(vm.load);
             layout.reserved[vm.host].add(vm.load);
             if let Some(leaving) = vm.leaving {
                 layout.reserved[leaving].add(vm.load);
@@ -89,25 +89,25 @@ impl<'a> Layout<'a> {
                 layout.rules_of[vm].push(rule);
             }
         }
-        layout.find_units();
+        layout.find_affinity_sets();
         layout
     }
 
-    fn find_units(&mut self) {
+    fn find_affinity_sets(&mut self) {
         for first in 0..self.view.vms.len() {
-            if self.unit_of[first] != usize::MAX {
+            if self.affinity_set_of[first] != usize::MAX {
                 continue;
             }
-            let unit = self.units.len();
-            self.unit_of[first] = unit;
+            let set = self.affinity_sets.len();
+            self.affinity_set_of[first] = set;
             let mut members = vec![first];
             let mut next = 0;
             while next < members.len() {
                 for &rule in &self.rules_of[members[next]] {
-                    if let Constraint::Together { vms } = &self.view.rules[rule].constraint {
+                    if let Constraint::Affinity { vms } = &self.view.rules[rule].constraint {
                         for &vm in vms {
-                            if self.unit_of[vm] == usize::MAX {
-                                self.unit_of[vm] = unit;
+                            if self.affinity_set_of[vm] == usize::MAX {
+                                self.affinity_set_of[vm] = set;
                                 members.push(vm);
                             }
                         }
@@ -115,17 +115,17 @@ impl<'a> Layout<'a> {
                 }
                 next += 1;
             }
-            self.units.push(members);
+            self.affinity_sets.push(members);
         }
     }
 
-    /// The VM is on the host, or still there, or on its way there.
+    /// The VM is on the host, is leaving it, or is moving to it.
     #[must_use]
     pub fn occupies(&self, vm: usize, host: usize) -> bool {
         self.at[vm] == host || self.leaving[vm] == Some(host)
     }
 
-    /// What keeps these VMs from all being on the host. Those already there are not asked about.
+    /// Why these VMs cannot all be on the host. VMs that are already there are not checked.
     #[must_use]
     pub fn obstacle(&self, vms: &[usize], target: usize, policy: Policy) -> Option<Obstacle> {
         let host = &self.view.hosts[target];
@@ -135,7 +135,7 @@ impl<'a> Layout<'a> {
         let mut load = self.reserved[target];
         for &vm in vms {
             if self.at[vm] == target {
-                // One that is not running yet takes up the room that it is counted with.
+                // A VM that is not running yet is already counted in the load of its host.
                 continue;
             }
             if self.fixed[vm] {
@@ -153,34 +153,34 @@ impl<'a> Layout<'a> {
 
     fn forbids(&self, rule: usize, vm: usize, moving: &[usize], target: usize, policy: Policy) -> bool {
         match &self.view.rules[rule].constraint {
-            Constraint::Together { .. } => false,
-            Constraint::Apart { vms } => {
-                policy.apart
+            Constraint::Affinity { .. } => false,
+            Constraint::AntiAffinity { vms } => {
+                policy.anti_affinity
                     && vms.iter().any(|&other| other != vm && (moving.contains(&other) || self.occupies(other, target)))
             }
             Constraint::OnHosts { allowed, mandatory, .. } => (*mandatory || policy.soft) && !allowed[target],
         }
     }
 
-    /// The host that will be the least full with these VMs on it, of those that nothing stands in the way of.
+    /// Of the hosts without an obstacle, the one with the lowest load after adding these VMs.
     #[must_use]
     pub fn best_target(&self, vms: &[usize], policy: Policy) -> Option<usize> {
         self.best_target_but(vms, policy, None)
     }
 
-    /// As [`Layout::best_target`], with one host that is not to be it.
+    /// Like [`Layout::best_target`], but excludes one host.
     #[must_use]
     pub fn best_target_but(&self, vms: &[usize], policy: Policy, avoided: Option<usize>) -> Option<usize> {
         let mut best: Option<(f64, usize)> = None;
         for target in (0..self.view.hosts.len()).filter(|target| Some(*target) != avoided) {
-            let mut load = self.settled[target];
+            let mut load = self.final_load[target];
             for &vm in vms {
                 if self.at[vm] != target {
                     load.add(self.view.vms[vm].load);
                 }
             }
             let share = load.share_of(self.view.hosts[target].capacity);
-            // The cheap comparison first: looking for obstacles walks rules.
+            // The cheap comparison goes first: finding obstacles iterates over rules.
             if best.is_none_or(|(least, _)| share < least) && self.obstacle(vms, target, policy).is_none() {
                 best = Some((share, target));
             }
@@ -188,20 +188,20 @@ impl<'a> Layout<'a> {
         best.map(|(_, target)| target)
     }
 
-    /// Sends a VM on its way.
+    /// Starts a move of a VM.
     pub fn move_vm(&mut self, vm: usize, target: usize) {
         let load = self.view.vms[vm].load;
-        self.settled[self.at[vm]].subtract(load);
-        self.settled[target].add(load);
+        self.final_load[self.at[vm]].subtract(load);
+        self.final_load[target].add(load);
         self.reserved[target].add(load);
         self.leaving[vm] = Some(self.at[vm]);
         self.at[vm] = target;
         self.fixed[vm] = true;
     }
 
-    /// How full a host will be once all moves are through.
+    /// The relative load of a host after all moves.
     #[must_use]
     pub fn share(&self, host: usize) -> f64 {
-        self.settled[host].share_of(self.view.hosts[host].capacity)
+        self.final_load[host].share_of(self.view.hosts[host].capacity)
     }
 }

@@ -1,9 +1,9 @@
-//! DRS: looks at a cluster every period, and promptly after a change of its rules; moves VMs, or says what it would move.
+//! DRS: runs on each cluster periodically, and soon after a change of its rules. It moves VMs or recommends moves.
 //!
-//! Fully automated it acts; partially automated it acts only for maintenance; manual it only recommends.
+//! Fully automated, it acts; partially automated, it acts only for maintenance; in manual mode, it only recommends.
 //!
-//! Invariant: DRS makes no violation of an enabled rule. A move is checked when it is planned, against all moves under
-//! way, and again at its switch-over.
+//! Invariant: DRS never violates an enabled rule. A move is checked against all running moves when it is planned, and
+//! again at its switch-over.
 
 pub mod layout;
 pub mod plan;
@@ -22,7 +22,7 @@ use crate::vcenter::inventory::{
 };
 use crate::vcenter::{MoveReason, Vcenter};
 
-/// How many recommendations a cluster keeps.
+/// How many recommendations a cluster stores.
 const RECOMMENDATIONS_MAX: usize = 100;
 
 impl Vcenter {
@@ -31,7 +31,7 @@ impl Vcenter {
         let drs = cluster.drs.clone();
         if !drs.enabled {
             self.set_recommendations(cluster_id, Vec::new(), now);
-            self.all_evacuations_stall(cluster_id, "DRS is off, and nobody else moves its VMs");
+            self.all_evacuations_stall(cluster_id, "DRS is off, and nothing else moves its VMs");
             return;
         }
         let view = ClusterView::of(self, cluster_id, &BTreeSet::new());
@@ -73,7 +73,7 @@ impl Vcenter {
             Obstacle::Rule(rule) => format!("rule {} leaves no other host for vm {vm}", view.rules[rule].name),
             Obstacle::Room => format!("no other host has room for vm {vm}"),
             Obstacle::Busy => format!("vm {vm} cannot be moved now"),
-            Obstacle::Host => format!("no other host takes VMs, so vm {vm} has to stay"),
+            Obstacle::Host => format!("no other host accepts VMs, so vm {vm} must stay"),
         }
     }
 
@@ -115,12 +115,13 @@ impl Vcenter {
         }
     }
 
-    /// The enabled rule that a VM would violate on a host, by name: anti-affinity (when `apart`) and mandatory VM-Host.
-    pub(super) fn rule_against(&self, vm: VmId, host: HostId, apart: bool) -> Option<String> {
+    /// The name of the enabled rule that a VM would violate on a host: VM-VM anti-affinity (if `anti_affinity`) and
+    /// mandatory VM-Host rules.
+    pub(super) fn rule_against(&self, vm: VmId, host: HostId, anti_affinity: bool) -> Option<String> {
         let cluster = self.inventory.cluster(self.inventory.host(host)?.cluster)?;
         let rule = cluster.rules.iter().filter(|rule| rule.enabled).find(|rule| match &rule.kind {
             RuleKind::AntiAffinity { vms } => {
-                apart
+                anti_affinity
                     && vms.contains(&vm)
                     && vms.iter().any(|other| {
                         *other != vm
@@ -138,7 +139,7 @@ impl Vcenter {
         Some(rule.name.clone())
     }
 
-    /// Where a new VM goes when nobody says.
+    /// The host for a new VM if the client does not choose one.
     pub(super) fn least_loaded_host(&self, cluster: ClusterId) -> Option<HostId> {
         let committed = |host| self.inventory.vms_on(host).map(|(_, vm)| vm.memory_mib).sum::<u64>();
         let hosts = self.inventory.hosts_in(cluster);

@@ -10,13 +10,16 @@ use crate::vcenter::{Config, DrsLevel, Happening};
 
 fn violates(at: &[usize], constraint: &Constraint) -> bool {
     match constraint {
-        Constraint::Together { vms } => vms.windows(2).any(|pair| at[pair[0]] != at[pair[1]]),
-        Constraint::Apart { vms } => vms.iter().enumerate().any(|(i, &a)| vms[..i].iter().any(|&b| at[a] == at[b])),
+        Constraint::Affinity { vms } => vms.windows(2).any(|pair| at[pair[0]] != at[pair[1]]),
+        Constraint::AntiAffinity { vms } => {
+            vms.iter().enumerate().any(|(i, &a)| vms[..i].iter().any(|&b| at[a] == at[b]))
+        }
         Constraint::OnHosts { vms, allowed, .. } => vms.iter().any(|&vm| !allowed[at[vm]]),
     }
 }
 
-/// Any cluster: full and empty hosts, some that take no VMs, VMs on their way, rules of every kind, contradicting or not.
+/// Any cluster: full and empty hosts, some that accept no VMs, migrating VMs, all rule types, with or without
+/// conflicts.
 fn any_view() -> impl Strategy<Value = ClusterView> {
     (1usize..6, 0usize..14).prop_flat_map(|(hosts, vms)| {
         let host = (0u8..8, 1u64..40).prop_map(move |(state, gib)| HostView {
@@ -39,8 +42,8 @@ fn any_view() -> impl Strategy<Value = ClusterView> {
             |(vms, kind, allowed, mandatory)| RuleView {
                 name: "rule".to_owned(),
                 constraint: match kind {
-                    0 | 1 => Constraint::Apart { vms },
-                    2 => Constraint::Together { vms },
+                    0 | 1 => Constraint::AntiAffinity { vms },
+                    2 => Constraint::Affinity { vms },
                     _ => Constraint::OnHosts { vms, allowed, mandatory },
                 },
             },
@@ -55,7 +58,7 @@ fn any_view() -> impl Strategy<Value = ClusterView> {
     })
 }
 
-/// Where VMs are when they have all arrived.
+/// The positions of the VMs after all moves.
 fn outcome(view: &ClusterView, plan: &Plan) -> Vec<usize> {
     let mut at: Vec<usize> = view.vms.iter().map(|vm| vm.host).collect();
     for step in &plan.moves {
@@ -68,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_plan_makes_no_violation(view in any_view()) {
+    fn a_plan_creates_no_violation(view in any_view()) {
         let plan = plan(&view);
         prop_assert_eq!(&plan, &super::plan::plan(&view), "the same view gives the same plan");
         let mut moved = std::collections::BTreeSet::new();
@@ -79,7 +82,7 @@ proptest! {
         }
         let before: Vec<usize> = view.vms.iter().map(|vm| vm.host).collect();
         let after = outcome(&view, &plan);
-        // There is room also while all are on their way.
+        // There is enough memory even while all VMs migrate.
         for target in plan.moves.iter().map(|step| step.to) {
             let there = (0..view.vms.len()).filter(|&vm| {
                 [Some(before[vm]), Some(after[vm]), view.vms[vm].leaving].contains(&Some(target))
@@ -89,12 +92,12 @@ proptest! {
         }
         for rule in &view.rules {
             match &rule.constraint {
-                Constraint::Together { .. } => prop_assert!(
+                Constraint::Affinity { .. } => prop_assert!(
                     !violates(&after, &rule.constraint) || violates(&before, &rule.constraint),
-                    "{:?} is torn apart by {:?}", rule, plan.moves
+                    "{:?} is violated by {:?}", rule, plan.moves
                 ),
-                // In whatever order the migrations end, nobody arrives where another still is.
-                Constraint::Apart { vms } => for step in plan.moves.iter().filter(|step| vms.contains(&step.vm)) {
+                // Regardless of the order in which the migrations end, no VM arrives where another member still is.
+                Constraint::AntiAffinity { vms } => for step in plan.moves.iter().filter(|it| vms.contains(&it.vm)) {
                     for &other in vms.iter().filter(|&&other| other != step.vm) {
                         let also = [Some(before[other]), Some(after[other]), view.vms[other].leaving];
                         prop_assert!(!also.contains(&Some(step.to)), "{:?} breaks {:?}", step, rule);
@@ -111,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn plans_carried_out_one_after_another_come_to_an_end(view in any_view()) {
+    fn repeated_plans_converge(view in any_view()) {
         let mut view = view;
         for vm in &mut view.vms {
             vm.leaving = None;
@@ -130,7 +133,7 @@ proptest! {
     }
 }
 
-/// A cluster of like hosts (`t` takes VMs, `e` is evacuating) and like VMs, of which a host holds four.
+/// A cluster of equal hosts (`t` accepts VMs, `e` is evacuating) and equal VMs; a host has capacity for four.
 fn small(hosts: &str, vms: &[usize], rules: Vec<Constraint>) -> ClusterView {
     let host = |state: char| HostView {
         id: HostId(0),
@@ -153,42 +156,42 @@ fn small(hosts: &str, vms: &[usize], rules: Vec<Constraint>) -> ClusterView {
     }
 }
 
-fn apart(vms: &[usize]) -> Constraint {
-    Constraint::Apart { vms: vms.to_vec() }
+fn anti(vms: &[usize]) -> Constraint {
+    Constraint::AntiAffinity { vms: vms.to_vec() }
 }
 
 fn on_hosts(vm: usize, allowed: &[bool], mandatory: bool) -> Constraint {
     Constraint::OnHosts { vms: vec![vm], allowed: allowed.to_vec(), mandatory }
 }
 
-/// What the planner does in plain situations: the moves, as (VM, target), and what its evacuations stall on.
+/// Basic cases: the moves, as (VM, target), and the obstacles of stalled evacuations.
 #[test]
-fn plain_situations() {
+fn basic_cases() {
     use Obstacle::{Host, Room, Rule};
-    let together = |vms: &[usize]| Constraint::Together { vms: vms.to_vec() };
+    let affine = |vms: &[usize]| Constraint::Affinity { vms: vms.to_vec() };
     type Case = (&'static str, ClusterView, Vec<(usize, usize)>, Vec<Obstacle>);
     let cases: Vec<Case> = vec![
-        ("nothing to do", small("tt", &[0, 1], vec![apart(&[0, 1])]), vec![], vec![]),
-        ("two to part", small("tt", &[0, 0], vec![apart(&[0, 1])]), vec![(0, 1)], vec![]),
-        ("two to join, where most are", small("tt", &[0, 1, 1], vec![together(&[0, 1, 2])]), vec![(0, 1)], vec![]),
-        ("nowhere to part to", small("te", &[0, 0], vec![apart(&[0, 1])]), vec![], vec![]),
+        ("nothing to do", small("tt", &[0, 1], vec![anti(&[0, 1])]), vec![], vec![]),
+        ("VM-VM anti-affinity", small("tt", &[0, 0], vec![anti(&[0, 1])]), vec![(0, 1)], vec![]),
+        ("VM-VM affinity, to the majority", small("tt", &[0, 1, 1], vec![affine(&[0, 1, 2])]), vec![(0, 1)], vec![]),
+        ("anti-affinity without a target", small("te", &[0, 0], vec![anti(&[0, 1])]), vec![], vec![]),
         ("evacuated", small("et", &[0, 0], vec![]), vec![(0, 1), (1, 1)], vec![]),
-        ("evacuated together", small("ett", &[0, 0, 1], vec![together(&[0, 1])]), vec![(0, 2), (1, 2)], vec![]),
-        ("no room left", small("et", &[0, 1, 1, 1, 1], vec![]), vec![], vec![Room]),
-        ("a rule in the way", small("et", &[0, 1], vec![apart(&[0, 1])]), vec![], vec![Rule(0)]),
+        ("evacuated together", small("ett", &[0, 0, 1], vec![affine(&[0, 1])]), vec![(0, 2), (1, 2)], vec![]),
+        ("no capacity", small("et", &[0, 1, 1, 1, 1], vec![]), vec![], vec![Room]),
+        ("a blocking rule", small("et", &[0, 1], vec![anti(&[0, 1])]), vec![], vec![Rule(0)]),
         ("no other host", small("ee", &[0], vec![]), vec![], vec![Host]),
-        ("bound to the host", small("et", &[0], vec![on_hosts(0, &[true, false], true)]), vec![], vec![Rule(0)]),
-        ("preferring the host", small("et", &[0], vec![on_hosts(0, &[true, false], false)]), vec![(0, 1)], vec![]),
-        ("drawn to a host", small("tt", &[0], vec![on_hosts(0, &[false, true], false)]), vec![(0, 1)], vec![]),
-        // VM 0 may only go to host 1, where VM 1 is in its way and can go to host 2.
+        ("mandatory VM-Host rule", small("et", &[0], vec![on_hosts(0, &[true, false], true)]), vec![], vec![Rule(0)]),
+        ("preferred VM-Host rule", small("et", &[0], vec![on_hosts(0, &[true, false], false)]), vec![(0, 1)], vec![]),
+        ("preferred target", small("tt", &[0], vec![on_hosts(0, &[false, true], false)]), vec![(0, 1)], vec![]),
+        // VM 0 may only go to host 1, where VM 1 blocks it and can go to host 2.
         (
-            "room is made",
-            small("ett", &[0, 1], vec![apart(&[0, 1]), on_hosts(0, &[true, true, false], true)]),
+            "a blocking VM is moved",
+            small("ett", &[0, 1], vec![anti(&[0, 1]), on_hosts(0, &[true, true, false], true)]),
             vec![(1, 2)],
             vec![],
         ),
         ("balance", small("tt", &[0, 0, 0, 0], vec![]), vec![(0, 1), (1, 1)], vec![]),
-        ("balance within rules", small("tt", &[0, 0, 0, 1], vec![apart(&[0, 3]), together(&[1, 2])]), vec![], vec![]),
+        ("balance within rules", small("tt", &[0, 0, 0, 1], vec![anti(&[0, 3]), affine(&[1, 2])]), vec![], vec![]),
     ];
     for (what, view, moves, stalls) in cases {
         let plan = plan(&view);
@@ -198,7 +201,7 @@ fn plain_situations() {
 }
 
 #[test]
-fn violated_rules_are_mended_within_a_period() {
+fn rule_violations_are_fixed_within_a_period() {
     let mut bench = quiet(4, 6, DrsLevel::FullyAutomated);
     let crowd: Vec<(String, &str)> = (1..=6).map(|n| (format!("node-{n}"), "esx-1.lab")).collect();
     bench.place(&crowd.iter().map(|(vm, host)| (vm.as_str(), *host)).collect::<Vec<_>>());
@@ -224,13 +227,13 @@ fn violated_rules_are_mended_within_a_period() {
     assert_eq!(bench.host_of(together[0]), bench.host_of(together[1]));
     assert_eq!(bench.host_of(vm(&bench, 5)), bench.host("esx-4.lab"));
     assert!(bench.happened(|h| matches!(h, Happening::VmMoved { reason: MoveReason::DrsMend, .. })) >= 3);
-    // A person moves one into a violation; DRS undoes it.
+    // A user moves one VM into a violation; DRS reverts it.
     let task = bench.vcenter.relocate_vm(apart[0], hosts[1], &Bench::actor(), bench.now).unwrap();
     bench.await_task(task).unwrap();
     assert_eq!(bench.host_of(apart[0]), bench.host_of(apart[1]));
     bench.run(120);
     assert_ne!(bench.host_of(apart[0]), bench.host_of(apart[1]));
-    // Nobody moves a VM against a mandatory VM-Host rule.
+    // No one can move a VM against a mandatory VM-Host rule.
     let elsewhere = bench.host("esx-1.lab");
     let task = bench.vcenter.relocate_vm(vm(&bench, 5), elsewhere, &Bench::actor(), bench.now).unwrap();
     assert_eq!(bench.await_task(task).map_err(|fault| fault.type_name()), Err("VmHostAffinityRuleViolation"));
@@ -257,7 +260,7 @@ fn manual_and_partially_automated_only_recommend() {
 }
 
 #[test]
-fn a_full_host_is_relieved_and_then_left_alone() {
+fn a_full_host_is_balanced_once() {
     let mut bench = quiet(3, 9, DrsLevel::FullyAutomated);
     for n in 1..=9 {
         bench.place(&[(&format!("node-{n}"), "esx-1.lab")]);
@@ -271,7 +274,7 @@ fn a_full_host_is_relieved_and_then_left_alone() {
 }
 
 #[test]
-fn a_rule_that_comes_while_drs_moves_a_vm_stops_the_move() {
+fn a_rule_added_during_a_drs_migration_stops_it() {
     let mut bench = Bench::new(&Config { hosts: 2, nodes: 2, drs: DrsLevel::FullyAutomated, ..Config::default() }, 1);
     bench.place(&[("node-1", "esx-1.lab"), ("node-2", "esx-2.lab")]);
     let (a, b, to) = (bench.vm("node-1"), bench.vm("node-2"), bench.host("esx-2.lab"));

@@ -1,6 +1,6 @@
-//! A cluster as DRS sees it: hosts, running VMs and enabled rules, as dense indexes.
+//! A cluster from the view of DRS: hosts, running VMs and enabled rules, with dense indices.
 //!
-//! Input: the inventory and what is under way. Output: a [`ClusterView`], which a plan is made from.
+//! In: the inventory and the running operations. Out: a [`ClusterView`], the input of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::vcenter::inventory::{
 pub struct HostView {
     pub id: HostId,
     pub takes_vms: bool,
-    /// Entering maintenance: its VMs must leave.
+    /// The host is entering maintenance: its VMs must leave.
     pub evacuating: bool,
     pub capacity: Load,
 }
@@ -21,9 +21,9 @@ pub struct HostView {
 #[derive(Clone, Debug)]
 pub struct VmView {
     pub id: VmId,
-    /// Where it runs, or where it will run once its migration is through.
+    /// The VM's host, or the target of its migration.
     pub host: usize,
-    /// Where it still runs while its migration is under way.
+    /// The source host of a running migration.
     pub leaving: Option<usize>,
     pub load: Load,
     pub movable: bool,
@@ -35,16 +35,16 @@ pub struct RuleView {
     pub constraint: Constraint,
 }
 
-/// An enabled rule, over the running VMs of the cluster.
+/// An enabled rule, limited to the running VMs of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    Together {
+    Affinity {
         vms: Vec<usize>,
     },
-    Apart {
+    AntiAffinity {
         vms: Vec<usize>,
     },
-    /// `allowed` says for each host whether these VMs may run there.
+    /// `allowed` is true for each host on which these VMs may run.
     OnHosts {
         vms: Vec<usize>,
         allowed: Vec<bool>,
@@ -56,7 +56,7 @@ impl Constraint {
     #[must_use]
     pub fn vms(&self) -> &[usize] {
         match self {
-            Constraint::Together { vms } | Constraint::Apart { vms } | Constraint::OnHosts { vms, .. } => vms,
+            Constraint::Affinity { vms } | Constraint::AntiAffinity { vms } | Constraint::OnHosts { vms, .. } => vms,
         }
     }
 }
@@ -78,12 +78,12 @@ impl Load {
         self.memory_mib = self.memory_mib.saturating_sub(other.memory_mib);
     }
 
-    /// Memory has to be there. CPU can be short for a while: VMs then wait for each other, up to half as much again.
+    /// Memory must be available. CPU may be overcommitted by half: VMs then wait for each other.
     pub(super) fn fits(self, capacity: Load) -> bool {
         self.cpu_mhz * 2 <= capacity.cpu_mhz * 3 && self.memory_mib <= capacity.memory_mib
     }
 
-    /// How full it makes a host, by whichever is scarcer.
+    /// The relative load of a host, by the scarcer resource.
     #[allow(clippy::cast_precision_loss)]
     #[must_use]
     pub fn share_of(self, capacity: Load) -> f64 {
@@ -100,7 +100,7 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// The cluster's hosts and running VMs; `candidates`, which are not running, count as VMs to be placed.
+    /// The cluster's hosts and running VMs. `candidates`, which are not running, count as VMs to place.
     pub(in crate::vcenter::physics) fn of(
         vcenter: &Vcenter,
         cluster_id: ClusterId,
@@ -130,7 +130,7 @@ impl ClusterView {
                     continue;
                 }
                 let task = vcenter.physics.busy_vms.get(&id).and_then(|task| vcenter.physics.operations.get(task));
-                // Where a migration will take it.
+                // The target of a running migration.
                 let target =
                     task.and_then(|operation| operation.work.migration_hosts()).and_then(|[_, to]| host_index.get(&to));
                 vm_index.insert(id, view.vms.len());
@@ -158,7 +158,7 @@ impl ClusterView {
     }
 }
 
-/// What a VM will use: its demand, or half of what it has while it is not running and nobody knows.
+/// The expected usage of a VM: its demand, or an estimate while it is not running.
 fn expected_load(vm: &crate::vcenter::inventory::Vm) -> Load {
     if vm.power == PowerState::On {
         Load { cpu_mhz: u64::from(vm.cpu_demand_mhz), memory_mib: vm.memory_demand_mib }
@@ -185,8 +185,8 @@ fn rule_views(
     enabled
         .filter_map(|rule| {
             let constraint = match &rule.kind {
-                RuleKind::Affinity { vms } => Constraint::Together { vms: indexes(vms) },
-                RuleKind::AntiAffinity { vms } => Constraint::Apart { vms: indexes(vms) },
+                RuleKind::Affinity { vms } => Constraint::Affinity { vms: indexes(vms) },
+                RuleKind::AntiAffinity { vms } => Constraint::AntiAffinity { vms: indexes(vms) },
                 RuleKind::VmHost { vm_group, affine_host_group, anti_affine_host_group } => {
                     let mut allowed = vec![affine_host_group.is_none(); host_index.len()];
                     for host in affine_host_group.as_deref().map(group_hosts).unwrap_or_default() {

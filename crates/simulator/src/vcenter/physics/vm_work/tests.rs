@@ -21,7 +21,7 @@ fn spec(bench: &Bench, name: &str) -> VmSpec {
 }
 
 #[test]
-fn power_goes_through_its_states_and_refuses_the_one_it_is_in() {
+fn power_changes_and_a_repeated_change_is_rejected() {
     let mut bench = quiet(2, 1, DrsLevel::Off);
     let vm = bench.vm("node-1");
     type Operation = fn(&mut Vcenter, VmId, &Actor, SimTime) -> Result<crate::vcenter::inventory::TaskId, VimFault>;
@@ -50,7 +50,7 @@ fn power_goes_through_its_states_and_refuses_the_one_it_is_in() {
 }
 
 #[test]
-fn a_vm_is_made_started_resized_and_destroyed() {
+fn a_vm_is_created_started_resized_and_destroyed() {
     let mut bench = quiet(2, 2, DrsLevel::FullyAutomated);
     let new = spec(&bench, "node-9");
     let task = bench.vcenter.create_vm(new.clone(), &Bench::actor(), bench.now).unwrap();
@@ -68,7 +68,7 @@ fn a_vm_is_made_started_resized_and_destroyed() {
         bench.await_task(task)
     };
     assert!(matches!(change(&mut bench, bigger.clone()), Err(VimFault::InvalidPowerState { .. })), "no hot plug");
-    assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().annotation, "", "a change that fails changes nothing");
+    assert_eq!(bench.vcenter.inventory().vm(vm).unwrap().annotation, "", "a failed change has no effect");
     let destroy = bench.vcenter.destroy_vm(vm, &Bench::actor(), bench.now).unwrap();
     assert!(matches!(bench.await_task(destroy), Err(VimFault::InvalidPowerState { .. })), "it runs");
     let off = bench.vcenter.power_off_vm(vm, &Bench::actor(), bench.now).unwrap();
@@ -88,7 +88,7 @@ fn a_vm_is_made_started_resized_and_destroyed() {
 }
 
 #[test]
-fn nonsense_specs_are_faults() {
+fn invalid_specs_are_faults() {
     let mut bench = quiet(1, 1, DrsLevel::Off);
     let good = spec(&bench, "x");
     let host_folder = bench.vcenter.inventory().datacenters().next().unwrap().1.host_folder;
@@ -112,7 +112,7 @@ fn nonsense_specs_are_faults() {
 }
 
 #[test]
-fn a_destroyed_vm_vanishes_from_rules_and_groups() {
+fn a_destroyed_vm_is_removed_from_rules_and_groups() {
     let mut bench = quiet(3, 3, DrsLevel::FullyAutomated);
     let vms = vec![bench.vm("node-1"), bench.vm("node-2")];
     let group = Group { name: "g".to_owned(), members: GroupMembers::Vms(vms.clone()) };
@@ -130,7 +130,7 @@ fn a_destroyed_vm_vanishes_from_rules_and_groups() {
 }
 
 #[test]
-fn drs_starts_a_vm_where_no_rule_forbids_it() {
+fn drs_starts_a_vm_on_a_host_without_a_blocking_rule() {
     for (level, moved) in [(DrsLevel::FullyAutomated, true), (DrsLevel::Manual, false)] {
         let mut bench = quiet(2, 2, level);
         bench.place(&[("node-1", "esx-1.lab"), ("node-2", "esx-2.lab")]);
@@ -146,7 +146,7 @@ fn drs_starts_a_vm_where_no_rule_forbids_it() {
 }
 
 #[test]
-fn only_so_many_finished_tasks_are_kept() {
+fn finished_tasks_are_bounded() {
     let mut bench = Bench::new(&Config { nodes: 1, hosts: 1, ..Config::default() }, 1);
     let vm = bench.vm("node-1");
     let first = bench.vcenter.power_on_vm(vm, &Bench::actor(), bench.now).unwrap();
@@ -160,7 +160,7 @@ fn only_so_many_finished_tasks_are_kept() {
 }
 
 #[test]
-fn renaming_checks_names_and_what_has_one() {
+fn renaming_checks_names_and_object_types() {
     let mut bench = quiet(1, 2, DrsLevel::Off);
     let vm = bench.vm("node-1");
     let rename = |bench: &mut Bench, object: MoRef, name: &str| {

@@ -1,10 +1,11 @@
-//! A property filter: what a client has been told of the selected objects, and what it has yet to be told.
+//! A property filter: the state of the selected objects that the client knows, and the changes that it does not know
+//! yet.
 //!
-//! Input: the moment's [`Scope`]. Output: ObjectUpdates that lead from what the client knows to what is so.
+//! In: the current [`Scope`]. Out: ObjectUpdates that lead from the client's state to the current state.
 //!
 //! Invariants:
-//! - An object is reported as entering once, then modified, then leaving; nothing is reported that did not change.
-//! - The cost of a refresh grows with the number of touched objects, not of selected ones, unless the selection itself
+//! - An object is reported as entering once, then modified, then leaving; unchanged values are not reported.
+//! - The cost of a refresh depends on the number of touched objects, not of selected ones, unless the selection itself
 //!   changed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,13 +22,13 @@ use crate::vcenter::wire::value::{Path, Value};
 pub(crate) struct Filter {
     pub partial_updates: bool,
     spec: FilterSpec,
-    /// The inventory's version up to which touches have been looked at; `None` before the first look.
+    /// The inventory version up to which touches have been processed; `None` before the first refresh.
     seen: Option<u64>,
     selection: Selection,
     members: BTreeSet<Target>,
-    /// What the client knows: for each object the values of its type's paths.
+    /// The state that the client knows: for each object the values of its type's paths.
     known: BTreeMap<Target, Vec<Option<Value>>>,
-    /// Members to be looked at, and former members whose leaving is yet to be told.
+    /// Members to check, and former members whose leaving is not reported yet.
     dirty: BTreeSet<Target>,
     leaving: BTreeSet<Target>,
     paths: BTreeMap<&'static str, Option<Vec<Path>>>,
@@ -48,14 +49,14 @@ impl Filter {
         }
     }
 
-    /// Forgets what the client knows, so that everything is told anew.
+    /// Drops the client's state, so that everything is reported again.
     pub fn reset(&mut self) {
         self.seen = None;
         self.known.clear();
         self.leaving.clear();
     }
 
-    /// Notes what has to be looked at.
+    /// Collects the objects to check.
     pub fn refresh(&mut self, scope: &Scope<'_>) {
         let version = scope.inventory.version();
         let touched = self.seen.and_then(|seen| scope.relations.touched_since(scope.inventory, seen));
@@ -74,7 +75,7 @@ impl Filter {
             }
             outdated = outdated || self.selection.is_outdated_at(scope, &self.spec, object);
         }
-        // Managers, views and collectors leave no touches; there are few of them.
+        // Managers, views and collectors are not touched; there are few of them.
         for target in self.selection.followed.keys().filter(service) {
             outdated = outdated || self.selection.is_outdated_at(scope, &self.spec, *target);
         }
@@ -141,7 +142,7 @@ impl Filter {
                 self.dirty.remove(&target);
                 continue;
             }
-            // There is one more to tell, so the last page is not the last.
+            // There is at least one more update, so this page is not the last.
             if updates.len() == max {
                 return (updates, true);
             }
@@ -153,7 +154,7 @@ impl Filter {
         (updates, false)
     }
 
-    /// The fault that a path gives which no selected object has, as far as one object of each type can tell.
+    /// The fault for a path that no selected object has. Checks one object of each type.
     pub fn check(&self, scope: &Scope<'_>) -> Result<(), VimFault> {
         let mut checked = BTreeSet::new();
         for target in select(scope, &self.spec).objects {
@@ -200,7 +201,7 @@ fn changes(paths: &[Path], known: Option<&Vec<Option<Value>>>, values: &[Option<
     changes
 }
 
-/// The smallest properties inside `path` that differ.
+/// The innermost properties below `path` that differ.
 fn nested_changes(path: &str, before: &Value, value: &Value, changes: &mut Vec<Value>) {
     if before == value {
         return;
@@ -231,7 +232,7 @@ fn nested_changes(path: &str, before: &Value, value: &Value, changes: &mut Vec<V
     }
 }
 
-/// An assignment; without a value the property has become unset.
+/// An assignment; `None` means that the property is now unset.
 fn assign(path: &str, value: Option<&Value>) -> Value {
     Value::object(
         "PropertyChange",

@@ -1,8 +1,8 @@
 //! The property collector: retrieving properties once, and following them through filters.
 //!
-//! A collector's state is a version that its client has been brought to. A wait with that version acknowledges it; a
-//! wait with the one before (the answer got lost) gets the same answer again; a wait with the empty version starts
-//! over. Any other version is a fault, because the way from there is not known.
+//! A collector's state is the version of the last answer to its client. A wait with that version acknowledges it; a
+//! wait with the previous version (the answer was lost) gets the same answer again; a wait with an empty version starts
+//! from the beginning. Any other version is a fault, because the changes since then are unknown.
 
 mod filter;
 mod select;
@@ -19,23 +19,23 @@ use super::target::{ClientObject, Target};
 use super::value::Value;
 use crate::vcenter::vim_fault::VimFault;
 
-/// How many unfinished retrievals a collector keeps; the oldest make room.
+/// How many unfinished retrievals a collector stores; the oldest are dropped.
 const RETRIEVALS_MAX: usize = 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     pub filters: BTreeMap<u32, Filter>,
-    /// Grows with each CancelWaitForUpdates, so that waits begun before can tell.
+    /// Incremented by each CancelWaitForUpdates, so that earlier waits can detect it.
     pub cancels: u64,
     version: u64,
-    /// The last answer, until the client shows that it has got it.
+    /// The last answer, until the client acknowledges it.
     unacknowledged: Option<Updates>,
-    /// By token: what is left of a retrieval, and the size of its pages.
+    /// By token: the remaining objects of a retrieval, and the page size.
     retrievals: BTreeMap<u32, (Vec<Value>, usize)>,
     next_token: u32,
 }
 
-/// One answer of a wait.
+/// The answer of one wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Updates {
     version: u64,
@@ -67,7 +67,7 @@ impl Updates {
 }
 
 impl Collector {
-    /// A wait begins. An answer means that it was given before and has got lost.
+    /// Starts a wait. Returns the previous answer if it was lost.
     pub fn begin_wait(&mut self, version: &str) -> Result<Option<Updates>, VimFault> {
         if version.is_empty() {
             self.filters.values_mut().for_each(Filter::reset);
@@ -84,15 +84,15 @@ impl Collector {
         }
     }
 
-    /// What there is to tell now, if anything.
+    /// The current updates, if any.
     pub fn poll(&mut self, scope: &Scope<'_>, max: usize) -> Option<Updates> {
         let mut filters = Vec::new();
-        let mut told = 0;
+        let mut count = 0;
         let mut truncated = false;
         for (number, filter) in &mut self.filters {
             filter.refresh(scope);
-            let (updates, more) = filter.take(scope, max.saturating_sub(told));
-            told += updates.len();
+            let (updates, more) = filter.take(scope, max.saturating_sub(count));
+            count += updates.len();
             truncated |= more;
             if !updates.is_empty() {
                 let reference = scope.reference(Target::Client(ClientObject::PropertyFilter, *number));
@@ -108,7 +108,7 @@ impl Collector {
         Some(updates)
     }
 
-    /// Splits a retrieval after `max` objects; what is left waits under a token.
+    /// Splits a retrieval after `max` objects; the rest is stored under a token.
     pub fn first_page(&mut self, mut objects: Vec<Value>, max: Option<usize>) -> Value {
         let page = max.unwrap_or(usize::MAX);
         let rest = if page < objects.len() { objects.split_off(page) } else { Vec::new() };
@@ -125,7 +125,7 @@ impl Collector {
         Value::object("RetrieveResult", fields)
     }
 
-    /// What is left under a token, and the size of its pages.
+    /// The remaining objects of a token, and the page size.
     pub fn take_retrieval(&mut self, token: &str) -> Result<(Vec<Value>, usize), VimFault> {
         let wrong = || VimFault::InvalidArgument { property: "token".to_owned() };
         let number: u32 = token.parse().map_err(|_| wrong())?;
@@ -133,7 +133,7 @@ impl Collector {
     }
 }
 
-/// The objects that the specs select, with the properties they ask for, as ObjectContents.
+/// The objects that the specs select, with the requested properties, as ObjectContents.
 pub(crate) fn retrieve(scope: &Scope<'_>, specs: &[FilterSpec]) -> Result<Vec<Value>, VimFault> {
     let mut contents = Vec::new();
     for spec in specs {
@@ -169,8 +169,8 @@ pub(crate) fn retrieve(scope: &Scope<'_>, specs: &[FilterSpec]) -> Result<Vec<Va
     Ok(contents)
 }
 
-/// What somebody without a session gets of objects of the inventory that they name themselves: each property as
-/// missing, for want of a login. Whatever takes looking around is a fault outright.
+/// The answer for a caller without a session: for inventory objects that the caller names directly, each property is
+/// reported as missing because of NotAuthenticated. Any spec that needs a traversal is a fault.
 pub(crate) fn unauthenticated(scope: &Scope<'_>, specs: &[FilterSpec]) -> Result<Vec<Value>, VimFault> {
     let mut contents = Vec::new();
     for spec in specs {

@@ -1,9 +1,9 @@
-//! Finding the objects that a filter spec selects.
+//! Finds the objects that a filter spec selects.
 //!
-//! Output: the objects in the order they were found, and what was followed on the way, so that a filter can tell
-//! cheaply whether a touched object changes the selection.
+//! Out: the objects in the order in which they were found, and the traversals that were followed, so that a filter can
+//! check cheaply whether a touched object changes the selection.
 //!
-//! Invariant: each traversal is taken once from each object, so circular specs come to an end.
+//! Invariant: each traversal is followed once from each object, so circular specs terminate.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,10 +18,10 @@ pub struct Selection {
     pub followed: BTreeMap<Target, Vec<Followed>>,
 }
 
-/// One traversal taken from one object, and what was there.
+/// One traversal from one object, and its result.
 #[derive(Debug)]
 pub struct Followed {
-    /// Of the filter spec's objects, and of that one's traversals.
+    /// The index of the filter spec's object, and of its traversal.
     traversal: (usize, usize),
     found: Found,
 }
@@ -29,7 +29,7 @@ pub struct Followed {
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Objects(Vec<Target>),
-    /// A view's members, by its stamp: there may be thousands.
+    /// A view's members, identified by its stamp: there may be thousands.
     ViewStamp(u64),
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn select(scope: &Scope<'_>, spec: &FilterSpec) -> Selection {
 }
 
 impl Selection {
-    /// Whether following the same ways from this object would lead elsewhere now.
+    /// Whether the same traversals from this object would now have another result.
     pub(crate) fn is_outdated_at(&self, scope: &Scope<'_>, spec: &FilterSpec, object: Target) -> bool {
         let Some(followed) = self.followed.get(&object) else { return false };
         if !scope.exists(object) {
@@ -99,7 +99,7 @@ fn view_stamp(scope: &Scope<'_>, target: Target) -> Option<u64> {
 
 fn follow(scope: &Scope<'_>, from: Target, traversal: &Traversal) -> Vec<Target> {
     match from {
-        // Without the way over references as text: a view may hold thousands.
+        // Avoids converting references to text: a view may contain thousands.
         Target::Client(ClientObject::ContainerView | ClientObject::ListView, number)
             if traversal.path.property == "view" && traversal.path.rest.is_empty() =>
         {

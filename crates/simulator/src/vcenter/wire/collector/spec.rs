@@ -1,7 +1,7 @@
-//! Filter specs: which objects a client wants, by which way they are found, and which of their properties.
+//! Filter specs: the objects that a client selects, the traversals that find them, and the requested properties.
 //!
-//! Input: a PropertyFilterSpec on the wire. Output: [`FilterSpec`], with selection specs resolved by name and every
-//! property name checked against the schema, or the fault that a real vCenter gives.
+//! In: a PropertyFilterSpec on the wire. Out: a [`FilterSpec`] with selection specs resolved by name and every property
+//! name checked against the schema, or the fault of a real vCenter.
 
 use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::schema;
@@ -9,7 +9,7 @@ use crate::vcenter::wire::target::Target;
 use crate::vcenter::wire::value::Path;
 use crate::vcenter::wire::xml::Element;
 
-/// More hops and more properties than any client needs; they bound what one request can cost.
+/// More traversals and properties than any client needs; they bound the cost of one request.
 const TRAVERSALS_MAX: usize = 100;
 const PATHS_MAX: usize = 1_000;
 
@@ -17,7 +17,7 @@ const PATHS_MAX: usize = 1_000;
 pub struct FilterSpec {
     pub properties: Vec<PropertySpec>,
     pub objects: Vec<ObjectSpec>,
-    /// Leave out objects that are gone instead of failing.
+    /// Skip missing objects instead of failing.
     pub skip_missing: bool,
 }
 
@@ -31,20 +31,20 @@ pub struct PropertySpec {
 #[derive(Debug)]
 pub struct ObjectSpec {
     pub object: Target,
-    /// Only the starting point: not reported itself.
+    /// Only the starting point: the object itself is not reported.
     pub skip: bool,
     pub traversals: Vec<Traversal>,
-    /// The traversals that begin at the object.
+    /// The traversals that start at the object.
     pub first: Vec<usize>,
 }
 
-/// From objects of a type along one of their properties.
+/// A traversal from objects of a type along one of their properties.
 #[derive(Debug)]
 pub struct Traversal {
     pub type_name: String,
     pub path: Path,
     pub skip: bool,
-    /// The traversals that go on from what was found.
+    /// The traversals that continue from the found objects.
     pub next: Vec<usize>,
 }
 
@@ -65,7 +65,7 @@ impl FilterSpec {
         Ok(FilterSpec { properties, objects, skip_missing })
     }
 
-    /// What is wanted of an object of that type; `None` when the object is not wanted at all.
+    /// The requested paths of an object of that type; `None` if the type is not requested.
     #[must_use]
     pub fn paths_for(&self, type_name: &str) -> Option<Vec<Path>> {
         let mut wanted = false;
@@ -89,7 +89,7 @@ fn read_properties(element: &Element) -> Result<PropertySpec, VimFault> {
     let type_name = element.child_text("type").filter(|name| !name.is_empty()).ok_or_else(missing)?;
     let all = is_true(element.child("all"));
     let mut paths = Vec::new();
-    // With `all`, the paths are not looked at.
+    // With `all`, the paths are ignored.
     for child in element.children_named("pathSet").filter(|_| !all) {
         let text = child.text.trim();
         let path = Path::parse(text).filter(|path| schema::has_property(type_name, &path.property));
@@ -129,7 +129,7 @@ fn resolve(names: &[Option<String>], links: Vec<Link>) -> Result<Vec<usize>, Vim
     Ok(resolved)
 }
 
-/// A selection on its way to being resolved.
+/// A selection that is not resolved yet.
 enum Link {
     To(usize),
     Named(String),
@@ -143,7 +143,7 @@ struct SelectionReader {
 }
 
 impl SelectionReader {
-    /// The selections directly under an element. The document's depth is bounded, and so is this recursion.
+    /// The selections directly below an element. The document's depth is bounded, and therefore this recursion too.
     fn read(&mut self, element: &Element) -> Result<Vec<Link>, VimFault> {
         element.children_named("selectSet").map(|select| self.read_one(select)).collect()
     }

@@ -1,7 +1,6 @@
-//! Reconfiguring a cluster: rules, groups, DRS and HA.
+//! Reconfigures a cluster: rules, groups, DRS and HA.
 //!
-//! Only the shape of the request is checked here; whether the rules make sense is the physics' question, and its answer
-//! is the task's.
+//! Only the shape of the request is checked here. The task validates the rules.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use crate::vcenter::vim_fault::VimFault;
 use crate::vcenter::wire::soap::Reply;
 use crate::vcenter::wire::xml::Element;
 
-/// More edits at once than any cluster has rules, and more members than any cluster has VMs.
+/// More edits than any cluster has rules, and more members than any cluster has VMs.
 const EDITS_MAX: usize = 10_000;
 const MEMBERS_MAX: usize = 5_000;
 
@@ -22,7 +21,7 @@ pub(super) fn reconfigure(request: &mut Request<'_>) -> Result<Reply, VimFault> 
     task_reply(request.vcenter.reconfigure_cluster(cluster, change, &request.actor, request.now))
 }
 
-/// Carries out one of DRS's proposals.
+/// Applies one of the DRS recommendations.
 pub(super) fn apply_recommendation(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let cluster = request.this_cluster()?;
     let key: u32 = request.number("key")?;
@@ -75,7 +74,7 @@ fn flag(parent: Option<&Element>, name: &str, property: &str) -> Result<Option<b
 enum Operation<'a> {
     Add(&'a Element),
     Edit(&'a Element),
-    /// The key, however it is typed.
+    /// The key, regardless of its type.
     Remove(&'a str),
 }
 
@@ -126,7 +125,7 @@ fn read_rule(info: &Element) -> Result<RuleSpec, VimFault> {
         Some(uuid) => Some(uuid.parse().map_err(|_| wrong("spec.rulesSpec.info.ruleUuid"))?),
     };
     Ok(RuleSpec {
-        // Clients that leave the key out may send it as 0.
+        // Clients may send 0 for a missing key.
         key: key.filter(|key: &i32| *key != 0),
         uuid,
         name: text("name"),

@@ -26,7 +26,7 @@ pub(super) fn retrieve_properties(request: &mut Request<'_>) -> Result<Reply, Vi
 
 pub(super) fn retrieve_properties_ex(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let contents = contents(request)?;
-    // Nothing found is answered with nothing at all.
+    // An empty result is an empty answer.
     if contents.is_empty() {
         return Ok(Reply::Nothing);
     }
@@ -41,7 +41,7 @@ pub(super) fn retrieve_properties_ex(request: &mut Request<'_>) -> Result<Reply,
     Ok(Reply::One(request.collector_mut()?.first_page(contents, max)))
 }
 
-/// The next page, of the size that the first one had.
+/// The next page, with the size of the first one.
 pub(super) fn continue_retrieve(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let token = request.text("token")?.to_owned();
     let collector = request.collector_mut()?;

@@ -1,4 +1,4 @@
-//! What all entities have in common: names, folders, destruction; and tasks.
+//! Methods of all entities: names, folders, destruction; and tasks.
 
 use super::search::child_named;
 use super::{Request, task_reply, wrong};
@@ -10,7 +10,7 @@ use crate::vcenter::wire::target::Target;
 use crate::vcenter::wire::value::Value;
 
 const NAME_CHARACTERS_MAX: usize = 80;
-/// Deeper than anybody nests folders; bounds every walk up the tree.
+/// Deeper than any realistic folder tree; bounds every walk up the tree.
 const FOLDER_DEPTH_MAX: usize = 32;
 const FOLDERS_MAX: usize = 5_000;
 
@@ -53,7 +53,7 @@ pub(super) fn rename(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     task_reply(request.vcenter.rename(object, &name, &request.actor, request.now))
 }
 
-/// VMs and empty folders can be destroyed; hosts, clusters and datacenters are the world's own.
+/// VMs and empty folders can be destroyed; hosts, clusters and datacenters cannot.
 pub(super) fn destroy(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     match request.this {
         Target::Inventory(MoRef::Vm(vm)) => task_reply(request.vcenter.destroy_vm(vm, &request.actor, request.now)),

@@ -9,7 +9,7 @@ use crate::vcenter::wire::target::{ClientObject, Singleton};
 
 const COLLECTORS: &[ClientObject] = &[ClientObject::EventHistoryCollector, ClientObject::TaskHistoryCollector];
 
-/// The newest events that pass the filter, oldest first, as many as fit on a page.
+/// The newest events that match the filter, oldest first, limited to one page.
 pub(super) fn query_events(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     request.this_service(Singleton::EventManager)?;
     let filter = HistoryFilter::read(request.argument("filter")?, &request.session_key)?;
@@ -59,7 +59,7 @@ fn read(request: &mut Request<'_>, reader: Reader) -> Result<Reply, VimFault> {
 pub(super) fn set_page_size(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let size = page_size(request)?;
     with_history(request, |history, _, _| history.page_size = size)?;
-    // `latestPage` has become another.
+    // `latestPage` has changed.
     request.vcenter.wire.wake();
     Ok(Reply::Nothing)
 }

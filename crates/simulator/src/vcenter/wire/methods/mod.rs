@@ -1,10 +1,10 @@
 //! The methods that clients call, by name.
 //!
-//! Input: a [`Call`] and who makes it. Output: a [`Reply`] or a fault. A method acts at once or starts a task; what a
-//! task does over time is the physics' affair.
+//! In: a [`Call`] and its caller. Out: a [`Reply`] or a fault. A method acts immediately or starts a task;
+//! [`physics`](crate::vcenter::physics) defines what a task does over time.
 //!
-//! Invariant: without a session only logging in, the service content and the properties of the service instance can be
-//! asked for; everything else is NotAuthenticated.
+//! Invariant: without a session, only login, the service content and the properties of the service instance are
+//! available; everything else is NotAuthenticated.
 
 mod cluster;
 mod collectors;
@@ -29,10 +29,10 @@ use crate::vcenter::inventory::{ClusterId, FolderId, HostId, MoRef, PoolId, Task
 use crate::vcenter::physics::Actor;
 use crate::vcenter::vim_fault::VimFault;
 
-/// More filter specs than any client puts into one call.
+/// More filter specs than any client sends in one call.
 const SPECS_MAX: usize = 100;
 
-/// Who calls, as far as HTTP tells.
+/// The caller, as known from HTTP.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub cookie: Option<String>,
@@ -43,11 +43,11 @@ pub(crate) struct Caller {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub reply: Reply,
-    /// The cookie of a session that has just been made.
+    /// The cookie of a new session.
     pub cookie: Option<String>,
 }
 
-/// A call by somebody who is logged in.
+/// A call with a valid session.
 pub(crate) struct Request<'a> {
     pub vcenter: &'a mut Vcenter,
     pub now: SimTime,
@@ -164,7 +164,7 @@ fn dispatch(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     }
 }
 
-/// Finds the caller's session and the object called on.
+/// Finds the caller's session and the target object.
 pub(crate) fn authenticate<'a>(
     vcenter: &'a mut Vcenter,
     now: SimTime,
@@ -187,7 +187,7 @@ pub(crate) fn authenticate<'a>(
     Ok(Request { vcenter, now, call, this, cookie, session_key, actor })
 }
 
-/// Ends sessions that have idled too long, and brings the views of the one that asks in step with the inventory.
+/// Ends sessions that have been idle for too long, and updates the views of the calling session.
 pub(crate) fn bring_up_to_date(vcenter: &mut Vcenter, cookie: &str, now: SimTime) {
     let Vcenter { inventory, wire, .. } = vcenter;
     wire.expire(now);
@@ -211,7 +211,7 @@ pub(crate) fn scope<'a>(vcenter: &'a Vcenter, cookie: Option<&str>, now: SimTime
     }
 }
 
-/// Lets a collector look at the world that it is itself a part of: it is taken out for that moment.
+/// Takes a collector out of its session for the call, because the scope contains that session.
 pub(crate) fn with_collector<R>(
     vcenter: &mut Vcenter,
     cookie: &str,
@@ -228,7 +228,7 @@ pub(crate) fn with_collector<R>(
     Ok(result)
 }
 
-/// The task that a method has started, read off its answer.
+/// The task that a method has started, from its answer.
 pub(crate) fn started_task(reply: &Reply) -> Option<TaskId> {
     match reply {
         Reply::One(Value::Ref(reference)) => match MoRef::parse(reference.type_name, &reference.value)? {
@@ -287,7 +287,7 @@ impl Request<'_> {
         self.text(name)?.parse().map_err(|_| wrong(name))
     }
 
-    /// A reference somewhere in the arguments, to an object that exists.
+    /// Resolves a reference in the arguments to an existing object.
     fn target(&self, element: &Element) -> Result<Target, VimFault> {
         let target = Target::read(element, &self.session_key)?;
         let scope = self.scope();
@@ -322,7 +322,7 @@ impl Request<'_> {
         }
     }
 
-    /// A method called on an object whose type does not have it.
+    /// The fault for a method that the object's type does not have.
     fn no_such_method<T>(&self) -> Result<T, VimFault> {
         Err(VimFault::MethodNotFound(self.call.method.clone()))
     }
@@ -366,7 +366,7 @@ impl Request<'_> {
         }
     }
 
-    /// The property collector called on; the session's default one is number 0.
+    /// The number of the target property collector; the session's default one is 0.
     pub fn collector_number(&self) -> Result<u32, VimFault> {
         match self.this {
             Target::Singleton(Singleton::PropertyCollector) => Ok(0),
@@ -385,7 +385,7 @@ impl Request<'_> {
         task_reply(start(self.vcenter, host, &self.actor, self.now))
     }
 
-    /// A reference to something the session has just made.
+    /// A reference to a new object of the session.
     fn made(&self, kind: ClientObject, number: u32) -> Reply {
         Reply::One(Value::Ref(Target::Client(kind, number).reference(&self.session_key)))
     }

@@ -66,7 +66,7 @@ fn hosts(request: &Request<'_>, wanted: impl Fn(&str, uuid::Uuid) -> bool) -> Re
     answer(request, hosts.map(|(id, _)| MoRef::from(id)).collect())
 }
 
-/// All that were found, or the first, within the datacenter if one is named.
+/// All results, or the first one, limited to the datacenter if one is given.
 fn answer(request: &Request<'_>, mut objects: Vec<MoRef>) -> Result<Reply, VimFault> {
     request.this_service(Singleton::SearchIndex)?;
     if let Some(datacenter) = request.call.arguments.child("datacenter") {
@@ -97,7 +97,7 @@ pub(super) fn child_named(scope: &Scope<'_>, parent: MoRef, name: &str) -> Optio
     scope.relations.members(parent).find(is_named)
 }
 
-/// Names in paths carry these three characters escaped.
+/// These three characters are escaped in path names.
 fn unescape(name: &str) -> String {
     name.replace("%2f", "/").replace("%2F", "/").replace("%5c", "\\").replace("%5C", "\\").replace("%25", "%")
 }

@@ -48,7 +48,7 @@ pub(super) fn terminate(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let mut cookies = Vec::new();
     for key in request.call.arguments.children_named("sessionId") {
         let key = key.text.trim();
-        // Ending one's own session is what Logout is for.
+        // A client ends its own session with Logout.
         if key == request.session_key {
             return Err(wrong("sessionId"));
         }
@@ -60,7 +60,7 @@ pub(super) fn terminate(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     Ok(Reply::Nothing)
 }
 
-/// A name that ends in a dot, or none, asks for all below it.
+/// A name that ends in a dot selects all options below it; an empty name selects all.
 pub(super) fn query_options(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     request.this_service(Singleton::OptionManager)?;
     let wanted = request.call.arguments.child_text("name").unwrap_or_default();

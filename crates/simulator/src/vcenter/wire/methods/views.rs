@@ -44,7 +44,7 @@ fn keep(request: &mut Request<'_>, kind: ClientObject, view: View) -> Result<Rep
     Ok(request.made(kind, number))
 }
 
-/// The objects named in the arguments, each once, and the references that lead nowhere.
+/// The objects in the arguments without duplicates, and the references that cannot be resolved.
 fn objects(request: &Request<'_>, name: &str) -> (Vec<Target>, Vec<Value>) {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -89,7 +89,7 @@ fn change_list(
         change(members);
         *stamp += 1;
     }
-    // A filter may follow the view, and its client may wait.
+    // A filter may follow the view, and its client may be waiting.
     request.vcenter.wire.wake();
     Ok(Reply::Many(unresolved))
 }

@@ -1,4 +1,4 @@
-//! VirtualMachine: making, changing, moving, powering.
+//! VirtualMachine: creation, reconfiguration, migration, power.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ pub(super) fn create(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     task_reply(request.vcenter.create_vm(spec, &request.actor, request.now))
 }
 
-/// A copy of the VM's shape under another name; it starts out with its own identity.
+/// Creates a VM with the same configuration and another name. It gets its own identity.
 pub(super) fn clone(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let source = request.this_vm()?;
     let folder = match request.object(request.argument("folder")?)? {
@@ -117,7 +117,7 @@ fn memory_mib(spec: &Element) -> Result<Option<u64>, VimFault> {
     mib.map(Some).ok_or_else(|| wrong("spec.memoryMB"))
 }
 
-/// An empty value takes the key out.
+/// An empty value removes the key.
 fn extra_config(spec: &Element) -> Result<BTreeMap<String, Option<String>>, VimFault> {
     let mut options = BTreeMap::new();
     for option in spec.children_named("extraConfig") {
@@ -129,7 +129,7 @@ fn extra_config(spec: &Element) -> Result<BTreeMap<String, Option<String>>, VimF
     if options.len() > EXTRA_CONFIG_MAX { Err(wrong("spec.extraConfig")) } else { Ok(options) }
 }
 
-/// Only the host can change here: all storage is shared.
+/// Only the host can change: all storage is shared.
 pub(super) fn relocate(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let vm = request.this_vm()?;
     let spec = request.argument("spec")?;
@@ -140,14 +140,14 @@ pub(super) fn relocate(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     task_reply(request.vcenter.relocate_vm(vm, host, &request.actor, request.now))
 }
 
-/// The method that RelocateVM_Task has replaced.
+/// The predecessor of RelocateVM_Task.
 pub(super) fn migrate(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let vm = request.this_vm()?;
     let host = request.host_at(request.argument("host")?)?;
     task_reply(request.vcenter.relocate_vm(vm, host, &request.actor, request.now))
 }
 
-/// Asks the guest, which obeys at once; no task is shown to the caller.
+/// Starts the guest operation immediately; the caller gets no task.
 pub(super) fn guest_operation(request: &mut Request<'_>, act: OnVm) -> Result<Reply, VimFault> {
     let vm = request.this_vm()?;
     let power = request.vcenter.inventory.vm(vm).map_or(PowerState::Off, |vm| vm.power);
@@ -159,7 +159,7 @@ pub(super) fn guest_operation(request: &mut Request<'_>, act: OnVm) -> Result<Re
     Ok(Reply::Nothing)
 }
 
-/// Starts each VM's own task; the task for all of them is done once they are started.
+/// Starts a task for each VM. The common task is complete when they are started.
 pub(super) fn power_on_many(request: &mut Request<'_>) -> Result<Reply, VimFault> {
     let Target::Inventory(MoRef::Datacenter(datacenter)) = request.this else { return request.no_such_method() };
     let vms = request.call.arguments.children_named("vm").map(|element| request.vm_at(element));

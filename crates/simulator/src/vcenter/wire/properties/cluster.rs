@@ -74,7 +74,7 @@ impl Scope<'_> {
             vec![
                 ("totalCpu", Value::int(cpu)),
                 ("totalMemory", Value::long(memory * MIB)),
-                // The schema makes these 16-bit numbers.
+                // The schema declares these as 16-bit numbers.
                 ("numCpuCores", Value::short(cores.min(i16::MAX as u32))),
                 ("numCpuThreads", Value::short((cores * 2).min(i16::MAX as u32))),
                 ("effectiveCpu", Value::int(effective_cpu)),
@@ -128,7 +128,7 @@ impl Scope<'_> {
         Value::object(type_name, fields)
     }
 
-    /// Whether the VMs that run are where the rule wants them.
+    /// Whether the running VMs comply with the rule.
     fn holds(&self, cluster: &Cluster, rule: &RuleKind) -> bool {
         let hosts = |vms: &[VmId]| -> Vec<HostId> {
             let running = |vm: &VmId| self.inventory.vm(*vm).filter(|vm| vm.power == PowerState::On);

@@ -100,7 +100,7 @@ impl Scope<'_> {
         Value::refs(self.relations.members(owner).filter(wanted))
     }
 
-    /// The objects of the same datacenter.
+    /// The matching objects of the same datacenter.
     fn near(&self, object: MoRef, wanted: impl Fn(&MoRef) -> bool) -> impl Iterator<Item = MoRef> {
         let datacenter = super::datacenter_of(self.relations, object);
         let all = datacenter.map(|datacenter| self.relations.descendants(datacenter)).unwrap_or_default();

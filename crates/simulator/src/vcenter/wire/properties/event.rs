@@ -4,7 +4,7 @@ use super::Scope;
 use crate::vcenter::inventory::{Event, HostId};
 use crate::vcenter::wire::value::Value;
 
-/// The event types that this vCenter posts, and their category as `govc events` shows it.
+/// The event types that this vCenter posts, and the category that `govc events` shows.
 pub(super) const EVENT_TYPES: &[(&str, &str)] = &[
     ("ClusterReconfiguredEvent", "info"),
     ("DrsVmMigratedEvent", "info"),

@@ -68,7 +68,7 @@ impl Scope<'_> {
         )
     }
 
-    /// What the running VMs of a host use together: MHz and MiB.
+    /// The total usage of a host's running VMs: MHz and MiB.
     fn host_usage(&self, id: HostId) -> (u64, u64) {
         let running = self.relations.members(id).filter_map(|member| match member {
             MoRef::Vm(vm) => self.inventory.vm(vm).filter(|vm| vm.power == PowerState::On),

@@ -1,8 +1,8 @@
-//! What each managed object shows: its properties as values.
+//! The properties of managed objects, as values.
 //!
-//! Input: a [`Scope`] (the inventory and the asking session at one moment), an object and the name of one of its
-//! properties. Output: a [`Value`], [`Value::Unset`] for a property without one. Whether the name exists at all is the
-//! schema's question, asked before.
+//! In: a [`Scope`] (the inventory and the calling session at one time), an object and the name of one of its
+//! properties. Out: a [`Value`], or [`Value::Unset`] for a property without one. The schema checks before whether the
+//! name exists.
 
 mod cluster;
 mod containers;
@@ -32,7 +32,7 @@ use crate::vcenter::inventory::{Folder, FolderId, FolderKind, Inventory, MoRef, 
 /// How long a finished task counts as recent.
 const RECENT_TASK_MS: u64 = 10 * 60 * 1000;
 
-/// All that a property can be read from.
+/// The state that properties are read from.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub inventory: &'a Inventory,
@@ -40,12 +40,12 @@ pub(crate) struct Scope<'a> {
     pub config: &'a Config,
     pub instance_uuid: Uuid,
     pub sessions: &'a BTreeMap<String, Session>,
-    /// The session that asks; before the login there is none.
+    /// The calling session; `None` before the login.
     pub session: Option<&'a Session>,
     pub now: SimTime,
 }
 
-/// What reading one path of one object gave.
+/// The result of reading one path of one object.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Value(Value),
@@ -77,7 +77,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A property of an object that exists.
+    /// A property of an existing object.
     pub fn property(&self, target: Target, property: &str) -> Value {
         match target {
             Target::Inventory(object) => match object {
@@ -98,7 +98,7 @@ impl Scope<'_> {
         }
     }
 
-    /// One path of an object that exists.
+    /// One path of an existing object.
     pub fn read(&self, target: Target, path: &Path) -> Read {
         use super::value::At;
         let value = self.property(target, &path.property);
@@ -112,7 +112,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The objects that a property refers to.
+    /// The objects that a property references.
     pub fn follow(&self, target: Target, path: &Path) -> Vec<Target> {
         match self.read(target, path) {
             Read::Value(value) => value
@@ -162,7 +162,7 @@ impl Scope<'_> {
         })
     }
 
-    /// Unfinished tasks and those finished a moment ago, oldest first.
+    /// Unfinished tasks and recently finished ones, oldest first.
     pub fn recent_tasks(&self) -> Vec<TaskId> {
         self.inventory.tasks().map(|(id, _)| id).filter(|id| self.is_recent(*id)).collect()
     }
@@ -190,7 +190,7 @@ impl Scope<'_> {
             .collect()
     }
 
-    /// The first datastore's name, for paths such as `[datastore-1] node-1/node-1.vmx`.
+    /// The first datastore's name, for paths like `[datastore-1] node-1/node-1.vmx`.
     fn datastore_name_near(&self, object: MoRef) -> &str {
         self.datastores_near(object)
             .into_iter()
@@ -202,7 +202,7 @@ impl Scope<'_> {
     }
 }
 
-/// The folder that holds everything.
+/// The root folder.
 pub(crate) fn root_folder(inventory: &Inventory) -> Option<FolderId> {
     inventory
         .folders()

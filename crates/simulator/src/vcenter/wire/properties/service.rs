@@ -1,4 +1,4 @@
-//! The managers of the service, and the objects that clients make: views, collectors, filters.
+//! The managers of the service, and the objects that clients create: views, collectors, filters.
 
 use uuid::Uuid;
 
@@ -206,7 +206,7 @@ fn event_description() -> Value {
     Value::object("EventDescription", vec![("eventInfo", Value::list("EventDescriptionEventDetail", details))])
 }
 
-/// The vCenter's advanced settings: those a client may have a use for.
+/// The vCenter's advanced settings, limited to those that clients may use.
 pub(crate) fn options(scope: &Scope<'_>) -> Vec<(&'static str, Value)> {
     let timeout_min = scope.config.session_idle_max.as_secs() / 60;
     vec![

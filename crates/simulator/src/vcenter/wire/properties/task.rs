@@ -11,7 +11,7 @@ pub(crate) fn task_info(id: TaskId, task: &Task) -> Value {
         _ => Value::Unset,
     };
     let unfinished = matches!(task.state, TaskState::Queued | TaskState::Running);
-    // What nobody asked for (a move by DRS, a restart by HA) was started by the vCenter itself.
+    // Tasks without a user (a move by DRS, a restart by HA) are started by the vCenter itself.
     let reason = if task.user.is_empty() || task.user == "System" {
         Value::object("TaskReasonSystem", Vec::new())
     } else {

@@ -265,7 +265,7 @@ impl Scope<'_> {
     }
 }
 
-/// What VMware Tools reports while the guest runs.
+/// A value that VMware Tools reports only while the guest runs.
 fn running_only(vm: &Vm, text: &str) -> Value {
     if vm.power == PowerState::On && !text.is_empty() { Value::string(text) } else { Value::Unset }
 }

@@ -1,4 +1,4 @@
-//! A small SOAP client over the router itself.
+//! A small SOAP client that calls the router directly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::vcenter::wire::router;
 use crate::vcenter::wire::xml::{self, Element};
 use crate::world::{Config, World};
 
-/// A world in which nothing happens unless it is asked for, with time passing.
+/// A world in which time passes but nothing happens unless a test requests it.
 pub fn quiet_world(change: impl FnOnce(&mut Config)) -> Arc<World> {
     let mut config = Config::default();
     config.vcenter.drs = DrsLevel::Off;
@@ -30,7 +30,7 @@ pub struct Client {
     pub cookie: Option<String>,
 }
 
-/// What came back: the method's response element, or the fault's type.
+/// The method's response element, or the fault's type.
 pub type Answer = Result<Element, String>;
 
 impl Client {
@@ -88,13 +88,13 @@ impl Client {
         (Ok(inner), cookie)
     }
 
-    /// A method that answers a reference: its value.
+    /// Calls a method that returns a reference. Returns its value.
     pub async fn reference(&self, method: &str, type_name: &str, value: &str, arguments: &str) -> String {
         let answer = self.call(method, type_name, value, arguments).await.expect(method);
         answer.child_text("returnval").expect("a reference").to_owned()
     }
 
-    /// One property of an object, as the element that holds its value.
+    /// The element with the value of one property.
     pub async fn property(&self, type_name: &str, value: &str, path: &str) -> Result<Option<Element>, String> {
         let spec = object_spec(type_name, path, type_name, value);
         let answer = self.call("RetrieveProperties", "PropertyCollector", "propertyCollector", &spec).await?;
@@ -115,7 +115,7 @@ impl Client {
         self.reference("FindByInventoryPath", "SearchIndex", "SearchIndex", &arguments).await
     }
 
-    /// Waits for a task to end: the fault's type if it failed.
+    /// Waits until a task ends. Returns the fault's type if it failed.
     pub async fn await_task(&self, task: &str) -> Result<(), String> {
         loop {
             let info = self.property("Task", task, "info").await?.expect("info");
@@ -153,7 +153,7 @@ impl Client {
         self.call("WaitForUpdatesEx", "PropertyCollector", collector, &arguments).await
     }
 
-    /// A collector of its own with one filter over a recursive container view of the root folder.
+    /// A new collector with one filter over a recursive container view of the root folder.
     pub async fn follow(&self, type_name: &str, paths: &[&str], partial: bool) -> String {
         let container = format!(
             "<container type=\"Folder\">group-1</container><type>{type_name}</type><recursive>true</recursive>"
@@ -182,7 +182,7 @@ pub fn object_spec(type_name: &str, path: &str, object_type: &str, value: &str) 
 /// Kind, object, and the changes by name with the text of their value.
 pub type ObjectUpdate = (String, String, Vec<(String, String)>);
 
-/// An update set, read: version, truncated, and per object its kind and changes.
+/// A parsed update set: version, truncated, and per object its kind and changes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Updates {
     pub version: String,

@@ -1,4 +1,4 @@
-//! Faults on demand, as a client meets them.
+//! Injected faults from a client's view.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn an_expired_session_and_an_error_status() {
     assert_eq!(now().await, Err("connection dropped".to_owned()));
     inject(&world, "CurrentTime", Fault::SessionExpired);
     assert_eq!(now().await, Err("NotAuthenticated".to_owned()));
-    assert_eq!(now().await, Err("NotAuthenticated".to_owned()), "it stays ended");
+    assert_eq!(now().await, Err("NotAuthenticated".to_owned()), "the session stays ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +42,7 @@ async fn a_task_fails_halfway_without_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_collector_answers_late_with_what_was_true_before() {
+async fn a_slow_collector_answers_late_with_the_earlier_state() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let collector = client.follow("VirtualMachine", &["name"], false).await;
@@ -57,7 +57,7 @@ async fn a_slow_collector_answers_late_with_what_was_true_before() {
     };
     let power_off = async || client.reference("PowerOffVM_Task", "VirtualMachine", &vm, "").await;
     let (power, _) = tokio::join!(retrieve(), power_off());
-    assert_eq!(power, "poweredOn", "it lost its power during the nine seconds");
+    assert_eq!(power, "poweredOn", "it was powered off during the nine seconds");
     assert_eq!(retrieve().await, "poweredOff");
 
     inject(&world, "WaitForUpdatesEx", Fault::SlowCollector { millis: 9_000 });
@@ -68,7 +68,7 @@ async fn a_slow_collector_answers_late_with_what_was_true_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn updates_come_twice_or_in_another_order() {
+async fn updates_arrive_twice_or_in_another_order() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let collector = client.follow("VirtualMachine", &["name"], false).await;
@@ -88,7 +88,7 @@ async fn updates_come_twice_or_in_another_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latency_delays_one_method_alone() {
+async fn latency_delays_only_one_method() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     inject(&world, "CurrentTime", Fault::Latency { millis: 4_000 });
@@ -100,7 +100,7 @@ async fn latency_delays_one_method_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_connection_has_had_its_effect_and_an_error_status_has_not() {
+async fn a_dropped_connection_has_an_effect_and_an_error_status_has_none() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let vm = client.find("dc-1/vm/node-1").await;
@@ -113,19 +113,19 @@ async fn a_dropped_connection_has_had_its_effect_and_an_error_status_has_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_waits_for_a_request_that_it_can_strike() {
+async fn a_fault_remains_until_a_request_that_it_applies_to() {
     let world = quiet_world(|_| ());
     inject(&world, "*", Fault::SessionExpired);
     let client = Client::logged_in(&world).await;
     let now = async || client.call("CurrentTime", "ServiceInstance", "ServiceInstance", "").await;
-    assert_eq!(now().await, Err("NotAuthenticated".to_owned()), "logging in has no session to lose");
+    assert_eq!(now().await, Err("NotAuthenticated".to_owned()), "a login has no session to end");
 
     let client = Client::logged_in(&world).await;
     inject(&world, "*_Task", Fault::TaskFailsHalfway);
     let parent = client.find("dc-1/vm").await;
     let folder = client.reference("CreateFolder", "Folder", &parent, "<name>f</name>").await;
     let destroy = client.reference("Destroy_Task", "Folder", &folder, "").await;
-    client.await_task(&destroy).await.expect("over at once, there is no half of it");
+    client.await_task(&destroy).await.expect("it completes immediately and cannot fail halfway");
     let vm = client.find("dc-1/vm/node-1").await;
     let host = client.other_host(&vm).await;
     client.relocate(&vm, &host).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Filters: what a client is told, and that it is told nothing else.
+//! Filters: a client gets all changes and nothing else.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ async fn next(client: &Client, collector: &str, version: &str) -> Updates {
     read_updates(&client.wait(collector, version, "").await.unwrap()).expect("updates")
 }
 
-/// Whether there is nothing to tell.
+/// Whether there are no updates.
 async fn silent(client: &Client, collector: &str, version: &str) -> bool {
     read_updates(&client.wait(collector, version, "<maxWaitSeconds>0</maxWaitSeconds>").await.unwrap()).is_none()
 }
@@ -53,7 +53,7 @@ async fn a_filter_on_a_parent_sees_the_child_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_hosts_tell_of_a_vmotion() {
+async fn both_hosts_report_a_vmotion() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let vm = client.find("dc-1/vm/node-1").await;
@@ -95,7 +95,7 @@ async fn vms_enter_and_leave_a_view() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_marked_and_lost_answers_are_given_again() {
+async fn pages_are_marked_and_lost_answers_are_repeated() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let collector = client.follow("VirtualMachine", &["name"], false).await;
@@ -118,7 +118,7 @@ async fn pages_are_marked_and_lost_answers_are_given_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_ends_when_it_is_cancelled_or_its_collector_is_gone() {
+async fn a_wait_ends_when_it_is_cancelled_or_its_collector_is_destroyed() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     for method in ["CancelWaitForUpdates", "DestroyPropertyCollector"] {
@@ -135,13 +135,13 @@ async fn a_wait_ends_when_it_is_cancelled_or_its_collector_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_its_client_left_no_longer_counts() {
+async fn a_wait_of_a_disconnected_client_no_longer_counts() {
     let world = quiet_world(|config| config.vcenter.session_idle_max = Duration::from_secs(60));
     let client = Client::logged_in(&world).await;
     let collector = client.follow("VirtualMachine", &["name"], false).await;
     let first = next(&client, &collector, "").await;
     let left = tokio::time::timeout(Duration::from_secs(600), client.wait(&collector, &first.version, "")).await;
-    assert!(left.is_err(), "the client gave up");
+    assert!(left.is_err(), "the client timed out");
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(client.property("Folder", "group-1", "name").await, Err("NotAuthenticated".to_owned()));
 }
@@ -170,7 +170,7 @@ async fn a_new_filter_wakes_a_wait_and_a_destroyed_one_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_made_over_the_wire_show_on_the_cluster() {
+async fn rules_created_over_the_wire_are_visible_on_the_cluster() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let cluster = client.find("dc-1/host/cluster-1").await;

@@ -1,7 +1,7 @@
-//! Whoever applies the updates ends with what a plain read gives: checked against a world in which much happens.
+//! A client that applies all updates ends with the result of a plain read: checked in a world with many changes.
 //!
-//! It is the promise of the property collector as a whole, and it covers the derived properties (a host's VMs and
-//! usage, a cluster's summary, whether rules hold, VMs of a host out of sight) that no single change names.
+//! This tests the property collector as a whole, including the derived properties (a host's VMs and usage, a cluster's
+//! summary, rule compliance, VMs of an unreachable host) that no single change names.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,7 +50,7 @@ struct Mirror {
 }
 
 impl Mirror {
-    /// Takes in one answer of a wait; false when there was nothing to tell.
+    /// Applies the answer of one wait; returns false if there were no updates.
     fn apply(&mut self, answer: &Element) -> bool {
         let Some(set) = answer.child("returnval") else { return false };
         self.version = set.child_text("version").expect("a version").to_owned();
@@ -109,7 +109,7 @@ fn pick(random: &mut Stream, from: &[String]) -> String {
     from[usize::try_from(random.below(from.len() as u64)).unwrap_or(0)].clone()
 }
 
-/// Does one thing to the world; that it may be refused is part of it.
+/// Performs one random operation. It may be rejected.
 async fn disturb(client: &Client, random: &mut Stream, picture: &Picture) {
     let ids = |prefix: &str| -> Vec<String> {
         let matching = picture.keys().filter(|id| id.rsplit_once('-').is_some_and(|(head, _)| head == prefix));
@@ -168,7 +168,7 @@ async fn applied_updates_equal_a_plain_read() {
     let world = quiet_world(|config| {
         config.vcenter.hosts = 5;
         config.vcenter.nodes = 15;
-        // Violations stay until somebody acts on DRS's proposals.
+        // Violations stay until a client applies the DRS recommendations.
         config.vcenter.drs = DrsLevel::Manual;
         config.vcenter.demand_period = Duration::from_secs(20);
     });
@@ -181,7 +181,7 @@ async fn applied_updates_equal_a_plain_read() {
     let mut mirror = Mirror { collector, ..Mirror::default() };
     let mut random = Seed(11).stream("mirror");
     for round in 0..400 {
-        // Up to date: in pages of any size, with answers that get lost on the way.
+        // Catches up in pages of random size, with some answers lost.
         loop {
             let page = 1 + random.below(40);
             let options = format!("<maxWaitSeconds>0</maxWaitSeconds><maxObjectUpdates>{page}</maxObjectUpdates>");
@@ -195,7 +195,7 @@ async fn applied_updates_equal_a_plain_read() {
         }
         let read = read_all(&client, &view).await;
         for (object, properties) in &read {
-            let mirrored = mirror.picture.get(object).unwrap_or_else(|| panic!("{object} was never told of"));
+            let mirrored = mirror.picture.get(object).unwrap_or_else(|| panic!("{object} was never reported"));
             for (path, value) in properties {
                 assert_eq!(mirrored.get(path), Some(value), "round {round}: {object} {path}");
             }
@@ -212,5 +212,5 @@ async fn applied_updates_equal_a_plain_read() {
         ["moved", "powered off", "maintenance", "created", "destroyed", "failed"]
             .map(|word| entries.iter().filter(|entry| entry.contains(word)).count())
     });
-    assert!(moves.iter().all(|count| *count > 3), "too little happened: {moves:?}");
+    assert!(moves.iter().all(|count| *count > 3), "too few moves: {moves:?}");
 }

@@ -28,17 +28,17 @@ async fn properties_by_path() {
     ] {
         assert_eq!(client.text(type_name, value, path).await, expected, "{path}");
     }
-    // A base type in the property spec reaches what derives from it.
+    // A base type in the property spec also matches derived types.
     let spec = object_spec("ManagedEntity", "name", "ClusterComputeResource", &cluster);
     let answer = client.call("RetrieveProperties", COLLECTOR.0, COLLECTOR.1, &spec).await.unwrap();
     assert!(answer.child("returnval").is_some());
-    // Known but without a value: the object comes without the property.
+    // A known property without a value: the object is returned without the property.
     assert_eq!(client.property("VirtualMachine", &vm, "config.managedBy.type").await, Ok(None));
     assert_eq!(client.property("VirtualMachine", &vm, "snapshot").await, Ok(None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_the_fault_a_vcenter_gives() {
+async fn unreadable_properties_give_the_faults_of_a_vcenter() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let vm = client.find("dc-1/vm/node-1").await;
@@ -75,7 +75,7 @@ async fn what_cannot_be_read_is_the_fault_a_vcenter_gives() {
     }
 }
 
-/// Named selections that refer to each other, as clients have used them for twenty years.
+/// Named selections that refer to each other, which clients have used for twenty years.
 #[tokio::test(start_paused = true)]
 async fn a_recursive_traversal_finds_everything_once_and_in_pages() {
     let world = quiet_world(|_| ());
@@ -139,9 +139,9 @@ async fn objects_are_found_by_uuid_name_and_address() {
     }
 }
 
-/// Clients rely on the order of elements; and a field that the schema does not know would be a typo.
+/// Clients rely on the order of elements; a field that is not in the schema would be a typo.
 #[tokio::test(start_paused = true)]
-async fn all_that_is_shown_is_in_the_schema_and_in_its_order() {
+async fn all_values_follow_the_schema_and_its_order() {
     let world = quiet_world(|_| ());
     let client = Client::logged_in(&world).await;
     let vm = client.find("dc-1/vm/node-1").await;
@@ -161,16 +161,16 @@ async fn all_that_is_shown_is_in_the_schema_and_in_its_order() {
                 values += check(&scope.property(object, property));
             }
         }
-        assert!(values > 1000, "only {values} values were looked at");
+        assert!(values > 1000, "only {values} values were checked");
     });
 }
 
 fn check(value: &Value) -> usize {
     match value {
         Value::Object(object) => {
-            // Event types share the fields of their base; network cards are not in the table.
+            // Event types share the fields of their base type; network cards are not in the table.
             if let Some(known) = schema::fields(object.type_name) {
-                let places: Vec<usize> = object
+                let positions: Vec<usize> = object
                     .fields
                     .iter()
                     .map(|(name, _)| {
@@ -180,7 +180,7 @@ fn check(value: &Value) -> usize {
                             .unwrap_or_else(|| panic!("{}.{name}", object.type_name))
                     })
                     .collect();
-                assert!(places.is_sorted(), "{} is out of order", object.type_name);
+                assert!(positions.is_sorted(), "{} is out of order", object.type_name);
             } else {
                 let elsewhere = ["Virtual", "Event", "InvalidState"];
                 let type_name = object.type_name;

@@ -1,4 +1,4 @@
-//! Logging in, idling, being thrown out.
+//! Login, idle timeout, termination of sessions.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::client::{Client, quiet_world};
 const MANAGER: (&str, &str) = ("SessionManager", "SessionManager");
 
 #[tokio::test(start_paused = true)]
-async fn without_a_session_only_the_service_content_can_be_asked_for() {
+async fn without_a_session_only_the_service_content_is_available() {
     let world = quiet_world(|_| ());
     let client = Client::new(&world);
     let content = client.call("RetrieveServiceContent", "ServiceInstance", "ServiceInstance", "").await.unwrap();
@@ -23,7 +23,7 @@ async fn without_a_session_only_the_service_content_can_be_asked_for() {
     ] {
         assert_eq!(client.call(method, type_name, value, "").await, Err("NotAuthenticated".to_owned()), "{method}");
     }
-    // A real vCenter answers this with success, and says so property by property.
+    // A real vCenter answers this successfully and reports the fault per property.
     let spec = super::client::object_spec("Folder", "name", "Folder", "group-1");
     let answer = client.call("RetrieveProperties", "PropertyCollector", "propertyCollector", &spec).await.unwrap();
     assert!(answer.child("returnval").is_some_and(|object| object.child("propSet").is_none()));
@@ -33,7 +33,7 @@ async fn without_a_session_only_the_service_content_can_be_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_password_is_refused_and_a_logout_ends_the_session() {
+async fn a_wrong_password_is_rejected_and_a_logout_ends_the_session() {
     let world = quiet_world(|_| ());
     let mut client = Client::new(&world);
     assert_eq!(client.login("wrong").await, Err("InvalidLogin".to_owned()));
@@ -48,7 +48,7 @@ async fn a_wrong_password_is_refused_and_a_logout_ends_the_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_session_ends_but_a_pending_wait_keeps_it() {
+async fn an_idle_session_ends_unless_a_wait_is_pending() {
     let world = quiet_world(|config| config.vcenter.session_idle_max = Duration::from_secs(60));
     let idle = Client::logged_in(&world).await;
     let waiting = Client::logged_in(&world).await;
