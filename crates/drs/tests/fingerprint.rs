@@ -83,7 +83,7 @@ proptest! {
     ) {
         let planned = plan(&site.world(), &Record::default(), UnixMillis(0), &at_once());
         let mut world = site.world();
-        let record = site.carry_out(&planned);
+        let record = site.execute(&planned);
         rules_of(&site).for_each(|event| drop(world.apply(event)));
         let mut before = plans(&world, &record);
         change(&mut site, &changes[0]);

@@ -29,7 +29,7 @@ impl Story {
 
     fn pass(&mut self) -> Plan {
         let plan = self.plan();
-        self.owned = self.site.carry_out(&plan);
+        self.owned = self.site.execute(&plan);
         plan
     }
 
@@ -41,7 +41,7 @@ impl Story {
             GroupKind::Vms(members) | GroupKind::Hosts(members) => members.clone(),
         };
         let own = cluster.rules.iter().filter_map(|rule| match &rule.kind {
-            RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(hosts), .. } => {
+            RuleKind::VmHost { vm_group, affine_hosts: Some(hosts), .. } => {
                 Some((members(vm_group), members(hosts), rule.mandatory))
             }
             _ => None,

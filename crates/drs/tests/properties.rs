@@ -44,7 +44,7 @@ fn check_coverage(site: &Site, plan: &Plan, settings: &DrsSettings) -> Result<()
         prop_assert_eq!(uncovered.len(), planned.uncovered.len());
         let enabled = cluster.rules.iter().filter(|rule| rule.enabled);
         let sets: Vec<BTreeSet<String>> =
-            enabled.filter(|rule| matches!(rule.kind, RuleKind::VmsApart(_))).map(members).collect();
+            enabled.filter(|rule| matches!(rule.kind, RuleKind::VmAntiAffinity(_))).map(members).collect();
         let required = site.apart(settings);
         let expected: BTreeSet<(String, String)> = required
             .iter()
@@ -75,7 +75,7 @@ fn check_need(site: &Site, settings: &DrsSettings) -> Result<(), TestCaseError> 
             for a in &members {
                 for b in members.iter().filter(|b| a < *b) {
                     let is_required = required.contains(&(index, a.clone(), b.clone()));
-                    let apart = matches!(rule.kind, RuleKind::VmsApart(_));
+                    let apart = matches!(rule.kind, RuleKind::VmAntiAffinity(_));
                     prop_assert_eq!(is_required, apart, "{} {} in {:?}", a, b, rule);
                 }
             }
@@ -111,7 +111,7 @@ fn allowed_hosts(site: &Site, cluster: &ClusterFacts) -> BTreeMap<String, BTreeS
     let mut allowed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let theirs = cluster.rules.iter().filter(|rule| rule.key >= FOREIGN_KEYS && rule.enabled && rule.mandatory);
     for rule in theirs {
-        let RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } = &rule.kind else { continue };
+        let RuleKind::VmHost { vm_group, affine_hosts, anti_affine_hosts } = &rule.kind else { continue };
         let mut left = all.clone();
         if let Some(hosts) = affine_hosts {
             let hosts = of_group(hosts);
@@ -210,7 +210,7 @@ proptest! {
             check_guard(&site, &planned, &settings)?;
             check_hosts_of_others(&site, &planned)?;
             let theirs = foreign_rules(&site);
-            owned = site.carry_out(&planned);
+            owned = site.execute(&planned);
             prop_assert_eq!(foreign_rules(&site), theirs, "a rule or group of another client changed");
             check_coverage(&site, &planned, &settings)?;
             check_need(&site, &settings)?;
@@ -237,7 +237,7 @@ proptest! {
             check_guard(&site, &planned, &settings)?;
             check_hosts_of_others(&site, &planned)?;
             let theirs = foreign_rules(&site);
-            owned = site.carry_out(&planned);
+            owned = site.execute(&planned);
             prop_assert_eq!(foreign_rules(&site), theirs, "a rule or group of another client changed");
             check_coverage(&site, &planned, &settings)?;
             let again = plan(&site.world(), &owned, now, &settings);
@@ -256,7 +256,7 @@ proptest! {
             let mut later = site.clone();
             let settings = at_once();
             let planned = plan(&site.world(), &Record::default(), UnixMillis(0), &settings);
-            later.carry_out(&planned);
+            later.execute(&planned);
             change(&mut later, &changes[0]);
             let events = later.events();
             (Just((planned.record, later)), Just(events).prop_shuffle(), Just(changes))

@@ -55,7 +55,7 @@ proptest! {
         let settings = at_once();
         let foreign: Vec<RuleFacts> = site.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
         let groups: Vec<GroupFacts> = site.clusters.iter().flat_map(|cluster| cluster.groups.clone()).collect();
-        let owned = site.carry_out(&plan(&site.world(), &Record::default(), UnixMillis(0), &settings));
+        let owned = site.execute(&plan(&site.world(), &Record::default(), UnixMillis(0), &settings));
         let (adopted, record) = adopt(&site.world(), &Record::default());
         // Foreign rules with the prefix that cannot be distinguished from Bridger's own are adopted too.
         for (cluster, rules) in &owned.clusters {
@@ -70,7 +70,7 @@ proptest! {
 
         let cleaned = cleanup(&site.world(), &owned);
         prop_assert_eq!(cleaned.actions().count(), owned.len());
-        let after = site.carry_out(&cleaned);
+        let after = site.execute(&cleaned);
         prop_assert!(after.is_empty());
         let left: Vec<RuleFacts> = site.clusters.iter().flat_map(|cluster| cluster.rules.clone()).collect();
         prop_assert_eq!(left, foreign);
@@ -109,7 +109,7 @@ fn an_adopted_rule_is_managed_again() {
     let mut site = Site::new(5, &[0, 1, 2, 3]);
     site.pods = (0..3).map(|number| lonely("web", number, number)).collect();
     let settings = DrsSettings::default();
-    site.carry_out(&plan(&site.world(), &Record::default(), UnixMillis(0), &settings));
+    site.execute(&plan(&site.world(), &Record::default(), UnixMillis(0), &settings));
     let (adopted, record) = adopt(&site.world(), &Record::default());
     assert_eq!((adopted.len(), &adopted[0].vms), (1, &vec![vm_id(0), vm_id(1), vm_id(2)]));
     let after = plan(&site.world(), &record, UnixMillis(0), &settings);

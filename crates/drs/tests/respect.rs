@@ -123,7 +123,7 @@ fn vm_host_rule(cluster: &mut ClusterFacts, vms: &[usize], hosts: &[usize], must
     let hosts = hosts.iter().map(|host| format!("host-{host}")).collect();
     cluster.groups.push(group("their-hosts", GroupKind::Hosts(hosts)));
     let named = |is_it: bool| is_it.then(|| "their-hosts".to_owned());
-    let kind = RuleKind::VmsOnHosts {
+    let kind = RuleKind::VmHost {
         vm_group: "theirs".to_owned(),
         affine_hosts: named(must_run),
         anti_affine_hosts: named(!must_run),
@@ -167,7 +167,7 @@ fn a_rule_disabled_by_an_administrator_stays_disabled() {
     assert_eq!(plan.clusters[0].uncovered.len(), 3);
 
     // DRS itself disables the newer of two contradicting rules.
-    let rival = rule(FOREIGN_KEYS, "keep", RuleKind::VmsTogether(vec![vm_id(0), vm_id(1)]));
+    let rival = rule(FOREIGN_KEYS, "keep", RuleKind::VmAffinity(vec![vm_id(0), vm_id(1)]));
     story.site.clusters[0].rules.push(rival);
     let plan = story.plan();
     assert!(plan.is_empty());
@@ -298,7 +298,7 @@ fn a_mandatory_rule_of_another_client_without_hosts_has_no_effect() {
                 let cluster = &mut story.site.clusters[0];
                 let kind = GroupKind::Vms(vec![vm_id(0)]);
                 cluster.groups.push(GroupFacts { name: "one".to_owned(), user_created: true, kind });
-                let kind = RuleKind::VmsOnHosts {
+                let kind = RuleKind::VmHost {
                     vm_group: "one".to_owned(),
                     affine_hosts: Some("missing".to_owned()),
                     anti_affine_hosts: None,
@@ -325,7 +325,7 @@ fn a_mandatory_rule_of_another_client_without_hosts_limits_nothing() {
         let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
         cluster.groups = vec![group("theirs", GroupKind::Vms((0..3).map(vm_id).collect()))];
         cluster.groups.extend(hosts.map(|kind| group("their-hosts", kind)));
-        let kind = RuleKind::VmsOnHosts {
+        let kind = RuleKind::VmHost {
             vm_group: "theirs".to_owned(),
             affine_hosts: Some("their-hosts".to_owned()),
             anti_affine_hosts: None,
@@ -343,11 +343,11 @@ fn foreign_rules_constrain_own_rules() {
     story.site.pods = replicas("web", &[0, 1, 2]);
     // A foreign anti-affinity rule covers all pairs: nothing to do.
     let apart =
-        rule(FOREIGN_KEYS, "admin", RuleKind::VmsApart(vec![vm_id(0), vm_id(1), vm_id(2), "vm-else".to_owned()]));
+        rule(FOREIGN_KEYS, "admin", RuleKind::VmAntiAffinity(vec![vm_id(0), vm_id(1), vm_id(2), "vm-else".to_owned()]));
     story.site.clusters[0].rules = vec![apart];
     assert!(story.plan().is_empty());
     // A foreign affinity rule: that pair cannot be separated.
-    let together = rule(FOREIGN_KEYS, "admin", RuleKind::VmsTogether(vec![vm_id(0), vm_id(1)]));
+    let together = rule(FOREIGN_KEYS, "admin", RuleKind::VmAffinity(vec![vm_id(0), vm_id(1)]));
     story.site.clusters[0].rules = vec![together];
     let plan = story.pass();
     assert_eq!(story.rules(), sets(&[&[0, 2], &[1, 2]]));
@@ -357,7 +357,7 @@ fn foreign_rules_constrain_own_rules() {
     assert_eq!(plan.clusters[0].uncovered, [("vm-00".to_owned(), "vm-01".to_owned())]);
     // A foreign mandatory VM-Host rule with two hosts: at most two of the VMs in one rule.
     let pin =
-        RuleKind::VmsOnHosts { vm_group: "v".to_owned(), affine_hosts: Some("h".to_owned()), anti_affine_hosts: None };
+        RuleKind::VmHost { vm_group: "v".to_owned(), affine_hosts: Some("h".to_owned()), anti_affine_hosts: None };
     let mut story = Story::new(Site::new(5, &[0, 1, 2, 3]));
     story.site.pods = replicas("web", &[0, 1, 2]);
     let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };

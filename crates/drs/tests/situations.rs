@@ -164,7 +164,7 @@ fn vms_that_are_not_nodes_count_if_rules_of_other_clients_name_them() {
     story.site.pods = replicas("web", &[0, 1]);
     let with_database = |vm: usize, key| {
         let members = vec![vm_id(vm), "vm-database".to_owned()];
-        rule(FOREIGN_KEYS + key, &format!("database-{vm}"), RuleKind::VmsTogether(members))
+        rule(FOREIGN_KEYS + key, &format!("database-{vm}"), RuleKind::VmAffinity(members))
     };
     story.site.clusters[0].rules = vec![with_database(0, 0), with_database(1, 1)];
     let plan = story.pass();
@@ -183,7 +183,7 @@ fn an_intent_is_applied_and_an_unrecorded_creation_is_found_again() {
     assert_eq!(kinds(&plan), ["create"]);
     // The process ended after the rule was created, before its UUID was recorded.
     story.owned = plan.record.clone();
-    story.site.carry_out(&plan);
+    story.site.execute(&plan);
     let again = story.pass();
     assert!(again.is_empty());
     let uuid = story.only_rule().uuid.clone();
@@ -212,7 +212,7 @@ fn a_rule_that_is_not_recorded_is_left_alone() {
     let rules = &mut story.site.clusters[0].rules;
     rules.retain(|rule| rule.name == recorded);
     rules[0].uuid = Some("another".to_owned());
-    rules[0].kind = RuleKind::VmsApart(vec![vm_id(0), vm_id(1)]);
+    rules[0].kind = RuleKind::VmAntiAffinity(vec![vm_id(0), vm_id(1)]);
     let plan = story.plan();
     let disagrees = |finding: &Finding| matches!(finding, Finding::RecordDisagrees { .. });
     assert!(plan.findings.iter().any(disagrees), "{:?}", plan.findings);
@@ -307,7 +307,7 @@ fn affinity_uses_the_fewest_rules_and_yields_to_anti_affinity() {
     story.wait(300);
     story.pass();
     assert_eq!(story.rules(), sets(&[&[0, 2], &[1, 2]]), "one anti-affinity rule, one affinity rule");
-    let affinity = story.site.clusters[0].rules.iter().find(|rule| matches!(rule.kind, RuleKind::VmsTogether(_)));
+    let affinity = story.site.clusters[0].rules.iter().find(|rule| matches!(rule.kind, RuleKind::VmAffinity(_)));
     assert_eq!(members(affinity.expect("one affinity rule")), BTreeSet::from([vm_id(0), vm_id(2)]));
     // All cache pods get it: affinity yields, and that is reported.
     for pod in &mut story.site.pods[1..] {

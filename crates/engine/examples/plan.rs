@@ -14,8 +14,8 @@ use std::time::Instant;
 use drs::{ChangeKind, ClusterView, DrsSettings, Plan, Record, Surroundings, UnixMillis};
 use engine::controllers::drs_rules::planner::{Planned, Planner};
 use engine::runtime::WorldOwner;
-use model::World;
 use model::event::*;
+use model::{World, testing};
 use serde_json::{Value, json};
 
 /// The same allocator as the `bridger` binary.
@@ -56,21 +56,15 @@ struct Bench {
     pods: Vec<PodFacts>,
 }
 
-fn labels(app: &str) -> Labels {
-    Labels::from([("app".to_owned(), app.to_owned())])
-}
-
 fn pod(service: usize, replica: usize, node: usize) -> PodFacts {
     let app = format!("service-{service}");
-    let selector = Some(SelectorFacts { labels: labels(&app), ..SelectorFacts::default() });
-    let topology_key = "kubernetes.io/hostname".to_owned();
     PodFacts {
         namespace: format!("team-{}", service % 100),
         name: format!("{app}-{replica}"),
         uid: uuid::Uuid::from_u128((service * REPLICAS + replica) as u128).to_string(),
-        labels: labels(&app),
+        labels: testing::labels(&[("app", &app)]),
         node: Some(format!("node-{node}")),
-        anti_affinity: vec![TermFacts { topology_key, selector, ..TermFacts::default() }],
+        anti_affinity: vec![testing::term(testing::HOSTNAME, &app)],
         ..PodFacts::default()
     }
 }
@@ -179,7 +173,7 @@ impl Bench {
     }
 
     /// Applies the plan, as a vCenter would.
-    fn carry_out(&mut self, planned: &Planned, owned: &mut Record) {
+    fn execute(&mut self, planned: &Planned, owned: &mut Record) {
         for (cluster, planned) in &planned.clusters {
             owned.set(cluster, Arc::clone(&planned.rules));
             if planned.changes.is_empty() {
@@ -262,10 +256,10 @@ fn measure(size: Size) -> Value {
     assert_eq!(plan.actions().count(), change_count(&planned));
     let (rules, uncovered) = (plan.actions().count(), plan.clusters.iter().map(|of| of.uncovered.len()).sum::<usize>());
     let mut owned = Record::default();
-    bench.carry_out(&planned, &mut owned);
+    bench.execute(&planned, &mut owned);
     let (read_back_ms, planned) = milliseconds(|| planner.plan(&shared, &owned, now));
     let left_to_do = change_count(&planned);
-    bench.carry_out(&planned, &mut owned);
+    bench.execute(&planned, &mut owned);
     let (unchanged_ms, _) = milliseconds(|| planner.plan(&shared, &owned, now));
     let (mut event_ms, mut held_ms) = (Vec::new(), Vec::new());
     let mut actions = 0;
@@ -287,7 +281,7 @@ fn measure(size: Size) -> Value {
             let plan = bench.plan(&owned, now, &settings);
             assert_eq!(plan.actions().count(), change_count(&planned), "incremental and from scratch are equal");
         }
-        bench.carry_out(&planned, &mut owned);
+        bench.execute(&planned, &mut owned);
         if change_count(&planned) > 0 {
             plan(&owned);
         }

@@ -12,15 +12,9 @@ use engine::runtime::{Lease, Runtime, RuntimeSettings, SharedWorld};
 use futures::future::BoxFuture;
 use model::World;
 use model::affinity::{LiftMode, LiftSettings};
-use model::event::{
-    Event, HostFacts, HostLoadFacts, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts, VcenterId, VmFacts,
-    WeightedTermFacts,
-};
+use model::event::{Event, HostFacts, HostLoadFacts, NodeFacts, PodFacts, Source, VmFacts, WeightedTermFacts};
+use model::testing::{HOSTNAME, VCENTER, bios_uuid, host, labels, term, vm};
 use tokio::sync::mpsc;
-use uuid::Uuid;
-
-const HOSTNAME: &str = "kubernetes.io/hostname";
-const VCENTER: VcenterId = VcenterId(0);
 
 /// An API server with scripted responses, each after a delay.
 #[derive(Default)]
@@ -53,29 +47,6 @@ impl EventSink for Api {
     }
 }
 
-fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-}
-
-fn uuid(number: usize) -> Uuid {
-    Uuid::from_u128(0x1000 + number as u128)
-}
-
-fn host(number: usize) -> HostFacts {
-    HostFacts { id: format!("host-{number}"), name: format!("esx-{number}"), ..HostFacts::default() }
-}
-
-fn vm(number: usize, host: usize) -> VmFacts {
-    VmFacts {
-        id: format!("vm-{number}"),
-        name: format!("vm-{number}"),
-        host: Some(format!("host-{host}")),
-        bios_uuid: Some(uuid(number)),
-        powered_on: true,
-        ..VmFacts::default()
-    }
-}
-
 /// Nodes `n0`, `n1`, ... on VMs, two on each host: `n0` and `n3` on host 0, and so on.
 fn world(settings: LiftSettings, hosts: usize) -> Live {
     let mut world = World::with_lifting(settings);
@@ -88,7 +59,7 @@ fn world(settings: LiftSettings, hosts: usize) -> Live {
                 world.apply(Event::NodeApplied(NodeFacts {
                     labels: labels(&[(HOSTNAME, &name), ("zone", if number == 0 { "a" } else { "b" })]),
                     name,
-                    system_uuid: Some(uuid(number)),
+                    system_uuid: bios_uuid(number),
                     ready: true,
                     ..NodeFacts::default()
                 }));
@@ -113,11 +84,6 @@ struct Live(Mutex<Stage>);
 enum Stage {
     Filled(Box<World>),
     Running { events: mpsc::Sender<Event>, world: SharedWorld },
-}
-
-fn term(key: &str, app: &str) -> TermFacts {
-    let selector = SelectorFacts { labels: labels(&[("app", app)]), ..SelectorFacts::default() };
-    TermFacts { topology_key: key.to_owned(), selector: Some(selector), ..TermFacts::default() }
 }
 
 /// A replica of an app with required anti-affinity between nodes.

@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use model::event::*;
+use model::testing::{self, HOSTNAME, VCENTER, term};
 use model::{Incoming, NodeId, Reading, ScoreSettings, View, World};
 use uuid::Uuid;
 
@@ -17,43 +18,20 @@ const HOSTS: usize = 500;
 const ZONES: usize = 10;
 const REPLICAS: usize = 30;
 const ROUNDS: usize = 500;
-const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
-const VCENTER: VcenterId = VcenterId(0);
 
 fn pairs<const N: usize>(pairs: [(&str, String); N]) -> Labels {
     pairs.map(|(key, value)| (key.to_owned(), value)).into()
 }
 
-fn term(key: &str, app: &str) -> TermFacts {
-    let labels = pairs([("app", app.to_owned())]);
-    let selector = Some(SelectorFacts { labels, ..SelectorFacts::default() });
-    TermFacts { topology_key: key.to_owned(), selector, ..TermFacts::default() }
-}
-
 fn fill_nodes(world: &mut World) {
     for number in 0..HOSTS {
-        let host = HostFacts { id: format!("host-{number}"), name: format!("esx-{number}"), ..HostFacts::default() };
-        world.apply(Event::HostApplied { vcenter: VCENTER, host });
+        world.apply(testing::host_applied(testing::host(number)));
     }
     for number in 0..NODES {
-        let uuid = Some(Uuid::from_u128(number as u128 + 1));
-        let vm = VmFacts {
-            id: format!("vm-{number}"),
-            host: Some(format!("host-{}", number % HOSTS)),
-            bios_uuid: uuid,
-            ..VmFacts::default()
-        };
-        world.apply(Event::VmApplied { vcenter: VCENTER, vm });
+        world.apply(testing::vm_applied(testing::vm(number, number % HOSTS)));
         let labels = pairs([(HOSTNAME, format!("node-{number}")), (ZONE, format!("zone-{}", number % ZONES))]);
-        let name = format!("node-{number}");
-        world.apply(Event::NodeApplied(NodeFacts {
-            name,
-            labels,
-            system_uuid: uuid,
-            ready: true,
-            ..NodeFacts::default()
-        }));
+        world.apply(Event::NodeApplied(NodeFacts { labels, ..testing::node(number) }));
     }
 }
 
@@ -173,7 +151,7 @@ fn main() {
             let vm = VmFacts {
                 id: format!("vm-{round}"),
                 host: Some(format!("host-{}", (round + 1) % HOSTS)),
-                bios_uuid: Some(Uuid::from_u128(round as u128 + 1)),
+                bios_uuid: testing::bios_uuid(round),
                 ..VmFacts::default()
             };
             world.apply(Event::VmApplied { vcenter: VCENTER, vm });

@@ -348,11 +348,11 @@ pub struct RuleFacts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleKind {
     /// A VM-VM anti-affinity rule: the ids of its VMs.
-    VmsApart(Vec<String>),
+    VmAntiAffinity(Vec<String>),
     /// A VM-VM affinity rule: the ids of its VMs.
-    VmsTogether(Vec<String>),
+    VmAffinity(Vec<String>),
     /// A VM-Host rule: the names of its VM group and of the host groups the VMs should, or should not, run on.
-    VmsOnHosts { vm_group: String, affine_hosts: Option<String>, anti_affine_hosts: Option<String> },
+    VmHost { vm_group: String, affine_hosts: Option<String>, anti_affine_hosts: Option<String> },
     /// A VM group, and the VM group that must start before it. Does not constrain hosts.
     Dependency { vm_group: String, depends_on: String },
     /// A rule type that Bridger does not know: the name of the type.
@@ -363,11 +363,11 @@ impl RuleKind {
     /// The names of the groups that the rule refers to.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         let names = match self {
-            RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } => {
+            RuleKind::VmHost { vm_group, affine_hosts, anti_affine_hosts } => {
                 [Some(vm_group), affine_hosts.as_ref(), anti_affine_hosts.as_ref()]
             }
             RuleKind::Dependency { vm_group, depends_on } => [Some(vm_group), Some(depends_on), None],
-            RuleKind::VmsApart(_) | RuleKind::VmsTogether(_) | RuleKind::Other(_) => [None; 3],
+            RuleKind::VmAntiAffinity(_) | RuleKind::VmAffinity(_) | RuleKind::Other(_) => [None; 3],
         };
         names.into_iter().flatten().map(String::as_str)
     }

@@ -8,7 +8,7 @@
 //!   pod.
 //! - [`scheduling`]: the pod and node data that schedulers need.
 //! - [`report`]: counts and explanations for users.
-//! - [`storage`]: compact storage with fast lookups.
+//! - [`storage`]: compact storage with fast lookups. [`testing`]: ready-made facts for tests and benchmarks.
 //!
 //! Invariants: state changes only through [`event::Event`]; the same events give the same world.
 
@@ -21,6 +21,7 @@ pub mod report;
 pub mod scheduling;
 pub mod sources;
 pub mod storage;
+pub mod testing;
 pub mod world;
 
 pub use affinity::{Incoming, LiftMode, LiftSettings, Reading, Role, ScoreSettings, Scores, Verdicts, View};

@@ -16,10 +16,8 @@ use std::time::{Duration, Instant};
 use engine::extender::{Extender, ExtenderSettings};
 use engine::runtime::WorldOwner;
 use model::World;
-use model::event::{
-    Event, HostFacts, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts, VcenterId, VmFacts,
-    WeightedTermFacts,
-};
+use model::event::{Event, HostFacts, Labels, NodeFacts, PodFacts, Source, TermFacts, WeightedTermFacts};
+use model::testing::{self, HOSTNAME, VCENTER};
 use plain::{APPS, Answer, DISLIKE, HOSTS, NODES, Plain, Question, Verdict};
 use serde_json::{Value, json};
 use server::{ExtenderRoutes, Limits};
@@ -31,8 +29,6 @@ const CLIENTS: usize = 64;
 /// Fewer would prove nothing.
 const ANSWERS_MIN: usize = 1000;
 const EVENTS_MIN: usize = 500;
-const VCENTER: VcenterId = VcenterId(0);
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 fn app_label(app: usize) -> Labels {
     Labels::from([("app".to_owned(), app.to_string())])
@@ -42,31 +38,17 @@ fn node_name(number: usize) -> String {
     format!("node-{number}")
 }
 
-fn uuid(number: usize) -> uuid::Uuid {
-    uuid::Uuid::from_u128(0x9000 + number as u128)
-}
-
 fn vm(number: usize, host: usize) -> Event {
-    let vm = VmFacts {
-        id: format!("vm-{number}"),
-        name: format!("vm-{number}"),
-        host: Some(format!("host-{host}")),
-        bios_uuid: Some(uuid(number)),
-        powered_on: true,
-        ..VmFacts::default()
-    };
-    Event::VmApplied { vcenter: VCENTER, vm }
+    testing::vm_applied(testing::vm(number, host))
 }
 
 fn host(number: usize, maintenance: bool) -> Event {
-    let (id, name) = (format!("host-{number}"), format!("esx-{number}"));
-    Event::HostApplied { vcenter: VCENTER, host: HostFacts { id, name, maintenance, ..HostFacts::default() } }
+    testing::host_applied(HostFacts { maintenance, ..testing::host(number) })
 }
 
 /// A term between nodes that matches the pods of an app.
 fn of_app(app: usize) -> TermFacts {
-    let selector = SelectorFacts { labels: app_label(app), ..SelectorFacts::default() };
-    TermFacts { topology_key: HOSTNAME.to_owned(), selector: Some(selector), ..TermFacts::default() }
+    testing::term(HOSTNAME, &app.to_string())
 }
 
 fn preferred_anti_affinity(app: usize, weight: i32) -> Vec<WeightedTermFacts> {
@@ -110,7 +92,7 @@ fn start() -> (WorldOwner, Plain) {
             Source::Nodes => (0..NODES).for_each(|number| {
                 let name = node_name(number);
                 let labels = Labels::from([(HOSTNAME.to_owned(), name.clone())]);
-                let system_uuid = Some(uuid(number));
+                let system_uuid = testing::bios_uuid(number);
                 let node = NodeFacts { name, labels, system_uuid, ready: true, ..NodeFacts::default() };
                 world.apply(Event::NodeApplied(node));
             }),

@@ -48,7 +48,7 @@ impl Bench {
     }
 
     /// Starts a task, waits for its success, and then for this many seconds.
-    async fn carry_out(&self, seconds: u64, start: Start) {
+    async fn execute(&self, seconds: u64, start: Start) {
         let task = self.0.with(|core, now| start(&mut core.vcenter, now)).expect("a task");
         let state = || self.0.with(|core, _| core.vcenter.inventory().task(task).expect("it is kept").state.clone());
         while !state().is_final() {
@@ -60,15 +60,15 @@ impl Bench {
 
     async fn power(&self, vm: VmId, on: bool, seconds: u64) {
         let act = if on { Vcenter::power_on_vm } else { Vcenter::power_off_vm };
-        self.carry_out(seconds, Box::new(move |vcenter, now| act(vcenter, vm, &actor(), now))).await;
+        self.execute(seconds, Box::new(move |vcenter, now| act(vcenter, vm, &actor(), now))).await;
     }
 
     async fn destroy(&self, vm: VmId) {
-        self.carry_out(1, Box::new(move |vcenter, now| vcenter.destroy_vm(vm, &actor(), now))).await;
+        self.execute(1, Box::new(move |vcenter, now| vcenter.destroy_vm(vm, &actor(), now))).await;
     }
 
     async fn rename(&self, vm: VmId, name: &'static str) {
-        self.carry_out(1, Box::new(move |vcenter, now| vcenter.rename(vm.into(), name, &actor(), now))).await;
+        self.execute(1, Box::new(move |vcenter, now| vcenter.rename(vm.into(), name, &actor(), now))).await;
     }
 
     /// A VM with the node role, running.
@@ -87,7 +87,7 @@ impl Bench {
                 power_on: true,
             }
         });
-        self.carry_out(seconds, Box::new(|vcenter, now| vcenter.create_vm(spec, &actor(), now))).await;
+        self.execute(seconds, Box::new(|vcenter, now| vcenter.create_vm(spec, &actor(), now))).await;
         self.vm(name)
     }
 }
@@ -135,7 +135,7 @@ async fn a_vm_that_lost_its_role_still_takes_its_node_down() {
     let bench = Bench::new(2, 1);
     let vm = bench.vm("node-1");
     let change = VmChange { extra_config: [(ROLE_KEY.to_owned(), None)].into(), ..VmChange::default() };
-    bench.carry_out(1, Box::new(move |vcenter, now| vcenter.reconfigure_vm(vm, change, &actor(), now))).await;
+    bench.execute(1, Box::new(move |vcenter, now| vcenter.reconfigure_vm(vm, change, &actor(), now))).await;
     assert_eq!(bench.ready("node-1"), "True", "its kubelet keeps running");
     bench.power(vm, false, 60).await;
     assert_eq!(bench.ready("node-1"), "Unknown");

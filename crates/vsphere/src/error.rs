@@ -64,7 +64,7 @@ impl VsphereError {
 
     /// Whether the error is transient: a later retry may succeed without any other change.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             VsphereError::Unreachable { .. }
             | VsphereError::TimedOut { .. }

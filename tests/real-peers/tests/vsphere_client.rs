@@ -132,7 +132,7 @@ async fn connection_errors_are_distinguished() -> Result<()> {
     let [closed] = testkit::ports::free()?;
     let (endpoint, _) = Endpoint::parse(&format!("https://127.0.0.1:{closed}/sdk"))?;
     let error = Client::connect(transport.clone(), endpoint, wrong.clone()).await.expect_err("nothing listens");
-    assert!(matches!(error, VsphereError::Unreachable { .. }) && error.is_passing(), "{error}");
+    assert!(matches!(error, VsphereError::Unreachable { .. }) && error.is_transient(), "{error}");
 
     let esx = Vcsim::start(&VcsimOptions { extra: vec!["-esx".to_owned()], ..VcsimOptions::default() }).await?;
     let (endpoint, credentials) = Endpoint::parse(&esx.govc_url())?;

@@ -158,7 +158,7 @@ async fn scenario(peer: &Peer) -> Result<()> {
 
     // Our rules, one of each kind, in one change.
     let group = |name: &str, kind| GroupFacts { name: name.to_owned(), user_created: true, kind };
-    let pin = RuleKind::VmsOnHosts {
+    let pin = RuleKind::VmHost {
         vm_group: "ours-vms".to_owned(),
         affine_hosts: Some("ours-hosts".to_owned()),
         anti_affine_hosts: None,
@@ -180,8 +180,8 @@ async fn scenario(peer: &Peer) -> Result<()> {
     .await?;
     let read = store.read(ID, &cluster).await?;
     inventory.until_soon(&read).await?;
-    ensure!(rule(&read, "ours-anti")?.kind == RuleKind::VmsApart(vm_list(&[0, 2])), "{read:?}");
-    ensure!(rule(&read, "ours-affine")?.kind == RuleKind::VmsTogether(vm_list(&[1, 3])), "{read:?}");
+    ensure!(rule(&read, "ours-anti")?.kind == RuleKind::VmAntiAffinity(vm_list(&[0, 2])), "{read:?}");
+    ensure!(rule(&read, "ours-affine")?.kind == RuleKind::VmAffinity(vm_list(&[1, 3])), "{read:?}");
     ensure!(rule(&read, "ours-pin")?.kind == pin, "{read:?}");
     ensure!(read.rules.iter().all(|rule| rule.enabled && rule.uuid.is_some()), "{read:?}");
     let observed = witness(peer).await?;
@@ -199,7 +199,7 @@ async fn scenario(peer: &Peer) -> Result<()> {
     let read = store.read(ID, &cluster).await?;
     inventory.until_soon(&read).await?;
     let after = rule(&read, "ours-anti")?;
-    let expected = RuleFacts { kind: RuleKind::VmsApart(vm_list(&[0, 2, 3])), ..before };
+    let expected = RuleFacts { kind: RuleKind::VmAntiAffinity(vm_list(&[0, 2, 3])), ..before };
     ensure!(*after == expected, "{after:?}");
     ensure!(rule(&read, "ours-pin")?.kind == pin && rule(&read, "ours-pin")?.enabled, "{read:?}");
     let edited = witness(peer).await?;

@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         }
         let store = vsphere::Rules::new((0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned()));
-        let ends = once::carry_out(plan, &world, &mut records, &store, &record_store).await;
+        let ends = once::execute(plan, &world, &mut records, &store, &record_store).await;
         store.close().await;
         let problems: Vec<String> = ends.iter().filter_map(|(cluster, end)| problem(&cluster.id, end)).collect();
         if problems.is_empty() {

@@ -30,7 +30,7 @@ fn sample() -> Snapshot {
         enabled: true,
         mandatory: false,
         user_created: true,
-        kind: RuleKind::VmsApart(vec!["vm-1".to_owned()]),
+        kind: RuleKind::VmAntiAffinity(vec!["vm-1".to_owned()]),
     };
     for event in [
         Event::RelistBegan(Source::Nodes),

@@ -67,8 +67,8 @@ fn remembered(vcenter: VcenterId, facts: &ClusterFacts, rules: &Rules, hostless:
 fn owned_members<'a>(facts: &'a ClusterFacts, rules: &'a Rules) -> impl Iterator<Item = &'a str> {
     let own = facts.rules.iter().filter(|rule| rules.contains_key(&rule.name));
     let members = own.flat_map(|rule| match &rule.kind {
-        RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms) => vms.as_slice(),
-        RuleKind::VmsOnHosts { .. } | RuleKind::Dependency { .. } | RuleKind::Other(_) => &[],
+        RuleKind::VmAntiAffinity(vms) | RuleKind::VmAffinity(vms) => vms.as_slice(),
+        RuleKind::VmHost { .. } | RuleKind::Dependency { .. } | RuleKind::Other(_) => &[],
     });
     members.map(String::as_str)
 }

@@ -125,9 +125,9 @@ impl Change {
     pub fn rule_kind(&self) -> RuleKind {
         let vms = self.vms.iter().map(|vm| vm.id.clone()).collect();
         match (self.rule_type, &self.group_names) {
-            (RuleType::VmAntiAffinity, _) => RuleKind::VmsApart(vms),
-            (RuleType::VmAffinity, _) => RuleKind::VmsTogether(vms),
-            (RuleType::VmHost, names) => RuleKind::VmsOnHosts {
+            (RuleType::VmAntiAffinity, _) => RuleKind::VmAntiAffinity(vms),
+            (RuleType::VmAffinity, _) => RuleKind::VmAffinity(vms),
+            (RuleType::VmHost, names) => RuleKind::VmHost {
                 vm_group: names.as_ref().map(|names| names.vms.clone()).unwrap_or_default(),
                 affine_hosts: names.as_ref().map(|names| names.hosts.clone()),
                 anti_affine_hosts: None,

@@ -76,9 +76,9 @@ fn classify(
     prefix: &str,
 ) -> Option<(RuleType, Vec<String>, Option<RecordedGroups>)> {
     match &rule.kind {
-        RuleKind::VmsApart(vms) => Some((RuleType::VmAntiAffinity, vms.clone(), None)),
-        RuleKind::VmsTogether(vms) => Some((RuleType::VmAffinity, vms.clone(), None)),
-        RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(hosts), anti_affine_hosts: None }
+        RuleKind::VmAntiAffinity(vms) => Some((RuleType::VmAntiAffinity, vms.clone(), None)),
+        RuleKind::VmAffinity(vms) => Some((RuleType::VmAffinity, vms.clone(), None)),
+        RuleKind::VmHost { vm_group, affine_hosts: Some(hosts), anti_affine_hosts: None }
             if vm_group.starts_with(prefix) && hosts.starts_with(prefix) =>
         {
             let of_group = facts.groups.iter().find(|group| group.name == *vm_group);

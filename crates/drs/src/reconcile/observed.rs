@@ -87,12 +87,12 @@ pub(crate) fn observe<'v>(
     };
     let observe = |rule: &'v RuleFacts| {
         let (meaning, ids) = match &rule.kind {
-            RuleKind::VmsApart(ids) => (Meaning::VmAntiAffinity, ids.as_slice()),
-            RuleKind::VmsTogether(ids) => (Meaning::VmAffinity, ids.as_slice()),
-            RuleKind::VmsOnHosts { vm_group, affine_hosts: Some(hosts), anti_affine_hosts: None } => {
+            RuleKind::VmAntiAffinity(ids) => (Meaning::VmAntiAffinity, ids.as_slice()),
+            RuleKind::VmAffinity(ids) => (Meaning::VmAffinity, ids.as_slice()),
+            RuleKind::VmHost { vm_group, affine_hosts: Some(hosts), anti_affine_hosts: None } => {
                 (Meaning::VmHostAffinity(hosts_of(hosts)), vms_of(vm_group))
             }
-            RuleKind::VmsOnHosts { vm_group, affine_hosts, anti_affine_hosts } => {
+            RuleKind::VmHost { vm_group, affine_hosts, anti_affine_hosts } => {
                 let mut others = hosts_of(affine_hosts.as_deref().unwrap_or_default());
                 if !others.is_clear() {
                     others.toggle_range(..);

@@ -124,7 +124,7 @@ fn foreign_kind() -> impl Strategy<Value = RuleKind> {
     let vms = || vec((0..NODES_MAX + 2).prop_map(vm_id), 0..5);
     let vm_host = |affine: bool, anti_affine: bool| {
         (text(VM_GROUPS), text(HOST_GROUPS), text(HOST_GROUPS)).prop_map(move |(vm_group, hosts, others)| {
-            RuleKind::VmsOnHosts {
+            RuleKind::VmHost {
                 vm_group,
                 affine_hosts: affine.then_some(hosts),
                 anti_affine_hosts: anti_affine.then_some(others),
@@ -132,8 +132,8 @@ fn foreign_kind() -> impl Strategy<Value = RuleKind> {
         })
     };
     prop_oneof![
-        3 => vms().prop_map(RuleKind::VmsApart),
-        3 => vms().prop_map(RuleKind::VmsTogether),
+        3 => vms().prop_map(RuleKind::VmAntiAffinity),
+        3 => vms().prop_map(RuleKind::VmAffinity),
         2 => vm_host(true, false),
         2 => vm_host(false, true),
         // vSphere's own clients create neither of these; its API does not forbid them.

@@ -11,13 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use drs::{ChangeKind, DrsSettings, GroupChange, Plan, Record};
 use model::World;
 use model::event::*;
+pub use model::testing::{HOSTNAME, VCENTER, labels, term};
 
-pub const VCENTER: VcenterId = VcenterId(0);
 pub const UID: &str = "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b";
 pub const HOST_KEY: &str = "alpha.cna.vmware.com/host";
 /// Rules of other clients have keys from here on.
 pub const FOREIGN_KEYS: i32 = 1000;
-pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
 #[derive(Clone, Debug, Default)]
 pub struct Site {
@@ -137,7 +136,7 @@ impl Site {
     }
 
     /// Applies the plan, as a vCenter would, and returns the new record.
-    pub fn carry_out(&mut self, plan: &Plan) -> Record {
+    pub fn execute(&mut self, plan: &Plan) -> Record {
         let mut owned = plan.record.clone();
         for (cluster, action) in plan.actions() {
             let facts = self.clusters.iter_mut().find(|facts| facts.id == cluster.cluster.id).expect("a known cluster");
@@ -213,7 +212,7 @@ pub fn rule(key: i32, name: &str, kind: RuleKind) -> RuleFacts {
 
 pub fn members(rule: &RuleFacts) -> BTreeSet<String> {
     match &rule.kind {
-        RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms) => vms.iter().cloned().collect(),
+        RuleKind::VmAntiAffinity(vms) | RuleKind::VmAffinity(vms) => vms.iter().cloned().collect(),
         _ => BTreeSet::new(),
     }
 }
@@ -233,28 +232,9 @@ pub fn selects(selector: Option<&SelectorFacts>, labels: &Labels) -> bool {
         })
 }
 
-pub fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
-}
-
-pub fn term(key: &str, app: &str) -> TermFacts {
-    TermFacts {
-        topology_key: key.to_owned(),
-        selector: Some(SelectorFacts { labels: labels(&[("app", app)]), ..SelectorFacts::default() }),
-        ..TermFacts::default()
-    }
-}
-
 /// A pod of an app on a node.
 pub fn pod(app: &str, number: usize, node: usize) -> PodFacts {
-    PodFacts {
-        namespace: "shop".to_owned(),
-        name: format!("{app}-{number}"),
-        uid: format!("uid-{app}-{number}"),
-        labels: labels(&[("app", app)]),
-        node: Some(node_name(node)),
-        ..PodFacts::default()
-    }
+    PodFacts { node: Some(node_name(node)), ..model::testing::pod("shop", &format!("{app}-{number}"), app) }
 }
 
 /// A pod with anti-affinity to other pods of its app.

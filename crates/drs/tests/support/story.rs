@@ -27,7 +27,7 @@ impl Story {
     /// Plans and applies the plan.
     pub fn pass(&mut self) -> Plan {
         let plan = self.plan();
-        self.owned = self.site.carry_out(&plan);
+        self.owned = self.site.execute(&plan);
         plan
     }
 

@@ -63,7 +63,7 @@ async fn step(outside: &Arc<Outside>, expected: &mut Foreign, number: usize) {
         }
         80..86 => outside.administer(&id, |facts, key| {
             // The name resembles Bridger's names. The two VMs are not special to any pod.
-            let kind = RuleKind::VmsApart(vec![vm_id(cluster, node), vm_id(cluster, (node + 1) % NODES)]);
+            let kind = RuleKind::VmAntiAffinity(vec![vm_id(cluster, node), vm_id(cluster, (node + 1) % NODES)]);
             facts.rules.push(rule(key, &format!("bridger-{key}"), kind));
             facts.groups.push(GroupFacts {
                 name: format!("bridger-group-{key}"),
@@ -144,10 +144,12 @@ fn check(outside: &Outside, expected: &Foreign) -> Result<(), String> {
             return Err(format!("{id}: two rules for the same VMs: {own:?}"));
         }
         let covered = |a: &String, b: &String| {
-            facts.rules.iter().filter(|rule| rule.enabled && matches!(rule.kind, RuleKind::VmsApart(_))).any(|rule| {
-                let members = members(&rule.kind);
-                members.contains(a) && members.contains(b)
-            })
+            facts.rules.iter().filter(|rule| rule.enabled && matches!(rule.kind, RuleKind::VmAntiAffinity(_))).any(
+                |rule| {
+                    let members = members(&rule.kind);
+                    members.contains(a) && members.contains(b)
+                },
+            )
         };
         let vms_of = |app: &str| -> Vec<String> {
             let of = state.pods.values().filter(|pod| pod.labels["app"] == app);

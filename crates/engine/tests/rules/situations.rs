@@ -186,7 +186,9 @@ fn a_watch_that_lags_is_waited_for_and_reported() {
         let process = Process::start(&outside, 1).await;
         seconds(5).await;
         outside.lock().echo = Duration::from_secs(90);
-        outside.administer(C, |facts, key| facts.rules.push(rule(key, "admin", RuleKind::VmsApart(vec![vm_id(0, 5)]))));
+        outside.administer(C, |facts, key| {
+            facts.rules.push(rule(key, "admin", RuleKind::VmAntiAffinity(vec![vm_id(0, 5)])));
+        });
         for number in 0..2 {
             outside.add_pod(replica("web", number, 0, number)).await;
         }

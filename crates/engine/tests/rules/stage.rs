@@ -444,7 +444,7 @@ pub fn rule(key: i32, name: &str, kind: RuleKind) -> RuleFacts {
 
 pub fn members(kind: &RuleKind) -> BTreeSet<String> {
     match kind {
-        RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms) => vms.iter().cloned().collect(),
+        RuleKind::VmAntiAffinity(vms) | RuleKind::VmAffinity(vms) => vms.iter().cloned().collect(),
         _ => BTreeSet::new(),
     }
 }

@@ -105,7 +105,7 @@ impl Incoming {
             match role {
                 // `joint` covers several distinct terms; a repeated term is added once.
                 Role::Affinity if incoming.affinity.is_empty() => {
-                    incoming.affinity.push(CountedTerm::Indexed(for_incoming))
+                    incoming.affinity.push(CountedTerm::Indexed(for_incoming));
                 }
                 Role::Affinity => {}
                 _ => incoming.add(role, CountedTerm::Indexed(for_incoming)),

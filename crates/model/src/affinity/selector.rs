@@ -155,6 +155,7 @@ mod tests {
     use crate::event::Labels;
     use crate::storage::intern::Interner;
     use crate::storage::label_set::LabelSet;
+    use crate::testing::labels;
 
     fn requirement(key: &str, operator: Operator, values: &[&str]) -> RequirementFacts {
         RequirementFacts {
@@ -162,10 +163,6 @@ mod tests {
             operator,
             values: values.iter().map(|value| (*value).to_owned()).collect(),
         }
-    }
-
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
     fn expressions(expressions: Vec<RequirementFacts>) -> Option<SelectorFacts> {

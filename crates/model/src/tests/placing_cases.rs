@@ -3,14 +3,10 @@
 use super::properties::world_after;
 use crate::affinity::Refusal;
 use crate::event::*;
+use crate::testing::{HOSTNAME, labels, selector};
 use crate::{Incoming, LiftMode, LiftSettings, NodeId, NodeSet, Reading, ScoreSettings, View, World};
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
 const HOST: &str = "alpha.cna.vmware.com/host";
-
-fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-}
 
 fn node(name: &str, more: &[(&str, &str)]) -> Event {
     let mut labels = labels(more);
@@ -30,7 +26,7 @@ fn nodes() -> Vec<Event> {
 }
 
 fn app(app: &str) -> Option<SelectorFacts> {
-    Some(SelectorFacts { labels: labels(&[("app", app)]), ..SelectorFacts::default() })
+    Some(selector(app))
 }
 
 fn term(key: &str, selector: Option<SelectorFacts>) -> TermFacts {

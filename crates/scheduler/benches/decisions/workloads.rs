@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use model::World;
-use model::event::{Event, NodeFacts, PodFacts, SelectorFacts, TermFacts, WeightedTermFacts};
+use model::event::{Event, NodeFacts, PodFacts, WeightedTermFacts};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, ResourceSums, SpreadFacts};
+use model::testing::{selector, term};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -49,20 +50,12 @@ fn pod(name: String, app: String, change: impl FnOnce(&mut PodFacts, &mut PodSch
     facts
 }
 
-fn selects(app: &str) -> SelectorFacts {
-    SelectorFacts { labels: [("app".to_owned(), app.to_owned())].into(), ..SelectorFacts::default() }
-}
-
-fn term(key: &str, app: &str) -> TermFacts {
-    TermFacts { topology_key: key.to_owned(), selector: Some(selects(app)), ..TermFacts::default() }
-}
-
 fn spread(key: &str, app: &str, hard: bool) -> SpreadFacts {
     SpreadFacts {
         topology_key: key.to_owned(),
         max_skew: 5,
         hard,
-        selector: Some(selects(app)),
+        selector: Some(selector(app)),
         min_domains: 1,
         honor_node_affinity: true,
         honor_taints: false,

@@ -136,7 +136,7 @@ impl Kubernetes {
     /// Runs the next step due by `now`, at that time.
     pub fn step(&mut self, now: SimTime) -> SimTime {
         if let Some(step) = self.timeline.take_due(now) {
-            self.controllers.carry_out(step, &mut self.store, &mut self.timeline, &mut self.happenings, now);
+            self.controllers.execute(step, &mut self.store, &mut self.timeline, &mut self.happenings, now);
         }
         now
     }

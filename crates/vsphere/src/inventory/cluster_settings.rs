@@ -69,9 +69,9 @@ fn text(element: &Element, name: &str) -> Option<String> {
 
 fn rule(element: &Element) -> RuleFacts {
     let kind = match element.xsi_type.as_deref() {
-        Some("ClusterAntiAffinityRuleSpec") => RuleKind::VmsApart(ids(element, "vm")),
-        Some("ClusterAffinityRuleSpec") => RuleKind::VmsTogether(ids(element, "vm")),
-        Some("ClusterVmHostRuleInfo") => RuleKind::VmsOnHosts {
+        Some("ClusterAntiAffinityRuleSpec") => RuleKind::VmAntiAffinity(ids(element, "vm")),
+        Some("ClusterAffinityRuleSpec") => RuleKind::VmAffinity(ids(element, "vm")),
+        Some("ClusterVmHostRuleInfo") => RuleKind::VmHost {
             vm_group: text(element, "vmGroupName").unwrap_or_default(),
             affine_hosts: text(element, "affineHostGroupName"),
             anti_affine_hosts: text(element, "antiAffineHostGroupName"),
@@ -167,19 +167,16 @@ mod tests {
             user_created: false,
             kind,
         };
-        let pin = RuleKind::VmsOnHosts {
-            vm_group: "a".to_owned(),
-            affine_hosts: Some("b".to_owned()),
-            anti_affine_hosts: None,
-        };
+        let pin =
+            RuleKind::VmHost { vm_group: "a".to_owned(), affine_hosts: Some("b".to_owned()), anti_affine_hosts: None };
         let expected = [
             RuleFacts {
                 uuid: Some("u-3".to_owned()),
                 enabled: true,
                 user_created: true,
-                ..rule(3, "apart%2f1", RuleKind::VmsApart(both()))
+                ..rule(3, "apart%2f1", RuleKind::VmAntiAffinity(both()))
             },
-            rule(4, "together", RuleKind::VmsTogether(both())),
+            rule(4, "together", RuleKind::VmAffinity(both())),
             rule(5, "order", RuleKind::Dependency { vm_group: "a".to_owned(), depends_on: "b".to_owned() }),
             rule(6, "new", RuleKind::Other("SomethingNew".to_owned())),
             RuleFacts { enabled: true, mandatory: true, ..rule(9, "pin", pin) },

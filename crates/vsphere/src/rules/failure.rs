@@ -46,7 +46,7 @@ pub(super) fn port_error(cluster: &ManagedObject, error: VsphereError) -> PortEr
     let text = format!("rules of {cluster}: {}", one_line(&error.to_string()));
     match error {
         VsphereError::Fault { method, fault } => fault_error(cluster, method, &fault),
-        error if error.is_passing() => PortError::Transient(text),
+        error if error.is_transient() => PortError::Transient(text),
         _ => PortError::Permanent(text),
     }
 }

@@ -69,9 +69,9 @@ fn group_change(spec: &mut Writer, change: &GroupChange) {
 fn rule_info(update: &mut Writer, identity: Option<(i32, Option<&str>)>, change: &Change) {
     let rule = change.rule_kind();
     let kind = match &rule {
-        RuleKind::VmsApart(_) => "ClusterAntiAffinityRuleSpec",
-        RuleKind::VmsTogether(_) => "ClusterAffinityRuleSpec",
-        RuleKind::VmsOnHosts { .. } => "ClusterVmHostRuleInfo",
+        RuleKind::VmAntiAffinity(_) => "ClusterAntiAffinityRuleSpec",
+        RuleKind::VmAffinity(_) => "ClusterAffinityRuleSpec",
+        RuleKind::VmHost { .. } => "ClusterVmHostRuleInfo",
         // Bridger never creates these.
         RuleKind::Dependency { .. } | RuleKind::Other(_) => return,
     };
@@ -85,8 +85,8 @@ fn rule_info(update: &mut Writer, identity: Option<(i32, Option<&str>)>, change:
             info.text("ruleUuid", uuid);
         }
         match &rule {
-            RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms) => references(info, "vm", VM, vms),
-            RuleKind::VmsOnHosts { vm_group, affine_hosts, .. } => {
+            RuleKind::VmAntiAffinity(vms) | RuleKind::VmAffinity(vms) => references(info, "vm", VM, vms),
+            RuleKind::VmHost { vm_group, affine_hosts, .. } => {
                 info.text("vmGroupName", vm_group);
                 if let Some(hosts) = affine_hosts {
                     info.text("affineHostGroupName", hosts);

@@ -153,7 +153,7 @@ async fn a_read_returns_the_same_rules_as_the_inventory() {
                 false,
                 RuleKind::Dependency { vm_group: "a".to_owned(), depends_on: "b".to_owned() },
             ),
-            expected_rule(9, Some("u-9"), "a%2fb ", true, RuleKind::VmsApart(ids(&["vm-2", "vm-1"]))),
+            expected_rule(9, Some("u-9"), "a%2fb ", true, RuleKind::VmAntiAffinity(ids(&["vm-2", "vm-1"]))),
         ],
         groups: vec![
             GroupFacts { name: "a".to_owned(), user_created: false, kind: GroupKind::Hosts(Vec::new()) },

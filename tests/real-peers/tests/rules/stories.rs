@@ -63,31 +63,20 @@ fn document(finished: &Finished) -> Result<Value> {
     Ok(document)
 }
 
-#[tokio::test]
-async fn rules_are_created_for_pods_and_follow_them() -> Result<()> {
+/// Five hosts, six VMs with a node each, and `web` on the first three.
+async fn start() -> Result<Story> {
     let site = Site::start(5, 6).await?;
     let cluster = Cluster::start(&site, 0..6).await?;
     let story = Story { site, cluster };
     for machine in 0..3 {
         story.place(&format!("web-{machine}"), "web", machine, &anti_affinity_to("web")).await?;
     }
-    before_it_runs(&story).await?;
-    let mut bridger = story.cluster.run(&POLICY).await?;
-    follows(&story, &bridger).await?;
-    after_it_ran(&story).await?;
-    affinity_and_node_affinity(&story, &bridger).await?;
-    gone_after_the_grace(&story, &bridger).await?;
-    too_many_replicas(&story, &bridger).await?;
-    let output = bridger.output();
-    for secret in SECRETS.into_iter().chain([testkit::vcsim::PASSWORD]) {
-        ensure!(!output.contains(secret), "{secret} in the output:\n{output}");
-    }
-    bridger.stop();
-    Ok(())
+    Ok(story)
 }
 
-/// `bridger plan` shows the plan as text and JSON, live and from a snapshot. Nothing is written.
-async fn before_it_runs(story: &Story) -> Result<()> {
+#[tokio::test]
+async fn plan_and_snapshot_show_a_rule_before_it_is_written() -> Result<()> {
+    let story = start().await?;
     let shown = story.plan(&[]).await?;
     ensure!(shown.code == Some(3), "{shown:?}");
     for expected in ["create apart", "default/web-0", "DC0_C0_RP0_VM1", "1 to create, 0 to edit, 0 to delete"] {
@@ -112,6 +101,19 @@ async fn before_it_runs(story: &Story) -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn an_anti_affinity_rule_follows_its_pods_and_matches_the_record() -> Result<()> {
+    let story = start().await?;
+    let bridger = story.cluster.run(&POLICY).await?;
+    follows(&story, &bridger).await?;
+    matches_the_record(&story).await?;
+    let output = bridger.output();
+    for secret in SECRETS.into_iter().chain([testkit::vcsim::PASSWORD]) {
+        ensure!(!output.contains(secret), "{secret} in the output:\n{output}");
+    }
+    Ok(())
+}
+
 /// There is a rule with exactly the VMs of the pods, and it is the same rule after a pod moved.
 async fn follows(story: &Story, bridger: &Bridger) -> Result<()> {
     let began = Instant::now();
@@ -127,7 +129,7 @@ async fn follows(story: &Story, bridger: &Bridger) -> Result<()> {
 }
 
 /// The plan is empty, and the record matches the existing rules.
-async fn after_it_ran(story: &Story) -> Result<()> {
+async fn matches_the_record(story: &Story) -> Result<()> {
     let own = story.own().await?;
     let record = story.cluster.record().await?;
     ensure!(record.keys().eq(own.rules.keys()), "{record:?}\n{own:?}");
@@ -139,6 +141,15 @@ async fn after_it_ran(story: &Story) -> Result<()> {
     let document = document(&story.plan(&["-o", "json"]).await?)?;
     ensure!((&document["create"], &document["edit"], &document["delete"]) == (&0.into(), &0.into(), &0.into()));
     Ok(())
+}
+
+#[tokio::test]
+async fn rules_of_each_kind_are_created_and_deleted_after_the_grace_period() -> Result<()> {
+    let story = start().await?;
+    let bridger = story.cluster.run(&POLICY).await?;
+    story.one_rule(ANTI_AFFINITY, &[0, 1, 2], &bridger).await?;
+    affinity_and_node_affinity(&story, &bridger).await?;
+    gone_after_the_grace(&story, &bridger).await
 }
 
 /// Required affinity creates a VM-VM affinity rule; node affinity to hosts creates groups and a VM-Host rule.
@@ -190,8 +201,10 @@ async fn gone_after_the_grace(story: &Story, bridger: &Bridger) -> Result<()> {
     counts(bridger, "bridger_rules_owned", 0).await
 }
 
-/// More replicas than hosts: the rule stays within the guard's limit, and the pods' events show the numbers.
-async fn too_many_replicas(story: &Story, bridger: &Bridger) -> Result<()> {
+#[tokio::test]
+async fn more_replicas_than_hosts_get_a_limited_rule_and_events_with_the_numbers() -> Result<()> {
+    let story = start().await?;
+    let bridger = &story.cluster.run(&POLICY).await?;
     for machine in 0..6 {
         story.place(&format!("wide-{machine}"), "wide", machine, &anti_affinity_to("wide")).await?;
     }

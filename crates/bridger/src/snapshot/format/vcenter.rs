@@ -126,10 +126,20 @@ struct Rule {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "RuleKind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum RuleMeaning {
-    VmsApart(Vec<String>),
-    VmsTogether(Vec<String>),
-    VmsOnHosts { vm_group: String, affine_hosts: Option<String>, anti_affine_hosts: Option<String> },
-    Dependency { vm_group: String, depends_on: String },
+    #[serde(rename = "vmsApart")]
+    VmAntiAffinity(Vec<String>),
+    #[serde(rename = "vmsTogether")]
+    VmAffinity(Vec<String>),
+    #[serde(rename = "vmsOnHosts")]
+    VmHost {
+        vm_group: String,
+        affine_hosts: Option<String>,
+        anti_affine_hosts: Option<String>,
+    },
+    Dependency {
+        vm_group: String,
+        depends_on: String,
+    },
     Other(String),
 }
 

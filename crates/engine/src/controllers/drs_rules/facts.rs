@@ -69,7 +69,7 @@ fn ordered(kind: &RuleKind) -> RuleKind {
 }
 
 fn sort_members(kind: &mut RuleKind) {
-    if let RuleKind::VmsApart(vms) | RuleKind::VmsTogether(vms) = kind {
+    if let RuleKind::VmAntiAffinity(vms) | RuleKind::VmAffinity(vms) = kind {
         vms.sort_unstable();
     }
 }

@@ -13,7 +13,7 @@ use super::records::RuleRecords;
 use crate::ports::{PortError, RecordStore, RuleStore, StoredRecord};
 
 /// Executes the plan, one cluster after the other.
-pub async fn carry_out(
+pub async fn execute(
     plan: Plan,
     world: &World,
     records: &mut RuleRecords,

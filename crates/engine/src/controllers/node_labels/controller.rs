@@ -249,7 +249,7 @@ impl Controller for NodeLabels {
                     PortError::Transient(_) => self.counters.label_writes_failed_transient.add(1),
                     PortError::NotFound(_) => self.counters.label_writes_failed_not_found.add(1),
                     PortError::Permanent(_) | PortError::Invalid(_) => {
-                        self.counters.label_writes_failed_permanent.add(1)
+                        self.counters.label_writes_failed_permanent.add(1);
                     }
                 }
                 tracing::warn!(node, %error, "cannot label");

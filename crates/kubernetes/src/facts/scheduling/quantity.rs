@@ -217,6 +217,26 @@ mod tests {
     }
 
     #[test]
+    fn quantities_are_read_as_a_real_api_server_reads_them() {
+        let vectors = include_str!("quantities.tsv").lines().filter(|line| !line.starts_with('#'));
+        let mut count = 0;
+        for line in vectors {
+            let (text, read) = line.split_once('\t').expect("a text and what the server makes of it");
+            let quantity = Quantity::parse(text);
+            match read {
+                "unreadable" => assert_eq!(quantity, None, "{text:?}"),
+                "negative" => assert!(quantity.is_some_and(|quantity| quantity.0 < 0), "{text:?}"),
+                canonical => {
+                    assert!(quantity.is_some(), "{text:?}");
+                    assert_eq!(quantity, Quantity::parse(canonical), "{text:?} is {canonical}");
+                }
+            }
+            count += 1;
+        }
+        assert!(count >= 40, "{count} vectors");
+    }
+
+    #[test]
     fn numbers_are_quantities_too() {
         for (json, milli) in [("2", 2000), ("\"2\"", 2000), ("0.25", 250), ("-1", -1000), ("1e3", 1_000_000)] {
             let quantity: Quantity = serde_json::from_str(json).expect(json);

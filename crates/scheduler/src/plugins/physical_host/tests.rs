@@ -55,12 +55,7 @@ fn refusing(world: &World, pod: &str) -> Vec<Option<String>> {
 }
 
 fn term(app: &str) -> TermFacts {
-    let labels = [("app".to_owned(), app.to_owned())].into();
-    TermFacts {
-        topology_key: "kubernetes.io/hostname".to_owned(),
-        selector: Some(SelectorFacts { labels, ..SelectorFacts::default() }),
-        ..TermFacts::default()
-    }
+    model::testing::term(model::testing::HOSTNAME, app)
 }
 
 /// A pod of an app whose pods have anti-affinity against each other.

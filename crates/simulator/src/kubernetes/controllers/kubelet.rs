@@ -143,7 +143,7 @@ impl Kubelet {
         }
     }
 
-    pub(crate) fn carry_out(
+    pub(crate) fn execute(
         &mut self,
         tools: &mut Tools<'_>,
         machines: &Machines,

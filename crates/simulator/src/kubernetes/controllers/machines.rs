@@ -148,7 +148,7 @@ impl Machines {
         }
     }
 
-    pub(crate) fn carry_out(
+    pub(crate) fn execute(
         &mut self,
         tools: &mut Tools<'_>,
         kubelet: &mut Kubelet,

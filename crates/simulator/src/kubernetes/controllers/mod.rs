@@ -1,6 +1,6 @@
 //! The controllers of the simulated cluster.
 //!
-//! In: the store's changes ([`Controllers::observe`]) and the passing of time ([`Controllers::carry_out`]). Out:
+//! In: the store's changes ([`Controllers::observe`]) and the passing of time ([`Controllers::execute`]). Out:
 //! changes of the store, Events, happenings.
 //!
 //! `observe` only marks affected objects and schedules steps; it writes nothing. A step then reads the current store,
@@ -176,7 +176,7 @@ impl Controllers {
         (&mut self.machines, tools)
     }
 
-    pub(crate) fn carry_out(
+    pub(crate) fn execute(
         &mut self,
         step: Step,
         store: &mut Store,
@@ -200,8 +200,8 @@ impl Controllers {
                     Target::Garbage(kind, key) => garbage::reconcile(&mut tools, kind, &key),
                 }
             }
-            Step::Pod { step, key, uid } => kubelet.carry_out(&mut tools, machines, step, &key, &uid),
-            Step::Node { step, node, boot } => machines.carry_out(&mut tools, kubelet, step, &node, boot),
+            Step::Pod { step, key, uid } => kubelet.execute(&mut tools, machines, step, &key, &uid),
+            Step::Node { step, node, boot } => machines.execute(&mut tools, kubelet, step, &node, boot),
             Step::Evict { key, uid, due } => evictions.evict(&mut tools, &key, &uid, due),
             Step::CollectOrphans { node } => garbage::collect_orphans(&mut tools, &node),
             Step::CompactHistory => history.compact(tools.store),

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{parts, set_default};
 use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::quantity::billionths;
 use crate::kubernetes::store::Store;
 
 /// The spec of a pod or of a pod template.
@@ -162,7 +163,7 @@ fn quality_of_service(spec: &Value) -> &'static str {
         .flat_map(|list| spec[*list].as_array().into_iter().flatten())
         .map(|container| &container["resources"])
         .collect();
-    let positive = |quantity: &Value| quantity_milli(quantity).filter(|milli| *milli > 0);
+    let positive = |quantity: &Value| billionths(quantity).filter(|billionths| *billionths > 0);
     let names_any = |resources: &Value| {
         ["limits", "requests"]
             .iter()
@@ -178,31 +179,4 @@ fn quality_of_service(spec: &Value) -> &'static str {
         })
     });
     if guaranteed { "Guaranteed" } else { "Burstable" }
-}
-
-/// A quantity in thousandths; `None` if it is not a quantity.
-fn quantity_milli(quantity: &Value) -> Option<i128> {
-    let text = match quantity {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        _ => return None,
-    };
-    let digits_end =
-        text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+')).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(digits_end);
-    let factor = match suffix {
-        "m" => 1.0,
-        "" => 1e3,
-        "k" => 1e6,
-        "M" => 1e9,
-        "G" => 1e12,
-        "T" => 1e15,
-        "Ki" => 1e3 * 1024.0,
-        "Mi" => 1e3 * 1024.0 * 1024.0,
-        "Gi" => 1e3 * 1024.0 * 1024.0 * 1024.0,
-        "Ti" => 1e3 * 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        _ => return None,
-    };
-    #[allow(clippy::cast_possible_truncation)]
-    number.parse::<f64>().ok().map(|number| (number * factor).round() as i128)
 }

@@ -255,12 +255,12 @@ impl Vcenter {
     pub(super) fn finish_task(&mut self, task: TaskId, now: SimTime) {
         let Some(operation) = self.physics.operations.get(&task) else { return };
         let (work, actor) = (operation.work.clone(), operation.actor.clone());
-        let outcome = if operation.fails_halfway { Err(failed_halfway()) } else { self.carry_out(work, &actor, now) };
+        let outcome = if operation.fails_halfway { Err(failed_halfway()) } else { self.execute(work, &actor, now) };
         self.end_task(task, outcome, now);
     }
 
     /// Applies the effect of finished work. Returns the object that it created.
-    fn carry_out(&mut self, work: Work, actor: &Actor, now: SimTime) -> Result<Option<MoRef>, VimFault> {
+    fn execute(&mut self, work: Work, actor: &Actor, now: SimTime) -> Result<Option<MoRef>, VimFault> {
         match work {
             Work::Migrate { vm, from, to, reason } => self.switch_over(vm, from, to, reason, actor, now)?,
             Work::Power { vm, change } => self.change_power(vm, change, actor, now)?,

@@ -79,7 +79,7 @@ async fn handle(State(world): State<Arc<World>>, request: Request) -> Response {
     if let Some(refusal) = fault.refusal() {
         return refusal;
     }
-    let response = match carry_out(&world, &caller, &call).await {
+    let response = match execute(&world, &caller, &call).await {
         Ok(outcome) => answer(StatusCode::OK, soap::write_reply(&call.method, &outcome.reply), outcome.cookie),
         Err(vim_fault) => {
             let on = named_object(&call);
@@ -89,7 +89,7 @@ async fn handle(State(world): State<Arc<World>>, request: Request) -> Response {
     fault.answer(response)
 }
 
-async fn carry_out(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<Outcome, VimFault> {
+async fn execute(world: &Arc<World>, caller: &Caller, call: &Call) -> Result<Outcome, VimFault> {
     let slow = world.with(|core, now| {
         let mut strike = |applies: fn(&Fault) -> bool| core.faults.strike(now, Side::Vcenter, &call.method, applies);
         // Without a session there is none to end. The fault remains for a caller that has one.
