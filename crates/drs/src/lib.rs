@@ -20,7 +20,7 @@ pub mod record;
 mod settings;
 
 pub use finding::{Finding, PodRef, TooFewHosts, VmPairs};
-pub use input::{ClusterKey, ClusterView, Fingerprint, Surroundings};
+pub use input::{ClusterCopy, ClusterKey, ClusterView, Fingerprint, NodeCopies, Scope, Surroundings};
 pub use plan::{
     Adopted, Change, ChangeKind, ClusterPlan, GroupChange, Plan, VmRef, adopt, cleanup, plan, plan_cluster, restore,
 };

@@ -1,12 +1,16 @@
-//! A cluster with an unchanged fingerprint has an unchanged plan, regardless of the events in between.
+//! A cluster with an unchanged fingerprint has an unchanged plan, regardless of the events in between. A copy made in steps while the
+//! world changes is as good as one made at once.
 
 mod support;
 
 use std::collections::BTreeMap;
 
-use drs::{ClusterKey, ClusterView, Fingerprint, Record, Surroundings, UnixMillis, plan, plan_cluster};
-use model::World;
+use drs::{
+    ClusterCopy, ClusterKey, ClusterView, Fingerprint, NodeCopies, Record, Scope, Surroundings, UnixMillis, plan,
+    plan_cluster,
+};
 use model::event::*;
+use model::{ClusterId, World};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::generate::{NODES_MAX, at_once, cases, change, changes, labels, pod, site};
@@ -21,13 +25,47 @@ fn plans(world: &World, record: &Record) -> Plans {
     let clusters = world.cluster_ids().filter_map(|id| {
         let (vcenter, facts) = world.cluster(id)?;
         let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
-        let view = ClusterView::of(world, id, &rules, &surroundings, &settings)?;
-        let plan =
-            plan_cluster(&view, &rules, &settings, UnixMillis(0)).map(|plan| (plan.actions, plan.findings, plan.rules));
-        let fingerprint = Fingerprint::of(world, id, &rules, &surroundings);
-        Some((view.key().clone(), (fingerprint, format!("{plan:#?}"))))
+        let scope = Scope { cluster: id, rules: &rules, surroundings: &surroundings, settings: &settings };
+        let view = ClusterView::of(world, scope)?;
+        let fingerprint = Fingerprint::of(world, scope);
+        Some((view.key().clone(), (fingerprint, planned(&view, record))))
     });
     clusters.collect()
+}
+
+fn planned(view: &ClusterView, record: &Record) -> String {
+    let plan = plan_cluster(view, &record.rules(view.key()), &at_once(), UnixMillis(0));
+    format!("{:#?}", plan.map(|plan| (plan.actions, plan.findings, plan.rules)))
+}
+
+/// Copies of all clusters, a node at a time.
+#[derive(Default)]
+struct Copying(BTreeMap<ClusterId, NodeCopies>);
+
+impl Copying {
+    fn step(&mut self, world: &World, record: &Record, surroundings: &Surroundings, pods_max: usize) {
+        for id in world.cluster_ids() {
+            let Some((vcenter, facts)) = world.cluster(id) else { continue };
+            let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
+            let scope = Scope { cluster: id, rules: &rules, surroundings, settings: &at_once() };
+            self.0.entry(id).or_default().refresh(world, scope, pods_max);
+        }
+    }
+
+    /// The plans of all clusters, from what was copied.
+    fn plans(mut self, world: &World, record: &Record) -> BTreeMap<ClusterKey, String> {
+        let settings = at_once();
+        let Some(surroundings) = Surroundings::of(world, record, &settings) else { return BTreeMap::new() };
+        self.step(world, record, &surroundings, usize::MAX);
+        let clusters = self.0.into_iter().filter_map(|(id, copies)| {
+            let (vcenter, facts) = world.cluster(id)?;
+            let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
+            let scope = Scope { cluster: id, rules: &rules, surroundings: &surroundings, settings: &settings };
+            let view = ClusterView::from_copy(ClusterCopy::of(world, scope, copies)?, scope);
+            Some((view.key().clone(), planned(&view, record)))
+        });
+        clusters.collect()
+    }
 }
 
 /// Events in addition to those from a change of the site.
@@ -97,5 +135,28 @@ proptest! {
             }
             before = after;
         }
+    }
+
+    #[test]
+    fn a_copy_made_in_steps_while_the_world_changes_gives_the_same_plan(
+        mut site in site(), changes in changes(), odd in vec(odd_event(), 1..12), every in 1..4usize,
+    ) {
+        let planned = plan(&site.world(), &Record::default(), UnixMillis(0), &at_once());
+        let mut world = site.world();
+        let record = site.execute(&planned);
+        rules_of(&site).for_each(|event| drop(world.apply(event)));
+        let mut copying = Copying::default();
+        // Surroundings of an earlier moment choose the nodes, as in the running service.
+        let outdated = Surroundings::of(&world, &record, &at_once());
+        change(&mut site, &changes[0]);
+        for (number, event) in site.events().into_iter().chain(odd).enumerate() {
+            world.apply(event);
+            if let Some(outdated) = &outdated && number % every == 0 {
+                copying.step(&world, &record, outdated, 0);
+            }
+        }
+        let at_once: BTreeMap<_, _> =
+            plans(&world, &record).into_iter().map(|(key, (_, plan))| (key, plan)).collect();
+        prop_assert_eq!(copying.plans(&world, &record), at_once);
     }
 }

@@ -78,7 +78,7 @@ fn node_affinity_is_evaluated_as_in_kubernetes() {
         fields: vec![RequirementFacts { key: "metadata.name".to_owned(), operator, values: vec![node_name(node)] }],
     };
     let selector = |key: &str, value: &str, rest: NodeAffinityFacts| NodeAffinityFacts {
-        node_selector: labels(&[(key, value)]),
+        node_selector: model::testing::labels(&[(key, value)]),
         ..rest
     };
     // The accepted hosts of esx-0, esx-1, 7 and 30; `None` if there is no VM-Host rule.

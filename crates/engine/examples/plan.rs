@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use drs::{ChangeKind, ClusterView, DrsSettings, Plan, Record, Surroundings, UnixMillis};
+use drs::{ChangeKind, DrsSettings, Plan, Record, UnixMillis};
 use engine::controllers::drs_rules::planner::{Planned, Planner};
 use engine::runtime::WorldOwner;
 use model::event::*;
@@ -271,13 +271,13 @@ fn measure(size: Size) -> Value {
             let (ms, planned) = milliseconds(|| planner.plan(&shared, owned, now));
             if planned.changed_clusters == 1 {
                 event_ms.push(ms);
+                held_ms.push(planned.locked_max.as_secs_f64() * 1000.0);
             }
             planned
         };
         let planned = plan(&owned);
         actions += change_count(&planned);
         if number % CHECKED_EVERY == 0 {
-            held_ms.push(held(&bench, &owned, number / CHECKED_EVERY, &settings));
             let plan = bench.plan(&owned, now, &settings);
             assert_eq!(plan.actions().count(), change_count(&planned), "incremental and from scratch are equal");
         }
@@ -304,19 +304,6 @@ fn measure(size: Size) -> Value {
         "rules_per_pod": size.pods,
         "rules_per_pair": size.pods * (REPLICAS - 1) / 2,
     })
-}
-
-/// How long the world is locked while a cluster is copied.
-fn held(bench: &Bench, owned: &Record, number: usize, settings: &DrsSettings) -> f64 {
-    let shared = bench.world.shared();
-    let world = shared.read();
-    let (surroundings_ms, surroundings) = milliseconds(|| Surroundings::of(&world, owned, settings));
-    let ids: Vec<_> = world.cluster_ids().collect();
-    let id = ids[number % ids.len()];
-    let (Some(surroundings), Some((vcenter, facts))) = (surroundings, world.cluster(id)) else { return 0.0 };
-    let rules = owned.rules(&drs::ClusterKey::new(vcenter, facts.id.clone()));
-    let (copy_ms, _) = milliseconds(|| ClusterView::of(&world, id, &rules, &surroundings, settings));
-    surroundings_ms.max(copy_ms)
 }
 
 fn main() {

@@ -12,7 +12,7 @@ use engine::runtime::{Lease, Runtime, RuntimeSettings, SharedWorld};
 use futures::future::BoxFuture;
 use model::World;
 use model::affinity::{LiftMode, LiftSettings};
-use model::event::{Event, HostFacts, HostLoadFacts, NodeFacts, PodFacts, Source, VmFacts, WeightedTermFacts};
+use model::event::{Event, HostFacts, HostLoadFacts, NodeFacts, PodFacts, Source, WeightedTermFacts};
 use model::testing::{HOSTNAME, VCENTER, bios_uuid, host, labels, term, vm};
 use tokio::sync::mpsc;
 

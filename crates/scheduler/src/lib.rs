@@ -3,7 +3,7 @@
 //! - `framework`: the plugin trait, the extension points and the statuses. [`plugins`]: the plugins that Bridger ships.
 //! - `config`: `KubeSchedulerConfiguration`, parsed into profiles.
 //! - `queue`: the pending pods. `evaluate`: filters and scores all nodes. `scheduler`: takes a pod to its binding.
-//! - [`explain`]: why a pod fits, or does not fit, each node.
+//! - [`mod@explain`]: why a pod fits, or does not fit, each node.
 //!
 //! Invariants: a plugin's result depends only on the pod, the world and the plugin's configuration.
 

@@ -29,7 +29,9 @@ async fn read_by_the_server(quotas: &Api<DynamicObject>, text: &str) -> Result<S
             Ok(read.with_context(|| format!("{text:?}: {created:?}"))?.to_owned())
         }
         Err(kube::Error::Api(status)) if status.code == 400 => Ok("unreadable".to_owned()),
-        Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("greater than or equal to 0") => {
+        Err(kube::Error::Api(status))
+            if status.code == 422 && status.message.contains("greater than or equal to 0") =>
+        {
             Ok("negative".to_owned())
         }
         Err(error) => Err(error).with_context(|| format!("{text:?}")),
@@ -42,8 +44,7 @@ async fn the_vectors_of_client_and_simulator_are_what_the_server_reads() -> Resu
     let connection =
         kubernetes::connect(&kubernetes::Credentials::choose(Some(plane.kubeconfig()), None, None)).await?;
     let resource = ApiResource::erase::<ResourceQuota>(&());
-    let quotas: Api<DynamicObject> =
-        Api::namespaced_with(connection.client.client().clone(), "default", &resource);
+    let quotas: Api<DynamicObject> = Api::namespaced_with(connection.client.client().clone(), "default", &resource);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for file in VECTORS {
         let path = root.join(file);

@@ -274,7 +274,7 @@ async fn every_pod_is_placed_by_its_policy_when_the_api_server_is_killed_meanwhi
     stage.control_plane.kill_apiserver();
     stage.control_plane.restart_apiserver().await?;
     stage.bound(own.len(), ALL_WITHIN).await.with_context(|| bridger.output())?;
-    let unanswered = bridger.output().matches("could not be bound").count();
+    let unanswered = bridger.output().matches("could not bind a pod").count();
     println!("{} pods; {unanswered} bindings failed because the API server was killed", own.len());
     ensure!(unanswered > 0, "no binding was in flight when the API server was killed:\n{}", bridger.output());
     stage.check_policy().await

@@ -5,37 +5,34 @@
 
 use std::collections::BTreeMap;
 
-use model::{PodId, Role, TermId, World};
+use model::{Role, TermId, World};
 
-use super::{Company, PodClass, PodOn, Pods};
-use crate::settings::DrsSettings;
+use super::{ClassTerms, Classes, Company, PodOn, Pods};
 
-/// The required affinity terms of a pod, if one of them is on the host label.
+/// The required affinity terms among those that a pod carries, if one of them is on the host label.
 pub(super) fn terms_of(
     world: &World,
     host_key: Option<model::storage::intern::Symbol>,
-    pod: PodId,
+    carried: &[(TermId, Role)],
 ) -> Option<Vec<TermId>> {
-    let terms = world.pod_terms(pod).iter().filter(|(_, role)| *role == Role::Affinity);
-    let terms: Vec<TermId> = terms.map(|(term, _)| *term).collect();
-    let is_of_hosts = |term: &TermId| world.term(*term).is_some_and(|term| Some(term.topology_key) == host_key);
-    terms.iter().any(is_of_hosts).then_some(terms)
+    let terms = carried.iter().filter(|(_, role)| *role == Role::Affinity).map(|(term, _)| *term);
+    let is_of_hosts = |term: TermId| world.term(term).is_some_and(|term| Some(term.topology_key) == host_key);
+    terms.clone().any(is_of_hosts).then(|| terms.collect())
 }
 
-pub(super) fn of(world: &World, pods: &Pods, settings: &DrsSettings) -> Vec<Company> {
-    let host_key = world.interner().get(&settings.host_key);
+pub(super) fn of(classes: &Classes, pods: &Pods) -> Vec<Company> {
     // Handle pods with the same terms together.
-    let mut by_terms: BTreeMap<Vec<TermId>, Vec<PodOn>> = BTreeMap::new();
-    for PodClass { one, on_vms, .. } in pods.classes.values() {
-        if let Some(terms) = terms_of(world, host_key, *one) {
+    let mut by_terms: BTreeMap<&[TermId], Vec<PodOn>> = BTreeMap::new();
+    for (class, on_vms) in pods.classes(classes) {
+        if let Some(terms) = &class.affinity {
             by_terms.entry(terms).or_default().extend(on_vms);
         }
     }
     let mut found = Vec::new();
     for (terms, carriers) in by_terms {
-        let matches_all = |class: &&PodClass| terms.iter().all(|term| world.terms_matching(class.one).contains(term));
-        let mut partners: Vec<PodOn> =
-            pods.classes.values().filter(matches_all).flat_map(|class| &class.on_vms).copied().collect();
+        let matches_all = |class: &ClassTerms| terms.iter().all(|term| class.matching.contains(term));
+        let partners = pods.classes(classes).filter(|(class, _)| matches_all(class));
+        let mut partners: Vec<PodOn> = partners.flat_map(|(_, on_vms)| on_vms).copied().collect();
         partners.sort_unstable();
         for (vm, pod) in carriers {
             let others = partners.iter().filter(|(_, other)| *other != pod);

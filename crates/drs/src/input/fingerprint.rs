@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use model::{ClusterId, NodeId, Revision, World};
 
-use super::{Surroundings, nodes};
-use crate::record::Rules;
+use super::{Scope, nodes};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
@@ -21,12 +20,10 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// `rules` are those recorded for the cluster.
     #[must_use]
-    pub fn of(world: &World, cluster: ClusterId, rules: &Rules, surroundings: &Surroundings) -> Self {
-        let nodes = nodes::ids(world, cluster, rules, &surroundings.hostless)
-            .into_iter()
-            .map(|node| (node, world.node_revision(node)));
+    pub fn of(world: &World, scope: Scope<'_>) -> Self {
+        let Scope { cluster, rules, surroundings, .. } = scope;
+        let nodes = nodes::ids(world, scope).into_iter().map(|node| (node, world.node_revision(node)));
         let mut nodes: Vec<(NodeId, Revision)> = nodes.collect();
         nodes.sort_unstable();
         Self {

@@ -11,6 +11,7 @@
 //! Invariant: a pod counts while it is bound and not finished.
 
 mod company;
+mod copy;
 pub(crate) mod digest;
 mod fingerprint;
 mod hosts;
@@ -18,15 +19,17 @@ mod nodes;
 mod surroundings;
 mod terms;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use model::event::{ClusterFacts, NodeAffinityFacts, VcenterId};
-use model::{ClusterId, Pod, PodId, ProfileId, World, label_value};
-use rustc_hash::FxHashMap;
+use model::{ClusterId, ProfileId, TermId, World};
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
+use self::copy::{ClassTerms, NodeCopy, PodCopy};
+pub use self::copy::{ClusterCopy, NodeCopies};
 pub use self::fingerprint::Fingerprint;
 pub use self::surroundings::Surroundings;
 use crate::finding::{Finding, PodRef};
@@ -60,6 +63,16 @@ impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.vcenter.0, self.id)
     }
+}
+
+/// What to look at for the plan of a cluster.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    pub cluster: ClusterId,
+    /// Those recorded for the cluster.
+    pub rules: &'a Rules,
+    pub surroundings: &'a Surroundings,
+    pub settings: &'a DrsSettings,
 }
 
 /// The id of a host within its vCenter: `host-12`.
@@ -159,54 +172,59 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// `None` for a cluster that is unknown or not selected by the settings. `rules` are those recorded for it.
+    /// `None` for a cluster that is unknown or not selected by the settings.
     #[must_use]
-    pub fn of(
-        world: &World,
-        cluster: ClusterId,
-        rules: &Rules,
-        surroundings: &Surroundings,
-        settings: &DrsSettings,
-    ) -> Option<Self> {
-        let (vcenter, facts) = world.cluster(cluster).filter(|(_, facts)| is_selected(facts, settings))?;
-        let mut hosts: Vec<Host> = world
-            .hosts_in(cluster)
-            .filter_map(|id| world.host(id))
-            .map(|host| Host {
-                id: HostId(host.facts.id.clone()),
-                name: HostName(host.name().to_owned()),
-                label: label_value(host.name()),
-                maintenance: host.maintenance(),
-            })
-            .collect();
-        hosts.sort_by(|a, b| a.id.cmp(&b.id));
-        let located = nodes::in_cluster(world, nodes::ids(world, cluster, rules, &surroundings.hostless), &hosts);
-        let (mut pods, mut host_affinity) = (Pods::default(), Vec::new());
-        pods.named.reserve(located.iter().map(|node| world.pods_on(node.id).len()).sum());
-        for (vm, node) in located.iter().enumerate() {
-            for &id in world.pods_on(node.id) {
-                let Some(pod) = world.pod(id).filter(|pod| !pod.finished && pod.node().is_some()) else { continue };
-                pods.add(world, vm, id, pod);
-                if let Some(accepts) = hosts::of(pod, settings) {
-                    host_affinity.push(HostAffinity { pod: pods.name(world, pod), vm, accepts: Arc::clone(accepts) });
+    pub fn of(world: &World, scope: Scope<'_>) -> Option<Self> {
+        let mut copies = NodeCopies::default();
+        copies.refresh(world, scope, usize::MAX);
+        ClusterCopy::of(world, scope, copies).map(|copy| Self::from_copy(copy, scope))
+    }
+
+    /// The same from a copy that was made with this scope.
+    #[must_use]
+    pub fn from_copy(mut copy: ClusterCopy, scope: Scope<'_>) -> Self {
+        let host_index: FxHashMap<_, _> = copy.hosts.iter().enumerate().map(|(index, (id, _))| (*id, index)).collect();
+        let nodes = copy.ids.iter().filter_map(|id| copy.copies.nodes.remove(id)?.1);
+        let nodes: BTreeMap<String, NodeCopy> = nodes.map(|node| (node.vm_id.clone(), node)).collect();
+        let mut classes: Classes = copy.classes.into_iter().collect();
+        let separating = classes.values().flat_map(|class| class.separating.iter().map(|(term, _)| term));
+        let by_affinity = classes.values().flat_map(|class| class.affinity.iter().flatten());
+        let relevant: FxHashSet<TermId> = separating.chain(by_affinity).copied().collect();
+        classes.values_mut().for_each(|class| class.matching.retain(|term| relevant.contains(term)));
+        let (mut vms, mut pods, mut host_affinity) = (Vec::with_capacity(nodes.len()), Pods::default(), Vec::new());
+        pods.named.reserve(nodes.values().map(|node| node.pods.len()).sum());
+        for (vm, (id, node)) in nodes.into_iter().enumerate() {
+            let host = node.host.and_then(|host| host_index.get(&host).copied());
+            vms.push(Vm { id, name: node.vm_name, node: node.name, host });
+            for PodCopy { profile, pod, accepts } in node.pods {
+                let is_empty =
+                    |of: &ClassTerms| of.separating.is_empty() && of.matching.is_empty() && of.affinity.is_none();
+                let is_concerned = classes.get(&profile).is_some_and(|class| !is_empty(class));
+                if !is_concerned && accepts.is_none() {
+                    continue;
                 }
+                let index = pods.named.len();
+                pods.named.push(pod);
+                if is_concerned {
+                    pods.on_vms.entry(profile).or_default().push((vm, index));
+                }
+                host_affinity.extend(accepts.map(|accepts| HostAffinity { pod: index, vm, accepts }));
             }
         }
-        let (terms, same_vm) = terms::of(world, &pods, &located, settings);
-        let company = company::of(world, &pods, settings);
-        Some(Self {
-            key: ClusterKey::new(vcenter, facts.id.clone()),
-            facts: Arc::clone(facts),
-            prefix: Arc::clone(&surroundings.prefix),
-            hosts,
-            vms: located.into_iter().map(|node| node.vm).collect(),
+        let (terms, same_vm) = terms::of(&classes, &pods, &vms);
+        Self {
+            company: company::of(&classes, &pods),
+            key: copy.key,
+            facts: copy.facts,
+            prefix: Arc::clone(&scope.surroundings.prefix),
+            hosts: copy.hosts.into_iter().map(|(_, host)| host).collect(),
+            vms,
             terms,
-            company,
             host_affinity,
-            rolling: surroundings.rolling_of(rules),
+            rolling: scope.surroundings.rolling_of(scope.rules),
             pods: pods.named,
             same_vm,
-        })
+        }
     }
 
     #[must_use]
@@ -241,44 +259,19 @@ pub(crate) fn is_selected(facts: &ClusterFacts, settings: &DrsSettings) -> bool 
     settings.clusters.as_ref().is_none_or(|names| names.contains(&facts.name))
 }
 
-/// A pod class: pods on a cluster's VMs that carry the same terms and are matched by the same terms.
-struct PodClass {
-    /// One pod of the class.
-    one: PodId,
-    /// The pods carry a term, or a term matches them.
-    is_concerned: bool,
-    /// Sorted by VM; empty unless `is_concerned`.
-    on_vms: Vec<PodOn>,
-}
-
-impl PodClass {
-    fn new(world: &World, one: PodId) -> Self {
-        let is_concerned = !world.pod_terms(one).is_empty() || !world.terms_matching(one).is_empty();
-        Self { one, is_concerned, on_vms: Vec::new() }
-    }
-}
+type Classes = FxHashMap<ProfileId, ClassTerms>;
 
 /// The pods on a cluster's VMs that terms or host affinity refer to.
 #[derive(Default)]
 struct Pods {
     named: Vec<PodRef>,
-    classes: FxHashMap<(ProfileId, bool), PodClass>,
+    /// By class: pods that carry the same terms and are matched by the same terms. Sorted by VM.
+    on_vms: FxHashMap<ProfileId, Vec<PodOn>>,
 }
 
 impl Pods {
-    fn add(&mut self, world: &World, vm: usize, id: PodId, pod: &Pod) {
-        let Some(profile) = world.pod_profile(id) else { return };
-        let class = self.classes.entry((profile, pod.lift_off)).or_insert_with(|| PodClass::new(world, id));
-        if class.is_concerned {
-            class.on_vms.push((vm, self.named.len()));
-            self.name(world, pod);
-        }
-    }
-
-    /// Adds the pod to `named` and returns its index there.
-    fn name(&mut self, world: &World, pod: &Pod) -> usize {
-        let (namespace, name) = (world.interner().shared(pod.namespace), Arc::clone(&pod.name));
-        self.named.push(PodRef { namespace, name, uid: pod.uid.clone() });
-        self.named.len() - 1
+    /// The classes with their terms, and their pods.
+    fn classes<'a>(&'a self, terms: &'a Classes) -> impl Iterator<Item = (&'a ClassTerms, &'a [PodOn])> {
+        self.on_vms.iter().filter_map(|(profile, on_vms)| Some((terms.get(profile)?, on_vms.as_slice())))
     }
 }

@@ -1,23 +1,15 @@
-//! The VMs of a cluster that are nodes.
+//! The nodes of a cluster.
 //!
 //! In: the world; for VMs whose host is currently unknown, the cluster's owned rules that name them, because a
-//! temporarily unknown VM must not look deleted. Out: the nodes with their VMs, sorted by VM id.
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
+//! temporarily unknown VM must not look deleted. Out: the ids of the nodes.
 
 use model::event::{ClusterFacts, RuleKind, VcenterId};
 use model::storage::intern::Symbol;
-use model::{ClusterId, NodeId, Placement, World};
+use model::{NodeId, Placement, World};
 use rustc_hash::FxHashSet;
 
-use super::{ClusterKey, Host, Vm};
+use super::{ClusterKey, Scope};
 use crate::record::{Record, Rules};
-
-pub(super) struct Node {
-    pub(super) id: NodeId,
-    pub(super) vm: Vm,
-}
 
 /// A node whose VM is currently on no known host.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,28 +20,10 @@ pub(crate) struct Hostless {
 }
 
 /// The nodes of a cluster, in no particular order.
-pub(super) fn ids(world: &World, cluster: ClusterId, rules: &Rules, hostless: &[Hostless]) -> Vec<NodeId> {
-    let Some((vcenter, facts)) = world.cluster(cluster) else { return Vec::new() };
-    let on_hosts = world.hosts_in(cluster).flat_map(|host| world.vms_on(host)).filter_map(|vm| world.node_of(vm));
-    on_hosts.chain(remembered(vcenter, facts, rules, hostless)).collect()
-}
-
-pub(super) fn in_cluster(world: &World, ids: Vec<NodeId>, hosts: &[Host]) -> Vec<Node> {
-    let nodes = ids.into_iter().filter_map(|id| node(world, id, hosts));
-    let found: BTreeMap<String, Node> = nodes.map(|node| (node.vm.id.clone(), node)).collect();
-    found.into_values().collect()
-}
-
-fn node(world: &World, id: NodeId, hosts: &[Host]) -> Option<Node> {
-    let (vm, host) = match world.placement(id) {
-        Placement::On { vm, host, .. } => (vm, world.host(host).map(|host| &host.facts.id)),
-        Placement::HostUnknown { vm } => (vm, None),
-        Placement::NotMatched => return None,
-    };
-    let (_, facts) = world.vm(vm)?;
-    let host = host.and_then(|id| hosts.binary_search_by(|host| host.id.0.cmp(id)).ok());
-    let node: Arc<str> = world.interner().shared(world.node(id)?.name);
-    Some(Node { id, vm: Vm { id: facts.id.clone(), name: facts.name.clone(), node, host } })
+pub(super) fn ids(world: &World, scope: Scope<'_>) -> Vec<NodeId> {
+    let Some((vcenter, facts)) = world.cluster(scope.cluster) else { return Vec::new() };
+    let on_hosts = world.hosts_in(scope.cluster).flat_map(|host| world.vms_on(host)).filter_map(|vm| world.node_of(vm));
+    on_hosts.chain(remembered(vcenter, facts, scope.rules, &scope.surroundings.hostless)).collect()
 }
 
 /// The hostless nodes whose VM is a member of a rule recorded for this cluster.

@@ -50,7 +50,7 @@ impl Surroundings {
                 !pod.finished
                     && pod.node().is_some()
                     && (terms::concerning(world, &keys, *id).next().is_some()
-                        || company::terms_of(world, host_key, *id).is_some()
+                        || company::terms_of(world, host_key, world.pod_terms(*id)).is_some()
                         || hosts::of(pod, settings).is_some())
             })
         };

@@ -10,12 +10,12 @@
 
 use std::collections::BTreeSet;
 
+use model::affinity::ProfileTerms;
 use model::storage::intern::Symbol;
 use model::{PodId, Role, TermId, World};
 use rustc_hash::FxHashMap;
 
-use super::nodes::Node;
-use super::{PodClass, PodOn, Pods, Term};
+use super::{Classes, PodOn, Pods, Term, Vm};
 use crate::finding::{Finding, PodRef};
 use crate::settings::DrsSettings;
 
@@ -35,41 +35,42 @@ impl Keys {
         Self { host: interner.get(&settings.host_key), lifted }
     }
 
-    /// Whether this term of this pod applies between hosts.
-    fn counts(&self, world: &World, pod: PodId, term: TermId) -> bool {
+    /// Whether the term applies between hosts; `lifts`: neither its pod nor the namespace opted out of lifting.
+    fn counts(&self, world: &World, term: TermId, lifts: bool) -> bool {
         let key = world.term(term).map(|term| term.topology_key);
-        key.is_some_and(|key| Some(key) == self.host || self.lifted.contains(&key) && !opted_out(world, pod))
+        key.is_some_and(|key| Some(key) == self.host || lifts && self.lifted.contains(&key))
     }
-}
 
-fn opted_out(world: &World, pod: PodId) -> bool {
-    let is_off = |namespace: Symbol| world.namespace_of(namespace).is_some_and(|namespace| namespace.lift_off);
-    world.pod(pod).is_some_and(|pod| pod.lift_off || is_off(pod.namespace))
-}
-
-/// The anti-affinity terms of a pod that count.
-fn of_pod<'a>(world: &'a World, keys: &'a Keys, pod: PodId) -> impl Iterator<Item = TermId> + 'a {
-    let terms = world.pod_terms(pod).iter().filter(|(_, role)| *role == Role::AntiAffinity);
-    terms.map(|(term, _)| *term).filter(move |term| keys.counts(world, pod, *term))
+    /// The anti-affinity terms that apply between hosts.
+    pub(super) fn separating<'a>(
+        &'a self,
+        world: &'a World,
+        of: ProfileTerms<'a>,
+    ) -> impl Iterator<Item = TermId> + 'a {
+        let terms = of.carried.iter().filter(|(_, role)| *role == Role::AntiAffinity).map(|(term, _)| *term);
+        terms.filter(move |term| self.counts(world, *term, of.lifts))
+    }
 }
 
 /// The pods that carry a term, and those that match it.
 #[derive(Default)]
 struct Gathered {
+    digest: u64,
     carriers: Vec<PodOn>,
     matches: Vec<PodOn>,
 }
 
-pub(super) fn of(world: &World, pods: &Pods, nodes: &[Node], settings: &DrsSettings) -> (Vec<Term>, Vec<Finding>) {
-    let keys = Keys::of(world, settings);
+pub(super) fn of(classes: &Classes, pods: &Pods, vms: &[Vm]) -> (Vec<Term>, Vec<Finding>) {
     let mut gathered: FxHashMap<TermId, Gathered> = FxHashMap::default();
-    for PodClass { one, on_vms, .. } in pods.classes.values() {
-        for term in of_pod(world, &keys, *one) {
-            gathered.entry(term).or_default().carriers.extend(on_vms);
+    for (class, on_vms) in pods.classes(classes) {
+        for (term, digest) in &class.separating {
+            let gathered = gathered.entry(*term).or_default();
+            gathered.digest = *digest;
+            gathered.carriers.extend(on_vms);
         }
     }
-    for PodClass { one, on_vms, .. } in pods.classes.values() {
-        for term in world.terms_matching(*one) {
+    for (class, on_vms) in pods.classes(classes) {
+        for term in &class.matching {
             if let Some(gathered) = gathered.get_mut(term) {
                 gathered.matches.extend(on_vms);
             }
@@ -77,7 +78,7 @@ pub(super) fn of(world: &World, pods: &Pods, nodes: &[Node], settings: &DrsSetti
     }
     let mut terms = Vec::with_capacity(gathered.len());
     let mut same_vm = BTreeSet::new();
-    for (id, Gathered { mut carriers, mut matches }) in gathered {
+    for Gathered { digest, mut carriers, mut matches } in gathered.into_values() {
         carriers.sort_unstable();
         matches.sort_unstable();
         let mut vms: Vec<usize> = carriers.iter().chain(&matches).map(|(vm, _)| *vm).collect();
@@ -87,16 +88,13 @@ pub(super) fn of(world: &World, pods: &Pods, nodes: &[Node], settings: &DrsSetti
         if carriers != matches || vms.len() < carriers.len() {
             same_vm.extend(on_one_vm(&pods.named, &carriers, &matches));
         }
-        if vms.len() > 1
-            && !matches.is_empty()
-            && let Some(digest) = world.term_digest(id)
-        {
+        if vms.len() > 1 && !matches.is_empty() {
             terms.push(Term { digest, vms, carriers, matches });
         }
     }
     terms.sort_unstable_by_key(|term| term.digest);
     let same_vm = same_vm.into_iter().map(|(a, b, vm)| {
-        let vm = &nodes[vm].vm;
+        let vm = &vms[vm];
         Finding::SameVm { vm: vm.name.clone(), node: vm.node.to_string(), pods: (a, b) }
     });
     (terms, same_vm.collect())
@@ -124,7 +122,12 @@ fn on_one_vm(named: &[PodRef], carriers: &[PodOn], matches: &[PodOn]) -> Vec<(Po
 
 /// The terms that count and that a pod carries or matches.
 pub(super) fn concerning<'a>(world: &'a World, keys: &'a Keys, pod: PodId) -> impl Iterator<Item = TermId> + 'a {
-    let has_carriers =
-        |term: &&TermId| world.carriers(**term, Role::AntiAffinity).any(|pod| keys.counts(world, pod, **term));
-    of_pod(world, keys, pod).chain(world.terms_matching(pod).iter().filter(has_carriers).copied())
+    let own = world.pod_profile(pod).and_then(|profile| world.profile_terms(profile));
+    let lifts =
+        |pod| world.pod_profile(pod).and_then(|profile| world.profile_terms(profile)).is_some_and(|of| of.lifts);
+    let has_carriers = move |term: &&TermId| {
+        world.carriers(**term, Role::AntiAffinity).any(|pod| keys.counts(world, **term, lifts(pod)))
+    };
+    let own = own.into_iter().flat_map(|of| keys.separating(world, of));
+    own.chain(world.terms_matching(pod).iter().filter(has_carriers).copied())
 }

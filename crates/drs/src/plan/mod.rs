@@ -22,7 +22,7 @@ use serde::Serialize;
 pub use self::cluster::plan_cluster;
 pub use self::ownership::{Adopted, adopt, cleanup, restore};
 use crate::finding::{Finding, PodRef};
-use crate::input::{ClusterKey, ClusterView, Surroundings};
+use crate::input::{ClusterKey, ClusterView, Scope, Surroundings};
 use crate::record::{Record, RecordedGroups, RuleType, Rules, UnixMillis};
 use crate::settings::DrsSettings;
 
@@ -186,7 +186,10 @@ pub fn plan(world: &World, record: &Record, now: UnixMillis, settings: &DrsSetti
     let clusters = world.cluster_ids().filter_map(|id| {
         let (vcenter, facts) = world.cluster(id)?;
         let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
-        Some((ClusterView::of(world, id, &rules, &surroundings, settings)?, rules))
+        Some((
+            ClusterView::of(world, Scope { cluster: id, rules: &rules, surroundings: &surroundings, settings })?,
+            rules,
+        ))
     });
     let mut clusters: Vec<(ClusterView, Arc<Rules>)> = clusters.collect();
     clusters.sort_by(|(a, _), (b, _)| a.key.cmp(&b.key));

@@ -6,12 +6,12 @@
 pub mod generate;
 pub mod story;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use drs::{ChangeKind, DrsSettings, GroupChange, Plan, Record};
 use model::World;
 use model::event::*;
-pub use model::testing::{HOSTNAME, VCENTER, labels, term};
+pub use model::testing::{HOSTNAME, VCENTER, term};
 
 pub const UID: &str = "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b";
 pub const HOST_KEY: &str = "alpha.cna.vmware.com/host";

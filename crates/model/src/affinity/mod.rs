@@ -150,6 +150,16 @@ impl Affinity {
 }
 
 /// Queries about terms.
+/// The terms of pods that terms do not distinguish.
+#[derive(Clone, Copy, Debug)]
+pub struct ProfileTerms<'a> {
+    pub carried: &'a [(TermId, Role)],
+    /// The terms that match the pods, from any pod, in no particular order.
+    pub matching: &'a [TermId],
+    /// Neither the pods nor their namespace opted out of lifting.
+    pub lifts: bool,
+}
+
 impl World {
     pub fn term(&self, id: TermId) -> Option<&Term> {
         self.affinity.terms.get(id).map(|kept| &*kept.term)
@@ -205,6 +215,12 @@ impl World {
     /// Pods with the same namespace, labels and terms have the same profile.
     pub fn pod_profile(&self, pod: PodId) -> Option<ProfileId> {
         self.affinity.entry(pod).map(|entry| entry.profile)
+    }
+
+    /// The terms of the pods with this profile.
+    pub fn profile_terms(&self, id: ProfileId) -> Option<ProfileTerms<'_>> {
+        let profile = self.affinity.profiles.get(id)?;
+        Some(ProfileTerms { carried: &profile.carried, matching: &profile.terms, lifts: profile.lifts })
     }
 
     /// The labels as one shared value for exactly the pods with the same namespace, labels and terms: pods can be

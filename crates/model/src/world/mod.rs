@@ -368,6 +368,11 @@ impl World {
         self.revisions.node(id)
     }
 
+    /// Changes with every pod on the node, whether or not terms refer to the pod.
+    pub fn pods_revision(&self, id: NodeId) -> Revision {
+        self.revisions.pods(id)
+    }
+
     /// Changes whenever the cluster's rules or hosts may have changed.
     pub fn cluster_revision(&self, id: ClusterId) -> Revision {
         self.revisions.cluster(id)

@@ -65,9 +65,11 @@ impl World {
 
     pub(crate) fn forget_pod(&mut self, id: PodId, uid: &str, touched: &mut Touched) {
         let before = self.standing(id);
+        let node = self.bound_to(id);
         match self.pods.forget(id, uid, &mut self.interner) {
             Forgotten::Nothing => {}
             Forgotten::TakenOff(id) => {
+                self.revisions.note_pod(node);
                 self.affinity.place(id, None);
                 self.pod_changed(id, before.as_ref());
             }
@@ -76,8 +78,10 @@ impl World {
     }
 
     pub(crate) fn remove_pod(&mut self, id: PodId, touched: &mut Touched) {
+        let node = self.bound_to(id);
+        self.revisions.note_pod(node);
         if self.has_requirements(id) {
-            touched.require(self.bound_to(id));
+            touched.require(node);
         }
         let before = self.standing(id);
         self.affinity.remove_pod(id, &mut self.interner);
@@ -93,11 +97,16 @@ impl World {
         if before.as_ref().is_some_and(|(mark, ..)| *mark == self.mark_of(id)) {
             return;
         }
+        let node = self.bound_to(id);
+        self.revisions.note_pod(node);
         if self.has_requirements(id) {
-            touched.require(self.bound_to(id));
-        }
-        if let Some((_, true, node)) = before {
             touched.require(node);
+        }
+        if let Some((_, had_requirements, node)) = before {
+            self.revisions.note_pod(node);
+            if had_requirements {
+                touched.require(node);
+            }
         }
     }
 

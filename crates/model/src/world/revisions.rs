@@ -1,7 +1,7 @@
 //! The revision of each node and cluster: when the inputs of DRS rules last changed.
 //!
 //! In: what each event touched. Out: a number for a node (its VM, its host, the requirements of its pods), for a
-//! cluster (its rules, its hosts) and for all namespaces. Invariant: an object with an unchanged number gives the same
+//! cluster (its rules, its hosts) and for all namespaces; and a number for all pods of a node. Invariant: an object with an unchanged number gives the same
 //! input to a plan. A number is never used twice, so a node that reuses the id of a removed node has a different
 //! revision.
 
@@ -19,6 +19,9 @@ pub(crate) struct Revisions {
     nodes: FxHashMap<NodeId, Revision>,
     clusters: FxHashMap<ClusterId, Revision>,
     namespaces: Revision,
+    /// The last change of a pod on a node, whether or not terms refer to the pod.
+    pods: FxHashMap<NodeId, Revision>,
+    pods_latest: Revision,
 }
 
 impl Revisions {
@@ -29,6 +32,7 @@ impl Revisions {
         self.latest.0 += 1;
         for node in &touched.removed {
             self.nodes.remove(node);
+            self.pods.remove(node);
         }
         let nodes = touched.nodes.iter().chain(&touched.requirements_on);
         self.nodes.extend(nodes.map(|node| (*node, self.latest)));
@@ -39,6 +43,18 @@ impl Revisions {
     pub(crate) fn note_namespaces(&mut self) {
         self.latest.0 += 1;
         self.namespaces = self.latest;
+    }
+
+    /// A pod on this node was added, changed or removed.
+    pub(crate) fn note_pod(&mut self, node: Option<NodeId>) {
+        if let Some(node) = node {
+            self.pods_latest.0 += 1;
+            self.pods.insert(node, self.pods_latest);
+        }
+    }
+
+    pub(crate) fn pods(&self, id: NodeId) -> Revision {
+        self.pods.get(&id).copied().unwrap_or_default()
     }
 
     pub(crate) fn latest(&self) -> Revision {

@@ -47,6 +47,17 @@ impl Respect {
         .await
     }
 
+    /// Waits until the rule of this name is recorded with this UUID.
+    async fn recorded(&self, name: &str, uuid: &Option<String>) -> Result<()> {
+        eventually(SOON, || async {
+            let record = self.cluster.record().await?;
+            let recorded = record.get(name).and_then(|rule| rule["uuid"].as_str().map(str::to_owned));
+            ensure!(recorded == *uuid, "{record:?}");
+            Ok(())
+        })
+        .await
+    }
+
     async fn own(&self) -> Result<Witness> {
         Ok(self.site.witness().await?.own(&self.cluster.prefix))
     }
@@ -148,16 +159,12 @@ async fn a_rule_deleted_twice_is_given_up_until_adopt_restores_it() -> Result<()
     let (respect, name) = start().await?;
     let name = name.as_str();
     let before = identity(&respect.rule(name, &[0, 1, 2], true).await?);
+    respect.recorded(name, &before.1).await?;
     respect.site.administer("cluster.rule.remove", &["-name", name]).await?;
     let restored = identity(&respect.rule(name, &[0, 1, 2], true).await?);
     ensure!(restored != before, "it must be a new rule: {restored:?}");
     // A second deletion can be distinguished from a failed creation only once the recreated rule is recorded.
-    eventually(SOON, || async {
-        let record = respect.cluster.record().await?;
-        ensure!(record[name]["uuid"].as_str().map(str::to_owned) == restored.1, "{record:?}");
-        Ok(())
-    })
-    .await?;
+    respect.recorded(name, &restored.1).await?;
     respect.site.administer("cluster.rule.remove", &["-name", name]).await?;
     respect.found("deletedByHand", 1).await?;
     let passes = metric(&respect.bridger, "bridger_rules_passes_total").await?;
@@ -174,6 +181,8 @@ async fn a_rule_deleted_twice_is_given_up_until_adopt_restores_it() -> Result<()
     ensure!(unknown.code == Some(1) && unknown.stderr.contains("web is not a rule that Bridger"), "{unknown:?}");
     let restored = respect.cluster.command(&["adopt", "--restore", name, "--yes"]).await?;
     ensure!(restored.code == Some(0) && restored.stdout.contains("1 rules are no longer given up"), "{restored:?}");
+    // Bridger reads the record again before its next change, or within a minute.
+    respect.place("api", 2).await?;
     respect.rule(name, &[0, 1, 2], true).await?;
     respect.found("deletedByHand", 0).await?;
     let again = respect.cluster.command(&["adopt", "--restore", "all", "--yes"]).await?;

@@ -41,6 +41,12 @@ pub struct Site {
 }
 
 impl Site {
+    /// Of the vCenter.
+    pub async fn instance_uuid(&self) -> Result<String> {
+        let about: Value = serde_json::from_str(&self.govc.run(&["about", "-json"]).await?)?;
+        Ok(about["about"]["instanceUuid"].as_str().with_context(|| about.to_string())?.to_owned())
+    }
+
     pub async fn start(hosts: u32, vms: u32) -> Result<Site> {
         let extra = vec!["-standalone-host=0".to_owned()];
         let options = VcsimOptions { hosts_per_cluster: hosts, vms_per_cluster: vms, extra, ..VcsimOptions::default() };

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use testkit::eventually;
 
 use crate::pods::{self, affinity_to, anti_affinity_to, node_affinity_to, pod};
@@ -25,6 +26,12 @@ const RULES: usize = 4;
 
 fn golden_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden/written-rules.json")
+}
+
+/// The name of the ConfigMap that keeps a record.
+fn object_name(record_name: &str) -> String {
+    let hex: String = Sha256::digest(record_name).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("bridger-rules-{hex}")
 }
 
 struct Upgrade {
@@ -135,8 +142,13 @@ impl Upgrade {
             let uuid = text(&rule["ruleUuid"])?;
             data.values_mut().for_each(|text| *text = text.replace(&format!("UUID-{name}"), &uuid));
         }
-        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": data,
-            "metadata": { "name": kept["configMap"]["name"], "labels": kept["configMap"]["labels"] } });
+        // Each vcsim has its own instance UUID, which is part of the record's name.
+        let record_name = data.get_mut("name").context("the record's name")?;
+        ensure!(object_name(record_name) == text(&kept["configMap"]["name"])?, "{record_name} has another object name");
+        let (_, cluster) = record_name.split_once('/').context("a vCenter and a cluster")?;
+        *record_name = format!("{}/{cluster}", self.site.instance_uuid().await?);
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": object_name(record_name), "labels": kept["configMap"]["labels"] }, "data": data });
         self.config_maps().create(&PostParams::default(), &serde_json::from_value(map)?).await?;
         Ok(())
     }

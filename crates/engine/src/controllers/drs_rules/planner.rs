@@ -5,14 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drs::{
-    Change, ClusterKey, ClusterView, DrsSettings, Finding, Fingerprint, Record, Rules, Surroundings, UnixMillis,
+    Change, ClusterCopy, ClusterKey, ClusterView, DrsSettings, Finding, Fingerprint, NodeCopies, Record, Rules, Scope,
+    Surroundings, UnixMillis,
 };
 use model::event::ClusterFacts;
 use model::{ClusterId, World};
 
-use crate::runtime::SharedWorld;
+use crate::runtime::{SharedWorld, Stopwatch};
+
+/// About how many pods are copied while the world is locked: a millisecond or two.
+const PODS_PER_STEP: usize = 2000;
+/// After so many steps the rest is copied at once: the world changes faster than it is copied.
+const STEPS_MAX: usize = 1000;
 
 /// The plan for one cluster, and its inputs.
 #[derive(Clone, Debug)]
@@ -35,6 +42,8 @@ pub struct Planned {
     pub changed_clusters: usize,
     /// When the plan changes by the passage of time alone.
     pub next_due: Option<UnixMillis>,
+    /// The longest time for which the world was locked.
+    pub locked_max: Duration,
 }
 
 /// Plans each cluster that has changed since its last plan.
@@ -42,6 +51,8 @@ pub struct Planned {
 pub struct Planner {
     settings: DrsSettings,
     last: BTreeMap<ClusterKey, Last>,
+    /// The longest time for which the current call of [`Planner::plan`] has locked the world.
+    locked_max: Duration,
 }
 
 /// The last plan for a cluster, and its inputs.
@@ -65,22 +76,22 @@ impl Last {
 impl Planner {
     #[must_use]
     pub fn new(settings: DrsSettings) -> Self {
-        Self { settings, last: BTreeMap::new() }
+        Self { settings, last: BTreeMap::new(), locked_max: Duration::ZERO }
     }
 
     /// Reads the world cluster by cluster, and locks it only while it copies one cluster.
     pub fn plan(&mut self, world: &SharedWorld, record: &Record, now: UnixMillis) -> Planned {
         let mut last = std::mem::take(&mut self.last);
+        let stopwatch = Stopwatch::start();
         let Some(mut surroundings) = Surroundings::of(&world.read(), record, &self.settings) else {
             return Planned { findings: vec![Finding::NoIdentity], ..Planned::default() };
         };
         let ids: Vec<ClusterId> = world.read().cluster_ids().collect();
+        self.locked_max = stopwatch.elapsed();
         let mut planned = Planned::default();
         for id in ids {
-            let Some((key, of_cluster)) = self.plan_cluster(world, id, record, &mut surroundings, &mut last, now)
-            else {
-                continue;
-            };
+            let of_cluster = self.plan_cluster(world, id, record, &mut surroundings, &mut last, now);
+            let Some((key, of_cluster)) = of_cluster else { continue };
             planned.changed_clusters += usize::from(of_cluster.is_new);
             planned.findings.extend(of_cluster.findings.iter().cloned());
             planned.next_due = planned.next_due.into_iter().chain(of_cluster.next_due).min();
@@ -88,11 +99,12 @@ impl Planner {
             self.last.insert(key, of_cluster);
         }
         planned.findings.splice(..0, surroundings.findings().iter().cloned());
+        planned.locked_max = self.locked_max;
         planned
     }
 
     fn plan_cluster(
-        &self,
+        &mut self,
         world: &SharedWorld,
         id: ClusterId,
         record: &Record,
@@ -100,21 +112,23 @@ impl Planner {
         last: &mut BTreeMap<ClusterKey, Last>,
         now: UnixMillis,
     ) -> Option<(ClusterKey, Last)> {
-        let (view, fingerprint, rules) = {
-            let world = world.read();
+        let (key, rules) = {
+            let (world, stopwatch) = (world.read(), Stopwatch::start());
             if !surroundings.is_current(&world) {
-                // Read at the same time as the cluster: a VM that lost its host in between must not look deleted.
                 *surroundings = Surroundings::of(&world, record, &self.settings)?;
             }
             let (vcenter, facts) = world.cluster(id)?;
             let key = ClusterKey::new(vcenter, facts.id.clone());
             let rules = record.rules(&key);
-            let fingerprint = Fingerprint::of(&world, id, &rules, surroundings);
+            let fingerprint = Fingerprint::of(&world, self.scope(id, &rules, surroundings));
+            self.locked_max = stopwatch.elapsed().max(self.locked_max);
             if let Some(known) = last.remove(&key).filter(|last| last.is_current(&fingerprint, &rules, now)) {
                 return Some((key, Last { is_new: false, ..known }));
             }
-            (ClusterView::of(&world, id, &rules, surroundings, &self.settings)?, fingerprint, rules)
+            (key, rules)
         };
+        let (copy, fingerprint) = self.copy(world, id, record, &rules, surroundings)?;
+        let view = ClusterView::from_copy(copy, self.scope(id, &rules, surroundings));
         let plan = drs::plan_cluster(&view, &rules, &self.settings, now);
         let mut last = Last { fingerprint, rules, planned: None, findings: Vec::new(), next_due: None, is_new: true };
         if let Some(plan) = plan {
@@ -122,7 +136,42 @@ impl Planner {
             last.planned = Some(PlannedCluster { changes: plan.actions, rules: plan.rules, recorded, planned_from });
             (last.findings, last.next_due) = (plan.findings, plan.next_due);
         }
-        Some((view.key().clone(), last))
+        Some((key, last))
+    }
+
+    /// Copies a cluster, and locks the world for a few nodes at a time.
+    fn copy(
+        &mut self,
+        world: &SharedWorld,
+        id: ClusterId,
+        record: &Record,
+        rules: &Rules,
+        surroundings: &mut Surroundings,
+    ) -> Option<(ClusterCopy, Fingerprint)> {
+        let mut copies = NodeCopies::default();
+        for step in 0.. {
+            let (world, stopwatch) = (world.read(), Stopwatch::start());
+            let pods_max = if step < STEPS_MAX { PODS_PER_STEP } else { usize::MAX };
+            let mut is_complete = copies.refresh(&world, self.scope(id, rules, surroundings), pods_max);
+            if is_complete && !surroundings.is_current(&world) {
+                // Read at the same time as the cluster: a VM that lost its host in between must not look deleted.
+                *surroundings = Surroundings::of(&world, record, &self.settings)?;
+                is_complete = copies.refresh(&world, self.scope(id, rules, surroundings), pods_max);
+            }
+            if is_complete {
+                let scope = self.scope(id, rules, surroundings);
+                let fingerprint = Fingerprint::of(&world, scope);
+                let copy = ClusterCopy::of(&world, scope, copies)?;
+                self.locked_max = stopwatch.elapsed().max(self.locked_max);
+                return Some((copy, fingerprint));
+            }
+            self.locked_max = stopwatch.elapsed().max(self.locked_max);
+        }
+        None
+    }
+
+    fn scope<'a>(&'a self, cluster: ClusterId, rules: &'a Rules, surroundings: &'a Surroundings) -> Scope<'a> {
+        Scope { cluster, rules, surroundings, settings: &self.settings }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::{
-    Event, HostConnection, HostFacts, HostLoadFacts, NodeFacts, PodFacts, SelectorFacts, TermFacts, WeightedTermFacts,
+    Event, HostConnection, HostFacts, HostLoadFacts, NodeFacts, PodFacts, TermFacts, WeightedTermFacts,
 };
 use model::scheduling::NodeSchedulingFacts;
 use model::{LiftMode, LiftSettings, World};

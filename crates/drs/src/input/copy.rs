@@ -1,0 +1,133 @@
+//! What a plan needs of one cluster, copied from the world a few nodes at a time.
+//!
+//! In: the world, locked for each step alone, so that no step delays those who change it. Out: a [`ClusterCopy`], which the rest is
+//! computed from without the world.
+//!
+//! Invariant: in the last step every copy of a node is current, because one whose node has another revision by now is made again. What
+//! terms mean is copied in the last step as a whole.
+
+use std::sync::Arc;
+
+use model::event::{ClusterFacts, NodeAffinityFacts};
+use model::{NodeId, Placement, ProfileId, Revision, TermId, World, label_value};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::terms::Keys;
+use super::{ClusterKey, Host, HostId, HostName, Scope, company, hosts, is_selected, nodes};
+use crate::finding::PodRef;
+use crate::settings::DrsSettings;
+
+/// A node that is a VM, and its pods.
+pub(super) struct NodeCopy {
+    pub(super) vm_id: String,
+    pub(super) vm_name: String,
+    pub(super) name: Arc<str>,
+    /// `None` while it is unknown.
+    pub(super) host: Option<model::HostId>,
+    pub(super) pods: Vec<PodCopy>,
+}
+
+pub(super) struct PodCopy {
+    pub(super) profile: ProfileId,
+    pub(super) pod: PodRef,
+    /// Its node affinity, if it uses the host label.
+    pub(super) accepts: Option<Arc<NodeAffinityFacts>>,
+}
+
+/// The terms of the pods of a class: those with the same profile.
+pub(super) struct ClassTerms {
+    /// The anti-affinity terms that apply between hosts, with their digests.
+    pub(super) separating: Vec<(TermId, u64)>,
+    pub(super) matching: Vec<TermId>,
+    /// The required affinity terms, if one of them is on the host label.
+    pub(super) affinity: Option<Vec<TermId>>,
+}
+
+/// The nodes of a cluster that have been copied so far.
+#[derive(Default)]
+pub struct NodeCopies {
+    /// `None`: the node is not a VM.
+    pub(super) nodes: FxHashMap<NodeId, ([Revision; 2], Option<NodeCopy>)>,
+    profiles: FxHashSet<ProfileId>,
+}
+
+impl NodeCopies {
+    /// Copies nodes whose copy is missing or outdated, until that took about so many pods. Returns whether all are current.
+    pub fn refresh(&mut self, world: &World, scope: Scope<'_>, pods_max: usize) -> bool {
+        let mut pods = 0;
+        for id in nodes::ids(world, scope) {
+            // A pod that no term refers to yet has no part in the node's own revision.
+            let revision = [world.node_revision(id), world.pods_revision(id)];
+            if self.nodes.get(&id).is_some_and(|(of, _)| *of == revision) {
+                continue;
+            }
+            if pods > pods_max {
+                return false;
+            }
+            let copy = self.copy(world, id, scope.settings);
+            pods += 1 + copy.as_ref().map_or(0, |copy| copy.pods.len());
+            self.nodes.insert(id, (revision, copy));
+        }
+        true
+    }
+
+    fn copy(&mut self, world: &World, id: NodeId, settings: &DrsSettings) -> Option<NodeCopy> {
+        let (vm, host) = match world.placement(id) {
+            Placement::On { vm, host, .. } => (vm, Some(host)),
+            Placement::HostUnknown { vm } => (vm, None),
+            Placement::NotMatched => return None,
+        };
+        let ((_, vm), name) = (world.vm(vm)?, world.interner().shared(world.node(id)?.name));
+        let mut pods = Vec::with_capacity(world.pods_on(id).len());
+        for &id in world.pods_on(id) {
+            let counts = world.pod(id).filter(|pod| !pod.finished && pod.node().is_some());
+            let (Some(pod), Some(profile)) = (counts, world.pod_profile(id)) else { continue };
+            let (namespace, name) = (world.interner().shared(pod.namespace), Arc::clone(&pod.name));
+            let pod_ref = PodRef { namespace, name, uid: pod.uid.clone() };
+            self.profiles.insert(profile);
+            pods.push(PodCopy { profile, pod: pod_ref, accepts: hosts::of(pod, settings).cloned() });
+        }
+        Some(NodeCopy { vm_id: vm.id.clone(), vm_name: vm.name.clone(), name, host, pods })
+    }
+}
+
+/// A cluster's part of the world at one moment.
+pub struct ClusterCopy {
+    pub(super) key: ClusterKey,
+    pub(super) facts: Arc<ClusterFacts>,
+    /// Sorted by id, each with its id in the world.
+    pub(super) hosts: Vec<(model::HostId, Host)>,
+    /// The nodes of the cluster, in no particular order.
+    pub(super) ids: Vec<NodeId>,
+    pub(super) copies: NodeCopies,
+    pub(super) classes: Vec<(ProfileId, ClassTerms)>,
+}
+
+impl ClusterCopy {
+    /// The last step: all copies must be current. `None` for a cluster that is unknown or not selected by the settings.
+    #[must_use]
+    pub fn of(world: &World, scope: Scope<'_>, copies: NodeCopies) -> Option<Self> {
+        let Scope { cluster, settings, .. } = scope;
+        let (vcenter, facts) = world.cluster(cluster).filter(|(_, facts)| is_selected(facts, settings))?;
+        let hosts = world.hosts_in(cluster).filter_map(|id| Some((id, world.host(id)?)));
+        let mut hosts: Vec<(model::HostId, Host)> = hosts
+            .map(|(id, host)| {
+                let (name, label) = (HostName(host.name().to_owned()), label_value(host.name()));
+                (id, Host { id: HostId(host.facts.id.clone()), name, label, maintenance: host.maintenance() })
+            })
+            .collect();
+        hosts.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id));
+        let ids = nodes::ids(world, scope);
+        let (keys, host_key) = (Keys::of(world, settings), world.interner().get(&settings.host_key));
+        let mut classes = Vec::with_capacity(copies.profiles.len());
+        for &profile in &copies.profiles {
+            let Some(terms) = world.profile_terms(profile) else { continue };
+            let separating = keys.separating(world, terms).filter_map(|term| Some((term, world.term_digest(term)?)));
+            let (separating, matching) = (separating.collect(), terms.matching.to_vec());
+            let affinity = company::terms_of(world, host_key, terms.carried);
+            classes.push((profile, ClassTerms { separating, matching, affinity }));
+        }
+        let (key, facts) = (ClusterKey::new(vcenter, facts.id.clone()), Arc::clone(facts));
+        Some(Self { key, facts, hosts, ids, copies, classes })
+    }
+}
