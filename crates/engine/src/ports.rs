@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use drs::{Change, ChangeKind, GroupChange, RecordedGroups, RuleType, VmRef};
+pub use drs::{Change, ChangeKind, GroupChange, RecordedGroups, RuleType, UnixMillis, VmRef};
 use futures::future::BoxFuture;
 use model::event::{GroupFacts, PodFacts, RuleFacts, VcenterId};
 

@@ -6,7 +6,7 @@
 //! - [`mod@watch`]: watches, as [`model::event::Event`]s. `kinds`: how each row of [`model::KUBERNETES_SOURCES`] is
 //!   read. `facts`: the fields that are read of each object.
 //! - [`objects`]: objects from a file. [`pod_json`]: a pod from another client's request.
-//! - [`labels`], [`events`], [`record_store`], [`binder`], [`conditions`]: the engine's ports.
+//! - [`labels`], [`events`], [`record_store`], [`binder`], [`conditions`], [`lease`]: the engine's ports.
 //! - `bounded`: time and size limits for any client. `paced`: limits how often watches are opened.
 //!
 //! Invariants: every request has a time limit and every response a size limit. Time is tokio's and randomness comes
@@ -23,6 +23,7 @@ mod facts;
 mod failure;
 mod kinds;
 pub mod labels;
+pub mod lease;
 pub mod objects;
 mod paced;
 pub mod pod_json;
@@ -40,6 +41,7 @@ pub use connect::{ConnectError, Connection, Credentials, connect};
 pub use events::EventWriter;
 pub use kube::Client;
 pub use labels::NodeLabels;
+pub use lease::LeaseObject;
 pub use preflight::{Access, Need, Scope, ServerFacts, preflight, preflight_in, watch_needs};
 pub use record_store::ConfigMapRecordStore;
 pub use watch::watch;

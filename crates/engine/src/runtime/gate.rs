@@ -8,13 +8,13 @@
 //! without the controller's lease, nor in a dry run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use model::event::Source;
 use model::{Subject, WorldChange};
 use tokio::time::Instant;
+
+use super::election::Lease;
 
 /// The state of a source that an action requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,32 +56,6 @@ impl Closed {
             Closed::Relisting(_) => "relisting",
             Closed::Stale { .. } => "stale",
         }
-    }
-}
-
-/// Whether this process leads a controller: only then does that controller write. Shared with the holder of the lease.
-#[derive(Clone, Debug)]
-pub struct Lease(Arc<AtomicBool>);
-
-impl Lease {
-    /// For a controller that has no other instance.
-    #[must_use]
-    pub fn always() -> Lease {
-        Lease(Arc::new(AtomicBool::new(true)))
-    }
-
-    #[must_use]
-    pub fn not_held() -> Lease {
-        Lease(Arc::new(AtomicBool::new(false)))
-    }
-
-    pub fn set_held(&self, is_held: bool) {
-        self.0.store(is_held, Ordering::Release);
-    }
-
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.0.load(Ordering::Acquire)
     }
 }
 
@@ -138,7 +112,7 @@ impl Gate {
     pub fn admits(&self, action: &impl Action, lease: &Lease, now: Instant) -> Result<(), Closed> {
         action.requirements().into_iter().try_for_each(|requirement| self.check(requirement, now))?;
         match action.is_write() {
-            true if !lease.is_held() => Err(Closed::NoLease),
+            true if !lease.is_held(now) => Err(Closed::NoLease),
             true if self.dry_run => Err(Closed::DryRun),
             _ => Ok(()),
         }
@@ -248,7 +222,7 @@ mod tests {
         assert_eq!(gate.admits(&needs(), &Lease::always(), now), Err(Closed::NeverInSync(Source::Pods)));
         assert_eq!(gate.admits(&Write(Vec::new()), &lease, now), Err(Closed::NoLease));
         assert_eq!(gate.admits(&Read, &lease, now), Ok(()));
-        lease.set_held(true);
+        let lease = Lease::always();
         assert_eq!(gate.admits(&Write(Vec::new()), &lease, now), Ok(()));
         let gate = Gate::new(Duration::from_secs(60), true);
         assert_eq!(gate.admits(&Write(Vec::new()), &lease, now), Err(Closed::DryRun));

@@ -13,7 +13,8 @@ use model::{World, WorldChange};
 use tokio::time::Instant;
 
 use super::controller::{Actions, Computation, Context, Controller, Executor, Stopwatch};
-use super::gate::{Closed, Gate, Lease};
+use super::election::Lease;
+use super::gate::{Closed, Gate};
 use super::lane::{Lane, LaneId};
 use super::recorder::EventRecorder;
 use super::stats::{RuntimeStats, Step};
@@ -40,6 +41,9 @@ pub(super) trait Host: Send {
     /// Ready if finished work waits for [`Host::complete`]; otherwise `task` is woken when some finishes.
     fn poll_finished(&mut self, task: &mut std::task::Context<'_>) -> Poll<()>;
     fn next_wake(&self, now: Instant) -> Option<Instant>;
+    fn has_in_flight(&self) -> bool;
+    /// Forgets finished work: the runtime stops.
+    fn drop_finished(&mut self);
 }
 
 pub(super) struct Hosted<C: Controller> {
@@ -71,7 +75,7 @@ impl<C: Controller> Hosted<C> {
                 now,
                 world: shared.owner.access(),
                 gate: &shared.gate,
-                is_leading: self.lease.is_held(),
+                is_leading: self.lease.is_held(now),
                 events: &shared.events,
                 actions: Actions { lanes: &mut self.lanes, computations: &mut computations, now },
                 stopwatch,
@@ -179,5 +183,13 @@ impl<C: Controller> Host for Hosted<C> {
         // A token may have arrived since the lane was last checked: then it is due now.
         let lanes = self.lanes.iter().filter(|lane| lane.can_begin()).map(|lane| lane.opens_at(now).unwrap_or(now));
         lanes.chain(self.controller.next_wake()).min()
+    }
+
+    fn has_in_flight(&self) -> bool {
+        !self.in_flight.is_empty()
+    }
+
+    fn drop_finished(&mut self) {
+        self.finished.clear();
     }
 }

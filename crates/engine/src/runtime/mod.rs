@@ -5,7 +5,7 @@
 //!
 //! - [`run`]: the loop. [`controller`]: the interface of controllers. `hosted`: one controller in the loop. [`world`]:
 //!   who may write the world.
-//! - [`gate`]: whether an action may be sent now. [`lane`]: work in flight. [`pace`]: rate limits and backoff.
+//! - [`gate`]: whether an action may be sent now. [`election`]: which process leads. [`lane`]: work in flight. [`pace`]: rate limits and backoff.
 //! - [`recorder`]: Kubernetes Events; `poster` posts them. [`mailbox`]: messages from other threads to a controller.
 //! - [`stats`]: how long steps take.
 //!
@@ -13,6 +13,7 @@
 //! events and seed give the same actions in the same order.
 
 pub mod controller;
+pub mod election;
 pub mod gate;
 mod hosted;
 pub mod lane;
@@ -25,7 +26,8 @@ pub mod stats;
 pub mod world;
 
 pub use controller::{Actions, Context, Controller, Executor, Stopwatch};
-pub use gate::{Action, Closed, Gate, Lease, Requirement};
+pub use election::{Candidate, ElectionSettings, ElectionSettingsError, Lease, LeaseRecord, LeaseStore, StoredLease};
+pub use gate::{Action, Closed, Gate, Requirement};
 pub use lane::{LaneId, LaneSettings, Rate};
 pub use mailbox::{Mailbox, Waker};
 pub use pace::{Backoff, Jitter, RateLimit, Retries};

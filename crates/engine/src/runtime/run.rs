@@ -18,7 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::controller::{Controller, Executor, Stopwatch};
-use super::gate::{Gate, Lease};
+use super::election::Lease;
+use super::gate::Gate;
 use super::hosted::{Host, Hosted, OwnChanges, Shared};
 use super::mailbox::Waker;
 use super::pace::sleep_until;
@@ -103,7 +104,26 @@ impl Runtime {
     }
 
     /// Runs until every sender of events is dropped.
-    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+    pub async fn run(self, events: mpsc::Receiver<Event>) {
+        self.run_until(events, std::future::pending()).await;
+    }
+
+    /// Runs until `stop` ends or every sender of events is dropped. Then no action is sent any more; returns when those in flight have ended.
+    pub async fn run_until(mut self, mut events: mpsc::Receiver<Event>, stop: impl Future<Output = ()>) {
+        {
+            let running = self.turn_forever(&mut events);
+            tokio::pin!(running, stop);
+            futures::future::select(running, stop).await;
+        }
+        while self.hosts.iter().any(|host| host.has_in_flight()) {
+            finished(&mut self.hosts).await;
+            for host in &mut self.hosts {
+                host.drop_finished();
+            }
+        }
+    }
+
+    async fn turn_forever(&mut self, events: &mut mpsc::Receiver<Event>) {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             let now = Instant::now();

@@ -1,0 +1,342 @@
+//! Leader election, with client-go's semantics: of all processes that share a Lease object, at most one writes.
+//!
+//! In: the Lease object ([`LeaseStore`]), this process' identity, three durations. Out: a [`Lease`] that the gate checks
+//! before each write, and that other threads read (readiness, metrics).
+//!
+//! - A lease held by another process is valid for its duration from the moment this process *observed* its last change.
+//!   Times that other processes wrote are never compared with this clock.
+//! - The holder renews once per retry period. It may write until the renew deadline has passed since it began the last
+//!   renewal that succeeded. The deadline is shorter than the duration, so it stops before another process may take over.
+//! - A clean stop releases the lease: the next holder does not have to wait for it to expire.
+//!
+//! Invariants: the end of a lease needs no action, only time on the monotonic clock, so a process that was suspended does
+//! not write when it continues. A Lease object is written only if it is still the one that was read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use drs::UnixMillis;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
+
+use super::mailbox::Waker;
+use super::pace::{Backoff, Jitter};
+use crate::ports::PortError;
+
+/// What a Lease object says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Empty: no one holds it.
+    pub holder: String,
+    pub duration_s: u32,
+    pub acquired_at: UnixMillis,
+    pub renewed_at: UnixMillis,
+    /// How often it changed hands.
+    pub transitions: u32,
+}
+
+/// The same, with the version that the next write must name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredLease {
+    pub record: LeaseRecord,
+    pub version: String,
+}
+
+/// Reads and writes one Lease object.
+pub trait LeaseStore: Send + Sync {
+    /// `None`: it does not exist.
+    fn get(&self) -> BoxFuture<'_, Result<Option<StoredLease>, PortError>>;
+
+    /// Creates the object, or replaces the record in the `expected` version of it. Fails if it is another version by now.
+    fn put<'a>(
+        &'a self,
+        record: &'a LeaseRecord,
+        expected: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<StoredLease, PortError>>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectionSettings {
+    /// Differs between processes, also between two on one machine.
+    pub identity: String,
+    /// How long others wait for a holder that no longer renews.
+    pub lease_duration: Duration,
+    /// How long a holder writes without a renewal.
+    pub renew_deadline: Duration,
+    pub retry_period: Duration,
+}
+
+impl ElectionSettings {
+    pub const LEASE_DURATION: Duration = Duration::from_secs(15);
+    pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+    pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
+}
+
+/// Why settings make no sense; client-go refuses the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElectionSettingsError {
+    #[error("the lease duration must be longer than the renew deadline")]
+    LeaseDurationTooShort,
+    #[error("the renew deadline must be longer than 1.2 times the retry period")]
+    RenewDeadlineTooShort,
+    #[error("the lease duration must be at least one second, the retry period at least a millisecond")]
+    NotPositive,
+}
+
+/// client-go spreads the retries of waiting processes by this factor, and the deadline must leave room for one. Here they are
+/// spread to shorter waits instead, so that a released lease has a new holder within a retry period.
+const JITTER: f64 = 1.2;
+
+impl ElectionSettings {
+    pub fn check(&self) -> Result<(), ElectionSettingsError> {
+        if self.lease_duration < Duration::from_secs(1) || self.retry_period < Duration::from_millis(1) {
+            Err(ElectionSettingsError::NotPositive)
+        } else if self.lease_duration <= self.renew_deadline {
+            Err(ElectionSettingsError::LeaseDurationTooShort)
+        } else if self.renew_deadline <= self.retry_period.mul_f64(JITTER) {
+            Err(ElectionSettingsError::RenewDeadlineTooShort)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Whether this process leads a controller: only then does that controller write. Shared with the election.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    /// What `held_until_ms` counts from.
+    epoch: Instant,
+    held_until_ms: AtomicU64,
+    holder: Mutex<String>,
+}
+
+const ALWAYS: u64 = u64::MAX;
+const NOT_HELD: u64 = 0;
+
+impl Lease {
+    fn new(held_until_ms: u64) -> Lease {
+        Lease(Arc::new(State { epoch: Instant::now(), held_until_ms: held_until_ms.into(), holder: Mutex::default() }))
+    }
+
+    /// For a controller that has no other instance.
+    #[must_use]
+    pub fn always() -> Lease {
+        Lease::new(ALWAYS)
+    }
+
+    /// Held once an election was won.
+    #[must_use]
+    pub fn not_held() -> Lease {
+        Lease::new(NOT_HELD)
+    }
+
+    #[must_use]
+    pub fn is_held(&self, now: Instant) -> bool {
+        let until_ms = self.0.held_until_ms.load(Ordering::Acquire);
+        until_ms == ALWAYS || now.saturating_duration_since(self.0.epoch) < Duration::from_millis(until_ms)
+    }
+
+    /// Who held it when it was last read; empty while no one does, or it was never read.
+    #[must_use]
+    pub fn holder(&self) -> String {
+        self.0.holder.lock().clone()
+    }
+
+    /// For a process that has its own way to know whether it leads.
+    pub fn set_held(&self, is_held: bool) {
+        self.0.held_until_ms.store(if is_held { ALWAYS } else { NOT_HELD }, Ordering::Release);
+    }
+
+    fn hold_until(&self, moment: Instant) {
+        let millis = u64::try_from(moment.saturating_duration_since(self.0.epoch).as_millis()).unwrap_or(ALWAYS - 1);
+        self.0.held_until_ms.store(millis, Ordering::Release);
+    }
+
+    /// From now on nothing is written, whatever the Lease object says.
+    pub fn give_up(&self) {
+        self.0.held_until_ms.store(NOT_HELD, Ordering::Release);
+    }
+
+    fn note_holder(&self, holder: &str) {
+        let mut noted = self.0.holder.lock();
+        if *noted != holder {
+            holder.clone_into(&mut noted);
+        }
+    }
+}
+
+/// A process that stands for election.
+pub struct Candidate {
+    store: Arc<dyn LeaseStore>,
+    settings: ElectionSettings,
+    lease: Lease,
+    waker: Waker,
+    time_of_day: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
+    jitter: Jitter,
+    /// The Lease object as last read or written, and when it was first seen so.
+    observed: Option<(StoredLease, Instant)>,
+}
+
+impl Candidate {
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn LeaseStore>,
+        settings: ElectionSettings,
+        waker: Waker,
+        time_of_day: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
+        seed: u64,
+    ) -> Candidate {
+        let jitter = Jitter::from_seed(seed);
+        Candidate { store, settings, lease: Lease::not_held(), waker, time_of_day, jitter, observed: None }
+    }
+
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
+    /// Acquires and renews until `stop` ends. Then nothing is written any more; [`Candidate::release`] hands the lease over.
+    pub async fn run(&mut self, stop: impl Future<Output = ()>) {
+        tokio::pin!(stop);
+        loop {
+            let wait = tokio::select! {
+                biased;
+                () = &mut stop => break,
+                wait = self.attempt() => wait,
+            };
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = tokio::time::sleep(wait) => (),
+            }
+        }
+        self.lease.give_up();
+    }
+
+    /// Lets the next holder begin at once. To be called when the last write of this process has ended.
+    pub async fn release(mut self) {
+        let limit = self.call_limit();
+        let released = async {
+            let Some(current) = self.store.get().await? else { return Ok(()) };
+            if current.record.holder != self.settings.identity {
+                return Ok(());
+            }
+            let now = (self.time_of_day)();
+            let transitions = current.record.transitions;
+            let record =
+                LeaseRecord { holder: String::new(), duration_s: 1, acquired_at: now, renewed_at: now, transitions };
+            self.store.put(&record, Some(&current.version)).await.map(drop)
+        };
+        match timeout(limit, released).await {
+            Ok(Ok(())) => tracing::info!(identity = self.settings.identity, "lease released"),
+            Ok(Err(error)) => tracing::warn!(%error, "the lease could not be released: it expires by itself"),
+            Err(_) => tracing::warn!("the lease could not be released in time: it expires by itself"),
+        }
+        self.observed = None;
+    }
+
+    /// A call that hangs must leave time for another one before the deadline.
+    fn call_limit(&self) -> Duration {
+        self.settings.renew_deadline / 2
+    }
+
+    /// One attempt to acquire or renew; returns how long to wait for the next.
+    async fn attempt(&mut self) -> Duration {
+        let began = Instant::now();
+        let was_held = self.lease.is_held(began);
+        let outcome = match timeout(self.call_limit(), self.acquire_or_renew(began)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(PortError::Transient(format!("no answer within {} ms", self.call_limit().as_millis()))),
+        };
+        match outcome {
+            Ok(true) => {
+                self.lease.hold_until(began + self.settings.renew_deadline);
+                if !was_held {
+                    tracing::info!(identity = self.settings.identity, "lease acquired: this process leads");
+                    self.waker.wake();
+                }
+            }
+            // Another process holds it. If this one did, it was suspended or cut off for too long.
+            Ok(false) => self.lease.give_up(),
+            // It is still held until the deadline; only time tells.
+            Err(error) => tracing::warn!(%error, "the lease could not be acquired or renewed"),
+        }
+        let is_held = self.lease.is_held(Instant::now());
+        if was_held && !is_held {
+            tracing::warn!(identity = self.settings.identity, holder = self.lease.holder(), "lease lost");
+            self.waker.wake();
+        }
+        let retry = self.settings.retry_period;
+        let spread = Backoff { first: retry, longest: retry };
+        if is_held { retry } else { spread.wait(1, &mut self.jitter) }
+    }
+
+    async fn acquire_or_renew(&mut self, now: Instant) -> Result<bool, PortError> {
+        // The holder renews what it wrote last, without reading it first.
+        if let Some((current, at)) = &self.observed
+            && current.record.holder == self.settings.identity
+            && is_valid(&current.record, *at, now)
+        {
+            let (record, version) = (self.renewed(&current.record), current.version.clone());
+            match self.store.put(&record, Some(&version)).await {
+                Ok(stored) => return Ok(self.wrote(stored, now)),
+                Err(error) => tracing::debug!(%error, "the lease changed, or could not be written: reading it"),
+            }
+        }
+        let Some(current) = self.store.get().await? else {
+            let record = self.acquired(0);
+            let stored = self.store.put(&record, None).await?;
+            return Ok(self.wrote(stored, now));
+        };
+        let observed_at = match &self.observed {
+            Some((known, at)) if *known == current => *at,
+            _ => Instant::now(),
+        };
+        self.lease.note_holder(&current.record.holder);
+        self.observed = Some((current.clone(), observed_at));
+        let is_own = current.record.holder == self.settings.identity;
+        if !is_own && !current.record.holder.is_empty() && is_valid(&current.record, observed_at, Instant::now()) {
+            return Ok(false);
+        }
+        let record = match is_own {
+            true => self.renewed(&current.record),
+            false => self.acquired(current.record.transitions.saturating_add(1)),
+        };
+        let stored = self.store.put(&record, Some(&current.version)).await?;
+        Ok(self.wrote(stored, now))
+    }
+
+    fn wrote(&mut self, stored: StoredLease, at: Instant) -> bool {
+        self.lease.note_holder(&stored.record.holder);
+        self.observed = Some((stored, at));
+        true
+    }
+
+    fn acquired(&self, transitions: u32) -> LeaseRecord {
+        let now = (self.time_of_day)();
+        LeaseRecord {
+            holder: self.settings.identity.clone(),
+            duration_s: u32::try_from(self.settings.lease_duration.as_secs()).unwrap_or(u32::MAX),
+            acquired_at: now,
+            renewed_at: now,
+            transitions,
+        }
+    }
+
+    fn renewed(&self, current: &LeaseRecord) -> LeaseRecord {
+        LeaseRecord { acquired_at: current.acquired_at, ..self.acquired(current.transitions) }
+    }
+}
+
+fn is_valid(record: &LeaseRecord, observed_at: Instant, now: Instant) -> bool {
+    now < observed_at + Duration::from_secs(record.duration_s.into())
+}
+
+#[cfg(test)]
+#[path = "election_tests.rs"]
+mod tests;
