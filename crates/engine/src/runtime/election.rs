@@ -219,7 +219,7 @@ impl Candidate {
     }
 
     /// Lets the next holder begin at once. To be called when the last write of this process has ended.
-    pub async fn release(mut self) {
+    pub async fn release(self) {
         let limit = self.call_limit();
         let released = async {
             let Some(current) = self.store.get().await? else { return Ok(()) };
@@ -237,7 +237,6 @@ impl Candidate {
             Ok(Err(error)) => tracing::warn!(%error, "the lease could not be released: it expires by itself"),
             Err(_) => tracing::warn!("the lease could not be released in time: it expires by itself"),
         }
-        self.observed = None;
     }
 
     /// A call that hangs must leave time for another one before the deadline.
@@ -263,7 +262,7 @@ impl Candidate {
             }
             // Another process holds it. If this one did, it was suspended or cut off for too long.
             Ok(false) => self.lease.give_up(),
-            // It is still held until the deadline; only time tells.
+            // A lease that was held stays held until its deadline.
             Err(error) => tracing::warn!(%error, "the lease could not be acquired or renewed"),
         }
         let is_held = self.lease.is_held(Instant::now());

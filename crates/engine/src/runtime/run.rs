@@ -103,7 +103,7 @@ impl Runtime {
         self.hosts.iter().map(|host| host.name())
     }
 
-    /// Runs until every sender of events is dropped.
+    /// Runs until every sender of events is dropped, and the actions in flight have ended.
     pub async fn run(self, events: mpsc::Receiver<Event>) {
         self.run_until(events, std::future::pending()).await;
     }

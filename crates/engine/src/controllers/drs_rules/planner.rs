@@ -79,15 +79,19 @@ impl Planner {
         Self { settings, last: BTreeMap::new(), locked_max: Duration::ZERO }
     }
 
-    /// Reads the world cluster by cluster, and locks it only while it copies one cluster.
+    /// Reads the world cluster by cluster, and locks it only while it copies a few nodes.
     pub fn plan(&mut self, world: &SharedWorld, record: &Record, now: UnixMillis) -> Planned {
         let mut last = std::mem::take(&mut self.last);
-        let stopwatch = Stopwatch::start();
-        let Some(mut surroundings) = Surroundings::of(&world.read(), record, &self.settings) else {
+        let surroundings = {
+            let (world, stopwatch) = (world.read(), Stopwatch::start());
+            let surroundings = Surroundings::of(&world, record, &self.settings);
+            self.locked_max = stopwatch.elapsed();
+            surroundings
+        };
+        let Some(mut surroundings) = surroundings else {
             return Planned { findings: vec![Finding::NoIdentity], ..Planned::default() };
         };
         let ids: Vec<ClusterId> = world.read().cluster_ids().collect();
-        self.locked_max = stopwatch.elapsed();
         let mut planned = Planned::default();
         for id in ids {
             let of_cluster = self.plan_cluster(world, id, record, &mut surroundings, &mut last, now);
