@@ -21,9 +21,9 @@ pub enum Pinning {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrsSettings {
-    /// The node label with the physical host.
+    /// The node label with the physical host: that of the world's `LiftSettings`.
     pub host_key: String,
-    /// Topology keys whose anti-affinity applies between hosts too.
+    /// Topology keys whose anti-affinity applies between hosts too; all of them lifted in the world as well.
     pub lifted_keys: BTreeSet<String>,
     /// The number of hosts that a new rule leaves free for maintenance and failures.
     pub reserve_hosts: usize,

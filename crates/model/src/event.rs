@@ -219,6 +219,12 @@ impl NodeAffinityFacts {
     pub fn is_empty(&self) -> bool {
         self.node_selector.is_empty() && self.node_terms.is_empty()
     }
+
+    /// Whether it depends on the label.
+    pub fn uses_label(&self, key: &str) -> bool {
+        let of_term = |term: &NodeTermFacts| term.expressions.iter().any(|expression| expression.key == key);
+        self.node_selector.contains_key(key) || self.node_terms.iter().any(of_term)
+    }
 }
 
 /// One term of required node affinity: all requirements must hold; an empty term accepts no node.

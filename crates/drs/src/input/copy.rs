@@ -1,7 +1,7 @@
 //! What a plan needs of one cluster, copied from the world a few nodes at a time.
 //!
-//! In: the world, locked for each step alone, so that no step delays those who change it. Out: a [`ClusterCopy`], which the rest is
-//! computed from without the world.
+//! In: the world, locked for each step alone, so that no step delays those who change it; the copies that the last plan was made from.
+//! Out: a [`ClusterCopy`], which the rest is computed from without the world.
 //!
 //! Invariant: in the last step every copy of a node is current, because one whose node has another revision by now is made again. What
 //! terms mean is copied in the last step as a whole.
@@ -13,11 +13,12 @@ use model::{NodeId, Placement, ProfileId, Revision, TermId, World, label_value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::terms::Keys;
-use super::{ClusterKey, Host, HostId, HostName, Scope, company, hosts, is_selected, nodes};
+use super::{ClusterKey, Host, HostId, HostName, Scope, company, host_affinity, is_selected, nodes};
 use crate::finding::PodRef;
 use crate::settings::DrsSettings;
 
 /// A node that is a VM, and its pods.
+#[derive(Debug)]
 pub(super) struct NodeCopy {
     pub(super) vm_id: String,
     pub(super) vm_name: String,
@@ -27,6 +28,7 @@ pub(super) struct NodeCopy {
     pub(super) pods: Vec<PodCopy>,
 }
 
+#[derive(Debug)]
 pub(super) struct PodCopy {
     pub(super) profile: ProfileId,
     pub(super) pod: PodRef,
@@ -44,18 +46,22 @@ pub(super) struct ClassTerms {
 }
 
 /// The nodes of a cluster that have been copied so far.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct NodeCopies {
+    /// The nodes of the cluster at the last refresh, in no particular order.
+    pub(super) ids: Vec<NodeId>,
     /// `None`: the node is not a VM.
     pub(super) nodes: FxHashMap<NodeId, ([Revision; 2], Option<NodeCopy>)>,
-    profiles: FxHashSet<ProfileId>,
+    /// How many of the copied pods have each.
+    profiles: FxHashMap<ProfileId, usize>,
 }
 
 impl NodeCopies {
     /// Copies nodes whose copy is missing or outdated, until that took about so many pods. Returns whether all are current.
     pub fn refresh(&mut self, world: &World, scope: Scope<'_>, pods_max: usize) -> bool {
         let mut pods = 0;
-        for id in nodes::ids(world, scope) {
+        self.ids = nodes::ids(world, scope);
+        for id in self.ids.clone() {
             // A pod that no term refers to yet has no part in the node's own revision.
             let revision = [world.node_revision(id), world.pods_revision(id)];
             if self.nodes.get(&id).is_some_and(|(of, _)| *of == revision) {
@@ -66,9 +72,22 @@ impl NodeCopies {
             }
             let copy = self.copy(world, id, scope.settings);
             pods += 1 + copy.as_ref().map_or(0, |copy| copy.pods.len());
-            self.nodes.insert(id, (revision, copy));
+            let before = self.nodes.insert(id, (revision, copy));
+            self.uncount(before.and_then(|(_, copy)| copy));
         }
+        if self.nodes.len() > self.ids.len() {
+            let ids: FxHashSet<NodeId> = self.ids.iter().copied().collect();
+            let left: Vec<_> = self.nodes.extract_if(|id, _| !ids.contains(id)).collect();
+            left.into_iter().for_each(|(_, (_, copy))| self.uncount(copy));
+        }
+        self.profiles.retain(|_, count| *count > 0);
         true
+    }
+
+    fn uncount(&mut self, copy: Option<NodeCopy>) {
+        for pod in copy.into_iter().flat_map(|copy| copy.pods) {
+            self.profiles.entry(pod.profile).and_modify(|count| *count -= 1);
+        }
     }
 
     fn copy(&mut self, world: &World, id: NodeId, settings: &DrsSettings) -> Option<NodeCopy> {
@@ -82,31 +101,29 @@ impl NodeCopies {
         for &id in world.pods_on(id) {
             let counts = world.pod(id).filter(|pod| !pod.finished && pod.node().is_some());
             let (Some(pod), Some(profile)) = (counts, world.pod_profile(id)) else { continue };
-            let (namespace, name) = (world.interner().shared(pod.namespace), Arc::clone(&pod.name));
-            let pod_ref = PodRef { namespace, name, uid: pod.uid.clone() };
-            self.profiles.insert(profile);
-            pods.push(PodCopy { profile, pod: pod_ref, accepts: hosts::of(pod, settings).cloned() });
+            let namespace = world.interner().shared(pod.namespace);
+            let pod_ref = PodRef { namespace, name: Arc::clone(&pod.name), uid: pod.uid.clone() };
+            *self.profiles.entry(profile).or_default() += 1;
+            pods.push(PodCopy { profile, pod: pod_ref, accepts: host_affinity(pod, settings).cloned() });
         }
         Some(NodeCopy { vm_id: vm.id.clone(), vm_name: vm.name.clone(), name, host, pods })
     }
 }
 
 /// A cluster's part of the world at one moment.
-pub struct ClusterCopy {
+pub struct ClusterCopy<'c> {
     pub(super) key: ClusterKey,
     pub(super) facts: Arc<ClusterFacts>,
     /// Sorted by id, each with its id in the world.
     pub(super) hosts: Vec<(model::HostId, Host)>,
-    /// The nodes of the cluster, in no particular order.
-    pub(super) ids: Vec<NodeId>,
-    pub(super) copies: NodeCopies,
+    pub(super) copies: &'c NodeCopies,
     pub(super) classes: Vec<(ProfileId, ClassTerms)>,
 }
 
-impl ClusterCopy {
+impl<'c> ClusterCopy<'c> {
     /// The last step: all copies must be current. `None` for a cluster that is unknown or not selected by the settings.
     #[must_use]
-    pub fn of(world: &World, scope: Scope<'_>, copies: NodeCopies) -> Option<Self> {
+    pub fn of(world: &World, scope: Scope<'_>, copies: &'c NodeCopies) -> Option<Self> {
         let Scope { cluster, settings, .. } = scope;
         let (vcenter, facts) = world.cluster(cluster).filter(|(_, facts)| is_selected(facts, settings))?;
         let hosts = world.hosts_in(cluster).filter_map(|id| Some((id, world.host(id)?)));
@@ -117,10 +134,9 @@ impl ClusterCopy {
             })
             .collect();
         hosts.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id));
-        let ids = nodes::ids(world, scope);
         let (keys, host_key) = (Keys::of(world, settings), world.interner().get(&settings.host_key));
         let mut classes = Vec::with_capacity(copies.profiles.len());
-        for &profile in &copies.profiles {
+        for &profile in copies.profiles.keys() {
             let Some(terms) = world.profile_terms(profile) else { continue };
             let separating = keys.separating(world, terms).filter_map(|term| Some((term, world.term_digest(term)?)));
             let (separating, matching) = (separating.collect(), terms.matching.to_vec());
@@ -128,6 +144,6 @@ impl ClusterCopy {
             classes.push((profile, ClassTerms { separating, matching, affinity }));
         }
         let (key, facts) = (ClusterKey::new(vcenter, facts.id.clone()), Arc::clone(facts));
-        Some(Self { key, facts, hosts, ids, copies, classes })
+        Some(Self { key, facts, hosts, copies, classes })
     }
 }

@@ -5,8 +5,8 @@
 //! computed.
 //!
 //! - `nodes`: the VMs of a cluster that are nodes. `terms`: required anti-affinity. `company`: required affinity.
-//!   `hosts`: node affinity on the host label. `surroundings`: what is not specific to one cluster. `fingerprint`:
-//!   whether the input changed. `digest`: the text form of digests.
+//!   `surroundings`: what is not specific to one cluster. `copy`: reads the world in steps. `fingerprint`: whether the
+//!   input changed. `digest`: the text form of digests.
 //!
 //! Invariant: a pod counts while it is bound and not finished.
 
@@ -14,7 +14,6 @@ mod company;
 mod copy;
 pub(crate) mod digest;
 mod fingerprint;
-mod hosts;
 mod nodes;
 mod surroundings;
 mod terms;
@@ -24,9 +23,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::event::{ClusterFacts, NodeAffinityFacts, VcenterId};
-use model::{ClusterId, ProfileId, TermId, World};
+use model::{ClusterId, Pod, ProfileId, TermId, World};
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::{Serialize, Serializer};
 
 use self::copy::{ClassTerms, NodeCopy, PodCopy};
 pub use self::copy::{ClusterCopy, NodeCopies};
@@ -37,8 +36,9 @@ use crate::record::Rules;
 use crate::settings::DrsSettings;
 
 /// A cluster: its vCenter and its id there.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ClusterKey {
+    #[serde(serialize_with = "number")]
     pub vcenter: VcenterId,
     pub id: String,
 }
@@ -50,13 +50,8 @@ impl ClusterKey {
     }
 }
 
-impl Serialize for ClusterKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut key = serializer.serialize_struct("ClusterKey", 2)?;
-        key.serialize_field("vcenter", &self.vcenter.0)?;
-        key.serialize_field("id", &self.id)?;
-        key.end()
-    }
+fn number<S: Serializer>(vcenter: &VcenterId, serializer: S) -> Result<S::Ok, S::Error> {
+    vcenter.0.serialize(serializer)
 }
 
 impl fmt::Display for ClusterKey {
@@ -177,15 +172,15 @@ impl ClusterView {
     pub fn of(world: &World, scope: Scope<'_>) -> Option<Self> {
         let mut copies = NodeCopies::default();
         copies.refresh(world, scope, usize::MAX);
-        ClusterCopy::of(world, scope, copies).map(|copy| Self::from_copy(copy, scope))
+        ClusterCopy::of(world, scope, &copies).map(|copy| Self::from_copy(copy, scope))
     }
 
     /// The same from a copy that was made with this scope.
     #[must_use]
-    pub fn from_copy(mut copy: ClusterCopy, scope: Scope<'_>) -> Self {
+    pub fn from_copy(copy: ClusterCopy<'_>, scope: Scope<'_>) -> Self {
         let host_index: FxHashMap<_, _> = copy.hosts.iter().enumerate().map(|(index, (id, _))| (*id, index)).collect();
-        let nodes = copy.ids.iter().filter_map(|id| copy.copies.nodes.remove(id)?.1);
-        let nodes: BTreeMap<String, NodeCopy> = nodes.map(|node| (node.vm_id.clone(), node)).collect();
+        let nodes = copy.copies.ids.iter().filter_map(|id| copy.copies.nodes.get(id)?.1.as_ref());
+        let nodes: BTreeMap<&str, &NodeCopy> = nodes.map(|node| (node.vm_id.as_str(), node)).collect();
         let mut classes: Classes = copy.classes.into_iter().collect();
         let separating = classes.values().flat_map(|class| class.separating.iter().map(|(term, _)| term));
         let by_affinity = classes.values().flat_map(|class| class.affinity.iter().flatten());
@@ -195,20 +190,20 @@ impl ClusterView {
         pods.named.reserve(nodes.values().map(|node| node.pods.len()).sum());
         for (vm, (id, node)) in nodes.into_iter().enumerate() {
             let host = node.host.and_then(|host| host_index.get(&host).copied());
-            vms.push(Vm { id, name: node.vm_name, node: node.name, host });
-            for PodCopy { profile, pod, accepts } in node.pods {
+            vms.push(Vm { id: id.to_owned(), name: node.vm_name.clone(), node: Arc::clone(&node.name), host });
+            for PodCopy { profile, pod, accepts } in &node.pods {
                 let is_empty =
                     |of: &ClassTerms| of.separating.is_empty() && of.matching.is_empty() && of.affinity.is_none();
-                let is_concerned = classes.get(&profile).is_some_and(|class| !is_empty(class));
+                let is_concerned = classes.get(profile).is_some_and(|class| !is_empty(class));
                 if !is_concerned && accepts.is_none() {
                     continue;
                 }
                 let index = pods.named.len();
-                pods.named.push(pod);
+                pods.named.push(pod.clone());
                 if is_concerned {
-                    pods.on_vms.entry(profile).or_default().push((vm, index));
+                    pods.on_vms.entry(*profile).or_default().push((vm, index));
                 }
-                host_affinity.extend(accepts.map(|accepts| HostAffinity { pod: index, vm, accepts }));
+                host_affinity.extend(accepts.clone().map(|accepts| HostAffinity { pod: index, vm, accepts }));
             }
         }
         let (terms, same_vm) = terms::of(&classes, &pods, &vms);
@@ -253,6 +248,11 @@ impl ClusterView {
         refs.dedup();
         refs
     }
+}
+
+/// The pod's node affinity, if it uses the host label.
+fn host_affinity<'p>(pod: &'p Pod, settings: &DrsSettings) -> Option<&'p Arc<NodeAffinityFacts>> {
+    pod.node_affinity.as_ref().filter(|affinity| affinity.uses_label(&settings.host_key))
 }
 
 pub(crate) fn is_selected(facts: &ClusterFacts, settings: &DrsSettings) -> bool {

@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use super::digest::digest_text;
 use super::nodes::Hostless;
 use super::terms::Keys;
-use super::{company, hosts, nodes, terms};
+use super::{company, host_affinity, nodes, terms};
 use crate::finding::Finding;
 use crate::plan::rule_prefix;
 use crate::record::{Record, Rules};
@@ -38,9 +38,8 @@ impl Surroundings {
         let mut rolling: FxHashSet<TermId> = FxHashSet::default();
         let mut preferred = (0, 0);
         for (id, pod) in world.unsettled_pods() {
-            if pod.preferred_terms > 0 {
-                preferred = (preferred.0 + pod.preferred_terms as usize, preferred.1 + 1);
-            }
+            let terms = pod.preferred_terms as usize;
+            preferred = (preferred.0 + terms, preferred.1 + terms.min(1));
             if pod.terminating || pod.node().is_none() {
                 rolling.extend(terms::concerning(world, &keys, id));
             }
@@ -51,7 +50,7 @@ impl Surroundings {
                     && pod.node().is_some()
                     && (terms::concerning(world, &keys, *id).next().is_some()
                         || company::terms_of(world, host_key, world.pod_terms(*id)).is_some()
-                        || hosts::of(pod, settings).is_some())
+                        || host_affinity(pod, settings).is_some())
             })
         };
         let mut unlocated: BTreeMap<&str, usize> = BTreeMap::new();
@@ -62,8 +61,7 @@ impl Surroundings {
                 unlocated.insert(name, pods);
             }
         }
-        let rolling = rolling.into_iter().filter_map(|term| world.term_digest(term).map(digest_text));
-        let rolling = rolling.collect();
+        let rolling = rolling.into_iter().filter_map(|term| world.term_digest(term).map(digest_text)).collect();
         let unknown = |(node, pods): (&str, usize)| Finding::UnknownVm { node: node.to_owned(), pods };
         let (terms, pods) = preferred;
         let preferred = (pods > 0).then_some(Finding::PreferredLeftOut { terms, pods });

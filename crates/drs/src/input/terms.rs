@@ -35,10 +35,11 @@ impl Keys {
         Self { host: interner.get(&settings.host_key), lifted }
     }
 
-    /// Whether the term applies between hosts; `lifts`: neither its pod nor the namespace opted out of lifting.
-    fn counts(&self, world: &World, term: TermId, lifts: bool) -> bool {
+    /// Whether the term applies between hosts; `lifts`: neither its pod nor the namespace opted out of lifting. Asked
+    /// last: for a term that many pods carry it is expensive.
+    fn counts(&self, world: &World, term: TermId, lifts: impl FnOnce() -> bool) -> bool {
         let key = world.term(term).map(|term| term.topology_key);
-        key.is_some_and(|key| Some(key) == self.host || lifts && self.lifted.contains(&key))
+        key.is_some_and(|key| Some(key) == self.host || self.lifted.contains(&key) && lifts())
     }
 
     /// The anti-affinity terms that apply between hosts.
@@ -48,7 +49,7 @@ impl Keys {
         of: ProfileTerms<'a>,
     ) -> impl Iterator<Item = TermId> + 'a {
         let terms = of.carried.iter().filter(|(_, role)| *role == Role::AntiAffinity).map(|(term, _)| *term);
-        terms.filter(move |term| self.counts(world, *term, of.lifts))
+        terms.filter(move |term| self.counts(world, *term, || of.lifts))
     }
 }
 
@@ -126,7 +127,8 @@ pub(super) fn concerning<'a>(world: &'a World, keys: &'a Keys, pod: PodId) -> im
     let lifts =
         |pod| world.pod_profile(pod).and_then(|profile| world.profile_terms(profile)).is_some_and(|of| of.lifts);
     let has_carriers = move |term: &&TermId| {
-        world.carriers(**term, Role::AntiAffinity).any(|pod| keys.counts(world, **term, lifts(pod)))
+        let mut carriers = world.carriers(**term, Role::AntiAffinity).peekable();
+        carriers.peek().is_some() && keys.counts(world, **term, || carriers.any(lifts))
     };
     let own = own.into_iter().flat_map(|of| keys.separating(world, of));
     own.chain(world.terms_matching(pod).iter().filter(has_carriers).copied())

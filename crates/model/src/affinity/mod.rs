@@ -115,6 +115,15 @@ impl Affinity {
     }
 
     /// Changes whenever the pod's profile changes, or whether the pod counts.
+    /// Whether the pod has, or is matched by, a term on the host label or on a lifted key.
+    pub(crate) fn concerns_hosts(&self, id: PodId) -> bool {
+        let Some(entry) = self.entry(id) else { return false };
+        let Some(profile) = self.profiles.get(entry.profile) else { return false };
+        let matching = profile.terms.iter().filter(|_| entry.index != NOT_LISTED);
+        let mut terms = profile.carried.iter().map(|(term, _)| term).chain(matching);
+        terms.any(|term| self.terms.get(*term).is_some_and(|kept| kept.concerns_hosts))
+    }
+
     pub(crate) fn mark_of(&self, id: PodId) -> Option<(ProfileId, bool)> {
         let entry = self.entry(id)?;
         Some((entry.profile, entry.index != NOT_LISTED))

@@ -162,13 +162,14 @@ impl Affinity {
         }
         let key = term.topology_key;
         let is_lifted = self.settings.lifted_keys.contains(interner.text(key));
+        let concerns_hosts = is_lifted || self.settings.host_key == interner.text(key);
         let spaces = Spaces {
             written: self.topology.acquire(key, false, around.nodes, interner),
             host: is_lifted.then(|| self.topology.acquire(key, true, around.nodes, interner)),
         };
         let for_incoming = term.for_incoming(interner);
         let now = self.tick();
-        let id = self.terms.insert(term, spaces, now, interner);
+        let id = self.terms.insert(term, spaces, concerns_hosts, now, interner);
         self.match_term(id, around.namespaces);
         if let Some(for_incoming) = for_incoming {
             let for_incoming = self.acquire_term(for_incoming, around, interner);

@@ -34,6 +34,8 @@ pub(crate) struct KeptTerm {
     pub(crate) term: Arc<Term>,
     /// Computed once: DRS plans read thousands at a time.
     pub(crate) digest: u64,
+    /// On the host label or on a lifted key: DRS rules may depend on it.
+    pub(crate) concerns_hosts: bool,
     /// The profiles it matches, in no particular order.
     pub(crate) profiles: Vec<ProfileId>,
     /// The pods it matches.
@@ -119,12 +121,20 @@ impl Terms {
     }
 
     /// Adds a new term. Takes ownership of its symbols and of the uses of its spaces.
-    pub(crate) fn insert(&mut self, term: Term, spaces: Spaces, now: Stamp, interner: &Interner) -> TermId {
+    pub(crate) fn insert(
+        &mut self,
+        term: Term,
+        spaces: Spaces,
+        concerns_hosts: bool,
+        now: Stamp,
+        interner: &Interner,
+    ) -> TermId {
         let term = Arc::new(term);
         let keys = self.keys(&term);
         let id = self.arena.insert(KeptTerm {
             term: Arc::clone(&term),
             digest: term_digest(&term, interner),
+            concerns_hosts,
             profiles: Vec::new(),
             matched: Counts::default(),
             carriers: Vec::new(),

@@ -24,7 +24,7 @@ use self::nodes::{Namespace, Namespaces, Node, Nodes};
 use self::pods::{Pod, Pods};
 use self::revisions::{Revision, Revisions};
 use self::sync::{Generation, SourceState, Sources};
-use self::touched::Touched;
+use self::touched::{Requirements, Touched};
 use crate::affinity::{Affinity, LiftSettings};
 use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
 use crate::identity::{Identity, NodeKeys, vm_keys};
@@ -240,7 +240,7 @@ impl World {
             self.affinity.set_namespace_lift(name, lift_off);
         }
         if changed {
-            touched.require(None);
+            touched.require(Requirements::Anywhere);
             self.revisions.note_namespaces();
         }
         if let Some(before) = before {

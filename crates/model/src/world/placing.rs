@@ -4,12 +4,14 @@
 //! and nodes that accept no pods. Invariant: a pod counts on a node exactly while both are known and the pod names the
 //! node.
 
+use std::sync::Arc;
+
 use crate::affinity::Around;
-use crate::event::{PodFacts, Source};
+use crate::event::{NodeAffinityFacts, PodFacts, Source};
 use crate::storage::arena::{NodeId, PodId};
 use crate::world::World;
-use crate::world::pods::{Forgotten, Pod};
-use crate::world::touched::Touched;
+use crate::world::pods::Forgotten;
+use crate::world::touched::{Requirements, Touched};
 
 impl World {
     /// Updates the node's topology domains from its labels and its host.
@@ -80,9 +82,7 @@ impl World {
     pub(crate) fn remove_pod(&mut self, id: PodId, touched: &mut Touched) {
         let node = self.bound_to(id);
         self.revisions.note_pod(node);
-        if self.has_requirements(id) {
-            touched.require(node);
-        }
+        touched.require(self.requirements_of(id));
         let before = self.standing(id);
         self.affinity.remove_pod(id, &mut self.interner);
         self.pods.remove(id, &mut self.interner);
@@ -91,22 +91,17 @@ impl World {
 
     /// Records whether a change of a pod changes requirements, and on which nodes.
     fn trace(&mut self, known: Option<PodId>, touched: &mut Touched, change: impl FnOnce(&mut Self) -> Option<PodId>) {
-        let before = known.map(|id| (self.mark_of(id), self.has_requirements(id), self.bound_to(id)));
+        let before = known.map(|id| (self.mark_of(id), self.requirements_of(id), self.bound_to(id)));
         let Some(id) = change(self) else { return };
         // Most pod watch events are status updates, which change nothing here.
         if before.as_ref().is_some_and(|(mark, ..)| *mark == self.mark_of(id)) {
             return;
         }
-        let node = self.bound_to(id);
-        self.revisions.note_pod(node);
-        if self.has_requirements(id) {
-            touched.require(node);
-        }
-        if let Some((_, had_requirements, node)) = before {
+        self.revisions.note_pod(self.bound_to(id));
+        touched.require(self.requirements_of(id));
+        if let Some((_, requirements, node)) = before {
             self.revisions.note_pod(node);
-            if had_requirements {
-                touched.require(node);
-            }
+            touched.require(requirements);
         }
     }
 
@@ -121,12 +116,15 @@ impl World {
         (pod, self.affinity.mark_of(id))
     }
 
-    /// Whether DRS rules may depend on it: it has terms, is matched by terms, or has node affinity.
-    fn has_requirements(&self, id: PodId) -> bool {
-        let is_relevant = |pod: &Pod| pod.preferred_terms > 0 || pod.node_affinity.is_some();
-        !self.pod_terms(id).is_empty()
-            || !self.terms_matching(id).is_empty()
-            || self.pods.get(id).is_some_and(is_relevant)
+    /// What DRS rules and their findings may depend on because of this pod. Most pods have terms that do not concern
+    /// hosts: plans must not depend on those.
+    fn requirements_of(&self, id: PodId) -> Requirements {
+        let Some(pod) = self.pods.get(id) else { return Requirements::None };
+        let uses_hosts = |affinity: &Arc<NodeAffinityFacts>| affinity.uses_label(&self.lifting().host_key);
+        if self.affinity.concerns_hosts(id) || pod.node_affinity.as_ref().is_some_and(uses_hosts) {
+            return self.bound_to(id).map_or(Requirements::Anywhere, Requirements::On);
+        }
+        if pod.preferred_terms > 0 { Requirements::Anywhere } else { Requirements::None }
     }
 
     /// The node it is bound to, if the node is known.

@@ -8,6 +8,15 @@ use std::collections::BTreeSet;
 
 use crate::storage::arena::{ClusterId, NodeId};
 
+/// The requirements of pods on each other and on hosts that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requirements {
+    None,
+    /// Of pods on no known node, or of no node in particular.
+    Anywhere,
+    On(NodeId),
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     pub(crate) nodes: BTreeSet<NodeId>,
@@ -29,8 +38,9 @@ impl Touched {
         self.removed.iter().copied()
     }
 
-    /// Whether a pod was added, changed or removed that has terms, is matched by terms, or has node affinity; or what
-    /// terms match changed, or which namespaces opted out of lifting.
+    /// Whether a pod was added, changed or removed that has or is matched by a term on the host label or a lifted key,
+    /// has node affinity on the host label, or has preferred terms; or what terms match changed, or which namespaces
+    /// opted out of lifting.
     pub fn requirements(&self) -> bool {
         self.requirements
     }
@@ -48,9 +58,10 @@ impl Touched {
         *self == Self::default()
     }
 
-    /// The requirements of pods on this node changed; `None` for pods that are not on a known node.
-    pub(crate) fn require(&mut self, node: Option<NodeId>) {
-        self.requirements = true;
-        self.requirements_on.extend(node);
+    pub(crate) fn require(&mut self, changed: Requirements) {
+        self.requirements |= changed != Requirements::None;
+        if let Requirements::On(node) = changed {
+            self.requirements_on.insert(node);
+        }
     }
 }

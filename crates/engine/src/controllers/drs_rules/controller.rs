@@ -6,8 +6,8 @@
 //! Changes of the world are batched for a moment and then planned together, off the loop. Changes during a plan make
 //! another plan due. After the plan each cluster is independent: a pass, then a wait until the watch shows its changes,
 //! or after a failure a wait that grows. After a failed record write the cluster waits until the record has been read
-//! again. While pods keep arriving, the interval between a cluster's passes grows with their duration, because vCenter
-//! and the API server have other work too.
+//! again. While pods keep arriving, the interval between plans, and between a cluster's passes, grows with their
+//! duration, because the machine, vCenter and the API server have other work too.
 //!
 //! - `ends`: handles the end of a pass.
 //!
@@ -47,6 +47,9 @@ const MENDING_RELOAD: Duration = Duration::from_secs(5);
 /// time.
 const REST_FACTOR: u32 = 9;
 const REST_MAX: Duration = Duration::from_secs(10);
+/// After a plan the next one waits for this multiple of its duration: plans of thousands of nodes while pods keep
+/// arriving take at most a thirtieth of a core's time, which others need.
+const PLAN_REST_FACTOR: u32 = 29;
 /// Separates the random waits of this controller from other users of the same seed.
 const SEED_TAG: u64 = 0x7275_6c65;
 
@@ -164,6 +167,10 @@ pub struct DrsRules {
     pub(super) loads: Loads,
     pub(super) clusters: BTreeMap<ClusterKey, Cluster>,
     plan_at: Option<Instant>,
+    /// When the computation of the last plan started.
+    plan_began: Instant,
+    /// No plan starts before this moment.
+    plan_rests_until: Instant,
     /// A plan was due and could not be made, or not for all clusters.
     is_plan_owed: bool,
     /// A cluster has changed since the last check whether the watch shows the expected rules.
@@ -195,6 +202,8 @@ impl DrsRules {
             loads: Loads { number: 0, under_way: false, was_loaded: false, failures: 0, next: now },
             clusters: BTreeMap::new(),
             plan_at: None,
+            plan_began: now,
+            plan_rests_until: now,
             is_plan_owed: false,
             is_cluster_touched: false,
             record_changes: 0,
@@ -251,6 +260,8 @@ impl DrsRules {
     /// Starts to compute a plan, if one is due. Each condition that prevents it makes a plan due when it ends: a closed
     /// gate, a load, a pass, a plan under way.
     fn plan(&mut self, context: &mut RuleContext<'_>) {
+        let rests_until = self.plan_rests_until;
+        self.plan_at = self.plan_at.map(|due| due.max(rests_until));
         if self.plan_at.is_none_or(|due| context.now < due) {
             return;
         }
@@ -264,6 +275,7 @@ impl DrsRules {
             return;
         };
         self.is_plan_owed = false;
+        self.plan_began = context.now;
         let (world, record, unix_now) = (self.world.clone(), self.records.owned().clone(), self.wall_clock_now());
         let record_changes = self.record_changes;
         context.actions.compute(move || {
@@ -276,6 +288,8 @@ impl DrsRules {
     fn planned(&mut self, computed: Computed, context: &mut RuleContext<'_>) {
         let Computed { planner, planned, prefix, record_changes } = computed;
         self.planner = Some(planner);
+        let took = context.now.saturating_duration_since(self.plan_began);
+        self.plan_rests_until = context.now + (took * PLAN_REST_FACTOR).min(REST_MAX);
         // Another plan may have become due in the meantime.
         self.plan_if_owed(context.now);
         if record_changes != self.record_changes {

@@ -60,6 +60,8 @@ pub struct Planner {
 struct Last {
     fingerprint: Fingerprint,
     rules: Arc<Rules>,
+    /// Kept, because a plan under churn then copies only the nodes that changed.
+    copies: NodeCopies,
     planned: Option<PlannedCluster>,
     findings: Vec<Finding>,
     next_due: Option<UnixMillis>,
@@ -116,7 +118,7 @@ impl Planner {
         last: &mut BTreeMap<ClusterKey, Last>,
         now: UnixMillis,
     ) -> Option<(ClusterKey, Last)> {
-        let (key, rules) = {
+        let (key, rules, mut copies) = {
             let (world, stopwatch) = (world.read(), Stopwatch::start());
             if !surroundings.is_current(&world) {
                 *surroundings = Surroundings::of(&world, record, &self.settings)?;
@@ -126,15 +128,16 @@ impl Planner {
             let rules = record.rules(&key);
             let fingerprint = Fingerprint::of(&world, self.scope(id, &rules, surroundings));
             self.locked_max = stopwatch.elapsed().max(self.locked_max);
-            if let Some(known) = last.remove(&key).filter(|last| last.is_current(&fingerprint, &rules, now)) {
-                return Some((key, Last { is_new: false, ..known }));
+            let known = last.remove(&key);
+            if known.as_ref().is_some_and(|last| last.is_current(&fingerprint, &rules, now)) {
+                return known.map(|known| (key, Last { is_new: false, ..known }));
             }
-            (key, rules)
+            (key, rules, known.map(|known| known.copies).unwrap_or_default())
         };
-        let (copy, fingerprint) = self.copy(world, id, record, &rules, surroundings)?;
-        let view = ClusterView::from_copy(copy, self.scope(id, &rules, surroundings));
+        let (view, fingerprint) = self.copy(world, id, record, &rules, surroundings, &mut copies)?;
         let plan = drs::plan_cluster(&view, &rules, &self.settings, now);
-        let mut last = Last { fingerprint, rules, planned: None, findings: Vec::new(), next_due: None, is_new: true };
+        let (planned, findings, next_due) = (None, Vec::new(), None);
+        let mut last = Last { fingerprint, rules, copies, planned, findings, next_due, is_new: true };
         if let Some(plan) = plan {
             let (recorded, planned_from) = (Arc::clone(&last.rules), Arc::clone(view.facts()));
             last.planned = Some(PlannedCluster { changes: plan.actions, rules: plan.rules, recorded, planned_from });
@@ -143,7 +146,7 @@ impl Planner {
         Some((key, last))
     }
 
-    /// Copies a cluster, and locks the world for a few nodes at a time.
+    /// Copies what changed in a cluster since `copies` were made, and locks the world for a few nodes at a time.
     fn copy(
         &mut self,
         world: &SharedWorld,
@@ -151,8 +154,8 @@ impl Planner {
         record: &Record,
         rules: &Rules,
         surroundings: &mut Surroundings,
-    ) -> Option<(ClusterCopy, Fingerprint)> {
-        let mut copies = NodeCopies::default();
+        copies: &mut NodeCopies,
+    ) -> Option<(ClusterView, Fingerprint)> {
         for step in 0.. {
             let (world, stopwatch) = (world.read(), Stopwatch::start());
             let pods_max = if step < STEPS_MAX { PODS_PER_STEP } else { usize::MAX };
@@ -166,8 +169,11 @@ impl Planner {
                 let scope = self.scope(id, rules, surroundings);
                 let fingerprint = Fingerprint::of(&world, scope);
                 let copy = ClusterCopy::of(&world, scope, copies)?;
-                self.locked_max = stopwatch.elapsed().max(self.locked_max);
-                return Some((copy, fingerprint));
+                drop(world);
+                let locked = stopwatch.elapsed();
+                let view = ClusterView::from_copy(copy, scope);
+                self.locked_max = locked.max(self.locked_max);
+                return Some((view, fingerprint));
             }
             self.locked_max = stopwatch.elapsed().max(self.locked_max);
         }
