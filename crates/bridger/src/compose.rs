@@ -14,7 +14,7 @@ use engine::counters::Counters;
 use engine::drs_rules::{DrsRules, RuleExecutor, RuleSettings, WallClock};
 use engine::extender::{BindExecutor, Extender, ExtenderSettings};
 use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
-use engine::runtime::{Lease, Rate, Runtime, RuntimeSettings, SharedWorld};
+use engine::runtime::{Rate, Runtime, RuntimeSettings, SharedWorld};
 use engine::scheduling::{self, Scheduling, SchedulingExecutor, SchedulingPorts, SchedulingSettings};
 use jiff::Timestamp;
 use kubernetes::BoundedClient;
@@ -33,6 +33,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use vsphere::config::VcenterConfig;
 
+use crate::service::leading::{Candidates, Elections};
 use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
 use crate::service::scheduler_metrics::SchedulerMetrics;
 
@@ -83,6 +84,7 @@ pub struct Outside {
     pub seed: u64,
     /// Time is virtual: computations run inside the loop, in a fixed order.
     pub is_virtual: bool,
+    pub elections: Elections,
 }
 
 /// A running Bridger. It ends with the service that owns its tasks.
@@ -106,13 +108,25 @@ impl Bridger {
 /// Wires and starts everything, in tasks of the service.
 pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> Bridger {
     let on = parts.on();
-    let Outside { kubernetes: client, vcenters, time_of_day, seed, is_virtual } = outside;
+    let Outside { kubernetes: client, vcenters, time_of_day, seed, is_virtual, elections } = outside;
     let runtime_settings =
         RuntimeSettings { dry_run: parts.dry_run, computes_inline: is_virtual, ..RuntimeSettings::default() };
     let world = model::World::with_lifting(parts.lifting);
     let sink = Arc::new(EventWriter::new(client.clone(), time_of_day.clone()));
     let mut runtime = Runtime::new(world, &runtime_settings, sink);
     let counters = Arc::<Counters>::default();
+    let now = time_of_day.clone();
+    let wall_clock = WallClock(Arc::new(move || UnixMillis(u64::try_from(now().as_millisecond()).unwrap_or(0))));
+    let (waker, standing, leases) = (runtime.waker(), Vec::new(), BTreeMap::new());
+    let mut candidates = Candidates {
+        elections,
+        client: client.clone(),
+        waker,
+        time_of_day: wall_clock.0.clone(),
+        seed,
+        standing,
+        leases,
+    };
     let ids: Vec<VcenterId> = (0u16..).zip(&vcenters).map(|(number, _)| VcenterId(number)).collect();
 
     // With labels off it still reports nodes without a unique VM; a scheduler alone does not need that.
@@ -122,25 +136,25 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
         let writes = parts.writes_per_second.map_or(defaults.writes, |count| Rate { per_second: count, burst: count });
         let settings = NodeLabelsSettings { labels, vcenters: ids.clone(), writes, seed, ..defaults };
         let executor = LabelExecutor(Arc::new(LabelWriter::new(client.clone())));
-        runtime.add(NodeLabels::new(settings, counters.clone()), Arc::new(executor), Lease::always());
+        let lease = candidates.lease(Part::NodeLabels);
+        runtime.add(NodeLabels::new(settings, counters.clone()), Arc::new(executor), lease);
     }
     let rules = parts.rules.map(|rules| {
         let store = Arc::new(vsphere::Rules::new(ids.iter().copied().zip(configs(&vcenters))));
         let record_store = Arc::new(ConfigMapRecordStore::new(client.clone(), rules.record_namespace));
         let uuids = ids.iter().copied().zip(vcenters.iter().map(|vcenter| vcenter.instance_uuid.clone()));
         let uuids: BTreeMap<VcenterId, String> = uuids.filter(|(_, uuid)| !uuid.is_empty()).collect();
-        let now = time_of_day.clone();
-        let wall_clock = WallClock(Arc::new(move || UnixMillis(u64::try_from(now().as_millisecond()).unwrap_or(0))));
         let settings = RuleSettings::new(rules.drs, uuids, wall_clock);
         let controller = DrsRules::new(settings, runtime.world(), seed, counters.rules.clone(), Instant::now());
-        runtime.add(controller, Arc::new(RuleExecutor { store: store.clone(), record_store }), Lease::always());
+        let lease = candidates.lease(Part::DrsRules);
+        runtime.add(controller, Arc::new(RuleExecutor { store: store.clone(), record_store }), lease);
         store
     });
     let extender = parts.extender.map(|settings| {
         let executor =
             BindExecutor { binder: Arc::new(PodBinder::new(client.clone())), bind_within: settings.bind_within };
         let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
-        runtime.add(controller, Arc::new(executor), Lease::always());
+        runtime.add(controller, Arc::new(executor), candidates.lease(Part::Extender));
         extender_routes(extender)
     });
     let scheduler_metrics = parts.scheduling.map(|configuration| {
@@ -151,7 +165,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
         };
         let settings = SchedulingSettings { vcenters: ids, seed, ..SchedulingSettings::default() };
         let controller = Scheduling::new(configuration, settings, metrics.clone(), Instant::now());
-        runtime.add(controller, Arc::new(SchedulingExecutor(ports)), Lease::always());
+        runtime.add(controller, Arc::new(SchedulingExecutor(ports)), candidates.lease(Part::Scheduling));
         metrics
     });
 
@@ -175,9 +189,11 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
         }),
         connections: Arc::default(),
         parts: on,
+        leads_extender: on.contains(Part::Extender).then(|| candidates.lease(Part::Extender)),
+        leases: candidates.leases,
     };
     let world = runtime.world();
-    service.background.spawn(runtime.run(received));
+    service.lead(runtime, received, candidates.standing);
     // Boxed because its state is large, and most of it is used only once.
     let watching = Box::pin(kubernetes::watch(client, events, seed, on));
     service.background.spawn(watching);

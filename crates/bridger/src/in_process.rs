@@ -51,6 +51,7 @@ pub async fn outside(world: &Arc<World>, config: &world::Config) -> Result<Outsi
         time_of_day: Arc::new(time_of_day(world)),
         seed: config.seed.0,
         is_virtual: true,
+        elections: crate::service::leading::Elections::new(),
     })
 }
 

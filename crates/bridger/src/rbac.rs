@@ -134,8 +134,7 @@ mod tests {
             assert_eq!(allowed(&documents), checked.collect(), "{purpose:?}");
             let kinds: Vec<&str> = documents.iter().filter_map(|document| document["kind"].as_str()).collect();
             let of_all = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"];
-            let own: &[&str] = if purpose == Purpose::Schedule { &[] } else { &["Role", "RoleBinding"] };
-            assert_eq!(kinds, [&of_all, own].concat(), "{purpose:?}");
+            assert_eq!(kinds, [&of_all[..], &["Role", "RoleBinding"]].concat(), "{purpose:?}");
             for document in &documents {
                 assert_eq!(document["metadata"]["name"], "bridger: x");
                 let namespace = match document["kind"].as_str() {

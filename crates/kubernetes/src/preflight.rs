@@ -46,6 +46,10 @@ const fn own(verb: &'static str, resource: &'static str) -> Need {
     Need { verb, group: "", resource, scope: Scope::OwnNamespace }
 }
 
+const fn lease(verb: &'static str) -> Need {
+    Need { verb, group: "coordination.k8s.io", resource: "leases", scope: Scope::OwnNamespace }
+}
+
 /// The permissions for the watches of these parts of Bridger.
 pub fn watch_needs(parts: Parts) -> impl Iterator<Item = Need> {
     sources_for(parts)
@@ -64,6 +68,8 @@ pub enum Access {
     /// Reading a pod again, writing its conditions, and preempting other pods.
     WritePods,
     WriteEvents,
+    /// Leader election.
+    Lead,
 }
 
 impl Access {
@@ -78,16 +84,17 @@ impl Access {
             Self::BindPods => const { &[need("create", "pods/binding")] },
             Self::WritePods => const { &[need("get", "pods"), need("patch", "pods/status"), need("delete", "pods")] },
             Self::WriteEvents => const { &[need("create", "events")] },
+            Self::Lead => const { &[lease("get"), lease("create"), lease("patch")] },
         }
     }
 
     /// All operations of a part that may write.
     pub const fn of(part: Part) -> &'static [Access] {
         match part {
-            Part::NodeLabels => &[Self::WriteLabels, Self::WriteEvents],
-            Part::DrsRules => &[Self::ReadRecord, Self::WriteRecord, Self::WriteEvents],
-            Part::Extender => &[Self::BindPods, Self::WriteEvents],
-            Part::Scheduling => &[Self::BindPods, Self::WritePods, Self::WriteEvents],
+            Part::NodeLabels => &[Self::WriteLabels, Self::WriteEvents, Self::Lead],
+            Part::DrsRules => &[Self::ReadRecord, Self::WriteRecord, Self::WriteEvents, Self::Lead],
+            Part::Extender => &[Self::BindPods, Self::WriteEvents, Self::Lead],
+            Part::Scheduling => &[Self::BindPods, Self::WritePods, Self::WriteEvents, Self::Lead],
         }
     }
 }

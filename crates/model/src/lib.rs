@@ -28,6 +28,7 @@ pub use affinity::{Incoming, LiftMode, LiftSettings, Reading, Role, ScoreSetting
 pub use identity::{Evidence, Match};
 pub use labels::value::label_value;
 pub use labels::{LabelDifference, LabelSettings, WantedLabels, differences, wanted};
+pub use placement::host_idle::HostIdle;
 pub use placement::{HostView, Placement};
 pub use sources::{KUBERNETES_SOURCES, Part, Parts, SourceRow, sources_for};
 pub use storage::arena::{ClusterId, HostId, NodeId, PodId, ProfileId, TermId, VmId};

@@ -12,7 +12,7 @@ use crate::scheduling::WorkloadKind;
 use crate::world::World;
 
 /// A part of Bridger that can be enabled or disabled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     NodeLabels,
     DrsRules,

@@ -15,6 +15,7 @@ mod readiness;
 pub mod serve;
 pub mod tls;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -23,7 +24,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use engine::counters::Counters;
-use engine::runtime::{EventRecorder, RuntimeStats, SharedWorld};
+use engine::runtime::{EventRecorder, Lease, RuntimeStats, SharedWorld};
 use model::Parts;
 use model::event::VcenterId;
 use prometheus_client::registry::Registry;
@@ -60,6 +61,10 @@ pub struct Shown {
     pub connections: Arc<ConnectionCounts>,
     /// The enabled parts of Bridger: it is ready once the Kubernetes sources that they need are in sync.
     pub parts: Parts,
+    /// By the name of the Lease object.
+    pub leases: BTreeMap<String, Lease>,
+    /// The extender's lease, if it has one: only its leader is ready, so that a Service sends all requests to one.
+    pub leads_extender: Option<Lease>,
 }
 
 pub fn router(shown: Shown) -> Router {
@@ -117,6 +122,8 @@ mod tests {
             more_metrics: None,
             connections: Arc::default(),
             parts: Parts::RUN,
+            leases: BTreeMap::new(),
+            leads_extender: None,
         }
     }
 

@@ -13,6 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use tokio::time::Instant;
 
 use crate::Shown;
 
@@ -75,6 +76,12 @@ fn encode_runtime(shown: &Shown, encoder: &mut DescriptorEncoder<'_>) -> Result<
     for ((controller, why), count) in shown.runtime.refusals() {
         let labels = [("controller", controller), ("reason", why)];
         encode_number(MetricType::Counter, count, metric.encode_family(&labels)?)?;
+    }
+    let help = "Whether this process leads, by lease.";
+    let mut metric = encoder.encode_descriptor("leader_election_master_status", help, None, MetricType::Gauge)?;
+    for (name, lease) in &shown.leases {
+        let is_held = u64::from(lease.is_held(Instant::now()));
+        encode_number(MetricType::Gauge, is_held, metric.encode_family(&[("name", name.as_str())])?)?;
     }
     Ok(())
 }

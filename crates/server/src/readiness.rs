@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use tokio::time::Instant;
+
 use crate::Shown;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// All Kubernetes sources of the enabled parts are in sync.
+    /// All Kubernetes sources of the enabled parts are in sync, and no other instance leads the extender.
     pub ready: bool,
     /// A line for each problem.
     pub troubles: Vec<String>,
@@ -18,6 +20,12 @@ pub fn readiness(shown: &Shown) -> Readiness {
     {
         let world = shown.world.read();
         troubles.extend(world.missing(shown.parts).map(|row| format!("{}: not in sync", row.resource)));
+    }
+    if let Some(lease) = shown.leads_extender.as_ref().filter(|lease| !lease.is_held(Instant::now())) {
+        troubles.push(match lease.holder() {
+            holder if holder.is_empty() => "extender: no instance holds its lease yet".to_owned(),
+            holder => format!("extender: {holder} leads"),
+        });
     }
     let ready = troubles.is_empty();
     for (_, vcenter) in (shown.vcenters)() {

@@ -44,11 +44,12 @@ impl Stage {
         Ok(Stage { control_plane, pods: Api::default_namespaced(client.clone()), nodes, client })
     }
 
-    /// Starts Bridger with kube-scheduler's own role, whose permissions are sufficient.
+    /// Starts Bridger with kube-scheduler's own role. Its permissions are sufficient, except for a lease of another name
+    /// than kube-scheduler's.
     async fn bridger(&self) -> Result<Bridger> {
         let kubeconfig = self.control_plane.kubeconfig_for("system:kube-scheduler", &[])?;
         let environment = [("KUBECONFIG", kubeconfig.display().to_string()), ("NO_COLOR", "1".to_owned())];
-        let mut bridger = Bridger::start(&["scheduler", "--port", "0"], &environment)?;
+        let mut bridger = Bridger::start(&["scheduler", "--port", "0", "--leader-elect=false"], &environment)?;
         bridger.prints("Listening", SOON).await?;
         Ok(bridger)
     }

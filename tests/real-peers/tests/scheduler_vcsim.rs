@@ -37,7 +37,10 @@ impl Stage {
             ("NO_COLOR", "1".to_owned()),
         ];
         let url = machines.vcsim.govc_url().replacen(&format!("{USERNAME}:{PASSWORD}@"), "", 1);
-        let mut bridger = Bridger::start(&["scheduler", "--port", "0", "--url", &url, "--insecure"], &environment)?;
+        let mut bridger = Bridger::start(
+            &["scheduler", "--port", "0", "--leader-elect=false", "--url", &url, "--insecure"],
+            &environment,
+        )?;
         bridger.prints("Listening", SOON).await?;
         let pods = Api::default_namespaced(machines.control_plane.client().await?);
         let stage = Stage { machines, bridger, pods };

@@ -16,7 +16,8 @@ use crate::service::startup::Purpose;
 /// Record DRS rules that have this cluster's prefix but are not in Bridger's rule record
 ///
 /// Use this after the ConfigMaps with the record were lost: Bridger then leaves those rules unchanged and reports them.
-/// Shows the rules and asks first. Changes no rule.
+/// Shows the rules and asks first. Changes no rule. Stop `bridger run` first: while it holds its lease, this command
+/// refuses.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Recreate a rule that Bridger gave up because it was deleted twice: the name of the rule, or all
@@ -33,10 +34,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
         let state = read_rules(&settings, Purpose::Record).await?;
-        match &arguments.restore {
+        let command = async |state| match &arguments.restore {
             Some(rule) => restore(state, rule, arguments.yes).await,
             None => adopt(state, arguments.yes).await,
-        }
+        };
+        state.write(command).await
     })
 }
 

@@ -12,13 +12,13 @@ use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
 use crate::say::say;
 use crate::service::read_once::{RulesRead, read_rules};
-use crate::service::settings::ConnectionArguments;
+use crate::service::settings::{ConnectionArguments, RunSettings};
 use crate::service::startup::Purpose;
 
 /// Delete every DRS rule and group that Bridger owns, and nothing else
 ///
-/// Use this to uninstall Bridger. Stop `bridger run` first; otherwise it creates the rules again. Shows the rules and
-/// asks first.
+/// Use this to uninstall Bridger. Stop `bridger run` first: while it holds its lease, this command refuses. Shows the
+/// rules and asks first.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Do not ask for confirmation
@@ -34,27 +34,33 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
-        let RulesRead { world, mut records, record_store } = read_rules(&settings, Purpose::Record).await?;
-        let plan = drs::cleanup(&world, records.owned());
-        let sums = Sums::of(&plan);
-        say(plan_view::text(&plan, None).trim_end());
-        if sums.is_zero() || arguments.dry_run {
-            return Ok(ExitCode::SUCCESS);
-        }
-        if !confirm(&format!("Delete these {} rules?", sums.delete), arguments.yes)? {
-            say("Nothing was deleted.");
-            return Ok(ExitCode::SUCCESS);
-        }
-        let store = vsphere::Rules::new((0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned()));
-        let ends = once::execute(plan, &world, &mut records, &store, &record_store).await;
-        store.close().await;
-        let problems: Vec<String> = ends.iter().filter_map(|(cluster, end)| problem(&cluster.id, end)).collect();
-        if problems.is_empty() {
-            say(&format!("{} rules are deleted.", sums.delete));
-            return Ok(ExitCode::SUCCESS);
-        }
-        Err(Failure::run(format!("some rules were not deleted; run the command again: {}", problems.join("; "))))
+        let purpose = if arguments.dry_run { Purpose::Read } else { Purpose::Record };
+        let state = read_rules(&settings, purpose).await?;
+        state.write(async |state| clean_up(arguments, &settings, state).await).await
     })
+}
+
+async fn clean_up(arguments: &Arguments, settings: &RunSettings, state: RulesRead) -> Result<ExitCode, Failure> {
+    let RulesRead { world, mut records, record_store, .. } = state;
+    let plan = drs::cleanup(&world, records.owned());
+    let sums = Sums::of(&plan);
+    say(plan_view::text(&plan, None).trim_end());
+    if sums.is_zero() || arguments.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !confirm(&format!("Delete these {} rules?", sums.delete), arguments.yes)? {
+        say("Nothing was deleted.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let store = vsphere::Rules::new((0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned()));
+    let ends = once::execute(plan, &world, &mut records, &store, &record_store).await;
+    store.close().await;
+    let problems: Vec<String> = ends.iter().filter_map(|(cluster, end)| problem(&cluster.id, end)).collect();
+    if problems.is_empty() {
+        say(&format!("{} rules are deleted.", sums.delete));
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::run(format!("some rules were not deleted; run the command again: {}", problems.join("; "))))
 }
 
 fn problem(cluster: &str, end: &End) -> Option<String> {

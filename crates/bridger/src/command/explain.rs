@@ -14,6 +14,7 @@ use scheduler::{Configuration, Explanation, NodeExplanation, Profile};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::terminal_width;
+use crate::service::leading::ElectionArguments;
 use crate::service::read_once::read_without_record;
 use crate::service::scheduler::ProfileArguments;
 use crate::service::scheduler_world;
@@ -67,7 +68,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ));
     };
     let configuration = arguments.profiles.configuration()?;
-    let settings = arguments.profiles.settings(&arguments.reach, None, None, environment)?;
+    let settings =
+        arguments.profiles.settings(&arguments.reach, &ElectionArguments::default(), None, None, environment)?;
     let mut world = World::with_lifting(settings.lifting.clone());
     let events = match &arguments.snapshot {
         Some(path) => scheduler_world::read(path)?,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::service::leading::ElectionArguments;
 use crate::service::scheduler::ProfileArguments;
 use crate::service::settings::{ReachArguments, environment};
 use crate::service::{running, startup};
@@ -19,6 +20,8 @@ pub struct Arguments {
     profiles: ProfileArguments,
     #[command(flatten)]
     reach: ReachArguments,
+    #[command(flatten)]
+    election: ElectionArguments,
     /// Port for health and metrics [default: 12347]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
@@ -28,7 +31,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let Arguments { profiles, reach, port, listen } = arguments;
-    let settings = profiles.settings(reach, *listen, *port, environment)?;
+    let Arguments { profiles, reach, election, port, listen } = arguments;
+    let settings = profiles.settings(reach, election, *listen, *port, environment)?;
     running::until_interrupted(&settings, startup::Purpose::Schedule)
 }

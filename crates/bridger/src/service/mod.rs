@@ -1,6 +1,7 @@
 //! Bridger as a service: settings, startup checks, a one-time read of both sides, and the running service.
 
 pub(crate) mod extender;
+pub mod leading;
 pub mod outside;
 pub(crate) mod policy;
 pub(crate) mod read_once;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::extender::Extender;
-use engine::runtime::Jitter;
+use engine::runtime::{Candidate, Jitter, Runtime};
 use model::event::{Event, VcenterId};
 use server::{ExtenderRoutes, Shown, Tls, VcenterHealth};
 use tokio::net::TcpListener;
@@ -132,6 +132,25 @@ impl Service {
     ) -> Vec<Followed> {
         let stop = || is_true(self.stop.subscribe());
         follow_vcenters(configs, events, seed, stop, &mut self.finishing)
+    }
+
+    /// Runs the runtime and its candidates until the service stops. Then nothing new is written; when what was in flight
+    /// has ended, the leases are released.
+    pub fn lead(&mut self, runtime: Runtime, events: mpsc::Receiver<Event>, candidates: Vec<Candidate>) {
+        let (ended, has_ended) = watch::channel(false);
+        let stop = is_true(self.stop.subscribe());
+        self.finishing.spawn(async move {
+            runtime.run_until(events, stop).await;
+            let _ = ended.send(true);
+        });
+        for mut candidate in candidates {
+            let (stop, has_ended) = (is_true(self.stop.subscribe()), has_ended.clone());
+            self.finishing.spawn(async move {
+                candidate.run(stop).await;
+                is_true(has_ended).await;
+                candidate.release().await;
+            });
+        }
     }
 
     /// Serves the HTTP routes until the service stops. Requests in progress are completed.

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use vsphere::inventory::VcenterStatus;
 
+use super::leading::{self, Held};
 use super::outside::{EVENTS_QUEUED_MAX, follow_vcenters, is_true};
 use super::settings::RunSettings;
 use super::startup::{self, Found, Purpose};
@@ -33,6 +34,7 @@ pub struct StateRead {
     pub snapshot: Snapshot,
     stored: BTreeMap<String, StoredRecord>,
     record_store: ConfigMapRecordStore,
+    held: Option<Held>,
 }
 
 /// The world, the rule records, and the store of the records.
@@ -40,11 +42,30 @@ pub struct RulesRead {
     pub world: World,
     pub records: RuleRecords,
     pub record_store: ConfigMapRecordStore,
+    /// For a command that writes.
+    held: Option<Held>,
 }
 
-/// Runs the startup checks for this purpose, then reads all sources and the rule record.
+impl RulesRead {
+    /// Runs a command that writes, then releases the lease, however the command ended.
+    pub async fn write<T>(mut self, command: impl AsyncFnOnce(RulesRead) -> T) -> T {
+        let held = self.held.take();
+        let ended = command(self).await;
+        if let Some(held) = held {
+            held.release().await;
+        }
+        ended
+    }
+}
+
+/// Runs the startup checks for this purpose, then reads all sources and the rule record. A command that writes holds
+/// the lease from before the first read.
 pub async fn read_state(settings: &RunSettings, purpose: Purpose) -> Result<StateRead, Failure> {
     let found = startup::check(settings, purpose).await?;
+    let held = match purpose {
+        Purpose::Record => leading::hold(settings, found.connection.client.clone()).await?,
+        _ => None,
+    };
     let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
     let record_store = ConfigMapRecordStore::new(found.connection.client.clone(), settings.record_namespace.clone());
     let stored =
@@ -52,14 +73,14 @@ pub async fn read_state(settings: &RunSettings, purpose: Purpose) -> Result<Stat
     let record: BTreeMap<String, String> =
         stored.iter().map(|(name, record)| (name.clone(), record.text.clone())).collect();
     let snapshot = gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), record);
-    Ok(StateRead { snapshot, stored, record_store })
+    Ok(StateRead { snapshot, stored, record_store, held })
 }
 
 /// The same, as a world and rule records.
 pub async fn read_rules(settings: &RunSettings, purpose: Purpose) -> Result<RulesRead, Failure> {
-    let StateRead { snapshot, stored, record_store } = read_state(settings, purpose).await?;
+    let StateRead { snapshot, stored, record_store, held } = read_state(settings, purpose).await?;
     let (world, records) = world_and_records(settings, snapshot, stored)?;
-    Ok(RulesRead { world, records, record_store })
+    Ok(RulesRead { world, records, record_store, held })
 }
 
 /// Runs the startup checks, then reads all sources without the rule record.

@@ -10,6 +10,7 @@ use model::event::{Source, VcenterId};
 use scheduler::{Configuration, Profile};
 use server::Tls;
 
+use super::leading::{Elections, elections};
 use super::outside::{Service, entropy, listen};
 use super::scheduler::ProfileArguments;
 use super::settings::RunSettings;
@@ -50,8 +51,9 @@ async fn run(
     })?;
     let (listener, address) = listen(settings).await?;
 
+    let elections = elections(settings, configuration.as_ref())?;
     let parts = parts(settings, configuration);
-    let outside = outside(settings, found);
+    let outside = Outside { elections, ..outside(settings, found) };
     let mut service = Service::new();
     let bridger = compose(parts, outside, &mut service);
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -96,6 +98,7 @@ fn outside(settings: &RunSettings, found: &Found) -> Outside {
         time_of_day: Arc::new(jiff::Timestamp::now),
         seed: entropy(),
         is_virtual: false,
+        elections: Elections::new(),
     }
 }
 

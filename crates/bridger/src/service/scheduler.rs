@@ -10,6 +10,7 @@ use scheduler::{Configuration, DEFAULT_SCHEDULER_NAME, plugins};
 use serde_json::Value;
 
 use super::extender::{ExtenderArguments, LiftArguments};
+use super::leading::ElectionArguments;
 use super::policy::PolicyArguments;
 use super::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings, Switch};
 use crate::failure::Failure;
@@ -62,6 +63,7 @@ impl ProfileArguments {
     pub fn settings(
         &self,
         reach: &ReachArguments,
+        election: &ElectionArguments,
         listen: Option<IpAddr>,
         port: Option<u16>,
         lookup: impl Fn(&str) -> Option<String>,
@@ -74,6 +76,7 @@ impl ProfileArguments {
             rules: Some(Switch::Off),
             extender: ExtenderArguments { extender: Some(Switch::Off), ..ExtenderArguments::default() },
             scheduling: Some(Switch::On),
+            election: election.clone(),
             listen,
             port: Some(port.unwrap_or(PORT_DEFAULT)),
             ..RunArguments::default()

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use vsphere::config::{ConfigError, VcenterConfig};
 
 use super::extender::{self, ExtenderArguments, ExtenderChoice, ExtenderEntries, LiftArguments, LiftModeName};
+use super::leading::{ElectionArguments, ElectionChoice, ElectionEntry};
 use super::policy::{self, PolicyArguments, PolicyEntry};
 use super::scheduler::ProfileArguments;
 use crate::failure::Failure;
@@ -111,6 +112,8 @@ pub struct RunArguments {
     pub extender: ExtenderArguments,
     #[command(flatten)]
     pub lifting: LiftArguments,
+    #[command(flatten)]
+    pub election: ElectionArguments,
     /// Port for the extender, health and metrics [default: 12346]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
@@ -146,6 +149,7 @@ struct File {
     host_load_weight: Option<u8>,
     lift: Vec<String>,
     lift_mode: Option<LiftModeName>,
+    leader_election: ElectionEntry,
     port: Option<u16>,
     listen: Option<IpAddr>,
     dry_run: bool,
@@ -180,6 +184,7 @@ pub struct RunSettings {
     /// The scheduler's profiles; `None`: the scheduler is off.
     pub scheduling: Option<ProfileArguments>,
     pub record_namespace: String,
+    pub election: ElectionChoice,
     pub listen: IpAddr,
     pub port: u16,
     pub dry_run: bool,
@@ -269,6 +274,7 @@ impl RunSettings {
             labels: labelling.then_some(labels),
             extender: ExtenderChoice::resolve(&arguments.extender, &entries)?,
             lifting,
+            election: ElectionChoice { flags: arguments.election.clone(), entry: file.leader_election },
             listen: arguments.listen.or(file.listen).unwrap_or(IpAddr::from([127, 0, 0, 1])),
             port: arguments.port.or(file.port).unwrap_or(PORT_DEFAULT),
             dry_run: arguments.dry_run || file.dry_run,

@@ -69,7 +69,7 @@ impl Purpose {
             Self::Read | Self::Snapshot => vec![Access::ReadRecord],
             Self::Explain => Vec::new(),
             Self::Schedule => Access::of(Part::Scheduling).to_vec(),
-            Self::Record => vec![Access::WriteRecord],
+            Self::Record => vec![Access::WriteRecord, Access::Lead],
             Self::Run if dry_run => on.contains(Part::DrsRules).then_some(Access::ReadRecord).into_iter().collect(),
             Self::Run => on.iter().flat_map(Access::of).copied().collect(),
         }
@@ -210,31 +210,32 @@ mod tests {
     #[test]
     fn only_used_permissions_are_required() {
         let record = ["list configmaps here", "create configmaps here", "update configmaps here"];
-        let cases: [(Purpose, Parts, bool, &[&str]); 11] = [
+        let lease = ["get leases here", "create leases here", "patch leases here"];
+        let cases: [(Purpose, Parts, bool, &[&[&str]]); 11] = [
             (Purpose::Run, Parts::NONE, false, &[]),
-            (Purpose::Run, Part::NodeLabels.into(), false, &["patch nodes", "create events"]),
-            (Purpose::Run, Part::DrsRules.into(), false, &[record[0], record[1], record[2], "create events"]),
-            (Purpose::Run, Part::Extender.into(), false, &["create pods/binding", "create events"]),
+            (Purpose::Run, Part::NodeLabels.into(), false, &[&["patch nodes", "create events"], &lease]),
+            (Purpose::Run, Part::DrsRules.into(), false, &[&record, &["create events"], &lease]),
+            (Purpose::Run, Part::Extender.into(), false, &[&["create pods/binding", "create events"], &lease]),
             (
                 Purpose::Run,
                 Parts::RUN,
                 false,
-                &["patch nodes", "create events", record[0], record[1], record[2], "create pods/binding"],
+                &[&["patch nodes", "create events"], &lease, &record, &["create pods/binding"]],
             ),
-            (Purpose::Run, Parts::RUN, true, &record[..1]),
+            (Purpose::Run, Parts::RUN, true, &[&record[..1]]),
             (Purpose::Run, Part::Extender.into(), true, &[]),
-            (Purpose::Read, Parts::RUN, false, &record[..1]),
-            (Purpose::Record, Parts::RUN, false, &record),
+            (Purpose::Read, Parts::RUN, false, &[&record[..1]]),
+            (Purpose::Record, Parts::RUN, false, &[&record, &lease]),
             (Purpose::Explain, Parts::RUN, false, &[]),
             (
                 Purpose::Schedule,
                 Parts::RUN,
                 false,
-                &["create pods/binding", "get pods", "patch pods/status", "delete pods", "create events"],
+                &[&["create pods/binding", "get pods", "patch pods/status", "delete pods", "create events"], &lease],
             ),
         ];
         for (purpose, on, dry_run, expected) in cases {
-            assert_eq!(permissions(purpose, on, dry_run), expected, "{purpose:?} {on:?} {dry_run}");
+            assert_eq!(permissions(purpose, on, dry_run), expected.concat(), "{purpose:?} {on:?} {dry_run}");
         }
     }
 

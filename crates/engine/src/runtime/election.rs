@@ -170,6 +170,15 @@ impl Lease {
     }
 }
 
+/// Why a lease was not acquired for a single task.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcquireError {
+    #[error("{0} holds it")]
+    HeldBy(String),
+    #[error("it could not be read or written in time")]
+    NotInTime,
+}
+
 /// A process that stands for election.
 pub struct Candidate {
     store: Arc<dyn LeaseStore>,
@@ -216,6 +225,27 @@ impl Candidate {
             }
         }
         self.lease.give_up();
+    }
+
+    /// Acquires the lease for a single task. Fails as soon as its holder is seen to renew it; a holder that does not is
+    /// waited for until its lease expires.
+    pub async fn acquire(&mut self) -> Result<(), AcquireError> {
+        let until = Instant::now() + self.settings.lease_duration * 2;
+        let mut first: Option<String> = None;
+        while Instant::now() < until {
+            let wait = self.attempt().await;
+            if self.lease.is_held(Instant::now()) {
+                return Ok(());
+            }
+            if let Some((current, _)) = &self.observed {
+                let first = first.get_or_insert_with(|| current.version.clone());
+                if *first != current.version && current.record.holder != self.settings.identity {
+                    return Err(AcquireError::HeldBy(current.record.holder.clone()));
+                }
+            }
+            tokio::time::sleep(wait).await;
+        }
+        Err(AcquireError::NotInTime)
     }
 
     /// Lets the next holder begin at once. To be called when the last write of this process has ended.

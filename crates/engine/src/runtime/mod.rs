@@ -26,7 +26,9 @@ pub mod stats;
 pub mod world;
 
 pub use controller::{Actions, Context, Controller, Executor, Stopwatch};
-pub use election::{Candidate, ElectionSettings, ElectionSettingsError, Lease, LeaseRecord, LeaseStore, StoredLease};
+pub use election::{
+    AcquireError, Candidate, ElectionSettings, ElectionSettingsError, Lease, LeaseRecord, LeaseStore, StoredLease,
+};
 pub use gate::{Action, Closed, Gate, Requirement};
 pub use lane::{LaneId, LaneSettings, Rate};
 pub use mailbox::{Mailbox, Waker};

@@ -32,14 +32,28 @@ struct Fields {
     percentage_of_nodes_to_score: Option<i32>,
     pod_initial_backoff_seconds: Option<i64>,
     pod_max_backoff_seconds: Option<i64>,
-    leader_election: Option<Value>,
+    leader_election: LeaderElection,
     profiles: Vec<Value>,
+}
+
+/// `leaderElection`. What it leaves open is for the caller to decide. Durations are texts like `15s`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct LeaderElection {
+    pub leader_elect: Option<bool>,
+    pub lease_duration: Option<String>,
+    pub renew_deadline: Option<String>,
+    pub retry_period: Option<String>,
+    pub resource_lock: Option<String>,
+    pub resource_name: Option<String>,
+    pub resource_namespace: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) pod_initial_backoff_seconds: Option<i64>,
     pub(super) pod_max_backoff_seconds: Option<i64>,
+    pub(super) leader_election: LeaderElection,
     pub(super) profiles: Vec<ProfileDocument>,
 }
 
@@ -106,7 +120,7 @@ impl Document {
         if fields.kind != KIND {
             return Err(field("kind", format!("is {:?}, not {KIND}", fields.kind)));
         }
-        check_leader_election(fields.leader_election.as_ref())?;
+        check_leader_election(&fields.leader_election)?;
         check_parallelism(fields.parallelism)?;
         check_percentage("percentageOfNodesToScore", fields.percentage_of_nodes_to_score)?;
         let mut profiles = Vec::with_capacity(fields.profiles.len());
@@ -119,6 +133,7 @@ impl Document {
         Ok(Self {
             pod_initial_backoff_seconds: fields.pod_initial_backoff_seconds,
             pod_max_backoff_seconds: fields.pod_max_backoff_seconds,
+            leader_election: fields.leader_election,
             profiles,
         })
     }
@@ -128,14 +143,11 @@ fn read<T: DeserializeOwned>(path: &str, value: &Value) -> Result<T, ConfigError
     T::deserialize(value).map_err(|error| field(path, error.to_string()))
 }
 
-/// `leaderElect: false` is accepted, because many files have it and the scheduler never elects a leader anyway.
-fn check_leader_election(given: Option<&Value>) -> Result<(), ConfigError> {
-    match given.map(|given| given.get("leaderElect")) {
-        None | Some(Some(Value::Bool(false))) => Ok(()),
-        Some(_) => Err(ConfigError::Unsupported {
-            field: "leaderElection".to_owned(),
-            advice: ": leave it out, or set leaderElect to false",
-        }),
+/// The only kind of lock that kube-scheduler still has.
+fn check_leader_election(given: &LeaderElection) -> Result<(), ConfigError> {
+    match given.resource_lock.as_deref() {
+        None | Some("" | "leases") => Ok(()),
+        Some(other) => Err(field("leaderElection.resourceLock", format!("is {other:?}, not leases"))),
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub use self::document::LeaderElection;
 use self::document::{Document, ProfileDocument};
 use crate::framework::erased::AnyQueueSort;
 use crate::framework::profile::Profile;
@@ -42,6 +43,7 @@ pub struct Configuration {
     pub(crate) backoff: Backoff,
     /// The queue order, which all profiles share.
     pub(crate) order: Arc<dyn AnyQueueSort>,
+    leader_election: LeaderElection,
 }
 
 /// How long a pod waits after a failed attempt.
@@ -64,7 +66,7 @@ impl Configuration {
         let profile = ProfileDocument { scheduler_name: Some(name.to_owned()), ..ProfileDocument::default() };
         let profiles = vec![expand::profile(&profile, name, registry)?];
         let order = one_order_for_all(&profiles)?;
-        Ok(Self { profiles, backoff: Backoff::default(), order })
+        Ok(Self { profiles, backoff: Backoff::default(), order, leader_election: LeaderElection::default() })
     }
 
     /// Reads a document.
@@ -91,7 +93,7 @@ impl Configuration {
             profiles.push(expand::profile(profile, name, registry)?);
         }
         let order = one_order_for_all(&profiles)?;
-        Ok(Self { profiles, backoff, order })
+        Ok(Self { profiles, backoff, order, leader_election: document.leader_election })
     }
 
     pub fn profiles(&self) -> &[Profile] {
@@ -100,6 +102,10 @@ impl Configuration {
 
     pub fn backoff(&self) -> Backoff {
         self.backoff
+    }
+
+    pub fn leader_election(&self) -> &LeaderElection {
+        &self.leader_election
     }
 }
 

@@ -165,7 +165,8 @@ fn an_invalid_document_is_rejected_with_the_wrong_field() {
         (top("kind", json!("Policy")), "kind: is \"Policy\""),
         (top("extenders", json!([])), "extenders is not supported: write a plugin instead"),
         (top("clientConnection", json!({})), "clientConnection is not supported"),
-        (top("leaderElection", json!({"leaderElect": true})), "leaderElection is not supported"),
+        (top("leaderElection", json!({"resourceLock": "endpoints"})), "leaderElection.resourceLock: is \"endpoints\""),
+        (top("leaderElection", json!({"leaderElekt": true})), "unknown field `leaderElekt`"),
         (top("podMaxBackofSeconds", json!(3)), "unknown field `podMaxBackofSeconds`"),
         (top("podInitialBackoffSeconds", json!(0)), "podInitialBackoffSeconds: 0 is not between 1"),
         (top("podInitialBackoffSeconds", json!(20)), "podMaxBackoffSeconds: must not be less"),
@@ -251,7 +252,7 @@ fn a_typical_kube_scheduler_file_is_accepted() {
     let document = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": false},
+        "leaderElection": {"leaderElect": true, "leaseDuration": "15s", "resourceLock": "leases", "resourceName": "mine"},
         "parallelism": 16,
         "percentageOfNodesToScore": 50,
         "podInitialBackoffSeconds": 2,
@@ -266,6 +267,7 @@ fn a_typical_kube_scheduler_file_is_accepted() {
     let configuration = Configuration::from_value(&document, &registry()).expect("the configuration is valid");
     assert_eq!(configuration.backoff(), Backoff { initial: Duration::from_secs(2), max: Duration::from_secs(30) });
     assert_eq!(configuration.profiles()[0].name(), "mine");
+    assert_eq!(configuration.leader_election().resource_name.as_deref(), Some("mine"));
 }
 
 #[test]

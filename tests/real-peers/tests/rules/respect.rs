@@ -8,6 +8,8 @@ use crate::pods::{self, anti_affinity_to, pod};
 use crate::stage::{Cluster, SOON, Site, counts, metric};
 use crate::witness::{Witness, identity, ids};
 
+const FLAGS: [&str; 2] = ["--removal-grace", "3s"];
+
 struct Respect {
     site: Site,
     cluster: Cluster,
@@ -62,6 +64,20 @@ impl Respect {
         Ok(self.site.witness().await?.own(&self.cluster.prefix))
     }
 
+    /// While Bridger runs, a command that writes refuses and names the holder of the lease. Then stops Bridger.
+    async fn stop_for(&mut self, command: &str) -> Result<()> {
+        let refused = self.cluster.command(&[command, "--yes"]).await?;
+        let holder = self.cluster.lease_holder("bridger").await?;
+        ensure!(refused.code == Some(1) && refused.stderr.contains(&holder), "{holder}: {refused:?}");
+        self.bridger.stop();
+        Ok(())
+    }
+
+    async fn start_again(&mut self) -> Result<()> {
+        self.bridger = self.cluster.run(&FLAGS).await?;
+        Ok(())
+    }
+
     async fn found(&self, finding: &str, times: u64) -> Result<()> {
         counts(&self.bridger, &format!("bridger_rules_findings{{name=\"{finding}\"}}"), times).await
     }
@@ -76,7 +92,7 @@ async fn start() -> Result<(Respect, String)> {
     site.administer("cluster.rule.create", &["-name", similar, "-enable", "-anti-affinity", vms[0], vms[5]]).await?;
     let foreign = site.witness().await?;
     let cluster = Cluster::start(&site, 0..6).await?;
-    let bridger = cluster.run(&["--removal-grace", "3s"]).await?;
+    let bridger = cluster.run(&FLAGS).await?;
     let respect = Respect { site, cluster, bridger, foreign };
     for machine in 0..3 {
         respect.place("web", machine).await?;
@@ -112,7 +128,7 @@ async fn a_rule_disabled_by_an_administrator_is_unchanged_until_it_is_enabled() 
 
 #[tokio::test]
 async fn without_its_record_bridger_changes_nothing_until_the_rules_are_adopted() -> Result<()> {
-    let (respect, name) = start().await?;
+    let (mut respect, name) = start().await?;
     let name = name.as_str();
     let before = respect.site.witness().await?;
     let kubectl = respect.cluster.control_plane.kubectl();
@@ -134,6 +150,7 @@ async fn without_its_record_bridger_changes_nothing_until_the_rules_are_adopted(
     ensure!(shown.stdout.contains("\"reason\": \"RecordGone\""), "{shown:?}");
     let shown = respect.cluster.command(&["plan"]).await?;
     ensure!(shown.stdout.starts_with("Nothing is written in DC0_C0: the record of its 2 rules"), "{shown:?}");
+    respect.stop_for("adopt").await?;
     let shown = respect.cluster.command(&["adopt"]).await?;
     ensure!(shown.code == Some(2) && shown.stdout.contains(name), "without a terminal it needs --yes: {shown:?}");
     ensure!(respect.site.witness().await? == before, "rules must not change");
@@ -141,11 +158,12 @@ async fn without_its_record_bridger_changes_nothing_until_the_rules_are_adopted(
 
     let adopted = respect.cluster.command(&["adopt", "--yes"]).await?;
     ensure!(adopted.code == Some(0) && adopted.stdout.contains("2 rules are recorded"), "{adopted:?}");
+    let again = respect.cluster.command(&["adopt", "--yes"]).await?;
+    ensure!(again.stdout.contains("Nothing to adopt"), "{again:?}");
+    respect.start_again().await?;
     let edited = respect.rule(name, &[0, 1, 2, 4], true).await?;
     ensure!(identity(&edited) == identity(&before.rules[name]), "the same rule: {edited}");
     respect.found("notRecorded", 0).await?;
-    let again = respect.cluster.command(&["adopt", "--yes"]).await?;
-    ensure!(again.stdout.contains("Nothing to adopt"), "{again:?}");
     eventually(SOON, || async {
         let ready = respect.bridger.get("/readyz").await?;
         ensure!(ready.ends_with("\r\n\r\nready\n"), "{ready}");
@@ -156,7 +174,7 @@ async fn without_its_record_bridger_changes_nothing_until_the_rules_are_adopted(
 
 #[tokio::test]
 async fn a_rule_deleted_twice_is_given_up_until_adopt_restores_it() -> Result<()> {
-    let (respect, name) = start().await?;
+    let (mut respect, name) = start().await?;
     let name = name.as_str();
     let before = identity(&respect.rule(name, &[0, 1, 2], true).await?);
     respect.recorded(name, &before.1).await?;
@@ -177,23 +195,23 @@ async fn a_rule_deleted_twice_is_given_up_until_adopt_restores_it() -> Result<()
     let ready = respect.bridger.get("/readyz").await?;
     ensure!(ready.contains("degraded") && ready.contains(&format!("RuleGivenUp: {name}")), "{ready}");
 
+    respect.stop_for("adopt").await?;
     let unknown = respect.cluster.command(&["adopt", "--restore", "web", "--yes"]).await?;
     ensure!(unknown.code == Some(1) && unknown.stderr.contains("web is not a rule that Bridger"), "{unknown:?}");
     let restored = respect.cluster.command(&["adopt", "--restore", name, "--yes"]).await?;
     ensure!(restored.code == Some(0) && restored.stdout.contains("1 rules are no longer given up"), "{restored:?}");
-    // Bridger reads the record again before its next change, or within a minute.
-    respect.place("api", 2).await?;
-    respect.rule(name, &[0, 1, 2], true).await?;
-    respect.found("deletedByHand", 0).await?;
     let again = respect.cluster.command(&["adopt", "--restore", "all", "--yes"]).await?;
     ensure!(again.code == Some(0) && again.stdout.contains("Nothing to restore"), "{again:?}");
-    Ok(())
+    respect.start_again().await?;
+    respect.place("api", 2).await?;
+    respect.rule(name, &[0, 1, 2], true).await?;
+    respect.found("deletedByHand", 0).await
 }
 
 #[tokio::test]
 async fn cleanup_deletes_all_rules_of_bridger_and_nothing_else() -> Result<()> {
     let (mut respect, name) = start().await?;
-    respect.bridger.stop();
+    respect.stop_for("cleanup").await?;
     let shown = respect.cluster.command(&["cleanup", "--dry-run"]).await?;
     ensure!(shown.code == Some(0) && shown.stdout.contains("0 to edit, 2 to delete"), "{shown:?}");
     ensure!(respect.own().await?.rules.len() == 2, "a dry run must not delete");

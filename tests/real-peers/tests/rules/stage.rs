@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
 use kube::api::ListParams;
@@ -104,6 +105,10 @@ impl Site {
     }
 }
 
+/// A killed process does not release its lease, and the next one waits until it expires.
+const SHORT_LEASE: [&str; 3] =
+    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
+
 /// A Kubernetes cluster on that vCenter.
 pub struct Cluster {
     pub control_plane: ControlPlane,
@@ -143,7 +148,9 @@ impl Cluster {
 
     /// As [`Cluster::run`], with another build.
     pub async fn run_build(&self, program: Option<&Path>, flags: &[&str]) -> Result<Bridger> {
-        let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1", "--extender", "off"], flags].concat();
+        // Builds of before there was a lease do not know its flags.
+        let lease: &[&str] = if program.is_none() { &SHORT_LEASE } else { &[] };
+        let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1", "--extender", "off"], lease, flags].concat();
         let mut bridger = Bridger::start_build(program, &arguments, &self.environment)?;
         bridger.prints("Listening", SOON).await?;
         Ok(bridger)
@@ -152,6 +159,12 @@ impl Cluster {
     /// Runs another Bridger command until it exits.
     pub async fn command(&self, arguments: &[&str]) -> Result<Finished> {
         testkit::bridger::run_to_end(arguments, &self.environment).await
+    }
+
+    pub async fn lease_holder(&self, name: &str) -> Result<String> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
+        let holder = leases.get(name).await?.spec.and_then(|spec| spec.holder_identity);
+        holder.filter(|holder| !holder.is_empty()).with_context(|| format!("no one holds the lease {name}"))
     }
 
     /// The recorded rules of all ConfigMaps, by name.

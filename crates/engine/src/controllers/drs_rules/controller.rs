@@ -534,7 +534,9 @@ impl Controller for DrsRules {
         self.was_leading = context.is_leading;
         self.lease_at = (!context.is_leading).then(|| context.now + LEASE_EVERY);
         self.plan(context);
-        self.reports.record(context.events, context.now, context.stopwatch);
+        if context.is_leading {
+            self.reports.record(context.events, context.now, context.stopwatch);
+        }
         self.report_at = self.reports.next_due(context.now);
         self.count_behind(context.now);
     }

@@ -161,7 +161,11 @@ impl NodeLabels {
         Some(Problem { reason, message: world.explain_match(node) })
     }
 
+    /// The leader's task alone: another instance would report the same.
     fn report_problems(&mut self, context: &mut LabelContext<'_>) {
+        if !context.is_leading {
+            return;
+        }
         for (name, problem) in self.problems.take_due(context.now) {
             tracing::warn!(node = name, reason = problem.reason, "{}", problem.message);
             let world = context.world.read();
@@ -173,6 +177,9 @@ impl NodeLabels {
 
     fn send_due(&mut self, context: &mut LabelContext<'_>) {
         let Some(settings) = &self.settings.labels else { return };
+        if !context.is_leading {
+            return;
+        }
         while context.actions.room(LANE) > 0 && !context.stopwatch.is_spent() {
             let Some(name) = self.labeller.take_due(context.now) else { return };
             let world = context.world.read();
@@ -228,7 +235,9 @@ impl Controller for NodeLabels {
         let due = self.labeller.next_due().filter(|_| context.actions.room(LANE) > 0);
         let rate = context.actions.opens_at(LANE).filter(|_| self.labeller.next_due().is_some());
         let more = (!self.changed.is_empty()).then_some(context.now);
-        self.wake = [due, rate, more, self.problems.next_due()].into_iter().flatten().min();
+        // What is due stays due until this process leads: the election wakes the loop.
+        let due = [due, rate, self.problems.next_due()].into_iter().flatten().filter(|_| context.is_leading);
+        self.wake = due.chain(more).min();
     }
 
     fn completed(&mut self, outcome: LabelOutcome, context: &mut LabelContext<'_>) {
@@ -261,8 +270,8 @@ impl Controller for NodeLabels {
     fn refused(&mut self, write: LabelWrite, closed: Closed, context: &mut LabelContext<'_>) {
         match closed {
             Closed::DryRun => tracing::info!(node = write.node, changes = ?write.changes, "dry run: would label"),
-            // The leader writes it. If this process becomes the leader later, nothing else may wake it.
-            Closed::NoLease => self.labeller.postpone(&write.node, context.now + BACKOFF.longest),
+            // The lease ended this moment. It stays due, in case this process leads again.
+            Closed::NoLease => self.labeller.postpone(&write.node, context.now),
             // The next relist checks the node again.
             Closed::NeverInSync(_) | Closed::Relisting(_) | Closed::Stale { .. } => (),
         }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use model::affinity::{Refusal, TOO_FEW_HOSTS};
 use model::storage::arena::DenseId;
-use model::{LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts};
+use model::{HostIdle, LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts};
 
 use super::inter_pod_affinity::{State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
 use crate::framework::change::{Change, ChangeKinds};
@@ -36,8 +36,8 @@ pub struct State {
     refused: NodeSet,
     /// No lifted preferred term affects the score.
     is_silent: bool,
-    /// The idle percentage of each node's host, 0 to 100. Empty if no host's load is known.
-    free: Vec<(NodeId, i64)>,
+    /// The load of some host is known.
+    has_loads: bool,
 }
 
 impl Plugin for PhysicalHost {
@@ -132,17 +132,17 @@ impl Filter for PhysicalHost {
 }
 
 impl PreScore for PhysicalHost {
-    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut State, nodes: &NodeSet) -> Status {
+    fn pre_score(&self, cycle: &Cycle<'_>, state: &mut State, _: &NodeSet) -> Status {
         let Some(incoming) = state.index.look_up(cycle) else { return Status::Skip };
         state.is_silent = incoming.is_silent(cycle.world, cycle.view, Reading::LiftedOnly, &ScoreSettings::default());
-        state.free.clear();
-        let idle = cycle.world.host_idle();
-        if !idle.is_empty() {
-            let free = |node| idle.percent(node).map_or(FREE_UNKNOWN, i64::from);
-            state.free.extend(nodes.iter().map(|node| (node, free(node))));
-        }
-        if state.is_silent && state.free.is_empty() { Status::Skip } else { Status::Success }
+        state.has_loads = !cycle.world.host_idle().is_empty();
+        if state.is_silent && !state.has_loads { Status::Skip } else { Status::Success }
     }
+}
+
+/// The idle percentage of the node's host.
+fn free(idle: &HostIdle, node: NodeId) -> i64 {
+    idle.percent(node).map_or(FREE_UNKNOWN, i64::from)
 }
 
 impl Score for PhysicalHost {
@@ -151,27 +151,28 @@ impl Score for PhysicalHost {
             let settings = ScoreSettings::default();
             incoming.write_scores(cycle.world, cycle.view, Reading::LiftedOnly, &settings, nodes, scores);
         } else {
-            nodes.iter().for_each(|node| scores[node.index()] = 0);
+            let idle = cycle.world.host_idle();
+            nodes.iter().for_each(|node| scores[node.index()] = free(idle, node));
         }
     }
 
     /// If both preferred terms and host loads are known, each counts half.
     fn normalize(
         &self,
-        _: &Cycle<'_>,
+        cycle: &Cycle<'_>,
         state: &State,
         feasible: &NodeSet,
         raw: &[i64],
         normalized: &mut [i64],
     ) -> Normalized {
-        normalize_by_range(feasible, raw, normalized);
         if state.is_silent {
-            for (node, free) in &state.free {
-                normalized[node.index()] = *free;
-            }
-        } else {
-            for (node, free) in &state.free {
-                normalized[node.index()] = (normalized[node.index()] + free) / 2;
+            return Normalized::AsGiven;
+        }
+        normalize_by_range(feasible, raw, normalized);
+        if state.has_loads {
+            let idle = cycle.world.host_idle();
+            for node in feasible.iter() {
+                normalized[node.index()] = (normalized[node.index()] + free(idle, node)) / 2;
             }
         }
         Normalized::Written
