@@ -28,8 +28,9 @@ const FIRST_SYNC_WITHIN: Duration = Duration::from_secs(60);
 pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<ExitCode, Failure> {
     let configuration = settings.scheduling.as_ref().map(ProfileArguments::configuration).transpose()?;
     embedded::runtime()?.block_on(async {
-        let found = startup::check(settings, purpose).await?;
-        run(settings, configuration, &found, signals::interrupted()).await?;
+        let elections = elections(settings, configuration.as_ref())?;
+        let found = startup::check_with(settings, purpose, !elections.is_empty()).await?;
+        run(settings, configuration, elections, &found, signals::interrupted()).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -37,6 +38,7 @@ pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<Exi
 async fn run(
     settings: &RunSettings,
     configuration: Option<Configuration>,
+    elections: Elections,
     found: &Found,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
@@ -51,7 +53,6 @@ async fn run(
     })?;
     let (listener, address) = listen(settings).await?;
 
-    let elections = elections(settings, configuration.as_ref())?;
     let parts = parts(settings, configuration);
     let outside = Outside { elections, ..outside(settings, found) };
     let mut service = Service::new();

@@ -37,6 +37,12 @@ pub enum Purpose {
 }
 
 pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Failure> {
+    let stands_for_election = settings.election.resolve("")?.is_some();
+    check_with(settings, purpose, stands_for_election).await
+}
+
+/// Without an election the permissions for leases are not needed.
+pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_election: bool) -> Result<Found, Failure> {
     let mut vcenters = Vec::new();
     for config in &settings.vcenters {
         let host = config.endpoint.host().to_owned();
@@ -47,7 +53,8 @@ pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Fa
     clusters_exist(&settings.clusters, &vcenters)?;
 
     let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
-    let needs = needs(purpose, settings.parts(), settings.dry_run);
+    let mut needs = needs(purpose, settings.parts(), settings.dry_run);
+    needs.retain(|need| stands_for_election || !Access::Lead.needs().contains(need));
     let facts = preflight_in(&connection, &settings.record_namespace, &needs).await;
     let facts = facts.map_err(|error| kubernetes_failure(&error))?;
     Ok(Found { connection, kubernetes: facts, vcenters })
