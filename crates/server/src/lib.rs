@@ -41,6 +41,8 @@ pub struct VcenterHealth {
     pub host: String,
     /// `None` while it is in sync.
     pub trouble: Option<String>,
+    /// The connection is not protected.
+    pub is_insecure: bool,
 }
 
 /// Registers families of metrics.
@@ -111,7 +113,7 @@ mod tests {
     }
 
     fn showing(world: SharedWorld, trouble: Option<&str>) -> Shown {
-        let health = VcenterHealth { host: "vc".to_owned(), trouble: trouble.map(str::to_owned) };
+        let health = VcenterHealth { host: "vc".to_owned(), trouble: trouble.map(str::to_owned), is_insecure: false };
         Shown {
             world,
             counters: Arc::default(),

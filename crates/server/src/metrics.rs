@@ -182,9 +182,16 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
             kind: MetricType::Gauge,
             label: Some("vcenter"),
             values: vcenters
-                .into_iter()
-                .map(|(_, vcenter)| (vcenter.host, u64::from(vcenter.trouble.is_none())))
+                .iter()
+                .map(|(_, vcenter)| (vcenter.host.clone(), u64::from(vcenter.trouble.is_none())))
                 .collect(),
+        },
+        Family {
+            name: "bridger_vcenter_insecure",
+            help: "1 if the connection to a vCenter is not verified or not encrypted.",
+            kind: MetricType::Gauge,
+            label: Some("vcenter"),
+            values: vcenters.into_iter().map(|(_, vcenter)| (vcenter.host, u64::from(vcenter.is_insecure))).collect(),
         },
         Family {
             name: "bridger_http_connections",

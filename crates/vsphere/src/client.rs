@@ -46,22 +46,28 @@ impl Endpoint {
     /// `https://user:password@vc.example.org/sdk`. Credentials in it are returned separately.
     pub fn parse(text: &str) -> Result<(Endpoint, Option<Credentials>), VsphereError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
-        let (authority, path) = match rest.find('/') {
-            Some(at) => (&rest[..at], &rest[at..]),
-            None => (rest, ""),
+        // A password may contain a slash or another @; a host and the path of an API do not.
+        let (credentials, place) = match rest.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, rest),
         };
-        let (credentials, host) = match authority.rsplit_once('@') {
-            Some((user, host)) => (Some(user), host),
-            None => (None, authority),
+        let (host, path) = match place.find('/') {
+            Some(at) => (&place[..at], &place[at..]),
+            None => (place, ""),
         };
-        // Never echo a text that may contain a password.
-        let shown = format!("{scheme}://{host}{path}");
+        // Never echo a text that may contain a password: `user:password` without a host looks like `host:port`.
+        let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+        let is_port = port.ends_with(']') || port.chars().all(|digit| digit.is_ascii_digit());
+        let shown = if is_port { format!("{scheme}://{host}{path}") } else { format!("{scheme}://...") };
         let bad = |why: &str| VsphereError::BadUrl { url: shown.clone(), why: why.to_owned() };
         if scheme != "https" && scheme != "http" {
             return Err(bad("it does not begin with https://"));
         }
         if host.is_empty() {
             return Err(bad("it has no host"));
+        }
+        if !is_port {
+            return Err(bad("its port is not a number"));
         }
         let path = if path.is_empty() || path == "/" { "/sdk" } else { path };
         let uri: Uri = format!("{scheme}://{host}{path}").parse().map_err(|_| bad("it is not a URL"))?;
@@ -78,10 +84,16 @@ impl Endpoint {
         &self.host
     }
 
+    /// Whether everything is sent in clear, including the password.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.uri.scheme_str() == Some("http")
+    }
+
     /// Host and port.
     #[must_use]
     pub fn address(&self) -> String {
-        let port = if self.uri.scheme_str() == Some("http") { "80" } else { "443" };
+        let port = if self.is_plain() { "80" } else { "443" };
         crate::config::with_port(&self.host, port)
     }
 }
@@ -343,6 +355,8 @@ mod tests {
             ("http://127.0.0.1:8989/sdk", "http://127.0.0.1:8989/sdk", None),
             ("https://me:p%40ss@vc/sdk", "https://vc/sdk", Some(("me", "p@ss"))),
             ("https://me:100%+5%+1%4@vc/sdk", "https://vc/sdk", Some(("me", "100%+5%+1%4"))),
+            ("https://me:se/cr@t@vc/sdk", "https://vc/sdk", Some(("me", "se/cr@t"))),
+            ("me:/@vc:8989", "https://vc:8989/sdk", Some(("me", "/"))),
             (
                 "administrator%40vsphere.local:x@[::1]:443",
                 "https://[::1]:443/sdk",
@@ -357,8 +371,12 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_address_is_rejected_without_showing_its_password() {
-        for text in ["ftp://me:secret@vc", "https://me:secret@", "https://me:secret@a b/"] {
+    fn number_11_an_invalid_address_is_rejected_without_showing_its_password() {
+        let without_host = ["https://me:secret", "me:secret", "https://me:top/secret"];
+        let with_slash =
+            ["https://me:a/secret@", "ftp://me:a/secret@vc", "https://me:secret/b@a b/", "https://me:x@secret@"];
+        let simple = ["ftp://me:secret@vc", "https://me:secret@", "https://me:secret@a b/"];
+        for text in simple.into_iter().chain(with_slash).chain(without_host) {
             let error = Endpoint::parse(text).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

@@ -76,6 +76,10 @@ pub enum ConfigError {
         "the URL of {host} holds a password, which other users could read: set GOVC_PASSWORD or give a password file"
     )]
     PasswordInUrl { host: String },
+    #[error(
+        "the URL of {host} begins with http://, so the password would be sent in clear: use https://, or --insecure"
+    )]
+    PlainHttp { host: String },
     #[error("GOVC_INSECURE={0:?} is neither true nor false")]
     BadInsecure(String),
     #[error("GOVC_TLS_KNOWN_HOSTS: {file} could not be read: {why}")]
@@ -121,7 +125,21 @@ impl VcenterConfig {
         // Report a missing file at the start, not at the first login.
         credentials.read()?;
         let trust = trust(settings, variable, &endpoint)?;
+        if endpoint.is_plain() && trust != Trust::Insecure {
+            return Err(ConfigError::PlainHttp { host: host() });
+        }
         Ok(VcenterConfig::new(endpoint, credentials, trust))
+    }
+
+    /// What a listener on the network could do; `None` if the server is verified.
+    #[must_use]
+    pub fn insecurity(&self) -> Option<&'static str> {
+        match (&self.trust, self.endpoint.is_plain()) {
+            _ if self.transport.is_some() => None,
+            (_, true) => Some("plain HTTP: the password is sent in clear"),
+            (Trust::Insecure, false) => Some("its certificate is not verified"),
+            _ => None,
+        }
     }
 
     /// Logs in.

@@ -134,3 +134,17 @@ fn a_sha1_thumbprint_is_rejected_with_a_specific_error() {
     let error = from(&Settings::default(), &variables).unwrap_err().to_string();
     assert!(error.contains("SHA-1") && error.contains("SHA-256") && error.contains("[::1]:443"), "{error}");
 }
+
+#[test]
+fn number_11_plain_http_is_refused_unless_it_is_called_insecure() {
+    let plain = Settings { url: Some("http://vc".to_owned()), ..Settings::default() };
+    let error = from(&plain, &[USER, PASSWORD]).unwrap_err();
+    assert!(matches!(&error, ConfigError::PlainHttp { host } if host == "vc"), "{error}");
+    let insecure = Settings { insecure: true, ..plain };
+    let config = from(&insecure, &[USER, PASSWORD]).unwrap();
+    assert_eq!(config.insecurity(), Some("plain HTTP: the password is sent in clear"));
+    let unverified = Settings { url: Some("https://vc".to_owned()), ..insecure };
+    assert_eq!(from(&unverified, &[USER, PASSWORD]).unwrap().insecurity(), Some("its certificate is not verified"));
+    let verified = Settings { insecure: false, ..unverified };
+    assert_eq!(from(&verified, &[USER, PASSWORD]).unwrap().insecurity(), None);
+}

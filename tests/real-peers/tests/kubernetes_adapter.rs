@@ -392,13 +392,15 @@ async fn preflight_identifies_the_server_and_names_denied_permissions() -> Resul
         ("nodes=list,watch;pods=list,watch", Some(("list", "namespaces"))),
         ("nodes=list,watch;pods=list,watch;namespaces=list,watch", Some(("patch", "nodes"))),
         ("nodes=list,watch,patch;pods=list,watch;namespaces=list,watch", Some(("create", "events"))),
-        ("nodes=list,watch,patch;pods=list,watch;namespaces=list,watch;events=create", None),
+        ("nodes=list,watch,patch;pods=list,watch;namespaces=list,watch;events=create", Some(("get", "leases"))),
+        ("nodes=list,watch,patch;pods=list,watch;namespaces=list,watch;events=create;leases=get,create,patch", None),
     ] {
         let rules: Vec<Value> = grant
             .split(';')
             .filter_map(|rule| rule.split_once('='))
             .map(|(resource, verbs)| {
-                json!({ "apiGroups": [""], "resources": [resource], "verbs": verbs.split(',').collect::<Vec<_>>() })
+                let group = if resource == "leases" { "coordination.k8s.io" } else { "" };
+                json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs.split(',').collect::<Vec<_>>() })
             })
             .collect();
         let kind = |kind: &str| json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind });
@@ -419,7 +421,7 @@ async fn preflight_identifies_the_server_and_names_denied_permissions() -> Resul
         .await?;
         granted.push(grant);
     }
-    assert_eq!(granted.len(), 5);
+    assert_eq!(granted.len(), 6);
     Ok(())
 }
 

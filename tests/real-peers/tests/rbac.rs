@@ -75,16 +75,20 @@ async fn the_scheduler_works_with_the_printed_role() -> Result<()> {
         Ok(())
     })
     .await?;
-    let metrics = bridger.get("/metrics").await?;
-    for expected in [
-        "scheduler_cache_size{type=\"nodes\"} 1",
-        "scheduler_cache_size{type=\"pods\"} 1",
-        "scheduler_queue_incoming_pods_total{queue=\"active\",event=\"UnscheduledPodAdd\"} 2",
-        "scheduler_unschedulable_pods{plugin=\"NodeResourcesFit\",profile=\"bridger\"} 1",
-    ] {
-        ensure!(metrics.contains(expected), "{expected} is missing:\n{metrics}");
-    }
-    Ok(())
+    // Figures are published a moment after a change.
+    eventually(SOON, || async {
+        let metrics = bridger.get("/metrics").await?;
+        for expected in [
+            "scheduler_cache_size{type=\"nodes\"} 1",
+            "scheduler_cache_size{type=\"pods\"} 1",
+            "scheduler_queue_incoming_pods_total{queue=\"active\",event=\"UnscheduledPodAdd\"} 2",
+            "scheduler_unschedulable_pods{plugin=\"NodeResourcesFit\",profile=\"bridger\"} 1",
+        ] {
+            ensure!(metrics.contains(expected), "{expected} is missing:\n{metrics}");
+        }
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -103,6 +107,9 @@ async fn the_printed_roles_allow_nothing_else() -> Result<()> {
         ("bridger", "create", "pods/binding", None, true),
         ("bridger", "update", "configmaps", Some("kube-system"), true),
         ("bridger", "update", "configmaps", Some("default"), false),
+        ("bridger", "patch", "leases.coordination.k8s.io", Some("kube-system"), true),
+        ("bridger", "patch", "leases.coordination.k8s.io", Some("default"), false),
+        ("bridger", "delete", "leases.coordination.k8s.io", Some("kube-system"), false),
         ("bridger", "delete", "pods", None, false),
         ("bridger", "get", "secrets", Some("kube-system"), false),
         ("bridger", "update", "nodes", None, false),

@@ -38,7 +38,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             Some(rule) => restore(state, rule, arguments.yes).await,
             None => adopt(state, arguments.yes).await,
         };
-        state.write(command).await
+        Box::pin(state.write(command)).await
     })
 }
 

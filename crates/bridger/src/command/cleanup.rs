@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     embedded::runtime()?.block_on(async {
         let purpose = if arguments.dry_run { Purpose::Read } else { Purpose::Record };
         let state = read_rules(&settings, purpose).await?;
-        state.write(async |state| clean_up(arguments, &settings, state).await).await
+        Box::pin(state.write(async |state| clean_up(arguments, &settings, state).await)).await
     })
 }
 

@@ -32,6 +32,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(6);
 pub struct Followed {
     pub id: VcenterId,
     pub host: String,
+    pub is_insecure: bool,
     pub status: watch::Receiver<VcenterStatus>,
 }
 
@@ -62,11 +63,15 @@ where
     let follow = |(number, config): (u16, VcenterConfig)| {
         let id = VcenterId(number);
         let host = config.endpoint.host().to_owned();
+        let is_insecure = config.insecurity().is_some();
+        if let Some(why) = config.insecurity() {
+            tracing::warn!(vcenter = host, "the connection is not secure: {why}");
+        }
         let (status_sender, status) = watch::channel(VcenterStatus::default());
         // Each with its own jitter, so that they do not retry in step.
         let jitter = Jitter::stream(seed, u64::from(number));
         tasks.spawn(inventory::run(config, id, events.clone(), status_sender, jitter, stop()));
-        Followed { id, host, status }
+        Followed { id, host, is_insecure, status }
     };
     (0u16..).zip(configs.iter().cloned()).map(follow).collect()
 }
@@ -80,7 +85,7 @@ pub fn health(vcenters: Vec<Followed>) -> Arc<dyn Fn() -> Vec<(VcenterId, Vcente
                 VcenterStatus::Connecting => Some("connecting".to_owned()),
                 VcenterStatus::Lost { error, attempts } => Some(format!("{error} (attempt {attempts})")),
             };
-            (vcenter.id, VcenterHealth { host: vcenter.host.clone(), trouble })
+            (vcenter.id, VcenterHealth { host: vcenter.host.clone(), trouble, is_insecure: vcenter.is_insecure })
         });
         health.collect()
     })

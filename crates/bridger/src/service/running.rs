@@ -62,7 +62,7 @@ async fn run(
     service.serve(listener, bridger.shown.clone(), tls);
     say(&format!(
         "{}{scheduling}Listening   {scheme}://{address} ({paths}/livez, /readyz, /metrics)",
-        found.describe(settings.dry_run)
+        found.describe(settings)
     ));
     if settings.labels.is_some() || settings.rules || settings.extender.on {
         service.background.spawn(report_first_sync(bridger.world.clone(), settings.vcenters.len()));

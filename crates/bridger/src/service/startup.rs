@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use kubernetes::connect::{ConnectError, Connection};
 use kubernetes::preflight::{Access, Need, ServerFacts, preflight_in, watch_needs};
 use model::{Part, Parts};
+use vsphere::config::VcenterConfig;
 use vsphere::probe::{InventoryCounts, connect_once};
 use vsphere::{About, VsphereError};
 
@@ -171,12 +172,16 @@ impl Found {
     }
 
     /// The first lines of output.
-    pub fn describe(&self, dry_run: bool) -> String {
+    pub fn describe(&self, settings: &RunSettings) -> String {
         let mut text = String::new();
         let version = self.kubernetes.version.as_deref().unwrap_or("of unknown version");
         let _ = writeln!(text, "Kubernetes  {version} at {}", self.connection.server);
         for (host, about, counts) in &self.vcenters {
             let _ = writeln!(text, "vCenter     {} (API {}) at {host}", about.full_name, about.api_version);
+            let config = settings.vcenters.iter().find(|config| config.endpoint.host() == host);
+            if let Some(why) = config.and_then(VcenterConfig::insecurity) {
+                let _ = writeln!(text, "            not secure: {why}");
+            }
             let _ = writeln!(
                 text,
                 "            {} hosts, {} VMs; clusters: {}",
@@ -191,7 +196,7 @@ impl Found {
         if self.vcenters.is_empty() {
             text.push_str("vCenter     none: physical hosts come from the node label\n");
         }
-        if dry_run {
+        if settings.dry_run {
             text.push_str("Dry run     nothing is written\n");
         }
         text
