@@ -165,6 +165,8 @@ pub struct SpreadFacts {
 pub enum Unsupported {
     PersistentVolumeClaim(String),
     EphemeralVolume(String),
+    /// A disk of a cloud or network that the pod names itself.
+    InlineVolume(String),
     ResourceClaim(String),
     SchedulingGroup(String),
 }
@@ -174,6 +176,7 @@ impl fmt::Display for Unsupported {
         match self {
             Self::PersistentVolumeClaim(name) => write!(f, "persistent volume claim {name:?}"),
             Self::EphemeralVolume(name) => write!(f, "ephemeral volume {name:?}"),
+            Self::InlineVolume(name) => write!(f, "inline volume {name:?}"),
             Self::ResourceClaim(name) => write!(f, "resource claim {name:?}"),
             Self::SchedulingGroup(name) => write!(f, "scheduling group {name:?}"),
         }

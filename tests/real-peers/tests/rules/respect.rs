@@ -78,6 +78,13 @@ impl Respect {
         Ok(())
     }
 
+    /// After a plan of a new process, which has no such metric before the first such finding.
+    async fn finds_no(&self, finding: &str) -> Result<()> {
+        let found = metric(&self.bridger, &format!("bridger_rules_findings{{name=\"{finding}\"}}")).await?;
+        ensure!(found.unwrap_or(0) == 0, "{finding}: {found:?}");
+        Ok(())
+    }
+
     async fn found(&self, finding: &str, times: u64) -> Result<()> {
         counts(&self.bridger, &format!("bridger_rules_findings{{name=\"{finding}\"}}"), times).await
     }
@@ -163,7 +170,7 @@ async fn without_its_record_bridger_changes_nothing_until_the_rules_are_adopted(
     respect.start_again().await?;
     let edited = respect.rule(name, &[0, 1, 2, 4], true).await?;
     ensure!(identity(&edited) == identity(&before.rules[name]), "the same rule: {edited}");
-    respect.found("notRecorded", 0).await?;
+    respect.finds_no("notRecorded").await?;
     eventually(SOON, || async {
         let ready = respect.bridger.get("/readyz").await?;
         ensure!(ready.ends_with("\r\n\r\nready\n"), "{ready}");
@@ -205,7 +212,7 @@ async fn a_rule_deleted_twice_is_given_up_until_adopt_restores_it() -> Result<()
     respect.start_again().await?;
     respect.place("api", 2).await?;
     respect.rule(name, &[0, 1, 2], true).await?;
-    respect.found("deletedByHand", 0).await
+    respect.finds_no("deletedByHand").await
 }
 
 #[tokio::test]

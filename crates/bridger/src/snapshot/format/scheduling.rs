@@ -152,6 +152,7 @@ struct Spread {
 enum Unmet {
     PersistentVolumeClaim(String),
     EphemeralVolume(String),
+    InlineVolume(String),
     ResourceClaim(String),
     SchedulingGroup(String),
 }

@@ -133,6 +133,11 @@ struct Volume {
     persistent_volume_claim: Option<ClaimName>,
     ephemeral: Option<IgnoredAny>,
     image: Option<ImageReference>,
+    // Upstream's VolumeRestrictions compares these with the volumes of the pods on a node.
+    gce_persistent_disk: Option<IgnoredAny>,
+    aws_elastic_block_store: Option<IgnoredAny>,
+    iscsi: Option<IgnoredAny>,
+    rbd: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -254,9 +259,17 @@ impl Volume {
         if let Some(claim) = &self.persistent_volume_claim {
             return Some(Unsupported::PersistentVolumeClaim(claim.claim_name.clone()));
         }
-        self.ephemeral.is_some().then(|| Unsupported::EphemeralVolume(self.name.clone()))
+        if self.ephemeral.is_some() {
+            return Some(Unsupported::EphemeralVolume(self.name.clone()));
+        }
+        let disks = [&self.gce_persistent_disk, &self.aws_elastic_block_store, &self.iscsi, &self.rbd];
+        disks.into_iter().any(Option::is_some).then(|| Unsupported::InlineVolume(self.name.clone()))
     }
 }
+
+/// The labels that name a pod's group for the coscheduling plugin, the older one last. All pods of a group start
+/// together or not at all.
+const GROUP_LABELS: [&str; 2] = ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"];
 
 /// An image name without a tag means `latest`. The colon before a registry's port does not start a tag.
 fn with_tag(image: &str) -> String {
@@ -307,6 +320,7 @@ pub(super) fn pod_facts(
     ];
     let claims = spec.resource_claims.0.unwrap_or_default().into_iter().map(|claim| claim.name);
     let group = spec.scheduling_group.0.map(|group| group.pod_group_name.unwrap_or_default());
+    let group = group.or_else(|| GROUP_LABELS.iter().find_map(|key| labels.get(*key).cloned()));
     let unsupported = volumes.iter().filter_map(Volume::unsupported).chain(claims.map(Unsupported::ResourceClaim));
     Arc::new(PodSchedulingFacts {
         scheduler_name: spec.scheduler_name.0.unwrap_or_else(|| "default-scheduler".to_owned()),

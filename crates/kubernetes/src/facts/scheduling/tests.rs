@@ -448,3 +448,28 @@ fn workloads_give_their_selectors() {
         assert_eq!(read(object), expected, "{kind}");
     }
 }
+
+#[test]
+fn number_12_pods_of_a_group_and_pods_with_inline_volumes_are_held_back() {
+    let group = |label: &str| {
+        let pod = pod(json!({ "labels": { label: "gang" } }), &json!({}), &Value::Null);
+        pod.scheduling.expect("facts for a scheduler").unsupported.clone()
+    };
+    let gang = [Unsupported::SchedulingGroup("gang".to_owned())];
+    assert_eq!(group("scheduling.x-k8s.io/pod-group"), gang);
+    assert_eq!(group("pod-group.scheduling.sigs.k8s.io"), gang);
+    assert!(group("app").is_empty());
+    for (kind, is_held) in [
+        ("gcePersistentDisk", true),
+        ("awsElasticBlockStore", true),
+        ("iscsi", true),
+        ("rbd", true),
+        ("emptyDir", false),
+        ("nfs", false),
+        ("configMap", false),
+    ] {
+        let volume = json!({ "name": "disk", kind: {} });
+        let expected: &[Unsupported] = if is_held { &[Unsupported::InlineVolume("disk".to_owned())] } else { &[] };
+        assert_eq!(facts(&json!({ "volumes": [volume] })).unsupported, expected, "{kind}");
+    }
+}
