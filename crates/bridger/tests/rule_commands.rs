@@ -95,8 +95,9 @@ fn a_plan_follows_the_policy_flags_and_shows_the_figures() {
 }
 
 #[test]
-fn rules_without_a_record_are_reported_and_block_writing() {
+fn number_13_rules_without_a_record_are_reported_block_writing_and_are_no_success() {
     let output = plan(&world(2, &["bridger-the-uid-0123456789abcdef"]), &[]);
+    assert_eq!(output.status.code(), Some(2));
     let shown = text(&output.stdout);
     assert!(shown.starts_with("Nothing is written in prod: the record of its 1 rules and groups is gone"), "{shown}");
     assert!(shown.contains("notRecorded: bridger-the-uid-0123456789abcdef"), "{shown}");

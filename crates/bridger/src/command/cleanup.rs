@@ -45,6 +45,18 @@ async fn clean_up(arguments: &Arguments, settings: &RunSettings, state: RulesRea
     let plan = drs::cleanup(&world, records.owned());
     let sums = Sums::of(&plan);
     say(plan_view::text(&plan, None).trim_end());
+    let (unrecorded, _) = drs::adopt(&world, records.owned());
+    if let Some(first) = unrecorded.first() {
+        return Err(Failure::configuration(
+            format!(
+                "{} rules with this cluster's prefix are not in the record in namespace {}, among them {}",
+                unrecorded.len(),
+                settings.record_namespace,
+                first.rule
+            ),
+            "check --record-namespace; or record them with `bridger adopt`, then run this command again",
+        ));
+    }
     if sums.is_zero() || arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }

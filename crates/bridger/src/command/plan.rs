@@ -22,11 +22,13 @@ use crate::snapshot::Snapshot;
 
 /// Changes are pending, as in `terraform plan -detailed-exitcode`; 2 would mean wrong usage.
 const CHANGES_PENDING: u8 = 3;
+/// `run` would write nothing in some cluster before someone acts: that must not look like "nothing to do".
+const NOT_WRITTEN: u8 = 2;
 
 /// Show which DRS rules `bridger run` would write now, and why; changes nothing
 ///
 /// Exit code 0: nothing to do. 3: changes are pending. 1: the plan could not be computed. 2: wrong usage or
-/// configuration.
+/// configuration, or rules of this cluster that are not recorded.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Read this file, written by `bridger snapshot`, instead of live servers
@@ -99,7 +101,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             writeln!(out, "{text}")
         }
     };
-    Ok(if sums.is_zero() { ExitCode::SUCCESS } else { ExitCode::from(CHANGES_PENDING) })
+    Ok(match (sums.is_zero(), plan.in_the_way.is_empty()) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::from(NOT_WRITTEN),
+        (false, _) => ExitCode::from(CHANGES_PENDING),
+    })
 }
 
 struct PlanResult {

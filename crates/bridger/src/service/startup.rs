@@ -54,6 +54,12 @@ pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_ele
     clusters_exist(&settings.clusters, &vcenters)?;
 
     let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
+    if settings.vcenters.is_empty() && matches!(purpose, Purpose::Read | Purpose::Record) {
+        return Err(Failure::configuration(
+            "no vCenter is given, so there are no rules to read",
+            "use --url or GOVC_URL, or vcenters in the configuration file",
+        ));
+    }
     let mut needs = needs(purpose, settings.parts(), settings.dry_run);
     needs.retain(|need| stands_for_election || !Access::Lead.needs().contains(need));
     let facts = preflight_in(&connection, &settings.record_namespace, &needs).await;

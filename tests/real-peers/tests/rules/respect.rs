@@ -216,9 +216,17 @@ async fn a_rule_deleted_twice_is_given_up_until_adopt_restores_it() -> Result<()
 }
 
 #[tokio::test]
-async fn cleanup_deletes_all_rules_of_bridger_and_nothing_else() -> Result<()> {
+async fn number_13_cleanup_deletes_all_rules_of_bridger_and_nothing_else() -> Result<()> {
     let (mut respect, name) = start().await?;
     respect.stop_for("cleanup").await?;
+    // Without the record of these rules, or without their vCenter, nothing looks like success.
+    let elsewhere = respect.cluster.command(&["cleanup", "--yes", "--record-namespace", "default"]).await?;
+    ensure!(elsewhere.code == Some(2) && elsewhere.stderr.contains("--record-namespace"), "{elsewhere:?}");
+    for command in [&["cleanup", "--yes"][..], &["adopt", "--yes"], &["plan"]] {
+        let without = respect.cluster.command_without_vcenter(command).await?;
+        ensure!(without.code == Some(2) && without.stderr.contains("no vCenter is given"), "{command:?}: {without:?}");
+    }
+    ensure!(respect.own().await?.rules.len() == 2, "nothing must be deleted");
     let shown = respect.cluster.command(&["cleanup", "--dry-run"]).await?;
     ensure!(shown.code == Some(0) && shown.stdout.contains("0 to edit, 2 to delete"), "{shown:?}");
     ensure!(respect.own().await?.rules.len() == 2, "a dry run must not delete");

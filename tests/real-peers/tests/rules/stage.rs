@@ -161,6 +161,12 @@ impl Cluster {
         testkit::bridger::run_to_end(arguments, &self.environment).await
     }
 
+    pub async fn command_without_vcenter(&self, arguments: &[&str]) -> Result<Finished> {
+        let is_kept = |(name, _): &&(&'static str, String)| !name.starts_with("GOVC_");
+        let environment: Vec<_> = self.environment.iter().filter(is_kept).cloned().collect();
+        testkit::bridger::run_to_end(arguments, &environment).await
+    }
+
     pub async fn lease_holder(&self, name: &str) -> Result<String> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
         let holder = leases.get(name).await?.spec.and_then(|spec| spec.holder_identity);
