@@ -220,7 +220,8 @@ async fn number_13_cleanup_deletes_all_rules_of_bridger_and_nothing_else() -> Re
     let (mut respect, name) = start().await?;
     respect.stop_for("cleanup").await?;
     // Without the record of these rules, or without their vCenter, nothing looks like success.
-    let elsewhere = respect.cluster.command(&["cleanup", "--yes", "--record-namespace", "default"]).await?;
+    let elsewhere = ["cleanup", "--yes", "--record-namespace", "default"];
+    let elsewhere = respect.cluster.command_as_administrator(&elsewhere).await?;
     ensure!(elsewhere.code == Some(2) && elsewhere.stderr.contains("--record-namespace"), "{elsewhere:?}");
     for command in [&["cleanup", "--yes"][..], &["adopt", "--yes"], &["plan"]] {
         let without = respect.cluster.command_without_vcenter(command).await?;

@@ -161,6 +161,13 @@ impl Cluster {
         testkit::bridger::run_to_end(arguments, &self.environment).await
     }
 
+    /// As an administrator of the Kubernetes cluster, who may read the record in any namespace.
+    pub async fn command_as_administrator(&self, arguments: &[&str]) -> Result<Finished> {
+        let mut environment = self.environment.clone();
+        environment.push(("KUBECONFIG", self.control_plane.kubeconfig().display().to_string()));
+        testkit::bridger::run_to_end(arguments, &environment).await
+    }
+
     pub async fn command_without_vcenter(&self, arguments: &[&str]) -> Result<Finished> {
         let is_kept = |(name, _): &&(&'static str, String)| !name.starts_with("GOVC_");
         let environment: Vec<_> = self.environment.iter().filter(is_kept).cloned().collect();
