@@ -63,7 +63,7 @@ pub struct Shown {
     pub connections: Arc<ConnectionCounts>,
     /// The enabled parts of Bridger: it is ready once the Kubernetes sources that they need are in sync.
     pub parts: Parts,
-    /// By the name of the Lease object.
+    /// By the namespace and name of the Lease object, as `namespace/name`.
     pub leases: BTreeMap<String, Lease>,
     /// The extender's lease, if it has one: only its leader is ready, so that a Service sends all requests to one.
     pub leads_extender: Option<Lease>,

@@ -79,9 +79,10 @@ fn encode_runtime(shown: &Shown, encoder: &mut DescriptorEncoder<'_>) -> Result<
     }
     let help = "Whether this process leads, by lease.";
     let mut metric = encoder.encode_descriptor("leader_election_master_status", help, None, MetricType::Gauge)?;
-    for (name, lease) in &shown.leases {
+    for (object, lease) in &shown.leases {
+        let name = object.rsplit('/').next().unwrap_or(object);
         let is_held = u64::from(lease.is_held(Instant::now()));
-        encode_number(MetricType::Gauge, is_held, metric.encode_family(&[("name", name.as_str())])?)?;
+        encode_number(MetricType::Gauge, is_held, metric.encode_family(&[("name", name)])?)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use drs::UnixMillis;
-use engine::drs_rules::controller::stands_in_the_way;
+use engine::drs_rules::records::stands_in_the_way;
 use engine::ports::{RecordVersion, StoredRecord};
 use serde::Serialize;
 

@@ -179,7 +179,7 @@ pub struct Candidates {
     pub seed: u64,
     /// One for each lease.
     pub standing: Vec<Candidate>,
-    /// By name.
+    /// By namespace and name, as `namespace/name`.
     pub leases: BTreeMap<String, Lease>,
 }
 
@@ -188,7 +188,8 @@ impl Candidates {
         let Some(LeaseSettings { namespace, name, election }) = self.elections.get(&part) else {
             return Lease::always();
         };
-        if let Some(lease) = self.leases.get(name) {
+        let shown = format!("{namespace}/{name}");
+        if let Some(lease) = self.leases.get(&shown) {
             return lease.clone();
         }
         let object = LeaseObject::new(self.client.clone(), namespace.clone(), name.clone());
@@ -197,7 +198,7 @@ impl Candidates {
         let candidate = Candidate::new(Arc::new(object), election, waker, self.time_of_day.clone(), seed);
         let lease = candidate.lease();
         self.standing.push(candidate);
-        self.leases.insert(name.clone(), lease.clone());
+        self.leases.insert(shown, lease.clone());
         lease
     }
 }

@@ -23,12 +23,12 @@ use model::{Part, Subject, World, WorldChange};
 use tokio::time::Instant;
 
 use super::RuleSettings;
-use super::counters::{RuleCounters, RuleProblem};
+use super::counters::RuleCounters;
 use super::deferred::DeferredChanges;
-use super::facts::{cluster_facts, known_rules, rules_of};
+use super::facts::{known_rules, rules_of};
 use super::pass::{End, Next, Pass, Request, Response, Work};
 use super::planner::{self, Planned, PlannedCluster, Planner};
-use super::records::RuleRecords;
+use super::records::{RuleRecords, stands_in_the_way};
 use super::reports::PodReports;
 use crate::ports::{ClusterRules, PortError, StoredRecord};
 use crate::runtime::{
@@ -571,29 +571,6 @@ impl Controller for DrsRules {
         });
         clusters.chain(load).chain(self.plan_at).chain(self.lease_at).chain(self.report_at).min()
     }
-}
-
-/// The problem that prevents any write of this cluster's rules, independent of the plan. `prefix` is the name prefix of
-/// this Kubernetes cluster's rules.
-#[must_use]
-pub fn stands_in_the_way(records: &RuleRecords, world: &World, name: &ClusterKey, prefix: &str) -> Option<RuleProblem> {
-    if records.record_name(name).is_none() {
-        let message = "the vCenter's instance UUID is unknown, so its rules cannot be recorded".to_owned();
-        return Some(RuleProblem { reason: "NoInstanceUuid", message });
-    }
-    if let Some(why) = records.unreadable(name) {
-        return Some(RuleProblem { reason: "RecordUnreadable", message: format!("{why}; rules are left as they are") });
-    }
-    let facts = cluster_facts(world, name)?;
-    let names = facts.rules.iter().map(|rule| &rule.name).chain(facts.groups.iter().map(|group| &group.name));
-    let unrecorded = names.filter(|name| name.starts_with(prefix)).count();
-    if records.stored(name).is_some() || unrecorded == 0 {
-        return None;
-    }
-    let message = format!(
-        "the record of its {unrecorded} rules and groups is gone, so they are left as they are: bridger adopt mends it"
-    );
-    Some(RuleProblem { reason: "RecordGone", message })
 }
 
 /// Logs the planned changes, once for each distinct plan.

@@ -8,10 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use drs::ClusterKey;
-use drs::Record;
+use drs::{ClusterKey, Record};
+use model::World;
 use model::event::VcenterId;
 
+use super::counters::RuleProblem;
+use super::facts::cluster_facts;
 use super::planner;
 use crate::ports::{RecordVersion, StoredRecord};
 
@@ -122,6 +124,29 @@ impl RuleRecords {
             None => self.record_to_save(cluster, record),
         }
     }
+}
+
+/// The problem that prevents any write of this cluster's rules, independent of the plan. `prefix` is the name prefix of
+/// this Kubernetes cluster's rules.
+#[must_use]
+pub fn stands_in_the_way(records: &RuleRecords, world: &World, name: &ClusterKey, prefix: &str) -> Option<RuleProblem> {
+    if records.record_name(name).is_none() {
+        let message = "the vCenter's instance UUID is unknown, so its rules cannot be recorded".to_owned();
+        return Some(RuleProblem { reason: "NoInstanceUuid", message });
+    }
+    if let Some(why) = records.unreadable(name) {
+        return Some(RuleProblem { reason: "RecordUnreadable", message: format!("{why}; rules are left as they are") });
+    }
+    let facts = cluster_facts(world, name)?;
+    let names = facts.rules.iter().map(|rule| &rule.name).chain(facts.groups.iter().map(|group| &group.name));
+    let unrecorded = names.filter(|name| name.starts_with(prefix)).count();
+    if records.stored(name).is_some() || unrecorded == 0 {
+        return None;
+    }
+    let message = format!(
+        "the record of its {unrecorded} rules and groups is gone, so they are left as they are: bridger adopt mends it"
+    );
+    Some(RuleProblem { reason: "RecordGone", message })
 }
 
 #[cfg(test)]
