@@ -21,7 +21,7 @@ use kubernetes::BoundedClient;
 use kubernetes::binder::PodBinder;
 use kubernetes::conditions::PodConditions;
 use kubernetes::events::EventWriter;
-use kubernetes::labels::NodeLabels as LabelWriter;
+use kubernetes::labels::NodeLabelWriter;
 use kubernetes::record_store::ConfigMapRecordStore;
 use model::affinity::LiftSettings;
 use model::event::{Event, VcenterId};
@@ -135,7 +135,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
         let defaults = NodeLabelsSettings::default();
         let writes = parts.writes_per_second.map_or(defaults.writes, |count| Rate { per_second: count, burst: count });
         let settings = NodeLabelsSettings { labels, vcenters: ids.clone(), writes, seed, ..defaults };
-        let executor = LabelExecutor(Arc::new(LabelWriter::new(client.clone())));
+        let executor = LabelExecutor(Arc::new(NodeLabelWriter::new(client.clone())));
         let lease = candidates.lease(Part::NodeLabels);
         runtime.add(NodeLabels::new(settings, counters.clone()), Arc::new(executor), lease);
     }

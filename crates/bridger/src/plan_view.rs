@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
-use drs::{Change, ChangeKind, Plan, RuleType};
+use drs::{ChangeKind, Plan, RuleChange, RuleType};
 
 /// How many names a cell shows; the rest is only counted.
 const NAMES_SHOWN: usize = 6;
@@ -75,7 +75,7 @@ pub fn text(plan: &Plan, width: Option<u16>) -> String {
     text
 }
 
-fn row(action: &Change) -> [String; 5] {
+fn row(action: &RuleChange) -> [String; 5] {
     let rule_type = match action.rule_type {
         RuleType::VmAntiAffinity => "apart",
         RuleType::VmAffinity => "together",

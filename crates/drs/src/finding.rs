@@ -10,7 +10,7 @@ use crate::input::ClusterKey;
 
 /// A pod by name; cheap to store in large numbers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct PodRef {
+pub struct RulePod {
     #[serde(serialize_with = "displayed")]
     pub namespace: Arc<str>,
     #[serde(serialize_with = "displayed")]
@@ -23,7 +23,7 @@ fn displayed<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<
     serializer.collect_str(value)
 }
 
-impl fmt::Display for PodRef {
+impl fmt::Display for RulePod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -44,7 +44,7 @@ pub struct TooFewHosts {
     pub reserve: usize,
     pub pairs_left: usize,
     pub pairs: VmPairs,
-    pub pods: Vec<PodRef>,
+    pub pods: Vec<RulePod>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
@@ -58,13 +58,13 @@ pub enum Finding {
     /// Rules that can each be satisfied cannot be satisfied together: these pairs are left out.
     JointlyUnsatisfiable(TooFewHosts),
     /// Pods on one VM accept no common host, or no host of the cluster.
-    PinnedNowhere { cluster: ClusterKey, vm: String, hosts: usize, pods: Vec<PodRef> },
+    PinnedNowhere { cluster: ClusterKey, vm: String, hosts: usize, pods: Vec<RulePod> },
     /// More VMs are restricted to these hosts, and must run on different ones, than there are hosts.
-    PinnedTooTight { cluster: ClusterKey, vms: usize, hosts: usize, pods: Vec<PodRef> },
+    PinnedTooTight { cluster: ClusterKey, vms: usize, hosts: usize, pods: Vec<RulePod> },
     /// A rule that is not Bridger's keeps VMs on one host that pods require on different hosts.
-    Conflict { cluster: ClusterKey, vms: (String, String), rival: String, pods: Vec<PodRef> },
+    Conflict { cluster: ClusterKey, vms: (String, String), rival: String, pods: Vec<RulePod> },
     /// Two pods with anti-affinity are on one VM: no rule can separate them.
-    SameVm { vm: String, node: String, pods: (PodRef, PodRef) },
+    SameVm { vm: String, node: String, pods: (RulePod, RulePod) },
     /// Pods that depend on hosts run on a node whose VM is unknown or in no cluster.
     UnknownVm { node: String, pods: usize },
     /// DRS is disabled: rules have no effect.
@@ -92,7 +92,7 @@ pub enum Finding {
     /// Rules left out because of the limit per cluster.
     RuleLimit { cluster: ClusterKey, left_out: usize, limit: usize, pairs: VmPairs },
     /// Required affinity that cannot be satisfied without violating anti-affinity.
-    AffinityUnmet { cluster: ClusterKey, vm: String, pod: PodRef },
+    AffinityUnmet { cluster: ClusterKey, vm: String, pod: RulePod },
 }
 
 impl fmt::Display for Finding {
@@ -193,7 +193,7 @@ impl Finding {
     }
 
     /// The affected pods, if the finding lists them.
-    pub fn pods(&self) -> Vec<&PodRef> {
+    pub fn pods(&self) -> Vec<&RulePod> {
         match self {
             Self::Unsatisfiable(TooFewHosts { pods, .. })
             | Self::JointlyUnsatisfiable(TooFewHosts { pods, .. })

@@ -19,10 +19,10 @@ mod reconcile;
 pub mod record;
 mod settings;
 
-pub use finding::{Finding, PodRef, TooFewHosts, VmPairs};
-pub use input::{ClusterCopy, ClusterKey, ClusterView, Fingerprint, NodeCopies, Scope, Surroundings};
+pub use finding::{Finding, RulePod, TooFewHosts, VmPairs};
+pub use input::{ClusterCopy, ClusterKey, ClusterView, Fingerprint, NodeCopies, PlanScope, Surroundings};
 pub use plan::{
-    Adopted, Change, ChangeKind, ClusterPlan, GroupChange, Plan, VmRef, adopt, cleanup, plan, plan_cluster, restore,
+    Adopted, ChangeKind, ClusterPlan, GroupChange, Plan, RuleChange, VmRef, adopt, cleanup, plan, plan_cluster, restore,
 };
-pub use record::{Record, RecordedGroups, RecordedRule, RuleType, Rules, UnixMillis, Unwanted};
+pub use record::{Record, RecordedGroups, RecordedRule, RecordedRules, RuleType, UnixMillis, Unwanted};
 pub use settings::{DrsSettings, Pinning};

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use drs::{
-    ClusterCopy, ClusterKey, ClusterView, Fingerprint, NodeCopies, Record, Scope, Surroundings, UnixMillis, plan,
+    ClusterCopy, ClusterKey, ClusterView, Fingerprint, NodeCopies, PlanScope, Record, Surroundings, UnixMillis, plan,
     plan_cluster,
 };
 use model::event::*;
@@ -25,7 +25,7 @@ fn plans(world: &World, record: &Record) -> Plans {
     let clusters = world.cluster_ids().filter_map(|id| {
         let (vcenter, facts) = world.cluster(id)?;
         let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
-        let scope = Scope { cluster: id, rules: &rules, surroundings: &surroundings, settings: &settings };
+        let scope = PlanScope { cluster: id, rules: &rules, surroundings: &surroundings, settings: &settings };
         let view = ClusterView::of(world, scope)?;
         let fingerprint = Fingerprint::of(world, scope);
         Some((view.key().clone(), (fingerprint, planned(&view, record))))
@@ -47,7 +47,7 @@ impl Copying {
         for id in world.cluster_ids() {
             let Some((vcenter, facts)) = world.cluster(id) else { continue };
             let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
-            let scope = Scope { cluster: id, rules: &rules, surroundings, settings: &at_once() };
+            let scope = PlanScope { cluster: id, rules: &rules, surroundings, settings: &at_once() };
             self.0.entry(id).or_default().refresh(world, scope, pods_max);
         }
     }
@@ -60,7 +60,7 @@ impl Copying {
         let clusters = self.0.iter().filter_map(|(&id, copies)| {
             let (vcenter, facts) = world.cluster(id)?;
             let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
-            let scope = Scope { cluster: id, rules: &rules, surroundings: &surroundings, settings: &settings };
+            let scope = PlanScope { cluster: id, rules: &rules, surroundings: &surroundings, settings: &settings };
             let view = ClusterView::from_copy(ClusterCopy::of(world, scope, copies)?, scope);
             Some((view.key().clone(), planned(&view, record)))
         });

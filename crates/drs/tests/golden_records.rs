@@ -11,7 +11,7 @@ use drs::*;
 
 const PREFIX: &str = "bridger-6f1c2f0e-0a7b-4c5e-9d55-3b1f0e5a7c01-";
 
-fn rules(all: impl IntoIterator<Item = (&'static str, RecordedRule)>) -> Rules {
+fn rules(all: impl IntoIterator<Item = (&'static str, RecordedRule)>) -> RecordedRules {
     all.into_iter().map(|(digest, rule)| (format!("{PREFIX}{digest}"), Arc::new(rule))).collect()
 }
 
@@ -33,11 +33,11 @@ fn unwanted(since: u64, vms: &[&str]) -> Option<Unwanted> {
 }
 
 /// The golden files, and the content of each.
-fn records() -> Vec<(&'static str, Rules)> {
+fn records() -> Vec<(&'static str, RecordedRules)> {
     use RuleType::{VmAffinity as Together, VmAntiAffinity as Apart, VmHost as OnHosts};
     let (a, b, c) = ("0123456789abcdef", "89abcdef01234567", "fedcba9876543210");
     vec![
-        ("none", Rules::new()),
+        ("none", RecordedRules::new()),
         ("intents", rules([(a, intent(Apart)), (b, intent(Together)), (c, bound(intent(OnHosts), c))])),
         ("made", rules([(a, made(Apart)), (b, made(Together)), (c, bound(made(OnHosts), c))])),
         (
@@ -70,7 +70,7 @@ fn records() -> Vec<(&'static str, Rules)> {
         ),
         (
             "texts",
-            Rules::from([(
+            RecordedRules::from([(
                 "a \"name\"\\ of\u{1f5a5} any\tkind".to_owned(),
                 Arc::new(RecordedRule { uuid: Some(String::new()), ..RecordedRule::intent(Apart, "süß".to_owned()) }),
             )]),

@@ -5,7 +5,9 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drs::{Change, ChangeKind, ClusterPlan, DrsSettings, Finding, Pinning, Plan, Record, RuleType, UnixMillis, plan};
+use drs::{
+    ChangeKind, ClusterPlan, DrsSettings, Finding, Pinning, Plan, Record, RuleChange, RuleType, UnixMillis, plan,
+};
 use model::event::*;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -241,7 +243,7 @@ proptest! {
             prop_assert_eq!(foreign_rules(&site), theirs, "a rule or group of another client changed");
             check_coverage(&site, &planned, &settings)?;
             let again = plan(&site.world(), &owned, now, &settings);
-            let was_postponed = |(cluster, action): (&ClusterPlan, &Change)| {
+            let was_postponed = |(cluster, action): (&ClusterPlan, &RuleChange)| {
                 let before = planned.clusters.iter().find(|before| before.cluster == cluster.cluster);
                 matches!(action.kind, ChangeKind::Delete { .. })
                     && before.is_some_and(|before| before.postponed.contains(&action.rule))

@@ -42,7 +42,7 @@ proptest! {
 
     #[test]
     fn a_truncated_or_invalid_record_is_an_error(text in ".*", cut in 0..400usize) {
-        let rules = Rules::from([("a".to_owned(), Arc::new(RecordedRule::intent(RuleType::VmAntiAffinity, text.clone())))]);
+        let rules = RecordedRules::from([("a".to_owned(), Arc::new(RecordedRule::intent(RuleType::VmAntiAffinity, text.clone())))]);
         let whole = to_text(&rules);
         let cut: String = whole.chars().take(cut).collect();
         prop_assert!(cut == whole || from_text(&cut).is_err());
@@ -116,5 +116,5 @@ fn an_adopted_rule_is_managed_again() {
     assert!(after.is_empty() && after.findings.is_empty(), "{:?}", after.findings);
     site.pods[0].node = Some(node_name(3));
     let edited = plan(&site.world(), &after.record, UnixMillis(0), &settings);
-    assert!(matches!(edited.actions().next(), Some((_, Change { kind: ChangeKind::Edit { .. }, .. }))));
+    assert!(matches!(edited.actions().next(), Some((_, RuleChange { kind: ChangeKind::Edit { .. }, .. }))));
 }

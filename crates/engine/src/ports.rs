@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use drs::{Change, ChangeKind, GroupChange, RecordedGroups, RuleType, UnixMillis, VmRef};
+pub use drs::{ChangeKind, GroupChange, RecordedGroups, RuleChange, RuleType, UnixMillis, VmRef};
 use futures::future::BoxFuture;
 use model::event::{GroupFacts, PodFacts, RuleFacts, VcenterId};
 
@@ -107,7 +107,7 @@ pub trait RuleStore: Send + Sync {
         &'a self,
         vcenter: VcenterId,
         cluster: &'a str,
-        changes: &'a [Change],
+        changes: &'a [RuleChange],
     ) -> BoxFuture<'a, Result<(), PortError>>;
 }
 

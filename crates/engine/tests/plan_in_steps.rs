@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drs::{Change, ClusterKey, DrsSettings, Record, UnixMillis};
+use drs::{ClusterKey, DrsSettings, Record, RuleChange, UnixMillis};
 use engine::drs_rules::planner::Planner;
 use engine::runtime::WorldOwner;
 use model::World;
@@ -68,9 +68,9 @@ fn a_plan_made_while_pods_arrive_is_followed_by_the_plan_of_the_final_world() {
         planner.plan(&shared, &Record::default(), NOW);
     });
     let planned = planner.plan(&shared, &Record::default(), NOW).clusters.into_iter();
-    let planned: BTreeMap<ClusterKey, Vec<Change>> = planned.map(|(key, plan)| (key, plan.changes)).collect();
+    let planned: BTreeMap<ClusterKey, Vec<RuleChange>> = planned.map(|(key, plan)| (key, plan.changes)).collect();
     let at_once = drs::plan(&shared.read(), &Record::default(), NOW, &settings).clusters.into_iter();
-    let at_once: BTreeMap<ClusterKey, Vec<Change>> = at_once.map(|plan| (plan.cluster, plan.actions)).collect();
+    let at_once: BTreeMap<ClusterKey, Vec<RuleChange>> = at_once.map(|plan| (plan.cluster, plan.actions)).collect();
     assert_eq!(planned, at_once);
     let rules: usize = planned.values().map(Vec::len).sum();
     // Apps on the same VMs share a rule; those that arrived meanwhile have their own.

@@ -64,7 +64,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::scripted::{Answer, scripted};
+    use crate::scripted::{ScriptedAnswer, scripted};
 
     const PATH: &str = "/api/v1/namespaces/shop/pods/web-1/binding";
 
@@ -75,7 +75,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_binding_carries_the_uid_of_the_pod() {
-        let (client, log) = scripted([(PATH, Answer::Json(201, json!({ "kind": "Status", "status": "Success" })))]);
+        let (client, log) =
+            scripted([(PATH, ScriptedAnswer::Json(201, json!({ "kind": "Status", "status": "Success" })))]);
         PodBinder::new(client).bind(&binding("web-1")).await.expect("bound");
         let request = &log.requests()[0];
         assert_eq!(request.method, "POST");
@@ -87,11 +88,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_are_distinguished() {
         let cases = [
-            (Answer::Status(409, "already assigned"), "Invalid(\"pod shop/web-1: HTTP 409: already assigned\")"),
-            (Answer::Status(404, "no such pod"), "NotFound(\"pod shop/web-1\")"),
-            (Answer::Status(403, "no"), "Permanent(\"pod shop/web-1: HTTP 403: no\")"),
-            (Answer::Status(500, "etcd"), "Transient(\"pod shop/web-1: HTTP 500: etcd\")"),
-            (Answer::Silence, "Transient(\"pod shop/web-1: no answer within 10 s\")"),
+            (
+                ScriptedAnswer::Status(409, "already assigned"),
+                "Invalid(\"pod shop/web-1: HTTP 409: already assigned\")",
+            ),
+            (ScriptedAnswer::Status(404, "no such pod"), "NotFound(\"pod shop/web-1\")"),
+            (ScriptedAnswer::Status(403, "no"), "Permanent(\"pod shop/web-1: HTTP 403: no\")"),
+            (ScriptedAnswer::Status(500, "etcd"), "Transient(\"pod shop/web-1: HTTP 500: etcd\")"),
+            (ScriptedAnswer::Silence, "Transient(\"pod shop/web-1: no answer within 10 s\")"),
         ];
         for (answer, expected) in cases {
             let (client, _) = scripted([(PATH, answer)]);

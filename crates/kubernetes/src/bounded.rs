@@ -159,7 +159,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::scripted::{Answer, Step, scripted};
+    use crate::scripted::{ScriptStep, ScriptedAnswer, scripted};
 
     fn get(path: &str) -> Request<Vec<u8>> {
         Request::get(path).body(Vec::new()).expect("a request")
@@ -167,7 +167,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_to_a_silent_server_fails_after_the_limit() {
-        let (client, _) = scripted([("/silent", Answer::Silence)]);
+        let (client, _) = scripted([("/silent", ScriptedAnswer::Silence)]);
         let start = Instant::now();
         let error = BoundedClient::from(client).client().request_text(get("/silent")).await.expect_err("a timeout");
         assert_eq!(start.elapsed(), ANSWER_LIMIT);
@@ -176,12 +176,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_response_beyond_the_limit_fails_and_for_a_watch_the_limit_applies_to_each_line() {
-        let lines = |count: usize| (0..count).map(|_| Step::Text("12345678\n".to_owned())).collect::<Vec<_>>();
-        let endless = Answer::Stream(lines(1).into_iter().chain([Step::Text("x".repeat(40))]).collect());
+        let lines = |count: usize| (0..count).map(|_| ScriptStep::Text("12345678\n".to_owned())).collect::<Vec<_>>();
+        let endless = ScriptedAnswer::Stream(lines(1).into_iter().chain([ScriptStep::Text("x".repeat(40))]).collect());
         let cases = [
-            ("/short", Answer::Stream(lines(3)), true),
-            ("/long", Answer::Stream(lines(4)), false),
-            ("/long?watch=true", Answer::Stream(lines(40)), true),
+            ("/short", ScriptedAnswer::Stream(lines(3)), true),
+            ("/long", ScriptedAnswer::Stream(lines(4)), false),
+            ("/long?watch=true", ScriptedAnswer::Stream(lines(40)), true),
             ("/line?watch=true", endless, false),
         ];
         for (path, answer, fits) in cases {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::COMPONENT;
 use crate::bounded::BoundedClient;
-use crate::events::WallClock;
+use crate::events::TimeOfDay;
 use crate::facts::{Facts, Schedulable, Watched};
 use crate::failure::{describe_status, port_error};
 use crate::labels::{WRITE_LIMIT, is_object_name};
@@ -21,12 +21,12 @@ use crate::labels::{WRITE_LIMIT, is_object_name};
 /// Reads pods and writes their status through the API.
 pub struct PodConditions {
     client: BoundedClient,
-    now: WallClock,
+    now: TimeOfDay,
 }
 
 impl PodConditions {
     #[must_use]
-    pub fn new(client: impl Into<BoundedClient>, now: WallClock) -> PodConditions {
+    pub fn new(client: impl Into<BoundedClient>, now: TimeOfDay) -> PodConditions {
         PodConditions { client: client.into(), now }
     }
 
@@ -122,7 +122,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::scripted::{Answer, scripted};
+    use crate::scripted::{ScriptedAnswer, scripted};
 
     const PATH: &str = "/api/v1/namespaces/ns/pods/p";
     const STATUS: &str = "/api/v1/namespaces/ns/pods/p/status";
@@ -140,13 +140,13 @@ mod tests {
     async fn a_pod_is_read_with_all_fields_that_a_scheduler_needs() {
         let object = json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "u" },
             "spec": { "nodeName": "n", "schedulerName": "bridger", "containers": [] } });
-        let (client, _) = scripted([(PATH, Answer::Json(200, object))]);
+        let (client, _) = scripted([(PATH, ScriptedAnswer::Json(200, object))]);
         let facts = writer(client).read("ns", "p").await.expect("an answer").expect("a pod");
         assert_eq!((facts.uid.as_str(), facts.node.as_deref()), ("u", Some("n")));
         assert!(facts.scheduling.is_some_and(|facts| facts.scheduler_name == "bridger"));
-        let (client, _) = scripted([(PATH, Answer::Status(404, "not found"))]);
+        let (client, _) = scripted([(PATH, ScriptedAnswer::Status(404, "not found"))]);
         assert_eq!(writer(client).read("ns", "p").await, Ok(None));
-        let (client, _) = scripted([(PATH, Answer::Silence)]);
+        let (client, _) = scripted([(PATH, ScriptedAnswer::Silence)]);
         assert!(matches!(writer(client).read("ns", "p").await, Err(PortError::Transient(_))));
         let (client, _) = scripted([]);
         assert!(matches!(writer(client).read("ns", "../x").await, Err(PortError::Permanent(_))));
@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn writes_carry_the_uid_of_the_pod() {
-        let fine = || Answer::Json(200, json!({}));
+        let fine = || ScriptedAnswer::Json(200, json!({}));
         let (client, log) = scripted([(STATUS, fine()), (STATUS, fine()), (PATH, fine())]);
         let writer = writer(client);
         writer.not_scheduled(&pod(), "Unschedulable", "0/1 nodes are available").await.expect("written");
@@ -175,7 +175,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn another_pod_of_the_same_name_is_not_changed() {
-        let (client, _) = scripted([(STATUS, Answer::Status(409, "the UID in the precondition differs"))]);
+        let (client, _) = scripted([(STATUS, ScriptedAnswer::Status(409, "the UID in the precondition differs"))]);
         assert!(matches!(writer(client).nominate(&pod(), Some("n")).await, Err(PortError::Invalid(_))));
     }
 }

@@ -24,37 +24,41 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 
 /// Where credentials come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials {
+pub enum KubernetesCredentials {
     /// Several files are merged as in kubectl: the first file that sets a value wins.
     Kubeconfig { paths: Vec<PathBuf>, context: Option<String> },
     /// The service account of Bridger's pod.
     ServiceAccount,
 }
 
-impl Credentials {
+impl KubernetesCredentials {
     /// The path given, else the value of `$KUBECONFIG`, else the service account.
     #[must_use]
-    pub fn choose(path: Option<&Path>, kubeconfig_variable: Option<&OsStr>, context: Option<&str>) -> Credentials {
+    pub fn choose(
+        path: Option<&Path>,
+        kubeconfig_variable: Option<&OsStr>,
+        context: Option<&str>,
+    ) -> KubernetesCredentials {
         let paths: Vec<PathBuf> = match (path, kubeconfig_variable) {
             (Some(path), _) => vec![path.to_owned()],
             (None, Some(list)) => std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect(),
             (None, None) => Vec::new(),
         };
         if paths.is_empty() {
-            Credentials::ServiceAccount
+            KubernetesCredentials::ServiceAccount
         } else {
-            Credentials::Kubeconfig { paths, context: context.map(str::to_owned) }
+            KubernetesCredentials::Kubeconfig { paths, context: context.map(str::to_owned) }
         }
     }
 }
 
-impl Credentials {
+impl KubernetesCredentials {
     /// The namespace of Bridger's pod; `None` outside of a pod.
     #[must_use]
     pub fn own_namespace(&self) -> Option<String> {
         match self {
-            Credentials::Kubeconfig { .. } => None,
-            Credentials::ServiceAccount => {
+            KubernetesCredentials::Kubeconfig { .. } => None,
+            KubernetesCredentials::ServiceAccount => {
                 let text = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
                 Some(text.trim().to_owned()).filter(|namespace| !namespace.is_empty())
             }
@@ -109,10 +113,10 @@ pub struct Connection {
 }
 
 /// Creates a client. Must be called on the runtime that uses it.
-pub async fn connect(credentials: &Credentials) -> Result<Connection, ConnectError> {
+pub async fn connect(credentials: &KubernetesCredentials) -> Result<Connection, ConnectError> {
     let mut config = match credentials {
-        Credentials::Kubeconfig { paths, context } => from_kubeconfig(paths, context.as_deref()).await?,
-        Credentials::ServiceAccount => from_service_account()?,
+        KubernetesCredentials::Kubeconfig { paths, context } => from_kubeconfig(paths, context.as_deref()).await?,
+        KubernetesCredentials::ServiceAccount => from_service_account()?,
     };
     config.connect_timeout = Some(CONNECT_LIMIT);
     // The engine decides what to retry, and when.
@@ -121,10 +125,10 @@ pub async fn connect(credentials: &Credentials) -> Result<Connection, ConnectErr
     // Several TLS providers may be linked; an error means that one is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = BoundedClient::connect(config).map_err(|error| match credentials {
-        Credentials::Kubeconfig { paths, .. } => {
+        KubernetesCredentials::Kubeconfig { paths, .. } => {
             ConnectError::KubeconfigInvalid { path: shown(paths), reason: describe(&error) }
         }
-        Credentials::ServiceAccount => ConnectError::ServiceAccountInvalid { reason: describe(&error) },
+        KubernetesCredentials::ServiceAccount => ConnectError::ServiceAccountInvalid { reason: describe(&error) },
     })?;
     Ok(Connection { client, server })
 }

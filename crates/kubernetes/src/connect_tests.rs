@@ -27,14 +27,14 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 
 async fn outcome(folder: &TempDir, names: &[&str], context: Option<&str>) -> Result<Connection, String> {
     let paths = names.iter().map(|name| folder.path().join(name)).collect();
-    let credentials = Credentials::Kubeconfig { paths, context: context.map(str::to_owned) };
+    let credentials = KubernetesCredentials::Kubeconfig { paths, context: context.map(str::to_owned) };
     let prefix = format!("{}/", folder.path().display());
     connect(&credentials).await.map_err(|error| error.to_string().replace(&prefix, ""))
 }
 
 #[test]
 fn credentials_are_chosen_in_order() {
-    let kubeconfig = |paths: &[&str]| Credentials::Kubeconfig {
+    let kubeconfig = |paths: &[&str]| KubernetesCredentials::Kubeconfig {
         paths: paths.iter().map(PathBuf::from).collect(),
         context: Some("c".to_owned()),
     };
@@ -43,11 +43,11 @@ fn credentials_are_chosen_in_order() {
         (Some("given"), Some(OsString::from("a")), kubeconfig(&["given"])),
         (None, Some(OsString::from("a")), kubeconfig(&["a"])),
         (None, Some(several), kubeconfig(&["a", "b"])),
-        (None, Some(OsString::new()), Credentials::ServiceAccount),
-        (None, None, Credentials::ServiceAccount),
+        (None, Some(OsString::new()), KubernetesCredentials::ServiceAccount),
+        (None, None, KubernetesCredentials::ServiceAccount),
     ];
     for (path, variable, expected) in cases {
-        assert_eq!(Credentials::choose(path.map(Path::new), variable.as_deref(), Some("c")), expected);
+        assert_eq!(KubernetesCredentials::choose(path.map(Path::new), variable.as_deref(), Some("c")), expected);
     }
 }
 

@@ -21,17 +21,17 @@ use crate::labels::{WRITE_LIMIT, is_object_name, within};
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// Returns the current time.
-pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub type TimeOfDay = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Posts Events.
 pub struct EventWriter {
     client: BoundedClient,
-    now: WallClock,
+    now: TimeOfDay,
 }
 
 impl EventWriter {
     #[must_use]
-    pub fn new(client: impl Into<BoundedClient>, now: WallClock) -> EventWriter {
+    pub fn new(client: impl Into<BoundedClient>, now: TimeOfDay) -> EventWriter {
         EventWriter { client: client.into(), now }
     }
 
@@ -102,7 +102,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::scripted::{Answer, scripted};
+    use crate::scripted::{ScriptedAnswer, scripted};
 
     fn record(regarding: Regarding) -> EventRecord {
         let message = "moved from esx-1 to esx-2".to_owned();
@@ -134,7 +134,7 @@ mod tests {
             ),
         ];
         for (about, path, subject) in cases {
-            let (client, log) = scripted([(path, Answer::Json(201, json!({})))]);
+            let (client, log) = scripted([(path, ScriptedAnswer::Json(201, json!({})))]);
             EventWriter::new(client, Arc::new(noon)).post(&record(about)).await.expect("a success");
             let request = &log.requests()[0];
             assert_eq!(request.method, "POST");
@@ -153,9 +153,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_are_distinguished() {
         let cases = [
-            (Answer::Status(403, "no"), "Permanent(\"event in default: HTTP 403: no\")"),
-            (Answer::Status(500, "no"), "Transient(\"event in default: HTTP 500: no\")"),
-            (Answer::Silence, "Transient(\"event in default: no answer within 10 s\")"),
+            (ScriptedAnswer::Status(403, "no"), "Permanent(\"event in default: HTTP 403: no\")"),
+            (ScriptedAnswer::Status(500, "no"), "Transient(\"event in default: HTTP 500: no\")"),
+            (ScriptedAnswer::Silence, "Transient(\"event in default: no answer within 10 s\")"),
         ];
         for (answer, expected) in cases {
             let (client, _) = scripted([("/api/v1/namespaces/default/events", answer)]);

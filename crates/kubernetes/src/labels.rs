@@ -20,14 +20,14 @@ use crate::failure::port_error;
 pub const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Writes labels on nodes.
-pub struct NodeLabels {
+pub struct NodeLabelWriter {
     client: BoundedClient,
 }
 
-impl NodeLabels {
+impl NodeLabelWriter {
     #[must_use]
-    pub fn new(client: impl Into<BoundedClient>) -> NodeLabels {
-        NodeLabels { client: client.into() }
+    pub fn new(client: impl Into<BoundedClient>) -> NodeLabelWriter {
+        NodeLabelWriter { client: client.into() }
     }
 
     async fn patch(&self, node: &str, changes: &LabelChanges) -> Result<(), PortError> {
@@ -48,7 +48,7 @@ impl NodeLabels {
     }
 }
 
-impl LabelStore for NodeLabels {
+impl LabelStore for NodeLabelWriter {
     fn change_labels<'a>(&'a self, node: &'a str, changes: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(self.patch(node, changes))
     }
@@ -82,7 +82,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::scripted::{Answer, scripted};
+    use crate::scripted::{ScriptedAnswer, scripted};
 
     fn changes(pairs: &[(&str, Option<&str>)]) -> LabelChanges {
         pairs.iter().map(|&(key, value)| (key.to_owned(), value.map(str::to_owned))).collect()
@@ -90,9 +90,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_patch_contains_the_given_keys_and_nothing_else() {
-        let (client, log) = scripted([("/api/v1/nodes/n1", Answer::Json(200, json!({ "kind": "Node" })))]);
+        let (client, log) = scripted([("/api/v1/nodes/n1", ScriptedAnswer::Json(200, json!({ "kind": "Node" })))]);
         let given = changes(&[("example.com/host", Some("esx-1")), ("example.com/old", None)]);
-        NodeLabels::new(client).change_labels("n1", &given).await.expect("a success");
+        NodeLabelWriter::new(client).change_labels("n1", &given).await.expect("a success");
         let requests = log.requests();
         assert_eq!(requests.len(), 1);
         assert_eq!(requests[0].method, "PATCH");
@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_changes_no_request_is_sent() {
         let (client, log) = scripted([]);
-        NodeLabels::new(client).change_labels("n1", &LabelChanges::new()).await.expect("nothing to do");
+        NodeLabelWriter::new(client).change_labels("n1", &LabelChanges::new()).await.expect("nothing to do");
         assert!(log.requests().is_empty());
     }
 
@@ -113,17 +113,17 @@ mod tests {
     async fn failures_are_distinguished() {
         let given = changes(&[("example.com/host", Some("esx-1"))]);
         let cases = [
-            (Answer::Status(404, "no such node"), "NotFound(\"node n1\")"),
-            (Answer::Status(403, "not allowed"), "Permanent(\"node n1: HTTP 403: not allowed\")"),
-            (Answer::Status(422, "bad label"), "Permanent(\"node n1: HTTP 422: bad label\")"),
-            (Answer::Status(500, "etcd"), "Transient(\"node n1: HTTP 500: etcd\")"),
-            (Answer::Refuse, "Transient(\"node n1: connection refused\")"),
-            (Answer::Silence, "Transient(\"node n1: no answer within 10 s\")"),
+            (ScriptedAnswer::Status(404, "no such node"), "NotFound(\"node n1\")"),
+            (ScriptedAnswer::Status(403, "not allowed"), "Permanent(\"node n1: HTTP 403: not allowed\")"),
+            (ScriptedAnswer::Status(422, "bad label"), "Permanent(\"node n1: HTTP 422: bad label\")"),
+            (ScriptedAnswer::Status(500, "etcd"), "Transient(\"node n1: HTTP 500: etcd\")"),
+            (ScriptedAnswer::Refuse, "Transient(\"node n1: connection refused\")"),
+            (ScriptedAnswer::Silence, "Transient(\"node n1: no answer within 10 s\")"),
         ];
         for (answer, expected) in cases {
             let (client, _) = scripted([("/api/v1/nodes/n1", answer)]);
             let start = Instant::now();
-            let outcome = NodeLabels::new(client).change_labels("n1", &given).await.expect_err("a failure");
+            let outcome = NodeLabelWriter::new(client).change_labels("n1", &given).await.expect_err("a failure");
             assert_eq!(format!("{outcome:?}"), expected);
             assert!(start.elapsed() <= WRITE_LIMIT);
         }
@@ -134,7 +134,7 @@ mod tests {
         let (client, log) = scripted([]);
         let given = changes(&[("example.com/host", Some("esx-1"))]);
         for name in ["", "..", "../pods/x", "n1/status", "n1?x=1", "N1"] {
-            let outcome = NodeLabels::new(client.clone()).change_labels(name, &given).await;
+            let outcome = NodeLabelWriter::new(client.clone()).change_labels(name, &given).await;
             assert!(matches!(outcome, Err(PortError::Permanent(_))), "{name}: {outcome:?}");
         }
         assert!(log.requests().is_empty());

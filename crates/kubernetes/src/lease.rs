@@ -176,7 +176,7 @@ impl Object {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted::{Answer, scripted};
+    use crate::scripted::{ScriptedAnswer, scripted};
 
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/infra/leases";
     const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/infra/leases/bridger";
@@ -195,7 +195,7 @@ mod tests {
         json!({ "metadata": { "name": "bridger", "resourceVersion": version }, "spec": spec(&record()) })
     }
 
-    fn lease(script: Vec<(&'static str, Answer)>) -> (LeaseObject, crate::scripted::Log) {
+    fn lease(script: Vec<(&'static str, ScriptedAnswer)>) -> (LeaseObject, crate::scripted::Log) {
         let (client, log) = scripted(script);
         (LeaseObject::new(client, "infra".to_owned(), "bridger".to_owned()), log)
     }
@@ -203,10 +203,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_created_read_and_changed_only_in_the_version_that_was_read() {
         let (lease, log) = lease(vec![
-            (LEASE, Answer::Status(404, "no such lease")),
-            (LEASES, Answer::Json(201, object("1"))),
-            (LEASE, Answer::Json(200, object("1"))),
-            (LEASE, Answer::Json(200, object("2"))),
+            (LEASE, ScriptedAnswer::Status(404, "no such lease")),
+            (LEASES, ScriptedAnswer::Json(201, object("1"))),
+            (LEASE, ScriptedAnswer::Json(200, object("1"))),
+            (LEASE, ScriptedAnswer::Json(200, object("2"))),
         ]);
         assert_eq!(lease.get().await, Ok(None));
         let created = lease.put(&record(), None).await.expect("created");
@@ -225,7 +225,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lease_without_values_is_held_by_no_one() {
         let empty = json!({ "metadata": { "resourceVersion": "1" }, "spec": {} });
-        let (lease, _) = lease(vec![(LEASE, Answer::Json(200, empty))]);
+        let (lease, _) = lease(vec![(LEASE, ScriptedAnswer::Json(200, empty))]);
         let stored = lease.get().await.expect("an answer").expect("a lease");
         assert_eq!(stored.record, LeaseRecord::default());
     }
@@ -233,10 +233,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failures_are_distinguished() {
         for (answer, expected, expected_version) in [
-            (Answer::Status(409, "changed"), "Transient", Some("1")),
-            (Answer::Status(403, "no"), "Permanent", Some("1")),
-            (Answer::Status(404, "no such namespace"), "Permanent", None),
-            (Answer::Status(500, "etcd"), "Transient", None),
+            (ScriptedAnswer::Status(409, "changed"), "Transient", Some("1")),
+            (ScriptedAnswer::Status(403, "no"), "Permanent", Some("1")),
+            (ScriptedAnswer::Status(404, "no such namespace"), "Permanent", None),
+            (ScriptedAnswer::Status(500, "etcd"), "Transient", None),
         ] {
             let path = if expected_version.is_some() { LEASE } else { LEASES };
             let (lease, _) = lease(vec![(path, answer.clone())]);

@@ -61,11 +61,11 @@ impl Service<Request<Body>> for Paced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted::{Answer, scripted};
+    use crate::scripted::{ScriptedAnswer, scripted};
 
     #[tokio::test(start_paused = true)]
     async fn watches_that_end_immediately_are_opened_at_a_steady_pace() {
-        let (client, log) = scripted((0..5).map(|_| ("/w", Answer::Stream(Vec::new()))));
+        let (client, log) = scripted((0..5).map(|_| ("/w", ScriptedAnswer::Stream(Vec::new()))));
         let client = paced(&client.into());
         let watch = || Request::get("/w?watch=true").body(Vec::new()).expect("a request");
         let start = Instant::now();

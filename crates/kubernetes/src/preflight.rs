@@ -237,25 +237,28 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::scripted::{Answer, Log, scripted};
+    use crate::scripted::{Log, ScriptedAnswer, scripted};
 
     const VERSION: &str = "/version";
     const REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     const NAMESPACES: &str = "/api/v1/namespaces";
 
-    fn version() -> (&'static str, Answer) {
-        (VERSION, Answer::Json(200, json!({ "major": "1", "minor": "36", "gitVersion": "v1.36.0" })))
+    fn version() -> (&'static str, ScriptedAnswer) {
+        (VERSION, ScriptedAnswer::Json(200, json!({ "major": "1", "minor": "36", "gitVersion": "v1.36.0" })))
     }
 
-    fn review(allowed: bool) -> (&'static str, Answer) {
-        (REVIEW, Answer::Json(201, json!({ "status": { "allowed": allowed } })))
+    fn review(allowed: bool) -> (&'static str, ScriptedAnswer) {
+        (REVIEW, ScriptedAnswer::Json(201, json!({ "status": { "allowed": allowed } })))
     }
 
-    fn namespaces() -> (&'static str, Answer) {
-        (NAMESPACES, Answer::Json(200, json!({ "items": [{ "metadata": { "name": "kube-system", "uid": "u1" } }] })))
+    fn namespaces() -> (&'static str, ScriptedAnswer) {
+        (
+            NAMESPACES,
+            ScriptedAnswer::Json(200, json!({ "items": [{ "metadata": { "name": "kube-system", "uid": "u1" } }] })),
+        )
     }
 
-    async fn outcome(script: Vec<(&str, Answer)>, needs: &[Need]) -> (Result<ServerFacts, String>, Log) {
+    async fn outcome(script: Vec<(&str, ScriptedAnswer)>, needs: &[Need]) -> (Result<ServerFacts, String>, Log) {
         let (client, log) = scripted(script);
         let connection = Connection { client: client.into(), server: "https://api:6443".to_owned() };
         (preflight(&connection, needs).await.map_err(|error| error.to_string()), log)
@@ -292,16 +295,16 @@ mod tests {
         let needs = [need("list", "nodes"), need("watch", "nodes")];
         let cases = [
             (vec![version(), review(true), review(false)], "does not allow \"watch\" on nodes"),
-            (vec![version(), (REVIEW, Answer::Status(403, "no"))], "\"create\" on selfsubjectaccessreviews"),
+            (vec![version(), (REVIEW, ScriptedAnswer::Status(403, "no"))], "\"create\" on selfsubjectaccessreviews"),
             (
-                vec![version(), review(true), review(true), (NAMESPACES, Answer::Status(403, "no"))],
+                vec![version(), review(true), review(true), (NAMESPACES, ScriptedAnswer::Status(403, "no"))],
                 "\"list\" on namespaces",
             ),
-            (vec![(VERSION, Answer::Status(401, "no"))], "does not accept these credentials"),
-            (vec![(VERSION, Answer::Refuse)], "can't be reached: connection refused"),
-            (vec![(VERSION, Answer::Silence)], "can't be reached: no answer within 10 s"),
-            (vec![(VERSION, Answer::Json(200, json!("hello")))], "unexpected answer: the answer can't be read"),
-            (vec![version(), (REVIEW, Answer::Status(500, "etcd"))], "unexpected answer: HTTP 500: etcd"),
+            (vec![(VERSION, ScriptedAnswer::Status(401, "no"))], "does not accept these credentials"),
+            (vec![(VERSION, ScriptedAnswer::Refuse)], "can't be reached: connection refused"),
+            (vec![(VERSION, ScriptedAnswer::Silence)], "can't be reached: no answer within 10 s"),
+            (vec![(VERSION, ScriptedAnswer::Json(200, json!("hello")))], "unexpected answer: the answer can't be read"),
+            (vec![version(), (REVIEW, ScriptedAnswer::Status(500, "etcd"))], "unexpected answer: HTTP 500: etcd"),
         ];
         for (script, expected) in cases {
             let (answer, _) = outcome(script, &needs).await;
@@ -314,9 +317,9 @@ mod tests {
     async fn a_server_without_access_reviews_counts_as_allowing_everything() {
         for code in [404, 405] {
             let script = vec![
-                (VERSION, Answer::Status(code, "no")),
-                (REVIEW, Answer::Status(code, "no")),
-                (NAMESPACES, Answer::Json(200, json!({ "items": [] }))),
+                (VERSION, ScriptedAnswer::Status(code, "no")),
+                (REVIEW, ScriptedAnswer::Status(code, "no")),
+                (NAMESPACES, ScriptedAnswer::Json(200, json!({ "items": [] }))),
             ];
             let (answer, _) = outcome(script, &[need("list", "nodes")]).await;
             assert_eq!(answer, Ok(ServerFacts { version: None, cluster_uid: None }));

@@ -198,12 +198,12 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::scripted::{Answer, Log, scripted};
+    use crate::scripted::{Log, ScriptedAnswer, scripted};
 
     const MAPS: &str = "/api/v1/namespaces/bridger/configmaps";
     const NAME: &str = "564d0d6e-aaaa/domain-c8";
 
-    fn record_store(script: Vec<(&str, Answer)>) -> (ConfigMapRecordStore, Log) {
+    fn record_store(script: Vec<(&str, ScriptedAnswer)>) -> (ConfigMapRecordStore, Log) {
         let (client, log) = scripted(script);
         (ConfigMapRecordStore::new(client, "bridger".to_owned()), log)
     }
@@ -223,8 +223,8 @@ mod tests {
     async fn a_new_record_is_created_and_an_existing_one_is_replaced_at_its_version() {
         let address = address();
         let (record_store, log) = record_store(vec![
-            (MAPS, Answer::Json(201, map(NAME, "a", "7"))),
-            (&address, Answer::Json(200, map(NAME, "b", "8"))),
+            (MAPS, ScriptedAnswer::Json(201, map(NAME, "a", "7"))),
+            (&address, ScriptedAnswer::Json(200, map(NAME, "b", "8"))),
         ]);
         let version = record_store.save(NAME, "a", None).await.expect("created");
         assert_eq!(version, RecordVersion("7".to_owned()));
@@ -248,8 +248,20 @@ mod tests {
         let mut copy = map(NAME, "old", "2");
         copy["metadata"]["name"] = json!("a-copy");
         let (record_store, log) = record_store(vec![
-            (MAPS, Answer::Json(200, json!({ "metadata": { "continue": "more" }, "items": [map(NAME, "a", "3")] }))),
-            (MAPS, Answer::Json(200, json!({ "metadata": {}, "items": [stranger, copy, map("other/c", "b", "4")] }))),
+            (
+                MAPS,
+                ScriptedAnswer::Json(
+                    200,
+                    json!({ "metadata": { "continue": "more" }, "items": [map(NAME, "a", "3")] }),
+                ),
+            ),
+            (
+                MAPS,
+                ScriptedAnswer::Json(
+                    200,
+                    json!({ "metadata": {}, "items": [stranger, copy, map("other/c", "b", "4")] }),
+                ),
+            ),
         ]);
         let stored = record_store.load().await.expect("two pages");
         let record = |text: &str, version: &str| StoredRecord {
@@ -269,14 +281,14 @@ mod tests {
     async fn failures_are_distinguished() {
         let known = RecordVersion("7".to_owned());
         let cases = [
-            (Some(&known), Answer::Status(409, "changed"), "Transient"),
-            (Some(&known), Answer::Status(404, "no such map"), "NotFound"),
-            (None, Answer::Status(409, "exists"), "Transient"),
-            (None, Answer::Status(404, "no such namespace"), "Permanent"),
-            (None, Answer::Status(403, "no"), "Permanent"),
-            (Some(&known), Answer::Status(500, "etcd"), "Transient"),
-            (Some(&known), Answer::Silence, "Transient"),
-            (Some(&known), Answer::Json(200, json!("hello")), "Transient"),
+            (Some(&known), ScriptedAnswer::Status(409, "changed"), "Transient"),
+            (Some(&known), ScriptedAnswer::Status(404, "no such map"), "NotFound"),
+            (None, ScriptedAnswer::Status(409, "exists"), "Transient"),
+            (None, ScriptedAnswer::Status(404, "no such namespace"), "Permanent"),
+            (None, ScriptedAnswer::Status(403, "no"), "Permanent"),
+            (Some(&known), ScriptedAnswer::Status(500, "etcd"), "Transient"),
+            (Some(&known), ScriptedAnswer::Silence, "Transient"),
+            (Some(&known), ScriptedAnswer::Json(200, json!("hello")), "Transient"),
         ];
         for (expected, answer, variant) in cases {
             let address = address();
@@ -285,7 +297,8 @@ mod tests {
             let outcome = format!("{:?}", record_store.save(NAME, "text", expected).await.expect_err("a failure"));
             assert!(outcome.starts_with(variant), "{answer:?}: {outcome}");
         }
-        let (record_store, _) = record_store(vec![(MAPS, Answer::Status(403, "no")), (MAPS, Answer::Silence)]);
+        let (record_store, _) =
+            record_store(vec![(MAPS, ScriptedAnswer::Status(403, "no")), (MAPS, ScriptedAnswer::Silence)]);
         assert!(matches!(record_store.load().await, Err(PortError::Permanent(_))));
         assert!(matches!(record_store.load().await, Err(PortError::Transient(_))));
     }

@@ -20,12 +20,12 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ScriptedAnswer {
     Json(u16, Value),
     /// A Kubernetes `Status` with this message.
     Status(u16, &'static str),
     /// 200, and a body in steps.
-    Stream(Vec<Step>),
+    Stream(Vec<ScriptStep>),
     /// Connection refused.
     Refuse,
     /// No response.
@@ -33,7 +33,7 @@ pub enum Answer {
 }
 
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum ScriptStep {
     Text(String),
     Wait(Duration),
     /// The connection breaks.
@@ -43,7 +43,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct RecordedRequest {
     pub at: Instant,
     pub method: String,
     pub path_and_query: String,
@@ -52,10 +52,10 @@ pub struct Recorded {
 }
 
 #[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<Recorded>>>);
+pub struct Log(Arc<Mutex<Vec<RecordedRequest>>>);
 
 impl Log {
-    pub fn requests(&self) -> Vec<Recorded> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         lock(&self.0).clone()
     }
 }
@@ -64,10 +64,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type Answers = BTreeMap<String, VecDeque<Answer>>;
+type Answers = BTreeMap<String, VecDeque<ScriptedAnswer>>;
 
 /// A client of a server that follows the script; each entry is a path and a response.
-pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, Answer)>) -> (Client, Log) {
+pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, ScriptedAnswer)>) -> (Client, Log) {
     let mut answers = Answers::new();
     for (path, answer) in script {
         answers.entry(path.to_owned()).or_default().push_back(answer);
@@ -81,7 +81,7 @@ pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, Answer)>) -> (Cli
             let (parts, body) = request.into_parts();
             let at = Instant::now();
             let body = String::from_utf8_lossy(&body.collect_bytes().await?).into_owned();
-            lock(&log.0).push(Recorded {
+            lock(&log.0).push(RecordedRequest {
                 at,
                 method: parts.method.to_string(),
                 path_and_query: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
@@ -89,7 +89,7 @@ pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, Answer)>) -> (Cli
                 body,
             });
             let answer = lock(&answers).get_mut(parts.uri.path()).and_then(VecDeque::pop_front);
-            respond(answer.unwrap_or(Answer::Silence)).await
+            respond(answer.unwrap_or(ScriptedAnswer::Silence)).await
         }
     });
     (Client::new(service, "default"), log)
@@ -97,29 +97,29 @@ pub fn scripted<'a>(script: impl IntoIterator<Item = (&'a str, Answer)>) -> (Cli
 
 type ScriptedBody = StreamBody<BoxStream<'static, Result<Frame<Bytes>, BoxError>>>;
 
-async fn respond(answer: Answer) -> Result<Response<ScriptedBody>, BoxError> {
-    let text = |value: &Value| vec![Step::Text(value.to_string())];
+async fn respond(answer: ScriptedAnswer) -> Result<Response<ScriptedBody>, BoxError> {
+    let text = |value: &Value| vec![ScriptStep::Text(value.to_string())];
     let (code, steps) = match answer {
-        Answer::Json(code, value) => (code, text(&value)),
-        Answer::Status(code, message) => (
+        ScriptedAnswer::Json(code, value) => (code, text(&value)),
+        ScriptedAnswer::Status(code, message) => (
             code,
             text(&json!({ "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "" })),
         ),
-        Answer::Stream(steps) => (200, steps),
-        Answer::Refuse => {
+        ScriptedAnswer::Stream(steps) => (200, steps),
+        ScriptedAnswer::Refuse => {
             return Err(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused").into());
         }
-        Answer::Silence => std::future::pending().await,
+        ScriptedAnswer::Silence => std::future::pending().await,
     };
     let frames = stream::iter(steps).then(|step| async move {
         match step {
-            Step::Text(text) => Some(Ok(Frame::data(Bytes::from(text)))),
-            Step::Wait(time) => {
+            ScriptStep::Text(text) => Some(Ok(Frame::data(Bytes::from(text)))),
+            ScriptStep::Wait(time) => {
                 tokio::time::sleep(time).await;
                 None
             }
-            Step::Break => Some(Err(BoxError::from("the connection broke"))),
-            Step::Hang => std::future::pending().await,
+            ScriptStep::Break => Some(Err(BoxError::from("the connection broke"))),
+            ScriptStep::Hang => std::future::pending().await,
         }
     });
     let body = StreamBody::new(frames.filter_map(|frame| std::future::ready(identity(frame))).boxed());

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::bounded::ANSWER_LIMIT;
-use crate::scripted::{Answer, Log, Step, scripted};
+use crate::scripted::{Log, ScriptStep, ScriptedAnswer, scripted};
 
 const NODES: &str = "/api/v1/nodes";
 
@@ -19,26 +19,26 @@ fn node(name: &str, version: u32) -> Value {
     json!({ "metadata": { "name": name, "resourceVersion": version.to_string() } })
 }
 
-fn page(names: &[&str], version: u32, next: &str) -> Answer {
+fn page(names: &[&str], version: u32, next: &str) -> ScriptedAnswer {
     let items: Vec<Value> = names.iter().map(|name| node(name, version)).collect();
     let metadata = json!({ "resourceVersion": version.to_string(), "continue": next });
-    Answer::Json(200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": metadata, "items": items }))
+    ScriptedAnswer::Json(200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": metadata, "items": items }))
 }
 
-fn list(names: &[&str], version: u32) -> Answer {
+fn list(names: &[&str], version: u32) -> ScriptedAnswer {
     page(names, version, "")
 }
 
-fn line(kind: &str, object: &Value) -> Step {
-    Step::Text(format!("{}\n", json!({ "type": kind, "object": object })))
+fn line(kind: &str, object: &Value) -> ScriptStep {
+    ScriptStep::Text(format!("{}\n", json!({ "type": kind, "object": object })))
 }
 
-fn bookmark(version: u32) -> Step {
+fn bookmark(version: u32) -> ScriptStep {
     let metadata = json!({ "resourceVersion": version.to_string() });
     line("BOOKMARK", &json!({ "kind": "Node", "apiVersion": "v1", "metadata": metadata }))
 }
 
-fn expired() -> Step {
+fn expired() -> ScriptStep {
     line("ERROR", &json!({ "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "old" }))
 }
 
@@ -64,7 +64,7 @@ async fn follow_nodes(client: BoundedClient, events: Sender<Event>, backoff: Ret
 }
 
 /// Runs the watch of nodes against the script and returns its first events, each with its time in seconds.
-async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Log) {
+async fn events_of(script: Vec<ScriptedAnswer>, count: usize) -> (Vec<(u64, String)>, Log) {
     let (client, log) = scripted(script.into_iter().map(|answer| (NODES, answer)));
     let (sender, mut receiver) = mpsc::channel(4);
     let start = Instant::now();
@@ -84,7 +84,7 @@ async fn events_of(script: Vec<Answer>, count: usize) -> (Vec<(u64, String)>, Lo
 }
 
 /// Like [`events_of`], without the times.
-async fn names_of(script: Vec<Answer>, count: usize) -> Vec<String> {
+async fn names_of(script: Vec<ScriptedAnswer>, count: usize) -> Vec<String> {
     events_of(script, count).await.0.into_iter().map(|(_, text)| text).collect()
 }
 
@@ -93,12 +93,12 @@ async fn a_list_is_read_in_pages_and_then_each_change_is_sent() {
     let script = vec![
         page(&["n1", "n2"], 5, "more"),
         page(&["n3"], 5, ""),
-        Answer::Stream(vec![
+        ScriptedAnswer::Stream(vec![
             line("ADDED", &node("n4", 6)),
             bookmark(7),
             line("MODIFIED", &node("n1", 8)),
             line("DELETED", &node("n2", 9)),
-            Step::Hang,
+            ScriptStep::Hang,
         ]),
     ];
     let (received, log) = events_of(script, 8).await;
@@ -119,8 +119,8 @@ async fn a_list_is_read_in_pages_and_then_each_change_is_sent() {
 async fn a_watch_that_ends_is_resumed_at_its_last_version_without_an_event() {
     let script = vec![
         list(&["n1"], 5),
-        Answer::Stream(vec![line("ADDED", &node("n2", 6)), bookmark(8)]),
-        Answer::Stream(vec![line("ADDED", &node("n3", 9)), Step::Hang]),
+        ScriptedAnswer::Stream(vec![line("ADDED", &node("n2", 6)), bookmark(8)]),
+        ScriptedAnswer::Stream(vec![line("ADDED", &node("n3", 9)), ScriptStep::Hang]),
     ];
     let (received, log) = events_of(script, 5).await;
     let names: Vec<&str> = received.iter().map(|(_, text)| text.as_str()).collect();
@@ -131,15 +131,15 @@ async fn a_watch_that_ends_is_resumed_at_its_last_version_without_an_event() {
 #[tokio::test(start_paused = true)]
 async fn every_failure_of_a_watch_is_one_loss_and_a_new_list() {
     let failures = [
-        Answer::Stream(vec![expired(), Step::Hang]),
-        Answer::Stream(vec![Step::Break, Step::Hang]),
-        Answer::Stream(vec![Step::Text("no JSON\n".to_owned()), Step::Hang]),
-        Answer::Stream(vec![line("ERROR", &json!({ "code": 500, "message": "etcd" })), Step::Hang]),
-        Answer::Status(410, "too old"),
-        Answer::Status(500, "etcd"),
-        Answer::Status(403, "forbidden"),
-        Answer::Refuse,
-        Answer::Silence,
+        ScriptedAnswer::Stream(vec![expired(), ScriptStep::Hang]),
+        ScriptedAnswer::Stream(vec![ScriptStep::Break, ScriptStep::Hang]),
+        ScriptedAnswer::Stream(vec![ScriptStep::Text("no JSON\n".to_owned()), ScriptStep::Hang]),
+        ScriptedAnswer::Stream(vec![line("ERROR", &json!({ "code": 500, "message": "etcd" })), ScriptStep::Hang]),
+        ScriptedAnswer::Status(410, "too old"),
+        ScriptedAnswer::Status(500, "etcd"),
+        ScriptedAnswer::Status(403, "forbidden"),
+        ScriptedAnswer::Refuse,
+        ScriptedAnswer::Silence,
     ];
     for failure in failures {
         let shown = format!("{failure:?}");
@@ -147,7 +147,7 @@ async fn every_failure_of_a_watch_is_one_loss_and_a_new_list() {
             list(&["n1", "n2"], 5),
             failure,
             list(&["n2"], 9),
-            Answer::Stream(vec![line("MODIFIED", &node("n2", 10)), Step::Hang]),
+            ScriptedAnswer::Stream(vec![line("MODIFIED", &node("n2", 10)), ScriptStep::Hang]),
         ];
         assert_eq!(
             names_of(script, 9).await,
@@ -159,8 +159,8 @@ async fn every_failure_of_a_watch_is_one_loss_and_a_new_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stays_down_is_one_loss_during_all_retries() {
-    let mut script = vec![list(&["n1"], 5), Answer::Stream(vec![line("ADDED", &node("n2", 6))])];
-    script.extend((0..6).flat_map(|_| [Answer::Refuse, Answer::Status(503, "starting")]));
+    let mut script = vec![list(&["n1"], 5), ScriptedAnswer::Stream(vec![line("ADDED", &node("n2", 6))])];
+    script.extend((0..6).flat_map(|_| [ScriptedAnswer::Refuse, ScriptedAnswer::Status(503, "starting")]));
     script.push(list(&["n1"], 20));
     let (received, log) = events_of(script, 8).await;
     let names: Vec<&str> = received.iter().map(|(_, text)| text.as_str()).collect();
@@ -176,9 +176,9 @@ async fn a_server_that_stays_down_is_one_loss_during_all_retries() {
 #[tokio::test(start_paused = true)]
 async fn the_backoff_restarts_only_after_a_time_in_sync() {
     for (in_sync_s, delay_max_s) in [(40, 1), (2, 16)] {
-        let mut script = vec![Answer::Refuse; 4];
+        let mut script = vec![ScriptedAnswer::Refuse; 4];
         script.push(list(&[], 5));
-        script.push(Answer::Stream(vec![Step::Wait(Duration::from_secs(in_sync_s)), Step::Break]));
+        script.push(ScriptedAnswer::Stream(vec![ScriptStep::Wait(Duration::from_secs(in_sync_s)), ScriptStep::Break]));
         script.push(list(&[], 9));
         let (received, log) = events_of(script, 6).await;
         let names: Vec<&str> = received.iter().map(|(_, text)| text.as_str()).collect();
@@ -193,13 +193,14 @@ async fn the_backoff_restarts_only_after_a_time_in_sync() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_down_at_the_start_is_lost_until_the_first_list() {
-    let script = vec![Answer::Refuse, Answer::Status(401, "who?"), list(&[], 3)];
+    let script = vec![ScriptedAnswer::Refuse, ScriptedAnswer::Status(401, "who?"), list(&[], 3)];
     assert_eq!(names_of(script, 3).await, ["lost Nodes", "began Nodes", "ended Nodes"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_is_restarted() {
-    let script = vec![page(&["n1"], 5, "more"), Answer::Status(410, "the list has expired"), list(&["n1", "n2"], 9)];
+    let script =
+        vec![page(&["n1"], 5, "more"), ScriptedAnswer::Status(410, "the list has expired"), list(&["n1", "n2"], 9)];
     assert_eq!(
         names_of(script, 7).await,
         ["began Nodes", "+n1", "lost Nodes", "began Nodes", "+n1", "+n2", "ended Nodes"]
@@ -209,14 +210,18 @@ async fn a_list_that_fails_is_restarted() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_detected_at_every_stage() {
     let idle = u64::from(WATCH_SECONDS) + 5;
-    let half_a_page = Answer::Stream(vec![Step::Text("{\"items\":[".to_owned()), Step::Hang]);
-    let hung = || Answer::Stream(vec![Step::Hang]);
+    let half_a_page = ScriptedAnswer::Stream(vec![ScriptStep::Text("{\"items\":[".to_owned()), ScriptStep::Hang]);
+    let hung = || ScriptedAnswer::Stream(vec![ScriptStep::Hang]);
     // (what happens, the second by which the source is lost)
     let cases = [
-        ("the list gets no response", vec![Answer::Silence], ANSWER_LIMIT.as_secs()),
+        ("the list gets no response", vec![ScriptedAnswer::Silence], ANSWER_LIMIT.as_secs()),
         ("the list stops half-way", vec![half_a_page], PAGE_LIMIT.as_secs()),
-        ("the watch gets no response", vec![list(&[], 1), Answer::Silence], ANSWER_LIMIT.as_secs()),
-        ("the watch dies, and the server refuses connections", vec![list(&[], 1), hung(), Answer::Refuse], idle),
+        ("the watch gets no response", vec![list(&[], 1), ScriptedAnswer::Silence], ANSWER_LIMIT.as_secs()),
+        (
+            "the watch dies, and the server refuses connections",
+            vec![list(&[], 1), hung(), ScriptedAnswer::Refuse],
+            idle,
+        ),
         ("the watch dies, and the server is silent", vec![list(&[], 1), hung()], idle + ANSWER_LIMIT.as_secs()),
     ];
     for (what, script, second) in cases {
@@ -229,8 +234,8 @@ async fn a_silent_server_is_detected_at_every_stage() {
 async fn a_dead_watch_is_resumed_without_a_loss_if_the_server_responds() {
     let script = vec![
         list(&["n1"], 5),
-        Answer::Stream(vec![line("ADDED", &node("n2", 6)), Step::Hang]),
-        Answer::Stream(vec![line("ADDED", &node("n3", 7)), Step::Hang]),
+        ScriptedAnswer::Stream(vec![line("ADDED", &node("n2", 6)), ScriptStep::Hang]),
+        ScriptedAnswer::Stream(vec![line("ADDED", &node("n3", 7)), ScriptStep::Hang]),
     ];
     let (received, _) = events_of(script, 5).await;
     assert_eq!(received.last(), Some(&(u64::from(WATCH_SECONDS) + 5, "+n3".to_owned())));
@@ -238,8 +243,8 @@ async fn a_dead_watch_is_resumed_without_a_loss_if_the_server_responds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_receiver_gets_every_event_in_order() {
-    let changes: Vec<Step> = (0..50).map(|version| line("MODIFIED", &node("n1", 10 + version))).collect();
-    let script = vec![list(&["n1"], 5), Answer::Stream([changes, vec![Step::Hang]].concat())];
+    let changes: Vec<ScriptStep> = (0..50).map(|version| line("MODIFIED", &node("n1", 10 + version))).collect();
+    let script = vec![list(&["n1"], 5), ScriptedAnswer::Stream([changes, vec![ScriptStep::Hang]].concat())];
     let (client, _) = scripted(script.into_iter().map(|answer| (NODES, answer)));
     let (sender, mut receiver) = mpsc::channel(1);
     let receive = async {
@@ -264,9 +269,9 @@ async fn the_three_sources_are_followed_concurrently() {
     let pods = json!({ "metadata": { "resourceVersion": "5" }, "items": [pod] });
     let (client, log) = scripted([
         (NODES, list(&["n1"], 5)),
-        ("/api/v1/pods", Answer::Json(200, pods)),
-        ("/api/v1/pods", Answer::Stream(vec![line("DELETED", &pod), Step::Hang])),
-        ("/api/v1/namespaces", Answer::Refuse),
+        ("/api/v1/pods", ScriptedAnswer::Json(200, pods)),
+        ("/api/v1/pods", ScriptedAnswer::Stream(vec![line("DELETED", &pod), ScriptStep::Hang])),
+        ("/api/v1/namespaces", ScriptedAnswer::Refuse),
         ("/api/v1/namespaces", list(&["space"], 5)),
     ]);
     let (sender, mut receiver) = mpsc::channel(64);
@@ -294,12 +299,12 @@ async fn for_scheduling_pods_have_more_fields_and_services_and_controllers_are_w
     let pod = json!({ "metadata": metadata, "spec": { "priority": 7, "containers": [] } });
     let workload = |selector: Value| {
         let object = json!({ "metadata": metadata, "spec": { "selector": selector } });
-        Answer::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [object] }))
+        ScriptedAnswer::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [object] }))
     };
     let (plain, whole) = (json!({ "app": "web" }), json!({ "matchLabels": { "app": "web" } }));
     let (client, _) = scripted([
         (NODES, list(&["n1"], 5)),
-        ("/api/v1/pods", Answer::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [pod] }))),
+        ("/api/v1/pods", ScriptedAnswer::Json(200, json!({ "metadata": { "resourceVersion": "5" }, "items": [pod] }))),
         ("/api/v1/namespaces", list(&[], 5)),
         ("/api/v1/services", workload(plain.clone())),
         ("/api/v1/replicationcontrollers", workload(plain)),
@@ -331,7 +336,7 @@ async fn exactly_the_rows_that_the_parts_need_are_followed() {
             "" => format!("/api/v1/{}", row.resource),
             group => format!("/apis/{group}/v1/{}", row.resource),
         };
-        let (client, log) = scripted(Vec::<(&str, Answer)>::new());
+        let (client, log) = scripted(Vec::<(&str, ScriptedAnswer)>::new());
         let (sender, receiver) = mpsc::channel(64);
         let watching = tokio::time::timeout(Duration::from_millis(100), watch(client, sender, 1, parts));
         watching.await.expect_err("the watch continues");
@@ -354,25 +359,25 @@ proptest! {
             let version = 10 * round + 10;
             let stale = format!("stale-{round}");
             match kind {
-                0 => script.push(Answer::Refuse),
-                1 => script.push(Answer::Status(500, "etcd")),
-                2 => script.push(Answer::Silence),
-                3 => script.extend([page(&[&stale], version, "more"), Answer::Status(410, "expired")]),
-                4 => script.extend([list(&[&stale], version), Answer::Refuse]),
-                5 => script.extend([list(&[&stale], version), Answer::Stream(vec![expired()])]),
+                0 => script.push(ScriptedAnswer::Refuse),
+                1 => script.push(ScriptedAnswer::Status(500, "etcd")),
+                2 => script.push(ScriptedAnswer::Silence),
+                3 => script.extend([page(&[&stale], version, "more"), ScriptedAnswer::Status(410, "expired")]),
+                4 => script.extend([list(&[&stale], version), ScriptedAnswer::Refuse]),
+                5 => script.extend([list(&[&stale], version), ScriptedAnswer::Stream(vec![expired()])]),
                 6 => script.extend([
                     list(&[&stale, "kept"], version),
-                    Answer::Stream(vec![line("DELETED", &node("kept", version + 1)), Step::Break]),
+                    ScriptedAnswer::Stream(vec![line("DELETED", &node("kept", version + 1)), ScriptStep::Break]),
                 ]),
-                _ => script.extend([list(&[&stale], version), Answer::Stream(Vec::new()), Answer::Status(503, "busy")]),
+                _ => script.extend([list(&[&stale], version), ScriptedAnswer::Stream(Vec::new()), ScriptedAnswer::Status(503, "busy")]),
             }
         }
         script.extend([
             list(&["kept", "n1"], 1000),
-            Answer::Stream(vec![
+            ScriptedAnswer::Stream(vec![
                 line("DELETED", &node("n1", 1001)),
                 line("ADDED", &node("last", 1002)),
-                Step::Hang,
+                ScriptStep::Hang,
             ]),
         ]);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;

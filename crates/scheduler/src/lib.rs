@@ -17,7 +17,7 @@ mod scheduler;
 #[cfg(test)]
 mod testing;
 
-pub use config::{Backoff, ConfigError, Configuration, DEFAULT_SCHEDULER_NAME, LeaderElection};
+pub use config::{ConfigError, Configuration, DEFAULT_SCHEDULER_NAME, LeaderElection, PodBackoff};
 pub use explain::{Explanation, NodeExplanation, VerdictKind, explain};
 pub use framework::change::{Change, ChangeKinds, ChangedPod};
 pub use framework::cycle::Cycle;

@@ -17,7 +17,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::ManagedObject;
 use crate::error::VsphereError;
-use crate::soap::{self, Answer};
+use crate::soap::{self, SoapAnswer};
 use crate::transport::Transport;
 use crate::xml::{Element, Writer};
 
@@ -285,8 +285,8 @@ impl Wire<'_> {
         }
         let text = std::str::from_utf8(response.body()).map_err(|error| protocol(error.to_string()))?;
         match soap::answer(text) {
-            Ok(Answer::Returned(element)) => Ok((element, cookie)),
-            Ok(Answer::Fault(fault)) => Err(VsphereError::from_fault(method, fault)),
+            Ok(SoapAnswer::Returned(element)) => Ok((element, cookie)),
+            Ok(SoapAnswer::Fault(fault)) => Err(VsphereError::from_fault(method, fault)),
             Err(_) if !status.is_success() => Err(VsphereError::Http { host, status: status.as_u16() }),
             Err(error) => Err(protocol(error.to_string())),
         }

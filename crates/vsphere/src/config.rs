@@ -65,7 +65,7 @@ impl Default for Timing {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum VcenterConfigError {
     #[error("no vCenter is given: set GOVC_URL or --url")]
     NoUrl,
     #[error("no user name for {host}: set GOVC_USERNAME or give a file that contains it")]
@@ -102,31 +102,31 @@ impl VcenterConfig {
     pub fn from_settings(
         settings: &Settings,
         lookup: impl Fn(&str) -> Option<String>,
-    ) -> Result<VcenterConfig, ConfigError> {
+    ) -> Result<VcenterConfig, VcenterConfigError> {
         let variable = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let (endpoint, in_url) = match (&settings.url, variable("GOVC_URL")) {
             (Some(url), _) => {
                 let (endpoint, in_url) = Endpoint::parse(url)?;
                 if in_url.as_ref().is_some_and(|found| !found.password.is_empty()) {
-                    return Err(ConfigError::PasswordInUrl { host: endpoint.host().to_owned() });
+                    return Err(VcenterConfigError::PasswordInUrl { host: endpoint.host().to_owned() });
                 }
                 (endpoint, in_url)
             }
             (None, Some(url)) => Endpoint::parse(&url)?,
-            (None, None) => return Err(ConfigError::NoUrl),
+            (None, None) => return Err(VcenterConfigError::NoUrl),
         };
         let host = || endpoint.host().to_owned();
         let (username_in_url, password_in_url) = in_url.map(|found| (found.username, found.password)).unzip();
         let username = text_source(settings.username_file.as_ref(), variable("GOVC_USERNAME"), username_in_url)
-            .ok_or_else(|| ConfigError::NoUsername { host: host() })?;
+            .ok_or_else(|| VcenterConfigError::NoUsername { host: host() })?;
         let password = text_source(settings.password_file.as_ref(), variable("GOVC_PASSWORD"), password_in_url)
-            .ok_or_else(|| ConfigError::NoPassword { host: host() })?;
+            .ok_or_else(|| VcenterConfigError::NoPassword { host: host() })?;
         let credentials = CredentialSource { username, password };
         // Report a missing file at the start, not at the first login.
         credentials.read()?;
         let trust = trust(settings, variable, &endpoint)?;
         if endpoint.is_plain() && trust != Trust::Insecure {
-            return Err(ConfigError::PlainHttp { host: host() });
+            return Err(VcenterConfigError::PlainHttp { host: host() });
         }
         Ok(VcenterConfig::new(endpoint, credentials, trust))
     }
@@ -226,7 +226,7 @@ fn trust(
     settings: &Settings,
     variable: impl Fn(&str) -> Option<String>,
     endpoint: &Endpoint,
-) -> Result<Trust, ConfigError> {
+) -> Result<Trust, VcenterConfigError> {
     if let Some(thumbprint) = &settings.thumbprint {
         return Ok(Trust::Thumbprint(thumbprint.parse()?));
     }
@@ -246,11 +246,11 @@ fn trust(
 }
 
 /// Accepts the same booleans as Go, and therefore as govc.
-fn insecure(value: Option<&str>) -> Result<bool, ConfigError> {
+fn insecure(value: Option<&str>) -> Result<bool, VcenterConfigError> {
     match value {
         None | Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(false),
         Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Ok(true),
-        Some(other) => Err(ConfigError::BadInsecure(other.to_owned())),
+        Some(other) => Err(VcenterConfigError::BadInsecure(other.to_owned())),
     }
 }
 
@@ -261,20 +261,20 @@ fn paths(value: Option<&str>) -> Vec<PathBuf> {
 
 /// The thumbprint of an address in a file of `host:port thumbprint` lines. The port is optional. As in govc, the last
 /// line for a host counts, and a missing file is like an empty one.
-fn known_host(file: &Path, address: &str) -> Result<Option<Thumbprint>, ConfigError> {
+fn known_host(file: &Path, address: &str) -> Result<Option<Thumbprint>, VcenterConfigError> {
     if !file.exists() {
         return Ok(None);
     }
     let shown = || file.display().to_string();
-    let text =
-        read_bounded(file, KNOWN_HOSTS_BYTES_MAX).map_err(|why| ConfigError::KnownHosts { file: shown(), why })?;
+    let text = read_bounded(file, KNOWN_HOSTS_BYTES_MAX)
+        .map_err(|why| VcenterConfigError::KnownHosts { file: shown(), why })?;
     let found = text.lines().rev().find_map(|line| {
         let (host, thumbprint) = line.trim().split_once(char::is_whitespace)?;
         with_port(host, "443").eq_ignore_ascii_case(address).then(|| thumbprint.trim())
     });
     let Some(found) = found else { return Ok(None) };
     if found.chars().filter(char::is_ascii_hexdigit).count() == SHA1_DIGITS {
-        return Err(ConfigError::Sha1Thumbprint { file: shown(), host: address.to_owned() });
+        return Err(VcenterConfigError::Sha1Thumbprint { file: shown(), host: address.to_owned() });
     }
     Ok(Some(found.parse()?))
 }

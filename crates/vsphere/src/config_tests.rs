@@ -1,6 +1,6 @@
 use super::*;
 
-fn from(settings: &Settings, variables: &[(&str, &str)]) -> Result<VcenterConfig, ConfigError> {
+fn from(settings: &Settings, variables: &[(&str, &str)]) -> Result<VcenterConfig, VcenterConfigError> {
     let found = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     VcenterConfig::from_settings(settings, found)
 }
@@ -47,7 +47,7 @@ fn the_url_of_the_settings_replaces_the_variable_and_its_credentials() {
     let settings = Settings { url: Some("https://other.example.org".to_owned()), ..Settings::default() };
     let variables = [("GOVC_URL", "https://urled:in-url@vc"), USER];
     let error = from(&settings, &variables).unwrap_err();
-    assert!(matches!(&error, ConfigError::NoPassword { host } if host == "other.example.org"), "{error}");
+    assert!(matches!(&error, VcenterConfigError::NoPassword { host } if host == "other.example.org"), "{error}");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_sha1_thumbprint_is_rejected_with_a_specific_error() {
 fn number_11_plain_http_is_refused_unless_it_is_called_insecure() {
     let plain = Settings { url: Some("http://vc".to_owned()), ..Settings::default() };
     let error = from(&plain, &[USER, PASSWORD]).unwrap_err();
-    assert!(matches!(&error, ConfigError::PlainHttp { host } if host == "vc"), "{error}");
+    assert!(matches!(&error, VcenterConfigError::PlainHttp { host } if host == "vc"), "{error}");
     let insecure = Settings { insecure: true, ..plain };
     let config = from(&insecure, &[USER, PASSWORD]).unwrap();
     assert_eq!(config.insecurity(), Some("plain HTTP: the password is sent in clear"));

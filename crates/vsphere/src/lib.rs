@@ -27,7 +27,7 @@ pub mod transport;
 mod xml;
 
 pub use client::{About, Client, Credentials, Endpoint};
-pub use config::{ConfigError, CredentialSource, Settings, Timing, VcenterConfig};
+pub use config::{CredentialSource, Settings, Timing, VcenterConfig, VcenterConfigError};
 pub use error::{Fault, VsphereError};
 pub use inventory::VcenterStatus;
 pub use probe::{InventoryCounts, connect_once};

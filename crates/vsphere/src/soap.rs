@@ -6,7 +6,7 @@ use crate::{ManagedObject, error};
 
 /// The result of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SoapAnswer {
     /// The `<MethodResponse>` element.
     Returned(Element),
     Fault(Fault),
@@ -37,7 +37,7 @@ pub enum AnswerError {
     EmptyBody,
 }
 
-pub fn answer(document: &str) -> Result<Answer, AnswerError> {
+pub fn answer(document: &str) -> Result<SoapAnswer, AnswerError> {
     let root = Element::parse(document)?;
     if root.name != "Envelope" {
         return Err(AnswerError::NotAnEnvelope(root.name));
@@ -45,9 +45,9 @@ pub fn answer(document: &str) -> Result<Answer, AnswerError> {
     let body = root.child("Body").ok_or(AnswerError::EmptyBody)?;
     let content = body.children.first().ok_or(AnswerError::EmptyBody)?;
     if content.name == "Fault" {
-        return Ok(Answer::Fault(soap_fault(content)));
+        return Ok(SoapAnswer::Fault(soap_fault(content)));
     }
-    Ok(Answer::Returned(content.clone()))
+    Ok(SoapAnswer::Returned(content.clone()))
 }
 
 /// Parses a `<soapenv:Fault>`. Its detail contains one element whose type is the fault.
@@ -111,7 +111,7 @@ mod tests {
                 "<e:Envelope xmlns:e=\"x\"><e:Body><e:Fault><faultcode>ServerFaultCode</faultcode>\
                  <faultstring>what happened</faultstring><detail>{detail}</detail></e:Fault></e:Body></e:Envelope>"
             );
-            let Answer::Fault(fault) = answer(&document).unwrap() else { panic!("a fault was expected") };
+            let SoapAnswer::Fault(fault) = answer(&document).unwrap() else { panic!("a fault was expected") };
             assert_eq!((fault.kind.as_str(), fault.message.as_str()), (kind, "what happened"));
         }
     }

@@ -75,9 +75,9 @@ impl fmt::Debug for Thumbprint {
 
 /// The last certificate that was rejected, and why.
 #[derive(Clone, Debug, Default)]
-pub struct Refusal(Arc<Mutex<Option<(Thumbprint, String)>>>);
+pub struct RefusedCertificate(Arc<Mutex<Option<(Thumbprint, String)>>>);
 
-impl Refusal {
+impl RefusedCertificate {
     pub fn take(&self) -> Option<(Thumbprint, String)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -93,9 +93,9 @@ impl Refusal {
 }
 
 /// The TLS settings for a trust, and the slot that records a rejected certificate.
-pub fn client_config(trust: &Trust) -> Result<(ClientConfig, Refusal), VsphereError> {
+pub fn client_config(trust: &Trust) -> Result<(ClientConfig, RefusedCertificate), VsphereError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let refusal = Refusal::default();
+    let refusal = RefusedCertificate::default();
     let check = match trust {
         Trust::System => {
             let mut roots = RootCertStore::empty();
@@ -149,7 +149,7 @@ enum Check {
 #[derive(Debug)]
 struct Verifier {
     check: Check,
-    refusal: Refusal,
+    refusal: RefusedCertificate,
     provider: Arc<CryptoProvider>,
 }
 

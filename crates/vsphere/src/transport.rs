@@ -17,7 +17,7 @@ use hyper_util::rt::TokioExecutor;
 use tower::ServiceExt;
 
 use crate::VsphereError;
-use crate::tls::{self, Refusal, Thumbprint, Trust};
+use crate::tls::{self, RefusedCertificate, Thumbprint, Trust};
 
 /// Far more than the whole inventory of a large vCenter in one page.
 pub const BODY_BYTES_MAX: usize = 256 << 20;
@@ -31,7 +31,7 @@ type Exchange = dyn Fn(Request<Full<Bytes>>) -> Pin<Box<dyn Future<Output = Resu
 #[derive(Clone)]
 pub struct Transport {
     exchange: Arc<Exchange>,
-    refusal: Refusal,
+    refusal: RefusedCertificate,
 }
 
 impl Transport {
@@ -67,7 +67,7 @@ impl Transport {
                 Ok(Response::from_parts(parts, body))
             })
         };
-        Transport { exchange: Arc::new(exchange), refusal: Refusal::default() }
+        Transport { exchange: Arc::new(exchange), refusal: RefusedCertificate::default() }
     }
 
     pub async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, BoxError> {

@@ -10,7 +10,9 @@ use engine::ports::{EventRecord, EventSink, LabelChanges, LabelStore, Occurrence
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kubernetes::{Access, ConnectError, Connection, Credentials, EventWriter, Need, NodeLabels, watch_needs};
+use kubernetes::{
+    Access, ConnectError, Connection, EventWriter, KubernetesCredentials, Need, NodeLabelWriter, watch_needs,
+};
 use model::event::{Event, NamespaceFacts, NodeFacts, PodFacts, Source};
 use model::{Part, Parts};
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ const UUID: &str = "4230f3a1-1c5f-9d3b-6d5a-0f5b1f6f2f01";
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn connect_with(kubeconfig: &Path) -> Result<Connection> {
-    let credentials = Credentials::choose(Some(kubeconfig), None, None);
+    let credentials = KubernetesCredentials::choose(Some(kubeconfig), None, None);
     Ok(kubernetes::connect(&credentials).await?)
 }
 
@@ -278,7 +280,7 @@ async fn a_label_patch_changes_only_its_own_keys() -> Result<()> {
     )
     .await?;
     let nodes: Api<Node> = Api::all(connection.client.client().clone());
-    let labels = NodeLabels::new(connection.client.clone());
+    let labels = NodeLabelWriter::new(connection.client.clone());
     let change = |value: Option<&str>| LabelChanges::from([(HOST.to_owned(), value.map(str::to_owned))]);
 
     labels.change_labels("labelled", &change(Some("esx-1"))).await?;
@@ -313,7 +315,7 @@ async fn a_label_patch_changes_only_its_own_keys() -> Result<()> {
     let outcome = labels.change_labels("labelled", &change(Some("not a label value"))).await;
     assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 422")), "{outcome:?}");
     let unprivileged = connect_with(&control_plane.kubeconfig_for("label-unprivileged", &[])?).await?;
-    let outcome = NodeLabels::new(unprivileged.client).change_labels("labelled", &change(Some("esx-1"))).await;
+    let outcome = NodeLabelWriter::new(unprivileged.client).change_labels("labelled", &change(Some("esx-1"))).await;
     assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
     Ok(())
 }

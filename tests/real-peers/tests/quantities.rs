@@ -42,7 +42,7 @@ async fn read_by_the_server(quotas: &Api<DynamicObject>, text: &str) -> Result<S
 async fn the_vectors_of_client_and_simulator_are_what_the_server_reads() -> Result<()> {
     let plane = ControlPlane::start().await?;
     let connection =
-        kubernetes::connect(&kubernetes::Credentials::choose(Some(plane.kubeconfig()), None, None)).await?;
+        kubernetes::connect(&kubernetes::KubernetesCredentials::choose(Some(plane.kubeconfig()), None, None)).await?;
     let resource = ApiResource::erase::<ResourceQuota>(&());
     let quotas: Api<DynamicObject> = Api::namespaced_with(connection.client.client().clone(), "default", &resource);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

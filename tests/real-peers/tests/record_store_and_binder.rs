@@ -4,12 +4,12 @@ use anyhow::Result;
 use engine::ports::{Binder, Binding, PortError, RecordStore};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use kubernetes::{Access, ConfigMapRecordStore, Connection, Credentials, Need, PodBinder};
+use kubernetes::{Access, ConfigMapRecordStore, Connection, KubernetesCredentials, Need, PodBinder};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 
 async fn connect(plane: &ControlPlane) -> Result<Connection> {
-    Ok(kubernetes::connect(&Credentials::choose(Some(plane.kubeconfig()), None, None)).await?)
+    Ok(kubernetes::connect(&KubernetesCredentials::choose(Some(plane.kubeconfig()), None, None)).await?)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use engine::ports::{
-    Change, ChangeKind, ClusterRules, GroupChange, PortError, RecordedGroups, RuleStore, RuleType, VmRef,
+    ChangeKind, ClusterRules, GroupChange, PortError, RecordedGroups, RuleChange, RuleStore, RuleType, VmRef,
 };
 use model::event::{ClusterFacts, Event, GroupFacts, GroupKind, RuleFacts, RuleKind, VcenterId};
 use serde_json::Value;
@@ -104,22 +104,22 @@ async fn witness(peer: &Peer) -> Result<BTreeMap<String, Value>> {
         .collect()
 }
 
-fn rule_change(name: &str, rule_type: RuleType, kind: ChangeKind, vms: &[String]) -> Change {
+fn rule_change(name: &str, rule_type: RuleType, kind: ChangeKind, vms: &[String]) -> RuleChange {
     let vms = vms.iter().map(|id| VmRef { id: id.clone(), name: id.clone() }).collect();
-    Change::new(name.to_owned(), rule_type, kind, vms)
+    RuleChange::new(name.to_owned(), rule_type, kind, vms)
 }
 
-fn create(name: &str, rule_type: RuleType, vms: &[String]) -> Change {
+fn create(name: &str, rule_type: RuleType, vms: &[String]) -> RuleChange {
     rule_change(name, rule_type, ChangeKind::Create, vms)
 }
 
-fn delete(name: &str, key: i32) -> Change {
+fn delete(name: &str, key: i32) -> RuleChange {
     rule_change(name, RuleType::VmAntiAffinity, ChangeKind::Delete { key, uuid: None }, &[])
 }
 
-fn delete_group(name: &str) -> Change {
+fn delete_group(name: &str) -> RuleChange {
     let groups = vec![GroupChange::Remove { name: name.to_owned() }];
-    Change { groups, ..rule_change("ours-pin", RuleType::VmHost, ChangeKind::DeleteGroups, &[]) }
+    RuleChange { groups, ..rule_change("ours-pin", RuleType::VmHost, ChangeKind::DeleteGroups, &[]) }
 }
 
 fn rule<'a>(rules: &'a ClusterRules, name: &str) -> Result<&'a RuleFacts> {
@@ -131,7 +131,7 @@ fn members(witness: &Value) -> Vec<&str> {
 }
 
 /// An edit that keeps the rule's key and UUID.
-fn edit(facts: &RuleFacts, rule_type: RuleType, vms: &[String]) -> Change {
+fn edit(facts: &RuleFacts, rule_type: RuleType, vms: &[String]) -> RuleChange {
     let (key, uuid) = (facts.key, facts.uuid.clone());
     rule_change(&facts.name, rule_type, ChangeKind::Edit { key, uuid, added: vec![], removed: vec![] }, vms)
 }
@@ -143,7 +143,7 @@ async fn scenario(peer: &Peer) -> Result<()> {
     let host = inventory.ids.values().find(|id| id.starts_with("host-")).context("a host")?.clone();
     let vm_list = |indexes: &[usize]| indexes.iter().map(|index| vms[*index].clone()).collect::<Vec<_>>();
     let store = Rules::new([(ID, peer.config.clone())]);
-    let change = async |changes: &[Change]| store.change(ID, &cluster, changes).await;
+    let change = async |changes: &[RuleChange]| store.change(ID, &cluster, changes).await;
 
     // An administrator's rule and group.
     let govc = &peer.govc;
@@ -164,7 +164,7 @@ async fn scenario(peer: &Peer) -> Result<()> {
         anti_affine_hosts: None,
     };
     let names = RecordedGroups { vms: "ours-vms".to_owned(), hosts: "ours-hosts".to_owned() };
-    let pinned = Change {
+    let pinned = RuleChange {
         group_names: Some(names),
         groups: vec![
             GroupChange::Add(group("ours-vms", GroupKind::Vms(vm_list(&[0])))),

@@ -21,7 +21,7 @@ use engine::ports::Binding;
 use engine::runtime::{EventRecorder, Lease, Mailbox, Runtime, RuntimeSettings, RuntimeStats, Step};
 use kubernetes::binder::PodBinder;
 use kubernetes::events::EventWriter;
-use kubernetes::labels::NodeLabels as LabelWriter;
+use kubernetes::labels::NodeLabelWriter;
 use model::event::PodFacts;
 use model::{Part, Parts};
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ impl Run {
         let mut runtime = Runtime::new(model::World::default(), &runtime_settings, sink);
         let (stats, recorder) = (runtime.stats(), runtime.events());
         let counters = Arc::<Counters>::default();
-        let labels = LabelExecutor(Arc::new(LabelWriter::new(client.clone())));
+        let labels = LabelExecutor(Arc::new(NodeLabelWriter::new(client.clone())));
         let controller = NodeLabels::new(NodeLabelsSettings { seed, ..Default::default() }, counters.clone());
         runtime.add(controller, Arc::new(labels), Lease::always());
 

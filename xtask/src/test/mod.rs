@@ -9,6 +9,7 @@ mod binaries;
 mod count;
 mod docs;
 mod lines;
+mod names;
 mod shown;
 mod structure;
 mod tier;

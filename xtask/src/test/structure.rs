@@ -157,6 +157,7 @@ pub fn run() -> Result<Tally> {
     let checked = graph.of_members().count();
     println!("{checked} dependencies of {} crates are allowed", graph.members.len());
     super::lines::check()?;
+    super::names::check()?;
     Ok(Tally { passed: checked, unit: "edges", ..Tally::default() })
 }
 

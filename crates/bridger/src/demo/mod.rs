@@ -39,9 +39,9 @@ use self::panels::Picture;
 use self::screen::Screen;
 use self::show::Show;
 pub use self::stage::DemoScheduler;
-use self::stage::Stage;
+use self::stage::DemoStage;
 use self::story::ScriptedEvent;
-use self::verdict::Figures;
+use self::verdict::DemoFigures;
 use self::viewer::{Line, Tone, Viewer};
 use crate::failure::Failure;
 use crate::say::say;
@@ -152,16 +152,21 @@ struct DemoRun {
     speed: Speed,
     lines: VecDeque<Line>,
     /// Figures of both acts, as far as they have run.
-    figures: [Option<Figures>; 2],
+    figures: [Option<DemoFigures>; 2],
     interrupted: Arc<AtomicBool>,
 }
 
 impl DemoRun {
     /// Runs one act; returns its figures and its stage, or `None` if the user quit.
-    async fn play(&mut self, act: Act, failing_host: Option<String>) -> Result<Option<(Figures, Stage)>, Failure> {
+    async fn play(
+        &mut self,
+        act: Act,
+        failing_host: Option<String>,
+    ) -> Result<Option<(DemoFigures, DemoStage)>, Failure> {
         self.show.heading(act.title());
         self.lines.clear();
-        let mut stage = Stage::set(Seed(self.seed), (act == Act::With).then_some(self.scheduler), failing_host).await?;
+        let mut stage =
+            DemoStage::set(Seed(self.seed), (act == Act::With).then_some(self.scheduler), failing_host).await?;
         let mut viewer = Viewer::default();
         let began = Instant::now();
         let mut moments = story::story(Seed(self.seed)).into_iter().peekable();

@@ -18,7 +18,7 @@ use super::overview::{HostOverview, HostState, Overview, VmOverview};
 use super::pace::Speed;
 use super::show::clock;
 use super::story::SERVICES;
-use super::verdict::{Figures, ROWS};
+use super::verdict::{DemoFigures, ROWS};
 use super::viewer::{Line, Tone};
 
 /// The content of a frame.
@@ -30,7 +30,7 @@ pub struct Picture<'a> {
     pub overview: &'a Overview,
     pub lines: &'a VecDeque<Line>,
     /// Figures of act 1 and act 2, as far as they have run.
-    pub figures: [Option<Figures>; 2],
+    pub figures: [Option<DemoFigures>; 2],
     /// What to type in another terminal, with `--stay`.
     pub invitation: Option<&'a str>,
 }
@@ -329,7 +329,7 @@ mod tests {
             passed: Duration::from_secs(62),
             overview: &overview(),
             lines: &lines,
-            figures: [Some(Figures::default()), None],
+            figures: [Some(DemoFigures::default()), None],
             invitation,
         };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

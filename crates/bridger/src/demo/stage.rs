@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::in_process;
 use crate::service::outside::Service;
 
-pub struct Stage {
+pub struct DemoStage {
     world: Arc<World>,
     /// The host that fails: the one of the first act if given, else chosen at the time of the failure.
     failing_host: Option<String>,
@@ -54,13 +54,13 @@ pub enum DemoScheduler {
     Bridger,
 }
 
-impl Stage {
+impl DemoStage {
     /// `bridger`: what schedules pods if Bridger runs; `None`: without Bridger. The runtime's clock must be paused.
     pub async fn set(
         seed: Seed,
         bridger: Option<DemoScheduler>,
         failing_host: Option<String>,
-    ) -> Result<Stage, Failure> {
+    ) -> Result<DemoStage, Failure> {
         let config = world_config(seed);
         let world = World::new(&config, Clock::virtual_time());
         let mut tasks = JoinSet::new();
@@ -88,7 +88,7 @@ impl Stage {
             tasks.spawn(placer::run(world.clone(), placer));
         }
         let bridger = router;
-        Ok(Stage { world, failing_host, bridger, tasks, _service: service })
+        Ok(DemoStage { world, failing_host, bridger, tasks, _service: service })
     }
 
     pub fn world(&self) -> &Arc<World> {

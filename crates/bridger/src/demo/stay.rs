@@ -11,7 +11,7 @@ use model::labels::LabelSettings;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::DemoRun;
-use super::stage::{Stage, world_config};
+use super::stage::{DemoStage, world_config};
 use super::story::NEW_HOST;
 use super::viewer::Viewer;
 use super::{Act, show};
@@ -46,7 +46,12 @@ impl Listeners {
 }
 
 impl DemoRun {
-    pub(super) async fn stay(&mut self, mut stage: Stage, listeners: Listeners, stay: &Stay) -> Result<(), Failure> {
+    pub(super) async fn stay(
+        &mut self,
+        mut stage: DemoStage,
+        listeners: Listeners,
+        stay: &Stay,
+    ) -> Result<(), Failure> {
         let address = listeners.bridger.local_addr().map_err(|error| Failure::run(error.to_string()))?;
         let config = world_config(simulator::seed::Seed(self.seed));
         let world = stage.world().clone();

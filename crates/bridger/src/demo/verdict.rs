@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The measurements of one act.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct DemoFigures {
     /// Time during which replicas with anti-affinity shared a physical host, outside the grace periods; summed over
     /// services.
     pub colocated: Duration,
@@ -20,7 +20,7 @@ pub struct Figures {
     pub rules: u64,
 }
 
-impl Figures {
+impl DemoFigures {
     pub fn availability_percent(&self) -> f64 {
         if self.observed.is_zero() {
             return 100.0;
@@ -54,8 +54,8 @@ pub const ROWS: [&str; 5] = ["replicas sharing a host", "services down", "availa
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub seed: u64,
-    pub without: Figures,
-    pub with: Figures,
+    pub without: DemoFigures,
+    pub with: DemoFigures,
 }
 
 #[derive(Serialize)]
@@ -111,8 +111,8 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    fn figures(colocated_s: u64, downtime_s: u64, rules: u64) -> Figures {
-        Figures {
+    fn figures(colocated_s: u64, downtime_s: u64, rules: u64) -> DemoFigures {
+        DemoFigures {
             colocated: Duration::from_secs(colocated_s),
             downtime: Duration::from_secs(downtime_s),
             observed: Duration::from_secs(1000),

@@ -12,7 +12,7 @@ use simulator::vcenter::{Happening as VcenterHappening, MoveReason};
 use super::observer::{Measured, News, Observer};
 use super::overview::{Overview, short};
 use super::story::BATCH;
-use super::verdict::Figures;
+use super::verdict::DemoFigures;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
@@ -76,20 +76,20 @@ impl Viewer {
         &self.overview
     }
 
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> DemoFigures {
         self.figures_of(self.observer.measured())
     }
 
     /// Ends the measurement and returns the final figures.
-    pub fn end(&mut self) -> Figures {
+    pub fn end(&mut self) -> DemoFigures {
         let measured = self.observer.end();
         self.figures_of(measured)
     }
 
-    fn figures_of(&self, measured: Measured) -> Figures {
+    fn figures_of(&self, measured: Measured) -> DemoFigures {
         let Measured { colocated, downtime, observed } = measured;
         let rules = self.overview.rules.len() as u64;
-        Figures { colocated, downtime, observed, migrations: self.migrations, rules }
+        DemoFigures { colocated, downtime, observed, migrations: self.migrations, rules }
     }
 }
 

@@ -10,7 +10,7 @@ use model::affinity::LiftSettings;
 use model::labels::LabelSettings;
 use model::{Part, Parts};
 use serde::Deserialize;
-use vsphere::config::{ConfigError, VcenterConfig};
+use vsphere::config::{VcenterConfig, VcenterConfigError};
 
 use super::extender::{self, ExtenderArguments, ExtenderChoice, ExtenderEntries, LiftArguments, LiftModeName};
 use super::leading::{ElectionArguments, ElectionChoice, ElectionEntry};
@@ -172,7 +172,7 @@ struct VcenterEntry {
 pub struct RunSettings {
     pub vcenters: Vec<VcenterConfig>,
     pub clusters: Vec<String>,
-    pub kubernetes: kubernetes::connect::Credentials,
+    pub kubernetes: kubernetes::connect::KubernetesCredentials,
     /// `None`: labels are off.
     pub labels: Option<LabelSettings>,
     pub extender: ExtenderChoice,
@@ -251,7 +251,7 @@ impl RunSettings {
         let kubeconfig = connection.reach.kubeconfig.clone().or(file.kubeconfig);
         let context = connection.reach.context.clone().or(file.context);
         let variable = lookup("KUBECONFIG").filter(|value| !value.is_empty());
-        let kubernetes = kubernetes::connect::Credentials::choose(
+        let kubernetes = kubernetes::connect::KubernetesCredentials::choose(
             kubeconfig.as_deref(),
             variable.as_ref().map(std::ffi::OsStr::new),
             context.as_deref(),
@@ -324,7 +324,7 @@ impl VcenterEntry {
 
 // The error message already says what to set.
 #[allow(clippy::needless_pass_by_value)]
-fn vcenter_failure(error: ConfigError) -> Failure {
+fn vcenter_failure(error: VcenterConfigError) -> Failure {
     Failure::configuration(error.to_string(), "docs/run.md lists the ways to set credentials; no flag takes a password")
 }
 

@@ -13,8 +13,8 @@ use model::{NodeId, Placement, ProfileId, Revision, TermId, World, label_value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::terms::Keys;
-use super::{ClusterKey, Host, HostId, HostName, Scope, company, host_affinity, is_selected, nodes};
-use crate::finding::PodRef;
+use super::{ClusterKey, Host, HostId, HostName, PlanScope, company, host_affinity, is_selected, nodes};
+use crate::finding::RulePod;
 use crate::settings::DrsSettings;
 
 /// A node that is a VM, and its pods.
@@ -31,7 +31,7 @@ pub(super) struct NodeCopy {
 #[derive(Debug)]
 pub(super) struct PodCopy {
     pub(super) profile: ProfileId,
-    pub(super) pod: PodRef,
+    pub(super) pod: RulePod,
     /// Its node affinity, if it uses the host label.
     pub(super) accepts: Option<Arc<NodeAffinityFacts>>,
 }
@@ -58,7 +58,7 @@ pub struct NodeCopies {
 
 impl NodeCopies {
     /// Copies nodes whose copy is missing or outdated, until that took about so many pods. Returns whether all are current.
-    pub fn refresh(&mut self, world: &World, scope: Scope<'_>, pods_max: usize) -> bool {
+    pub fn refresh(&mut self, world: &World, scope: PlanScope<'_>, pods_max: usize) -> bool {
         let mut pods = 0;
         self.ids = nodes::ids(world, scope);
         for id in self.ids.clone() {
@@ -102,7 +102,7 @@ impl NodeCopies {
             let counts = world.pod(id).filter(|pod| !pod.finished && pod.node().is_some());
             let (Some(pod), Some(profile)) = (counts, world.pod_profile(id)) else { continue };
             let namespace = world.interner().shared(pod.namespace);
-            let pod_ref = PodRef { namespace, name: Arc::clone(&pod.name), uid: pod.uid.clone() };
+            let pod_ref = RulePod { namespace, name: Arc::clone(&pod.name), uid: pod.uid.clone() };
             *self.profiles.entry(profile).or_default() += 1;
             pods.push(PodCopy { profile, pod: pod_ref, accepts: host_affinity(pod, settings).cloned() });
         }
@@ -123,8 +123,8 @@ pub struct ClusterCopy<'c> {
 impl<'c> ClusterCopy<'c> {
     /// The last step: all copies must be current. `None` for a cluster that is unknown or not selected by the settings.
     #[must_use]
-    pub fn of(world: &World, scope: Scope<'_>, copies: &'c NodeCopies) -> Option<Self> {
-        let Scope { cluster, settings, .. } = scope;
+    pub fn of(world: &World, scope: PlanScope<'_>, copies: &'c NodeCopies) -> Option<Self> {
+        let PlanScope { cluster, settings, .. } = scope;
         let (vcenter, facts) = world.cluster(cluster).filter(|(_, facts)| is_selected(facts, settings))?;
         let hosts = world.hosts_in(cluster).filter_map(|id| Some((id, world.host(id)?)));
         let mut hosts: Vec<(model::HostId, Host)> = hosts

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use model::{ClusterId, NodeId, Revision, World};
 
-use super::{Scope, nodes};
+use super::{PlanScope, nodes};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
@@ -21,8 +21,8 @@ pub struct Fingerprint {
 
 impl Fingerprint {
     #[must_use]
-    pub fn of(world: &World, scope: Scope<'_>) -> Self {
-        let Scope { cluster, rules, surroundings, .. } = scope;
+    pub fn of(world: &World, scope: PlanScope<'_>) -> Self {
+        let PlanScope { cluster, rules, surroundings, .. } = scope;
         let nodes = nodes::ids(world, scope).into_iter().map(|node| (node, world.node_revision(node)));
         let mut nodes: Vec<(NodeId, Revision)> = nodes.collect();
         nodes.sort_unstable();

@@ -31,8 +31,8 @@ use self::copy::{ClassTerms, NodeCopy, PodCopy};
 pub use self::copy::{ClusterCopy, NodeCopies};
 pub use self::fingerprint::Fingerprint;
 pub use self::surroundings::Surroundings;
-use crate::finding::{Finding, PodRef};
-use crate::record::Rules;
+use crate::finding::{Finding, RulePod};
+use crate::record::RecordedRules;
 use crate::settings::DrsSettings;
 
 /// A cluster: its vCenter and its id there.
@@ -62,10 +62,10 @@ impl fmt::Display for ClusterKey {
 
 /// What to look at for the plan of a cluster.
 #[derive(Clone, Copy)]
-pub struct Scope<'a> {
+pub struct PlanScope<'a> {
     pub cluster: ClusterId,
     /// Those recorded for the cluster.
-    pub rules: &'a Rules,
+    pub rules: &'a RecordedRules,
     pub surroundings: &'a Surroundings,
     pub settings: &'a DrsSettings,
 }
@@ -155,7 +155,7 @@ pub struct ClusterView {
     /// Sorted by id.
     pub(crate) vms: Vec<Vm>,
     /// The pods that the fields below refer to.
-    pub(crate) pods: Vec<PodRef>,
+    pub(crate) pods: Vec<RulePod>,
     /// Sorted by digest.
     pub(crate) terms: Vec<Term>,
     /// Sorted by pod name.
@@ -169,7 +169,7 @@ pub struct ClusterView {
 impl ClusterView {
     /// `None` for a cluster that is unknown or not selected by the settings.
     #[must_use]
-    pub fn of(world: &World, scope: Scope<'_>) -> Option<Self> {
+    pub fn of(world: &World, scope: PlanScope<'_>) -> Option<Self> {
         let mut copies = NodeCopies::default();
         copies.refresh(world, scope, usize::MAX);
         ClusterCopy::of(world, scope, &copies).map(|copy| Self::from_copy(copy, scope))
@@ -177,7 +177,7 @@ impl ClusterView {
 
     /// The same from a copy that was made with this scope.
     #[must_use]
-    pub fn from_copy(copy: ClusterCopy<'_>, scope: Scope<'_>) -> Self {
+    pub fn from_copy(copy: ClusterCopy<'_>, scope: PlanScope<'_>) -> Self {
         let host_index: FxHashMap<_, _> = copy.hosts.iter().enumerate().map(|(index, (id, _))| (*id, index)).collect();
         let nodes = copy.copies.ids.iter().filter_map(|id| copy.copies.nodes.get(id)?.1.as_ref());
         let nodes: BTreeMap<&str, &NodeCopy> = nodes.map(|node| (node.vm_id.as_str(), node)).collect();
@@ -242,8 +242,8 @@ impl ClusterView {
     }
 
     /// Sorted by name, without duplicates.
-    pub(crate) fn pod_refs(&self, pods: impl IntoIterator<Item = usize>) -> Vec<PodRef> {
-        let mut refs: Vec<PodRef> = pods.into_iter().map(|pod| self.pods[pod].clone()).collect();
+    pub(crate) fn pod_refs(&self, pods: impl IntoIterator<Item = usize>) -> Vec<RulePod> {
+        let mut refs: Vec<RulePod> = pods.into_iter().map(|pod| self.pods[pod].clone()).collect();
         refs.sort_unstable();
         refs.dedup();
         refs
@@ -264,7 +264,7 @@ type Classes = FxHashMap<ProfileId, ClassTerms>;
 /// The pods on a cluster's VMs that terms or host affinity refer to.
 #[derive(Default)]
 struct Pods {
-    named: Vec<PodRef>,
+    named: Vec<RulePod>,
     /// By class: pods that carry the same terms and are matched by the same terms. Sorted by VM.
     on_vms: FxHashMap<ProfileId, Vec<PodOn>>,
 }

@@ -8,8 +8,8 @@ use model::storage::intern::Symbol;
 use model::{NodeId, Placement, World};
 use rustc_hash::FxHashSet;
 
-use super::{ClusterKey, Scope};
-use crate::record::{Record, Rules};
+use super::{ClusterKey, PlanScope};
+use crate::record::{Record, RecordedRules};
 
 /// A node whose VM is currently on no known host.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,14 +20,14 @@ pub(crate) struct Hostless {
 }
 
 /// The nodes of a cluster, in no particular order.
-pub(super) fn ids(world: &World, scope: Scope<'_>) -> Vec<NodeId> {
+pub(super) fn ids(world: &World, scope: PlanScope<'_>) -> Vec<NodeId> {
     let Some((vcenter, facts)) = world.cluster(scope.cluster) else { return Vec::new() };
     let on_hosts = world.hosts_in(scope.cluster).flat_map(|host| world.vms_on(host)).filter_map(|vm| world.node_of(vm));
     on_hosts.chain(remembered(vcenter, facts, scope.rules, &scope.surroundings.hostless)).collect()
 }
 
 /// The hostless nodes whose VM is a member of a rule recorded for this cluster.
-fn remembered(vcenter: VcenterId, facts: &ClusterFacts, rules: &Rules, hostless: &[Hostless]) -> Vec<NodeId> {
+fn remembered(vcenter: VcenterId, facts: &ClusterFacts, rules: &RecordedRules, hostless: &[Hostless]) -> Vec<NodeId> {
     // Usually there are none, and rules have many members.
     if hostless.is_empty() {
         return Vec::new();
@@ -38,7 +38,7 @@ fn remembered(vcenter: VcenterId, facts: &ClusterFacts, rules: &Rules, hostless:
 }
 
 /// The ids of the VMs in the recorded VM-VM rules.
-fn owned_members<'a>(facts: &'a ClusterFacts, rules: &'a Rules) -> impl Iterator<Item = &'a str> {
+fn owned_members<'a>(facts: &'a ClusterFacts, rules: &'a RecordedRules) -> impl Iterator<Item = &'a str> {
     let own = facts.rules.iter().filter(|rule| rules.contains_key(&rule.name));
     let members = own.flat_map(|rule| match &rule.kind {
         RuleKind::VmAntiAffinity(vms) | RuleKind::VmAffinity(vms) => vms.as_slice(),

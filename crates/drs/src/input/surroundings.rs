@@ -13,7 +13,7 @@ use super::terms::Keys;
 use super::{company, host_affinity, nodes, terms};
 use crate::finding::Finding;
 use crate::plan::rule_prefix;
-use crate::record::{Record, Rules};
+use crate::record::{Record, RecordedRules};
 use crate::settings::DrsSettings;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +81,7 @@ impl Surroundings {
     }
 
     /// The rolling terms that these recorded rules are for.
-    pub(crate) fn rolling_of(&self, rules: &Rules) -> BTreeSet<String> {
+    pub(crate) fn rolling_of(&self, rules: &RecordedRules) -> BTreeSet<String> {
         // Usually there are none, and many rules.
         let rules = rules.values().take_while(|_| !self.rolling.is_empty());
         rules.map(|rule| &rule.source).filter(|digest| self.rolling.contains(*digest)).cloned().collect()

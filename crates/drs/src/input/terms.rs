@@ -16,7 +16,7 @@ use model::{PodId, Role, TermId, World};
 use rustc_hash::FxHashMap;
 
 use super::{Classes, PodOn, Pods, Term, Vm};
-use crate::finding::{Finding, PodRef};
+use crate::finding::{Finding, RulePod};
 use crate::settings::DrsSettings;
 
 /// The maximum number of reported pod pairs on one VM, for one term.
@@ -102,7 +102,7 @@ pub(super) fn of(classes: &Classes, pods: &Pods, vms: &[Vm]) -> (Vec<Term>, Vec<
 }
 
 /// Pairs of pods on one VM where a term of one matches the other.
-fn on_one_vm(named: &[PodRef], carriers: &[PodOn], matches: &[PodOn]) -> Vec<(PodRef, PodRef, usize)> {
+fn on_one_vm(named: &[RulePod], carriers: &[PodOn], matches: &[PodOn]) -> Vec<(RulePod, RulePod, usize)> {
     let mut found = Vec::new();
     for on_vm in carriers.chunk_by(|(a, _), (b, _)| a == b) {
         let vm = on_vm[0].0;
@@ -112,10 +112,10 @@ fn on_one_vm(named: &[PodRef], carriers: &[PodOn], matches: &[PodOn]) -> Vec<(Po
         if on_vm.len() + matching.len() < 2 || on_vm == matching && on_vm.len() == 1 {
             continue;
         }
-        let sorted = |pods: &[PodOn]| -> BTreeSet<&PodRef> { pods.iter().map(|(_, pod)| &named[*pod]).collect() };
+        let sorted = |pods: &[PodOn]| -> BTreeSet<&RulePod> { pods.iter().map(|(_, pod)| &named[*pod]).collect() };
         let (carriers, matches) = (sorted(on_vm), sorted(matching));
         let pairs = carriers.iter().flat_map(|a| matches.iter().map(move |b| (*a.min(b), *a.max(b))));
-        let pairs: BTreeSet<(&PodRef, &PodRef)> = pairs.filter(|(a, b)| a != b).collect();
+        let pairs: BTreeSet<(&RulePod, &RulePod)> = pairs.filter(|(a, b)| a != b).collect();
         found.extend(pairs.into_iter().take(SAME_VM_PAIRS_MAX).map(|(a, b)| (a.clone(), b.clone(), vm)));
     }
     found

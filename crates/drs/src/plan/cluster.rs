@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::event::{GroupFacts, GroupKind};
 
 use super::report::{Report, open_pairs, rules_of_others};
-use super::{Change, ChangeKind, ClusterPlan, GroupChange, VmRef};
+use super::{ChangeKind, ClusterPlan, GroupChange, RuleChange, VmRef};
 use crate::finding::Finding;
 use crate::input::ClusterView;
 use crate::input::digest::digest_text;
@@ -18,14 +18,14 @@ use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_separated};
 use crate::reconcile::observed::other_user;
 use crate::reconcile::settle::Settling;
 use crate::reconcile::{DesiredRule, OwnRule, Reconciled};
-use crate::record::{RecordedGroups, RecordedRule, RuleType, Rules, UnixMillis};
+use crate::record::{RecordedGroups, RecordedRule, RecordedRules, RuleType, UnixMillis};
 use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings, Pinning};
 
 /// `None` while the cluster's hosts are unknown, so its rules cannot be planned. `rules` are those recorded for it.
 #[must_use]
 pub fn plan_cluster(
     view: &ClusterView,
-    rules: &Arc<Rules>,
+    rules: &Arc<RecordedRules>,
     settings: &DrsSettings,
     now: UnixMillis,
 ) -> Option<ClusterPlan> {
@@ -43,10 +43,10 @@ pub fn plan_cluster(
 
 struct Planning<'p, 'v> {
     reconciled: &'p Reconciled<'v>,
-    before: &'p Rules,
+    before: &'p RecordedRules,
     /// The desired record: copied on the first change.
-    record: Arc<Rules>,
-    changes: Vec<Change>,
+    record: Arc<RecordedRules>,
+    changes: Vec<RuleChange>,
     postponed: Vec<String>,
     findings: Vec<Finding>,
 }
@@ -89,7 +89,7 @@ impl Planning<'_, '_> {
     }
 
     /// Plans the changes of recorded rules; returns the deletions that are due, and when to plan again.
-    fn change_own(&mut self) -> (Vec<Change>, Option<UnixMillis>) {
+    fn change_own(&mut self) -> (Vec<RuleChange>, Option<UnixMillis>) {
         let (mut due, mut next_due) = (Vec::new(), None);
         let reconciled = self.reconciled;
         for own in &reconciled.own {
@@ -156,9 +156,9 @@ impl Planning<'_, '_> {
         created
     }
 
-    fn delete(&mut self, mut due: Vec<Change>) -> BTreeSet<String> {
+    fn delete(&mut self, mut due: Vec<RuleChange>) -> BTreeSet<String> {
         let (Settling { settings, view, .. }, owned) = (self.reconciled.settling, self.reconciled.owned_count());
-        let names = |of: &[Change]| -> Vec<String> { of.iter().map(|change| change.rule.clone()).collect() };
+        let names = |of: &[RuleChange]| -> Vec<String> { of.iter().map(|change| change.rule.clone()).collect() };
         let is_too_many =
             due.len() > DELETIONS_UNQUESTIONED && due.len() as f64 > settings.deletion_share_max * owned as f64;
         if is_too_many && !settings.allow_mass_deletion {
@@ -192,7 +192,7 @@ impl Planning<'_, '_> {
         }
     }
 
-    fn change_of(&self, own: &OwnRule<'_>, kind: ChangeKind, members: &[usize]) -> Change {
+    fn change_of(&self, own: &OwnRule<'_>, kind: ChangeKind, members: &[usize]) -> RuleChange {
         let Reconciled { view, settling, ref terms, .. } = *self.reconciled;
         let recorded = own.recorded;
         let mut rule = DesiredRule::new(recorded.rule_type, recorded.source.clone(), members.to_vec());
@@ -212,26 +212,26 @@ impl Planning<'_, '_> {
         self.change(own.name, recorded, kind, rule)
     }
 
-    fn change(&self, name: &str, recorded: &RecordedRule, kind: ChangeKind, mut rule: DesiredRule) -> Change {
+    fn change(&self, name: &str, recorded: &RecordedRule, kind: ChangeKind, mut rule: DesiredRule) -> RuleChange {
         let view = self.reconciled.view;
         let vm = |vm: &usize| VmRef { id: view.vms[*vm].id.clone(), name: view.vms[*vm].name.clone() };
         let is_end = matches!(kind, ChangeKind::Delete { .. } | ChangeKind::DeleteGroups);
         rule.pods.truncate(PODS_NAMED_MAX);
         let groups = recorded.groups.as_ref().map(|names| self.groups(names, is_end, &rule));
         let vms = rule.members.iter().map(vm).collect();
-        Change {
+        RuleChange {
             hosts: rule.hosts.iter().map(|host| view.hosts[*host].name.0.clone()).collect(),
             mandatory: rule.mandatory,
             groups: groups.unwrap_or_default(),
             moves: if is_end { Vec::new() } else { self.moves(&rule) },
             pods: rule.pods,
             group_names: recorded.groups.clone(),
-            ..Change::new(name.to_owned(), rule.rule_type, kind, vms)
+            ..RuleChange::new(name.to_owned(), rule.rule_type, kind, vms)
         }
     }
 
     /// A group that another rule uses stays unchanged.
-    fn group_in_use(&self, change: &Change) -> Option<Finding> {
+    fn group_in_use(&self, change: &RuleChange) -> Option<Finding> {
         let view = self.reconciled.view;
         change.groups.iter().find_map(|group| {
             let (GroupChange::Edit(GroupFacts { name, .. }) | GroupChange::Remove { name }) = group else {

@@ -21,9 +21,9 @@ use serde::Serialize;
 
 pub use self::cluster::plan_cluster;
 pub use self::ownership::{Adopted, adopt, cleanup, restore};
-use crate::finding::{Finding, PodRef};
-use crate::input::{ClusterKey, ClusterView, Scope, Surroundings};
-use crate::record::{Record, RecordedGroups, RuleType, Rules, UnixMillis};
+use crate::finding::{Finding, RulePod};
+use crate::input::{ClusterKey, ClusterView, PlanScope, Surroundings};
+use crate::record::{Record, RecordedGroups, RecordedRules, RuleType, UnixMillis};
 use crate::settings::DrsSettings;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -40,7 +40,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn actions(&self) -> impl Iterator<Item = (&ClusterPlan, &Change)> {
+    pub fn actions(&self) -> impl Iterator<Item = (&ClusterPlan, &RuleChange)> {
         self.clusters.iter().flat_map(|cluster| cluster.actions.iter().map(move |action| (cluster, action)))
     }
 
@@ -55,7 +55,7 @@ pub struct ClusterPlan {
     pub cluster: ClusterKey,
     /// The name shown to users.
     pub cluster_name: String,
-    pub actions: Vec<Change>,
+    pub actions: Vec<RuleChange>,
     /// The pairs of VMs, by id, that pods require on different hosts and that no enabled rule will separate; the
     /// findings say why.
     pub uncovered: Vec<(String, String)>,
@@ -66,7 +66,7 @@ pub struct ClusterPlan {
     pub findings: Vec<Finding>,
     /// The record to write first.
     #[serde(skip)]
-    pub rules: Arc<Rules>,
+    pub rules: Arc<RecordedRules>,
     /// When a wait ends, so that planning again may give another result although nothing changed.
     #[serde(skip)]
     pub next_due: Option<UnixMillis>,
@@ -83,7 +83,7 @@ pub struct VmRef {
 /// A change of one rule, with the groups that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct RuleChange {
     pub rule: String,
     #[serde(rename = "sort")]
     pub rule_type: RuleType,
@@ -97,7 +97,7 @@ pub struct Change {
     /// Group changes that must be made together with the rule, in the same call.
     pub groups: Vec<GroupChange>,
     /// The first 50 pods that cause the change; empty for a deletion.
-    pub pods: Vec<PodRef>,
+    pub pods: Vec<RulePod>,
     /// The names of the VMs that DRS must move; it may move the same number of other VMs instead.
     pub moves: Vec<String>,
     /// The groups of a VM-Host rule.
@@ -105,7 +105,7 @@ pub struct Change {
     pub group_names: Option<RecordedGroups>,
 }
 
-impl Change {
+impl RuleChange {
     /// A change without groups and causes.
     pub fn new(rule: String, rule_type: RuleType, kind: ChangeKind, vms: Vec<VmRef>) -> Self {
         let (hosts, groups, pods, moves) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -187,11 +187,11 @@ pub fn plan(world: &World, record: &Record, now: UnixMillis, settings: &DrsSetti
         let (vcenter, facts) = world.cluster(id)?;
         let rules = record.rules(&ClusterKey::new(vcenter, facts.id.clone()));
         Some((
-            ClusterView::of(world, Scope { cluster: id, rules: &rules, surroundings: &surroundings, settings })?,
+            ClusterView::of(world, PlanScope { cluster: id, rules: &rules, surroundings: &surroundings, settings })?,
             rules,
         ))
     });
-    let mut clusters: Vec<(ClusterView, Arc<Rules>)> = clusters.collect();
+    let mut clusters: Vec<(ClusterView, Arc<RecordedRules>)> = clusters.collect();
     clusters.sort_by(|(a, _), (b, _)| a.key.cmp(&b.key));
     let plans = clusters.iter().filter_map(|(view, rules)| plan_cluster(view, rules, settings, now));
     plan.take(plans.collect(), &surroundings);

@@ -10,12 +10,12 @@ use model::World;
 use model::event::{ClusterFacts, RuleFacts, RuleKind};
 use rustc_hash::FxHashMap;
 
-use super::{Change, ChangeKind, ClusterPlan, GroupChange, Plan, VmRef, rule_prefix};
+use super::{ChangeKind, ClusterPlan, GroupChange, Plan, RuleChange, VmRef, rule_prefix};
 use crate::finding::Finding;
 use crate::input::ClusterKey;
 use crate::input::digest::digest_text;
 use crate::reconcile::observed::{observe, other_user};
-use crate::record::{Record, RecordedGroups, RecordedRule, RuleType, Rules};
+use crate::record::{Record, RecordedGroups, RecordedRule, RecordedRules, RuleType};
 
 /// A rule with this cluster's prefix that is not in the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn adopt(world: &World, owned: &Record) -> (Vec<Adopted>, Record) {
     let Some(uid) = world.kubernetes_uid() else { return (adopted, record) };
     let prefix = rule_prefix(&uid);
     for (name, facts) in clusters(world) {
-        let mut rules: Rules = owned.clusters.get(&name).map(|rules| Rules::clone(rules)).unwrap_or_default();
+        let mut rules = owned.clusters.get(&name).map(|rules| RecordedRules::clone(rules)).unwrap_or_default();
         for rule in facts.rules.iter().filter(|rule| rule.name.starts_with(&prefix)) {
             if rules.contains_key(&rule.name) {
                 continue;
@@ -141,8 +141,8 @@ pub fn cleanup(world: &World, record: &Record) -> Plan {
             };
             let vms = observed.get(name.as_str()).map(|rule| rule.others.as_slice()).unwrap_or_default();
             let vm = |id: &&str| VmRef { id: id.to_string(), name: vm_name(id).unwrap_or_default() };
-            let change = Change::new(name.clone(), recorded.rule_type, kind, vms.iter().map(vm).collect());
-            changes.push(Change { groups, group_names: recorded.groups.clone(), ..change });
+            let change = RuleChange::new(name.clone(), recorded.rule_type, kind, vms.iter().map(vm).collect());
+            changes.push(RuleChange { groups, group_names: recorded.groups.clone(), ..change });
         }
         let (rules, cluster_name) = (plan.record.rules(&key), facts.name.clone());
         plan.clusters.push(ClusterPlan {

@@ -8,10 +8,10 @@ use model::event::DrsBehavior;
 use crate::cover::graph::{pairs, set_of};
 use crate::cover::guard::Guard;
 use crate::cover::terms::{Pairs, TermRules};
-use crate::finding::{Finding, PodRef, TooFewHosts, VmPairs};
+use crate::finding::{Finding, RulePod, TooFewHosts, VmPairs};
 use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_separated};
 use crate::reconcile::{DesiredRule, Reconciled};
-use crate::record::{RuleType, Rules};
+use crate::record::{RecordedRules, RuleType};
 
 pub(super) struct Report<'r> {
     pub(super) reconciled: &'r Reconciled<'r>,
@@ -71,7 +71,7 @@ impl Report<'_> {
         }
         for (a, b) in conflicts {
             let terms = terms.separating(a, b).map(|position| terms.all[position].term);
-            let mut pods: Vec<PodRef> = terms.flat_map(|term| pods_separated(view, term, &[a, b])).collect();
+            let mut pods: Vec<RulePod> = terms.flat_map(|term| pods_separated(view, term, &[a, b])).collect();
             pods.sort_unstable();
             pods.dedup();
             pods.truncate(PODS_NAMED_MAX);
@@ -131,7 +131,7 @@ impl Report<'_> {
 /// Rules that look like Bridger's but are not.
 pub(super) fn rules_of_others<'r>(
     reconciled: &'r Reconciled<'_>,
-    recorded: &'r Rules,
+    recorded: &'r RecordedRules,
 ) -> impl Iterator<Item = Finding> + 'r {
     let Reconciled { view, foreign, .. } = reconciled;
     foreign.keys().filter_map(|rule| {

@@ -12,7 +12,7 @@ use super::settle::Target;
 use super::{DesiredRule, Reconciled};
 use crate::cover::graph::pairs;
 use crate::cover::groups::affinity_groups;
-use crate::finding::{Finding, PodRef};
+use crate::finding::{Finding, RulePod};
 use crate::input::digest::digest_text;
 use crate::input::{ClusterView, Company};
 use crate::record::RuleType;
@@ -23,7 +23,7 @@ fn meets(group: &[usize], company: &Company) -> bool {
 }
 
 /// The pods whose affinity is satisfied because these VMs share a host.
-pub(crate) fn pods_in_company(view: &ClusterView, members: &[usize]) -> Vec<PodRef> {
+pub(crate) fn pods_in_company(view: &ClusterView, members: &[usize]) -> Vec<RulePod> {
     view.pod_refs(view.company.iter().filter(|company| meets(members, company)).map(|company| company.pod))
 }
 

@@ -10,7 +10,7 @@ use super::settle::{Settled, Target};
 use super::{DesiredRule, OwnRule, Reconciled};
 use crate::cover::graph::pairs;
 use crate::cover::terms::ExistingRule;
-use crate::finding::{Finding, PodRef};
+use crate::finding::{Finding, RulePod};
 use crate::input::digest::{digest_text, parse_digest};
 use crate::input::{ClusterView, PodOn, Term};
 use crate::record::RuleType;
@@ -115,7 +115,7 @@ impl Reconciled<'_> {
 }
 
 /// The pods on these VMs whose anti-affinity matches each other across VMs, by name, at most [`PODS_NAMED_MAX`].
-pub(crate) fn pods_separated(view: &ClusterView, term: &Term, members: &[usize]) -> Vec<PodRef> {
+pub(crate) fn pods_separated(view: &ClusterView, term: &Term, members: &[usize]) -> Vec<RulePod> {
     let within = |pods: &[PodOn]| -> Vec<PodOn> {
         pods.iter().filter(|(vm, _)| members.binary_search(vm).is_ok()).copied().collect()
     };

@@ -27,9 +27,9 @@ use self::settle::{Settled, Settling};
 use crate::cover::guard::Guard;
 use crate::cover::hosts::AllowedHosts;
 use crate::cover::terms::{Limits, Terms};
-use crate::finding::{Finding, PodRef};
+use crate::finding::{Finding, RulePod};
 use crate::input::ClusterView;
-use crate::record::{RecordedRule, RuleType, Rules, UnixMillis};
+use crate::record::{RecordedRule, RecordedRules, RuleType, UnixMillis};
 use crate::settings::DrsSettings;
 
 /// A desired rule.
@@ -40,7 +40,7 @@ pub(crate) struct DesiredRule {
     pub(crate) source: String,
     pub(crate) members: Vec<usize>,
     /// The pods that require it.
-    pub(crate) pods: Vec<PodRef>,
+    pub(crate) pods: Vec<RulePod>,
     /// Indexes in the cluster's hosts, for a VM-Host rule.
     pub(crate) hosts: Vec<usize>,
     pub(crate) mandatory: bool,
@@ -68,7 +68,7 @@ pub(crate) struct OwnRule<'v> {
     pub(crate) settled: Settled,
     /// Hosts and pods of a VM-Host rule.
     pub(crate) hosts: Vec<usize>,
-    pub(crate) pods: Vec<PodRef>,
+    pub(crate) pods: Vec<RulePod>,
 }
 
 impl<'v> OwnRule<'v> {
@@ -108,7 +108,7 @@ pub(crate) struct Reconciled<'v> {
 }
 
 impl<'v> Reconciled<'v> {
-    pub(crate) fn of(view: &'v ClusterView, rules: &'v Rules, settings: &'v DrsSettings, now: UnixMillis) -> Self {
+    pub fn of(view: &'v ClusterView, rules: &'v RecordedRules, settings: &'v DrsSettings, now: UnixMillis) -> Self {
         let vms: FxHashMap<&str, usize> = view.vms.iter().map(|vm| vm.id.as_str()).zip(0..).collect();
         let hosts: FxHashMap<&str, usize> = view.hosts.iter().map(|host| host.id.0.as_str()).zip(0..).collect();
         let mut observed = observe(&view.facts, &vms, &hosts);

@@ -116,21 +116,21 @@ impl RecordedRule {
 }
 
 /// The rules of one cluster by name.
-pub type Rules = BTreeMap<String, Arc<RecordedRule>>;
+pub type RecordedRules = BTreeMap<String, Arc<RecordedRule>>;
 
 /// Rules by cluster and name; cheap to copy, because unchanged parts are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    pub clusters: BTreeMap<ClusterKey, Arc<Rules>>,
+    pub clusters: BTreeMap<ClusterKey, Arc<RecordedRules>>,
 }
 
 impl Record {
     /// The rules recorded for a cluster.
-    pub fn rules(&self, cluster: &ClusterKey) -> Arc<Rules> {
+    pub fn rules(&self, cluster: &ClusterKey) -> Arc<RecordedRules> {
         self.clusters.get(cluster).cloned().unwrap_or_default()
     }
 
-    pub fn set(&mut self, cluster: &ClusterKey, rules: Arc<Rules>) {
+    pub fn set(&mut self, cluster: &ClusterKey, rules: Arc<RecordedRules>) {
         if rules.is_empty() {
             self.clusters.remove(cluster);
         } else {

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Rules, UnixMillis};
+use super::{RecordedRules, UnixMillis};
 
 /// The version that Bridger writes, and the only one it reads.
 const VERSION: u64 = 1;
@@ -30,13 +30,13 @@ struct VersionOnly {
 
 #[derive(Deserialize)]
 struct Text {
-    rules: Rules,
+    rules: RecordedRules,
 }
 
 #[derive(Serialize)]
 struct TextRef<'r> {
     version: u64,
-    rules: &'r Rules,
+    rules: &'r RecordedRules,
 }
 
 /// When a rule was recreated. Older versions stored only a flag instead of the time, and read only the flag.
@@ -64,12 +64,12 @@ pub(super) mod restored {
 }
 
 /// The record of one cluster.
-pub fn to_text(rules: &Rules) -> String {
+pub fn to_text(rules: &RecordedRules) -> String {
     // Serializing strings and numbers under string keys cannot fail.
     serde_json::to_string(&TextRef { version: VERSION, rules }).unwrap_or_default()
 }
 
-pub fn from_text(text: &str) -> Result<Rules, RecordError> {
+pub fn from_text(text: &str) -> Result<RecordedRules, RecordError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(RecordError::TooLarge { bytes: text.len() });
     }

@@ -18,7 +18,7 @@ use super::election::Lease;
 
 /// The state of a source that an action requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Requirement {
+pub enum SourceRequirement {
     /// It was in sync, and has not been lost for too long. During a relist the earlier objects are still known.
     Fresh(Source),
     /// The same, and no relist is under way. During a relist some objects are new and the rest are from before.
@@ -31,7 +31,7 @@ pub trait Action: Send + 'static {
     fn is_write(&self) -> bool;
 
     /// What must hold when it is sent.
-    fn requirements(&self) -> Vec<Requirement> {
+    fn requirements(&self) -> Vec<SourceRequirement> {
         Vec::new()
     }
 }
@@ -119,10 +119,10 @@ impl Gate {
     }
 
     /// Whether a source meets a requirement.
-    pub fn check(&self, requirement: Requirement, now: Instant) -> Result<(), Closed> {
+    pub fn check(&self, requirement: SourceRequirement, now: Instant) -> Result<(), Closed> {
         let (source, settled) = match requirement {
-            Requirement::Fresh(source) => (source, false),
-            Requirement::Settled(source) => (source, true),
+            SourceRequirement::Fresh(source) => (source, false),
+            SourceRequirement::Settled(source) => (source, true),
         };
         if settled && self.relisting.contains(&source) {
             return Err(Closed::Relisting(source));
@@ -139,12 +139,12 @@ impl Gate {
 
     #[must_use]
     pub fn is_fresh(&self, source: Source, now: Instant) -> bool {
-        self.check(Requirement::Fresh(source), now).is_ok()
+        self.check(SourceRequirement::Fresh(source), now).is_ok()
     }
 
     #[must_use]
     pub fn is_settled(&self, source: Source, now: Instant) -> bool {
-        self.check(Requirement::Settled(source), now).is_ok()
+        self.check(SourceRequirement::Settled(source), now).is_ok()
     }
 
     /// In sync now, not only fresh.
@@ -161,14 +161,14 @@ mod tests {
 
     use super::*;
 
-    struct Write(Vec<Requirement>);
+    struct Write(Vec<SourceRequirement>);
 
     impl Action for Write {
         fn is_write(&self) -> bool {
             true
         }
 
-        fn requirements(&self) -> Vec<Requirement> {
+        fn requirements(&self) -> Vec<SourceRequirement> {
             self.0.clone()
         }
     }
@@ -188,7 +188,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut observe = |gate: &mut Gate, event: Event, now: Instant| gate.observe(&world.apply(event), now);
-        let fresh = |gate: &Gate, now: Instant| gate.check(Requirement::Fresh(Source::Nodes), now);
+        let fresh = |gate: &Gate, now: Instant| gate.check(SourceRequirement::Fresh(Source::Nodes), now);
         assert_eq!(fresh(&gate, at(0)), Err(Closed::NeverInSync(Source::Nodes)));
         observe(&mut gate, Event::Lost(Source::Nodes), at(0));
         assert_eq!(fresh(&gate, at(0)), Err(Closed::NeverInSync(Source::Nodes)));
@@ -216,7 +216,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_needs_its_sources_the_lease_and_no_dry_run() {
         let now = Instant::now();
-        let needs = || Write(vec![Requirement::Settled(Source::Pods)]);
+        let needs = || Write(vec![SourceRequirement::Settled(Source::Pods)]);
         let gate = Gate::new(Duration::from_secs(60), false);
         let lease = Lease::not_held();
         assert_eq!(gate.admits(&needs(), &Lease::always(), now), Err(Closed::NeverInSync(Source::Pods)));

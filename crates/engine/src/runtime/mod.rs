@@ -29,7 +29,7 @@ pub use controller::{Actions, Context, Controller, Executor, Stopwatch};
 pub use election::{
     AcquireError, Candidate, ElectionSettings, ElectionSettingsError, Lease, LeaseRecord, LeaseStore, StoredLease,
 };
-pub use gate::{Action, Closed, Gate, Requirement};
+pub use gate::{Action, Closed, Gate, SourceRequirement};
 pub use lane::{LaneId, LaneSettings, Rate};
 pub use mailbox::{Mailbox, Waker};
 pub use pace::{Backoff, Jitter, RateLimit, Retries};

@@ -223,7 +223,7 @@ impl State {
         self.clusters[cluster].rules.iter().filter(|rule| rule.name.starts_with(PREFIX)).collect()
     }
 
-    fn apply(&mut self, cluster: &str, changes: &[Change]) -> Result<(), PortError> {
+    fn apply(&mut self, cluster: &str, changes: &[RuleChange]) -> Result<(), PortError> {
         let mut facts = self.clusters[cluster].clone();
         for change in changes {
             let (name, kind) = (&change.rule, change.rule_kind());
@@ -306,7 +306,7 @@ impl RuleStore for Port {
         &'a self,
         _: VcenterId,
         cluster: &'a str,
-        changes: &'a [Change],
+        changes: &'a [RuleChange],
     ) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async move {
             self.0.lock().change_calls += 1;

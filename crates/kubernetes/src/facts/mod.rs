@@ -21,7 +21,7 @@ use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
 use self::affinity::Affinity;
-use self::scheduling::{NoScheduling, NodeSpec, NodeStatus, PodSpec, PodStatus, Reading, Scheduling};
+use self::scheduling::{FieldsRead, NoScheduling, NodeSpec, NodeStatus, PodSpec, PodStatus, Scheduling};
 pub(crate) use self::workload::{ReplicaSet, ReplicationController, Service, StatefulSet, Workload};
 
 /// Converts an object of a watched kind to facts. [`crate::kinds`] lists the kinds.
@@ -170,7 +170,7 @@ pub(crate) struct NodeCondition {
 }
 
 /// The facts of a node, with or without scheduling.
-fn node_facts<R: Reading>(meta: Meta, provider_id: Option<&str>, status: NodeStatus<R>) -> NodeFacts {
+fn node_facts<R: FieldsRead>(meta: Meta, provider_id: Option<&str>, status: NodeStatus<R>) -> NodeFacts {
     let mut facts = NodeFacts {
         name: meta.name,
         uid: meta.uid.unwrap_or_default(),
@@ -256,7 +256,7 @@ fn uuid_of_provider_id(provider_id: &str) -> Option<Uuid> {
 }
 
 /// The facts of a pod, with or without scheduling. Takes these fields out of `spec`; the rest is for the scheduler.
-fn pod_facts<R: Reading>(meta: &mut Meta, spec: &mut PodSpec<R>, status: &PodStatus<R>) -> PodFacts {
+fn pod_facts<R: FieldsRead>(meta: &mut Meta, spec: &mut PodSpec<R>, status: &PodStatus<R>) -> PodFacts {
     let mut facts = PodFacts {
         owner: meta.take_controller(),
         lift_off: meta.lift_off(),

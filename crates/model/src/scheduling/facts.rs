@@ -38,7 +38,7 @@ pub struct PodSchedulingFacts {
     /// `PodFacts::owner`.
     pub controller: Option<WorkloadKind>,
     /// What it requires but this scheduler does not support.
-    pub unsupported: Vec<Unsupported>,
+    pub unsupported: Vec<UnsupportedFeature>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -162,7 +162,7 @@ pub struct SpreadFacts {
 
 /// A feature a pod requires but this scheduler does not support; a pod with one is never placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Unsupported {
+pub enum UnsupportedFeature {
     PersistentVolumeClaim(String),
     EphemeralVolume(String),
     /// A disk of a cloud or network that the pod names itself.
@@ -171,7 +171,7 @@ pub enum Unsupported {
     SchedulingGroup(String),
 }
 
-impl fmt::Display for Unsupported {
+impl fmt::Display for UnsupportedFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PersistentVolumeClaim(name) => write!(f, "persistent volume claim {name:?}"),

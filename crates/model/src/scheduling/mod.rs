@@ -22,7 +22,7 @@ mod workloads;
 pub use distinct::Distinct;
 pub use facts::{
     HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts, PreemptionPolicy,
-    ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, Unsupported, WeightedNodeTerm, WorkloadFacts,
+    ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, UnsupportedFeature, WeightedNodeTerm, WorkloadFacts,
     WorkloadKind,
 };
 pub use groups::NodeTally;

@@ -40,7 +40,7 @@ pub enum ConfigError {
 /// A scheduler's settings.
 pub struct Configuration {
     pub(crate) profiles: Vec<Profile>,
-    pub(crate) backoff: Backoff,
+    pub(crate) backoff: PodBackoff,
     /// The queue order, which all profiles share.
     pub(crate) order: Arc<dyn AnyQueueSort>,
     leader_election: LeaderElection,
@@ -48,13 +48,13 @@ pub struct Configuration {
 
 /// How long a pod waits after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
+pub struct PodBackoff {
     /// After the first failure. Doubles with each further failure.
     pub initial: Duration,
     pub max: Duration,
 }
 
-impl Default for Backoff {
+impl Default for PodBackoff {
     fn default() -> Self {
         Self { initial: Duration::from_secs(1), max: Duration::from_secs(10) }
     }
@@ -66,7 +66,7 @@ impl Configuration {
         let profile = ProfileDocument { scheduler_name: Some(name.to_owned()), ..ProfileDocument::default() };
         let profiles = vec![expand::profile(&profile, name, registry)?];
         let order = one_order_for_all(&profiles)?;
-        Ok(Self { profiles, backoff: Backoff::default(), order, leader_election: LeaderElection::default() })
+        Ok(Self { profiles, backoff: PodBackoff::default(), order, leader_election: LeaderElection::default() })
     }
 
     /// Reads a document.
@@ -100,7 +100,7 @@ impl Configuration {
         &self.profiles
     }
 
-    pub fn backoff(&self) -> Backoff {
+    pub fn backoff(&self) -> PodBackoff {
         self.backoff
     }
 
@@ -113,8 +113,8 @@ fn field(path: impl Into<String>, problem: impl Into<String>) -> ConfigError {
     ConfigError::Field { path: path.into(), problem: problem.into() }
 }
 
-fn backoff(document: &Document) -> Result<Backoff, ConfigError> {
-    let default = Backoff::default();
+fn backoff(document: &Document) -> Result<PodBackoff, ConfigError> {
+    let default = PodBackoff::default();
     let seconds = |name: &str, given: Option<i64>, default: Duration, least: i64| match given {
         None => Ok(default),
         // A day is longer than any useful back-off, and sums of times cannot overflow.
@@ -126,7 +126,7 @@ fn backoff(document: &Document) -> Result<Backoff, ConfigError> {
     if max < initial {
         return Err(field("podMaxBackoffSeconds", "must not be less than podInitialBackoffSeconds"));
     }
-    Ok(Backoff { initial, max })
+    Ok(PodBackoff { initial, max })
 }
 
 /// All profiles share one queue, so they must agree on its order.

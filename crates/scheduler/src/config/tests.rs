@@ -265,7 +265,7 @@ fn a_typical_kube_scheduler_file_is_accepted() {
         }],
     });
     let configuration = Configuration::from_value(&document, &registry()).expect("the configuration is valid");
-    assert_eq!(configuration.backoff(), Backoff { initial: Duration::from_secs(2), max: Duration::from_secs(30) });
+    assert_eq!(configuration.backoff(), PodBackoff { initial: Duration::from_secs(2), max: Duration::from_secs(30) });
     assert_eq!(configuration.profiles()[0].name(), "mine");
     assert_eq!(configuration.leader_election().resource_name.as_deref(), Some("mine"));
 }
@@ -300,7 +300,7 @@ fn no_file_can_disable_the_unsupported_plugin() {
         json!({"preFilter": {"disabled": by_name, "enabled": by_name}}),
     ];
     let mut world = crate::testing::world(&["n1", "n2"]);
-    let volume = model::scheduling::Unsupported::PersistentVolumeClaim("data".to_owned());
+    let volume = model::scheduling::UnsupportedFeature::PersistentVolumeClaim("data".to_owned());
     let pod = crate::testing::pod_with("db", |facts| facts.unsupported = vec![volume]);
     world.apply(model::event::Event::PodApplied(pod));
     for plugins in cases {

@@ -51,7 +51,7 @@ impl Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueName {
     Active,
-    Backoff,
+    PodBackoff,
     Unschedulable,
 }
 
@@ -95,7 +95,7 @@ mod tests {
         ];
         for (kinds, event) in cases {
             let mut arrivals = Arrivals::default();
-            arrivals.note(QueueName::Backoff, Cause::of(kinds));
+            arrivals.note(QueueName::PodBackoff, Cause::of(kinds));
             assert_eq!(arrivals.iter().collect::<Vec<_>>(), [("backoff", event, 1)]);
         }
         assert_eq!(Cause::of(ChangeKinds::SELF_UPDATED), Cause::UPDATED);

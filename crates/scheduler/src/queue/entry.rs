@@ -5,13 +5,13 @@ use std::time::Duration;
 use model::storage::uid::Uid;
 
 use super::Newcomer;
-use crate::config::Backoff;
+use crate::config::PodBackoff;
 use crate::framework::profile::PluginBits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueState {
     Active,
-    Backoff {
+    PodBackoff {
         due: Duration,
     },
     Unschedulable,
@@ -73,7 +73,7 @@ impl Entry {
     }
 
     /// Errors are counted separately: their backoff protects the API server, not the queue.
-    pub(super) fn backs_off_until(&self, backoff: &Backoff) -> Duration {
+    pub(super) fn backs_off_until(&self, backoff: &PodBackoff) -> Duration {
         let count = if self.errors > 0 { self.errors } else { self.rejections };
         if count == 0 {
             return self.queued_at;

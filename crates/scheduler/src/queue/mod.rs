@@ -37,7 +37,7 @@ use self::entry::{Entry, QueueState};
 use self::heap::Heap;
 use self::in_flight::InFlight;
 pub(crate) use self::nominations::Nominations;
-use crate::config::Backoff;
+use crate::config::PodBackoff;
 use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::erased::AnyQueueSort;
 use crate::framework::profile::PluginBits;
@@ -95,7 +95,7 @@ pub struct QueueCounts {
 }
 
 pub(crate) struct Queue {
-    backoff: Backoff,
+    backoff: PodBackoff,
     /// By profile and plugin.
     woken_by: Vec<Vec<ChangeKinds>>,
     entries: FxHashMap<PodId, Entry>,
@@ -116,7 +116,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(order: Arc<dyn AnyQueueSort>, backoff: Backoff, woken_by: Vec<Vec<ChangeKinds>>) -> Self {
+    pub(crate) fn new(order: Arc<dyn AnyQueueSort>, backoff: PodBackoff, woken_by: Vec<Vec<ChangeKinds>>) -> Self {
         Self {
             backoff,
             woken_by,
@@ -201,7 +201,7 @@ impl Queue {
                 self.take_out(pod);
                 self.activate(now, pod, Cause::UPDATED, advice);
             }
-            QueueState::Active | QueueState::Backoff { .. } | QueueState::Binding => {}
+            QueueState::Active | QueueState::PodBackoff { .. } | QueueState::Binding => {}
             QueueState::InFlight { .. } => self.in_flight.note(change, Some(pod)),
             QueueState::Gated => {
                 self.take_out(pod);

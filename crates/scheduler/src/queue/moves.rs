@@ -32,10 +32,10 @@ impl Queue {
         let due = entry.backs_off_until(&self.backoff);
         if due > now && !matches!(entry.state, QueueState::Gated) {
             self.take_out(pod);
-            self.arrivals.note(QueueName::Backoff, cause);
+            self.arrivals.note(QueueName::PodBackoff, cause);
             let ticket = self.ticket();
             if let Some(entry) = self.entries.get_mut(&pod) {
-                (entry.state, entry.ticket) = (QueueState::Backoff { due }, ticket);
+                (entry.state, entry.ticket) = (QueueState::PodBackoff { due }, ticket);
                 self.backing_off.insert((due, ticket, pod));
             }
         } else {
@@ -116,7 +116,7 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
         match std::mem::replace(&mut entry.state, QueueState::Binding) {
             QueueState::Active => self.active_len -= 1,
-            QueueState::Backoff { due } => {
+            QueueState::PodBackoff { due } => {
                 self.backing_off.remove(&(due, entry.ticket, pod));
             }
             state @ (QueueState::Gated | QueueState::Unschedulable) => {

@@ -28,7 +28,7 @@ fn newcomer(pod: u32, uid: u32, priority: i32) -> Newcomer {
 }
 
 fn queue() -> Queue {
-    Queue::new(Arc::new(PrioritySort), Backoff::default(), vec![woken_by()])
+    Queue::new(Arc::new(PrioritySort), PodBackoff::default(), vec![woken_by()])
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -110,7 +110,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug, PartialEq)]
 enum At {
     Active { order: u64 },
-    Backoff { due: Duration, order: u64 },
+    PodBackoff { due: Duration, order: u64 },
     Unschedulable { flush: Duration },
     Gated { flush: Duration },
     InFlight { missed: Vec<Missed> },
@@ -169,7 +169,7 @@ impl Model {
         let due = entry.queued_at + seconds(pause);
         if due > now && !matches!(entry.at, At::Gated { .. }) {
             let order = self.order();
-            self.pods.get_mut(&pod).unwrap().at = At::Backoff { due, order };
+            self.pods.get_mut(&pod).unwrap().at = At::PodBackoff { due, order };
         } else {
             self.activate(now, pod);
         }
@@ -207,7 +207,7 @@ impl Model {
         let count = |is: fn(&At) -> bool| self.pods.values().filter(|entry| is(&entry.at)).count();
         Pending {
             active: count(|at| matches!(at, At::Active { .. })),
-            backoff: count(|at| matches!(at, At::Backoff { .. })),
+            backoff: count(|at| matches!(at, At::PodBackoff { .. })),
             unschedulable: count(|at| matches!(at, At::Unschedulable { .. })),
             gated: count(|at| matches!(at, At::Gated { .. })),
         }
@@ -313,7 +313,7 @@ impl Both {
                 entry.priority = priority;
                 match entry.at.clone() {
                     At::Active { .. } if reordered => self.model.activate(now, pod),
-                    At::Active { .. } | At::Backoff { .. } | At::Binding => {}
+                    At::Active { .. } | At::PodBackoff { .. } | At::Binding => {}
                     At::InFlight { .. } => self.model.note(&Missed::Own, Some(pod)),
                     At::Gated { .. } => self.model.activate(now, pod),
                     At::Unschedulable { .. } => {
@@ -382,7 +382,7 @@ impl Both {
         self.queue.tick(self.now, &mut self.advice);
         let mut due: Vec<(Duration, u64, u32)> = Vec::new();
         for (pod, entry) in &self.model.pods {
-            if let At::Backoff { due: at, order } = entry.at
+            if let At::PodBackoff { due: at, order } = entry.at
                 && at <= self.now
             {
                 due.push((at, order, *pod));

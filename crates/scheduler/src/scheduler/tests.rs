@@ -433,7 +433,7 @@ fn gates_and_unsupported_requirements_keep_a_pod_waiting() {
     stage.event(Event::PodApplied(pod("web")));
     assert_eq!(bind_to(&stage.schedule()), Some("n1"));
 
-    let needs = model::scheduling::Unsupported::PersistentVolumeClaim("data".to_owned());
+    let needs = model::scheduling::UnsupportedFeature::PersistentVolumeClaim("data".to_owned());
     let effects = stage.place(pod_with("db", |facts| facts.unsupported = vec![needs]));
     let (_, message) = condition(&effects).expect("it is rejected");
     assert!(message.contains("persistent volume claim \"data\""), "{message}");

@@ -19,7 +19,7 @@ mod task;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ports::{Change, ClusterRules, PortError, RuleStore};
+use engine::ports::{ClusterRules, PortError, RuleChange, RuleStore};
 use futures::future::{BoxFuture, join_all};
 use model::event::VcenterId;
 use tokio::time::timeout;
@@ -82,7 +82,7 @@ impl Rules {
         &self,
         vcenter: VcenterId,
         cluster: &ManagedObject,
-        changes: &[Change],
+        changes: &[RuleChange],
     ) -> Result<(), PortError> {
         if changes.is_empty() {
             return Ok(());
@@ -122,7 +122,7 @@ impl RuleStore for Rules {
         &'a self,
         vcenter: VcenterId,
         cluster: &'a str,
-        changes: &'a [Change],
+        changes: &'a [RuleChange],
     ) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async move { self.change_cluster(vcenter, &ManagedObject::new(CLUSTER, cluster), changes).await })
     }

@@ -5,7 +5,7 @@
 //! because vCenter drops what an edit omits. The caller limits the number of changes: vCenter accepts thousands in one
 //! reconfiguration.
 
-use engine::ports::{Change, ChangeKind, GroupChange};
+use engine::ports::{ChangeKind, GroupChange, RuleChange};
 use model::event::{GroupFacts, GroupKind, RuleKind};
 
 use crate::ManagedObject;
@@ -13,8 +13,8 @@ use crate::inventory::{HOST, VM};
 use crate::xml::Writer;
 
 /// The parameters `spec` and `modify` of `ReconfigureComputeResource_Task`.
-pub(super) fn write(body: &mut Writer, changes: &[Change]) {
-    let mut rules: Vec<&Change> = changes.iter().collect();
+pub(super) fn write(body: &mut Writer, changes: &[RuleChange]) {
+    let mut rules: Vec<&RuleChange> = changes.iter().collect();
     rules.sort_by_key(|change| match change.kind {
         ChangeKind::Delete { .. } | ChangeKind::DeleteGroups => 0,
         ChangeKind::Edit { .. } => 1,
@@ -41,7 +41,7 @@ fn update(spec: &mut Writer, name: &str, operation: &str, inside: impl FnOnce(&m
     });
 }
 
-fn rule_change(spec: &mut Writer, change: &Change) {
+fn rule_change(spec: &mut Writer, change: &RuleChange) {
     match &change.kind {
         ChangeKind::Create => update(spec, "rulesSpec", "add", |update| rule_info(update, None, change)),
         ChangeKind::Edit { key, uuid, .. } => {
@@ -66,7 +66,7 @@ fn group_change(spec: &mut Writer, change: &GroupChange) {
 
 /// Writes a rule. `identity` is the key and UUID of an existing rule. Bridger writes only enabled rules: it does not
 /// touch a rule that an administrator disabled.
-fn rule_info(update: &mut Writer, identity: Option<(i32, Option<&str>)>, change: &Change) {
+fn rule_info(update: &mut Writer, identity: Option<(i32, Option<&str>)>, change: &RuleChange) {
     let rule = change.rule_kind();
     let kind = match &rule {
         RuleKind::VmAntiAffinity(_) => "ClusterAntiAffinityRuleSpec",
@@ -133,7 +133,7 @@ mod tests {
         prop::collection::vec((0..50u32).prop_map(move |number| format!("{kind}-{number}")), 0..6)
     }
 
-    fn any_rule(kind: impl Strategy<Value = ChangeKind>) -> impl Strategy<Value = Change> {
+    fn any_rule(kind: impl Strategy<Value = ChangeKind>) -> impl Strategy<Value = RuleChange> {
         let rule_type = prop_oneof![Just(RuleType::VmAntiAffinity), Just(RuleType::VmAffinity), Just(RuleType::VmHost)];
         let groups = prop::collection::vec(any_group_change(), 0..3);
         (any_name(), rule_type, kind, any_ids("vm"), any::<bool>(), groups).prop_map(
@@ -141,7 +141,7 @@ mod tests {
                 let vms = vms.into_iter().map(|id| VmRef { name: id.clone(), id }).collect();
                 let names = RecordedGroups { vms: format!("{name}-vms"), hosts: format!("{name}-hosts") };
                 let group_names = (rule_type == RuleType::VmHost).then_some(names);
-                Change { mandatory, groups, group_names, ..Change::new(name, rule_type, kind, vms) }
+                RuleChange { mandatory, groups, group_names, ..RuleChange::new(name, rule_type, kind, vms) }
             },
         )
     }
@@ -159,7 +159,7 @@ mod tests {
         ]
     }
 
-    fn any_change() -> impl Strategy<Value = Change> {
+    fn any_change() -> impl Strategy<Value = RuleChange> {
         let uuid = || maybe("[0-9a-f]{8}");
         any_rule(prop_oneof![
             Just(ChangeKind::Create),
@@ -177,8 +177,8 @@ mod tests {
         Group(GroupChange),
     }
 
-    fn expected(changes: &[Change]) -> Vec<Sent> {
-        let rule = |change: &Change, key, uuid: &Option<String>| Sent::Rule {
+    fn expected(changes: &[RuleChange]) -> Vec<Sent> {
+        let rule = |change: &RuleChange, key, uuid: &Option<String>| Sent::Rule {
             key,
             uuid: uuid.clone(),
             name: change.rule.clone(),

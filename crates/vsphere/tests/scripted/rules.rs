@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::vcenter::{Outcome, PASSWORD, Vcenter, at, content, object, page, text};
 use engine::ports::{
-    Change, ChangeKind, ClusterRules, GroupChange, PortError, RecordedGroups, RuleStore, RuleType, VmRef,
+    ChangeKind, ClusterRules, GroupChange, PortError, RecordedGroups, RuleChange, RuleStore, RuleType, VmRef,
 };
 use model::event::{Event, GroupFacts, GroupKind, RuleFacts, RuleKind, VcenterId};
 use tokio::sync::{mpsc, watch};
@@ -19,16 +19,16 @@ fn rules(vcenter: &Vcenter) -> Rules {
     Rules::new([(ID, vcenter.config())])
 }
 
-fn change(name: &str, rule_type: RuleType, kind: ChangeKind, vms: &[&str]) -> Change {
+fn change(name: &str, rule_type: RuleType, kind: ChangeKind, vms: &[&str]) -> RuleChange {
     let vms = vms.iter().map(|id| VmRef { id: (*id).to_owned(), name: (*id).to_owned() }).collect();
-    Change::new(name.to_owned(), rule_type, kind, vms)
+    RuleChange::new(name.to_owned(), rule_type, kind, vms)
 }
 
 fn ids(ids: &[&str]) -> Vec<String> {
     ids.iter().map(|&id| id.to_owned()).collect()
 }
 
-fn one_change() -> Vec<Change> {
+fn one_change() -> Vec<RuleChange> {
     vec![change("r", RuleType::VmAntiAffinity, ChangeKind::Create, &["vm-1", "vm-2"])]
 }
 
@@ -74,7 +74,7 @@ async fn changes_are_one_reconfiguration_in_the_order_of_the_schema() {
     let edit = |key| ChangeKind::Edit { key, uuid: Some("u-7".to_owned()), added: vec![], removed: vec![] };
     let changes = [
         change("apart & <b>", RuleType::VmAntiAffinity, ChangeKind::Create, &["vm-1", "vm-2"]),
-        Change {
+        RuleChange {
             mandatory: true,
             group_names: Some(names),
             groups: vec![
@@ -84,7 +84,7 @@ async fn changes_are_one_reconfiguration_in_the_order_of_the_schema() {
             ..change("pin", RuleType::VmHost, ChangeKind::Create, &["vm-1"])
         },
         change("together", RuleType::VmAffinity, edit(7), &["vm-3"]),
-        Change {
+        RuleChange {
             groups: vec![GroupChange::Remove { name: "old".to_owned() }],
             ..change("deleted", RuleType::VmHost, ChangeKind::DeleteGroups, &[])
         },

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use engine::ports::{Occurrence, Regarding, Severity};
 use engine::runtime::{
-    Action, Closed, Context, Controller, Executor, LaneId, LaneSettings, Mailbox, Rate, Repeat, Requirement,
+    Action, Closed, Context, Controller, Executor, LaneId, LaneSettings, Mailbox, Rate, Repeat, SourceRequirement,
 };
 use futures::future::BoxFuture;
 use model::event::{Source, VcenterId};
@@ -43,9 +43,13 @@ impl Action for Report {
         true
     }
 
-    fn requirements(&self) -> Vec<Requirement> {
+    fn requirements(&self) -> Vec<SourceRequirement> {
         let vcenter = Source::Vcenter(VcenterId(0));
-        vec![Requirement::Settled(Source::Pods), Requirement::Fresh(Source::Nodes), Requirement::Fresh(vcenter)]
+        vec![
+            SourceRequirement::Settled(Source::Pods),
+            SourceRequirement::Fresh(Source::Nodes),
+            SourceRequirement::Fresh(vcenter),
+        ]
     }
 }
 

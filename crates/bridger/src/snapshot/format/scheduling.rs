@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::event::{NodeTermFacts, SelectorFacts};
 use model::scheduling::{
     HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts, PreemptionPolicy,
-    ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, Unsupported, WeightedNodeTerm, WorkloadFacts,
+    ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, UnsupportedFeature, WeightedNodeTerm, WorkloadFacts,
     WorkloadKind,
 };
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ layouts! {
     Workload of WorkloadFacts,
     Spread of SpreadFacts,
     Tolerated of Toleration,
-    Unmet of Unsupported,
+    Unmet of UnsupportedFeature,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub(super) struct PodScheduling {
     #[serde(with = "Maybe::<Kind>")]
     controller: Option<WorkloadKind>,
     #[serde(with = "List::<Unmet>")]
-    unsupported: Vec<Unsupported>,
+    unsupported: Vec<UnsupportedFeature>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,7 +148,7 @@ struct Spread {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Unsupported", rename_all = "camelCase")]
+#[serde(remote = "UnsupportedFeature", rename_all = "camelCase")]
 enum Unmet {
     PersistentVolumeClaim(String),
     EphemeralVolume(String),

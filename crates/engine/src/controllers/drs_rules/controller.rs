@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drs::{Change, ClusterKey, Record, UnixMillis};
+use drs::{ClusterKey, Record, RuleChange, UnixMillis};
 use model::event::Source;
 use model::{Part, Subject, World, WorldChange};
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ use super::records::{RuleRecords, stands_in_the_way};
 use super::reports::PodReports;
 use crate::ports::{ClusterRules, PortError, StoredRecord};
 use crate::runtime::{
-    Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, Requirement, SharedWorld,
+    Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, SharedWorld, SourceRequirement,
 };
 
 pub const NAME: &str = "drs-rules";
@@ -70,10 +70,10 @@ impl Action for RuleAction {
         }
     }
 
-    fn requirements(&self) -> Vec<Requirement> {
+    fn requirements(&self) -> Vec<SourceRequirement> {
         match self {
             RuleAction::Pass { cluster, request: Request::Change(_), .. } => {
-                needed_by(cluster).map(Requirement::Settled).collect()
+                needed_by(cluster).map(SourceRequirement::Settled).collect()
             }
             // The record is written even if a source was lost during the pass, because it lists the rules that exist.
             RuleAction::Pass { .. } | RuleAction::Load { .. } => Vec::new(),
@@ -143,7 +143,7 @@ pub(super) struct Cluster {
     pub(super) deferred: DeferredChanges,
     /// The last load that may not include what this cluster's passes wrote.
     pub(super) moved_at_load: u64,
-    pub(super) shown_in_dry_run: Vec<Change>,
+    pub(super) shown_in_dry_run: Vec<RuleChange>,
     /// Nothing is written until an administrator has repaired the record.
     pub(super) awaits_mending: bool,
 }
@@ -574,12 +574,12 @@ impl Controller for DrsRules {
 }
 
 /// Logs the planned changes, once for each distinct plan.
-fn show(name: &ClusterKey, changes: &[Change], shown: &mut Vec<Change>) {
+fn show(name: &ClusterKey, changes: &[RuleChange], shown: &mut Vec<RuleChange>) {
     if shown.len() == changes.len() && shown.iter().zip(changes).all(|(a, b)| a.is_same_write(b)) {
         return;
     }
     for change in changes {
-        let Change { rule, kind, groups, .. } = change;
+        let RuleChange { rule, kind, groups, .. } = change;
         tracing::info!(cluster = name.id, rule, change = ?kind, writes = ?change.rule_kind(), ?groups, "dry run: would write");
     }
     *shown = changes.to_vec();

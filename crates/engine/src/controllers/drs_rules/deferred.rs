@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use drs::Change;
+use drs::RuleChange;
 use tokio::time::Instant;
 
 use crate::runtime::{Backoff, Jitter};
 
 #[derive(Debug)]
 struct Entry {
-    change: Change,
+    change: RuleChange,
     failures: u32,
     until: Instant,
 }
@@ -27,7 +27,7 @@ pub(crate) struct DeferredChanges {
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
     /// The `fresh` changes, which were not rejected before, come first.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<RuleChange>,
     pub(crate) fresh: usize,
     /// When the first of the changes left out may be retried.
     pub(crate) next: Option<Instant>,
@@ -35,7 +35,7 @@ pub(crate) struct Sorted {
 
 impl DeferredChanges {
     /// Forgets deferred changes that are no longer planned.
-    pub(crate) fn sort(&mut self, changes: Vec<Change>, now: Instant) -> Sorted {
+    pub(crate) fn sort(&mut self, changes: Vec<RuleChange>, now: Instant) -> Sorted {
         self.by_rule.retain(|_, entry| changes.iter().any(|change| change.is_same_write(&entry.change)));
         let mut sorted = Sorted::default();
         let mut again = Vec::new();
@@ -51,7 +51,7 @@ impl DeferredChanges {
         sorted
     }
 
-    pub(crate) fn put(&mut self, change: Change, now: Instant, backoff: &Backoff, jitter: &mut Jitter) {
+    pub(crate) fn put(&mut self, change: RuleChange, now: Instant, backoff: &Backoff, jitter: &mut Jitter) {
         let failures = self.by_rule.get(&change.rule).map_or(0, |entry| entry.failures).saturating_add(1);
         let until = now + backoff.wait(failures, jitter);
         self.by_rule.insert(change.rule.clone(), Entry { change, failures, until });

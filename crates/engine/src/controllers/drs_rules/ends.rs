@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::controller::{BACKOFF, Cluster, DrsRules, Phase};
 use super::counters::RuleProblem;
-use super::pass::{Carried, End, Stage};
+use super::pass::{Carried, End, PassStage};
 use crate::ports::PortError;
 use crate::runtime::Backoff;
 
@@ -55,7 +55,7 @@ impl DrsRules {
         self.counters.set_owned(self.records.owned().len());
     }
 
-    fn failed(&mut self, name: &ClusterKey, stage: Stage, error: &PortError, now: Instant) {
+    fn failed(&mut self, name: &ClusterKey, stage: PassStage, error: &PortError, now: Instant) {
         let Some(cluster) = self.clusters.get_mut(name) else { return };
         self.counters.failed(error);
         cluster.failures = cluster.failures.saturating_add(1);
@@ -63,7 +63,7 @@ impl DrsRules {
             PortError::Transient(_) => BACKOFF.wait(cluster.failures, &mut self.jitter),
             PortError::Permanent(_) | PortError::NotFound(_) | PortError::Invalid(_) => BACKOFF.longest,
         };
-        if matches!(stage, Stage::SavingIntent | Stage::SavingOutcome) {
+        if matches!(stage, PassStage::SavingIntent | PassStage::SavingOutcome) {
             // Only the record store knows whether this write succeeded, or what another client wrote.
             let is_deleted = matches!(error, PortError::NotFound(_));
             if is_deleted {
@@ -75,9 +75,9 @@ impl DrsRules {
             cluster.phase = Phase::Waiting { until: now + wait };
         }
         let (reason, attempt) = match stage {
-            Stage::Reading | Stage::ReadingBack => ("CannotRead", "read its rules"),
-            Stage::SavingIntent | Stage::SavingOutcome => ("CannotRecord", "record its rules"),
-            Stage::Changing => ("CannotChange", "change its rules"),
+            PassStage::Reading | PassStage::ReadingBack => ("CannotRead", "read its rules"),
+            PassStage::SavingIntent | PassStage::SavingOutcome => ("CannotRecord", "record its rules"),
+            PassStage::Changing => ("CannotChange", "change its rules"),
         };
         let message = format!("cannot {attempt}: {error}");
         self.counters.trouble(name, Some(RuleProblem { reason, message }));

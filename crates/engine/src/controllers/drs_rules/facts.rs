@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use drs::{Change, ChangeKind, ClusterKey, GroupChange};
+use drs::{ChangeKind, ClusterKey, GroupChange, RuleChange};
 use model::World;
 use model::event::{ClusterFacts, GroupKind, RuleFacts, RuleKind};
 
@@ -36,7 +36,7 @@ pub(crate) fn in_order(mut rules: ClusterRules) -> ClusterRules {
 }
 
 /// Whether a change is visible in rules that are in order.
-pub(crate) fn shows(change: &Change, found: &ClusterRules) -> bool {
+pub(crate) fn shows(change: &RuleChange, found: &ClusterRules) -> bool {
     let is_there = |key: Option<i32>| {
         let kind = ordered(&change.rule_kind());
         let is_it = |rule: &&RuleFacts| key.is_none_or(|key| rule.key == key) && rule.name == change.rule;

@@ -7,7 +7,7 @@
 //!
 //! In: the response to the last request. Out: the next request, or the end of the pass.
 
-use drs::{Change, ChangeKind, ClusterKey, Record};
+use drs::{ChangeKind, ClusterKey, Record, RuleChange};
 
 use super::facts::{in_order, shows};
 use super::records::RuleRecords;
@@ -19,7 +19,7 @@ use crate::ports::{ClusterRules, PortError, RecordVersion, StoredRecord};
 pub struct Work {
     pub cluster: ClusterKey,
     /// The first `fresh` changes are sent together, the others one by one.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RuleChange>,
     pub fresh: usize,
     /// The record to write first; only this cluster's part.
     pub record: Record,
@@ -31,7 +31,7 @@ pub struct Work {
 pub enum Request {
     Read,
     Save { text: String, expected: Option<RecordVersion> },
-    Change(Vec<Change>),
+    Change(Vec<RuleChange>),
 }
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub enum Response {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum PassStage {
     Reading,
     SavingIntent,
     Changing,
@@ -61,7 +61,7 @@ pub enum End {
     /// The world changed before the pass changed anything.
     Outdated,
     Failed {
-        stage: Stage,
+        stage: PassStage,
         error: PortError,
     },
     Carried(Box<Carried>),
@@ -74,7 +74,7 @@ pub struct Carried {
     pub found: ClusterRules,
     pub done: Vec<ChangeKind>,
     /// The changes that vCenter rejected, each with the error.
-    pub culprits: Vec<(Change, String)>,
+    pub culprits: Vec<(RuleChange, String)>,
     /// Rules whose change was accepted but is not visible.
     pub missing: Vec<String>,
 }
@@ -88,7 +88,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Pass {
     work: Work,
-    stage: Stage,
+    stage: PassStage,
     split: Split,
     /// The record text that is being saved.
     saving: String,
@@ -101,7 +101,8 @@ impl Pass {
     #[must_use]
     pub fn begin(work: Work) -> (Pass, Request) {
         let split = Split::new(work.fresh, work.changes.len());
-        let pass = Pass { work, stage: Stage::Reading, split, saving: String::new(), carried: None, stopped_by: None };
+        let pass =
+            Pass { work, stage: PassStage::Reading, split, saving: String::new(), carried: None, stopped_by: None };
         (pass, Request::Read)
     }
 
@@ -119,7 +120,7 @@ impl Pass {
         is_current: impl FnOnce(&ClusterRules) -> bool,
     ) -> Next {
         match (self.stage, response) {
-            (Stage::Reading, Response::Read(Ok(found))) => {
+            (PassStage::Reading, Response::Read(Ok(found))) => {
                 let found = in_order(found);
                 if found != self.work.planned_from {
                     return Next::End(End::Lagging { found });
@@ -130,29 +131,29 @@ impl Pass {
                     false => records.record_to_hold(cluster, record),
                 };
                 match text {
-                    Some(text) => self.save(Stage::SavingIntent, text),
+                    Some(text) => self.save(PassStage::SavingIntent, text),
                     None => self.intent_saved(is_current),
                 }
             }
-            (Stage::SavingIntent, Response::Saved(Ok(version))) => {
+            (PassStage::SavingIntent, Response::Saved(Ok(version))) => {
                 self.saved(version, records);
                 self.intent_saved(is_current)
             }
-            (Stage::Changing, Response::Changed(outcome)) => {
+            (PassStage::Changing, Response::Changed(outcome)) => {
                 if let Err(error) = self.split.attempted(outcome) {
                     self.stopped_by = Some(error);
                     return if self.split.applied.is_empty() { self.failed() } else { self.read_back() };
                 }
                 self.attempt()
             }
-            (Stage::ReadingBack, Response::Read(Ok(found))) => {
+            (PassStage::ReadingBack, Response::Read(Ok(found))) => {
                 self.compare(in_order(found));
                 match records.record_to_save(&self.work.cluster, &self.work.record) {
-                    Some(text) => self.save(Stage::SavingOutcome, text),
+                    Some(text) => self.save(PassStage::SavingOutcome, text),
                     None => self.end(),
                 }
             }
-            (Stage::SavingOutcome, Response::Saved(Ok(version))) => {
+            (PassStage::SavingOutcome, Response::Saved(Ok(version))) => {
                 self.saved(version, records);
                 self.end()
             }
@@ -164,7 +165,7 @@ impl Pass {
         }
     }
 
-    fn save(&mut self, stage: Stage, (text, expected): (String, Option<RecordVersion>)) -> Next {
+    fn save(&mut self, stage: PassStage, (text, expected): (String, Option<RecordVersion>)) -> Next {
         self.stage = stage;
         self.saving.clone_from(&text);
         Next::Request(Request::Save { text, expected })
@@ -182,7 +183,7 @@ impl Pass {
         if !is_current(&self.work.planned_from) {
             return Next::End(End::Outdated);
         }
-        self.stage = Stage::Changing;
+        self.stage = PassStage::Changing;
         self.attempt()
     }
 
@@ -194,7 +195,7 @@ impl Pass {
     }
 
     fn read_back(&mut self) -> Next {
-        self.stage = Stage::ReadingBack;
+        self.stage = PassStage::ReadingBack;
         Next::Request(Request::Read)
     }
 
@@ -234,6 +235,6 @@ impl Pass {
 
     fn failed(&mut self) -> Next {
         let no_error = || PortError::Transient("the pass ended before it began".to_owned());
-        Next::End(End::Failed { stage: Stage::Changing, error: self.stopped_by.take().unwrap_or_else(no_error) })
+        Next::End(End::Failed { stage: PassStage::Changing, error: self.stopped_by.take().unwrap_or_else(no_error) })
     }
 }

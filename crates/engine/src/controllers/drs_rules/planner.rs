@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drs::{
-    Change, ClusterCopy, ClusterKey, ClusterView, DrsSettings, Finding, Fingerprint, NodeCopies, Record, Rules, Scope,
-    Surroundings, UnixMillis,
+    ClusterCopy, ClusterKey, ClusterView, DrsSettings, Finding, Fingerprint, NodeCopies, PlanScope, Record,
+    RecordedRules, RuleChange, Surroundings, UnixMillis,
 };
 use model::event::ClusterFacts;
 use model::{ClusterId, World};
@@ -24,11 +24,11 @@ const STEPS_MAX: usize = 1000;
 /// The plan for one cluster, and its inputs.
 #[derive(Clone, Debug)]
 pub struct PlannedCluster {
-    pub changes: Vec<Change>,
+    pub changes: Vec<RuleChange>,
     /// The record to write first.
-    pub rules: Arc<Rules>,
+    pub rules: Arc<RecordedRules>,
     /// The record that the plan was made from.
-    pub recorded: Arc<Rules>,
+    pub recorded: Arc<RecordedRules>,
     /// The cluster that the plan was made from, with its rules.
     pub planned_from: Arc<ClusterFacts>,
 }
@@ -59,7 +59,7 @@ pub struct Planner {
 #[derive(Debug)]
 struct Last {
     fingerprint: Fingerprint,
-    rules: Arc<Rules>,
+    rules: Arc<RecordedRules>,
     /// Kept, because a plan under churn then copies only the nodes that changed.
     copies: NodeCopies,
     planned: Option<PlannedCluster>,
@@ -70,7 +70,7 @@ struct Last {
 }
 
 impl Last {
-    fn is_current(&self, fingerprint: &Fingerprint, rules: &Arc<Rules>, now: UnixMillis) -> bool {
+    fn is_current(&self, fingerprint: &Fingerprint, rules: &Arc<RecordedRules>, now: UnixMillis) -> bool {
         self.next_due.is_none_or(|due| now < due) && self.rules == *rules && self.fingerprint == *fingerprint
     }
 }
@@ -152,7 +152,7 @@ impl Planner {
         world: &SharedWorld,
         id: ClusterId,
         record: &Record,
-        rules: &Rules,
+        rules: &RecordedRules,
         surroundings: &mut Surroundings,
         copies: &mut NodeCopies,
     ) -> Option<(ClusterView, Fingerprint)> {
@@ -180,8 +180,13 @@ impl Planner {
         None
     }
 
-    fn scope<'a>(&'a self, cluster: ClusterId, rules: &'a Rules, surroundings: &'a Surroundings) -> Scope<'a> {
-        Scope { cluster, rules, surroundings, settings: &self.settings }
+    fn scope<'a>(
+        &'a self,
+        cluster: ClusterId,
+        rules: &'a RecordedRules,
+        surroundings: &'a Surroundings,
+    ) -> PlanScope<'a> {
+        PlanScope { cluster, rules, surroundings, settings: &self.settings }
     }
 }
 
@@ -209,7 +214,7 @@ pub fn take_over(owned: &mut Record, cluster: &ClusterKey, from: &Record) {
 
 /// Serializes a cluster's part of the record.
 pub fn to_text(owned: &Record, cluster: &ClusterKey) -> String {
-    let none = drs::Rules::new();
+    let none = drs::RecordedRules::new();
     drs::record::to_text(owned.clusters.get(cluster).map_or(&none, |rules| rules))
 }
 
@@ -228,6 +233,6 @@ pub fn from_text(owned: &mut Record, cluster: &ClusterKey, text: &str) -> Result
 #[cfg(test)]
 pub(crate) fn intent_for_tests(cluster: &ClusterKey, rule: &str) -> Record {
     let intent = drs::RecordedRule::intent(drs::RuleType::VmAntiAffinity, "digest".to_owned());
-    let rules = drs::Rules::from([(rule.to_owned(), intent.into())]);
+    let rules = drs::RecordedRules::from([(rule.to_owned(), intent.into())]);
     Record { clusters: BTreeMap::from([(cluster.clone(), rules.into())]) }
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use drs::{Finding, PodRef, TooFewHosts};
+use drs::{Finding, RulePod, TooFewHosts};
 use tokio::time::Instant;
 
 use super::controller::NAME;
@@ -65,7 +65,7 @@ fn message(finding: &Finding) -> Option<String> {
     })
 }
 
-type Key = (PodRef, &'static str);
+type Key = (RulePod, &'static str);
 
 #[derive(Debug, Default)]
 pub struct PodReports {
@@ -132,8 +132,8 @@ mod tests {
     use super::*;
     use model::event::VcenterId;
 
-    fn pod(number: usize) -> PodRef {
-        PodRef {
+    fn pod(number: usize) -> RulePod {
+        RulePod {
             namespace: "shop".into(),
             name: format!("web-{number}").into(),
             uid: format!("u{number}").as_str().into(),

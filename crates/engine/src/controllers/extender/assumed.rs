@@ -22,7 +22,7 @@ const CHECKED_PER_SWEEP: usize = 4;
 pub type PodKey = (String, String);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum AssumptionStage {
     Binding,
     Bound,
     Unclear,
@@ -32,7 +32,7 @@ pub enum Stage {
 pub struct Assumption {
     pub uid: String,
     pub node: String,
-    pub stage: Stage,
+    pub stage: AssumptionStage,
     /// When it expires if nothing else happens; `None` while the binding is in flight.
     until: Option<Instant>,
     /// An earlier binding of the pod to this node got no response, and may take effect until this moment.
@@ -83,9 +83,9 @@ impl Assumptions {
     pub fn may_begin(&self, key: &PodKey, uid: &str, node: &str, now: Instant) -> Result<(), Busy> {
         match self.pods.get(key) {
             Some(one) if one.uid != uid || one.is_over(now) => Ok(()),
-            Some(one) if one.stage == Stage::Binding => Err(Busy::UnderWay),
-            Some(one) if one.stage == Stage::Bound => Err(Busy::Bound { node: one.node.clone() }),
-            Some(one) if one.stage == Stage::Unclear && one.node != node => {
+            Some(one) if one.stage == AssumptionStage::Binding => Err(Busy::UnderWay),
+            Some(one) if one.stage == AssumptionStage::Bound => Err(Busy::Bound { node: one.node.clone() }),
+            Some(one) if one.stage == AssumptionStage::Unclear && one.node != node => {
                 Err(Busy::Unclear { node: one.node.clone() })
             }
             _ => Ok(()),
@@ -95,7 +95,7 @@ impl Assumptions {
     pub fn begin(&mut self, key: PodKey, uid: String, node: String) {
         let before = self.pods.get(&key).filter(|one| one.uid == uid && one.node == node);
         let unclear_until = before.and_then(|one| one.unclear_until);
-        let one = Assumption { uid, node, stage: Stage::Binding, until: None, unclear_until };
+        let one = Assumption { uid, node, stage: AssumptionStage::Binding, until: None, unclear_until };
         if self.pods.insert(key.clone(), one).is_none() {
             self.turn.push_back(key);
         }
@@ -105,13 +105,15 @@ impl Assumptions {
     pub fn end(&mut self, key: &PodKey, uid: &str, ending: Ending, now: Instant) -> bool {
         let Some(one) = self.pods.get_mut(key).filter(|one| one.uid == uid) else { return false };
         (one.stage, one.until) = match ending {
-            Ending::Bound => (Stage::Bound, Some(now + SEEN_WITHIN)),
+            Ending::Bound => (AssumptionStage::Bound, Some(now + SEEN_WITHIN)),
             Ending::Unclear => {
                 one.unclear_until = Some(now + UNCLEAR_FOR);
-                (Stage::Unclear, one.unclear_until)
+                (AssumptionStage::Unclear, one.unclear_until)
             }
             // The outcome of the earlier binding is still unclear.
-            Ending::Failed if one.unclear_until.is_some_and(|until| until > now) => (Stage::Unclear, one.unclear_until),
+            Ending::Failed if one.unclear_until.is_some_and(|until| until > now) => {
+                (AssumptionStage::Unclear, one.unclear_until)
+            }
             Ending::Failed => {
                 self.remove(key);
                 return true;
@@ -156,7 +158,7 @@ impl Assumptions {
         for _ in 0..at_most.min(self.turn.len()) {
             let Some(key) = self.turn.pop_front() else { break };
             let Some(one) = self.pods.get(&key) else { continue };
-            let binding = one.stage == Stage::Binding;
+            let binding = one.stage == AssumptionStage::Binding;
             if !binding && confirmed(&key, one) {
                 self.pods.remove(&key);
             } else if !binding && one.is_over(now) {

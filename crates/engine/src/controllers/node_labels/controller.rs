@@ -14,7 +14,7 @@ use super::problems::{Problem, Problems};
 use crate::counters::Counters;
 use crate::ports::{LabelChanges, Occurrence, PortError, Regarding, Severity};
 use crate::runtime::{
-    Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, Rate, Repeat, Requirement,
+    Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, Rate, Repeat, SourceRequirement,
 };
 
 const NAME: &str = "node-labels";
@@ -61,8 +61,8 @@ impl Action for LabelWrite {
         true
     }
 
-    fn requirements(&self) -> Vec<Requirement> {
-        vec![Requirement::Fresh(Source::Nodes), Requirement::Fresh(Source::Vcenter(self.vcenter))]
+    fn requirements(&self) -> Vec<SourceRequirement> {
+        vec![SourceRequirement::Fresh(Source::Nodes), SourceRequirement::Fresh(Source::Vcenter(self.vcenter))]
     }
 }
 

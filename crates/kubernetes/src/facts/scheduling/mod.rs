@@ -11,14 +11,14 @@ use std::sync::Arc;
 use model::event::{Labels, Operator, RequirementFacts, SelectorFacts};
 use model::scheduling::{
     HostPort, NodeImage, NodeSchedulingFacts, PodSchedulingFacts, PreemptionPolicy, SpreadFacts, Taint, TaintEffect,
-    Toleration, Unsupported, WeightedNodeTerm, WorkloadKind,
+    Toleration, UnsupportedFeature, WeightedNodeTerm, WorkloadKind,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use self::requests::{Amounts, ContainerRequests, ContainerStatus, PodResources, Resources};
 use self::when::When;
-pub(crate) use self::when::{NoScheduling, Reading, Scheduling};
+pub(crate) use self::when::{FieldsRead, NoScheduling, Scheduling};
 use super::affinity::{Affinity, Selector};
 use super::{NodeAddress, NodeCondition, NodeInfo};
 
@@ -29,8 +29,8 @@ mod when;
 
 /// The fields of a pod's `spec` that are read.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, bound = "R: Reading")]
-pub(crate) struct PodSpec<R: Reading> {
+#[serde(rename_all = "camelCase", default, bound = "R: FieldsRead")]
+pub(crate) struct PodSpec<R: FieldsRead> {
     pub(super) node_name: Option<String>,
     pub(super) node_selector: Option<Labels>,
     pub(super) affinity: Option<Affinity>,
@@ -53,8 +53,8 @@ pub(crate) struct PodSpec<R: Reading> {
 
 /// The fields of a pod's `status` that are read.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, bound = "R: Reading")]
-pub(crate) struct PodStatus<R: Reading> {
+#[serde(rename_all = "camelCase", default, bound = "R: FieldsRead")]
+pub(crate) struct PodStatus<R: FieldsRead> {
     pub(super) phase: Option<String>,
     nominated_node_name: When<R, String>,
     container_statuses: When<R, Vec<ContainerStatus>>,
@@ -255,15 +255,15 @@ fn add_pair(selector: &mut SelectorFacts, key: &str, value: &str) {
 }
 
 impl Volume {
-    fn unsupported(&self) -> Option<Unsupported> {
+    fn unsupported(&self) -> Option<UnsupportedFeature> {
         if let Some(claim) = &self.persistent_volume_claim {
-            return Some(Unsupported::PersistentVolumeClaim(claim.claim_name.clone()));
+            return Some(UnsupportedFeature::PersistentVolumeClaim(claim.claim_name.clone()));
         }
         if self.ephemeral.is_some() {
-            return Some(Unsupported::EphemeralVolume(self.name.clone()));
+            return Some(UnsupportedFeature::EphemeralVolume(self.name.clone()));
         }
         let disks = [&self.gce_persistent_disk, &self.aws_elastic_block_store, &self.iscsi, &self.rbd];
-        disks.into_iter().any(Option::is_some).then(|| Unsupported::InlineVolume(self.name.clone()))
+        disks.into_iter().any(Option::is_some).then(|| UnsupportedFeature::InlineVolume(self.name.clone()))
     }
 }
 
@@ -321,7 +321,8 @@ pub(super) fn pod_facts(
     let claims = spec.resource_claims.0.unwrap_or_default().into_iter().map(|claim| claim.name);
     let group = spec.scheduling_group.0.map(|group| group.pod_group_name.unwrap_or_default());
     let group = group.or_else(|| GROUP_LABELS.iter().find_map(|key| labels.get(*key).cloned()));
-    let unsupported = volumes.iter().filter_map(Volume::unsupported).chain(claims.map(Unsupported::ResourceClaim));
+    let unsupported =
+        volumes.iter().filter_map(Volume::unsupported).chain(claims.map(UnsupportedFeature::ResourceClaim));
     Arc::new(PodSchedulingFacts {
         scheduler_name: spec.scheduler_name.0.unwrap_or_else(|| "default-scheduler".to_owned()),
         priority: spec.priority.0.unwrap_or_default(),
@@ -344,7 +345,7 @@ pub(super) fn pod_facts(
         preferred_nodes,
         required_features: features.iter().filter(|(_, needed)| *needed).map(|(name, _)| (*name).to_owned()).collect(),
         controller,
-        unsupported: unsupported.chain(group.map(Unsupported::SchedulingGroup)).collect(),
+        unsupported: unsupported.chain(group.map(UnsupportedFeature::SchedulingGroup)).collect(),
     })
 }
 
@@ -355,8 +356,8 @@ fn resize_infeasible(status: &PodStatus<Scheduling>) -> bool {
 
 /// The fields of a node's `spec` that are read.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, bound = "R: Reading")]
-pub(crate) struct NodeSpec<R: Reading> {
+#[serde(rename_all = "camelCase", default, bound = "R: FieldsRead")]
+pub(crate) struct NodeSpec<R: FieldsRead> {
     #[serde(rename = "providerID")]
     pub(super) provider_id: Option<String>,
     taints: When<R, Vec<WireTaint>>,
@@ -381,8 +382,8 @@ pub(crate) struct WireImage {
 
 /// The fields of a node's `status` that are read.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, bound = "R: Reading")]
-pub(crate) struct NodeStatus<R: Reading> {
+#[serde(rename_all = "camelCase", default, bound = "R: FieldsRead")]
+pub(crate) struct NodeStatus<R: FieldsRead> {
     pub(super) node_info: Option<NodeInfo>,
     pub(super) addresses: Option<Vec<NodeAddress>>,
     pub(super) conditions: Option<Vec<NodeCondition>>,

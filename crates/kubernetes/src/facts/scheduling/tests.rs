@@ -351,10 +351,10 @@ fn a_whole_pod_is_read_for_a_scheduler() {
         ],
         controller: Some(WorkloadKind::ReplicaSet),
         unsupported: vec![
-            Unsupported::PersistentVolumeClaim("data".to_owned()),
-            Unsupported::EphemeralVolume("e".to_owned()),
-            Unsupported::ResourceClaim("gpu".to_owned()),
-            Unsupported::SchedulingGroup("gang".to_owned()),
+            UnsupportedFeature::PersistentVolumeClaim("data".to_owned()),
+            UnsupportedFeature::EphemeralVolume("e".to_owned()),
+            UnsupportedFeature::ResourceClaim("gpu".to_owned()),
+            UnsupportedFeature::SchedulingGroup("gang".to_owned()),
         ],
     };
     assert_eq!(*facts, expected);
@@ -455,7 +455,7 @@ fn number_12_pods_of_a_group_and_pods_with_inline_volumes_are_held_back() {
         let pod = pod(json!({ "labels": { label: "gang" } }), &json!({}), &Value::Null);
         pod.scheduling.expect("facts for a scheduler").unsupported.clone()
     };
-    let gang = [Unsupported::SchedulingGroup("gang".to_owned())];
+    let gang = [UnsupportedFeature::SchedulingGroup("gang".to_owned())];
     assert_eq!(group("scheduling.x-k8s.io/pod-group"), gang);
     assert_eq!(group("pod-group.scheduling.sigs.k8s.io"), gang);
     assert!(group("app").is_empty());
@@ -469,7 +469,8 @@ fn number_12_pods_of_a_group_and_pods_with_inline_volumes_are_held_back() {
         ("configMap", false),
     ] {
         let volume = json!({ "name": "disk", kind: {} });
-        let expected: &[Unsupported] = if is_held { &[Unsupported::InlineVolume("disk".to_owned())] } else { &[] };
+        let expected: &[UnsupportedFeature] =
+            if is_held { &[UnsupportedFeature::InlineVolume("disk".to_owned())] } else { &[] };
         assert_eq!(facts(&json!({ "volumes": [volume] })).unsupported, expected, "{kind}");
     }
 }

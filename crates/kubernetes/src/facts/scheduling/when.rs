@@ -7,21 +7,21 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 /// Whether the fields for schedulers are read.
-pub(crate) trait Reading: Default {
+pub(crate) trait FieldsRead: Default {
     const IS_READ: bool;
 }
 
 #[derive(Default)]
 pub(crate) struct Scheduling;
 
-impl Reading for Scheduling {
+impl FieldsRead for Scheduling {
     const IS_READ: bool = true;
 }
 
 #[derive(Default)]
 pub(crate) struct NoScheduling;
 
-impl Reading for NoScheduling {
+impl FieldsRead for NoScheduling {
     const IS_READ: bool = false;
 }
 
@@ -34,7 +34,7 @@ impl<R, T> Default for When<R, T> {
     }
 }
 
-impl<'de, R: Reading, T: DeserializeOwned> Deserialize<'de> for When<R, T> {
+impl<'de, R: FieldsRead, T: DeserializeOwned> Deserialize<'de> for When<R, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = if R::IS_READ {
             Option::deserialize(deserializer)?
