@@ -23,6 +23,7 @@ use kubernetes::conditions::PodConditions;
 use kubernetes::events::EventWriter;
 use kubernetes::labels::NodeLabelWriter;
 use kubernetes::record_store::ConfigMapRecordStore;
+use kubernetes::watch::PodLists;
 use model::affinity::LiftSettings;
 use model::event::{Event, VcenterId};
 use model::labels::LabelSettings;
@@ -33,7 +34,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use vsphere::config::VcenterConfig;
 
-use crate::service::leading::{Candidates, Elections};
+use crate::service::leading::{Candidates, Elections, PodsListed};
 use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
 use crate::service::scheduler_metrics::SchedulerMetrics;
 
@@ -69,17 +70,10 @@ pub struct RuleParts {
     pub record_namespace: String,
 }
 
-/// A vCenter and its instance UUID, which identifies its rule records. The UUID is empty if it is unknown.
-#[derive(Clone)]
-pub struct Vcenter {
-    pub config: VcenterConfig,
-    pub instance_uuid: String,
-}
-
 /// The connections to both sides, and the sources of time and randomness.
 pub struct Outside {
     pub kubernetes: BoundedClient,
-    pub vcenters: Vec<Vcenter>,
+    pub vcenters: Vec<VcenterConfig>,
     pub time_of_day: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub seed: u64,
     /// Time is virtual: computations run inside the loop, in a fixed order.
@@ -111,24 +105,26 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     let Outside { kubernetes: client, vcenters, time_of_day, seed, is_virtual, elections } = outside;
     let runtime_settings =
         RuntimeSettings { dry_run: parts.dry_run, computes_inline: is_virtual, ..RuntimeSettings::default() };
-    let world = model::World::with_lifting(parts.lifting);
+    let mut world = model::World::with_lifting(parts.lifting);
+    let ids: Vec<VcenterId> = (0u16..).zip(&vcenters).map(|(number, _)| VcenterId(number)).collect();
+    world.expect_vcenters(ids.iter().copied());
     let sink = Arc::new(EventWriter::new(client.clone(), time_of_day.clone()));
     let mut runtime = Runtime::new(world, &runtime_settings, sink);
     let counters = Arc::<Counters>::default();
     let now = time_of_day.clone();
     let wall_clock = WallClock(Arc::new(move || UnixMillis(u64::try_from(now().as_millisecond()).unwrap_or(0))));
     let (waker, standing, leases) = (runtime.waker(), Vec::new(), BTreeMap::new());
+    let lists = PodLists::default();
     let mut candidates = Candidates {
         elections,
         client: client.clone(),
         waker,
         time_of_day: wall_clock.0.clone(),
         seed,
+        pods: Arc::new(PodsListed { world: runtime.world(), lists: lists.clone() }),
         standing,
         leases,
     };
-    let ids: Vec<VcenterId> = (0u16..).zip(&vcenters).map(|(number, _)| VcenterId(number)).collect();
-
     // With labels off it still reports nodes without a unique VM; a scheduler alone does not need that.
     if on != Parts::SCHEDULING {
         let labels = parts.labels;
@@ -140,11 +136,9 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
         runtime.add(NodeLabels::new(settings, counters.clone()), Arc::new(executor), lease);
     }
     let rules = parts.rules.map(|rules| {
-        let store = Arc::new(vsphere::Rules::new(ids.iter().copied().zip(configs(&vcenters))));
+        let store = Arc::new(vsphere::Rules::new(ids.iter().copied().zip(vcenters.iter().cloned())));
         let record_store = Arc::new(ConfigMapRecordStore::new(client.clone(), rules.record_namespace));
-        let uuids = ids.iter().copied().zip(vcenters.iter().map(|vcenter| vcenter.instance_uuid.clone()));
-        let uuids: BTreeMap<VcenterId, String> = uuids.filter(|(_, uuid)| !uuid.is_empty()).collect();
-        let settings = RuleSettings::new(rules.drs, uuids, wall_clock);
+        let settings = RuleSettings::new(rules.drs, ids.clone(), wall_clock);
         let controller = DrsRules::new(settings, runtime.world(), seed, counters.rules.clone(), Instant::now());
         let lease = candidates.lease(Part::DrsRules);
         runtime.add(controller, Arc::new(RuleExecutor { store: store.clone(), record_store }), lease);
@@ -170,8 +164,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     });
 
     let (events, received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
-    let configs: Vec<VcenterConfig> = configs(&vcenters).collect();
-    let followed = service.follow_vcenters(&configs, &events, seed);
+    let followed = service.follow_vcenters(&vcenters, &events, seed);
     let shown = Shown {
         world: runtime.world(),
         counters: counters.clone(),
@@ -195,11 +188,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     let world = runtime.world();
     service.lead(runtime, received, candidates.standing);
     // Boxed because its state is large, and most of it is used only once.
-    let watching = Box::pin(kubernetes::watch(client, events, seed, on));
+    let watching = Box::pin(kubernetes::watch::watch_and_relist(client, events, seed, on, lists));
     service.background.spawn(watching);
     Bridger { world, counters, shown, rules }
-}
-
-fn configs(vcenters: &[Vcenter]) -> impl Iterator<Item = VcenterConfig> {
-    vcenters.iter().map(|vcenter| vcenter.config.clone())
 }

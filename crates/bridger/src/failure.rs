@@ -34,6 +34,11 @@ impl Failure {
         Failure { what: what.into(), hint: None, kind: Kind::Run }
     }
 
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Failure {
+        Failure { hint: Some(hint.into()), ..self }
+    }
+
     #[allow(clippy::print_stderr)]
     pub fn report(&self) -> ExitCode {
         eprintln!("{self}");

@@ -14,7 +14,7 @@ use vsphere::config::VcenterConfig;
 use vsphere::transport::Transport;
 use vsphere::{Endpoint, Trust};
 
-use crate::compose::{Outside, PartSettings, RuleParts, Vcenter};
+use crate::compose::{Outside, PartSettings, RuleParts};
 use crate::failure::Failure;
 
 const RECORD_NAMESPACE: &str = "kube-system";
@@ -39,15 +39,12 @@ pub fn parts_with_scheduler() -> Result<PartSettings, Failure> {
 }
 
 /// Both servers of an embedded world in virtual time.
-pub async fn outside(world: &Arc<World>, config: &world::Config) -> Result<Outside, Failure> {
+pub fn outside(world: &Arc<World>, config: &world::Config) -> Result<Outside, Failure> {
     let vcenter = vcenter_config(world, config)?;
-    let (about, _) = vsphere::probe::connect_once(&vcenter)
-        .await
-        .map_err(|error| Failure::run(format!("the embedded vCenter does not respond: {error}")))?;
     let client = kubernetes::Client::new(simulator::kubernetes::api::router(world.clone()), "default");
     Ok(Outside {
         kubernetes: client.into(),
-        vcenters: vec![Vcenter { config: vcenter, instance_uuid: about.instance_uuid }],
+        vcenters: vec![vcenter],
         time_of_day: Arc::new(time_of_day(world)),
         seed: config.seed.0,
         is_virtual: true,

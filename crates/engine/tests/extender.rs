@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::extender::{
-    BindError, BindExecutor, Candidate, Extender, ExtenderSettings, NodeVerdict, NotInSync, Reason,
+    BindError, BindExecutor, Candidate, Extender, ExtenderSettings, NodeVerdict, NotInSync, PreemptError, Reason,
 };
 use engine::ports::{Binder, Binding, EventRecord, EventSink, Occurrence, PortError};
 use engine::runtime::{Lease, Runtime, RuntimeSettings, SharedWorld};
@@ -210,7 +210,7 @@ async fn requests_fail_while_kubernetes_is_not_in_sync_and_a_lost_vcenter_does_n
     apply(&world, Event::Lost(Source::Pods)).await;
     assert_eq!(extender.filter(replica("web", "next"), &["n0"]), Err(NotInSync(Source::Pods)));
     assert!(extender.prioritize(&replica("web", "next"), &["n0"]).is_err());
-    assert!(extender.preempt(&replica("web", "next"), &[]).is_err());
+    assert!(extender.preempt(&replica("web", "next"), &[], later()).is_err());
     let bound = extender.bind(binding(&replica("web", "next"), "n1")).await;
     assert_eq!(bound, Err(BindError::NotInSync(NotInSync(Source::Pods))));
 }
@@ -253,7 +253,21 @@ async fn preemption_is_refused_where_it_would_not_help() {
         candidate("n9", &["uid-a"]),
     ];
     // Another replica would remain on the host of n0: on n3.
-    assert_eq!(extender.preempt(&next, &candidates).unwrap(), [false, true, false, true, false]);
+    assert_eq!(extender.preempt(&next, &candidates, later()).unwrap(), [false, true, false, true, false]);
+}
+
+fn later() -> tokio::time::Instant {
+    tokio::time::Instant::now() + Duration::from_secs(3600)
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_8_a_preemption_that_takes_too_long_ends() {
+    let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    let candidates = ["n0", "n1", "n2"].map(|node| Candidate { node, victims: Vec::new() });
+    let now = tokio::time::Instant::now();
+    let given_up = extender.preempt(&replica("web", "next"), &candidates, now);
+    assert_eq!(given_up, Err(PreemptError::TooSlow { judged: 1, asked: 3 }));
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,6 +49,12 @@ impl ConfigMapRecordStore {
         ConfigMapRecordStore { client: client.into(), namespace }
     }
 
+    /// The records in another namespace.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> ConfigMapRecordStore {
+        ConfigMapRecordStore { client: self.client.clone(), namespace: namespace.to_owned() }
+    }
+
     fn address(&self) -> Result<String, PortError> {
         if !is_object_name(&self.namespace) {
             return Err(PortError::Permanent(format!("{:?} is not a valid namespace name", self.namespace)));

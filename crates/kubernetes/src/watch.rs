@@ -11,11 +11,14 @@
 //! - A dead connection is detected: the server ends each watch after [`WATCH_SECONDS`], kube's watcher gives up 5 s
 //!   later if it did not, the next attempt must get a response within [`crate::bounded::ANSWER_LIMIT`], and each page
 //!   of a list must arrive within [`PAGE_LIMIT`]. So a server that is down is `Lost` after 95 s at most.
+//! - A new list of pods can be requested ([`PodLists`]): a process that becomes the leader must know what the last one
+//!   bound, however late a watch may be.
 //! - A slow receiver slows the watch down; nothing is dropped, and at most a page is buffered here.
 //!
 //! Ends when the receiver is dropped.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::runtime::{Backoff, Jitter, Retries};
@@ -26,6 +29,7 @@ use kube::runtime::watcher;
 use model::event::{Event, Source};
 use model::{KUBERNETES_SOURCES, Part, Parts, SourceRow};
 use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::bounded::BoundedClient;
@@ -43,16 +47,61 @@ pub const PAGE_LIMIT: Duration = Duration::from_secs(60);
 /// Objects per page of a list; bounds the memory.
 const PAGE_OBJECTS: u32 = 500;
 
+/// Requests for a new list of pods, and how far they are.
+#[derive(Clone, Debug, Default)]
+pub struct PodLists(Arc<Requests>);
+
+#[derive(Debug, Default)]
+struct Requests {
+    last: watch::Sender<u64>,
+    served: watch::Sender<Served>,
+}
+
+/// The last request that was served, and the number of complete lists up to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Served {
+    request: u64,
+    lists: u64,
+}
+
+impl PodLists {
+    /// Has pods listed again, from now on. When the list is complete and all its events are sent, returns how many
+    /// `RelistEnded` of pods there were so far.
+    pub async fn request(&self) -> u64 {
+        let mut served = self.0.served.subscribe();
+        let mut request = 0;
+        self.0.last.send_modify(|last| {
+            *last += 1;
+            request = *last;
+        });
+        let served = served.wait_for(|served| served.request >= request).await;
+        // The sender lives as long as this handle.
+        served.map_or(u64::MAX, |served| served.lists)
+    }
+}
+
 /// Watches the sources of these parts until the receiver is dropped. If scheduling is one of the parts, nodes and pods
 /// have all fields that a scheduler needs. `seed` is for the jitter between attempts.
 pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64, parts: Parts) {
+    watch_and_relist(client, events, seed, parts, PodLists::default()).await;
+}
+
+/// The same; pods are listed again on request.
+pub async fn watch_and_relist(
+    client: impl Into<BoundedClient>,
+    events: Sender<Event>,
+    seed: u64,
+    parts: Parts,
+    lists: PodLists,
+) {
     let client = client.into();
     let detail = if parts.contains(Part::Scheduling) { Detail::Scheduling } else { Detail::Placement };
     // Each row has its own jitter stream, independent of the other rows.
     let rows = (0..).zip(&KUBERNETES_SOURCES).filter(|(_, row)| row.is_needed_by(parts));
     let following = rows.filter_map(|(position, row)| {
         let retries = retries(seed, position);
-        let follow = Follow { row, client: client.clone(), events: events.clone(), retries };
+        let lists = if row.source == Source::Pods { lists.clone() } else { PodLists::default() };
+        let follow = Follow { row, client: client.clone(), events: events.clone(), retries, lists };
         kinds::visit(row.source, detail, follow)
     });
     join_all(following).await;
@@ -64,13 +113,15 @@ struct Follow {
     client: BoundedClient,
     events: Sender<Event>,
     retries: Retries,
+    /// Requests for lists of this source.
+    lists: PodLists,
 }
 
 impl Visitor for Follow {
     type Output = BoxFuture<'static, ()>;
 
     fn visit<F: Facts>(self) -> Self::Output {
-        follow::<F>(self.row, self.client, self.events, self.retries).boxed()
+        follow::<F>(self).boxed()
     }
 }
 
@@ -78,11 +129,18 @@ impl Visitor for Follow {
 struct ReceiverGone;
 
 /// Follows one source and retries after each loss.
-async fn follow<F: Facts>(row: &'static SourceRow, client: BoundedClient, events: Sender<Event>, mut retries: Retries) {
+async fn follow<F: Facts>(follow: Follow) {
+    let Follow { row, client, events, mut retries, lists } = follow;
     let objects: Api<Watched<F>> = Api::all_with(paced(&client), &row);
     let mut lost = false;
+    let mut ended = 0;
     loop {
-        let Ok(round) = follow_once(row.source, &objects, &events, &mut lost).await else { return };
+        let round = follow_once(row.source, &objects, &events, &mut lost, (&lists.0, &mut ended)).await;
+        let round = match round {
+            Ok(Ended::Failed(round)) => round,
+            Ok(Ended::ListRequested) => continue,
+            Err(ReceiverGone) => return,
+        };
         if !lost {
             tracing::warn!(source = row.resource, why = round.why, "the watch is lost; listing again");
             if events.send(Event::Lost(row.source)).await.is_err() {
@@ -102,6 +160,11 @@ async fn follow<F: Facts>(row: &'static SourceRow, client: BoundedClient, events
 }
 
 /// How a list and its watch ended.
+enum Ended {
+    Failed(Round),
+    ListRequested,
+}
+
 struct Round {
     why: String,
     in_sync_for: Duration,
@@ -120,7 +183,11 @@ async fn follow_once<F: Facts>(
     objects: &Api<Watched<F>>,
     events: &Sender<Event>,
     lost: &mut bool,
-) -> Result<Round, ReceiverGone> {
+    (requests, lists): (&Requests, &mut u64),
+) -> Result<Ended, ReceiverGone> {
+    // Read before the list is requested: a later request is for another list.
+    let mut last = requests.last.subscribe();
+    let request = *last.borrow_and_update();
     let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE_OBJECTS);
     if !F::FIELD_SELECTOR.is_empty() {
         config = config.fields(F::FIELD_SELECTOR);
@@ -131,13 +198,14 @@ async fn follow_once<F: Facts>(
         let next = tokio::select! {
             biased;
             () = events.closed() => return Err(ReceiverGone),
+            Ok(()) = last.changed() => return Ok(Ended::ListRequested),
             next = next_event(&mut stream, &phase) => next,
         };
         let event = match next {
             Ok(event) => event,
             Err(why) => {
                 let in_sync_for = if let Phase::InSync(since) = phase { since.elapsed() } else { Duration::ZERO };
-                return Ok(Round { why, in_sync_for });
+                return Ok(Ended::Failed(Round { why, in_sync_for }));
             }
         };
         if let (Phase::Requested, watcher::Event::InitApply(_) | watcher::Event::InitDone) = (&phase, &event) {
@@ -153,6 +221,8 @@ async fn follow_once<F: Facts>(
             watcher::Event::InitDone => {
                 phase = Phase::InSync(Instant::now());
                 send(events, Event::RelistEnded(source)).await?;
+                *lists += 1;
+                requests.served.send_replace(Served { request, lists: *lists });
             }
             watcher::Event::Delete(object) => send(events, object.facts.deleted()).await?,
         }

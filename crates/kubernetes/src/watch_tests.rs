@@ -60,7 +60,7 @@ fn shown(event: &Event) -> String {
 
 async fn follow_nodes(client: BoundedClient, events: Sender<Event>, backoff: Retries) {
     let row = Source::Nodes.row().expect("a row");
-    follow::<NodeFacts>(row, client, events, backoff).await;
+    follow::<NodeFacts>(Follow { row, client, events, retries: backoff, lists: PodLists::default() }).await;
 }
 
 /// Runs the watch of nodes against the script and returns its first events, each with its time in seconds.

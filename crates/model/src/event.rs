@@ -37,6 +37,12 @@ pub enum Event {
     RelistEnded(Source),
     /// The source sends no updates; its objects keep their last known state.
     Lost(Source),
+    /// The vCenter was reached and said who it is, before its list begins. Its UUID does not depend on the address, nor on
+    /// the order of vCenters in the configuration.
+    VcenterIdentified {
+        vcenter: VcenterId,
+        instance_uuid: Arc<str>,
+    },
 
     NodeApplied(NodeFacts),
     NodeDeleted {

@@ -19,6 +19,7 @@ pub enum ProblemKind {
     Unmatched,
     Ambiguous,
     Contested,
+    Unconfirmed,
 }
 
 /// A node whose VM is not certain.
@@ -38,6 +39,7 @@ pub struct MatchReport {
     pub unmatched: usize,
     pub ambiguous: usize,
     pub contested: usize,
+    pub unconfirmed: usize,
     /// The nodes that are not matched, by name.
     pub problems: Vec<MatchProblem>,
 }
@@ -91,6 +93,10 @@ impl World {
                     report.contested += 1;
                     ProblemKind::Contested
                 }
+                Match::Unconfirmed { .. } => {
+                    report.unconfirmed += 1;
+                    ProblemKind::Unconfirmed
+                }
             };
             report.problems.push(MatchProblem {
                 node,
@@ -122,6 +128,12 @@ impl World {
                 candidates.len(),
                 by.name(),
                 listed(candidates.iter().map(|&vm| self.describe_vm(vm)).collect()),
+            ),
+            Match::Unconfirmed { vm, by } => format!(
+                "the VM {} has its {}, but neither its provider ID nor its addresses and names; its labels are left as \
+                 they are",
+                self.describe_vm(*vm),
+                by.name(),
             ),
             Match::Contested { vm, by, rivals } => {
                 let rivals = rivals.iter().map(|&node| self.node_name(node).unwrap_or_default().to_owned()).collect();
@@ -158,14 +170,8 @@ impl World {
             }
         }
         for node in self.node_ids() {
-            match self.placement(node) {
-                Placement::On { .. } => {
-                    summary.nodes_matched += 1;
-                    summary.nodes_placed += 1;
-                }
-                Placement::HostUnknown { .. } => summary.nodes_matched += 1,
-                Placement::NotMatched => {}
-            }
+            summary.nodes_matched += usize::from(matches!(self.match_of(node), Match::Matched { .. }));
+            summary.nodes_placed += usize::from(matches!(self.placement(node), Placement::On { .. }));
         }
         summary
     }

@@ -168,6 +168,7 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
                 ("not_found", count(report.unmatched)),
                 ("ambiguous", count(report.ambiguous)),
                 ("contested", count(report.contested)),
+                ("unconfirmed", count(report.unconfirmed)),
             ]),
         },
         Family {

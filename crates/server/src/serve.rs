@@ -4,16 +4,18 @@
 //! until the stop.
 //!
 //! Invariants: the number of connections and the times of a handshake, a request's head, a whole request, an unread
-//! response and idleness between requests are all bounded. A connection beyond the limit is closed immediately and
-//! counted. After the stop no connection is accepted, and existing connections have a limited time to end.
+//! response and idleness between requests are all bounded. A connection beyond a limit is closed and counted; one client
+//! cannot take all places, and some are kept for clients with a verified certificate. After the stop no connection is accepted, and existing connections have a limited time to end.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -25,6 +27,10 @@ use crate::tls::Tls;
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub connections_max: usize,
+    /// From one address.
+    pub connections_per_client_max: usize,
+    /// Of all connections, how many only clients with a verified certificate may use, if certificates are requested.
+    pub connections_kept: usize,
     pub handshake_within: Duration,
     /// From the first byte of a request to the end of its head.
     pub head_within: Duration,
@@ -44,6 +50,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 512,
+            connections_per_client_max: 256,
+            connections_kept: 64,
             handshake_within: Duration::from_secs(10),
             head_within: Duration::from_secs(10),
             request_within: Duration::from_secs(30),
@@ -67,10 +75,61 @@ impl ConnectionCounts {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Closed immediately because there were too many.
+    /// Closed because there were too many.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// The places for connections.
+struct Places {
+    all: Arc<Semaphore>,
+    /// Those that a client without a verified certificate may use.
+    open: Arc<Semaphore>,
+    by_client: Mutex<HashMap<IpAddr, usize>>,
+    per_client_max: usize,
+}
+
+/// A connection's place, given back at its end.
+struct Place {
+    places: Arc<Places>,
+    client: IpAddr,
+    _all: OwnedSemaphorePermit,
+}
+
+impl Places {
+    fn new(limits: &Limits, requests_certificates: bool) -> Places {
+        let kept = if requests_certificates { limits.connections_kept } else { 0 };
+        Places {
+            all: Arc::new(Semaphore::new(limits.connections_max)),
+            open: Arc::new(Semaphore::new(limits.connections_max.saturating_sub(kept))),
+            by_client: Mutex::default(),
+            per_client_max: limits.connections_per_client_max,
+        }
+    }
+
+    fn take(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
+        let permit = self.all.clone().try_acquire_owned().ok()?;
+        let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = by_client.entry(client).or_default();
+        if *count >= self.per_client_max {
+            return None;
+        }
+        *count += 1;
+        Some(Place { places: self.clone(), client, _all: permit })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut by_client = self.places.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = by_client.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                by_client.remove(&self.client);
+            }
+        }
     }
 }
 
@@ -84,7 +143,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     let limits = Arc::new(limits);
-    let permits = Arc::new(Semaphore::new(limits.connections_max));
+    let places = Arc::new(Places::new(&limits, tls.as_ref().is_some_and(|tls| tls.requests_client_certificates())));
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
@@ -95,8 +154,8 @@ pub async fn serve(
             accepted = listener.accept() => accepted,
         };
         while connections.try_join_next().is_some() {}
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, client) = match accepted {
+            Ok((stream, client)) => (stream, client.ip()),
             Err(error) => {
                 // For example out of file handles: wait until some are released rather than spin.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -104,15 +163,17 @@ pub async fn serve(
                 continue;
             }
         };
-        let Ok(permit) = permits.clone().try_acquire_owned() else {
+        let Some(place) = places.take(client) else {
             counts.refused.fetch_add(1, Ordering::Relaxed);
             continue;
         };
         counts.accepted.fetch_add(1, Ordering::Relaxed);
         let (router, limits, tls, stopped) = (router.clone(), limits.clone(), tls.clone(), stopped.clone());
+        let counts = counts.clone();
         connections.spawn(async move {
-            let _permit = permit;
-            one(stream, router, tls, &limits, stopped).await;
+            if let Err(NoPlace) = one(stream, router, tls, &limits, &place, stopped).await {
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+            }
         });
     }
     drop(listener);
@@ -120,17 +181,22 @@ pub async fn serve(
     let _ = timeout(limits.stop_within, async { while connections.join_next().await.is_some() {} }).await;
 }
 
+/// The open places are taken.
+struct NoPlace;
+
 async fn one(
     stream: TcpStream,
     router: Router,
     tls: Option<Arc<Tls>>,
     limits: &Limits,
+    place: &Place,
     stopped: watch::Receiver<bool>,
-) {
+) -> Result<(), NoPlace> {
     // Responses are small, and clients wait for them.
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else {
-        return connection::answer(stream, router, ClientCertificate::NotRequested, limits, stopped).await;
+        connection::answer(stream, router, ClientCertificate::NotRequested, limits, stopped).await;
+        return Ok(());
     };
     match timeout(limits.handshake_within, TlsAcceptor::from(tls.current()).accept(stream)).await {
         Ok(Ok(stream)) => {
@@ -140,11 +206,16 @@ async fn one(
                 (true, true) => ClientCertificate::Verified,
                 (true, false) => ClientCertificate::Missing,
             };
+            let _open = match certificate {
+                ClientCertificate::Verified => None,
+                _ => Some(place.places.open.clone().try_acquire_owned().map_err(|_| NoPlace)?),
+            };
             connection::answer(stream, router, certificate, limits, stopped).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ use crate::tls::TlsFiles;
 fn limits() -> Limits {
     Limits {
         connections_max: 3,
+        connections_per_client_max: 3,
+        connections_kept: 1,
         handshake_within: Duration::from_millis(300),
         head_within: Duration::from_millis(300),
         request_within: Duration::from_millis(600),
@@ -183,13 +185,11 @@ fn write_pair(folder: &Path, (certificate, key): &(rcgen::Certificate, KeyPair))
     std::fs::write(folder.join("tls.key"), key.serialize_pem()).expect("written");
 }
 
-/// Sends a request over TLS; returns the server's certificate and the response.
-async fn ask_tls(
+async fn connect_tls(
     address: SocketAddr,
     authority: &Authority,
     client: Option<&(rcgen::Certificate, KeyPair)>,
-    path: &str,
-) -> std::io::Result<(Vec<u8>, String)> {
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(authority.0.der().clone()).expect("a root");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -207,9 +207,66 @@ async fn ask_tls(
     };
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::try_from("localhost").expect("a name");
-    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+/// Sends a request over TLS; returns the server's certificate and the response.
+async fn ask_tls(
+    address: SocketAddr,
+    authority: &Authority,
+    client: Option<&(rcgen::Certificate, KeyPair)>,
+    path: &str,
+) -> std::io::Result<(Vec<u8>, String)> {
+    let mut stream = connect_tls(address, authority, client).await?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).expect("a certificate").to_vec();
     Ok((shown, exchange(&mut stream, &get_request(path)).await))
+}
+
+/// A pair in files, with the authority of client certificates.
+fn tls_in(folder: &Path, authority: &Authority, pair: &(rcgen::Certificate, KeyPair)) -> Arc<Tls> {
+    write_pair(folder, pair);
+    std::fs::write(folder.join("ca.crt"), authority.0.pem()).expect("written");
+    let files = TlsFiles {
+        certificate: folder.join("tls.crt"),
+        key: folder.join("tls.key"),
+        client_ca: Some(folder.join("ca.crt")),
+    };
+    Arc::new(Tls::load(files).expect("a pair"))
+}
+
+#[tokio::test]
+async fn number_8_places_are_kept_for_clients_with_a_certificate() {
+    let authority = Authority::create();
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = tls_in(folder.path(), &authority, &authority.sign("localhost"));
+    let served = start(limits(), Some(tls)).await;
+    let ask = async |client: Option<&(rcgen::Certificate, KeyPair)>| {
+        let mut stream = connect_tls(served.address, &authority, client).await.expect("connected");
+        let answer = exchange(&mut stream, &get_request("/who")).await;
+        (stream, answer)
+    };
+    let (_first, answer) = ask(None).await;
+    assert!(answer.ends_with("Missing"), "{answer}");
+    let (_second, answer) = ask(None).await;
+    assert!(answer.ends_with("Missing"), "{answer}");
+    let (_, answer) = ask(None).await;
+    assert_eq!((answer.as_str(), served.counts.refused()), ("", 1));
+    let (_, answer) = ask(Some(&authority.sign("kube-scheduler"))).await;
+    assert!(answer.ends_with("Verified"), "{answer}");
+}
+
+#[tokio::test]
+async fn number_8_one_client_cannot_take_all_places() {
+    let served = start(Limits { connections_per_client_max: 2, ..limits() }, None).await;
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(served.address).await.expect("connected");
+        assert!(exchange(&mut stream, &get_request("/")).await.ends_with("hello"));
+        streams.push(stream);
+    }
+    let mut third = TcpStream::connect(served.address).await.expect("connected");
+    assert!(closed_after(&mut third).await < Duration::from_millis(200));
+    assert_eq!(served.counts.refused(), 1);
 }
 
 #[tokio::test]
@@ -217,14 +274,7 @@ async fn tls_follows_its_files_and_verifies_client_certificates() {
     let (authority, stranger) = (Authority::create(), Authority::create());
     let folder = tempfile::tempdir().expect("a folder");
     let first = authority.sign("localhost");
-    write_pair(folder.path(), &first);
-    std::fs::write(folder.path().join("ca.crt"), authority.0.pem()).expect("written");
-    let files = TlsFiles {
-        certificate: folder.path().join("tls.crt"),
-        key: folder.path().join("tls.key"),
-        client_ca: Some(folder.path().join("ca.crt")),
-    };
-    let tls = Arc::new(Tls::load(files).expect("a pair"));
+    let tls = tls_in(folder.path(), &authority, &first);
     let served = start(limits(), Some(tls.clone())).await;
 
     let (shown, answer) = ask_tls(served.address, &authority, None, "/who").await.expect("an answer");

@@ -11,10 +11,13 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::{Client, Credentials, Endpoint};
 use crate::error::VsphereError;
+use crate::inventory::VmScope;
+use crate::login::LoginGate;
 use crate::tls::{Thumbprint, Trust};
 use crate::transport::Transport;
 
@@ -35,6 +38,8 @@ pub struct Settings {
     pub thumbprint: Option<String>,
     pub ca_files: Vec<PathBuf>,
     pub insecure: bool,
+    /// Which VMs may be nodes.
+    pub scope: VmScope,
 }
 
 /// Everything needed to follow one vCenter.
@@ -46,6 +51,10 @@ pub struct VcenterConfig {
     pub timing: Timing,
     /// Replaces the network: the embedded vCenter or a service of a test.
     pub transport: Option<Transport>,
+    /// Which VMs may be nodes.
+    pub scope: VmScope,
+    /// Shared by all copies: a refused password counts for every session of the process.
+    logins: Arc<LoginGate>,
 }
 
 /// Intervals for watching a vCenter.
@@ -95,7 +104,15 @@ pub enum VcenterConfigError {
 impl VcenterConfig {
     #[must_use]
     pub fn new(endpoint: Endpoint, credentials: CredentialSource, trust: Trust) -> VcenterConfig {
-        VcenterConfig { endpoint, credentials, trust, timing: Timing::default(), transport: None }
+        VcenterConfig {
+            endpoint,
+            credentials,
+            trust,
+            timing: Timing::default(),
+            transport: None,
+            scope: VmScope::default(),
+            logins: Arc::default(),
+        }
     }
 
     /// Combines settings and variables. `lookup` returns the value of a variable.
@@ -128,7 +145,7 @@ impl VcenterConfig {
         if endpoint.is_plain() && trust != Trust::Insecure {
             return Err(VcenterConfigError::PlainHttp { host: host() });
         }
-        Ok(VcenterConfig::new(endpoint, credentials, trust))
+        Ok(VcenterConfig { scope: settings.scope.clone(), ..VcenterConfig::new(endpoint, credentials, trust) })
     }
 
     /// What a listener on the network could do; `None` if the server is verified.
@@ -148,7 +165,9 @@ impl VcenterConfig {
             Some(transport) => transport.clone(),
             None => Transport::network(&self.trust)?,
         };
-        Client::connect(transport, self.endpoint.clone(), self.credentials.read()?).await
+        let connect =
+            async |credentials| Box::pin(Client::connect(transport, self.endpoint.clone(), credentials)).await;
+        self.logins.pass(self.endpoint.host(), self.credentials.read()?, connect).await
     }
 }
 

@@ -24,12 +24,18 @@ pub enum VsphereError {
     Protocol { host: String, what: String },
     #[error("the user name or the password is wrong")]
     InvalidLogin,
+    #[error(
+        "login to {host} is paused for {seconds} s after {failures} refused attempts, so that the account is not locked"
+    )]
+    LoginPaused { host: String, failures: u32, seconds: u64 },
     #[error("the session has ended")]
     NotAuthenticated,
     #[error("the user lacks the privilege {privilege} on {object}")]
     NoPermission { privilege: String, object: String },
     #[error("{product} is not a vCenter: Bridger needs the vCenter that manages the hosts")]
     NotVcenter { product: String },
+    #[error("{host} and {other} are the same vCenter: it is followed as {other}; specify it only once")]
+    SameVcenter { host: String, other: String },
     #[error("{method}: {fault}")]
     Fault { method: &'static str, fault: Box<Fault> },
 }
@@ -68,6 +74,7 @@ impl VsphereError {
         match self {
             VsphereError::Unreachable { .. }
             | VsphereError::TimedOut { .. }
+            | VsphereError::LoginPaused { .. }
             | VsphereError::NotAuthenticated
             | VsphereError::Protocol { .. } => true,
             VsphereError::Http { status, .. } => *status >= 500 || *status == 429,

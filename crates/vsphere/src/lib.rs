@@ -3,7 +3,7 @@
 //! - `xml`, `soap`: encoding and decoding of messages.
 //! - `tls`, [`transport`]: HTTPS with a CA file, a SHA-256 thumbprint or, only if explicitly requested, no check.
 //! - `client`: sessions and methods. [`property`]: the property collector.
-//! - [`config`]: how to reach a vCenter, from the settings that govc users already have. [`probe`]: a single check of a
+//! - `login`: limits failed logins. [`config`]: how to reach a vCenter, from the settings that govc users already have. [`probe`]: a single check of a
 //!   vCenter at the start.
 //! - [`inventory`]: watches the inventory and emits it as events of the model.
 //! - [`rules`]: reads and changes DRS rules and groups for the engine.
@@ -18,6 +18,7 @@ mod client;
 pub mod config;
 mod error;
 pub mod inventory;
+mod login;
 pub mod probe;
 pub mod property;
 pub mod rules;

@@ -258,6 +258,42 @@ async fn replicas_land_on_different_hosts_and_moves_are_followed() -> Result<()>
     Ok(())
 }
 
+#[tokio::test]
+async fn number_8_large_preempt_requests_do_not_keep_others_waiting() -> Result<()> {
+    let stage = Stage::start(&[]).await?;
+    let terms: Vec<Value> = (0..300)
+        .map(|number| {
+            json!({ "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": { "matchLabels": { "app": format!("app-{number}") } } })
+        })
+        .collect();
+    let affinity = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } });
+    let pod = json!({ "metadata": { "name": "p", "namespace": "default", "uid": "u" },
+        "spec": { "affinity": affinity, "containers": [{ "name": "main", "image": "none" }] } });
+    let entry = format!("\"{}\":{{\"Pods\":[{{\"UID\":\"v\"}}],\"NumPDBViolations\":0}}", node_name(0));
+    let repeated = vec![entry; (2 << 20) / 60].join(",");
+    let body = format!("{{\"Pod\":{pod},\"NodeNameToVictims\":null,\"NodeNameToMetaVictims\":{{{repeated}}}}}");
+    let attack = try_join_all((0..4).map(|_| stage.bridger.post_text("/preempt", &body)));
+    let others = async {
+        for _ in 0..10 {
+            let ready = tokio::time::timeout(Duration::from_secs(2), stage.bridger.get("/readyz")).await;
+            ensure!(ready.context("no answer in 2 s")??.contains("200 OK"));
+            let filter = json!({ "Pod": { "metadata": { "name": "q", "namespace": "default", "uid": "w" }, "spec": {} },
+                "NodeNames": [node_name(0)] });
+            let filtered = tokio::time::timeout(Duration::from_secs(2), stage.bridger.post("/filter", &filter)).await;
+            filtered.context("no answer in 2 s")??;
+        }
+        Ok(())
+    };
+    let (answers, others) = tokio::join!(attack, others);
+    others?;
+    for answer in answers? {
+        ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        ensure!(answer.matches(&node_name(0)).count() == 1, "the node once");
+    }
+    Ok(())
+}
+
 /// kube-scheduler does not inform an extender of pods that it has placed but not bound yet.
 #[tokio::test]
 #[allow(clippy::print_stdout)]

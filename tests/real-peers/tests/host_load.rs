@@ -53,7 +53,15 @@ impl Watched {
         let (sender, events) = mpsc::channel(64);
         let (status, _) = watch::channel(VcenterStatus::default());
         let jitter = engine::runtime::Jitter::from_seed(1);
-        let run = tokio::spawn(inventory::run(config, VcenterId(0), sender, status, jitter, std::future::pending()));
+        let run = tokio::spawn(inventory::run(
+            config,
+            VcenterId(0),
+            inventory::Instances::default(),
+            sender,
+            status,
+            jitter,
+            std::future::pending(),
+        ));
         Ok(Watched { events, run, loads: BTreeMap::new() })
     }
 

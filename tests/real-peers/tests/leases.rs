@@ -1,7 +1,13 @@
 //! Two instances at once, as in any rollout, on a real kube-apiserver: one leads, the other follows and takes over.
 //! (Issue 17, number 6.)
 
+#[path = "leases/failovers.rs"]
+mod failovers;
+#[path = "leases/kill_points.rs"]
+mod kill_points;
+
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -22,6 +28,9 @@ const LEASE: &str = "bridger-scheduler-bridger";
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(6);
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(3);
 
+const SHORT: [&str; 3] =
+    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
+
 struct Stage {
     control_plane: ControlPlane,
     pods: Api<Pod>,
@@ -30,7 +39,13 @@ struct Stage {
 
 impl Stage {
     async fn start() -> Result<Stage> {
-        let control_plane = ControlPlane::start_with(&["--disable-admission-plugins=TaintNodesByCondition"]).await?;
+        Stage::start_with(&[]).await
+    }
+
+    /// With more flags of the API server.
+    async fn start_with(flags: &[&str]) -> Result<Stage> {
+        let flags = [&["--disable-admission-plugins=TaintNodesByCondition"], flags].concat();
+        let control_plane = ControlPlane::start_with(&flags).await?;
         let client = control_plane.client().await?;
         let nodes: Api<Node> = Api::all(client.clone());
         for number in 0..HOSTS * NODES_PER_HOST {
@@ -42,7 +57,11 @@ impl Stage {
 
     /// Starts an instance and waits until its sources are in sync.
     async fn instance(&self, flags: &[&str]) -> Result<Bridger> {
-        let kubeconfig = self.control_plane.kubeconfig().display().to_string();
+        self.instance_of(self.control_plane.kubeconfig(), flags).await
+    }
+
+    async fn instance_of(&self, kubeconfig: &Path, flags: &[&str]) -> Result<Bridger> {
+        let kubeconfig = kubeconfig.display().to_string();
         let arguments = [&["scheduler", "--port", "0"], flags].concat();
         let mut bridger = Bridger::start(&arguments, &[("KUBECONFIG", kubeconfig), ("NO_COLOR", "1".to_owned())])?;
         bridger.prints("Listening", SOON).await?;
@@ -158,8 +177,6 @@ async fn number_6_of_two_instances_one_binds_and_pairs_created_at_once_share_no_
 #[tokio::test]
 async fn number_6_a_clean_stop_hands_over_at_once_and_a_kill_within_the_lease() -> Result<()> {
     let stage = Stage::start().await?;
-    let short =
-        ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
     // The default durations, where they matter: a clean stop does not wait for the lease to expire.
     let mut first = stage.instance(&[]).await?;
     let second = stage.instance(&[]).await?;
@@ -175,13 +192,13 @@ async fn number_6_a_clean_stop_hands_over_at_once_and_a_kill_within_the_lease() 
     ensure!(stage.holder().await? != holder);
     drop(second);
 
-    let mut third = stage.instance(&short).await?;
+    let mut third = stage.instance(&SHORT).await?;
     eventually(SOON, || async {
         ensure!(leads(&third).await?, "{}", third.output());
         Ok(())
     })
     .await?;
-    let fourth = stage.instance(&short).await?;
+    let fourth = stage.instance(&SHORT).await?;
     third.kill_hard();
     let killed = Instant::now();
     stage.create("after-kill", "y").await?;

@@ -1,5 +1,8 @@
 //! Runs `bridger run` with a real kube-apiserver and vcsim: labels become correct and stay correct.
 
+#[path = "run_labels/trust.rs"]
+mod trust;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -207,7 +210,7 @@ async fn a_dry_run_writes_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn invalid_input_gets_a_clear_message_and_exit_code_2() -> Result<()> {
+async fn invalid_input_gets_a_clear_message_and_an_exit_code() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let good = environment(&control_plane, &vcsim);
@@ -219,20 +222,24 @@ async fn invalid_input_gets_a_clear_message_and_exit_code_2() -> Result<()> {
     let unprivileged = control_plane.kubeconfig_for("unprivileged", &[])?;
     let [closed] = testkit::ports::free()?;
     let secret = testkit::vcsim::PASSWORD;
+    let unreachable = with("GOVC_URL", &format!("https://u:{secret}@127.0.0.1:{closed}"));
+    // A service starts without its vCenter; a command needs it.
+    let (run, plan) = (RUN, &["plan"][..]);
     let cases = [
-        ("wrong URL", vec![], with("GOVC_URL", "ftp://vc"), "https://"),
-        ("unreachable", vec![], with("GOVC_URL", &format!("https://u:{secret}@127.0.0.1:{closed}")), "cannot reach"),
-        ("TLS unknown", vec![], with("GOVC_INSECURE", "false"), "--thumbprint"),
-        ("wrong password", vec![], with("GOVC_PASSWORD", "wrong"), "password is wrong"),
-        ("no such cluster", vec!["--cluster", "none"], good.clone(), "DC0_C0"),
-        ("no kubeconfig", vec![], with("KUBECONFIG", "/nonexistent/kubeconfig"), "/nonexistent/kubeconfig"),
-        ("no RBAC", vec![], with("KUBECONFIG", &unprivileged.display().to_string()), "\"list\" on nodes"),
-        ("a password in a flag", vec!["--url", "https://u:hunter2@vc"], good.clone(), "GOVC_PASSWORD"),
+        ("wrong URL", run, vec![], with("GOVC_URL", "ftp://vc"), 2, "https://"),
+        ("no such CA file", run, vec!["--ca-file", "/nonexistent"], with("GOVC_INSECURE", "false"), 2, "/nonexistent"),
+        ("unreachable", plan, vec![], unreachable, 1, "cannot reach"),
+        ("TLS unknown", plan, vec![], with("GOVC_INSECURE", "false"), 2, "--thumbprint"),
+        ("wrong password", plan, vec![], with("GOVC_PASSWORD", "wrong"), 2, "password is wrong"),
+        ("no such cluster", plan, vec!["--cluster", "none"], good.clone(), 2, "DC0_C0"),
+        ("no kubeconfig", run, vec![], with("KUBECONFIG", "/nonexistent/kubeconfig"), 2, "/nonexistent/kubeconfig"),
+        ("no RBAC", run, vec![], with("KUBECONFIG", &unprivileged.display().to_string()), 2, "\"list\" on nodes"),
+        ("a password in a flag", run, vec!["--url", "https://u:hunter2@vc"], good.clone(), 2, "GOVC_PASSWORD"),
     ];
-    for (what, extra, variables, expected) in cases {
-        let arguments = [RUN, &extra].concat();
+    for (what, command, extra, variables, code, expected) in cases {
+        let arguments = [command, &extra].concat();
         let finished = testkit::bridger::run_to_end(&arguments, &variables).await.context(what)?;
-        assert_eq!(finished.code, Some(2), "{what}: {finished:?}");
+        assert_eq!(finished.code, Some(code), "{what}: {finished:?}");
         assert!(finished.stderr.contains(expected), "{what}: {finished:?}");
         assert!(finished.stderr.lines().count() <= 2, "{what}: {finished:?}");
         assert!(!finished.stderr.contains(secret) && !finished.stderr.contains("hunter2"), "{what}: {finished:?}");
@@ -244,7 +251,7 @@ async fn invalid_input_gets_a_clear_message_and_exit_code_2() -> Result<()> {
     let two = one.replace("127.0.0.1", "localhost");
     let variables =
         [with("GOVC_USERNAME", testkit::vcsim::USERNAME), vec![("GOVC_PASSWORD", secret.to_owned())]].concat();
-    let finished = testkit::bridger::run_to_end(&[RUN, &["--url", &one, "--url", &two]].concat(), &variables).await?;
+    let finished = testkit::bridger::run_to_end(&["plan", "--url", &one, "--url", &two], &variables).await?;
     assert_eq!(finished.code, Some(2), "{finished:?}");
     assert!(finished.stderr.contains("same vCenter"), "{finished:?}");
     Ok(())

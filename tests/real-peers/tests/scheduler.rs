@@ -213,6 +213,41 @@ async fn an_unschedulable_pod_gets_upstreams_message_and_is_bound_when_it_fits()
 }
 
 #[tokio::test]
+async fn number_12_pods_of_a_group_and_pods_with_inline_disks_are_held_back_with_a_reason() -> Result<()> {
+    let stage = Stage::start().await?;
+    let _bridger = stage.bridger().await?;
+    let pod = |name: &str, labels: Value, volumes: Value| {
+        json!({ "metadata": { "name": name, "labels": labels }, "spec": { "schedulerName": "bridger",
+            "containers": [{ "name": "main", "image": "none" }], "volumes": volumes } })
+    };
+    let disk = json!([{ "name": "disk", "gcePersistentDisk": { "pdName": "d" } }]);
+    stage
+        .create([
+            pod("new-group", json!({ "scheduling.x-k8s.io/pod-group": "gang" }), json!([])),
+            pod("old-group", json!({ "pod-group.scheduling.sigs.k8s.io": "gang" }), json!([])),
+            pod("disk", json!({}), disk),
+            pod("plain", json!({}), json!([])),
+        ])
+        .await?;
+    for (name, named) in [("new-group", "gang"), ("old-group", "gang"), ("disk", "disk")] {
+        let (_, message) = stage.unschedulable(name).await?;
+        ensure!(message.contains(named), "{name}: {message}");
+    }
+    stage.bound(1, SOON).await?;
+    let bound: Vec<Option<String>> = stage
+        .pods
+        .list(&ListParams::default())
+        .await?
+        .items
+        .iter()
+        .filter(|it| node_of(it).is_some())
+        .map(|it| it.metadata.name.clone())
+        .collect();
+    ensure!(bound == [Some("plain".to_owned())], "{bound:?}");
+    Ok(())
+}
+
+#[tokio::test]
 #[allow(clippy::print_stdout)]
 async fn every_pod_is_bound_once_when_bridger_is_killed_meanwhile() -> Result<()> {
     let stage = Stage::start().await?;

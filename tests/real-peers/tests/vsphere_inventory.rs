@@ -50,7 +50,15 @@ impl Listener {
             let _ = stopped.await;
         };
         let jitter = engine::runtime::Jitter::from_seed(1);
-        let task = tokio::spawn(inventory::run(config, ID, sender, status_sender, jitter, stopped));
+        let task = tokio::spawn(inventory::run(
+            config,
+            ID,
+            inventory::Instances::default(),
+            sender,
+            status_sender,
+            jitter,
+            stopped,
+        ));
         Listener {
             events,
             status,
@@ -113,6 +121,7 @@ impl Listener {
             Event::VmRemoved { id, .. } => ensure!(self.vms.remove(&id).is_some(), "{id} was not known"),
             Event::HostRemoved { id, .. } => ensure!(self.hosts.remove(&id).is_some(), "{id} was not known"),
             Event::ClusterRemoved { id, .. } => ensure!(self.clusters.remove(&id).is_some(), "{id} was not known"),
+            Event::VcenterIdentified { instance_uuid, .. } => ensure!(!instance_uuid.is_empty(), "no instance UUID"),
             other => bail!("{other:?} is not a vCenter event"),
         }
         Ok(())

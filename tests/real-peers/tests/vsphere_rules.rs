@@ -56,7 +56,15 @@ impl Inventory {
         let (sender, events) = mpsc::channel(64);
         let (status, _) = watch::channel(VcenterStatus::default());
         let jitter = engine::runtime::Jitter::from_seed(1);
-        let run = inventory::run(peer.config.clone(), ID, sender, status, jitter, std::future::pending());
+        let run = inventory::run(
+            peer.config.clone(),
+            ID,
+            inventory::Instances::default(),
+            sender,
+            status,
+            jitter,
+            std::future::pending(),
+        );
         let task = tokio::spawn(run);
         let mut inventory = Inventory { events, task, cluster: ClusterFacts::default(), ids: BTreeMap::new() };
         while !matches!(inventory.next_event().await?, Event::RelistEnded(_)) {}

@@ -31,7 +31,7 @@ impl Run {
         let config = world::Config { seed: Seed(seed), ..world::Config::default() };
         let world = World::new(&config, Clock::virtual_time());
         tokio::spawn(world.clone().run());
-        let outside = in_process::outside(&world, &config).await.expect("the embedded servers");
+        let outside = in_process::outside(&world, &config).expect("the embedded servers");
         let parts = PartSettings { labels: Some(LabelSettings::default()), ..PartSettings::default() };
         let mut service = Service::new();
         let bridger = compose(parts, outside, &mut service);

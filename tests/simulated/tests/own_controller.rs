@@ -67,7 +67,7 @@ impl Run {
         let config = world::Config { seed: Seed(seed), ..world::Config::default() };
         let world = World::new(&config, Clock::virtual_time());
         tokio::spawn(world.clone().run());
-        let outside = in_process::outside(&world, &config).await.expect("the embedded servers");
+        let outside = in_process::outside(&world, &config).expect("the embedded servers");
         let Outside { kubernetes: client, vcenters, time_of_day, seed, .. } = outside;
         if let Some((side, methods)) = setting.fault {
             fault(&world, side, methods, Fault::HttpStatus { status: 503 }, Frequency::Always);
@@ -101,8 +101,7 @@ impl Run {
 
         let mut service = Service::new();
         let (events, received) = mpsc::channel(64);
-        let configs: Vec<_> = vcenters.into_iter().map(|vcenter| vcenter.config).collect();
-        service.follow_vcenters(&configs, &events, seed);
+        service.follow_vcenters(&vcenters, &events, seed);
         service.background.spawn(runtime.run(received));
         let parts = Parts::of(&[Part::NodeLabels, Part::Extender]);
         service.background.spawn(Box::pin(kubernetes::watch(client, events, seed, parts)));

@@ -105,7 +105,7 @@ fn deploy(world: &World) {
 
 /// Runs Bridger on the world through the real wire protocols, in process.
 async fn bridger(world: &Arc<World>, config: &world::Config) -> (Arc<engine::counters::Counters>, Service) {
-    let outside = in_process::outside(world, config).await.expect("the embedded servers");
+    let outside = in_process::outside(world, config).expect("the embedded servers");
     let parts = PartSettings { extender: None, ..in_process::parts() };
     let mut service = Service::new();
     (compose(parts, outside, &mut service).counters, service)
@@ -237,7 +237,7 @@ fn every_step_of_every_controller_is_measured() {
         let world = World::new(&config, Clock::virtual_time());
         tokio::spawn(world.clone().run());
         deploy(&world);
-        let outside = in_process::outside(&world, &config).await.expect("the embedded servers");
+        let outside = in_process::outside(&world, &config).expect("the embedded servers");
         let mut service = Service::new();
         let parts = in_process::parts_with_scheduler().expect("the default profile");
         let stats: Arc<RuntimeStats> = compose(parts, outside, &mut service).shown.runtime;

@@ -76,15 +76,19 @@ impl Bridger {
 
     /// Posts JSON to its HTTP server, as kube-scheduler does. Returns the JSON reply.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let body = body.to_string();
+        let answer = self.post_text(path, &body.to_string()).await?;
+        let (_, body) = answer.split_once("\r\n\r\n").with_context(|| answer.clone())?;
+        serde_json::from_str(body).with_context(|| answer.clone())
+    }
+
+    /// The same with any text. Returns status line, headers and body unparsed.
+    pub async fn post_text(&self, path: &str, body: &str) -> Result<String> {
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let answer = self.send(&request).await?;
-        let (_, body) = answer.split_once("\r\n\r\n").with_context(|| answer.clone())?;
-        serde_json::from_str(body).with_context(|| answer.clone())
+        self.send(&request).await
     }
 
     async fn send(&self, request: &str) -> Result<String> {

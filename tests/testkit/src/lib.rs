@@ -13,6 +13,7 @@ pub mod counts;
 pub mod pki;
 pub mod ports;
 pub mod process;
+pub mod proxy;
 pub mod sandbox;
 pub mod scheduler;
 pub mod usage;

@@ -94,7 +94,7 @@ const KEPT: &[Kept] = &[
     kept("hyper", &["vsphere", "server", "simulator"], &[]),
     kept("hyper-util", &["vsphere", "server", "simulator"], &[]),
     kept("hyper-rustls", &["vsphere"], &[]),
-    kept("axum", &["server", "simulator", "bridger"], &["vsphere", "real-peers"]),
+    kept("axum", &["server", "simulator", "bridger", "testkit"], &["vsphere", "real-peers"]),
     kept("clap", &["bridger", "xtask"], &[]),
     kept("ratatui", &["bridger"], &[]),
     kept("crossterm", &["bridger"], &[]),

@@ -4,12 +4,13 @@ use std::process::ExitCode;
 
 use drs::Record;
 use engine::drs_rules::once;
+use engine::ports::RecordStore as _;
 
 use crate::confirm::confirm;
 use crate::embedded;
 use crate::failure::Failure;
 use crate::say::say;
-use crate::service::read_once::{RulesRead, read_rules};
+use crate::service::read_once::{RulesRead, read_rules, unreadable};
 use crate::service::settings::ConnectionArguments;
 use crate::service::startup::Purpose;
 
@@ -23,6 +24,9 @@ pub struct Arguments {
     /// Recreate a rule that Bridger gave up because it was deleted twice: the name of the rule, or all
     #[arg(long, value_name = "RULE|all")]
     restore: Option<String>,
+    /// Move the rule record from this namespace to that of --record-namespace
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "restore")]
+    from_namespace: Option<String>,
     /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
@@ -34,9 +38,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = arguments.connection.settings()?;
     embedded::runtime()?.block_on(async {
         let state = read_rules(&settings, Purpose::Record).await?;
-        let command = async |state| match &arguments.restore {
-            Some(rule) => restore(state, rule, arguments.yes).await,
-            None => adopt(state, arguments.yes).await,
+        let command = async |state| match (&arguments.restore, &arguments.from_namespace) {
+            (Some(rule), _) => restore(state, rule, arguments.yes).await,
+            (None, Some(from)) => move_record(&state, from, &settings.record_namespace, arguments.yes).await,
+            (None, None) => adopt(state, arguments.yes).await,
         };
         Box::pin(state.write(command)).await
     })
@@ -75,6 +80,47 @@ async fn restore(state: RulesRead, rule: &str, yes: bool) -> Result<ExitCode, Fa
     let question = format!("Recreate these {} rules, if pods still require them?", restored.len());
     let done = format!("{} rules are no longer given up: a running Bridger recreates them.", restored.len());
     write(state, record, &question, yes, &done).await
+}
+
+/// Each record is written here before it is emptied there: if this stops in between, it can be repeated.
+async fn move_record(state: &RulesRead, from: &str, to: &str, yes: bool) -> Result<ExitCode, Failure> {
+    if from == to {
+        let hint = "use --record-namespace for the namespace to move it to";
+        return Err(Failure::configuration(format!("the rule record is in namespace {from} already"), hint));
+    }
+    let there = state.record_store.in_namespace(from);
+    let empty = drs::record::to_text(&drs::RecordedRules::new());
+    let mut found = there.load().await.map_err(|error| unreadable(&error))?;
+    found.retain(|_, record| record.text != empty);
+    let here = state.record_store.load().await.map_err(|error| unreadable(&error))?;
+    if found.is_empty() {
+        say(&format!("Nothing to move: there is no rule record in namespace {from}."));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, record) in &found {
+        if here.get(name).is_some_and(|here| here.text != record.text && here.text != empty) {
+            return Err(Failure::run(format!(
+                "both namespaces have a record of {name}, and they differ: delete the ConfigMap of one of them"
+            )));
+        }
+        let rules = drs::record::from_text(&record.text)
+            .map_err(|error| Failure::run(format!("cannot read the rule record of {name}: {error}")))?;
+        say(&format!("{name}: {} rules", rules.len()));
+    }
+    if !confirm(&format!("Move these {} records from namespace {from} to {to}?", found.len()), yes)? {
+        say("Nothing was moved.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, record) in &found {
+        let expected = here.get(name).map(|here| &here.version);
+        let moved = async {
+            state.record_store.save(name, &record.text, expected).await?;
+            there.save(name, &empty, Some(&record.version)).await
+        };
+        moved.await.map_err(|error| Failure::run(format!("cannot move the rule record of {name}: {error}")))?;
+    }
+    say(&format!("{} records are moved.", found.len()));
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn write(state: RulesRead, record: Record, question: &str, yes: bool, done: &str) -> Result<ExitCode, Failure> {

@@ -74,7 +74,7 @@ impl DemoStage {
         };
         let router = match parts {
             Some(parts) => {
-                let outside = in_process::outside(&world, &config).await?;
+                let outside = in_process::outside(&world, &config)?;
                 Some(server::router(compose(parts, outside, &mut service).shown))
             }
             None => None,

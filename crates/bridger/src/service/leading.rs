@@ -12,10 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drs::UnixMillis;
-use engine::runtime::{AcquireError, Candidate, ElectionSettings, Lease, Waker};
+use engine::SharedWorld;
+use engine::runtime::{AcquireError, Candidate, CatchUp, ElectionSettings, Lease, Waker};
+use futures::future::BoxFuture;
 use kubernetes::BoundedClient;
 use kubernetes::lease::LeaseObject;
+use kubernetes::watch::PodLists;
 use model::Part;
+use model::event::Source;
 use scheduler::{Configuration, LeaderElection};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -31,6 +35,8 @@ pub const RULES_LEASE: &str = "bridger";
 const EXTENDER_LEASE: &str = "bridger-extender";
 /// Followed by the name of the first profile.
 const SCHEDULING_LEASE: &str = "bridger-scheduler-";
+/// How often a new leader checks whether a list was applied.
+const APPLIED_EVERY: Duration = Duration::from_millis(5);
 
 /// The flags of leader election: kube-scheduler's.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -170,6 +176,25 @@ pub fn identity() -> String {
     }
 }
 
+/// A new holder of a lease for bindings lists all pods once more: what its predecessor bound may not be on the watch yet.
+pub struct PodsListed {
+    pub world: SharedWorld,
+    pub lists: PodLists,
+}
+
+impl CatchUp for PodsListed {
+    fn caught_up(&self) -> BoxFuture<'static, ()> {
+        let (world, lists) = (self.world.clone(), self.lists.clone());
+        Box::pin(async move {
+            let listed = lists.request().await;
+            // The events of the list are still on their way to the world.
+            while world.read().lists(Source::Pods) < listed {
+                tokio::time::sleep(APPLIED_EVERY).await;
+            }
+        })
+    }
+}
+
 /// Creates the leases of a composition, each once.
 pub struct Candidates {
     pub elections: Elections,
@@ -177,6 +202,7 @@ pub struct Candidates {
     pub waker: Waker,
     pub time_of_day: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
     pub seed: u64,
+    pub pods: Arc<PodsListed>,
     /// One for each lease.
     pub standing: Vec<Candidate>,
     /// By namespace and name, as `namespace/name`.
@@ -195,7 +221,10 @@ impl Candidates {
         let object = LeaseObject::new(self.client.clone(), namespace.clone(), name.clone());
         let seed = self.seed.wrapping_add(self.standing.len() as u64);
         let (election, waker) = (election.clone(), self.waker.clone());
-        let candidate = Candidate::new(Arc::new(object), election, waker, self.time_of_day.clone(), seed);
+        let mut candidate = Candidate::new(Arc::new(object), election, waker, self.time_of_day.clone(), seed);
+        if matches!(part, Part::Extender | Part::Scheduling) {
+            candidate = candidate.with_catch_up(self.pods.clone());
+        }
         let lease = candidate.lease();
         self.standing.push(candidate);
         self.leases.insert(shown, lease.clone());

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use vsphere::config::VcenterConfig;
-use vsphere::inventory::{self, VcenterStatus};
+use vsphere::inventory::{self, Instances, VcenterStatus};
 
 use super::settings::RunSettings;
 use crate::failure::Failure;
@@ -60,6 +60,7 @@ pub fn follow_vcenters<S>(
 where
     S: Future<Output = ()> + Send + 'static,
 {
+    let instances = Instances::default();
     let follow = |(number, config): (u16, VcenterConfig)| {
         let id = VcenterId(number);
         let host = config.endpoint.host().to_owned();
@@ -70,7 +71,7 @@ where
         let (status_sender, status) = watch::channel(VcenterStatus::default());
         // Each with its own jitter, so that they do not retry in step.
         let jitter = Jitter::stream(seed, u64::from(number));
-        tasks.spawn(inventory::run(config, id, events.clone(), status_sender, jitter, stop()));
+        tasks.spawn(inventory::run(config, id, instances.clone(), events.clone(), status_sender, jitter, stop()));
         Followed { id, host, is_insecure, status }
     };
     (0u16..).zip(configs.iter().cloned()).map(follow).collect()

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use engine::drs_rules::planner;
 use engine::drs_rules::records::RuleRecords;
-use engine::ports::{RecordStore as _, StoredRecord};
+use engine::ports::{PortError, RecordStore as _, StoredRecord};
 use kubernetes::record_store::ConfigMapRecordStore;
 use model::event::{Event, Source, VcenterId};
 use model::{Parts, World, sources_for};
@@ -66,14 +67,29 @@ pub async fn read_state(settings: &RunSettings, purpose: Purpose) -> Result<Stat
         Purpose::Record => leading::hold(settings, found.connection.client.clone()).await?,
         _ => None,
     };
-    let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
     let record_store = ConfigMapRecordStore::new(found.connection.client.clone(), settings.record_namespace.clone());
-    let stored =
-        record_store.load().await.map_err(|error| Failure::run(format!("cannot read the rule record: {error}")))?;
+    let read = async {
+        let gathered = gather(settings, &found, purpose.parts(settings.parts())).await?;
+        let stored = record_store.load().await.map_err(|error| unreadable(&error))?;
+        Ok::<_, Failure>((gathered, stored))
+    };
+    let (gathered, stored) = match Box::pin(read).await {
+        Ok(read) => read,
+        Err(failure) => {
+            if let Some(held) = held {
+                held.release().await;
+            }
+            return Err(failure);
+        }
+    };
     let record: BTreeMap<String, String> =
         stored.iter().map(|(name, record)| (name.clone(), record.text.clone())).collect();
     let snapshot = gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), record);
     Ok(StateRead { snapshot, stored, record_store, held })
+}
+
+pub fn unreadable(error: &PortError) -> Failure {
+    Failure::run(format!("cannot read the rule record: {error}"))
 }
 
 /// The same, as a world and rule records.
@@ -139,13 +155,21 @@ pub fn world_and_records(
     stored: BTreeMap<String, StoredRecord>,
 ) -> Result<(World, RuleRecords), Failure> {
     // The vCenters are ordered by ID.
-    let ids = (0u16..).map(VcenterId).zip(snapshot.instance_uuids());
-    let mut records = RuleRecords::new(ids.collect());
+    let mut records = RuleRecords::default();
+    for (vcenter, uuid) in (0u16..).map(VcenterId).zip(snapshot.instance_uuids()).filter(|(_, uuid)| !uuid.is_empty()) {
+        records.identify(vcenter, &uuid.into());
+    }
     records.loaded(stored, |_| true);
     if let Some((cluster, why)) = records.first_unreadable() {
         return Err(Failure::run(format!("cannot read the rule record of cluster {}: {why}", cluster.id)));
     }
     let mut world = World::with_lifting(settings.lifting.clone());
     snapshot.fill(&mut world);
+    if let Some(prefix) = planner::prefix(&world) {
+        records.recognise(&prefix);
+    }
+    for (cluster, name) in records.foreign() {
+        tracing::warn!(cluster = cluster.id, "the record lists {name:?}, which is not Bridger's; it is ignored");
+    }
     Ok((world, records))
 }

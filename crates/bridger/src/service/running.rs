@@ -15,7 +15,7 @@ use super::outside::{Service, entropy, listen};
 use super::scheduler::ProfileArguments;
 use super::settings::RunSettings;
 use super::startup::{self, Found, Purpose};
-use crate::compose::{Outside, PartSettings, RuleParts, Vcenter, compose};
+use crate::compose::{Outside, PartSettings, RuleParts, compose};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::say::say;
@@ -92,10 +92,9 @@ fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> PartSetti
 }
 
 fn outside(settings: &RunSettings, found: &Found) -> Outside {
-    let vcenters = settings.vcenters.iter().cloned().zip(found.instance_uuids());
     Outside {
         kubernetes: found.connection.client.clone(),
-        vcenters: vcenters.map(|(config, instance_uuid)| Vcenter { config, instance_uuid }).collect(),
+        vcenters: settings.vcenters.clone(),
         time_of_day: Arc::new(jiff::Timestamp::now),
         seed: entropy(),
         is_virtual: false,

@@ -11,6 +11,7 @@ use model::labels::LabelSettings;
 use model::{Part, Parts};
 use serde::Deserialize;
 use vsphere::config::{VcenterConfig, VcenterConfigError};
+use vsphere::inventory::VmScope;
 
 use super::extender::{self, ExtenderArguments, ExtenderChoice, ExtenderEntries, LiftArguments, LiftModeName};
 use super::leading::{ElectionArguments, ElectionChoice, ElectionEntry};
@@ -39,6 +40,12 @@ pub struct ReachArguments {
     /// Do not verify the vCenter's certificate
     #[arg(long, conflicts_with_all = ["ca_file", "thumbprint"])]
     pub insecure: bool,
+    /// Folder of the VMs that may be nodes, by name or inventory path; repeatable. Default: all VMs
+    #[arg(long, value_name = "FOLDER")]
+    pub vm_folder: Vec<String>,
+    /// Resource pool of the VMs that may be nodes, by name or path; repeatable. Default: all VMs
+    #[arg(long, value_name = "POOL")]
+    pub vm_resource_pool: Vec<String>,
     /// Kubeconfig file. Default: KUBECONFIG, else the pod's service account
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -165,6 +172,8 @@ struct VcenterEntry {
     thumbprint: Option<String>,
     ca_file: Option<PathBuf>,
     insecure: bool,
+    vm_folders: Vec<String>,
+    vm_resource_pools: Vec<String>,
 }
 
 /// The checked settings of `run`.
@@ -296,6 +305,7 @@ fn vcenters(
         thumbprint: flags.thumbprint.clone(),
         ca_files: flags.ca_file.clone().into_iter().collect(),
         insecure: flags.insecure,
+        scope: VmScope { folders: flags.vm_folder.clone(), resource_pools: flags.vm_resource_pool.clone() },
     };
     let settings: Vec<vsphere::config::Settings> = if !flags.url.is_empty() {
         flags.url.iter().map(|url| from_flags(Some(url.clone()))).collect()
@@ -318,6 +328,7 @@ impl VcenterEntry {
             thumbprint: self.thumbprint.clone(),
             ca_files: self.ca_file.clone().into_iter().collect(),
             insecure: self.insecure,
+            scope: VmScope { folders: self.vm_folders.clone(), resource_pools: self.vm_resource_pools.clone() },
         }
     }
 }

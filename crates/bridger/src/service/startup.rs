@@ -1,8 +1,17 @@
-//! Startup checks: connections and permissions. Each problem is one clear message and exit code 2.
+//! Startup checks: connections and permissions. Each problem is one clear message.
+//!
+//! In: the settings, and what the connections are for. Out: what was found, or a failure. A command needs every vCenter.
+//! A service does not: it starts although a vCenter does not answer, because pods must be scheduled while a vCenter is
+//! being patched, and connects later.
+//!
+//! Invariant: exit code 2 means that the configuration is wrong, no matter what the other side answers; a service never
+//! ends because of what a vCenter answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use futures::future::join_all;
 use kubernetes::connect::{ConnectError, Connection};
 use kubernetes::preflight::{Access, Need, ServerFacts, preflight_in, watch_needs};
 use model::{Part, Parts};
@@ -13,11 +22,21 @@ use vsphere::{About, VsphereError};
 use super::settings::RunSettings;
 use crate::failure::Failure;
 
+/// How long a service waits for its vCenters before it starts without them. Pods wait, too.
+const SERVICE_WAITS: Duration = Duration::from_secs(10);
+
 /// What the startup checks found.
 pub struct Found {
     pub connection: Connection,
     pub kubernetes: ServerFacts,
-    pub vcenters: Vec<(String, About, InventoryCounts)>,
+    /// Ordered by vCenter ID.
+    vcenters: Vec<FoundVcenter>,
+}
+
+struct FoundVcenter {
+    host: String,
+    insecurity: Option<&'static str>,
+    read: Result<(About, InventoryCounts), Failure>,
 }
 
 /// What the connections are for. It determines which permissions are checked.
@@ -44,14 +63,19 @@ pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Fa
 
 /// Without an election the permissions for leases are not needed.
 pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_election: bool) -> Result<Found, Failure> {
-    let mut vcenters = Vec::new();
-    for config in &settings.vcenters {
-        let host = config.endpoint.host().to_owned();
-        let (about, counts) = connect_once(config).await.map_err(|error| vcenter_failure(&host, &error))?;
-        vcenters.push((host, about, counts));
-    }
-    one_of_each(&vcenters)?;
-    clusters_exist(&settings.clusters, &vcenters)?;
+    let vcenters = join_all(settings.vcenters.iter().map(|config| find(config, purpose))).await;
+    let vcenters = if purpose.is_service() {
+        vcenters.into_iter().collect::<Result<Vec<_>, _>>()?
+    } else {
+        // The first failure ends a command.
+        let read = |found: Result<FoundVcenter, Failure>| {
+            found.and_then(|found| Ok(FoundVcenter { read: Ok(found.read?), ..found }))
+        };
+        let vcenters = vcenters.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        one_of_each(&vcenters)?;
+        clusters_exist(&settings.clusters, &vcenters)?;
+        vcenters
+    };
 
     let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
     if settings.vcenters.is_empty() && matches!(purpose, Purpose::Read | Purpose::Record) {
@@ -67,7 +91,34 @@ pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_ele
     Ok(Found { connection, kubernetes: facts, vcenters })
 }
 
+/// Reads one vCenter. Fails only if the configuration is wrong.
+async fn find(config: &VcenterConfig, purpose: Purpose) -> Result<FoundVcenter, Failure> {
+    let host = config.endpoint.host();
+    let read = match purpose.is_service() {
+        false => connect_once(config).await,
+        true => tokio::time::timeout(SERVICE_WAITS, connect_once(config)).await.unwrap_or_else(|_| {
+            Err(VsphereError::TimedOut { host: host.to_owned(), seconds: SERVICE_WAITS.as_secs() })
+        }),
+    };
+    let read = match read {
+        Err(error) if is_misconfigured(&error) => return Err(vcenter_failure(host, &error)),
+        read => read.map_err(|error| vcenter_failure(host, &error)),
+    };
+    Ok(FoundVcenter { host: host.to_owned(), insecurity: config.insecurity(), read })
+}
+
+/// Whether the configuration itself is wrong, whatever a vCenter answers.
+fn is_misconfigured(error: &VsphereError) -> bool {
+    use VsphereError as E;
+    matches!(error, E::BadUrl { .. } | E::CaFile { .. } | E::BadThumbprint(_) | E::CredentialFile { .. })
+}
+
 impl Purpose {
+    /// It runs until it is stopped, and connects again by itself.
+    fn is_service(self) -> bool {
+        matches!(self, Self::Run | Self::Schedule)
+    }
+
     /// The parts whose sources are watched for this purpose. `on`: the enabled parts of `run`.
     pub fn parts(self, on: Parts) -> Parts {
         match self {
@@ -104,9 +155,10 @@ pub fn needs(purpose: Purpose, on: Parts, dry_run: bool) -> Vec<Need> {
 }
 
 /// With two addresses of one vCenter, every VM would appear twice and no node would match.
-fn one_of_each(vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Failure> {
+fn one_of_each(vcenters: &[FoundVcenter]) -> Result<(), Failure> {
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
-    for (host, about, _) in vcenters {
+    for FoundVcenter { host, read, .. } in vcenters {
+        let Ok((about, _)) = read else { continue };
         if about.instance_uuid.is_empty() {
             continue;
         }
@@ -120,8 +172,9 @@ fn one_of_each(vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Fail
     Ok(())
 }
 
-fn clusters_exist(names: &[String], vcenters: &[(String, About, InventoryCounts)]) -> Result<(), Failure> {
-    let known: Vec<&str> = vcenters.iter().flat_map(|(_, _, counts)| counts.cluster_names()).collect();
+fn clusters_exist(names: &[String], vcenters: &[FoundVcenter]) -> Result<(), Failure> {
+    let read = vcenters.iter().flat_map(|vcenter| &vcenter.read);
+    let known: Vec<&str> = read.flat_map(|(_, counts)| counts.cluster_names()).collect();
     match names.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(missing) => Err(Failure::configuration(
@@ -152,7 +205,8 @@ fn vcenter_failure(host: &str, error: &VsphereError) -> Failure {
     };
     let text = error.to_string();
     let what = if text.contains(host) { text } else { format!("vCenter {host}: {text}") };
-    Failure::configuration(what, hint)
+    // What a vCenter does not answer, it may answer later.
+    if error.is_transient() { Failure::run(what).with_hint(hint) } else { Failure::configuration(what, hint) }
 }
 
 fn kubernetes_failure(error: &ConnectError) -> Failure {
@@ -168,13 +222,17 @@ fn kubernetes_failure(error: &ConnectError) -> Failure {
         ConnectError::ContextUnknown { .. } | ConnectError::ContextUnset { .. } => "choose one with --context NAME",
         _ => "check --kubeconfig or KUBECONFIG",
     };
-    Failure::configuration(error.to_string(), hint)
+    match error {
+        ConnectError::Unreachable { .. } => Failure::run(error.to_string()).with_hint(hint),
+        _ => Failure::configuration(error.to_string(), hint),
+    }
 }
 
 impl Found {
-    /// The instance UUIDs of the vCenters, ordered by vCenter ID.
+    /// The instance UUIDs of the vCenters, ordered by vCenter ID; empty if unknown.
     pub fn instance_uuids(&self) -> Vec<String> {
-        self.vcenters.iter().map(|(_, about, _)| about.instance_uuid.clone()).collect()
+        let uuid = |read: &(About, _)| read.0.instance_uuid.clone();
+        self.vcenters.iter().map(|vcenter| vcenter.read.as_ref().map_or_else(|_| String::new(), uuid)).collect()
     }
 
     /// The first lines of output.
@@ -182,12 +240,28 @@ impl Found {
         let mut text = String::new();
         let version = self.kubernetes.version.as_deref().unwrap_or("of unknown version");
         let _ = writeln!(text, "Kubernetes  {version} at {}", self.connection.server);
-        for (host, about, counts) in &self.vcenters {
-            let _ = writeln!(text, "vCenter     {} (API {}) at {host}", about.full_name, about.api_version);
-            let config = settings.vcenters.iter().find(|config| config.endpoint.host() == host);
-            if let Some(why) = config.and_then(VcenterConfig::insecurity) {
+        for FoundVcenter { host, insecurity, read } in &self.vcenters {
+            let _ = match read {
+                Ok((about, _)) => {
+                    writeln!(text, "vCenter     {} (API {}) at {host}", about.full_name, about.api_version)
+                }
+                Err(_) => writeln!(text, "vCenter     {host}: not connected"),
+            };
+            if let Some(why) = insecurity {
                 let _ = writeln!(text, "            not secure: {why}");
             }
+            let counts = match read {
+                Ok((_, counts)) => counts,
+                Err(failure) => {
+                    for line in failure.to_string().lines() {
+                        let _ = writeln!(text, "            {line}");
+                    }
+                    text.push_str(
+                        "            until it is connected, hosts come from node labels, and its rules stay\n",
+                    );
+                    continue;
+                }
+            };
             let _ = writeln!(
                 text,
                 "            {} hosts, {} VMs; clusters: {}",

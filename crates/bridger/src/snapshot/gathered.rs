@@ -74,7 +74,11 @@ impl Gathered {
                 self.clusters.remove(&(vcenter, id));
             }
             // Known facts stay until the next list. Assumed pods are not part of the observed state.
-            Event::Lost(_) | Event::PodAssumed { .. } | Event::PodForgotten { .. } => (),
+            // The startup check has read who each vCenter is.
+            Event::Lost(_)
+            | Event::VcenterIdentified { .. }
+            | Event::PodAssumed { .. }
+            | Event::PodForgotten { .. } => (),
         }
     }
 

@@ -74,10 +74,12 @@ impl Snapshot {
         }
         for (number, part) in (0u16..).zip(self.vcenters) {
             let vcenter = VcenterId(number);
+            let uuid = Some(part.instance_uuid).filter(|uuid| !uuid.is_empty());
+            let identified = uuid.map(|uuid| Event::VcenterIdentified { vcenter, instance_uuid: uuid.into() });
             let clusters = part.clusters.into_iter().map(|cluster| Event::ClusterApplied { vcenter, cluster });
             let hosts = part.hosts.into_iter().map(|host| Event::HostApplied { vcenter, host });
             let vms = part.vms.into_iter().map(|vm| Event::VmApplied { vcenter, vm });
-            source(Source::Vcenter(vcenter), &mut clusters.chain(hosts).chain(vms));
+            source(Source::Vcenter(vcenter), &mut identified.into_iter().chain(clusters).chain(hosts).chain(vms));
         }
         events
     }

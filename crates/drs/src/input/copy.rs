@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use model::event::{ClusterFacts, NodeAffinityFacts};
-use model::{NodeId, Placement, ProfileId, Revision, TermId, World, label_value};
+use model::{NodeId, Placement, ProfileId, Revision, TermId, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::terms::Keys;
@@ -129,7 +129,7 @@ impl<'c> ClusterCopy<'c> {
         let hosts = world.hosts_in(cluster).filter_map(|id| Some((id, world.host(id)?)));
         let mut hosts: Vec<(model::HostId, Host)> = hosts
             .map(|(id, host)| {
-                let (name, label) = (HostName(host.name().to_owned()), label_value(host.name()));
+                let (name, label) = (HostName(host.name().to_owned()), world.host_label(&host));
                 (id, Host { id: HostId(host.facts.id.clone()), name, label, maintenance: host.maintenance() })
             })
             .collect();

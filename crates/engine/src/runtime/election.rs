@@ -9,6 +9,9 @@
 //!   renewal that succeeded. The deadline is shorter than the duration, so it stops before another process may take over.
 //! - A clean stop releases the lease: the next holder does not have to wait for it to expire.
 //!
+//! - A new holder writes only when it has seen everything that an earlier one wrote ([`CatchUp`]), however late its
+//!   watches are.
+//!
 //! Invariants: the end of a lease needs no action, only time on the monotonic clock, so a process that was suspended does
 //! not write when it continues. A Lease object is written only if it is still the one that was read.
 
@@ -55,6 +58,12 @@ pub trait LeaseStore: Send + Sync {
         record: &'a LeaseRecord,
         expected: Option<&'a str>,
     ) -> BoxFuture<'a, Result<StoredLease, PortError>>;
+}
+
+/// Makes sure that this process has seen everything that was written before.
+pub trait CatchUp: Send + Sync {
+    /// Completes when it has.
+    fn caught_up(&self) -> BoxFuture<'static, ()>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +198,11 @@ pub struct Candidate {
     jitter: Jitter,
     /// The Lease object as last read or written, and when it was first seen so.
     observed: Option<(StoredLease, Instant)>,
+    catch_up: Option<Arc<dyn CatchUp>>,
+    /// Continues over several attempts.
+    catching_up: Option<BoxFuture<'static, ()>>,
+    /// Another process may have written since this one last knew everything.
+    is_behind: bool,
 }
 
 impl Candidate {
@@ -201,7 +215,24 @@ impl Candidate {
         seed: u64,
     ) -> Candidate {
         let jitter = Jitter::from_seed(seed);
-        Candidate { store, settings, lease: Lease::not_held(), waker, time_of_day, jitter, observed: None }
+        Candidate {
+            store,
+            settings,
+            lease: Lease::not_held(),
+            waker,
+            time_of_day,
+            jitter,
+            observed: None,
+            catch_up: None,
+            catching_up: None,
+            is_behind: false,
+        }
+    }
+
+    /// What must be done between the acquisition of the lease and the first write.
+    #[must_use]
+    pub fn with_catch_up(self, catch_up: Arc<dyn CatchUp>) -> Candidate {
+        Candidate { catch_up: Some(catch_up), ..self }
     }
 
     #[must_use]
@@ -283,7 +314,12 @@ impl Candidate {
             Err(_) => Err(PortError::Transient(format!("no answer within {} ms", self.call_limit().as_millis()))),
         };
         match outcome {
+            // Held, but not used yet. The next attempt renews it, and waits again.
+            Ok(true) if self.is_behind && !self.catches_up().await => {
+                tracing::info!(identity = self.settings.identity, "lease acquired; not yet caught up");
+            }
             Ok(true) => {
+                self.is_behind = false;
                 self.lease.hold_until(began + self.settings.renew_deadline);
                 if !was_held {
                     tracing::info!(identity = self.settings.identity, "lease acquired: this process leads");
@@ -291,7 +327,11 @@ impl Candidate {
                 }
             }
             // Another process holds it. If this one did, it was suspended or cut off for too long.
-            Ok(false) => self.lease.give_up(),
+            Ok(false) => {
+                self.lease.give_up();
+                // What the new holder writes comes later.
+                self.catching_up = None;
+            }
             // A lease that was held stays held until its deadline.
             Err(error) => tracing::warn!(%error, "the lease could not be acquired or renewed"),
         }
@@ -303,6 +343,18 @@ impl Candidate {
         let retry = self.settings.retry_period;
         let spread = Backoff { first: retry, longest: retry };
         if is_held { retry } else { spread.wait(1, &mut self.jitter) }
+    }
+
+    /// Waits for the catch-up, but not so long that the lease is not renewed in time.
+    async fn catches_up(&mut self) -> bool {
+        let limit = self.call_limit();
+        let Some(catch_up) = &self.catch_up else { return true };
+        let catching_up = self.catching_up.get_or_insert_with(|| catch_up.caught_up());
+        let has_caught_up = timeout(limit, catching_up).await.is_ok();
+        if has_caught_up {
+            self.catching_up = None;
+        }
+        has_caught_up
     }
 
     async fn acquire_or_renew(&mut self, now: Instant) -> Result<bool, PortError> {
@@ -326,6 +378,8 @@ impl Candidate {
             Some((known, at)) if *known == current => *at,
             _ => Instant::now(),
         };
+        // If another process holds or held it, what that process wrote may not have arrived here yet.
+        self.is_behind |= current.record.holder != self.settings.identity;
         self.lease.note_holder(&current.record.holder);
         self.observed = Some((current.clone(), observed_at));
         let is_own = current.record.holder == self.settings.identity;

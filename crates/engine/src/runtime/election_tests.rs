@@ -159,6 +159,38 @@ async fn a_holder_that_is_cut_off_stops_before_another_begins() {
     assert!(began > Duration::from_secs(13) && began <= Duration::from_secs(19), "{began:?}");
 }
 
+/// A list that takes longer than any single attempt.
+struct LongList(Duration);
+
+impl CatchUp for LongList {
+    fn caught_up(&self) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(self.0))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_6_a_new_holder_writes_only_when_it_has_caught_up() {
+    let object = Arc::default();
+    // It created the lease: there is nothing to catch up with.
+    let store = Store::new(&object, vec![]);
+    let mut alone = candidate("alone", &store, 1).with_catch_up(Arc::new(LongList(Duration::from_secs(3600))));
+    assert_eq!(alone.acquire().await, Ok(()));
+    alone.release().await;
+
+    let store = Store::new(&object, vec![]);
+    let mut next = candidate("next", &store, 2).with_catch_up(Arc::new(LongList(Duration::from_secs(17))));
+    let lease = next.lease();
+    tokio::spawn(async move { next.run(std::future::pending()).await });
+    let began = Instant::now();
+    while !lease.is_held(Instant::now()) {
+        assert!(began.elapsed() < Duration::from_secs(60), "the list must continue over several attempts");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(began.elapsed() >= Duration::from_secs(17), "{:?}", began.elapsed());
+    // Meanwhile it has renewed the lease: no other process takes over.
+    assert_eq!(object.stored.lock().as_ref().map(|stored| stored.record.holder.clone()), Some("next".to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_another_kind_of_holder_is_respected_for_its_own_duration() {
     let object = Arc::new(Object::default());

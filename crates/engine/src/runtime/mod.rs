@@ -27,7 +27,8 @@ pub mod world;
 
 pub use controller::{Actions, Context, Controller, Executor, Stopwatch};
 pub use election::{
-    AcquireError, Candidate, ElectionSettings, ElectionSettingsError, Lease, LeaseRecord, LeaseStore, StoredLease,
+    AcquireError, Candidate, CatchUp, ElectionSettings, ElectionSettingsError, Lease, LeaseRecord, LeaseStore,
+    StoredLease,
 };
 pub use gate::{Action, Closed, Gate, SourceRequirement};
 pub use lane::{LaneId, LaneSettings, Rate};

@@ -272,7 +272,9 @@ impl State {
 
     fn events(&self) -> Vec<Event> {
         let sources = [Source::Namespaces, Source::Nodes, Source::Pods, Source::Vcenter(VCENTER)];
-        let mut events: Vec<Event> = sources.into_iter().map(Event::RelistBegan).collect();
+        let identified = Event::VcenterIdentified { vcenter: VCENTER, instance_uuid: INSTANCE.into() };
+        let began = sources.into_iter().map(Event::RelistBegan);
+        let mut events: Vec<Event> = std::iter::once(identified).chain(began).collect();
         let system = NamespaceFacts { name: "kube-system".to_owned(), uid: UID.to_owned(), ..Default::default() };
         events.push(Event::NamespaceApplied(system));
         events.extend(self.nodes.values().cloned().map(Event::NodeApplied));
@@ -414,8 +416,7 @@ pub fn rule_settings() -> RuleSettings {
     let now = move || {
         UnixMillis(u64::try_from(tokio::time::Instant::now().duration_since(epoch).as_millis()).unwrap_or(u64::MAX))
     };
-    let uuids = BTreeMap::from([(VCENTER, INSTANCE.to_owned())]);
-    RuleSettings::new(DrsSettings::default(), uuids, WallClock(Arc::new(now)))
+    RuleSettings::new(DrsSettings::default(), vec![VCENTER], WallClock(Arc::new(now)))
 }
 
 thread_local! {

@@ -21,6 +21,11 @@ pub enum Evidence {
 impl Evidence {
     pub const ALL: [Self; 4] = [Self::SystemUuid, Self::ProviderId, Self::IpAddress, Self::DnsName];
 
+    /// What a guest or a tenant can choose, and what another machine may have by chance.
+    pub(super) fn is_weak(self) -> bool {
+        matches!(self, Self::IpAddress | Self::DnsName)
+    }
+
     /// The name shown to users.
     pub fn name(self) -> &'static str {
         match self {
@@ -60,21 +65,73 @@ impl NodeKeys {
         &self.stages[evidence as usize]
     }
 
+    pub(super) fn has_uuid(&self) -> bool {
+        let [system, provider, ..] = &self.stages;
+        !system.is_empty() || !provider.is_empty()
+    }
+
+    /// The stages of the search, the strongest first. A VM with the provider's UUID has another one than the system's.
+    pub(super) fn stages_to_try(&self) -> impl Iterator<Item = Evidence> {
+        let has_system_uuid = !self.stage(Evidence::SystemUuid).is_empty();
+        Evidence::ALL.into_iter().filter(move |by| !(has_system_uuid && *by == Evidence::ProviderId))
+    }
+
+    /// Whether the other witnesses deny that this is the VM: the provider ID if there is one, else addresses and names
+    /// if they can be compared and none agrees.
+    pub(super) fn denies(&self, vm: &VmKeys) -> bool {
+        let provider = self.stage(Evidence::ProviderId);
+        if !provider.is_empty() {
+            return vm.uuid.is_some_and(|uuid| !provider.contains(&Key::Uuid(uuid)));
+        }
+        let (mut is_comparable, mut agrees) = (false, false);
+        for key in &vm.all {
+            let own = match key {
+                Key::Uuid(_) => continue,
+                Key::Ip(_) => self.stage(Evidence::IpAddress),
+                Key::Dns(_) => self.stage(Evidence::DnsName),
+            };
+            is_comparable |= !own.is_empty();
+            agrees |= own.iter().any(|own| own.agrees_with(key));
+        }
+        is_comparable && !agrees
+    }
+
     /// All keys, without duplicates.
     pub(crate) fn all(&self) -> Box<[Key]> {
         sorted(self.stages.iter().flatten().cloned())
     }
 }
 
-/// The keys of a VM, sorted and without duplicates. A template has none because it cannot run.
-pub(crate) fn vm_keys(facts: &VmFacts) -> Box<[Key]> {
-    if facts.template {
-        return Box::default();
+impl Key {
+    /// Names are compared without their domain: a guest and a kubelet often disagree about the domain.
+    fn agrees_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dns(one), Self::Dns(other)) => one.split('.').next() == other.split('.').next(),
+            _ => self == other,
+        }
     }
-    let uuid = facts.bios_uuid.into_iter().filter(identifies).map(Key::Uuid);
-    let ips = facts.ip_addresses.iter().filter_map(ip_key);
-    let dns = facts.dns_name.iter().filter_map(|name| dns_key(name));
-    sorted(uuid.chain(ips).chain(dns))
+}
+
+/// The keys of a VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VmKeys {
+    /// Sorted and without duplicates. A template has none because it cannot run.
+    pub(super) all: Box<[Key]>,
+    pub(super) uuid: Option<Uuid>,
+    pub(super) powered_on: bool,
+}
+
+impl VmKeys {
+    pub(crate) fn of(facts: &VmFacts) -> Self {
+        if facts.template {
+            return Self::default();
+        }
+        let uuid = facts.bios_uuid.filter(identifies);
+        let ips = facts.ip_addresses.iter().filter_map(ip_key);
+        let dns = facts.dns_name.iter().filter_map(|name| dns_key(name));
+        let all = sorted(uuid.map(Key::Uuid).into_iter().chain(ips).chain(dns));
+        Self { all, uuid, powered_on: facts.powered_on }
+    }
 }
 
 fn sorted(keys: impl Iterator<Item = Key>) -> Box<[Key]> {
@@ -152,7 +209,7 @@ mod tests {
     #[test]
     fn a_template_has_no_keys() {
         let vm = VmFacts { bios_uuid: Some(Uuid::from_u128(7)), dns_name: Some("Node-1".into()), ..VmFacts::default() };
-        assert_eq!(*vm_keys(&vm), [Key::Uuid(Uuid::from_u128(7)), Key::Dns("node-1".into())]);
-        assert!(vm_keys(&VmFacts { template: true, ..vm }).is_empty());
+        assert_eq!(*VmKeys::of(&vm).all, [Key::Uuid(Uuid::from_u128(7)), Key::Dns("node-1".into())]);
+        assert!(VmKeys::of(&VmFacts { template: true, ..vm }).all.is_empty());
     }
 }

@@ -1,13 +1,20 @@
 //! Which VM a node is.
 //!
 //! In: the keys of nodes and VMs as they are added, changed and removed. Out: a [`Match`] per node. Stages of evidence
-//! are tried in order of strength. A stage with exactly one VM decides; a stage with several VMs is
-//! [`Match::Ambiguous`] and ends the search, because a weaker stage would be a guess; a stage with none passes on to
-//! the next one. A node that finds one VM *claims* it. If one claim on a VM is stronger than all others, it wins; all
-//! other claims are [`Match::Contested`].
+//! are tried in order of strength. A stage with exactly one VM decides, or with exactly one that is powered on; a stage
+//! with several VMs is [`Match::Ambiguous`] and ends the search, because a weaker stage would be a guess; a stage with
+//! none passes on to the next one. A node that finds one VM *claims* it. If one claim on a VM is stronger than all
+//! others, it wins; all other claims are [`Match::Contested`].
+//!
+//! What a node says about itself is a claim, not a fact:
+//! - A node with a UUID is never a VM with another one, whatever its addresses are.
+//! - A system UUID, which the kubelet reports, needs a second witness where there is one: the provider ID, else an
+//!   address or the name of the guest. Without it the match is [`Match::Unconfirmed`], and does not contest another's.
+//! - Addresses and names count only when every vCenter was read or is known to be down: the right VM may be in another.
 //!
 //! Invariants: a VM is matched by at most one node; the matches depend on the known objects, not on the order of
-//! events. A change costs only the work for nodes that share a changed key; other nodes are not visited.
+//! events. A change costs only the work for nodes that share a key with the changed object; other nodes are not visited.
+//! The VM that a node was with certainty is remembered while it is uncertain, and for no other purpose.
 
 mod keys;
 
@@ -18,7 +25,7 @@ use rustc_hash::FxHashMap;
 use crate::storage::arena::{NodeId, VmId};
 pub use keys::Evidence;
 use keys::Key;
-pub(crate) use keys::{NodeKeys, vm_keys};
+pub(crate) use keys::{NodeKeys, VmKeys};
 
 /// The result of matching a node to a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +47,11 @@ pub enum Match {
         by: Evidence,
         rivals: Vec<NodeId>,
     },
+    /// One VM matches, but everything else that can be compared belongs to another machine.
+    Unconfirmed {
+        vm: VmId,
+        by: Evidence,
+    },
 }
 
 /// What a node finds by its own keys, ignoring other nodes.
@@ -55,13 +67,28 @@ enum Claim {
     Several {
         by: Evidence,
     },
+    Unconfirmed {
+        vm: VmId,
+        by: Evidence,
+    },
 }
 
-/// The VMs and nodes that share a key.
+/// The VMs and nodes that share a key. The VMs are separate by what decides among them, because thousands may share one.
 #[derive(Debug, Default)]
 struct Sharers {
-    vms: BTreeSet<VmId>,
+    /// By whether they are powered on, then by whether they have a UUID.
+    vms: [[BTreeSet<VmId>; 2]; 2],
     nodes: BTreeSet<NodeId>,
+}
+
+impl Sharers {
+    fn vms_like(&mut self, keys: &VmKeys) -> &mut BTreeSet<VmId> {
+        &mut self.vms[usize::from(keys.powered_on)][usize::from(keys.uuid.is_some())]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.vms.iter().flatten().all(BTreeSet::is_empty)
+    }
 }
 
 #[derive(Debug)]
@@ -75,9 +102,13 @@ pub(crate) struct Identity {
     /// Guests and tenants choose names and addresses, hence std's keyed hash; never iterated.
     sharers: HashMap<Key, Sharers>,
     nodes: FxHashMap<NodeId, Known>,
-    vms: FxHashMap<VmId, Box<[Key]>>,
+    vms: FxHashMap<VmId, VmKeys>,
     /// Per VM its claims, the strongest first.
     claims: FxHashMap<VmId, BTreeSet<(Evidence, NodeId)>>,
+    /// The VMs that uncertain nodes were with certainty. May have entries of nodes that are certain again.
+    remembered: FxHashMap<NodeId, VmId>,
+    /// Not all vCenters were read yet: addresses and names do not count.
+    weak_keys_wait: bool,
 }
 
 impl Identity {
@@ -104,19 +135,43 @@ impl Identity {
         let Some(known) = self.nodes.remove(&node) else { return };
         self.leave(node, &known.keys);
         self.withdraw(node, known.claim, touched);
+        self.remembered.remove(&node);
         touched.remove(&node);
     }
 
     /// Adds a VM or replaces its keys.
-    pub(crate) fn set_vm(&mut self, vm: VmId, keys: Box<[Key]>, touched: &mut BTreeSet<NodeId>) {
-        let old = self.vms.remove(&vm).unwrap_or_default();
-        self.change_vm_keys(vm, &old, &keys, touched);
+    pub(crate) fn set_vm(&mut self, vm: VmId, keys: VmKeys, touched: &mut BTreeSet<NodeId>) {
+        if self.vms.get(&vm) == Some(&keys) {
+            return;
+        }
+        let mut affected = self.forget_vm(vm);
+        for key in &keys.all {
+            let sharers = self.sharers.entry(key.clone()).or_default();
+            sharers.vms_like(&keys).insert(vm);
+            affected.extend(&sharers.nodes);
+        }
         self.vms.insert(vm, keys);
+        affected.into_iter().for_each(|node| self.reconsider(node, touched));
     }
 
     pub(crate) fn remove_vm(&mut self, vm: VmId, touched: &mut BTreeSet<NodeId>) {
-        let Some(old) = self.vms.remove(&vm) else { return };
-        self.change_vm_keys(vm, &old, &[], touched);
+        let affected = self.forget_vm(vm);
+        // Another VM may get the same id.
+        self.remembered.retain(|_, remembered| *remembered != vm);
+        affected.into_iter().for_each(|node| self.reconsider(node, touched));
+        self.remembered.retain(|_, remembered| *remembered != vm);
+    }
+
+    /// Until [`Identity::use_weak_keys`], addresses and names do not count.
+    pub(crate) fn wait_with_weak_keys(&mut self) {
+        self.weak_keys_wait = true;
+    }
+
+    pub(crate) fn use_weak_keys(&mut self, touched: &mut BTreeSet<NodeId>) {
+        if std::mem::take(&mut self.weak_keys_wait) {
+            let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+            nodes.into_iter().for_each(|node| self.reconsider(node, touched));
+        }
     }
 
     /// The match of a node; `Unmatched` if the node is not known.
@@ -124,8 +179,11 @@ impl Identity {
         let Some(known) = self.nodes.get(&node) else { return Match::Unmatched };
         match known.claim {
             Claim::Nothing => Match::Unmatched,
+            Claim::Unconfirmed { vm, by } => Match::Unconfirmed { vm, by },
             Claim::Several { by } => {
-                let candidates: BTreeSet<VmId> = self.candidates(&known.keys, by).collect();
+                // Only if none is powered on, those that are off.
+                let is_on = self.candidates(&known.keys, by, true).next().is_some();
+                let candidates: BTreeSet<VmId> = self.candidates(&known.keys, by, is_on).collect();
                 Match::Ambiguous { by, candidates: candidates.into_iter().collect() }
             }
             Claim::One { vm, by } => {
@@ -158,39 +216,54 @@ impl Identity {
         }
     }
 
-    fn candidates<'a>(&'a self, keys: &'a NodeKeys, by: Evidence) -> impl Iterator<Item = VmId> + 'a {
-        keys.stage(by).iter().filter_map(|key| self.sharers.get(key)).flat_map(|sharers| &sharers.vms).copied()
+    /// The VM that an uncertain node was with certainty.
+    pub(crate) fn remembered(&self, node: NodeId) -> Option<VmId> {
+        let known = self.nodes.get(&node)?;
+        let is_uncertain = known.claim != Claim::Nothing && self.vm_of(node).is_none();
+        self.remembered.get(&node).copied().filter(|_| is_uncertain)
+    }
+
+    /// The VMs that the node may be by this evidence, on or off.
+    fn candidates<'a>(&'a self, keys: &'a NodeKeys, by: Evidence, on: bool) -> impl Iterator<Item = VmId> + 'a {
+        // A VM with the node's own UUID was found at a stronger stage, so one with any UUID has another one.
+        let has_other_uuid = by.is_weak() && keys.has_uuid();
+        let sharers = keys.stage(by).iter().filter_map(|key| self.sharers.get(key));
+        sharers.flat_map(move |sharers| {
+            let [without_uuid, with_uuid] = &sharers.vms[usize::from(on)];
+            let with_uuid = (!has_other_uuid).then_some(with_uuid);
+            without_uuid.iter().chain(with_uuid.into_iter().flatten()).copied()
+        })
     }
 
     fn claim_by(&self, keys: &NodeKeys) -> Claim {
-        for by in Evidence::ALL {
-            let mut candidates = self.candidates(keys, by);
-            if let Some(vm) = candidates.next() {
+        for by in keys.stages_to_try().filter(|by| !(by.is_weak() && self.weak_keys_wait)) {
+            for on in [true, false] {
+                let mut candidates = self.candidates(keys, by, on);
+                let Some(vm) = candidates.next() else { continue };
                 // One VM may appear under several keys.
-                let alone = candidates.all(|other| other == vm);
-                return if alone { Claim::One { vm, by } } else { Claim::Several { by } };
+                if !candidates.all(|other| other == vm) {
+                    return Claim::Several { by };
+                }
+                let is_denied = self.vms.get(&vm).is_some_and(|of_vm| keys.denies(of_vm));
+                let needs_witness = by == Evidence::SystemUuid;
+                return if needs_witness && is_denied { Claim::Unconfirmed { vm, by } } else { Claim::One { vm, by } };
             }
         }
         Claim::Nothing
     }
 
-    fn change_vm_keys(&mut self, vm: VmId, old: &[Key], new: &[Key], touched: &mut BTreeSet<NodeId>) {
+    /// Removes the VM from all its keys. Returns the nodes that share one.
+    fn forget_vm(&mut self, vm: VmId) -> BTreeSet<NodeId> {
         let mut affected = BTreeSet::new();
-        for key in old.iter().filter(|key| new.binary_search(key).is_err()) {
+        let Some(keys) = self.vms.remove(&vm) else { return affected };
+        for key in &keys.all {
             if let Some(sharers) = self.sharers.get_mut(key) {
-                sharers.vms.remove(&vm);
+                sharers.vms_like(&keys).remove(&vm);
                 affected.extend(&sharers.nodes);
             }
             self.forget_if_unused(key);
         }
-        for key in new.iter().filter(|key| old.binary_search(key).is_err()) {
-            let sharers = self.sharers.entry(key.clone()).or_default();
-            sharers.vms.insert(vm);
-            affected.extend(&sharers.nodes);
-        }
-        for node in affected {
-            self.reconsider(node, touched);
-        }
+        affected
     }
 
     /// Recomputes the node's claim.
@@ -198,14 +271,28 @@ impl Identity {
         let Some(known) = self.nodes.get(&node) else { return };
         let (old, new) = (known.claim, self.claim_by(&known.keys));
         if old != new {
+            let was = self.vm_of(node);
             self.withdraw(node, old, touched);
             if let Some(known) = self.nodes.get_mut(&node) {
                 known.claim = new;
             }
             if let Claim::One { vm, by } = new {
+                let holder = self.node_of(vm);
                 let claims = self.claims.entry(vm).or_default();
                 touched.extend(claims.iter().map(|&(_, rival)| rival));
                 claims.insert((by, node));
+                if let Some(holder) = holder.filter(|holder| self.node_of(vm) != Some(*holder)) {
+                    self.remembered.insert(holder, vm);
+                }
+            }
+            match was {
+                _ if new == Claim::Nothing => {
+                    self.remembered.remove(&node);
+                }
+                Some(vm) => {
+                    self.remembered.insert(node, vm);
+                }
+                None => (),
             }
             touched.insert(node);
         } else if matches!(new, Claim::Several { .. }) {
@@ -236,7 +323,7 @@ impl Identity {
     }
 
     fn forget_if_unused(&mut self, key: &Key) {
-        if self.sharers.get(key).is_some_and(|sharers| sharers.vms.is_empty() && sharers.nodes.is_empty()) {
+        if self.sharers.get(key).is_some_and(Sharers::is_empty) {
             self.sharers.remove(key);
         }
     }

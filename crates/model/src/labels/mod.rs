@@ -76,12 +76,12 @@ pub type WantedLabels = Labels;
 /// The labels the node should have.
 pub fn wanted(world: &World, node: NodeId, settings: &LabelSettings) -> WantedLabels {
     let Some(host) = world.host_of(node) else { return WantedLabels::new() };
-    let names = [
-        (settings.datacenter_key.as_ref(), host.datacenter_name()),
-        (settings.cluster_key.as_ref(), host.cluster_name()),
-        (Some(&settings.host_key), Some(host.name())),
+    let values = [
+        (settings.datacenter_key.as_ref(), host.datacenter_name().and_then(label_value)),
+        (settings.cluster_key.as_ref(), host.cluster_name().and_then(label_value)),
+        (Some(&settings.host_key), world.host_label(&host)),
     ];
-    names.into_iter().filter_map(|(key, name)| Some((key?.clone(), label_value(name?)?))).collect()
+    values.into_iter().filter_map(|(key, value)| Some((key?.clone(), value?))).collect()
 }
 
 /// A label whose value is not the desired one.

@@ -12,6 +12,7 @@ use crate::event::{ClusterFacts, HostConnection, HostFacts, HostLoadFacts, Vcent
 use crate::identity::Match;
 use crate::labels::value::label_value;
 use crate::storage::arena::{ClusterId, HostId, NodeId, VmId};
+use crate::storage::digest::digest;
 use crate::storage::node_set::NodeSet;
 use crate::world::World;
 
@@ -23,11 +24,12 @@ pub enum Placement {
         vm: VmId,
         host: HostId,
     },
-    /// Its VM is on no host, or on a host that is not known (yet).
+    /// Its VM is on no host, or on a host that is not known (yet); or it is uncertain at the moment which VM the node is,
+    /// and this is the one that it was with certainty.
     HostUnknown {
         vm: VmId,
     },
-    /// The node is not matched to a VM with certainty.
+    /// The node never was a VM with certainty, or no VM matches it any more.
     NotMatched,
 }
 
@@ -105,7 +107,10 @@ impl World {
     }
 
     pub fn placement(&self, node: NodeId) -> Placement {
-        let Some(vm) = self.identity.vm_of(node) else { return Placement::NotMatched };
+        let Some(vm) = self.identity.vm_of(node) else {
+            let remembered = self.identity.remembered(node);
+            return remembered.map_or(Placement::NotMatched, |vm| Placement::HostUnknown { vm });
+        };
         self.host_of_vm(vm).map_or(Placement::HostUnknown { vm }, |(vcenter, host)| Placement::On { vcenter, vm, host })
     }
 
@@ -132,8 +137,18 @@ impl World {
 
     /// The host a node runs on, as a label value: from vSphere, else from the node's own label.
     pub(crate) fn host_label_value(&self, node: NodeId) -> Option<String> {
-        let live = self.host_of(node).and_then(|host| label_value(host.name()));
+        let live = self.host_of(node).and_then(|host| self.host_label(&host));
         live.or_else(|| self.label_of(node, &self.lifting().host_key).map(str::to_owned))
+    }
+
+    /// The label value of a host: its name, unless a host of another vCenter has the same name.
+    pub fn host_label(&self, host: &HostView<'_>) -> Option<String> {
+        if host.name().is_empty() || !self.host_names.is_shared(host.name()) {
+            return label_value(host.name());
+        }
+        let index = || host.vcenter.0.to_string();
+        let vcenter = self.instance_uuid(host.vcenter).map_or_else(index, ToString::to_string);
+        label_value(&format!("{}-{:08x}", host.name(), digest(&[&vcenter]) >> 32))
     }
 
     pub fn host(&self, id: HostId) -> Option<HostView<'_>> {
@@ -143,6 +158,11 @@ impl World {
             Some((id, &*self.inventory.clusters.arena().get(id)?.facts))
         });
         Some(HostView { id, vcenter: kept.vcenter, facts: &kept.facts, cluster })
+    }
+
+    /// `None` until the vCenter was reached.
+    pub fn instance_uuid(&self, vcenter: VcenterId) -> Option<&Arc<str>> {
+        self.inventory.instance_uuids.get(&vcenter)
     }
 
     /// The VM with this id within its vCenter.
@@ -185,6 +205,11 @@ impl World {
     /// The nodes whose VMs name this host, whether or not the host is known.
     pub(crate) fn nodes_on_host(&self, vcenter: VcenterId, host: &str) -> impl Iterator<Item = NodeId> {
         self.inventory.vms.members(vcenter, host).filter_map(|vm| self.identity.node_of(vm))
+    }
+
+    /// The nodes on a known host.
+    pub(crate) fn nodes_at(&self, host: HostId) -> impl Iterator<Item = NodeId> {
+        self.vms_on(host).filter_map(|vm| self.identity.node_of(vm))
     }
 
     /// The nodes on the hosts that name this cluster.

@@ -14,6 +14,7 @@ pub(crate) enum NamedMatch {
     Unmatched,
     Ambiguous(Evidence, BTreeSet<VmName>),
     Contested(VmName, Evidence, BTreeSet<String>),
+    Unconfirmed(VmName, Evidence),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +62,7 @@ pub(crate) fn describe_node(world: &World, node: NodeId) -> NodeDescription {
             NamedMatch::Matched(vm_name(vm), by)
         }
         Match::Unmatched => NamedMatch::Unmatched,
+        Match::Unconfirmed { vm, by } => NamedMatch::Unconfirmed(vm_name(vm), by),
         Match::Ambiguous { by, candidates } => NamedMatch::Ambiguous(by, candidates.into_iter().map(vm_name).collect()),
         Match::Contested { vm, by, rivals } => {
             let rivals = rivals.into_iter().map(|rival| world.node_name(rival).expect("a rival is known").to_owned());
@@ -68,6 +70,8 @@ pub(crate) fn describe_node(world: &World, node: NodeId) -> NodeDescription {
         }
     };
     let placement = match world.placement(node) {
+        // What an uncertain node was before depends on the history, and is tested on its own.
+        Placement::HostUnknown { .. } if !matches!(found, NamedMatch::Matched(..)) => NamedPlacement::NotMatched,
         Placement::NotMatched => NamedPlacement::NotMatched,
         Placement::HostUnknown { .. } => NamedPlacement::HostUnknown,
         Placement::On { host, vcenter, vm } => {

@@ -208,6 +208,8 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         2 => source().prop_map(Event::RelistBegan),
         2 => source().prop_map(Event::RelistEnded),
         1 => source().prop_map(Event::Lost),
+        1 => (vcenter(), select(vec!["i-1", "i-2"]))
+            .prop_map(|(vcenter, uuid)| Event::VcenterIdentified { vcenter, instance_uuid: uuid.into() }),
         8 => node().prop_map(Event::NodeApplied),
         2 => text(&NODE_NAMES).prop_map(|name| Event::NodeDeleted { name }),
         4 => pod().prop_map(Event::PodApplied),

@@ -3,6 +3,7 @@
 
 mod assumed;
 mod description;
+mod doubts;
 mod generate;
 mod placing;
 mod placing_cases;

@@ -14,9 +14,7 @@ use super::reference::Reference;
 use super::upstream::{Cluster, Filter, NodeInfo, Status, score};
 use crate::affinity::{Obstacle, Refusal, Refusals, Stamp};
 use crate::event::*;
-use crate::{
-    Incoming, LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Scores, Verdicts, View, World, label_value,
-};
+use crate::{Incoming, LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Scores, Verdicts, View, World};
 
 /// The topology key that lifted terms are rewritten to.
 const LIFTED: &str = "lifted";
@@ -42,7 +40,7 @@ impl Plain {
         let namespaces = reference.namespaces();
         let mut lifts = false;
         let nodes = reference.nodes().into_iter().map(|node| {
-            let live = reference.host_of(node).and_then(|host| label_value(&host.name));
+            let live = reference.host_of(node).and_then(|host| reference.host_label(&host));
             let host = live.or_else(|| node.labels.get(HOST_LABEL).cloned());
             lifts |= host.is_some();
             let mut labels = node.labels.clone();

@@ -144,7 +144,7 @@ proptest! {
         let world = world_after(&history);
         let report = world.matches();
         prop_assert_eq!(report.matched() + report.problems.len(), world.node_count());
-        prop_assert_eq!(report.unmatched + report.ambiguous + report.contested, report.problems.len());
+        prop_assert_eq!(report.unmatched + report.ambiguous + report.contested + report.unconfirmed, report.problems.len());
         prop_assert_eq!(world.summary().nodes_matched, report.matched());
         for problem in &report.problems {
             prop_assert_eq!(&problem.explanation, &world.explain_match(problem.node));

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -24,6 +25,7 @@ pub(crate) struct Reference {
     assumed: BTreeMap<(String, String), (PodFacts, String)>,
     was_synced: BTreeSet<Source>,
     in_sync: BTreeSet<Source>,
+    instance_uuids: BTreeMap<VcenterId, Arc<str>>,
 }
 
 impl Reference {
@@ -49,6 +51,9 @@ impl Reference {
                 self.in_sync.remove(source);
                 self.relists.remove(source);
             }
+            Event::VcenterIdentified { vcenter, instance_uuid } => {
+                self.instance_uuids.insert(*vcenter, Arc::clone(instance_uuid));
+            }
             Event::PodAssumed { pod, node } => self.assume(pod, node),
             Event::PodForgotten { namespace, name, uid } => {
                 let key = (namespace.clone(), name.clone());
@@ -73,11 +78,17 @@ impl Reference {
                     _ => {}
                 }
                 let (source, name, exists) = subject(event);
+                let mut event = event.clone();
+                if let Event::VmApplied { vm, .. } = &mut event
+                    && let Some(Event::VmApplied { vm: known, .. }) = self.objects.get(&(source, name.clone()))
+                {
+                    vm.bios_uuid = vm.bios_uuid.or(known.bios_uuid);
+                }
                 if exists {
                     if let Some(listed) = self.relists.get_mut(&source) {
                         listed.insert(name.clone());
                     }
-                    self.objects.insert((source, name), event.clone());
+                    self.objects.insert((source, name), event);
                 } else {
                     self.objects.remove(&(source, name));
                 }
@@ -139,7 +150,11 @@ impl Reference {
             .assumed
             .values()
             .map(|(pod, node)| Event::PodAssumed { pod: Box::new(pod.clone()), node: node.clone() });
-        self.objects.values().cloned().chain(assumed).collect()
+        let identified = self.instance_uuids.iter().map(|(vcenter, instance_uuid)| Event::VcenterIdentified {
+            vcenter: *vcenter,
+            instance_uuid: Arc::clone(instance_uuid),
+        });
+        identified.chain(self.objects.values().cloned()).chain(assumed).collect()
     }
 
     pub(crate) fn facts_of(&self, source: Source) -> Vec<Event> {
@@ -187,11 +202,20 @@ impl Reference {
             let fitting: BTreeSet<VmName> = self
                 .vms()
                 .into_iter()
-                .filter(|(_, vm)| !vm.template && fits(node, vm, by))
+                .filter(|(_, vm)| !vm.template && fits(node, vm, by) && !is_another(node, vm))
                 .map(|(name, _)| name)
                 .collect();
-            (!fitting.is_empty()).then_some((by, fitting))
+            let on: BTreeSet<VmName> = fitting.iter().filter(|name| self.vms()[name].powered_on).cloned().collect();
+            (!fitting.is_empty()).then_some((by, if on.is_empty() { fitting } else { on }))
         })
+    }
+
+    /// The only VM that matches, and whether no other witness denies it.
+    fn claim(&self, node: &NodeFacts) -> Option<(Evidence, VmName, bool)> {
+        let (by, candidates) = self.candidates(node)?;
+        let [vm] = Vec::from_iter(candidates).try_into().ok()?;
+        let is_confirmed = by != Evidence::SystemUuid || !denies(node, self.vms()[&vm]);
+        Some((by, vm, is_confirmed))
     }
 
     fn match_of(&self, node: &NodeFacts) -> NamedMatch {
@@ -199,16 +223,15 @@ impl Reference {
         if candidates.len() > 1 {
             return NamedMatch::Ambiguous(by, candidates);
         }
-        let rivals: BTreeSet<String> = self
-            .nodes()
-            .into_iter()
-            .filter(|other| other.name != node.name)
-            .filter(|other| {
-                self.candidates(other).is_some_and(|(strength, claimed)| claimed == candidates && strength <= by)
-            })
-            .map(|other| other.name.clone())
-            .collect();
-        let vm = candidates.into_iter().next().expect("one candidate");
+        let (_, vm, is_confirmed) = self.claim(node).expect("one candidate");
+        if !is_confirmed {
+            return NamedMatch::Unconfirmed(vm, by);
+        }
+        let claims_it = |other: &NodeFacts| {
+            self.claim(other).is_some_and(|(strength, claimed, confirmed)| confirmed && claimed == vm && strength <= by)
+        };
+        let rivals = self.nodes().into_iter().filter(|other| other.name != node.name && claims_it(other));
+        let rivals: BTreeSet<String> = rivals.map(|other| other.name.clone()).collect();
         if rivals.is_empty() { NamedMatch::Matched(vm, by) } else { NamedMatch::Contested(vm, by, rivals) }
     }
 
@@ -235,6 +258,15 @@ impl Reference {
         }
     }
 
+    pub(crate) fn host_label(&self, host: &NamedHost) -> Option<String> {
+        let is_twin = |event: &Event| matches!(event, Event::HostApplied { vcenter, host: other } if *vcenter != host.id.0 && other.name == host.name);
+        if host.name.is_empty() || !self.objects.values().any(is_twin) {
+            return label_value(&host.name);
+        }
+        let vcenter = self.instance_uuids.get(&host.id.0).map_or(host.id.0.0.to_string(), |uuid| uuid.to_string());
+        label_value(&format!("{}-{:08x}", host.name, crate::storage::digest::digest(&[&vcenter]) >> 32))
+    }
+
     /// Whether the node accepts no pods because of its host.
     pub(crate) fn is_refused(&self, node_name: &str) -> bool {
         self.nodes().into_iter().filter(|node| node.name == node_name).any(|node| {
@@ -251,13 +283,14 @@ impl Reference {
                 let placement = self.placement_of(&found);
                 let mut wanted = Labels::new();
                 if let NamedPlacement::On(host) = &placement {
-                    let names = [
-                        ("host", Some(&host.name)),
-                        ("cluster", host.cluster.as_ref()),
-                        ("datacenter", host.datacenter.as_ref()),
+                    let of_name = |name: &Option<String>| name.as_deref().and_then(label_value);
+                    let values = [
+                        ("host", self.host_label(host)),
+                        ("cluster", of_name(&host.cluster)),
+                        ("datacenter", of_name(&host.datacenter)),
                     ];
-                    for (key, name) in names {
-                        if let Some(value) = name.and_then(|name| label_value(name)) {
+                    for (key, value) in values {
+                        if let Some(value) = value {
                             wanted.insert(key.to_owned(), value);
                         }
                     }
@@ -301,6 +334,7 @@ fn subject(event: &Event) -> (Source, ObjectName, bool) {
         Event::RelistBegan(_)
         | Event::RelistEnded(_)
         | Event::Lost(_)
+        | Event::VcenterIdentified { .. }
         | Event::PodAssumed { .. }
         | Event::PodForgotten { .. } => unreachable!("not an event about one object of a source"),
     }
@@ -318,6 +352,34 @@ fn fits(node: &NodeFacts, vm: &VmFacts, by: Evidence) -> bool {
             !of_vm.is_empty() && of_vm != "localhost" && node.dns_names.iter().any(|name| name.to_lowercase() == of_vm)
         }
     }
+}
+
+/// Both have a UUID, and they differ.
+fn is_another(node: &NodeFacts, vm: &VmFacts) -> bool {
+    let own = [node.system_uuid, node.provider_uuid].into_iter().flatten().find(identifies);
+    own.is_some_and(|own| vm.bios_uuid.filter(identifies).is_some_and(|other| !same_uuid(Some(own), Some(other))))
+}
+
+fn identifies(uuid: &Uuid) -> bool {
+    !uuid.is_nil() && !uuid.is_max()
+}
+
+/// Provider ID, addresses and names of the node are another machine's.
+fn denies(node: &NodeFacts, vm: &VmFacts) -> bool {
+    if let Some(provider) = node.provider_uuid.filter(identifies) {
+        return vm.bios_uuid.is_some() && !same_uuid(Some(provider), vm.bios_uuid);
+    }
+    let mut comparisons = Vec::new();
+    for ip in &node.ip_addresses {
+        let counting = vm.ip_addresses.iter().filter(|other| same_ip(**other, **other) && same_ip(*ip, *ip));
+        comparisons.extend(counting.map(|other| same_ip(*ip, *other)));
+    }
+    let short = |name: &str| name.to_lowercase().split('.').next().map(str::to_owned);
+    let counts = |name: &&String| !name.is_empty() && name.to_lowercase() != "localhost";
+    for name in node.dns_names.iter().filter(counts) {
+        comparisons.extend(vm.dns_name.iter().filter(counts).map(|other| short(name) == short(other)));
+    }
+    !comparisons.is_empty() && !comparisons.contains(&true)
 }
 
 fn same_uuid(node: Option<Uuid>, vm: Option<Uuid>) -> bool {

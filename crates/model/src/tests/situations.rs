@@ -8,27 +8,27 @@ use super::description::settings;
 use crate::event::*;
 use crate::{ClusterId, Evidence, Match, NodeId, Placement, SourceState, World, differences, wanted};
 
-const VCENTER: VcenterId = VcenterId(0);
-const SMBIOS: &str = "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b";
+pub(super) const VCENTER: VcenterId = VcenterId(0);
+pub(super) const SMBIOS: &str = "42030201-ab12-7d4c-9a00-1c2d3e4f5a6b";
 const SWAPPED: &str = "01020342-12ab-4c7d-9a00-1c2d3e4f5a6b";
 
-fn uuid(text: &str) -> Option<Uuid> {
+pub(super) fn uuid(text: &str) -> Option<Uuid> {
     Some(text.parse().unwrap())
 }
 
-fn node(name: &str) -> NodeFacts {
+pub(super) fn node(name: &str) -> NodeFacts {
     NodeFacts { name: name.to_owned(), uid: format!("uid-of-{name}"), ready: true, ..NodeFacts::default() }
 }
 
-fn vm(id: &str) -> VmFacts {
+pub(super) fn vm(id: &str) -> VmFacts {
     VmFacts { id: id.to_owned(), name: format!("name-of-{id}"), ..VmFacts::default() }
 }
 
-fn on(host: &str, vm: VmFacts) -> Event {
+pub(super) fn on(host: &str, vm: VmFacts) -> Event {
     Event::VmApplied { vcenter: VCENTER, vm: VmFacts { host: Some(host.to_owned()), ..vm } }
 }
 
-fn host(id: &str, name: &str) -> HostFacts {
+pub(super) fn host(id: &str, name: &str) -> HostFacts {
     HostFacts {
         id: id.to_owned(),
         name: name.to_owned(),
@@ -38,7 +38,7 @@ fn host(id: &str, name: &str) -> HostFacts {
     }
 }
 
-fn host_applied(host: HostFacts) -> Event {
+pub(super) fn host_applied(host: HostFacts) -> Event {
     Event::HostApplied { vcenter: VCENTER, host }
 }
 
@@ -47,7 +47,7 @@ fn cluster(name: &str) -> Event {
     Event::ClusterApplied { vcenter: VCENTER, cluster: facts }
 }
 
-fn world_of(events: impl IntoIterator<Item = Event>) -> World {
+pub(super) fn world_of(events: impl IntoIterator<Item = Event>) -> World {
     let mut world = World::default();
     for event in events {
         world.apply(event);
@@ -68,7 +68,7 @@ fn one_node() -> (World, NodeId) {
     (world, node)
 }
 
-fn host_label(world: &World, node: NodeId) -> Option<String> {
+pub(super) fn host_label(world: &World, node: NodeId) -> Option<String> {
     wanted(world, node, &settings()).remove("host")
 }
 
@@ -76,11 +76,12 @@ fn host_label(world: &World, node: NodeId) -> Option<String> {
 fn evidence_is_tried_in_order_of_strength() {
     let full_node = NodeFacts {
         system_uuid: uuid(SMBIOS),
-        provider_uuid: Some(Uuid::from_u128(1)),
+        provider_uuid: uuid(SMBIOS),
         ip_addresses: vec!["10.0.0.1".parse().unwrap()],
         dns_names: vec!["n1.example.com".to_owned()],
         ..node("n1")
     };
+    let without_system = NodeFacts { system_uuid: None, provider_uuid: Some(Uuid::from_u128(1)), ..full_node.clone() };
     let by_uuid = |text| VmFacts { bios_uuid: uuid(text), ..vm("") };
     let by_provider = VmFacts { bios_uuid: Some(Uuid::from_u128(1)), ..vm("") };
     let by_ip = VmFacts { ip_addresses: vec!["10.0.0.1".parse().unwrap()], ..vm("") };
@@ -101,14 +102,18 @@ fn evidence_is_tried_in_order_of_strength() {
             vec![by_dns.clone(), by_ip.clone(), by_provider.clone(), by_uuid(SMBIOS)],
             Some((Evidence::SystemUuid, vec![3])),
         ),
-        (vec![by_dns.clone(), by_ip.clone(), by_provider], Some((Evidence::ProviderId, vec![2]))),
+        // A VM with another UUID is another machine.
+        (vec![by_provider.clone()], None),
+        (vec![VmFacts { bios_uuid: Some(Uuid::from_u128(9)), ..by_ip.clone() }], None),
         (vec![by_dns.clone(), by_ip.clone()], Some((Evidence::IpAddress, vec![1]))),
         // Two match by address: the one that matches by name would be a guess.
-        (vec![by_dns.clone(), by_ip.clone(), by_ip], Some((Evidence::IpAddress, vec![1, 2]))),
-        (vec![by_dns, template], Some((Evidence::DnsName, vec![0]))),
+        (vec![by_dns.clone(), by_ip.clone(), by_ip.clone()], Some((Evidence::IpAddress, vec![1, 2]))),
+        (vec![by_dns.clone(), template], Some((Evidence::DnsName, vec![0]))),
     ];
-    for (number, (vms, expected)) in cases.into_iter().enumerate() {
-        let mut world = world_of([Event::NodeApplied(full_node.clone())]);
+    let by_its_provider: Case = (vec![by_dns, by_ip, by_provider], Some((Evidence::ProviderId, vec![2])));
+    let cases = cases.into_iter().map(|case| (&full_node, case)).chain([(&without_system, by_its_provider)]);
+    for (number, (node, (vms, expected))) in cases.enumerate() {
+        let mut world = world_of([Event::NodeApplied(node.clone())]);
         for (index, facts) in vms.into_iter().enumerate() {
             // A match must be unique over all vCenters.
             let vcenter = VcenterId(index as u16 % 2);
@@ -120,7 +125,7 @@ fn evidence_is_tried_in_order_of_strength() {
             Match::Unmatched => None,
             Match::Matched { vm, by } => Some((by, vec![index_of(vm)])),
             Match::Ambiguous { by, candidates } => Some((by, candidates.into_iter().map(index_of).collect())),
-            Match::Contested { .. } => panic!("there is no other node"),
+            Match::Contested { .. } | Match::Unconfirmed { .. } => panic!("no other node, no other witness"),
         };
         assert_eq!(actual, expected, "case {number}");
     }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use crate::affinity::Role;
-use crate::event::{Event, NodeAffinityFacts, Source};
+use crate::event::{Event, NodeAffinityFacts, Source, VcenterId};
 use crate::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
 use crate::storage::arena::{NodeId, PodId, TermId};
 use crate::storage::intern::Symbol;
@@ -39,6 +39,7 @@ pub enum Subject {
         removed_objects: bool,
     },
     Lost(Source),
+    VcenterIdentified(VcenterId),
     /// Both are `None` if the pod is not known before or after.
     Pod {
         before: Option<Box<PodState>>,
@@ -190,6 +191,7 @@ impl Before {
                 Self::RelistEnded { source: *source, was_in_sync, objects: objects(world) }
             }
             Event::Lost(source) => Self::Known(Subject::Lost(*source)),
+            Event::VcenterIdentified { vcenter, .. } => Self::Known(Subject::VcenterIdentified(*vcenter)),
             Event::WorkloadApplied(_) | Event::WorkloadDeleted { .. } => Self::Known(Subject::Workload),
             Event::VmApplied { .. }
             | Event::VmRemoved { .. }

@@ -168,4 +168,6 @@ pub(crate) struct Inventory {
     pub(crate) hosts: Kind<HostId, HostFacts>,
     /// Shared, because a plan is computed from a copy, and a cluster may have thousands of rules.
     pub(crate) clusters: Kind<ClusterId, Arc<ClusterFacts>>,
+    /// Of the vCenters that were reached.
+    pub(crate) instance_uuids: BTreeMap<VcenterId, Arc<str>>,
 }

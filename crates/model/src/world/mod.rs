@@ -8,6 +8,7 @@
 //! every change until it is taken, no matter which caller applied the event: none can be missed.
 
 pub(crate) mod change;
+mod host_names;
 pub(crate) mod inventory;
 pub(crate) mod nodes;
 mod placing;
@@ -16,9 +17,11 @@ pub(crate) mod revisions;
 pub(crate) mod sync;
 pub(crate) mod touched;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::change::{Before, WorldChange};
+use self::host_names::HostNames;
 use self::inventory::Inventory;
 use self::nodes::{Namespace, Namespaces, Node, Nodes};
 use self::pods::{Pod, Pods};
@@ -27,7 +30,7 @@ use self::sync::{Generation, SourceState, Sources};
 use self::touched::{Requirements, Touched};
 use crate::affinity::{Affinity, LiftSettings};
 use crate::event::{ClusterFacts, Event, HostFacts, Labels, NamespaceFacts, NodeFacts, Source, VcenterId, VmFacts};
-use crate::identity::{Identity, NodeKeys, vm_keys};
+use crate::identity::{Identity, NodeKeys, VmKeys};
 use crate::placement::host_idle::HostIdle;
 use crate::scheduling::Scheduling;
 use crate::storage::arena::{ClusterId, HostId, NodeId, PodId, VmId};
@@ -43,11 +46,14 @@ pub struct World {
     pub(crate) namespaces: Namespaces,
     pub(crate) affinity: Affinity,
     pub(crate) inventory: Inventory,
+    pub(crate) host_names: HostNames,
     pub(crate) identity: Identity,
     pub(crate) refused: NodeSet,
     pub(crate) host_idle: HostIdle,
     pub(crate) scheduling: Scheduling,
     revisions: Revisions,
+    /// The expected vCenters that were neither read nor found to be down.
+    awaited: BTreeSet<VcenterId>,
     /// Changes not taken yet; `None` if recording is off.
     recorded: Option<Vec<Arc<WorldChange>>>,
 }
@@ -56,6 +62,15 @@ impl World {
     /// A world with non-default lift settings for topology keys.
     pub fn with_lifting(settings: LiftSettings) -> Self {
         Self { affinity: Affinity::new(settings), ..Self::default() }
+    }
+
+    /// These vCenters will report. Until each was read once or is known to be down, no node is matched by an address or a
+    /// name, because the right VM may be in a vCenter that was not read yet.
+    pub fn expect_vcenters(&mut self, vcenters: impl IntoIterator<Item = VcenterId>) {
+        self.awaited.extend(vcenters);
+        if !self.awaited.is_empty() {
+            self.identity.wait_with_weak_keys();
+        }
     }
 
     /// From now on, keeps every change until [`World::take_changes`].
@@ -87,8 +102,21 @@ impl World {
                 if let Some(generation) = self.sources.relist_ended(source) {
                     self.sweep(source, generation, &mut touched);
                 }
+                self.answered(source, &mut touched);
             }
-            Event::Lost(source) => self.sources.lost(source),
+            Event::Lost(source) => {
+                self.sources.lost(source);
+                self.answered(source, &mut touched);
+            }
+            Event::VcenterIdentified { vcenter, instance_uuid } => {
+                let before = self.inventory.instance_uuids.insert(vcenter, Arc::clone(&instance_uuid));
+                if before.as_ref() != Some(&instance_uuid) {
+                    // Labels of shared host names contain it.
+                    let hosts: Vec<HostId> = self.host_ids().collect();
+                    let of = |id: &HostId| self.host(*id).is_some_and(|host| host.vcenter == vcenter);
+                    touched.nodes.extend(hosts.iter().filter(|id| of(id)).flat_map(|id| self.nodes_at(*id)));
+                }
+            }
 
             Event::NodeApplied(facts) => self.apply_node(&facts, &mut touched),
             Event::NodeDeleted { name } => {
@@ -151,6 +179,16 @@ impl World {
         }
         self.revisions.note(&touched);
         touched
+    }
+
+    /// The source was read, or is known to be down.
+    fn answered(&mut self, source: Source, touched: &mut Touched) {
+        if let Source::Vcenter(vcenter) = source
+            && self.awaited.remove(&vcenter)
+            && self.awaited.is_empty()
+        {
+            self.identity.use_weak_keys(&mut touched.nodes);
+        }
     }
 
     /// Removes the objects that a complete relist did not contain.
@@ -249,9 +287,12 @@ impl World {
         }
     }
 
-    fn apply_vm(&mut self, vcenter: VcenterId, vm: VmFacts, touched: &mut Touched) {
+    fn apply_vm(&mut self, vcenter: VcenterId, mut vm: VmFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
-        let keys = vm_keys(&vm);
+        // A VM whose host is unreachable has no configuration. Its UUID does not change by that.
+        let known = self.inventory.vms.find(vcenter, &vm.id).and_then(|id| self.inventory.vms.arena().get(id));
+        vm.bios_uuid = vm.bios_uuid.or(known.and_then(|known| known.facts.bios_uuid));
+        let keys = VmKeys::of(&vm);
         let (host, name) = (vm.host.clone(), vm.name.clone());
         let (id, before) = self.inventory.vms.apply(vcenter, vm, generation);
         self.identity.set_vm(id, keys, &mut touched.nodes);
@@ -269,6 +310,9 @@ impl World {
         let generation = self.sources.generation(Source::Vcenter(vcenter));
         let (id, before) = self.inventory.hosts.apply(vcenter, host, generation);
         let Some(kept) = self.inventory.hosts.arena().get(id) else { return };
+        let name_before = before.as_ref().map(|before| before.name.as_str());
+        let relabelled = self.host_names.renamed((vcenter, id), name_before, Some(&kept.facts.name));
+        touched.nodes.extend(relabelled.into_iter().flat_map(|(_, host)| self.nodes_at(host)));
         if before.as_ref().is_none_or(|before| !describes_the_same_host(before, &kept.facts)) {
             touched.nodes.extend(self.nodes_on_host(vcenter, &kept.facts.id));
             let clusters = [before.and_then(|before| before.cluster), kept.facts.cluster.clone()];
@@ -285,6 +329,8 @@ impl World {
             let cluster = kept.facts.cluster.as_deref();
             touched.clusters.extend(cluster.and_then(|cluster| self.inventory.clusters.find(kept.vcenter, cluster)));
             touched.nodes.extend(self.nodes_on_host(kept.vcenter, &kept.facts.id));
+            let relabelled = self.host_names.renamed((kept.vcenter, id), Some(&kept.facts.name), None);
+            touched.nodes.extend(relabelled.into_iter().flat_map(|(_, host)| self.nodes_at(host)));
         }
     }
 
@@ -323,6 +369,16 @@ fn describes_the_same_host(a: &HostFacts, b: &HostFacts) -> bool {
 impl World {
     pub fn source(&self, source: Source) -> SourceState {
         self.sources.state(source)
+    }
+
+    /// How many complete lists of the source were applied.
+    pub fn lists(&self, source: Source) -> u64 {
+        self.sources.lists(source)
+    }
+
+    /// The source was listed once, or is known to be down.
+    pub fn has_answered(&self, source: Source) -> bool {
+        self.sources.has_answered(source)
     }
 
     pub fn in_sync(&self, source: Source) -> bool {

@@ -41,43 +41,66 @@ impl SourceState {
 pub(crate) struct Generation(u32);
 
 #[derive(Debug, Default)]
-pub(crate) struct Sources(BTreeMap<Source, (SourceState, Generation)>);
+pub(crate) struct Sources(BTreeMap<Source, Followed>);
+
+#[derive(Debug, Default)]
+struct Followed {
+    state: SourceState,
+    generation: Generation,
+    /// The last attempt to list it failed.
+    has_failed: bool,
+    /// How many lists were complete.
+    lists: u64,
+}
 
 impl Sources {
     pub(crate) fn state(&self, source: Source) -> SourceState {
-        self.0.get(&source).map(|&(state, _)| state).unwrap_or_default()
+        self.0.get(&source).map(|followed| followed.state).unwrap_or_default()
     }
 
     /// The generation that an object applied now carries.
     pub(crate) fn generation(&self, source: Source) -> Generation {
-        self.0.get(&source).map(|&(_, generation)| generation).unwrap_or_default()
+        self.0.get(&source).map(|followed| followed.generation).unwrap_or_default()
+    }
+
+    /// It was listed once, or is known to be down.
+    pub(crate) fn has_answered(&self, source: Source) -> bool {
+        self.0.get(&source).is_some_and(|followed| followed.state.was_ever_synced() || followed.has_failed)
+    }
+
+    /// How many lists of it were complete.
+    pub(crate) fn lists(&self, source: Source) -> u64 {
+        self.0.get(&source).map_or(0, |followed| followed.lists)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Source, SourceState)> {
-        self.0.iter().map(|(&source, &(state, _))| (source, state))
+        self.0.iter().map(|(&source, followed)| (source, followed.state))
     }
 
     pub(crate) fn relist_began(&mut self, source: Source) {
-        let (state, generation) = self.0.entry(source).or_default();
-        *state = SourceState::Relisting { was_synced: state.was_ever_synced() };
-        generation.0 = generation.0.wrapping_add(1);
+        let followed = self.0.entry(source).or_default();
+        followed.state = SourceState::Relisting { was_synced: followed.state.was_ever_synced() };
+        followed.generation.0 = followed.generation.0.wrapping_add(1);
     }
 
     /// Returns the generation whose objects stay, or `None` if no relist was in progress: without a relist, a missing
     /// object is not known to be deleted.
     #[must_use]
     pub(crate) fn relist_ended(&mut self, source: Source) -> Option<Generation> {
-        let (state, generation) = self.0.get_mut(&source)?;
-        if !matches!(state, SourceState::Relisting { .. }) {
+        let followed = self.0.get_mut(&source)?;
+        if !matches!(followed.state, SourceState::Relisting { .. }) {
             return None;
         }
-        *state = SourceState::InSync;
-        Some(*generation)
+        (followed.state, followed.has_failed) = (SourceState::InSync, false);
+        followed.lists += 1;
+        Some(followed.generation)
     }
 
     pub(crate) fn lost(&mut self, source: Source) {
-        let (state, _) = self.0.entry(source).or_default();
-        *state = if state.was_ever_synced() { SourceState::Lost } else { SourceState::NeverSynced };
+        let followed = self.0.entry(source).or_default();
+        let was_synced = followed.state.was_ever_synced();
+        followed.state = if was_synced { SourceState::Lost } else { SourceState::NeverSynced };
+        followed.has_failed = true;
     }
 }
 

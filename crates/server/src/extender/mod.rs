@@ -5,13 +5,17 @@
 //!
 //! Invariants: kube-scheduler treats only status 200 as a response. 4xx means a malformed request; an `Error` member,
 //! which the pod's events show, means a well-formed request that failed; 503 means that Kubernetes is not in sync. The
-//! size of bodies is bounded, and for large bodies also their number. No client input causes a panic.
+//! size of bodies is bounded, and for large bodies also their number, until their responses are ready. The work for
+//! preempt, which a client can make large, runs on other threads, few at a time, and ends when kube-scheduler no longer
+//! waits. No client input causes a panic.
 
 pub mod answer;
 pub mod stats;
 pub mod wire;
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -20,13 +24,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use engine::extender::{BindError, Candidate, Extender, NotInSync};
+use engine::extender::{BindError, Candidate, Extender, NotInSync, PreemptError};
 use engine::ports::Binding;
 use http_body_util::{BodyExt, Limited};
 use model::event::PodFacts;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use self::answer::PreemptionNode;
@@ -39,6 +43,10 @@ pub const BODY_BYTES_MAX: usize = 128 << 20;
 /// 5000 names and a pod are well below. A larger body needs one of a few permits, so that memory stays bounded.
 const BODY_BYTES_SMALL: usize = 2 << 20;
 const LARGE_BODIES_MAX: usize = 2;
+/// How long the work for one preempt request may take. Shorter than kube-scheduler's default timeout for an extender.
+const PREEMPT_WITHIN: Duration = Duration::from_secs(4);
+/// How many of them may run at a time.
+const PREEMPTIONS_MAX: usize = 2;
 
 /// Reads the facts of a pod from its JSON: only the adapter knows the format of a pod.
 pub type PodReader = Arc<dyn Fn(&str) -> Result<PodFacts, String> + Send + Sync>;
@@ -50,6 +58,7 @@ pub struct ExtenderRoutes {
     read_pod: PodReader,
     stats: Arc<ExtenderStats>,
     large_bodies: Arc<Semaphore>,
+    preemptions: Arc<Semaphore>,
 }
 
 impl ExtenderRoutes {
@@ -60,6 +69,7 @@ impl ExtenderRoutes {
             read_pod,
             stats: Arc::default(),
             large_bodies: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
+            preemptions: Arc::new(Semaphore::new(PREEMPTIONS_MAX)),
         }
     }
 
@@ -103,8 +113,8 @@ impl From<NotInSync> for Rejection {
 
 async fn answer_one(routes: &ExtenderRoutes, verb: Verb, request: Request) -> Response {
     let _in_flight = routes.stats.begin();
-    let body = match admit(routes, request).await {
-        Ok(body) => body,
+    let (body, _permit) = match admit(routes, request).await {
+        Ok(admitted) => admitted,
         Err((status, text)) => {
             routes.stats.rejected(verb, Outcome::Bad);
             return (status, format!("{text}\n")).into_response();
@@ -114,7 +124,7 @@ async fn answer_one(routes: &ExtenderRoutes, verb: Verb, request: Request) -> Re
     let answered = match verb {
         Verb::Filter => filter(routes, &body),
         Verb::Prioritize => prioritize(routes, &body),
-        Verb::Preempt => preempt(routes, &body),
+        Verb::Preempt => preempt_elsewhere(routes, body).await,
         Verb::Bind => bind(routes, &body).await,
     };
     let took = started.elapsed();
@@ -143,8 +153,12 @@ fn error_answer(verb: Verb, text: &str) -> Response {
     }
 }
 
-/// Checks the client certificate and the headers, and reads the body.
-async fn admit(routes: &ExtenderRoutes, request: Request) -> Result<Bytes, (StatusCode, String)> {
+/// Checks the client certificate and the headers, and reads the body. The permit of a large body is for as long as the
+/// body is in memory.
+async fn admit(
+    routes: &ExtenderRoutes,
+    request: Request,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), (StatusCode, String)> {
     if request.extensions().get::<ClientCertificate>() == Some(&ClientCertificate::Missing) {
         return Err((StatusCode::FORBIDDEN, "a client certificate is required".to_owned()));
     }
@@ -162,14 +176,14 @@ async fn admit(routes: &ExtenderRoutes, request: Request) -> Result<Bytes, (Stat
         return Err(too_large());
     }
     let small = length.is_some_and(|length| length <= BODY_BYTES_SMALL);
-    let _permit = match small {
+    let permit = match small {
         true => None,
         // Waits for a permit; the time limit of the whole request bounds the wait.
-        false => routes.large_bodies.acquire().await.ok(),
+        false => routes.large_bodies.clone().acquire_owned().await.ok(),
     };
     let limited = Limited::new(Body::new(request.into_body()), BODY_BYTES_MAX);
     match limited.collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
+        Ok(collected) => Ok((collected.to_bytes(), permit)),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Err(_) => Err((StatusCode::BAD_REQUEST, "the body ended too early".to_owned())),
     }
@@ -212,7 +226,21 @@ fn prioritize(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection
     Ok(answer::priorities(&names, &scores))
 }
 
+async fn preempt_elsewhere(routes: &ExtenderRoutes, body: Bytes) -> Result<Vec<u8>, Rejection> {
+    // The time limit of the whole request bounds the wait.
+    let permit = routes.preemptions.clone().acquire_owned().await;
+    let routes = routes.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let answer = preempt(&routes, &body);
+        // Not before the work has ended, even if no one waits for it any more.
+        drop(permit);
+        answer
+    });
+    work.await.unwrap_or_else(|_| Err(Rejection::Reported("the computation ended early".to_owned())))
+}
+
 fn preempt(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
+    let until = Instant::now() + PREEMPT_WITHIN;
     let args: PreemptionArgs<'_> = parse(body)?;
     let pod = routes.pod(args.pod)?;
     let mut nodes = Vec::new();
@@ -225,11 +253,19 @@ fn preempt(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
         let uids = pods.into_iter().map(wire::uid_of).collect::<Result<_, _>>().map_err(|error| malformed(&error))?;
         nodes.push(PreemptionNode { name, victims: uids, pdb_violations: victims.pdb_violations.unwrap_or(0) });
     }
+    // kube-scheduler names each node once. Go's parser takes the last of several members with one name.
+    let mut seen = HashSet::new();
+    nodes.reverse();
+    nodes.retain(|node| seen.insert(node.name.0.clone()));
+    nodes.reverse();
     let candidates: Vec<Candidate<'_>> = nodes
         .iter()
         .map(|node| Candidate { node: &node.name, victims: node.victims.iter().map(|uid| &**uid).collect() })
         .collect();
-    let accepted = routes.extender.preempt(&pod, &candidates)?;
+    let accepted = routes.extender.preempt(&pod, &candidates, until).map_err(|error| match error {
+        PreemptError::NotInSync(error) => error.into(),
+        PreemptError::TooSlow { .. } => Rejection::Reported(error.to_string()),
+    })?;
     let accepted = nodes.iter().zip(accepted).filter(|(_, accepted)| *accepted).map(|(node, _)| node);
     Ok(answer::preemption(accepted))
 }

@@ -1,23 +1,25 @@
 //! Watches the inventory of one vCenter and emits it as events of the model.
 //!
 //! Input: how to reach the vCenter. Output: events of `Source::Vcenter(id)` into a bounded channel, and a
-//! [`VcenterStatus`]. Each vCenter has its own [`run`]; runs share nothing.
+//! [`VcenterStatus`]. Each vCenter has its own [`run`]; runs share only [`Instances`].
 //!
 //! - `properties`, `cluster_settings`: the watched properties and how they are parsed. `picture`: the inventory state,
 //!   that is, everything known about one vCenter, and what has been emitted of it.
 //! - `queries`: queries for what the watch does not report. `session`: one session with a vCenter, from login to its
 //!   end.
-//! - `backoff`: the wait between two sessions.
+//! - `backoff`: the wait between two sessions. `instances`: an instance is followed only once. `scope`: which VMs may be nodes.
 //!
-//! Invariants: the events are `RelistBegan`, one `Applied` per object, `RelistEnded`, then each change as it happens,
+//! Invariants: the events are `VcenterIdentified`, `RelistBegan`, one `Applied` per object, `RelistEnded`, then each change as it happens,
 //! and `Lost` once when the session ends, no matter how many later attempts fail. Every wait has a limit. The session
 //! is logged out at the end.
 
 mod backoff;
 mod cluster_settings;
+mod instances;
 mod picture;
 mod properties;
 mod queries;
+mod scope;
 mod session;
 
 use std::future::Future;
@@ -29,10 +31,12 @@ use model::event::{Event, Source, VcenterId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use self::backoff::{retries, wait_after};
+use self::backoff::retries;
 pub(crate) use self::cluster_settings::ClusterSettings;
+pub use self::instances::Instances;
 pub(crate) use self::picture::Picture;
 pub(crate) use self::properties::{CLUSTER, HOST, PLACEMENTS, VM, WATCHED};
+pub use self::scope::VmScope;
 use self::session::{Emitter, Ended, Session};
 use crate::client::About;
 use crate::config::VcenterConfig;
@@ -61,6 +65,7 @@ pub enum VcenterStatus {
 pub async fn run(
     config: VcenterConfig,
     id: VcenterId,
+    instances: Instances,
     events: mpsc::Sender<Event>,
     status: watch::Sender<VcenterStatus>,
     jitter: Jitter,
@@ -77,7 +82,7 @@ pub async fn run(
         let ended = tokio::select! {
             biased;
             () = &mut stop => None,
-            ended = Box::pin(session.follow(&config, id, &mut emitter, &status)) => Some(ended),
+            ended = Box::pin(session.follow(&config, (id, &instances), &mut emitter, &status)) => Some(ended),
         };
         let in_sync_since = session.in_sync_since();
         let Some(Ended::Failed(error)) = ended else {
@@ -95,7 +100,7 @@ pub async fn run(
         status.send_replace(VcenterStatus::Lost { error: error.to_string(), attempts });
         let hurry = may_hurry && in_sync_since.is_some() && error.is_session_end();
         may_hurry &= !hurry;
-        let wait = if hurry { Duration::ZERO } else { wait_after(&mut retries, &error) };
+        let wait = if hurry { Duration::ZERO } else { retries.failed() };
         tracing::warn!(vcenter = config.endpoint.host(), attempts, wait_ms = wait.as_millis(), "not in sync: {error}");
         let pause = async {
             if emitter.lost().await.is_err() {

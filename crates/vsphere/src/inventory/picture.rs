@@ -13,8 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::event::{ClusterFacts, Event, HostFacts, VcenterId, VmFacts};
 
 use super::properties::{
-    CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, State, VM, VmPlacement, VmState,
+    CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, RESOURCE_POOL, State, VAPP, VM, VmPlacement,
+    VmState,
 };
+use super::scope::VmScope;
 use crate::ManagedObject;
 use crate::property::{ObjectUpdate, UpdateKind};
 
@@ -29,8 +31,9 @@ pub(crate) struct Picture {
     placements: BTreeMap<String, VmPlacement>,
     hosts: Tracked<HostState, HostFacts>,
     clusters: Tracked<PlaceState, ClusterFacts>,
-    /// Folders, datacenters and the compute resources of standalone hosts.
+    /// Folders, datacenters, the compute resources of standalone hosts, and resource pools if they are watched.
     places: BTreeMap<String, PlaceState>,
+    scope: VmScope,
 }
 
 impl Picture {
@@ -42,7 +45,13 @@ impl Picture {
             hosts: Tracked::default(),
             clusters: Tracked::default(),
             places: BTreeMap::new(),
+            scope: VmScope::default(),
         }
+    }
+
+    /// Only the VMs of this scope exist.
+    pub(crate) fn with_scope(self, scope: VmScope) -> Picture {
+        Picture { scope, ..self }
     }
 
     /// Applies an update of the watch of placements.
@@ -62,8 +71,11 @@ impl Picture {
                 self.clusters.apply(update);
                 self.hosts.mark_all();
             }
-            COMPUTE | DATACENTER | FOLDER => {
+            COMPUTE | DATACENTER | FOLDER | RESOURCE_POOL | VAPP => {
                 apply_to(&mut self.places, update);
+                if !self.scope.is_everything() {
+                    self.vms.mark_all();
+                }
                 self.hosts.mark_all();
                 self.clusters.mark_all();
             }
@@ -135,10 +147,17 @@ impl Picture {
             self.hosts.drain(|id, host| Reading::from_facts(host_facts(id, host, places, clusters)))
         };
         let (vms, vms_gone) = {
-            let placements = &self.placements;
+            let (placements, places, scope) = (&self.placements, &self.places, &self.scope);
+            let counts = |vm: &VmState| {
+                scope.is_everything()
+                    || scope.admits(
+                        &names_above(places, vm.folder.as_ref()),
+                        &names_above(places, vm.resource_pool.as_ref()),
+                    )
+            };
             self.vms.drain(|id, vm| match placements.get(id) {
-                Some(placement) => Reading::from_facts(vm_facts(id, vm, placement)),
-                None => Reading::Absent,
+                Some(placement) if counts(vm) => Reading::from_facts(vm_facts(id, vm, placement)),
+                _ => Reading::Absent,
             })
         };
         let mut events = Vec::new();
@@ -183,7 +202,7 @@ fn vm_facts(id: &str, vm: &VmState, placement: &VmPlacement) -> Option<VmFacts> 
         id: id.to_owned(),
         name: vm.name.clone()?,
         host: placement.host.clone(),
-        bios_uuid: vm.bios_uuid,
+        bios_uuid: vm.bios_uuid.or(vm.summary_uuid),
         ip_addresses,
         dns_name: vm.dns_name.clone(),
         template: vm.template,
@@ -225,6 +244,19 @@ fn datacenter(places: &BTreeMap<String, PlaceState>, above: Option<&ManagedObjec
         above = place.parent.as_ref();
     }
     None
+}
+
+/// The names of these containers and of all above them, the outermost first.
+fn names_above(places: &BTreeMap<String, PlaceState>, above: Option<&ManagedObject>) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut above = above;
+    for _ in 0..ANCESTORS_MAX {
+        let Some(place) = above.and_then(|object| places.get(&object.id)) else { break };
+        names.extend(place.name.clone());
+        above = place.parent.as_ref();
+    }
+    names.reverse();
+    names
 }
 
 fn apply_to<S: State>(objects: &mut BTreeMap<String, S>, update: &ObjectUpdate) {

@@ -13,6 +13,7 @@ use model::event::{HostConnection, HostLoadFacts};
 use uuid::Uuid;
 
 use super::cluster_settings::ClusterSettings;
+use super::scope::VmScope;
 use crate::ManagedObject;
 use crate::property::{PropertyChange, Selection};
 use crate::xml::Element;
@@ -24,22 +25,40 @@ pub(crate) const CLUSTER: &str = "ClusterComputeResource";
 pub(crate) const COMPUTE: &str = "ComputeResource";
 pub(crate) const DATACENTER: &str = "Datacenter";
 pub(crate) const FOLDER: &str = "Folder";
+pub(crate) const RESOURCE_POOL: &str = "ResourcePool";
+/// A kind of resource pool.
+pub(crate) const VAPP: &str = "VirtualApp";
+
+/// The last ones only if VMs are limited to folders or resource pools.
+const VM_PATHS: &[&str] = &[
+    "name",
+    "runtime.powerState",
+    "config.uuid",
+    "summary.config.uuid",
+    "config.template",
+    "guest.hostName",
+    "guest.ipAddress",
+    "guest.net",
+    "parent",
+    "resourcePool",
+];
+const SCOPE_PATHS: usize = 2;
+
+/// What is watched if VMs are limited to folders or resource pools: additionally what contains them.
+pub(crate) fn watched(scope: &VmScope) -> Vec<Selection<'static>> {
+    let mut watched = WATCHED.to_vec();
+    if !scope.is_everything() {
+        watched.retain(|selection| selection.kind != VM);
+        watched.push(Selection { kind: VM, paths: VM_PATHS });
+        watched.extend([RESOURCE_POOL, VAPP].map(|kind| Selection { kind, paths: &["name", "parent"] }));
+    }
+    watched
+}
 
 /// All watched properties except the hosts of VMs. A cluster is selected by its own type and by its base type with the
 /// same paths, so that it does not matter how a server handles an object that matches two selections.
 pub(crate) const WATCHED: &[Selection<'_>] = &[
-    Selection {
-        kind: VM,
-        paths: &[
-            "name",
-            "runtime.powerState",
-            "config.uuid",
-            "config.template",
-            "guest.hostName",
-            "guest.ipAddress",
-            "guest.net",
-        ],
-    },
+    Selection { kind: VM, paths: VM_PATHS.split_at(VM_PATHS.len() - SCOPE_PATHS).0 },
     Selection {
         kind: HOST,
         paths: &["name", "parent", "runtime.connectionState", "runtime.inMaintenanceMode", "recentTask"],
@@ -101,11 +120,16 @@ pub(crate) struct VmState {
     pub(crate) name: Option<String>,
     pub(crate) powered_on: bool,
     pub(crate) bios_uuid: Option<Uuid>,
+    /// The same from the summary, which vCenter keeps while a VM's configuration is not available.
+    pub(crate) summary_uuid: Option<Uuid>,
     pub(crate) template: bool,
     pub(crate) dns_name: Option<String>,
     /// The primary address according to VMware Tools.
     pub(crate) primary_ip: Option<IpAddr>,
     pub(crate) adapter_ips: Vec<IpAddr>,
+    /// What contains it. `None` if that is not watched.
+    pub(crate) folder: Option<ManagedObject>,
+    pub(crate) resource_pool: Option<ManagedObject>,
 }
 
 impl State for VmState {
@@ -114,10 +138,13 @@ impl State for VmState {
             "name" => self.name = value.and_then(name),
             "runtime.powerState" => self.powered_on = value.is_some_and(|value| value.text.trim() == "poweredOn"),
             "config.uuid" => self.bios_uuid = value.and_then(uuid),
+            "summary.config.uuid" => self.summary_uuid = value.and_then(uuid),
             "config.template" => self.template = value.is_some_and(is_true),
             "guest.hostName" => self.dns_name = value.and_then(text).map(|name| name.to_lowercase()),
             "guest.ipAddress" => self.primary_ip = value.and_then(text).and_then(machine_address),
             "guest.net" => self.adapter_ips = value.map(adapter_addresses).unwrap_or_default(),
+            "parent" => self.folder = value.and_then(Element::reference),
+            "resourcePool" => self.resource_pool = value.and_then(Element::reference),
             _ => (),
         }
     }
@@ -208,7 +235,7 @@ impl State for HostState {
     }
 }
 
-/// A cluster, a standalone host's compute resource, a datacenter or a folder.
+/// A cluster, a standalone host's compute resource, a datacenter, a folder or a resource pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PlaceState {
     pub(crate) name: Option<String>,

@@ -16,10 +16,10 @@ use model::event::{Event, Source, VcenterId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
-use super::VcenterStatus;
 use super::picture::{HostTasks, Picture};
-use super::properties::{LOADS, PLACEMENTS, READ_AGAIN, WATCHED};
+use super::properties::{LOADS, PLACEMENTS, READ_AGAIN, watched};
 use super::queries::{Queries, QueryResults};
+use super::{Instances, VcenterStatus};
 use crate::client::Client;
 use crate::config::{Timing, VcenterConfig};
 use crate::error::VsphereError;
@@ -115,11 +115,11 @@ impl Session {
     pub(super) async fn follow(
         &mut self,
         config: &VcenterConfig,
-        id: VcenterId,
+        (id, instances): (VcenterId, &Instances),
         emitter: &mut Emitter,
         status: &watch::Sender<VcenterStatus>,
     ) -> Ended {
-        match self.list_and_follow(config, id, emitter, status).await {
+        match self.list_and_follow(config, (id, instances), emitter, status).await {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
@@ -128,15 +128,22 @@ impl Session {
     async fn list_and_follow(
         &mut self,
         config: &VcenterConfig,
-        id: VcenterId,
+        (id, instances): (VcenterId, &Instances),
         emitter: &mut Emitter,
         status: &watch::Sender<VcenterStatus>,
     ) -> Result<std::convert::Infallible, Ended> {
         let client = self.client.insert(Arc::new(config.connect().await?)).clone();
+        let instance_uuid = &client.about().instance_uuid;
+        instances.claim(id, client.host(), instance_uuid)?;
+        if !instance_uuid.is_empty() {
+            emitter
+                .emit(Event::VcenterIdentified { vcenter: id, instance_uuid: instance_uuid.as_str().into() })
+                .await?;
+        }
         let root = client.content().root_folder.clone();
-        let inventory = self.inventory.insert(Watch::start(client.clone(), &root, WATCHED).await?);
+        let inventory = self.inventory.insert(Watch::start(client.clone(), &root, &watched(&config.scope)).await?);
         let placements = self.placements.insert(Watch::start(client.clone(), &root, PLACEMENTS).await?);
-        let mut picture = Picture::new(id);
+        let mut picture = Picture::new(id).with_scope(config.scope.clone());
 
         emitter.relist_began().await?;
         inventory.list(|update| picture.apply(update)).await?;

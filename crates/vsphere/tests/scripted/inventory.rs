@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::vcenter::{Outcome, PASSWORD, Step, Vcenter, at, content, cookie, object, page, reference, text};
+use engine::ports::RuleStore as _;
 use model::event::{ClusterFacts, Event, HostConnection, HostFacts, HostLoadFacts, Source, VcenterId, VmFacts};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -29,7 +30,15 @@ pub fn follow(config: VcenterConfig, capacity: usize) -> Following {
         let _ = stopped.await;
     };
     let jitter = engine::runtime::Jitter::from_seed(1);
-    let task = tokio::spawn(inventory::run(config, ID, sender, status_sender, jitter, stopped));
+    let task = tokio::spawn(inventory::run(
+        config,
+        ID,
+        inventory::Instances::default(),
+        sender,
+        status_sender,
+        jitter,
+        stopped,
+    ));
     Following { events, status, stop: Some(stop), task }
 }
 
@@ -111,8 +120,13 @@ pub fn three_pages() -> Vec<Step> {
     ]
 }
 
+pub fn identified() -> Event {
+    Event::VcenterIdentified { vcenter: ID, instance_uuid: "i-1".into() }
+}
+
 pub fn listed() -> Vec<Event> {
     vec![
+        identified(),
         Event::RelistBegan(SOURCE),
         cluster("Paris", false),
         host(false, "Paris"),
@@ -126,7 +140,7 @@ pub fn one_vm() -> Vec<Step> {
 }
 
 pub fn one_vm_listed() -> Vec<Event> {
-    vec![Event::RelistBegan(SOURCE), vm("vm-1", "host-1"), Event::RelistEnded(SOURCE)]
+    vec![identified(), Event::RelistBegan(SOURCE), vm("vm-1", "host-1"), Event::RelistEnded(SOURCE)]
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +198,7 @@ async fn a_list_that_breaks_off_ends_in_lost_and_a_complete_new_list() {
     waits.extend(three_pages());
     let vcenter = Vcenter::new(waits);
     let mut following = follow(vcenter.config(), 64);
-    let mut expected = vec![Event::RelistBegan(SOURCE), Event::Lost(SOURCE)];
+    let mut expected = vec![identified(), Event::RelistBegan(SOURCE), Event::Lost(SOURCE)];
     expected.extend(listed());
     assert_eq!(following.events_for(60).await, expected);
 }
@@ -196,7 +210,7 @@ async fn endless_pages_are_an_error() {
     // A list does not wait, so without `slow` the script would never take its steps. The test is about a slow server.
     vcenter.script.lock().unwrap().slow = true;
     let mut following = follow(vcenter.config(), 64);
-    assert_eq!(following.events_for(599).await, [Event::RelistBegan(SOURCE)]);
+    assert_eq!(following.events_for(599).await, [identified(), Event::RelistBegan(SOURCE)]);
     assert_eq!(following.events_for(2).await, [Event::Lost(SOURCE)]);
 }
 
@@ -342,7 +356,7 @@ async fn the_load_of_hosts_is_in_the_list_and_read_periodically_but_not_watched(
     }
     let mut following = follow(vcenter.config(), 64);
     let mut expected = listed();
-    expected[2] = loaded(1000);
+    expected[3] = loaded(1000);
     // The periodic read runs twice with the same values.
     assert_eq!(following.events_for(130).await, expected);
     vcenter.script.lock().unwrap().read_again = used("9000");
@@ -400,17 +414,24 @@ async fn a_task_on_a_cluster_triggers_a_read_of_its_settings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_password_is_tried_once_a_minute_and_the_status_does_not_show_it() {
+async fn number_2_a_wrong_password_is_sent_rarely_and_the_status_does_not_show_it() {
     let vcenter = Vcenter::new(one_vm());
-    vcenter.script.lock().unwrap().logins = vec![Outcome::Fault("InvalidLogin"); 5].into();
-    let mut following = follow(vcenter.config(), 64);
-    assert_eq!(following.events_for(290).await, [Event::Lost(SOURCE)]);
+    vcenter.script.lock().unwrap().logins = vec![Outcome::Fault("InvalidLogin"); 2].into();
+    let config = vcenter.config();
+    let rules = vsphere::Rules::new([(ID, config.clone())]);
+    let mut following = follow(config, 64);
+    assert_eq!(following.events_for(110).await, [Event::Lost(SOURCE)]);
     let status = following.status.borrow().clone();
-    assert!(matches!(status, VcenterStatus::Lost { attempts: 5, .. }), "{status:?}");
+    assert!(matches!(&status, VcenterStatus::Lost { error, attempts: 2.. } if error.contains("paused")), "{status:?}");
     assert!(!format!("{status:?}").contains(PASSWORD));
-    let expected: Vec<Duration> = (0..5).map(|minute| Duration::from_secs(60 * minute)).collect();
-    assert_eq!(vcenter.calls("Login"), expected);
-    assert_eq!(following.events_for(20).await, one_vm_listed());
+    // The writer of rules shares the wait.
+    rules.read(ID, "domain-c1").await.unwrap_err();
+    assert_eq!(vcenter.calls("Login"), [Duration::ZERO]);
+    assert_eq!(following.events_for(500).await, one_vm_listed());
+    let sent = vcenter.calls("Login");
+    let waits: Vec<u64> = sent.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    // The attempt after the wait follows within the longest back-off.
+    assert!(matches!(waits[..], [120..=180, 240..=300]), "{waits:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -487,5 +508,13 @@ fn a_run_may_move_between_threads() {
     let config = vcenter.block_on(async { Vcenter::new([]).config() });
     let (events, _) = mpsc::channel(1);
     let (status, _) = watch::channel(VcenterStatus::default());
-    movable(inventory::run(config, ID, events, status, engine::runtime::Jitter::from_seed(1), std::future::pending()));
+    movable(inventory::run(
+        config,
+        ID,
+        inventory::Instances::default(),
+        events,
+        status,
+        engine::runtime::Jitter::from_seed(1),
+        std::future::pending(),
+    ));
 }

@@ -1,6 +1,6 @@
 //! The two watches of the inventory, each with its own script: the events while they temporarily disagree.
 
-use crate::inventory::{ID, SOURCE, follow, listed, one_vm, one_vm_listed, session_ends, three_pages, vm};
+use crate::inventory::{ID, SOURCE, follow, identified, listed, one_vm, one_vm_listed, session_ends, three_pages, vm};
 use crate::vcenter::{Outcome, Step, Vcenter, at, object, page, reference, text};
 use model::event::{Event, VmFacts};
 
@@ -39,6 +39,7 @@ async fn changes_between_the_two_lists_are_emitted_with_their_final_state() {
     let mut following = follow(vcenter.config(), 64);
     let nowhere = VmFacts { id: "vm-4".to_owned(), name: "name-of-vm-4".to_owned(), ..VmFacts::default() };
     let expected = [
+        identified(),
         Event::RelistBegan(SOURCE),
         vm("vm-1", "host-2"),
         Event::RelistEnded(SOURCE),

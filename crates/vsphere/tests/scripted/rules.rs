@@ -165,7 +165,15 @@ async fn a_read_returns_the_same_rules_as_the_inventory() {
     let (events, mut receiver) = mpsc::channel(16);
     let (status, _) = watch::channel(VcenterStatus::default());
     let jitter = engine::runtime::Jitter::from_seed(1);
-    let task = tokio::spawn(inventory::run(vcenter.config(), ID, events, status, jitter, std::future::pending()));
+    let task = tokio::spawn(inventory::run(
+        vcenter.config(),
+        ID,
+        inventory::Instances::default(),
+        events,
+        status,
+        jitter,
+        std::future::pending(),
+    ));
     let emitted = loop {
         if let Event::ClusterApplied { cluster, .. } = receiver.recv().await.unwrap() {
             break ClusterRules { rules: cluster.rules, groups: cluster.groups };

@@ -3,10 +3,12 @@
 //!
 //! - `stories`: rules for pods, step by step. `respect`: changes by administrators, and a lost record.
 //! - `upgrade`: rules written by an earlier version.
-//! - `churn`: random steps by several actors at once, with kills.
+//! - `churn`: random steps by several actors at once, with kills. `kill_points`: kills at every step of a pass. `failovers`: of the leader.
 //! - `stage`: the peers. `pods`: pod objects. `witness`: the cluster's rules as govc shows them.
 
 mod churn;
+mod failovers;
+mod kill_points;
 mod pods;
 mod respect;
 mod stage;

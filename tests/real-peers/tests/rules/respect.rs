@@ -1,7 +1,7 @@
 //! Changes by administrators, and a lost record: rules disabled or deleted by hand, rules that administrators own.
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{Bridger, eventually};
 
 use crate::pods::{self, anti_affinity_to, pod};
@@ -131,6 +131,56 @@ async fn a_rule_disabled_by_an_administrator_is_unchanged_until_it_is_enabled() 
     respect.site.administer("cluster.rule.change", &["-name", name, "-enable=true"]).await?;
     respect.rule(name, &[0, 1, 2, 3], true).await?;
     respect.found("disabledByAdministrator", 0).await
+}
+
+#[tokio::test]
+async fn number_10_an_entry_in_the_record_does_not_make_an_administrators_rule_bridgers() -> Result<()> {
+    let (mut respect, _) = start().await?;
+    respect.bridger.stop();
+    // Whoever can write the ConfigMap adds the administrator's rule, with its UUID, as one that no pod requires.
+    let (name, rule) = respect.foreign.rules.iter().next().context("the administrator's rule")?;
+    let entry = json!({ "sort": "apart", "source": "0123456789abcdef", "uuid": rule["ruleUuid"],
+        "unwanted": { "since": 1, "vms": ids(rule, "vm") } });
+    respect.cluster.add_to_record(name, &entry).await?;
+    let shown = respect.cluster.command(&["plan"]).await?;
+    ensure!(!shown.stdout.contains(name.as_str()), "{shown:?}");
+    respect.bridger = respect.cluster.run(&FLAGS).await?;
+    respect.bridger.prints("which is not Bridger's", SOON).await?;
+    // Bridger works on: the rule of another workload grows.
+    respect.place("api", 3).await?;
+    respect.rule_of(&[3, 4, 5]).await?;
+    let found = respect.site.witness().await?;
+    ensure!(found.rules.get(name) == Some(rule), "{found:?}");
+
+    respect.bridger.stop();
+    respect.cluster.add_to_record(name, &entry).await?;
+    let cleaned = respect.cluster.command(&["cleanup", "--yes"]).await?;
+    ensure!(cleaned.code == Some(0), "{cleaned:?}");
+    ensure!(respect.site.witness().await? == respect.foreign, "only the administrator's rule must be left");
+    Ok(())
+}
+
+#[tokio::test]
+async fn number_10_a_record_in_another_namespace_stops_writes_until_it_is_moved() -> Result<()> {
+    let (mut respect, name) = start().await?;
+    respect.bridger.stop();
+    let elsewhere = ["--record-namespace", "default"];
+    let shown = respect.cluster.command_as_administrator(&[&["plan"], &elsewhere[..]].concat()).await?;
+    ensure!(shown.code == Some(2) && shown.stdout.contains("Nothing is written"), "{shown:?}");
+    let before = respect.site.witness().await?;
+    let adopt = [&["adopt", "--yes", "--from-namespace", "kube-system"], &elsewhere[..]].concat();
+    let moved = respect.cluster.command_as_administrator(&adopt).await?;
+    ensure!(moved.code == Some(0) && moved.stdout.contains("1 records are moved"), "{moved:?}");
+    ensure!(respect.cluster.record().await?.is_empty(), "the old one is empty");
+    let again = respect.cluster.command_as_administrator(&adopt).await?;
+    ensure!(again.stdout.contains("Nothing to move"), "{again:?}");
+    let shown = respect.cluster.command_as_administrator(&[&["plan"], &elsewhere[..]].concat()).await?;
+    ensure!(
+        shown.code == Some(0) && !shown.stdout.contains(&name),
+        "the rules are Bridger's, and as they should be: {shown:?}"
+    );
+    ensure!(respect.site.witness().await? == before, "no rule has changed");
+    Ok(())
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 use testkit::command::Finished;
 use testkit::{Bridger, ControlPlane, Govc, Vcsim, VcsimOptions};
@@ -49,8 +49,25 @@ impl Site {
     }
 
     pub async fn start(hosts: u32, vms: u32) -> Result<Site> {
+        Site::start_with(hosts, vms, true).await
+    }
+
+    /// Without TLS, so that a proxy can read what passes.
+    pub async fn start_plain(hosts: u32, vms: u32) -> Result<Site> {
+        Site::start_with(hosts, vms, false).await
+    }
+
+    /// Host and port of the vCenter.
+    pub fn address(&self) -> Result<String> {
+        let url = self.vcsim.govc_url();
+        let (_, place) = url.rsplit_once('@').context("a URL with a user")?;
+        Ok(place.split('/').next().unwrap_or_default().to_owned())
+    }
+
+    async fn start_with(hosts: u32, vms: u32, tls: bool) -> Result<Site> {
         let extra = vec!["-standalone-host=0".to_owned()];
-        let options = VcsimOptions { hosts_per_cluster: hosts, vms_per_cluster: vms, extra, ..VcsimOptions::default() };
+        let options =
+            VcsimOptions { hosts_per_cluster: hosts, vms_per_cluster: vms, extra, tls, ..VcsimOptions::default() };
         let vcsim = Vcsim::start(&options).await?;
         let govc = vcsim.govc();
         let info: Value = serde_json::from_str(&govc.run(&["vm.info", "-json", "/DC0/vm/*"]).await?)?;
@@ -146,6 +163,25 @@ impl Cluster {
         self.run_build(None, flags).await
     }
 
+    /// Of Bridger's own account.
+    pub fn kubeconfig(&self) -> &str {
+        let found = self.environment.iter().find(|(name, _)| *name == "KUBECONFIG");
+        found.map_or("", |(_, path)| path)
+    }
+
+    /// As [`Cluster::run`], through proxies without TLS: of the API server, and of the vCenter (host and port).
+    pub async fn run_through(&self, kubeconfig: &str, vcenter: &str) -> Result<Bridger> {
+        let credentials = format!("{}:{}", testkit::vcsim::USERNAME, testkit::vcsim::PASSWORD);
+        let mut environment = self.environment.clone();
+        environment.push(("KUBECONFIG", kubeconfig.to_owned()));
+        environment.push(("GOVC_URL", format!("http://{credentials}@{vcenter}/sdk")));
+        let arguments =
+            [&["run", "--port", "0", "--listen", "127.0.0.1", "--extender", "off"], &SHORT_LEASE[..]].concat();
+        let mut bridger = Bridger::start(&arguments, &environment)?;
+        bridger.prints("Listening", SOON).await?;
+        Ok(bridger)
+    }
+
     /// As [`Cluster::run`], with another build.
     pub async fn run_build(&self, program: Option<&Path>, flags: &[&str]) -> Result<Bridger> {
         // Builds of before there was a lease do not know its flags.
@@ -193,6 +229,20 @@ impl Cluster {
             }
         }
         Ok(record)
+    }
+
+    /// Adds an entry to the only record, as anyone could who may write the ConfigMap.
+    pub async fn add_to_record(&self, rule: &str, entry: &Value) -> Result<()> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
+        let mut found = maps.list(&ListParams::default().labels("bridger.dev/kind=rules")).await?.items;
+        let mut map = found.pop().context("a record")?;
+        let text = map.data.as_mut().and_then(|data| data.get_mut("record")).context("a text")?;
+        let mut record: Value = serde_json::from_str(text)?;
+        record["rules"][rule] = entry.clone();
+        *text = record.to_string();
+        let name = map.metadata.name.clone().context("a name")?;
+        maps.replace(&name, &PostParams::default(), &map).await?;
+        Ok(())
     }
 
     /// Events with this reason on pods: pod name and message.

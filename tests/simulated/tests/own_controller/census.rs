@@ -290,6 +290,7 @@ impl Controller for Census {
             }
             Subject::RelistBegan(_) => "relist began",
             Subject::Lost(_) => "lost",
+            Subject::VcenterIdentified(_) => "identified",
             Subject::Node { .. } => {
                 // A pod may have been bound to a node before the node was known.
                 let mut moved = BTreeMap::new();

@@ -13,12 +13,12 @@
 //!
 //! Invariant: a plan that is due is eventually made, also when something prevents it at first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use drs::{ClusterKey, Record, RuleChange, UnixMillis};
-use model::event::Source;
+use model::event::{Source, VcenterId};
 use model::{Part, Subject, World, WorldChange};
 use tokio::time::Instant;
 
@@ -198,7 +198,7 @@ impl DrsRules {
         DrsRules {
             planner: Some(Planner::new(settings.drs.clone())),
             world,
-            records: RuleRecords::new(settings.vcenter_uuids.clone()),
+            records: RuleRecords::default(),
             loads: Loads { number: 0, under_way: false, was_loaded: false, failures: 0, next: now },
             clusters: BTreeMap::new(),
             plan_at: None,
@@ -276,6 +276,9 @@ impl DrsRules {
         };
         self.is_plan_owed = false;
         self.plan_began = context.now;
+        if let Some(prefix) = planner::prefix(context.world.read()) {
+            self.records.recognise(&prefix);
+        }
         let (world, record, unix_now) = (self.world.clone(), self.records.owned().clone(), self.wall_clock_now());
         let record_changes = self.record_changes;
         context.actions.compute(move || {
@@ -301,6 +304,11 @@ impl DrsRules {
             return;
         }
         self.counters.found(&planned.findings);
+        self.counters.note("unknownCluster", self.unknown_clusters(context));
+        let foreign = self.records.foreign();
+        let foreign =
+            foreign.map(|(cluster, name)| format!("{}: the record lists {name:?}, which is not Bridger's", cluster.id));
+        self.counters.note("foreignRecordEntry", foreign.collect());
         self.reports.observe(&planned.findings);
         self.clusters.retain(|name, cluster| {
             let is_kept = !matches!(cluster.phase, Phase::Idle) || planned.clusters.contains_key(name);
@@ -355,6 +363,20 @@ impl DrsRules {
             let wait = Duration::from_millis(due.0.saturating_sub(self.wall_clock_now().0));
             self.plan_by(context.now + wait);
         }
+    }
+
+    /// Each configured name that no cluster has; none while a vCenter that may have them is not in sync.
+    fn unknown_clusters(&self, context: &mut RuleContext<'_>) -> Vec<String> {
+        let is_read = |vcenter: &VcenterId| context.gate.in_sync(Source::Vcenter(*vcenter));
+        if self.settings.drs.clusters.is_none() || !self.settings.vcenters.iter().all(is_read) {
+            return Vec::new();
+        }
+        let world = context.world.read();
+        let known: BTreeSet<&str> =
+            world.cluster_ids().filter_map(|id| world.cluster(id)).map(|(_, facts)| facts.name.as_str()).collect();
+        let names = self.settings.drs.clusters.iter().flatten();
+        let unknown = names.filter(|name| !known.contains(name.as_str()));
+        unknown.map(|name| format!("no cluster has the configured name {name:?}; was it renamed?")).collect()
     }
 
     /// Starts a pass, unless there is nothing to write.
@@ -515,7 +537,16 @@ impl Controller for DrsRules {
         vec![LaneSettings::with_queue(IN_FLIGHT_MAX, WAITING_MAX)]
     }
 
-    fn observe(&mut self, change: &WorldChange, _: &World, now: Instant) {
+    fn observe(&mut self, change: &WorldChange, world: &World, now: Instant) {
+        if let Subject::VcenterIdentified(vcenter) = change.subject
+            && let Some(uuid) = world.instance_uuid(vcenter)
+            && self.records.identify(vcenter, uuid)
+        {
+            // Without its records, its rules would look like rules of others.
+            self.loads.was_loaded = false;
+            self.loads.next = now;
+            self.record_changes += 1;
+        }
         let is_of_source =
             matches!(change.subject, Subject::RelistBegan(_) | Subject::RelistEnded { .. } | Subject::Lost(_));
         if change.touched.is_empty() && !is_of_source {

@@ -35,6 +35,8 @@ struct Troubles {
     record_store: Option<String>,
     /// Rules that are not created again because they were deleted twice.
     given_up: Vec<(ClusterKey, String)>,
+    /// Findings that no plan makes, with their texts.
+    notes: BTreeMap<&'static str, Vec<String>>,
 }
 
 /// A problem that prevents writes of a cluster's rules.
@@ -77,6 +79,10 @@ impl RuleCounters {
         let troubles = lock(&self.troubles);
         if let Some(record_store) = &troubles.record_store {
             return Some(record_store.clone());
+        }
+        if let Some((finding, [text, ..])) = troubles.notes.iter().map(|(name, texts)| (name, texts.as_slice())).next()
+        {
+            return Some(format!("{finding}: {text}"));
         }
         let Some((cluster, problem)) = troubles.clusters.first_key_value() else {
             let (cluster, rule) = troubles.given_up.first()?;
@@ -127,6 +133,19 @@ impl RuleCounters {
         let mut findings = lock(&self.findings);
         findings.values_mut().for_each(|count| *count = 0);
         found.iter().for_each(|finding| *findings.entry(finding.name()).or_default() += 1);
+    }
+
+    /// Sets the texts of a finding that no plan makes; after [`RuleCounters::found`]. A new text is logged.
+    pub fn note(&self, finding: &'static str, texts: Vec<String>) {
+        let mut troubles = lock(&self.troubles);
+        let known = troubles.notes.remove(finding).unwrap_or_default();
+        for text in texts.iter().filter(|text| !known.contains(text)) {
+            tracing::warn!(finding, "{text}");
+        }
+        if !texts.is_empty() {
+            lock(&self.findings).insert(finding, texts.len() as u64);
+            troubles.notes.insert(finding, texts);
+        }
     }
 
     /// Sets or clears a cluster's problem; a new problem is logged.

@@ -23,7 +23,6 @@ pub mod records;
 pub mod reports;
 pub mod split;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,9 +37,7 @@ pub use execute::RuleExecutor;
 #[derive(Clone, Debug)]
 pub struct RuleSettings {
     pub drs: DrsSettings,
-    /// The instance UUID of each vCenter; the names of its records contain it. Rules of a vCenter without one are not
-    /// written.
-    pub vcenter_uuids: BTreeMap<VcenterId, String>,
+    pub vcenters: Vec<VcenterId>,
     /// How long to wait for more changes after the first one.
     pub additions_batch: Duration,
     /// How long the watch may take to show the changes of a pass.
@@ -52,10 +49,10 @@ pub struct RuleSettings {
 
 impl RuleSettings {
     #[must_use]
-    pub fn new(drs: DrsSettings, vcenter_uuids: BTreeMap<VcenterId, String>, wall_clock: WallClock) -> RuleSettings {
+    pub fn new(drs: DrsSettings, vcenters: Vec<VcenterId>, wall_clock: WallClock) -> RuleSettings {
         RuleSettings {
             drs,
-            vcenter_uuids,
+            vcenters,
             additions_batch: Duration::from_secs(1),
             echo_within: Duration::from_secs(30),
             reload_every: Duration::from_secs(60),

@@ -218,17 +218,6 @@ pub fn to_text(owned: &Record, cluster: &ClusterKey) -> String {
     drs::record::to_text(owned.clusters.get(cluster).map_or(&none, |rules| rules))
 }
 
-/// Parses a stored record into a cluster's part of the record.
-pub fn from_text(owned: &mut Record, cluster: &ClusterKey, text: &str) -> Result<(), drs::record::RecordError> {
-    let rules = drs::record::from_text(text)?;
-    if rules.is_empty() {
-        owned.clusters.remove(cluster);
-    } else {
-        owned.clusters.insert(cluster.clone(), rules.into());
-    }
-    Ok(())
-}
-
 /// A record of one rule that does not exist yet.
 #[cfg(test)]
 pub(crate) fn intent_for_tests(cluster: &ClusterKey, rule: &str) -> Record {

@@ -8,7 +8,8 @@
 //! - [`verdict`]: the fixed reasons. `judge`: combines the model's verdicts and scores. `recent`: the pods of recent
 //!   requests. `obstacles`: the blocking pods and hosts, for an Event.
 //!
-//! Invariants: a response is computed from a single state of the world. Requests fail while Kubernetes is not in
+//! Invariants: a response is computed from a single state of the world, except that of preempt, whose work is unbounded:
+//! it is computed node by node, and the world is locked only for a moment at a time. Requests fail while Kubernetes is not in
 //! sync; a lost vCenter does not matter. The requested pod never blocks itself.
 
 pub mod assumed;
@@ -61,6 +62,15 @@ impl Default for ExtenderSettings {
 #[error("the Kubernetes source {0:?} is not in sync")]
 pub struct NotInSync(pub Source);
 
+/// Why there is no response to a preemption request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PreemptError {
+    #[error(transparent)]
+    NotInSync(#[from] NotInSync),
+    #[error("{judged} of {asked} nodes were judged in the time that kube-scheduler waits")]
+    TooSlow { judged: usize, asked: usize },
+}
+
 /// A node on which some pods may be evicted.
 #[derive(Clone, Debug)]
 pub struct Candidate<'a> {
@@ -96,6 +106,8 @@ const REQUESTS_MAX: usize = 4096;
 /// repeatedly.
 const REPEAT: Repeat = Repeat { same_after: Some(Duration::from_secs(3600)), changed_after: Duration::from_secs(30) };
 const NO_HOST_FITS: &str = "NoHostFits";
+/// How long one part of a computation may keep the world from changing.
+const LOCKED_MAX: Duration = Duration::from_millis(5);
 /// Added to the binding's own limit, for the wait until the loop's next turn.
 const TURN_WITHIN: Duration = Duration::from_secs(1);
 
@@ -172,11 +184,32 @@ impl Extender {
         Ok(Judge::of(&world, pod).scores(nodes, self.settings.host_load_percent))
     }
 
-    /// For each candidate, in order: would the node fit after its victims are evicted?
-    pub fn preempt(&self, pod: &PodFacts, candidates: &[Candidate<'_>]) -> Result<Vec<bool>, NotInSync> {
-        let world = self.ready()?;
-        let judge = Judge::of(&world, pod);
-        Ok(candidates.iter().map(|candidate| judge.fits_without(candidate)).collect())
+    /// For each candidate, in order: would the node fit after its victims are evicted? Gives up at `until`.
+    pub fn preempt(
+        &self,
+        pod: &PodFacts,
+        candidates: &[Candidate<'_>],
+        until: Instant,
+    ) -> Result<Vec<bool>, PreemptError> {
+        drop(self.ready()?);
+        let asked = candidates.len();
+        let mut fits = Vec::with_capacity(asked);
+        while fits.len() < asked {
+            let world = self.ready()?;
+            let judge = Judge::of(&world, pod);
+            let locked = Instant::now();
+            for candidate in &candidates[fits.len()..] {
+                fits.push(judge.fits_without(candidate));
+                let now = Instant::now();
+                if now >= until && fits.len() < asked {
+                    return Err(PreemptError::TooSlow { judged: fits.len(), asked });
+                }
+                if now >= locked + LOCKED_MAX {
+                    break;
+                }
+            }
+        }
+        Ok(fits)
     }
 
     /// Checks the pod again, assumes it, and binds it. A started binding completes even if this future is dropped.

@@ -157,6 +157,7 @@ impl NodeLabels {
             Match::Unmatched => "MachineNotFound",
             Match::Ambiguous { .. } => "MachineAmbiguous",
             Match::Contested { .. } => "MachineContested",
+            Match::Unconfirmed { .. } => "MachineUnconfirmed",
         };
         Some(Problem { reason, message: world.explain_match(node) })
     }

@@ -84,7 +84,7 @@ impl Scheduling {
     }
 
     fn begin_if_in_sync(&mut self, world: &World, now: Instant) {
-        let has_hosts = || self.settings.vcenters.iter().all(|id| world.in_sync(Source::Vcenter(*id)));
+        let has_hosts = || self.settings.vcenters.iter().all(|id| world.has_answered(Source::Vcenter(*id)));
         if !world.has_all_for(Parts::SCHEDULING) || (self.vcenter_wait_until.is_some() && !has_hosts()) {
             return;
         }

@@ -38,8 +38,8 @@ pub struct SchedulingPorts {
 pub struct SchedulingSettings {
     /// The vCenters that know the physical hosts; if empty, hosts come from node labels alone.
     pub vcenters: Vec<VcenterId>,
-    /// How long the first decision waits until all of them are in sync. After that, hosts come from node labels until a
-    /// vCenter is in sync: a vCenter that is down must not stop the cluster.
+    /// How long the first decision waits until all of them are in sync or known to be down. After that, hosts come from
+    /// node labels until a vCenter is in sync: a vCenter that is down must not stop the cluster.
     pub vcenter_wait_max: Duration,
     pub binds_in_flight_max: usize,
     /// Writes to the status of pods.

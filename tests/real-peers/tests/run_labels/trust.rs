@@ -1,0 +1,230 @@
+//! What must not stop Bridger or mislead it: vCenters that do not answer, wrong passwords, VMs that only look like a node.
+
+use super::*;
+
+/// The value of a metric; 0 if it has no such series.
+async fn metric(bridger: &Bridger, series: &str) -> Result<f64> {
+    let text = bridger.get("/metrics").await?;
+    let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+    Ok(value.unwrap_or(0.0))
+}
+
+async fn becomes_metric(bridger: &Bridger, series: &str, expected: f64) -> Result<()> {
+    eventually(LATER, || async {
+        let found = metric(bridger, series).await?;
+        ensure!(found == expected, "{series} is {found}, not {expected}:\n{}", bridger.output());
+        Ok(())
+    })
+    .await
+}
+
+async fn is_degraded_by(bridger: &Bridger, why: &str) -> Result<()> {
+    eventually(SOON, || async {
+        let ready = bridger.get("/readyz").await?;
+        ensure!(ready.contains("ready, degraded") && ready.contains(why), "{ready}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn number_1_bridger_starts_without_its_vcenter_and_connects_later() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let mut vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    add_node(&control_plane, &vcsim, "DC0_C0_RP0_VM0").await?;
+    let environment = environment(&control_plane, &vcsim);
+    vcsim.kill();
+    let mut bridger = Bridger::start(RUN, &environment)?;
+    bridger.prints("not connected", SOON).await?;
+    bridger.prints("Listening", SOON).await?;
+    is_degraded_by(&bridger, "cannot reach").await?;
+    vcsim.restart().await?;
+    let stage = Stage { control_plane, vcsim, bridger };
+    stage.becomes_correct("DC0_C0_RP0_VM0", LATER).await?;
+    // Rules wait for the vCenter's instance UUID, and no longer.
+    is_ready(&stage.bridger).await
+}
+
+async fn is_ready(bridger: &Bridger) -> Result<()> {
+    eventually(SOON, || async {
+        let ready = bridger.get("/readyz").await?;
+        ensure!(ready.ends_with("\r\n\r\nready\n"), "{ready}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn number_1_the_scheduler_places_pods_while_its_vcenter_is_down() -> Result<()> {
+    let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "2", "--drs", "off"]).await?;
+    let [closed] = testkit::ports::free()?;
+    let variables = [
+        ("KUBECONFIG", sandbox.kubeconfig().display().to_string()),
+        ("GOVC_URL", format!("https://u:p@127.0.0.1:{closed}")),
+        ("NO_COLOR", "1".to_owned()),
+    ];
+    let mut bridger = Bridger::start(&["scheduler", "--port", "0"], &variables)?;
+    bridger.prints("not connected", SOON).await?;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "schedulerName": "bridger", "containers": [{ "name": "c", "image": "i" }] },
+    });
+    sandbox.kubectl().run_with(&["create", "-f", "-"], &pod.to_string()).await?;
+    eventually(SOON, || async {
+        let node = sandbox.kubectl().run(&["get", "pod", "p", "-o", "jsonpath={.spec.nodeName}"]).await?;
+        ensure!(!node.is_empty(), "not bound:\n{}", bridger.output());
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn number_1_two_addresses_of_one_vcenter_and_an_unknown_cluster_are_reported() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    add_node(&control_plane, &vcsim, "DC0_C0_RP0_VM0").await?;
+    let (_, rest) = vcsim.govc_url().rsplit_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).context("a URL")?;
+    let one = format!("https://{rest}");
+    let two = one.replace("127.0.0.1", "localhost");
+    let mut variables = environment(&control_plane, &vcsim);
+    variables.retain(|(name, _)| *name != "GOVC_URL");
+    variables.push(("GOVC_USERNAME", testkit::vcsim::USERNAME.to_owned()));
+    variables.push(("GOVC_PASSWORD", testkit::vcsim::PASSWORD.to_owned()));
+    let mut bridger = Bridger::start(&[RUN, &["--url", &one, "--url", &two]].concat(), &variables)?;
+    bridger.prints("Listening", SOON).await?;
+    is_degraded_by(&bridger, "are the same vCenter").await?;
+    let stage = Stage { control_plane, vcsim, bridger };
+    stage.becomes_correct("DC0_C0_RP0_VM0", LATER).await?;
+    let Stage { control_plane, mut bridger, .. } = stage;
+    bridger.stop();
+
+    let arguments = [RUN, &["--url", &one, "--cluster", "renamed"]].concat();
+    let mut bridger = Bridger::start(&arguments, &variables)?;
+    bridger.prints("Listening", SOON).await?;
+    is_degraded_by(&bridger, "unknownCluster").await?;
+    becomes_metric(&bridger, "bridger_rules_findings{name=\"unknownCluster\"}", 1.0).await?;
+    drop(control_plane);
+    Ok(())
+}
+
+#[tokio::test]
+async fn number_2_a_wrong_password_does_not_end_bridger_and_a_corrected_one_is_tried_at_once() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    add_node(&control_plane, &vcsim, "DC0_C0_RP0_VM0").await?;
+    let workdir = testkit::workdir::Workdir::create("wrong-password")?;
+    let password = workdir.write("password", "not-the-password")?;
+    let file = password.display().to_string();
+    let arguments = [RUN, &["--password-file", &file]].concat();
+    let mut bridger = Bridger::start(&arguments, &environment(&control_plane, &vcsim))?;
+    bridger.prints("the user name or the password is wrong", SOON).await?;
+    bridger.prints("Listening", SOON).await?;
+    is_degraded_by(&bridger, "is paused for").await?;
+    workdir.write("password", testkit::vcsim::PASSWORD)?;
+    let stage = Stage { control_plane, vcsim, bridger };
+    stage.becomes_correct("DC0_C0_RP0_VM0", LATER).await?;
+    assert!(!stage.bridger.output().contains("not-the-password"), "a password in the output");
+    Ok(())
+}
+
+/// Gives a VM an address, as VMware Tools would report it.
+async fn set_address(vcsim: &Vcsim, vm: &str, address: &str) -> Result<()> {
+    let option = format!("SET.guest.ipAddress={address}");
+    vcsim.govc().run(&["vm.change", "-vm", vm, "-e", &option]).await?;
+    Ok(())
+}
+
+async fn create_node(
+    control_plane: &ControlPlane,
+    name: &str,
+    uuid: &str,
+    provider: &str,
+    address: &str,
+) -> Result<()> {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
+        "spec": if provider.is_empty() { json!({}) } else { json!({ "providerID": format!("vsphere://{provider}") }) },
+        "status": {
+            "addresses": [{ "type": "InternalIP", "address": address }],
+            "nodeInfo": {
+                "systemUUID": uuid, "machineID": "", "bootID": "", "kernelVersion": "", "osImage": "",
+                "containerRuntimeVersion": "", "kubeletVersion": "", "kubeProxyVersion": "", "operatingSystem": "",
+                "architecture": "" } },
+    });
+    control_plane.kubectl().run_with(&["create", "-f", "-"], &node.to_string()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn numbers_3_and_5_a_node_is_no_vm_that_its_uuids_or_addresses_deny() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    let uuid = vm_uuid(&vcsim, "DC0_C0_RP0_VM0").await?;
+    let other = vm_uuid(&vcsim, "DC0_C0_RP0_VM1").await?;
+    set_address(&vcsim, "DC0_C0_RP0_VM0", "10.9.9.1").await?;
+    // The address of a VM, but another UUID.
+    create_node(&control_plane, "stranger", "11111111-2222-4333-8444-555555555555", "", "10.9.9.1").await?;
+    // The UUID of a VM, but another address: it only claims to be that VM.
+    create_node(&control_plane, "impostor", &uuid, "", "10.9.9.66").await?;
+    // The UUID of one VM, the provider ID of another.
+    create_node(&control_plane, "contradictory", &other, &uuid, "10.9.9.67").await?;
+    let mut bridger = Bridger::start(RUN, &environment(&control_plane, &vcsim))?;
+    bridger.prints("0 of 3 matched to a VM", SOON).await?;
+    becomes_metric(&bridger, "bridger_nodes{machine=\"not_found\"}", 1.0).await?;
+    becomes_metric(&bridger, "bridger_nodes{machine=\"unconfirmed\"}", 2.0).await?;
+    let nodes = control_plane.kubectl().run(&["get", "nodes", "-o", "json"]).await?;
+    assert!(!nodes.contains(KEY), "{nodes}");
+    // The real node, with that address, gets the label although the impostor claims its VM.
+    create_node(&control_plane, "real", &uuid, "", "10.9.9.1").await?;
+    let host = host_of(&vcsim, "DC0_C0_RP0_VM0").await?;
+    let stage = Stage { control_plane, vcsim, bridger };
+    stage.becomes("real", &host, SOON).await
+}
+
+#[tokio::test]
+async fn number_5_only_vms_of_a_given_folder_or_pool_are_nodes() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    for vm in ["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1"] {
+        add_node(&control_plane, &vcsim, vm).await?;
+    }
+    let host = host_of(&vcsim, "DC0_C0_RP0_VM0").await?;
+    let govc = vcsim.govc();
+    govc.run(&["folder.create", "/DC0/vm/k8s"]).await?;
+    govc.run(&["object.mv", "/DC0/vm/DC0_C0_RP0_VM0", "/DC0/vm/k8s"]).await?;
+    let variables = environment(&control_plane, &vcsim);
+    let mut bridger = Bridger::start(&[RUN, &["--vm-folder", "vm/k8s"]].concat(), &variables)?;
+    bridger.prints("1 of 2 matched to a VM", SOON).await?;
+    let mut stage = Stage { control_plane, vcsim, bridger };
+    stage.becomes("dc0-c0-rp0-vm0", &host, SOON).await?;
+    // The other VM comes into the folder.
+    govc.run(&["object.mv", "/DC0/vm/DC0_C0_RP0_VM1", "/DC0/vm/k8s"]).await?;
+    becomes_metric(&stage.bridger, "bridger_nodes{machine=\"found\"}", 2.0).await?;
+    stage.bridger.stop();
+    let mut bridger = Bridger::start(&[RUN, &["--vm-resource-pool", "nowhere"]].concat(), &variables)?;
+    bridger.prints("0 of 2 matched to a VM", SOON).await?;
+    let mut bridger = Bridger::start(&[RUN, &["--vm-resource-pool", "Resources"]].concat(), &variables)?;
+    bridger.prints("2 of 2 matched to a VM", SOON).await
+}
+
+#[tokio::test]
+async fn number_4_a_powered_off_copy_changes_nothing_and_a_running_one_only_freezes_the_label() -> Result<()> {
+    let stage = Stage::start(&["DC0_C0_RP0_VM0"]).await?;
+    stage.becomes_correct("DC0_C0_RP0_VM0", SOON).await?;
+    let uuid = vm_uuid(&stage.vcsim, "DC0_C0_RP0_VM0").await?;
+    let govc = stage.vcsim.govc();
+    // Another VM becomes a copy: it has the same UUID.
+    govc.run(&["vm.power", "-off", "DC0_C0_RP0_VM1"]).await?;
+    govc.run(&["vm.change", "-vm", "DC0_C0_RP0_VM1", "-e", &format!("SET.config.uuid={uuid}")]).await?;
+    let (target, reference) = other_host(&stage.vcsim, "DC0_C0_RP0_VM0").await?;
+    govc.run(&["vm.migrate", "-host", &reference, "DC0_C0_RP0_VM0"]).await?;
+    stage.becomes("dc0-c0-rp0-vm0", &target, SOON).await?;
+    becomes_metric(&stage.bridger, "bridger_nodes{machine=\"found\"}", 1.0).await?;
+
+    govc.run(&["vm.power", "-on", "DC0_C0_RP0_VM1"]).await?;
+    becomes_metric(&stage.bridger, "bridger_nodes{machine=\"ambiguous\"}", 1.0).await?;
+    let labels = stage.labels("dc0-c0-rp0-vm0").await?;
+    assert_eq!(labels[KEY], target.as_str(), "{labels}");
+    govc.run(&["vm.power", "-off", "DC0_C0_RP0_VM1"]).await?;
+    becomes_metric(&stage.bridger, "bridger_nodes{machine=\"found\"}", 1.0).await
+}
