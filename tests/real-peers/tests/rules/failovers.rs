@@ -14,8 +14,8 @@ use crate::kill_points::{Stage, pair};
 use crate::stage::{SOON, metric};
 
 const FAILOVERS_QUICK: usize = 6;
-/// Below the number of pairs of machines.
-const FAILOVERS_FULL: usize = 28;
+/// The number of pairs of six machines: each fail-over needs another one.
+const FAILOVERS_FULL: usize = 15;
 const CHANGE: &str = "ReconfigureComputeResource_Task";
 
 struct Instance {

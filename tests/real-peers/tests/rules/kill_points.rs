@@ -71,7 +71,7 @@ impl Stage {
     }
 }
 
-/// Another pair of machines for each number below 30.
+/// Another pair of six machines for each number below 15.
 pub fn pair(number: usize) -> [usize; 2] {
     [number % 6, (number + 1 + number / 6) % 6]
 }
