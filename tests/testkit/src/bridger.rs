@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
@@ -54,6 +54,14 @@ impl Bridger {
     /// Stops it gracefully, and waits until it has exited.
     pub fn stop(&mut self) {
         self.process.stop();
+    }
+
+    /// Sends it a signal, for example `-STOP`.
+    pub async fn signal(&self, signal: &str) -> Result<()> {
+        let pid = self.pid().context("it runs")?.to_string();
+        let status = tokio::process::Command::new("kill").args([signal, &pid]).status().await?;
+        ensure!(status.success(), "kill {signal} {pid}: {status}");
+        Ok(())
     }
 
     pub fn kill_hard(&mut self) {

@@ -50,14 +50,6 @@ impl Instance {
         })
         .await
     }
-
-    /// Sends the process a signal.
-    async fn signal(&self, signal: &str) -> Result<()> {
-        let pid = self.bridger.pid().context("it runs")?.to_string();
-        let status = tokio::process::Command::new("kill").args([signal, &pid]).status().await?;
-        ensure!(status.success(), "kill {signal} {pid}: {status}");
-        Ok(())
-    }
 }
 
 /// A binding as the API server received it.
@@ -147,13 +139,13 @@ async fn number_6_across_fail_overs_no_pair_shares_a_host_and_late_bindings_are_
                 End::CleanStop => "-TERM",
                 End::Suspend => "-STOP",
             };
-            leader.signal(signal).await
+            leader.bridger.signal(signal).await
         };
         let (created, failed) = tokio::join!(create_pairs(&stage, round), fail_over);
         created.and(failed)?;
         follower.comes_to_lead(true).await?;
         if let End::Suspend = end {
-            leader.signal("-CONT").await?;
+            leader.bridger.signal("-CONT").await?;
         }
         let nodes = stage.bound().await.with_context(|| format!("{end:?}: {}", follower.bridger.output()))?;
         share_no_host(&nodes, round)?;

@@ -41,13 +41,6 @@ impl Instance {
         .await
     }
 
-    async fn signal(&self, signal: &str) -> Result<()> {
-        let pid = self.bridger.pid().context("it runs")?.to_string();
-        let status = tokio::process::Command::new("kill").args([signal, &pid]).status().await?;
-        ensure!(status.success(), "kill {signal} {pid}: {status}");
-        Ok(())
-    }
-
     /// When its changes of rules arrived at the vCenter.
     fn changes(&self) -> Vec<Instant> {
         let arrived = self.points.arrived().into_iter();
@@ -67,10 +60,10 @@ async fn number_6_across_fail_overs_each_rule_exists_once_and_no_change_comes_la
         stage.place(&format!("app-{round}"), pair(round)).await?;
         // At another moment of the wait for more changes and of the pass each time.
         tokio::time::sleep(Duration::from_millis(800 + 97 * u64::try_from(round)? % 700)).await;
-        leader.signal(signal).await?;
+        leader.bridger.signal(signal).await?;
         follower.comes_to_lead(true).await?;
         if signal == "-STOP" {
-            leader.signal("-CONT").await?;
+            leader.bridger.signal("-CONT").await?;
         }
         let settled = stage.is_settled(&follower.bridger, pair(round), round + 1).await;
         settled.with_context(|| format!("round {round}, {signal}"))?;

@@ -137,7 +137,7 @@ async fn a_rule_disabled_by_an_administrator_is_unchanged_until_it_is_enabled() 
 async fn number_10_an_entry_in_the_record_does_not_make_an_administrators_rule_bridgers() -> Result<()> {
     let (mut respect, _) = start().await?;
     respect.bridger.stop();
-    // Whoever can write the ConfigMap adds the administrator's rule, with its UUID, as one that no pod requires.
+    // Someone who can write the ConfigMap adds the administrator's rule, with its UUID, as one that no pod requires.
     let (name, rule) = respect.foreign.rules.iter().next().context("the administrator's rule")?;
     let entry = json!({ "sort": "apart", "source": "0123456789abcdef", "uuid": rule["ruleUuid"],
         "unwanted": { "since": 1, "vms": ids(rule, "vm") } });

@@ -13,7 +13,7 @@
 //!
 //! Invariant: a plan that is due is eventually made, also when something prevents it at first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::RuleSettings;
 use super::counters::RuleCounters;
 use super::deferred::DeferredChanges;
-use super::facts::{known_rules, rules_of};
+use super::facts::{known_rules, rules_of, unknown_clusters};
 use super::pass::{End, Next, Pass, Request, Response, Work};
 use super::planner::{self, Planned, PlannedCluster, Planner};
 use super::records::{RuleRecords, stands_in_the_way};
@@ -304,7 +304,10 @@ impl DrsRules {
             return;
         }
         self.counters.found(&planned.findings);
-        self.counters.note("unknownCluster", self.unknown_clusters(context));
+        let is_read = |vcenter: &VcenterId| context.gate.in_sync(Source::Vcenter(*vcenter));
+        // A vCenter that was not read may have them.
+        let names = self.settings.drs.clusters.iter().flatten().filter(|_| self.settings.vcenters.iter().all(is_read));
+        self.counters.note("unknownCluster", unknown_clusters(context.world.read(), names));
         let foreign = self.records.foreign();
         let foreign =
             foreign.map(|(cluster, name)| format!("{}: the record lists {name:?}, which is not Bridger's", cluster.id));
@@ -363,20 +366,6 @@ impl DrsRules {
             let wait = Duration::from_millis(due.0.saturating_sub(self.wall_clock_now().0));
             self.plan_by(context.now + wait);
         }
-    }
-
-    /// Each configured name that no cluster has; none while a vCenter that may have them is not in sync.
-    fn unknown_clusters(&self, context: &mut RuleContext<'_>) -> Vec<String> {
-        let is_read = |vcenter: &VcenterId| context.gate.in_sync(Source::Vcenter(*vcenter));
-        if self.settings.drs.clusters.is_none() || !self.settings.vcenters.iter().all(is_read) {
-            return Vec::new();
-        }
-        let world = context.world.read();
-        let known: BTreeSet<&str> =
-            world.cluster_ids().filter_map(|id| world.cluster(id)).map(|(_, facts)| facts.name.as_str()).collect();
-        let names = self.settings.drs.clusters.iter().flatten();
-        let unknown = names.filter(|name| !known.contains(name.as_str()));
-        unknown.map(|name| format!("no cluster has the configured name {name:?}; was it renamed?")).collect()
     }
 
     /// Starts a pass, unless there is nothing to write.

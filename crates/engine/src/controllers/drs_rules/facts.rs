@@ -17,6 +17,14 @@ pub(crate) fn cluster_facts<'a>(world: &'a World, cluster: &ClusterKey) -> Optio
     all.find(|(vcenter, facts)| (*vcenter, &facts.id) == (cluster.vcenter, &cluster.id)).map(|(_, facts)| facts)
 }
 
+/// Each of these names that no cluster has, in a sentence.
+pub(crate) fn unknown_clusters<'a>(world: &World, names: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let is_known =
+        |name: &String| world.cluster_ids().filter_map(|id| world.cluster(id)).any(|(_, facts)| facts.name == *name);
+    let unknown = names.filter(|name| !is_known(name));
+    unknown.map(|name| format!("no cluster has the configured name {name:?}; was it renamed?")).collect()
+}
+
 /// A cluster's rules as last observed by the watch, in order.
 pub(crate) fn known_rules(world: &World, cluster: &ClusterKey) -> Option<ClusterRules> {
     cluster_facts(world, cluster).map(|facts| rules_of(facts))

@@ -4,8 +4,8 @@
 //! In: the stored records. Out: the owned rules, and the version that the next save must expect. A record's name is its
 //! vCenter's instance UUID and the cluster's id. Records of vCenters that are not configured are left unchanged.
 //!
-//! Invariants: Bridger owns only what the stored records list, and of that only what has its prefix: whoever can write
-//! the ConfigMap must not be able to make Bridger change a rule or group of others.
+//! Invariants: Bridger owns only what the stored records list, and of that only what has its prefix: write access
+//! to the ConfigMap must not be enough to make Bridger change a rule or group of others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
