@@ -43,7 +43,7 @@ pub const BODY_BYTES_MAX: usize = 128 << 20;
 /// 5000 names and a pod are well below. A larger body needs one of a few permits, so that memory stays bounded.
 const BODY_BYTES_SMALL: usize = 2 << 20;
 const LARGE_BODIES_MAX: usize = 2;
-/// How long the work for one preempt request may take. Shorter than kube-scheduler's default timeout for an extender.
+/// How long one preempt request may take, with the wait for others. Shorter than kube-scheduler's default timeout for an extender.
 const PREEMPT_WITHIN: Duration = Duration::from_secs(4);
 /// How many of them may run at a time.
 const PREEMPTIONS_MAX: usize = 2;
@@ -227,11 +227,13 @@ fn prioritize(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection
 }
 
 async fn preempt_elsewhere(routes: &ExtenderRoutes, body: Bytes) -> Result<Vec<u8>, Rejection> {
+    // The wait for others counts, too: kube-scheduler waits no longer for that.
+    let until = Instant::now() + PREEMPT_WITHIN;
     // The time limit of the whole request bounds the wait.
     let permit = routes.preemptions.clone().acquire_owned().await;
     let routes = routes.clone();
     let work = tokio::task::spawn_blocking(move || {
-        let answer = preempt(&routes, &body);
+        let answer = preempt(&routes, &body, until);
         // Not before the work has ended, even if no one waits for it any more.
         drop(permit);
         answer
@@ -239,8 +241,7 @@ async fn preempt_elsewhere(routes: &ExtenderRoutes, body: Bytes) -> Result<Vec<u
     work.await.unwrap_or_else(|_| Err(Rejection::Reported("the computation ended early".to_owned())))
 }
 
-fn preempt(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
-    let until = Instant::now() + PREEMPT_WITHIN;
+fn preempt(routes: &ExtenderRoutes, body: &[u8], until: Instant) -> Result<Vec<u8>, Rejection> {
     let args: PreemptionArgs<'_> = parse(body)?;
     let pod = routes.pod(args.pod)?;
     let mut nodes = Vec::new();
