@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use model::World;
 use model::affinity::{LiftMode, LiftSettings};
 use model::event::{Event, HostFacts, HostLoadFacts, NodeFacts, PodFacts, Source, WeightedTermFacts};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
 use model::testing::{HOSTNAME, VCENTER, bios_uuid, host, labels, term, vm};
 use tokio::sync::mpsc;
 
@@ -61,6 +62,10 @@ fn world(settings: LiftSettings, hosts: usize) -> Live {
                     name,
                     system_uuid: bios_uuid(number),
                     ready: true,
+                    scheduling: Some(Arc::new(NodeSchedulingFacts {
+                        allowed_pods: 10,
+                        ..NodeSchedulingFacts::default()
+                    })),
                     ..NodeFacts::default()
                 }));
             }
@@ -94,8 +99,13 @@ fn replica(app: &str, name: &str) -> PodFacts {
         uid: format!("uid-{name}"),
         labels: labels(&[("app", app)]),
         anti_affinity: vec![term(HOSTNAME, app)],
+        scheduling: Some(Arc::new(scheduled_by("default-scheduler"))),
         ..PodFacts::default()
     }
+}
+
+fn scheduled_by(scheduler_name: &str) -> PodSchedulingFacts {
+    PodSchedulingFacts { scheduler_name: scheduler_name.to_owned(), ..PodSchedulingFacts::default() }
 }
 
 fn on(node: &str, pod: PodFacts) -> Event {
@@ -142,7 +152,7 @@ fn shared(world: &Live) -> SharedWorld {
 fn fitting(extender: &Extender, pod: &PodFacts, nodes: usize) -> Vec<usize> {
     let names: Vec<String> = (0..nodes).map(|number| format!("n{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let verdicts = extender.filter(pod.clone(), &names).unwrap();
+    let verdicts = extender.filter(pod, &names).unwrap();
     (0..nodes).filter(|number| verdicts[*number] == NodeVerdict::Fits).collect()
 }
 
@@ -179,7 +189,7 @@ async fn every_node_gets_the_right_reason() {
     let extender = extender(&world, &api);
     apply(&world, on("n0", replica("web", "a"))).await;
     apply(&world, Event::HostApplied { vcenter: VCENTER, host: HostFacts { maintenance: true, ..host(2) } }).await;
-    let verdicts = extender.filter(replica("web", "next"), &["n0", "n1", "n2", "n3", "n9"]).unwrap();
+    let verdicts = extender.filter(&replica("web", "next"), &["n0", "n1", "n2", "n3", "n9"]).unwrap();
     let fails = NodeVerdict::Fails;
     let expected = [
         fails(Reason::HostAntiAffinity),
@@ -191,10 +201,10 @@ async fn every_node_gets_the_right_reason() {
     assert_eq!(verdicts, expected);
     // A pod without terms that existing pods avoid, and a pod whose required affinity no node meets.
     let avoided = PodFacts { anti_affinity: Vec::new(), ..replica("web", "plain") };
-    let verdicts = extender.filter(avoided, &["n0", "n1"]).unwrap();
+    let verdicts = extender.filter(&avoided, &["n0", "n1"]).unwrap();
     assert_eq!(verdicts, [fails(Reason::ExistingHostAntiAffinity), NodeVerdict::Fits]);
     let attracted = PodFacts { anti_affinity: Vec::new(), affinity: vec![term("zone", "web")], ..replica("x", "y") };
-    let verdicts = extender.filter(attracted, &["n0", "n1"]).unwrap();
+    let verdicts = extender.filter(&attracted, &["n0", "n1"]).unwrap();
     assert_eq!(verdicts, [NodeVerdict::Fits, fails(Reason::Affinity)]);
     let helped: Vec<Reason> = Reason::ALL.into_iter().filter(|reason| reason.preemption_may_help()).collect();
     assert!(!helped.contains(&Reason::Affinity) && !helped.contains(&Reason::HostUnavailable));
@@ -208,7 +218,7 @@ async fn requests_fail_while_kubernetes_is_not_in_sync_and_a_lost_vcenter_does_n
     apply(&world, Event::Lost(Source::Vcenter(VCENTER))).await;
     assert_eq!(fitting(&extender, &replica("web", "next"), 6), [1, 2, 4, 5]);
     apply(&world, Event::Lost(Source::Pods)).await;
-    assert_eq!(extender.filter(replica("web", "next"), &["n0"]), Err(NotInSync(Source::Pods)));
+    assert_eq!(extender.filter(&replica("web", "next"), &["n0"]), Err(NotInSync(Source::Pods)));
     assert!(extender.prioritize(&replica("web", "next"), &["n0"]).is_err());
     assert!(extender.preempt(&replica("web", "next"), &[], later()).is_err());
     let bound = extender.bind(binding(&replica("web", "next"), "n1")).await;
@@ -277,6 +287,7 @@ async fn replicas_that_are_bound_concurrently_never_share_a_host() {
     let extender = extender(&world, &api);
     let pods: Vec<PodFacts> = (0..12).map(|number| replica("web", &format!("p{number}"))).collect();
     for pod in &pods {
+        apply(&world, Event::PodApplied(pod.clone())).await;
         // All of them are filtered before any is bound, as with kube-scheduler.
         assert_eq!(fitting(&extender, pod, 6).len(), 6);
     }
@@ -305,8 +316,8 @@ async fn a_failed_binding_frees_the_host_and_an_unclear_one_occupies_it_for_a_wh
     let api = Arc::new(Api::default());
     let extender = extender(&world, &api);
     let (first, second) = (replica("web", "first"), replica("web", "second"));
-    for pod in [&first, &second] {
-        fitting(&extender, pod, 6);
+    for pod in [&first, &second, &replica("db", "x")] {
+        apply(&world, Event::PodApplied(pod.clone())).await;
     }
     let not_found = PortError::NotFound("pod ns/first".to_owned());
     api.answers.lock().unwrap().push(Err(not_found.clone()));
@@ -338,7 +349,7 @@ async fn a_binding_completes_after_the_client_disconnects() {
     let api = Arc::new(Api { takes: Duration::from_secs(3), ..Api::default() });
     let extender = extender(&world, &api);
     let pod = replica("web", "a");
-    fitting(&extender, &pod, 6);
+    apply(&world, Event::PodApplied(pod.clone())).await;
     let disconnected = tokio::time::timeout(Duration::from_secs(1), extender.bind(binding(&pod, "n0"))).await;
     assert!(disconnected.is_err());
     assert_eq!(extender.bind(binding(&pod, "n1")).await, Err(BindError::UnderWay("ns/a".to_owned())));
@@ -347,9 +358,10 @@ async fn a_binding_completes_after_the_client_disconnects() {
     assert_eq!(extender.counts().bound.get(), 1);
     // A binding that never ends times out.
     let slow = Arc::new(Api { takes: Duration::from_secs(600), ..Api::default() });
-    let extender = self::extender(&self::world(LiftSettings::default(), 3), &slow);
+    let world = self::world(LiftSettings::default(), 3);
     let other = replica("db", "b");
-    fitting(&extender, &other, 6);
+    apply(&world, Event::PodApplied(other.clone())).await;
+    let extender = self::extender(&world, &slow);
     assert_eq!(extender.bind(binding(&other, "n0")).await, Err(BindError::TimedOut));
 }
 
@@ -371,6 +383,58 @@ async fn only_the_requested_pod_is_bound() {
     let elsewhere = BindError::Bound { pod: "ns/a".to_owned(), node: "n0".to_owned() };
     assert_eq!(extender.bind(binding(&pod, "n1")).await, Err(elsewhere));
     assert_eq!(api.calls.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_7_only_admissible_pods_are_bound_whatever_the_filter_request_said() {
+    let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    let with =
+        |name: &str, facts: PodSchedulingFacts| PodFacts { scheduling: Some(Arc::new(facts)), ..replica(name, name) };
+    let gated = PodSchedulingFacts { gates: vec!["g".to_owned()], ..scheduled_by("default-scheduler") };
+    let pods = [
+        with("other", scheduled_by("another")),
+        with("gated", gated),
+        PodFacts { terminating: true, ..replica("ending", "ending") },
+        PodFacts { scheduling: None, ..replica("unread", "unread") },
+    ];
+    for pod in &pods {
+        apply(&world, Event::PodApplied(pod.clone())).await;
+        // It claims to be another pod.
+        extender
+            .filter(&PodFacts { name: pod.name.clone(), uid: pod.uid.clone(), ..replica("x", "x") }, &["n0"])
+            .unwrap();
+    }
+    let errors = futures::future::join_all(pods.iter().map(|pod| extender.bind(binding(pod, "n0")))).await;
+    let name = |name: &str| format!("ns/{name}");
+    assert_eq!(
+        errors,
+        [
+            Err(BindError::OtherScheduler { pod: name("other"), scheduler: "another".to_owned() }),
+            Err(BindError::Gated { pod: name("gated"), gate: "g".to_owned() }),
+            Err(BindError::Ending(name("ending"))),
+            Err(BindError::Unread(name("unread"))),
+        ]
+    );
+    assert_eq!((extender.counts().rejected.get(), api.calls.load(Ordering::Relaxed)), (4, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_waits_a_moment_for_a_pod_that_the_watch_has_not_shown() {
+    let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    let pod = replica("web", "a");
+    let early = tokio::spawn({
+        let (extender, binding) = (extender.clone(), binding(&pod, "n0"));
+        async move { extender.bind(binding).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!early.is_finished());
+    // A pod of the same name that was there before does not count.
+    apply(&world, Event::PodApplied(PodFacts { uid: "before".to_owned(), ..pod.clone() })).await;
+    assert!(!early.is_finished());
+    apply(&world, Event::PodApplied(pod)).await;
+    assert_eq!(early.await.unwrap(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -397,6 +461,9 @@ async fn relaxed_lifting_falls_back_to_nodes_if_hosts_are_too_few_and_bind_follo
     let extender = extender(&world, &api);
     apply(&world, on("n0", replica("web", "a"))).await;
     let (second, third) = (replica("web", "second"), replica("web", "third"));
+    for pod in [&second, &third] {
+        apply(&world, Event::PodApplied(pod.clone())).await;
+    }
     assert_eq!(fitting(&extender, &second, 4), [1, 3], "another host is free");
     // A filter without relaxed terms: binding to the same host is a conflict.
     assert_eq!(extender.bind(binding(&second, "n2")).await, conflict("n2", Reason::HostAntiAffinity));

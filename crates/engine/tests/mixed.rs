@@ -104,7 +104,7 @@ impl Stage {
         let (events, received) = mpsc::channel(10_000);
         let api = Api::start(seed, events.clone());
         let mut runtime = Runtime::new(World::default(), &RuntimeSettings::default(), api.clone());
-        let settings = ExtenderSettings::default();
+        let settings = ExtenderSettings { scheduler_names: vec![OTHER.to_owned()], ..ExtenderSettings::default() };
         let binder = BindExecutor { binder: api.clone(), bind_within: settings.bind_within };
         let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
         runtime.add(controller, Arc::new(binder), Lease::always());
@@ -155,7 +155,7 @@ impl Stage {
             if !self.api.is_waiting(&one.pod.name) {
                 return false;
             }
-            let verdicts = self.extender.filter(one.pod.clone(), &names).expect("all is in sync");
+            let verdicts = self.extender.filter(&one.pod, &names).expect("all is in sync");
             let fits = |index: &usize| verdicts[*index] == NodeVerdict::Fits && free[*index] > 0;
             let fitting: Vec<usize> = (0..NODES).filter(fits).collect();
             if fitting.is_empty() {

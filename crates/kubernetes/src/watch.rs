@@ -80,7 +80,7 @@ impl PodLists {
     }
 }
 
-/// Watches the sources of these parts until the receiver is dropped. If scheduling is one of the parts, nodes and pods
+/// Watches the sources of these parts until the receiver is dropped. For scheduling and for the extender, nodes and pods
 /// have all fields that a scheduler needs. `seed` is for the jitter between attempts.
 pub async fn watch(client: impl Into<BoundedClient>, events: Sender<Event>, seed: u64, parts: Parts) {
     watch_and_relist(client, events, seed, parts, PodLists::default()).await;
@@ -95,7 +95,9 @@ pub async fn watch_and_relist(
     lists: PodLists,
 ) {
     let client = client.into();
-    let detail = if parts.contains(Part::Scheduling) { Detail::Scheduling } else { Detail::Placement };
+    // The extender checks again what kube-scheduler has checked, before it binds.
+    let is_detailed = parts.contains(Part::Scheduling) || parts.contains(Part::Extender);
+    let detail = if is_detailed { Detail::Scheduling } else { Detail::Placement };
     // Each row has its own jitter stream, independent of the other rows.
     let rows = (0..).zip(&KUBERNETES_SOURCES).filter(|(_, row)| row.is_needed_by(parts));
     let following = rows.filter_map(|(position, row)| {

@@ -18,6 +18,7 @@ mod scheduler;
 mod testing;
 
 pub use config::{ConfigError, Configuration, DEFAULT_SCHEDULER_NAME, LeaderElection, PodBackoff};
+pub use evaluate::one_node::{Misfit, NodeChecks};
 pub use explain::{Explanation, NodeExplanation, VerdictKind, explain};
 pub use framework::change::{Change, ChangeKinds, ChangedPod};
 pub use framework::cycle::Cycle;

@@ -33,7 +33,9 @@ pub enum ClientCertificate {
     NotRequested,
     /// The server requested a certificate, and the client has none.
     Missing,
-    /// Signed by an authority that is trusted for clients.
+    /// Signed by an authority that is trusted for clients, but its name is not one of those allowed.
+    OtherName,
+    /// Signed by an authority that is trusted for clients, with an allowed name.
     Verified,
 }
 

@@ -69,14 +69,19 @@ pub struct Shown {
     pub leads_extender: Option<Lease>,
 }
 
+/// Health and metrics. The extender has routes of its own, see [`extender_router`], because it must not be open to
+/// everyone who may probe and scrape.
 pub fn router(shown: Shown) -> Router {
-    let extender = shown.extender.clone().map_or_else(Router::new, extender::router);
     Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(show_metrics))
         .with_state(shown)
-        .merge(extender)
+}
+
+/// The extender's routes, if it is on.
+pub fn extender_router(shown: &Shown) -> Option<Router> {
+    shown.extender.clone().map(extender::router)
 }
 
 async fn readyz(State(shown): State<Shown>) -> Response {

@@ -277,6 +277,7 @@ fn extender_families(shown: &Shown) -> Vec<Family<'static>> {
                 ("bound", counts.bound.get()),
                 ("conflict", counts.conflicts.get()),
                 ("failed", counts.failed.get()),
+                ("rejected", counts.rejected.get()),
                 ("unclear", counts.unclear.get()),
             ]
             .map(|(name, value)| (name.to_owned(), value))

@@ -200,11 +200,12 @@ async fn one(
     };
     match timeout(limits.handshake_within, TlsAcceptor::from(tls.current()).accept(stream)).await {
         Ok(Ok(stream)) => {
-            let shown = stream.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+            let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
             let certificate = match (tls.requests_client_certificates(), shown) {
                 (false, _) => ClientCertificate::NotRequested,
-                (true, true) => ClientCertificate::Verified,
-                (true, false) => ClientCertificate::Missing,
+                (true, Some(shown)) if tls.allows(shown) => ClientCertificate::Verified,
+                (true, Some(_)) => ClientCertificate::OtherName,
+                (true, None) => ClientCertificate::Missing,
             };
             let _open = match certificate {
                 ClientCertificate::Verified => None,

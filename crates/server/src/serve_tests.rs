@@ -175,7 +175,9 @@ impl Authority {
 
     fn sign(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
         let key = KeyPair::generate().expect("a key");
-        let parameters = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let mut parameters = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
         (parameters.signed_by(&key, &self.0).expect("signed"), key)
     }
 }
@@ -230,6 +232,7 @@ fn tls_in(folder: &Path, authority: &Authority, pair: &(rcgen::Certificate, KeyP
         certificate: folder.join("tls.crt"),
         key: folder.join("tls.key"),
         client_ca: Some(folder.join("ca.crt")),
+        client_names: vec!["kube-scheduler".to_owned()],
     };
     Arc::new(Tls::load(files).expect("a pair"))
 }
@@ -283,6 +286,9 @@ async fn tls_follows_its_files_and_verifies_client_certificates() {
     let client = authority.sign("kube-scheduler");
     let (_, answer) = ask_tls(served.address, &authority, Some(&client), "/who").await.expect("an answer");
     assert!(answer.ends_with("Verified"), "{answer}");
+    let other = authority.sign("kube-proxy");
+    let (_, answer) = ask_tls(served.address, &authority, Some(&other), "/who").await.expect("an answer");
+    assert!(answer.ends_with("OtherName"), "{answer}");
     let intruder = stranger.sign("kube-scheduler");
     let refused = ask_tls(served.address, &authority, Some(&intruder), "/who").await;
     assert!(!refused.is_ok_and(|(_, answer)| answer.contains("200 OK")), "a stranger's certificate");
@@ -312,8 +318,12 @@ async fn changed_files_are_reloaded_automatically() {
     let authority = Authority::create();
     let folder = tempfile::tempdir().expect("a folder");
     write_pair(folder.path(), &authority.sign("localhost"));
-    let files =
-        TlsFiles { certificate: folder.path().join("tls.crt"), key: folder.path().join("tls.key"), client_ca: None };
+    let files = TlsFiles {
+        certificate: folder.path().join("tls.crt"),
+        key: folder.path().join("tls.key"),
+        client_ca: None,
+        client_names: Vec::new(),
+    };
     let tls = Arc::new(Tls::load(files).expect("a pair"));
     let before = tls.current();
     let follower = tokio::spawn(tls.clone().follow());

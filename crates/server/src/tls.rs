@@ -17,6 +17,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// How often the files are checked.
 pub const CHECK_EVERY: Duration = Duration::from_secs(5);
@@ -29,6 +30,9 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// PEM: the authorities of client certificates.
     pub client_ca: Option<PathBuf>,
+    /// The common names that a client certificate may have. An authority often signs for more than one client, so its
+    /// signature alone does not say who may bind pods.
+    pub client_names: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +82,16 @@ impl Tls {
     #[must_use]
     pub fn requests_client_certificates(&self) -> bool {
         self.files.client_ca.is_some()
+    }
+
+    /// Whether the subject of this client certificate, which is verified, has an allowed name.
+    #[must_use]
+    pub fn allows(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
+        let mut names = certificate.subject().iter_common_name().map(|name| name.as_str());
+        // More than one name is ambiguous: clients and servers differ on which one counts.
+        let (Some(Ok(name)), None) = (names.next(), names.next()) else { return false };
+        self.files.client_names.iter().any(|allowed| allowed == name)
     }
 
     /// Reads the files again; returns whether they changed. An error changes nothing.

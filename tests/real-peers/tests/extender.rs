@@ -56,9 +56,10 @@ impl Stage {
             ("GOVC_INSECURE", "true".to_owned()),
             ("NO_COLOR", "1".to_owned()),
         ];
-        let mut bridger = Bridger::start(&["run", "--port", "0", "--listen", "127.0.0.1"], &environment)?;
+        let mut bridger =
+            Bridger::start(&["run", "--port", "0", "--extender-port", "0", "--listen", "127.0.0.1"], &environment)?;
         bridger.prints(&format!("{VMS} of {VMS} matched to a VM"), SOON).await?;
-        let config = scheduler_config(&bridger.address()?).await?;
+        let config = scheduler_config(&bridger.extender_address()?).await?;
         let scheduler = Scheduler::start(&machines.control_plane, Some(config)).await?;
         let client = machines.control_plane.client().await?;
         let pods = Api::default_namespaced(client.clone());

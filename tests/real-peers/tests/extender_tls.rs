@@ -38,7 +38,7 @@ async fn bound(pods: &Api<Pod>, name: &str) -> Result<Option<String>> {
 }
 
 #[tokio::test]
-async fn the_extender_works_with_mutual_tls_and_hosts_from_the_label() -> Result<()> {
+async fn number_7_the_extender_works_with_mutual_tls_and_allowed_names_and_hosts_from_the_label() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
     let nodes: Api<Node> = Api::all(control_plane.client().await?);
     for (name, host) in [("n1", "esx-1"), ("n2", "esx-1"), ("n3", "esx-2")] {
@@ -54,14 +54,17 @@ async fn the_extender_works_with_mutual_tls_and_hosts_from_the_label() -> Result
     let client = authority.client("system:kube-scheduler", &[])?;
     let (client_certificate, client_key) =
         (write("client.crt", &client.certificate)?, write("client.key", &client.key)?);
+    let other = authority.client("system:kube-controller-manager", &[])?;
+    let (other_certificate, other_key) = (write("other.crt", &other.certificate)?, write("other.key", &other.key)?);
 
     let [port] = testkit::ports::free()?;
     let port_text = port.to_string();
     let variables = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
     let arguments = [
-        ["run", "--port", &port_text],
-        ["--tls-cert-file", &certificate, "--tls-key-file"],
-        [&key, "--client-ca-file", &ca],
+        ["run", "--port", "0"],
+        ["--extender-port", &port_text, "--tls-cert-file"],
+        [&certificate, "--tls-key-file", &key],
+        ["--client-ca-file", &ca, "--listen=127.0.0.1"],
     ]
     .concat();
     let mut bridger = Bridger::start(&arguments, &variables)?;
@@ -78,17 +81,19 @@ async fn the_extender_works_with_mutual_tls_and_hosts_from_the_label() -> Result
     };
     let pods: Api<Pod> = Api::default_namespaced(control_plane.client().await?);
 
-    // Without a client certificate, kube-scheduler is rejected and logs it.
-    let scheduler = Scheduler::start(&control_plane, Some(config(&[]).await?)).await?;
+    // Without a client certificate, or with that of another client of the same authority, kube-scheduler is rejected
+    // and logs it.
     pods.create(&PostParams::default(), &replica("a")?).await?;
-    eventually(SOON, || async {
-        let log = scheduler.log_tail();
-        ensure!(log.contains("code 403"), "{log}");
-        Ok(())
-    })
-    .await?;
-    assert_eq!(bound(&pods, "a").await?, None);
-    drop(scheduler);
+    for extra in [&[][..], &["--client-cert-file", &other_certificate, "--client-key-file", &other_key]] {
+        let scheduler = Scheduler::start(&control_plane, Some(config(extra).await?)).await?;
+        eventually(SOON, || async {
+            let log = scheduler.log_tail();
+            ensure!(log.contains("code 403"), "{log}");
+            Ok(())
+        })
+        .await?;
+        assert_eq!(bound(&pods, "a").await?, None);
+    }
 
     let _scheduler = Scheduler::start(&control_plane, Some(config(&with_certificate).await?)).await?;
     pods.create(&PostParams::default(), &replica("b")?).await?;

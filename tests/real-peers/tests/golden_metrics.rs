@@ -134,7 +134,7 @@ impl Stage {
     async fn start() -> Result<Stage> {
         let sandbox = Sandbox::start(&["--hosts", "3", "--nodes", "3", "--drs", "off", "--no-placer"]).await?;
         let environment = environment(&sandbox);
-        let mut run = Bridger::start(&["run", "--port", "0"], &environment)?;
+        let mut run = Bridger::start(&["run", "--port", "0", "--extender-port", "0"], &environment)?;
         let mut scheduler = Bridger::start(&["scheduler", "--port", "0"], &environment)?;
         run.prints("3 of 3 matched to a VM", SOON).await?;
         scheduler.prints("Listening", SOON).await?;

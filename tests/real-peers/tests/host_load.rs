@@ -132,7 +132,7 @@ async fn the_extender_prefers_the_least_loaded_host() -> Result<()> {
         ("GOVC_INSECURE", "true".to_owned()),
         ("NO_COLOR", "1".to_owned()),
     ];
-    let flags = ["run", "--port", "0", "--listen", "127.0.0.1", "--host-load-weight", "100"];
+    let flags = ["run", "--port", "0", "--listen", "127.0.0.1", "--host-load-weight", "100", "--extender-port", "0"];
     let mut bridger = Bridger::start(&flags, &environment)?;
     bridger.prints("12 of 12 matched to a VM", SOON).await?;
     eventually(SOON, || async {

@@ -213,8 +213,10 @@ async fn number_6_the_extender_is_ready_on_its_leader_alone() -> Result<()> {
     let stage = Stage::start().await?;
     let start = async || {
         let kubeconfig = stage.control_plane.kubeconfig().display().to_string();
-        let mut bridger =
-            Bridger::start(&["run", "--port", "0"], &[("KUBECONFIG", kubeconfig), ("NO_COLOR", "1".to_owned())])?;
+        let mut bridger = Bridger::start(
+            &["run", "--port", "0", "--extender-port", "0"],
+            &[("KUBECONFIG", kubeconfig), ("NO_COLOR", "1".to_owned())],
+        )?;
         bridger.prints("Listening", SOON).await?;
         anyhow::Ok(bridger)
     };

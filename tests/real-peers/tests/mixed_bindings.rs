@@ -104,7 +104,7 @@ impl Stage {
         let gatekeeper = Gatekeeper::start(client.clone()).await?;
         let environment = [("KUBECONFIG", gatekeeper.kubeconfig().display().to_string()), ("NO_COLOR", "1".to_owned())];
         let arguments = ["run", "--port", "0", "--listen", "127.0.0.1", "--labels", "off", "--rules", "off"];
-        let parts = ["--extender", "on", "--scheduling", "on"];
+        let parts = ["--extender-port", "0", "--scheduling", "on"];
         let mut bridger = Bridger::start(&[&arguments[..], &parts[..]].concat(), &environment)?;
         bridger.prints("Listening", SOON).await?;
         let stage = Stage { control_plane, gatekeeper, bridger, pods: Api::default_namespaced(client), nodes };
@@ -265,7 +265,7 @@ async fn extender_and_scheduling_work_in_one_process() -> Result<()> {
     let violations = stage.violations().await?;
     ensure!(violations.is_empty(), "{} violations: {violations:#?}", violations.len());
 
-    let url = format!("http://{}/v1", stage.bridger.address()?);
+    let url = format!("http://{}/v1", stage.bridger.extender_address()?);
     let printed = testkit::bridger::run_to_end(&["manifests", "scheduler-config", "--url", &url], &[]).await?;
     ensure!(printed.code == Some(0), "{printed:?}");
     let mut config: Value = serde_saphyr::from_str(&printed.stdout)?;

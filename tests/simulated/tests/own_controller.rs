@@ -221,7 +221,7 @@ async fn place(world: Arc<World>, extender: Arc<Extender>) {
             let (namespace, name, uid) = (text(&pod["namespace"]), text(&pod["name"]), text(&pod["uid"]));
             let facts =
                 PodFacts { namespace: namespace.clone(), name: name.clone(), uid: uid.clone(), ..PodFacts::default() };
-            let Ok(verdicts) = extender.filter(facts, &nodes) else { continue };
+            let Ok(verdicts) = extender.filter(&facts, &nodes) else { continue };
             let Some(index) = verdicts.iter().position(|verdict| *verdict == NodeVerdict::Fits) else { continue };
             let binding = Binding { namespace, pod: name, uid, node: nodes[index].to_owned() };
             let extender = extender.clone();

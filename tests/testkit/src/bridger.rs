@@ -68,21 +68,30 @@ impl Bridger {
         self.process.kill_hard();
     }
 
-    /// The address after `Listening   http://` in its output.
+    /// The address of health and metrics, after `Listening   http://` in its output.
     pub fn address(&self) -> Result<String> {
+        self.printed_after("Listening   http://")
+    }
+
+    /// The address of the extender, after `Extender    http://` in its output.
+    pub fn extender_address(&self) -> Result<String> {
+        self.printed_after("Extender    http://")
+    }
+
+    fn printed_after(&self, text: &str) -> Result<String> {
         let log = self.process.log();
-        let (_, rest) = log.split_once("Listening   http://").context("it listens")?;
+        let (_, rest) = log.split_once(text).with_context(|| format!("it printed no {text:?}"))?;
         Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
     }
 }
 
 impl Bridger {
-    /// Sends a GET request to its HTTP server. Returns status line, headers and body unparsed.
+    /// Sends a GET request for health or metrics. Returns status line, headers and body unparsed.
     pub async fn get(&self, path: &str) -> Result<String> {
-        self.send(&format!("GET {path} HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\n\r\n")).await
+        self.send(&self.address()?, &format!("GET {path} HTTP/1.1\r\nHost: bridger\r\nConnection: close\r\n\r\n")).await
     }
 
-    /// Posts JSON to its HTTP server, as kube-scheduler does. Returns the JSON reply.
+    /// Posts JSON to its extender, as kube-scheduler does. Returns the JSON reply.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
         let answer = self.post_text(path, &body.to_string()).await?;
         let (_, body) = answer.split_once("\r\n\r\n").with_context(|| answer.clone())?;
@@ -96,11 +105,12 @@ impl Bridger {
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        self.send(&request).await
+        self.send(&self.extender_address()?, &request).await
     }
 
-    async fn send(&self, request: &str) -> Result<String> {
-        let mut stream = tokio::net::TcpStream::connect(self.address()?).await?;
+    /// Sends a raw request to one of its addresses.
+    pub async fn send(&self, address: &str, request: &str) -> Result<String> {
+        let mut stream = tokio::net::TcpStream::connect(address).await?;
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         tokio::time::timeout(ANSWER_WITHIN, stream.read_to_string(&mut answer)).await??;

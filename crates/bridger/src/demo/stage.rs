@@ -75,7 +75,9 @@ impl DemoStage {
         let router = match parts {
             Some(parts) => {
                 let outside = in_process::outside(&world, &config)?;
-                Some(server::router(compose(parts, outside, &mut service).shown))
+                let shown = compose(parts, outside, &mut service).shown;
+                let extender = server::extender_router(&shown).unwrap_or_default();
+                Some(server::router(shown).merge(extender))
             }
             None => None,
         };

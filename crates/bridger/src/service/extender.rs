@@ -1,6 +1,7 @@
 //! Settings of the extender and of lifting: flags, else the configuration file, else defaults.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use model::affinity::{LiftMode, LiftSettings};
@@ -13,10 +14,19 @@ use crate::failure::Failure;
 /// The flags of the extender.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ExtenderArguments {
-    /// Serve kube-scheduler's extender calls (filter, prioritize, bind, preempt) on --port [default: on]
+    /// Serve kube-scheduler's extender calls (filter, prioritize, bind, preempt) on this port. Default: no extender
+    #[arg(long, value_name = "PORT")]
+    pub extender_port: Option<u16>,
+    /// Address of the extender; outside loopback it needs --client-ca-file [default: that of --listen]
+    #[arg(long, value_name = "ADDRESS")]
+    pub extender_listen: Option<IpAddr>,
+    /// schedulerName of the pods that the extender binds; repeatable [default: default-scheduler]
+    #[arg(long, value_name = "NAME")]
+    pub extender_scheduler_name: Vec<String>,
+    /// Obsolete, use --extender-port: `on` serves the extender on --port, `off` turns it off
     #[arg(long, value_enum, value_name = "SWITCH")]
     pub extender: Option<Switch>,
-    /// PEM file of the server certificate; enables HTTPS on --port. Reloaded when it changes
+    /// PEM file of the server certificate; enables HTTPS on --port and --extender-port. Reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "tls_key_file")]
     pub tls_cert_file: Option<PathBuf>,
     /// PEM file of the certificate's key
@@ -26,6 +36,9 @@ pub struct ExtenderArguments {
     /// open
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub client_ca_file: Option<PathBuf>,
+    /// Common name that kube-scheduler's client certificate may have; repeatable [default: system:kube-scheduler]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub client_allowed_names: Vec<String>,
     /// Share of the physical host's load in a node's score, in percent [default: 0]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub host_load_weight: Option<u8>,
@@ -55,6 +68,10 @@ pub enum LiftModeName {
 #[derive(Clone, Debug, Default)]
 pub struct ExtenderEntries {
     pub extender: Option<Switch>,
+    pub extender_port: Option<u16>,
+    pub extender_listen: Option<IpAddr>,
+    pub extender_scheduler_names: Vec<String>,
+    pub client_allowed_names: Vec<String>,
     pub tls_cert_file: Option<PathBuf>,
     pub tls_key_file: Option<PathBuf>,
     pub client_ca_file: Option<PathBuf>,
@@ -63,21 +80,40 @@ pub struct ExtenderEntries {
     pub lift_mode: Option<LiftModeName>,
 }
 
+/// The name in kube-scheduler's own certificate, as kubeadm and most other installers make it.
+const CLIENT_NAME_DEFAULT: &str = "system:kube-scheduler";
+
+/// Where the extender listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtenderAddress {
+    Off,
+    /// With health and metrics: the obsolete `--extender on`.
+    Shared,
+    Own(SocketAddr),
+}
+
 /// The checked settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtenderChoice {
-    pub on: bool,
+    pub address: ExtenderAddress,
+    pub scheduler_names: Vec<String>,
     pub tls: Option<TlsFiles>,
     pub host_load_percent: u8,
 }
 
 impl ExtenderChoice {
-    pub fn resolve(flags: &ExtenderArguments, file: &ExtenderEntries) -> Result<ExtenderChoice, Failure> {
+    /// `listen`: the address of health and metrics.
+    pub fn resolve(
+        flags: &ExtenderArguments,
+        file: &ExtenderEntries,
+        listen: IpAddr,
+    ) -> Result<ExtenderChoice, Failure> {
         let certificate = flags.tls_cert_file.clone().or(file.tls_cert_file.clone());
         let key = flags.tls_key_file.clone().or(file.tls_key_file.clone());
         let client_ca = flags.client_ca_file.clone().or(file.client_ca_file.clone());
+        let client_names = or_default(&flags.client_allowed_names, &file.client_allowed_names, CLIENT_NAME_DEFAULT);
         let tls = match (certificate, key, client_ca) {
-            (Some(certificate), Some(key), client_ca) => Some(TlsFiles { certificate, key, client_ca }),
+            (Some(certificate), Some(key), client_ca) => Some(TlsFiles { certificate, key, client_ca, client_names }),
             (None, None, None) => None,
             _ => {
                 return Err(Failure::configuration(
@@ -93,8 +129,44 @@ impl ExtenderChoice {
                 "use a percentage from 0 to 100",
             ));
         }
-        let on = flags.extender.or(file.extender).unwrap_or(Switch::On) == Switch::On;
-        Ok(ExtenderChoice { on, tls, host_load_percent })
+        let own = flags.extender_listen.or(file.extender_listen).unwrap_or(listen);
+        let address = match (flags.extender.or(file.extender), flags.extender_port.or(file.extender_port)) {
+            (Some(Switch::Off), _) | (None, None) => ExtenderAddress::Off,
+            (Some(Switch::On), None) => ExtenderAddress::Shared,
+            (_, Some(port)) => ExtenderAddress::Own(SocketAddr::new(own, port)),
+        };
+        let exposed = match address {
+            ExtenderAddress::Off => None,
+            ExtenderAddress::Shared => Some(listen),
+            ExtenderAddress::Own(address) => Some(address.ip()),
+        };
+        let exposed = exposed.filter(|address| !address.to_canonical().is_loopback());
+        let verifies_clients = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        if let Some(address) = exposed.filter(|_| !verifies_clients) {
+            return Err(Failure::configuration(
+                format!("the extender would listen on {address}, and everyone who reaches it could bind pods"),
+                "use --tls-cert-file, --tls-key-file and --client-ca-file, or --extender-listen 127.0.0.1",
+            ));
+        }
+        let scheduler_names = or_default(
+            &flags.extender_scheduler_name,
+            &file.extender_scheduler_names,
+            engine::extender::DEFAULT_SCHEDULER,
+        );
+        Ok(ExtenderChoice { address, scheduler_names, tls, host_load_percent })
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.address != ExtenderAddress::Off
+    }
+}
+
+/// The flags, else the file, else one default.
+fn or_default(flags: &[String], file: &[String], default: &str) -> Vec<String> {
+    match (flags, file) {
+        ([], []) => vec![default.to_owned()],
+        ([], file) => file.to_vec(),
+        (flags, _) => flags.to_vec(),
     }
 }
 
@@ -121,20 +193,94 @@ pub fn lifting(flags: &LiftArguments, file: &ExtenderEntries, host_key: &str) ->
 mod tests {
     use super::*;
 
+    const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
+    fn on(port: u16) -> ExtenderEntries {
+        ExtenderEntries { extender_port: Some(port), ..Default::default() }
+    }
+
     #[test]
     fn flags_override_the_file_and_incomplete_tls_settings_are_rejected() {
-        let file = ExtenderEntries { extender: Some(Switch::Off), host_load_weight: Some(20), ..Default::default() };
         let none = ExtenderArguments::default();
-        let choice = ExtenderChoice::resolve(&none, &ExtenderEntries::default()).expect("defaults");
-        assert_eq!(choice, ExtenderChoice { on: true, tls: None, host_load_percent: 0 });
-        let choice = ExtenderChoice::resolve(&none, &file).expect("the file's");
-        assert_eq!(choice, ExtenderChoice { on: false, tls: None, host_load_percent: 20 });
-        let flags = ExtenderArguments { extender: Some(Switch::On), ..Default::default() };
-        assert!(ExtenderChoice::resolve(&flags, &file).expect("the flag's").on);
+        let resolve =
+            |flags: &ExtenderArguments, file: &ExtenderEntries| ExtenderChoice::resolve(flags, file, LOOPBACK);
+        let off = ExtenderChoice {
+            address: ExtenderAddress::Off,
+            scheduler_names: vec!["default-scheduler".to_owned()],
+            tls: None,
+            host_load_percent: 0,
+        };
+        assert_eq!(resolve(&none, &ExtenderEntries::default()).expect("defaults"), off);
+        let file = ExtenderEntries { host_load_weight: Some(20), ..on(7) };
+        let choice = resolve(&none, &file).expect("the file's");
+        assert_eq!(
+            (choice.address, choice.host_load_percent),
+            (ExtenderAddress::Own(SocketAddr::new(LOOPBACK, 7)), 20)
+        );
+        let flags = ExtenderArguments { extender_port: Some(8), ..Default::default() };
+        assert_eq!(
+            resolve(&flags, &file).expect("the flag's").address,
+            ExtenderAddress::Own(SocketAddr::new(LOOPBACK, 8))
+        );
         let half = ExtenderEntries { tls_cert_file: Some("c".into()), ..Default::default() };
-        assert!(ExtenderChoice::resolve(&none, &half).is_err());
+        assert!(resolve(&none, &half).is_err());
         let much = ExtenderEntries { host_load_weight: Some(101), ..Default::default() };
-        assert!(ExtenderChoice::resolve(&none, &much).is_err());
+        assert!(resolve(&none, &much).is_err());
+    }
+
+    #[test]
+    fn number_7_the_extender_is_off_without_a_port_and_the_obsolete_switch_still_works() {
+        let resolve = |extender, extender_port, listen| {
+            let flags = ExtenderArguments { extender, extender_port, ..Default::default() };
+            ExtenderChoice::resolve(&flags, &ExtenderEntries::default(), listen).map(|choice| choice.address)
+        };
+        let own = ExtenderAddress::Own(SocketAddr::new(LOOPBACK, 1));
+        for (switch, port, expected) in [
+            (None, None, ExtenderAddress::Off),
+            (None, Some(1), own),
+            (Some(Switch::On), None, ExtenderAddress::Shared),
+            (Some(Switch::On), Some(1), own),
+            (Some(Switch::Off), Some(1), ExtenderAddress::Off),
+        ] {
+            assert_eq!(resolve(switch, port, LOOPBACK).expect("on loopback"), expected, "{switch:?} {port:?}");
+        }
+        assert!(resolve(Some(Switch::On), None, ANY).is_err());
+    }
+
+    #[test]
+    fn number_7_outside_loopback_the_extender_needs_client_certificates() {
+        let tls = |client_ca: bool| ExtenderEntries {
+            tls_cert_file: Some("c".into()),
+            tls_key_file: Some("k".into()),
+            client_ca_file: client_ca.then(|| "ca".into()),
+            ..on(1)
+        };
+        let resolve = |file: &ExtenderEntries, listen: IpAddr, own: Option<IpAddr>| {
+            let flags = ExtenderArguments { extender_listen: own, ..Default::default() };
+            ExtenderChoice::resolve(&flags, file, listen).is_ok()
+        };
+        let mapped = "::ffff:127.0.0.1".parse().expect("an address");
+        for (file, listen, own, expected) in [
+            (on(1), LOOPBACK, None, true),
+            (on(1), IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), None, true),
+            (on(1), mapped, None, true),
+            (on(1), ANY, None, false),
+            (tls(false), ANY, None, false),
+            (tls(true), ANY, None, true),
+            (on(1), ANY, Some(LOOPBACK), true),
+            (on(1), LOOPBACK, Some(ANY), false),
+            (ExtenderEntries::default(), ANY, None, true),
+        ] {
+            assert_eq!(resolve(&file, listen, own), expected, "{file:?} on {listen}, {own:?}");
+        }
+        let named = ExtenderEntries { client_allowed_names: vec!["mine".to_owned()], ..tls(true) };
+        let names = |file: &ExtenderEntries| {
+            let choice = ExtenderChoice::resolve(&ExtenderArguments::default(), file, ANY).expect("mTLS");
+            choice.tls.expect("mTLS").client_names
+        };
+        assert_eq!(names(&tls(true)), ["system:kube-scheduler"]);
+        assert_eq!(names(&named), ["mine"]);
     }
 
     #[test]

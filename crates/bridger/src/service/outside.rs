@@ -19,7 +19,6 @@ use tokio::task::JoinSet;
 use vsphere::config::VcenterConfig;
 use vsphere::inventory::{self, Instances, VcenterStatus};
 
-use super::settings::RunSettings;
 use crate::failure::Failure;
 
 /// Size of the event queue. A full queue makes the watches wait.
@@ -36,12 +35,11 @@ pub struct Followed {
     pub status: watch::Receiver<VcenterStatus>,
 }
 
-/// Listens on the configured address; returns the actual address.
-pub async fn listen(settings: &RunSettings) -> Result<(TcpListener, SocketAddr), Failure> {
-    let address = SocketAddr::new(settings.listen, settings.port);
+/// Listens on an address; returns the actual one. `flag` is the flag of its port.
+pub async fn listen(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr), Failure> {
     let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            Failure::configuration(format!("{address} is in use"), "choose another port with --port")
+            Failure::configuration(format!("{address} is in use"), format!("choose another port with {flag}"))
         }
         _ => Failure::run(format!("cannot listen on {address}: {error}")),
     })?;
@@ -159,15 +157,23 @@ impl Service {
         }
     }
 
-    /// Serves the HTTP routes until the service stops. Requests in progress are completed.
-    pub fn serve(&mut self, listener: TcpListener, shown: Shown, tls: Option<Tls>) {
+    /// Serves health and metrics, and the extender on a listener of its own if there is one, until the service stops.
+    /// Requests in progress are completed.
+    pub fn serve(&mut self, health: TcpListener, extender: Option<TcpListener>, shown: &Shown, tls: Option<Tls>) {
         let tls = tls.map(Arc::new);
         if let Some(tls) = &tls {
             self.background.spawn(tls.clone().follow());
         }
-        let (limits, connections) = (server::Limits::default(), shown.connections.clone());
-        let stopped = is_true(self.stop.subscribe());
-        self.finishing.spawn(server::serve(listener, server::router(shown), tls, limits, connections, stopped));
+        let (open, routes) = (server::router(shown.clone()), server::extender_router(shown));
+        let served = match (extender, routes) {
+            (Some(listener), Some(routes)) => vec![(health, open), (listener, routes)],
+            (_, routes) => vec![(health, open.merge(routes.unwrap_or_default()))],
+        };
+        for (listener, router) in served {
+            let (limits, connections) = (server::Limits::default(), shown.connections.clone());
+            let stopped = is_true(self.stop.subscribe());
+            self.finishing.spawn(server::serve(listener, router, tls.clone(), limits, connections, stopped));
+        }
     }
 
     /// Runs until `stop` completes, then ends all tasks within a time limit. `last` runs after everything else.

@@ -1,5 +1,6 @@
 //! The running service: the composition of `run` and `scheduler`, served and stopped together.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use model::event::{Source, VcenterId};
 use scheduler::{Configuration, Profile};
 use server::Tls;
 
+use super::extender::ExtenderAddress;
 use super::leading::{Elections, elections};
 use super::outside::{Service, entropy, listen};
 use super::scheduler::ProfileArguments;
@@ -51,20 +53,32 @@ async fn run(
     let tls = settings.extender.tls.clone().map(Tls::load).transpose().map_err(|error| {
         Failure::configuration(error.to_string(), "check --tls-cert-file, --tls-key-file and --client-ca-file")
     })?;
-    let (listener, address) = listen(settings).await?;
+    let (health, address) = listen(SocketAddr::new(settings.listen, settings.port), "--port").await?;
+    let extender = match settings.extender.address {
+        ExtenderAddress::Own(address) => Some(listen(address, "--extender-port").await?),
+        ExtenderAddress::Off | ExtenderAddress::Shared => None,
+    };
+    let is_shared = settings.extender.address == ExtenderAddress::Shared;
 
     let parts = parts(settings, configuration);
     let outside = Outside { elections, ..outside(settings, found) };
     let mut service = Service::new();
     let bridger = compose(parts, outside, &mut service);
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let paths = if settings.extender.on { "/filter, /prioritize, /bind, /preempt, " } else { "" };
-    service.serve(listener, bridger.shown.clone(), tls);
+    let (extender, serving) = match extender {
+        Some((listener, address)) => {
+            let names = settings.extender.scheduler_names.join(", ");
+            (Some(listener), format!("Extender    {scheme}://{address} (for pods with schedulerName {names})\n"))
+        }
+        None => (None, String::new()),
+    };
+    let paths = if is_shared { "/filter, /prioritize, /bind, /preempt, " } else { "" };
+    service.serve(health, extender, &bridger.shown, tls);
     say(&format!(
-        "{}{scheduling}Listening   {scheme}://{address} ({paths}/livez, /readyz, /metrics)",
+        "{}{scheduling}{serving}Listening   {scheme}://{address} ({paths}/livez, /readyz, /metrics)",
         found.describe(settings)
     ));
-    if settings.labels.is_some() || settings.rules || settings.extender.on {
+    if settings.labels.is_some() || settings.rules || settings.extender.is_on() {
         service.background.spawn(report_first_sync(bridger.world.clone(), settings.vcenters.len()));
     }
 
@@ -79,9 +93,10 @@ fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> PartSetti
         rules: settings
             .writes_rules()
             .then(|| RuleParts { drs: settings.policy.clone(), record_namespace: settings.record_namespace.clone() }),
-        extender: settings.extender.on.then(|| ExtenderSettings {
+        extender: settings.extender.is_on().then(|| ExtenderSettings {
             host_load_percent: settings.extender.host_load_percent,
             dry_run: settings.dry_run,
+            scheduler_names: settings.extender.scheduler_names.clone(),
             ..ExtenderSettings::default()
         }),
         scheduling,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use scheduler::{Configuration, DEFAULT_SCHEDULER_NAME, plugins};
 use serde_json::Value;
 
-use super::extender::{ExtenderArguments, LiftArguments};
+use super::extender::LiftArguments;
 use super::leading::ElectionArguments;
 use super::policy::PolicyArguments;
 use super::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings, Switch};
@@ -74,7 +74,6 @@ impl ProfileArguments {
             lifting: self.lifting.clone(),
             labels: Some(Switch::Off),
             rules: Some(Switch::Off),
-            extender: ExtenderArguments { extender: Some(Switch::Off), ..ExtenderArguments::default() },
             scheduling: Some(Switch::On),
             election: election.clone(),
             listen,

@@ -121,7 +121,7 @@ pub struct RunArguments {
     pub lifting: LiftArguments,
     #[command(flatten)]
     pub election: ElectionArguments,
-    /// Port for the extender, health and metrics [default: 12346]
+    /// Port for health and metrics [default: 12346]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
     /// Address to listen on; use 0.0.0.0 in a pod, for the kubelet's probes [default: 127.0.0.1]
@@ -150,9 +150,13 @@ struct File {
     cluster_label: Option<String>,
     datacenter_label: Option<String>,
     extender: Option<Switch>,
+    extender_port: Option<u16>,
+    extender_listen: Option<IpAddr>,
+    extender_scheduler_names: Vec<String>,
     tls_cert_file: Option<PathBuf>,
     tls_key_file: Option<PathBuf>,
     client_ca_file: Option<PathBuf>,
+    client_allowed_names: Vec<String>,
     host_load_weight: Option<u8>,
     lift: Vec<String>,
     lift_mode: Option<LiftModeName>,
@@ -215,7 +219,7 @@ impl RunSettings {
         Parts::NONE
             .with(Part::NodeLabels, self.labels.is_some())
             .with(Part::DrsRules, self.writes_rules())
-            .with(Part::Extender, self.extender.on)
+            .with(Part::Extender, self.extender.is_on())
             .with(Part::Scheduling, self.scheduling.is_some())
     }
 
@@ -237,6 +241,10 @@ impl RunSettings {
         })?;
         let entries = ExtenderEntries {
             extender: file.extender,
+            extender_port: file.extender_port,
+            extender_listen: file.extender_listen,
+            extender_scheduler_names: file.extender_scheduler_names,
+            client_allowed_names: file.client_allowed_names,
             tls_cert_file: file.tls_cert_file,
             tls_key_file: file.tls_key_file,
             client_ca_file: file.client_ca_file,
@@ -271,6 +279,7 @@ impl RunSettings {
             .or(file.record_namespace)
             .or_else(|| kubernetes.own_namespace())
             .unwrap_or_else(|| RECORD_NAMESPACE_DEFAULT.to_owned());
+        let listen = arguments.listen.or(file.listen).unwrap_or(IpAddr::from([127, 0, 0, 1]));
         Ok(RunSettings {
             vcenters: vcenters(&connection.reach, &file.vcenters, &lookup)?,
             clusters,
@@ -281,10 +290,10 @@ impl RunSettings {
             record_namespace,
             kubernetes,
             labels: labelling.then_some(labels),
-            extender: ExtenderChoice::resolve(&arguments.extender, &entries)?,
+            extender: ExtenderChoice::resolve(&arguments.extender, &entries, listen)?,
             lifting,
             election: ElectionChoice { flags: arguments.election.clone(), entry: file.leader_election },
-            listen: arguments.listen.or(file.listen).unwrap_or(IpAddr::from([127, 0, 0, 1])),
+            listen,
             port: arguments.port.or(file.port).unwrap_or(PORT_DEFAULT),
             dry_run: arguments.dry_run || file.dry_run,
             writes_per_second: file.writes_per_second,

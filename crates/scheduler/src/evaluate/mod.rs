@@ -3,6 +3,7 @@
 //! In: a cycle and the journal. Out: the feasible nodes with their scores, and why each other node is rejected.
 //!
 //! - `filters`: PreFilter and Filter. `scores`: PreScore, Score and the totals. `trial`: one node with other pods.
+//!   `one_node`: some filters on one node, without a profile.
 //!
 //! No plugin can distinguish pods of one class, so the next pod of the class reuses the result. Only what changed since
 //! is recomputed: a plugin that reads only the node runs again on the changed nodes; a plugin that reads the whole
@@ -12,6 +13,7 @@
 pub(crate) mod classes;
 mod filters;
 pub(crate) mod journal;
+pub(crate) mod one_node;
 mod scores;
 mod trial;
 

@@ -89,7 +89,7 @@ impl Trial<'_> {
     }
 }
 
-fn rejection_of(status: Status) -> Rejection {
+pub(super) fn rejection_of(status: Status) -> Rejection {
     let text = format!("{status:?}");
     status
         .into_rejection()

@@ -159,8 +159,15 @@ async fn admit(
     routes: &ExtenderRoutes,
     request: Request,
 ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), (StatusCode, String)> {
-    if request.extensions().get::<ClientCertificate>() == Some(&ClientCertificate::Missing) {
-        return Err((StatusCode::FORBIDDEN, "a client certificate is required".to_owned()));
+    match request.extensions().get::<ClientCertificate>() {
+        Some(ClientCertificate::Missing) => {
+            return Err((StatusCode::FORBIDDEN, "a client certificate is required".to_owned()));
+        }
+        Some(ClientCertificate::OtherName) => {
+            let text = "the name in the client certificate is not allowed; see --client-allowed-names";
+            return Err((StatusCode::FORBIDDEN, text.to_owned()));
+        }
+        Some(ClientCertificate::Verified | ClientCertificate::NotRequested) | None => (),
     }
     if !is_json(request.headers()) {
         let text = "the content type must be application/json".to_owned();
@@ -213,7 +220,7 @@ fn filter(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection> {
     let args: ExtenderArgs<'_> = parse(body)?;
     let pod = routes.pod(args.pod)?;
     let nodes = Nodes::of(args).map_err(|error| malformed(&error))?;
-    let verdicts = routes.extender.filter(pod, &nodes.names())?;
+    let verdicts = routes.extender.filter(&pod, &nodes.names())?;
     Ok(answer::filter(&nodes, &verdicts))
 }
 

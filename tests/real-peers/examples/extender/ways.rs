@@ -106,10 +106,15 @@ impl<'a> Beside<'a> {
                 let kubeconfig = control_plane.kubeconfig().display().to_string();
                 // Without lifting, so that all setups decide the same.
                 let arguments = ["run", "--port", "0", "--labels", "off", "--lift", "none"];
-                let program = if let Way::Before(program) = way { Some(program) } else { None };
+                let (program, port): (_, &[&str]) = match way {
+                    // Builds before --extender-port serve the extender on --port.
+                    Way::Before(program) => (Some(program), &[]),
+                    _ => (None, &["--extender-port", "0"]),
+                };
+                let arguments = [&arguments[..], port].concat();
                 let mut bridger = Bridger::start_build(program, &arguments, &[("KUBECONFIG", kubeconfig)])?;
                 bridger.prints("matched to a VM", Duration::from_secs(120)).await?;
-                beside.address = Some(bridger.address()?);
+                beside.address = Some(bridger.extender_address().or_else(|_| bridger.address())?);
                 beside.bridger = Some(bridger);
             }
             Way::Agreeing => {

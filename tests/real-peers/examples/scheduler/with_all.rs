@@ -82,7 +82,7 @@ impl Machines {
         let config = self.scheduler_config.display().to_string();
         // The same lifting as for the other contender.
         let arguments =
-            "run --labels on --rules on --extender on --scheduling on --lift none --port 0 --scheduler-config";
+            "run --labels on --rules on --extender-port 0 --scheduling on --lift none --port 0 --scheduler-config";
         let arguments: Vec<&str> = arguments.split(' ').chain([config.as_str()]).collect();
         Bridger::start(&arguments, &environment)
     }

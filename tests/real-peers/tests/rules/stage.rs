@@ -175,8 +175,7 @@ impl Cluster {
         let mut environment = self.environment.clone();
         environment.push(("KUBECONFIG", kubeconfig.to_owned()));
         environment.push(("GOVC_URL", format!("http://{credentials}@{vcenter}/sdk")));
-        let arguments =
-            [&["run", "--port", "0", "--listen", "127.0.0.1", "--extender", "off"], &SHORT_LEASE[..]].concat();
+        let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1"], &SHORT_LEASE[..]].concat();
         let mut bridger = Bridger::start(&arguments, &environment)?;
         bridger.prints("Listening", SOON).await?;
         Ok(bridger)
@@ -186,7 +185,7 @@ impl Cluster {
     pub async fn run_build(&self, program: Option<&Path>, flags: &[&str]) -> Result<Bridger> {
         // Builds of before there was a lease do not know its flags.
         let lease: &[&str] = if program.is_none() { &SHORT_LEASE } else { &[] };
-        let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1", "--extender", "off"], lease, flags].concat();
+        let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1"], lease, flags].concat();
         let mut bridger = Bridger::start_build(program, &arguments, &self.environment)?;
         bridger.prints("Listening", SOON).await?;
         Ok(bridger)

@@ -5,6 +5,9 @@
 //! and assumes it on its node in the same step of the loop. Only then it calls the API server. A conflict is an error,
 //! and kube-scheduler retries the pod.
 //!
+//! Everything is checked on the pod that the watch shows, never on what a request says about it. The watch may be
+//! behind kube-scheduler's: a request for a pod that is not known yet waits for it for a moment.
+//!
 //! In: requests, from other threads. Out: bindings, and a response to each request. Invariant: a binding that has
 //! started is completed even if the client disconnects, because the pod may be bound.
 
@@ -15,13 +18,13 @@ use std::time::Duration;
 
 use model::event::{Event, PodFacts};
 use model::storage::uid::Uid;
-use model::{World, WorldChange};
+use model::{PodId, World, WorldChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::admission::Admission;
 use super::assumed::{Assumption, Assumptions, Busy, Ending, PodKey};
 use super::judge::{Choice, Judge};
-use super::recent::Asked;
 use super::{ExtenderCounts, NodeVerdict, NotInSync, Reason, in_sync};
 use crate::ports::{Binding, PortError};
 use crate::runtime::{Action, Closed, Context, Controller, LaneId, LaneSettings, Mailbox};
@@ -43,6 +46,19 @@ pub enum BindError {
     /// Another pod was placed first.
     #[error("{node}: {text}", text = .reason.text())]
     Conflict { node: String, reason: Reason },
+    /// Taints, cordon, labels, host ports or capacity.
+    #[error("{node}: {reason} ({plugin})")]
+    Misfit { node: String, plugin: &'static str, reason: String },
+    #[error(
+        "pod {pod} has schedulerName {scheduler:?}, which this extender does not serve; see --extender-scheduler-name"
+    )]
+    OtherScheduler { pod: String, scheduler: String },
+    #[error("pod {pod} has the scheduling gate {gate:?}")]
+    Gated { pod: String, gate: String },
+    #[error("pod {0} is being deleted or has finished")]
+    Ending(String),
+    #[error("the scheduling fields of pod {0} are not read")]
+    Unread(String),
     #[error("dry run: nothing is bound")]
     DryRun,
     #[error("another instance is the leader and binds pods")]
@@ -58,8 +74,10 @@ pub enum BindError {
 /// A requested binding.
 pub struct BindRequest {
     pub(super) binding: Binding,
-    /// The pod as sent in kube-scheduler's last filter request.
-    pub(super) asked: Option<Asked>,
+    /// Lifted terms were relaxed to nodes in the response to kube-scheduler's last filter request.
+    pub(super) relaxed: bool,
+    /// Until when the request waits for the watch to show its pod.
+    pub(super) wait_until: Instant,
     pub(super) reply: oneshot::Sender<Result<(), BindError>>,
 }
 
@@ -94,6 +112,8 @@ const LANE: LaneId = LaneId(0);
 /// More than kube-scheduler has in flight.
 const IN_FLIGHT_MAX: usize = 512;
 const WAITING_MAX: usize = 4096;
+/// Requests that wait for the watch to show their pods.
+const EARLY_MAX: usize = 1024;
 /// All assumptions are checked at most this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -101,8 +121,11 @@ pub struct ExtenderController {
     requests: Arc<Mailbox<BindRequest>>,
     /// Taken from the mailbox, and not processed yet for lack of time.
     waiting: VecDeque<BindRequest>,
+    /// Their pods are not shown by the watch yet.
+    early: VecDeque<BindRequest>,
     /// The time of its last turn.
     turn_at: Option<Instant>,
+    admission: Admission,
     assumed: Assumptions,
     counts: Arc<ExtenderCounts>,
     /// When the next assumption may expire. An assumed pod takes room from others, so it expires on time even without
@@ -111,11 +134,17 @@ pub struct ExtenderController {
 }
 
 impl ExtenderController {
-    pub(super) fn new(requests: Arc<Mailbox<BindRequest>>, counts: Arc<ExtenderCounts>) -> ExtenderController {
+    pub(super) fn new(
+        requests: Arc<Mailbox<BindRequest>>,
+        admission: Admission,
+        counts: Arc<ExtenderCounts>,
+    ) -> ExtenderController {
         ExtenderController {
             requests,
             waiting: VecDeque::new(),
+            early: VecDeque::new(),
             turn_at: None,
+            admission,
             assumed: Assumptions::default(),
             counts,
             sweep_at: None,
@@ -123,12 +152,19 @@ impl ExtenderController {
     }
 
     fn bind(&mut self, request: BindRequest, context: &mut BindContext<'_>) {
-        let BindRequest { binding, asked, reply } = request;
-        if reply.is_closed() {
+        if request.reply.is_closed() {
             // The client has given up and may try another node; nothing has started yet.
             return;
         }
-        let outcome = self.assume(&binding, asked, context);
+        if self.early.len() < EARLY_MAX
+            && context.now < request.wait_until
+            && is_early(context.world.read(), &request.binding)
+        {
+            self.early.push_back(request);
+            return;
+        }
+        let BindRequest { binding, relaxed, reply, .. } = request;
+        let outcome = self.assume(&binding, relaxed, context);
         self.count_assumed();
         // The client may have disconnected; then the reply is dropped.
         match outcome {
@@ -139,8 +175,14 @@ impl ExtenderController {
             }
             Ok(Next::Nothing) => drop(reply.send(Ok(()))),
             Err(error) => {
-                if let BindError::Conflict { .. } = error {
-                    self.counts.conflicts.add(1);
+                match error {
+                    BindError::Conflict { .. } => self.counts.conflicts.add(1),
+                    BindError::Misfit { .. }
+                    | BindError::OtherScheduler { .. }
+                    | BindError::Gated { .. }
+                    | BindError::Ending(_)
+                    | BindError::Unread(_) => self.counts.rejected.add(1),
+                    _ => (),
                 }
                 drop(reply.send(Err(error)));
             }
@@ -148,12 +190,7 @@ impl ExtenderController {
     }
 
     /// The check and the assumption use the same state: the world does not change in between.
-    fn assume(
-        &mut self,
-        binding: &Binding,
-        asked: Option<Asked>,
-        context: &mut BindContext<'_>,
-    ) -> Result<Next, BindError> {
+    fn assume(&mut self, binding: &Binding, relaxed: bool, context: &mut BindContext<'_>) -> Result<Next, BindError> {
         let now = context.now;
         let key: PodKey = (binding.namespace.clone(), binding.pod.clone());
         let shown = format!("{}/{}", binding.namespace, binding.pod);
@@ -161,10 +198,11 @@ impl ExtenderController {
         in_sync(world)?;
         let over = self.assumed.sweep(now, |key, one| is_obsolete(world, key, one));
         forget(over, world);
-        let asked = match pod_to_bind(world, binding, asked, &shown) {
+        let pod = match pod_to_bind(world, binding, &shown) {
             Err(BindError::Bound { node, .. }) if node == binding.node => return Ok(Next::Nothing),
-            asked => asked?,
+            pod => pod?,
         };
+        self.admission.of_pod(world, pod, &shown)?;
         match self.assumed.may_begin(&key, &binding.uid, &binding.node, now) {
             Ok(()) => (),
             Err(Busy::UnderWay) => return Err(BindError::UnderWay(shown)),
@@ -174,13 +212,23 @@ impl ExtenderController {
         }
         let alone = [binding.node.as_str()];
         // Lifted terms are relaxed here only if they were relaxed when kube-scheduler filtered many nodes.
-        let choice = if asked.relaxed { Choice::Among(&alone) } else { Choice::All };
-        match Judge::of(world, &asked.pod).verdicts(choice).of(&binding.node) {
+        let choice = if relaxed { Choice::Among(&alone) } else { Choice::All };
+        let facts = PodFacts {
+            namespace: binding.namespace.clone(),
+            name: binding.pod.clone(),
+            uid: binding.uid.clone(),
+            ..PodFacts::default()
+        };
+        match Judge::of(world, &facts).verdicts(choice).of(&binding.node) {
             NodeVerdict::Fits => (),
             NodeVerdict::Fails(reason) => return Err(BindError::Conflict { node: binding.node.clone(), reason }),
         }
+        if let Some(node) = world.node_id(&binding.node) {
+            self.admission.of_node(world, pod, node)?;
+        }
         self.assumed.begin(key, binding.uid.clone(), binding.node.clone());
-        let pod = Box::new(PodFacts::clone(&asked.pod));
+        // The world knows the pod, so its key is enough.
+        let pod = Box::new(facts);
         world.apply(Event::PodAssumed { pod, node: binding.node.clone() });
         Ok(Next::Bind)
     }
@@ -241,6 +289,9 @@ impl Controller for ExtenderController {
     fn advance(&mut self, context: &mut BindContext<'_>) {
         self.sweep_all(context);
         self.turn_at = Some(context.now);
+        for request in std::mem::take(&mut self.early) {
+            self.bind(request, context);
+        }
         // Only if none are waiting, so that the mailbox's limit bounds both queues.
         if self.waiting.is_empty() {
             self.waiting = self.requests.take();
@@ -282,7 +333,12 @@ impl Controller for ExtenderController {
 
     /// A request wakes the loop only once: requests still in the mailbox must not wait for the next one.
     fn next_wake(&self) -> Option<Instant> {
-        if self.waiting.is_empty() && self.requests.is_empty() { self.sweep_at } else { self.turn_at }
+        if !self.waiting.is_empty() || !self.requests.is_empty() {
+            return self.turn_at;
+        }
+        // A change of the world gives early requests a turn sooner.
+        let early = self.early.iter().map(|request| request.wait_until).min();
+        self.sweep_at.into_iter().chain(early).min()
     }
 }
 
@@ -299,32 +355,27 @@ fn forget(over: Vec<(PodKey, Assumption)>, world: &mut World) {
     }
 }
 
-/// The pod from kube-scheduler's last filter request, checked against the world. Without such a request, the world's
-/// pod is enough.
-fn pod_to_bind(world: &World, binding: &Binding, asked: Option<Asked>, shown: &str) -> Result<Asked, BindError> {
-    let is_meant = |asked: &Asked| (&asked.pod.namespace, &asked.pod.name) == (&binding.namespace, &binding.pod);
-    let asked = asked.filter(is_meant);
-    let known = world.pod_id(&binding.namespace, &binding.pod).and_then(|id| world.pod(id));
-    match known {
-        Some(known) if known.uid != Uid::from(binding.uid.as_str()) => {
-            return Err(BindError::PodReplaced(shown.to_owned()));
-        }
-        Some(known) => {
-            if let Some(node) = known.node() {
-                let node = world.interner().text(node).to_owned();
-                return Err(BindError::Bound { pod: shown.to_owned(), node });
-            }
-        }
-        None if asked.is_none() => return Err(BindError::PodUnknown(shown.to_owned())),
-        None => (),
+/// Whether the watch may be behind the request: it does not show the pod, or it shows one of the same name that was
+/// there before.
+fn is_early(world: &World, binding: &Binding) -> bool {
+    let pod = world.pod_id(&binding.namespace, &binding.pod).and_then(|id| world.pod(id));
+    pod.is_none_or(|pod| pod.uid != Uid::from(binding.uid.as_str()))
+}
+
+/// The world's pod, if it is the one that the request names and it is not bound.
+fn pod_to_bind(world: &World, binding: &Binding, shown: &str) -> Result<PodId, BindError> {
+    let known = world.pod_id(&binding.namespace, &binding.pod);
+    let Some((id, pod)) = known.and_then(|id| Some((id, world.pod(id)?))) else {
+        return Err(BindError::PodUnknown(shown.to_owned()));
+    };
+    if pod.uid != Uid::from(binding.uid.as_str()) {
+        return Err(BindError::PodReplaced(shown.to_owned()));
     }
-    Ok(asked.unwrap_or_else(|| Asked {
-        pod: Arc::new(PodFacts {
-            namespace: binding.namespace.clone(),
-            name: binding.pod.clone(),
-            uid: binding.uid.clone(),
-            ..PodFacts::default()
-        }),
-        relaxed: false,
-    }))
+    match pod.node() {
+        Some(node) => {
+            let node = world.interner().text(node).to_owned();
+            Err(BindError::Bound { pod: shown.to_owned(), node })
+        }
+        None => Ok(id),
+    }
 }

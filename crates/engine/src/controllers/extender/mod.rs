@@ -5,18 +5,19 @@
 //!
 //! - This file: responses, read from the world on the caller's thread. [`controller`]: bindings, which change the world
 //!   and therefore run in the loop. [`assumed`]: pods that were bound here and that the watch has not shown yet.
-//! - [`verdict`]: the fixed reasons. `judge`: combines the model's verdicts and scores. `recent`: the pods of recent
-//!   requests. `obstacles`: the blocking pods and hosts, for an Event.
+//! - `admission`: which pods are bound at all, and to which nodes. [`verdict`]: the fixed reasons. `judge`: combines the model's verdicts and scores. `relaxed`: the pods whose
+//!   lifted terms were relaxed. `obstacles`: the blocking pods and hosts, for an Event.
 //!
 //! Invariants: a response is computed from a single state of the world, except that of preempt, whose work is unbounded:
 //! it is computed node by node, and the world is locked only for a moment at a time. Requests fail while Kubernetes is not in
 //! sync; a lost vCenter does not matter. The requested pod never blocks itself.
 
+mod admission;
 pub mod assumed;
 pub mod controller;
 mod judge;
 mod obstacles;
-mod recent;
+mod relaxed;
 pub mod verdict;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,9 +32,10 @@ use parking_lot::RwLockReadGuard;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use self::admission::Admission;
 use self::controller::{BindAction, BindOutcome, BindRequest};
 use self::judge::{Choice, Judge};
-use self::recent::Recent;
+use self::relaxed::Relaxed;
 use crate::counters::Counter;
 use crate::ports::{Binder, Binding, Occurrence, Regarding, Severity};
 use crate::runtime::{EventRecorder, Executor, Mailbox, Repeat, SharedWorld, Waker};
@@ -49,11 +51,18 @@ pub struct ExtenderSettings {
     pub bind_within: Duration,
     /// Nothing is bound, and no event is posted.
     pub dry_run: bool,
+    /// Only pods with one of these as `schedulerName` are bound.
+    pub scheduler_names: Vec<String>,
 }
 
 impl Default for ExtenderSettings {
     fn default() -> ExtenderSettings {
-        ExtenderSettings { host_load_percent: 0, bind_within: Duration::from_secs(8), dry_run: false }
+        ExtenderSettings {
+            host_load_percent: 0,
+            bind_within: Duration::from_secs(8),
+            dry_run: false,
+            scheduler_names: vec![DEFAULT_SCHEDULER.to_owned()],
+        }
     }
 }
 
@@ -85,6 +94,8 @@ pub struct ExtenderCounts {
     pub bound: Counter,
     /// Rejected here because another pod was placed first.
     pub conflicts: Counter,
+    /// Rejected here because the pod must not be bound, or not to this node.
+    pub rejected: Counter,
     pub failed: Counter,
     /// Without a response from the API server.
     pub unclear: Counter,
@@ -100,6 +111,8 @@ impl ExtenderCounts {
 }
 
 pub const NAME: &str = "extender";
+/// The scheduler of pods that name none.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Bind requests that are not processed yet.
 const REQUESTS_MAX: usize = 4096;
 /// The same blockers are recorded again after an hour, other blockers sooner: kube-scheduler retries a pending pod
@@ -110,12 +123,14 @@ const NO_HOST_FITS: &str = "NoHostFits";
 const LOCKED_MAX: Duration = Duration::from_millis(5);
 /// Added to the binding's own limit, for the wait until the loop's next turn.
 const TURN_WITHIN: Duration = Duration::from_secs(1);
+/// How long a bind request waits for the watch to show its pod. kube-scheduler's watch is rarely ahead by more.
+const POD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Answers requests, and passes bindings to its controller.
 pub struct Extender {
     world: SharedWorld,
     settings: ExtenderSettings,
-    recent: Mutex<Recent>,
+    relaxed: Mutex<Relaxed>,
     events: EventRecorder,
     requests: Arc<Mailbox<BindRequest>>,
     counts: Arc<ExtenderCounts>,
@@ -133,8 +148,9 @@ impl Extender {
     ) -> (Arc<Extender>, ExtenderController) {
         let requests = Mailbox::new(REQUESTS_MAX, waker);
         let counts = Arc::<ExtenderCounts>::default();
-        let controller = ExtenderController::new(requests.clone(), counts.clone());
-        (Arc::new(Extender { world, settings, recent: Mutex::default(), events, requests, counts }), controller)
+        let admission = Admission::new(settings.scheduler_names.clone());
+        let controller = ExtenderController::new(requests.clone(), admission, counts.clone());
+        (Arc::new(Extender { world, settings, relaxed: Mutex::default(), events, requests, counts }), controller)
     }
 
     /// An extender that executes no bindings.
@@ -149,16 +165,16 @@ impl Extender {
     }
 
     /// A verdict for each node, in order.
-    pub fn filter(&self, pod: PodFacts, nodes: &[&str]) -> Result<Vec<NodeVerdict>, NotInSync> {
+    pub fn filter(&self, pod: &PodFacts, nodes: &[&str]) -> Result<Vec<NodeVerdict>, NotInSync> {
         let (verdicts, message, relaxed) = {
             let world = self.ready()?;
-            let judge = Judge::of(&world, &pod);
+            let judge = Judge::of(&world, pod);
             let sheet = judge.verdicts(Choice::Among(nodes));
             let verdicts: Vec<NodeVerdict> = nodes.iter().map(|name| sheet.of(name)).collect();
             let none_fits = !nodes.is_empty() && verdicts.iter().all(|verdict| *verdict != NodeVerdict::Fits);
             let message = match (none_fits, sheet.is_relaxed()) {
                 // Finding the blockers costs more than the verdicts.
-                (true, _) if self.may_record(&pod) => Some(obstacles::in_words(&judge, nodes, &verdicts)),
+                (true, _) if self.may_record(pod) => Some(obstacles::in_words(&judge, nodes, &verdicts)),
                 (false, true) => Some(TOO_FEW_HOSTS.to_owned()),
                 _ => None,
             };
@@ -170,7 +186,7 @@ impl Extender {
             let occurrence = Occurrence { regarding, severity: Severity::Warning, reason: NO_HOST_FITS, message };
             self.events.record(NAME, occurrence, REPEAT, Instant::now());
         }
-        lock(&self.recent).remember(pod, relaxed);
+        lock(&self.relaxed).note(&pod.uid, relaxed);
         Ok(verdicts)
     }
 
@@ -217,11 +233,11 @@ impl Extender {
         if self.settings.dry_run {
             return Err(BindError::DryRun);
         }
-        let asked = lock(&self.recent).find(&binding.uid);
+        let relaxed = lock(&self.relaxed).contains(&binding.uid);
         let (reply, answer) = oneshot::channel();
-        let request = BindRequest { binding, asked, reply };
+        let request = BindRequest { binding, relaxed, wait_until: Instant::now() + POD_WITHIN, reply };
         self.requests.post(request).map_err(|_| BindError::Overloaded)?;
-        match tokio::time::timeout(self.settings.bind_within + TURN_WITHIN, answer).await {
+        match tokio::time::timeout(self.settings.bind_within + POD_WITHIN + TURN_WITHIN, answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) | Err(_) => Err(BindError::TimedOut),
         }
