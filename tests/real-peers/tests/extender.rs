@@ -19,6 +19,8 @@ use testkit::{Bridger, Scheduler, count, eventually};
 const SOON: Duration = Duration::from_secs(30);
 /// kube-scheduler retries a pod after a back-off of up to 10 s.
 const RETRIED: Duration = Duration::from_secs(60);
+/// `schedulerName` of pods that the test itself binds through the extender.
+const BY_TEST: &str = "by-test";
 const BOUND: &str = "bridger_extender_bindings_total{outcome=\"bound\"}";
 const CONFLICTS: &str = "bridger_extender_bindings_total{outcome=\"conflict\"}";
 
@@ -56,8 +58,9 @@ impl Stage {
             ("GOVC_INSECURE", "true".to_owned()),
             ("NO_COLOR", "1".to_owned()),
         ];
-        let mut bridger =
-            Bridger::start(&["run", "--port", "0", "--extender-port", "0", "--listen", "127.0.0.1"], &environment)?;
+        let mut arguments = vec!["run", "--port", "0", "--extender-port", "0", "--listen", "127.0.0.1"];
+        arguments.extend(["default-scheduler", BY_TEST].iter().flat_map(|name| ["--extender-scheduler-name", name]));
+        let mut bridger = Bridger::start(&arguments, &environment)?;
         bridger.prints(&format!("{VMS} of {VMS} matched to a VM"), SOON).await?;
         let config = scheduler_config(&bridger.extender_address()?).await?;
         let scheduler = Scheduler::start(&machines.control_plane, Some(config)).await?;
@@ -318,7 +321,7 @@ async fn replicas_created_together_never_share_a_host() -> Result<()> {
 
     // Force the same race: filter has accepted all nodes for both replicas, and they are bound at the same time to the
     // two nodes of one host.
-    let pair = stage.replica_set("pair", "no-scheduler").await?;
+    let pair = stage.replica_set("pair", BY_TEST).await?;
     let races = count(3, 30);
     for race in 0..races {
         let host = u32::try_from(race)? % HOSTS;

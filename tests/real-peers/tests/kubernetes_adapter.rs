@@ -108,7 +108,9 @@ impl Watching {
     fn start(connection: &Connection) -> Watching {
         // A small channel, so that the watch has to wait for its receiver.
         let (sender, events) = mpsc::channel(8);
-        let task = tokio::spawn(kubernetes::watch(connection.client.clone(), sender, 1, Parts::RUN));
+        // Without the extender, scheduling fields are not read.
+        let parts = Parts::of(&[Part::NodeLabels, Part::DrsRules]);
+        let task = tokio::spawn(kubernetes::watch(connection.client.clone(), sender, 1, parts));
         Watching { events, picture: Picture::default(), task }
     }
 
