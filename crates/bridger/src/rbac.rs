@@ -16,11 +16,13 @@ pub struct Account<'a> {
     pub namespace: &'a str,
     /// Namespace of the rule record.
     pub record_namespace: &'a str,
+    /// The ConfigMaps of the rule record; with none, the role does not name them.
+    pub record_objects: &'a [String],
 }
 
 /// The YAML documents for these permissions.
 pub fn to_yaml(needs: &[Need], account: &Account<'_>) -> String {
-    let Account { name, namespace, record_namespace } = account;
+    let Account { name, namespace, record_namespace, record_objects } = *account;
     let (name, namespace) = (quoted(name), quoted(namespace));
     let mut text =
         format!("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {name}\n  namespace: {namespace}\n");
@@ -28,7 +30,11 @@ pub fn to_yaml(needs: &[Need], account: &Account<'_>) -> String {
         (Scope::AllNamespaces, "ClusterRole", String::new()),
         (Scope::OwnNamespace, "Role", format!("  namespace: {}\n", quoted(record_namespace))),
     ] {
-        let rules = rules(needs.iter().filter(|need| need.scope == scope));
+        let is_own = scope == Scope::OwnNamespace;
+        let mut rules = rules(needs.iter().filter(|need| need.scope == scope), &[]);
+        if is_own {
+            rules.push_str(&rules_of_record(needs, record_objects));
+        }
         if rules.is_empty() {
             continue;
         }
@@ -60,8 +66,15 @@ subjects:
     text
 }
 
-/// One rule for all resources of a group with the same verbs.
-fn rules<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
+fn rules_of_record(needs: &[Need], objects: &[String]) -> String {
+    let rules = rules(needs.iter().filter(|need| need.scope == Scope::RecordObjects), objects);
+    let is_wide = !rules.is_empty() && objects.is_empty();
+    let note = "  # All ConfigMaps of this namespace. With --name-records, only those of the rule record.\n";
+    format!("{}{rules}", if is_wide { note } else { "" })
+}
+
+/// One rule for all resources of a group with the same verbs; with names, for these objects alone.
+fn rules<'a>(needs: impl Iterator<Item = &'a Need>, names: &[String]) -> String {
     let mut verbs: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for need in needs {
         verbs.entry((need.group, need.resource)).or_default().insert(need.verb);
@@ -71,9 +84,11 @@ fn rules<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
         resources.entry((group, verbs.into_iter().collect())).or_default().push(resource);
     }
     let list = |words: &[&str]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", ");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let names = if names.is_empty() { String::new() } else { format!("    resourceNames: [{}]\n", list(&names)) };
     let rules = resources.iter().map(|((group, verbs), resources)| {
         format!(
-            "  - apiGroups: [{}]\n    resources: [{}]\n    verbs: [{}]\n",
+            "  - apiGroups: [{}]\n    resources: [{}]\n{names}    verbs: [{}]\n",
             quoted(group),
             list(resources),
             list(verbs)
@@ -96,7 +111,11 @@ mod tests {
     use model::Parts;
 
     fn documents(needs: &[Need]) -> Vec<Value> {
-        let account = Account { name: "bridger: x", namespace: "here", record_namespace: "there" };
+        documents_naming(needs, &[])
+    }
+
+    fn documents_naming(needs: &[Need], record_objects: &[String]) -> Vec<Value> {
+        let account = Account { name: "bridger: x", namespace: "here", record_namespace: "there", record_objects };
         let text = to_yaml(needs, &account);
         text.split("---\n").map(|document| serde_saphyr::from_str(document).expect(document)).collect()
     }
@@ -123,12 +142,26 @@ mod tests {
     }
 
     #[test]
+    fn number_10_the_role_names_the_objects_of_the_record() {
+        let needs = needs(Purpose::Run, Parts::RUN, false);
+        let names = ["bridger-rules-1".to_owned(), "bridger-rules-2".to_owned()];
+        let named = documents_naming(&needs, &names);
+        assert_eq!(allowed(&named), allowed(&documents(&needs)));
+        let role = named.iter().find(|document| document["kind"] == "Role").expect("a role");
+        for rule in role["rules"].as_array().expect("rules") {
+            let changes = rule["verbs"].as_array().expect("verbs").iter().any(|verb| verb == "update");
+            let is_named = rule["resourceNames"] == serde_json::json!(names);
+            assert!(rule["resources"] != serde_json::json!(["configmaps"]) || changes == is_named, "{rule}");
+        }
+    }
+
+    #[test]
     fn roles_allow_exactly_what_is_checked_at_startup() {
         for purpose in [Purpose::Run, Purpose::Schedule, Purpose::Snapshot] {
             let needs = needs(purpose, Parts::RUN, false);
             let documents = documents(&needs);
             let checked = needs.iter().map(|need| {
-                let is_own = need.scope == Scope::OwnNamespace;
+                let is_own = need.scope != Scope::AllNamespaces;
                 (need.verb.to_owned(), need.group.to_owned(), need.resource.to_owned(), is_own)
             });
             assert_eq!(allowed(&documents), checked.collect(), "{purpose:?}");

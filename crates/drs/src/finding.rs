@@ -1,8 +1,10 @@
 //! What an administrator should know besides the changes: what could not be done, and why, with the figures.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use model::labels::RULES_KEY;
 use model::storage::uid::Uid;
 use serde::{Serialize, Serializer};
 
@@ -27,6 +29,22 @@ impl fmt::Display for RulePod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
+}
+
+/// The maximum number of listed pods: a rule may be caused by many workloads, and no one reads hundreds of names.
+pub(crate) const PODS_NAMED_MAX: usize = 50;
+
+/// At most [`PODS_NAMED_MAX`] of the pods: no namespace is left out because another one has many.
+pub(crate) fn pods_named(pods: &BTreeSet<RulePod>) -> Vec<RulePod> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let numbered = pods.iter().map(|pod| {
+        let count = counts.entry(&pod.namespace).or_default();
+        *count += 1;
+        (*count, pod)
+    });
+    let mut numbered: Vec<(usize, &RulePod)> = numbered.collect();
+    numbered.sort_unstable();
+    numbered.into_iter().take(PODS_NAMED_MAX).map(|(_, pod)| pod.clone()).collect()
 }
 
 /// Pairs of VMs by name that pods require on different hosts and that no rule separates, for the finding's reason.
@@ -90,7 +108,21 @@ pub enum Finding {
     /// Deleting this many rules at once must be allowed explicitly.
     DeletionsHeld { cluster: ClusterKey, due: usize, owned: usize },
     /// Rules left out because of the limit per cluster.
-    RuleLimit { cluster: ClusterKey, left_out: usize, limit: usize, pairs: VmPairs },
+    RuleLimit { cluster: ClusterKey, left_out: usize, limit: usize, pairs: VmPairs, pods: Vec<RulePod> },
+    /// Rules left out because of the limit per namespace.
+    NamespaceRuleLimit {
+        cluster: ClusterKey,
+        #[serde(serialize_with = "displayed")]
+        namespace: Arc<str>,
+        left_out: usize,
+        limit: usize,
+        pairs: VmPairs,
+        pods: Vec<RulePod>,
+    },
+    /// Pods have more required terms than become rules: these many in total are left out.
+    TermLimit { cluster: ClusterKey, terms: usize, limit: usize, pods: Vec<RulePod> },
+    /// Terms over other namespaces count only within their own, because that does not have the label.
+    ConfinedToNamespace { cluster: ClusterKey, terms: usize, pods: Vec<RulePod> },
     /// Required affinity that cannot be satisfied without violating anti-affinity.
     AffinityUnmet { cluster: ClusterKey, vm: String, pod: RulePod },
 }
@@ -150,6 +182,16 @@ impl fmt::Display for Finding {
             Self::RuleLimit { left_out, limit, .. } => {
                 write!(f, "{left_out} rules are left out: the limit is {limit} per cluster")
             }
+            Self::NamespaceRuleLimit { namespace, left_out, limit, .. } => write!(
+                f,
+                "{left_out} rules for pods of the namespace {namespace} are left out: the limit is {limit} per namespace and cluster"
+            ),
+            Self::TermLimit { terms, limit, .. } => {
+                write!(f, "{terms} required terms are left out: the limit is {limit} per pod")
+            }
+            Self::ConfinedToNamespace { terms, .. } => {
+                write!(f, "{terms} terms over other namespaces count within their own, which has no label {RULES_KEY}")
+            }
             Self::AffinityUnmet { vm, pod, .. } => {
                 write!(f, "{pod} on {vm} wants company that anti-affinity or a rule forbids")
             }
@@ -174,20 +216,19 @@ impl Finding {
             | Self::DisabledByAdministrator { pairs, .. }
             | Self::DisabledByConflict { pairs, .. }
             | Self::DeletedByHand { pairs, .. }
-            | Self::RuleLimit { pairs, .. } => pairs,
+            | Self::RuleLimit { pairs, .. }
+            | Self::NamespaceRuleLimit { pairs, .. } => pairs,
             Self::Conflict { vms, .. } => std::slice::from_ref(vms),
             _ => &[],
         }
     }
 
-    /// Where to put the pairs that no rule separates because this rule is left alone; with `None`, because of the rule
-    /// limit.
-    pub(crate) fn pairs_of(&mut self, of_rule: Option<&str>) -> Option<&mut VmPairs> {
+    /// Where to put the pairs that no rule separates because this rule is left alone.
+    pub(crate) fn pairs_of(&mut self, of_rule: &str) -> Option<&mut VmPairs> {
         match self {
-            Self::RuleLimit { pairs, .. } => of_rule.is_none().then_some(pairs),
             Self::DisabledByAdministrator { rule, pairs, .. }
             | Self::DisabledByConflict { rule, pairs, .. }
-            | Self::DeletedByHand { rule, pairs, .. } => (Some(rule.as_str()) == of_rule).then_some(pairs),
+            | Self::DeletedByHand { rule, pairs, .. } => (rule == of_rule).then_some(pairs),
             _ => None,
         }
     }
@@ -199,7 +240,11 @@ impl Finding {
             | Self::JointlyUnsatisfiable(TooFewHosts { pods, .. })
             | Self::PinnedNowhere { pods, .. }
             | Self::PinnedTooTight { pods, .. }
-            | Self::Conflict { pods, .. } => pods.iter().collect(),
+            | Self::Conflict { pods, .. }
+            | Self::RuleLimit { pods, .. }
+            | Self::NamespaceRuleLimit { pods, .. }
+            | Self::TermLimit { pods, .. }
+            | Self::ConfinedToNamespace { pods, .. } => pods.iter().collect(),
             Self::SameVm { pods: (a, b), .. } => vec![a, b],
             Self::AffinityUnmet { pod, .. } => vec![pod],
             _ => Vec::new(),

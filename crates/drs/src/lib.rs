@@ -25,4 +25,4 @@ pub use plan::{
     Adopted, ChangeKind, ClusterPlan, GroupChange, Plan, RuleChange, VmRef, adopt, cleanup, plan, plan_cluster, restore,
 };
 pub use record::{Record, RecordedGroups, RecordedRule, RecordedRules, RuleType, UnixMillis, Unwanted};
-pub use settings::{DrsSettings, Pinning};
+pub use settings::{AcrossNamespaces, DrsSettings, Pinning};

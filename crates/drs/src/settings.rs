@@ -19,6 +19,15 @@ pub enum Pinning {
     Must,
 }
 
+/// Which pods' terms become rules with pods of other namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AcrossNamespaces {
+    #[default]
+    All,
+    /// Those in namespaces with the label `bridger.dev/rules: cluster`.
+    Labelled,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrsSettings {
     /// The node label with the physical host: that of the world's `LiftSettings`.
@@ -41,6 +50,10 @@ pub struct DrsSettings {
     pub allow_mass_deletion: bool,
     /// The maximum number of rules Bridger may have in one cluster.
     pub rules_max: usize,
+    /// The maximum number of rules in one cluster that pods of one namespace may cause.
+    pub rules_per_namespace_max: usize,
+    pub across_namespaces: AcrossNamespaces,
+    /// With `Must`, only for pods in namespaces with the label `bridger.dev/rules: cluster`; `Should` for others.
     pub pinning: Pinning,
     /// The names of the clusters to plan for; `None` means every cluster with a node.
     pub clusters: Option<BTreeSet<String>>,
@@ -59,6 +72,8 @@ impl Default for DrsSettings {
             deletion_share_max: 0.5,
             allow_mass_deletion: false,
             rules_max: 1_000,
+            rules_per_namespace_max: 100,
+            across_namespaces: AcrossNamespaces::default(),
             pinning: Pinning::default(),
             clusters: None,
         }
@@ -67,5 +82,7 @@ impl Default for DrsSettings {
 
 /// This many rules may always be deleted at once, because a share of few rules is not meaningful.
 pub(crate) const DELETIONS_UNQUESTIONED: usize = 5;
+/// The maximum number of required terms of a pod that become rules, for affinity and anti-affinity each.
+pub(crate) const TERMS_PER_POD_MAX: usize = 32;
 /// During a rollout, a workload keeps its rules this many times longer.
 pub(crate) const ROLLOUT_GRACE_FACTOR: u32 = 4;

@@ -20,7 +20,9 @@ struct Story {
 impl Story {
     fn new(site: Site, pinning: Pinning) -> Story {
         let settings = DrsSettings { pinning, ..DrsSettings::default() };
-        Story { site, owned: Record::default(), now: UnixMillis(0), settings }
+        let mut story = Story { site, owned: Record::default(), now: UnixMillis(0), settings };
+        story.site.namespaces = vec![labelled("shop", "cluster")];
+        story
     }
 
     fn plan(&self) -> Plan {
@@ -203,6 +205,50 @@ fn a_mandatory_rule_leaves_enough_hosts() {
     story.settings.pinning = Pinning::Should;
     story.pass();
     assert_eq!(story.host_rules().len(), 1);
+}
+
+#[test]
+fn number_9_only_pods_in_labelled_namespaces_get_must_rules() {
+    let only = |hosts: &[&str]| terms(&[&[expression(Operator::In, hosts)]]);
+    let mut story = Story::new(Site::new(4, &[0, 1, 2]), Pinning::Must);
+    let other = PodFacts { namespace: "other".to_owned(), ..pinned(1, 1, only(&["esx-0"])) };
+    story.site.pods = vec![pinned(0, 0, only(&["esx-0"])), other];
+    story.pass();
+    let rule = |vm: usize, hosts: &[usize], mandatory: bool| (ids("vm", &[vm]), ids("host", hosts), mandatory);
+    assert_eq!(story.host_rules(), BTreeSet::from([rule(0, &[0], true), rule(1, &[0], false)]));
+    assert!(story.plan().is_empty());
+
+    // The namespaces change places.
+    story.site.namespaces = vec![labelled("other", "cluster")];
+    story.pass();
+    story.now.0 += 300_000;
+    story.pass();
+    assert_eq!(story.host_rules(), BTreeSet::from([rule(0, &[0], false), rule(1, &[0], true)]));
+    assert!(story.plan().is_empty());
+
+    // Without the label, the same rule is a should rule.
+    story.site.namespaces.clear();
+    story.pass();
+    story.now.0 += 300_000;
+    story.pass();
+    assert_eq!(story.host_rules(), BTreeSet::from([(ids("vm", &[0, 1]), ids("host", &[0]), false)]));
+}
+
+#[test]
+fn number_9_pods_without_the_label_neither_narrow_nor_prevent_a_must_rule() {
+    let only = |hosts: &[&str]| terms(&[&[expression(Operator::In, hosts)]]);
+    let other = |hosts: &[&str]| PodFacts { namespace: "other".to_owned(), ..pinned(1, 0, only(hosts)) };
+    let must = || (ids("vm", &[0]), ids("host", &[0, 1]), true);
+    for (hosts, narrower) in [(&["esx-1", "esx-2"][..], Some(1)), (&["esx-0", "esx-1"], None), (&["esx-3"], None)] {
+        let mut story = Story::new(Site::new(4, &[0]), Pinning::Must);
+        story.site.pods = vec![pinned(0, 0, only(&["esx-0", "esx-1"])), other(hosts)];
+        let plan = story.pass();
+        let narrower = narrower.map(|host| (ids("vm", &[0]), ids("host", &[host]), false));
+        assert_eq!(story.host_rules(), [must()].into_iter().chain(narrower).collect(), "{hosts:?}");
+        let is_nowhere = plan.findings.iter().any(|finding| matches!(finding, Finding::PinnedNowhere { .. }));
+        assert_eq!(is_nowhere, hosts == ["esx-3"], "{hosts:?}: {:?}", plan.findings);
+        assert!(story.plan().is_empty());
+    }
 }
 
 #[test]

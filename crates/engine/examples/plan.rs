@@ -246,7 +246,8 @@ fn measure(size: Size) -> Value {
     let before = memory_mib();
     let mut bench = Bench::new(size);
     let with_world = memory_mib();
-    let settings = DrsSettings { rules_max: usize::MAX, ..DrsSettings::default() };
+    let (rules_max, rules_per_namespace_max) = (usize::MAX, usize::MAX);
+    let settings = DrsSettings { rules_max, rules_per_namespace_max, ..DrsSettings::default() };
     let mut planner = Planner::new(settings.clone());
     let mut now = UnixMillis(1_000_000);
     let shared = bench.world.shared();

@@ -52,7 +52,9 @@ fn world() -> World {
 #[test]
 fn a_plan_made_while_pods_arrive_is_followed_by_the_plan_of_the_final_world() {
     let owner = WorldOwner::new(world());
-    let (shared, settings) = (owner.shared(), DrsSettings { rules_max: usize::MAX, ..DrsSettings::default() });
+    let (rules_max, rules_per_namespace_max) = (usize::MAX, usize::MAX);
+    let settings = DrsSettings { rules_max, rules_per_namespace_max, ..DrsSettings::default() };
+    let shared = owner.shared();
     let mut planner = Planner::new(settings.clone());
     std::thread::scope(|scope| {
         scope.spawn(|| {

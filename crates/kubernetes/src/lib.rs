@@ -42,7 +42,7 @@ pub use events::EventWriter;
 pub use kube::Client;
 pub use labels::NodeLabelWriter;
 pub use lease::LeaseObject;
-pub use preflight::{Access, Need, Scope, ServerFacts, preflight, preflight_in, watch_needs};
+pub use preflight::{Access, Need, OwnObjects, Scope, ServerFacts, preflight, preflight_in, watch_needs};
 pub use record_store::ConfigMapRecordStore;
 pub use watch::watch;
 

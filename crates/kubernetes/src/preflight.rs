@@ -36,6 +36,16 @@ pub enum Scope {
     AllNamespaces,
     /// The namespace of Bridger's own objects.
     OwnNamespace,
+    /// The ConfigMaps of the rule record, in that namespace. A role may name them.
+    RecordObjects,
+}
+
+/// Bridger's own objects.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnObjects<'a> {
+    pub namespace: &'a str,
+    /// The ConfigMaps of the rule record, as far as the clusters are known.
+    pub record: &'a [String],
 }
 
 const fn need(verb: &'static str, resource: &'static str) -> Need {
@@ -44,6 +54,10 @@ const fn need(verb: &'static str, resource: &'static str) -> Need {
 
 const fn own(verb: &'static str, resource: &'static str) -> Need {
     Need { verb, group: "", resource, scope: Scope::OwnNamespace }
+}
+
+const fn of_record(verb: &'static str) -> Need {
+    Need { verb, group: "", resource: "configmaps", scope: Scope::RecordObjects }
 }
 
 const fn lease(verb: &'static str) -> Need {
@@ -79,7 +93,7 @@ impl Access {
             Self::WriteLabels => const { &[need("patch", "nodes")] },
             Self::ReadRecord => const { &[own("list", "configmaps")] },
             Self::WriteRecord => {
-                const { &[own("list", "configmaps"), own("create", "configmaps"), own("update", "configmaps")] }
+                const { &[own("list", "configmaps"), own("create", "configmaps"), of_record("update")] }
             }
             Self::BindPods => const { &[need("create", "pods/binding")] },
             Self::WritePods => const { &[need("get", "pods"), need("patch", "pods/status"), need("delete", "pods")] },
@@ -111,13 +125,15 @@ pub struct ServerFacts {
 /// Queries the server; fails with the first need that is denied. Needs in Bridger's own namespace are checked in the
 /// connection's default namespace.
 pub async fn preflight(connection: &Connection, needs: &[Need]) -> Result<ServerFacts, ConnectError> {
-    preflight_in(connection, connection.client.default_namespace(), needs).await
+    let own = OwnObjects { namespace: connection.client.default_namespace(), record: &[] };
+    preflight_in(connection, own, needs).await
 }
 
-/// Like [`fn@preflight`], with this namespace for Bridger's own objects.
+/// Like [`fn@preflight`], with these objects as Bridger's own. A need of objects that are not known is not checked: the
+/// role may name them.
 pub async fn preflight_in(
     connection: &Connection,
-    own_namespace: &str,
+    own: OwnObjects<'_>,
     needs: &[Need],
 ) -> Result<ServerFacts, ConnectError> {
     let server = connection.server.as_str();
@@ -128,12 +144,24 @@ pub async fn preflight_in(
         Err(error) => return Err(classify(server, &error)),
     };
     for need in needs {
-        check(client, server, own_namespace, *need).await?;
+        let names: Vec<Option<&str>> = match need.scope {
+            Scope::AllNamespaces | Scope::OwnNamespace => vec![None],
+            Scope::RecordObjects => own.record.iter().map(|name| Some(name.as_str())).collect(),
+        };
+        for name in names {
+            check(client, server, own.namespace, *need, name).await?;
+        }
     }
     Ok(ServerFacts { version, cluster_uid: cluster_uid(client, server).await? })
 }
 
-async fn check(client: &Client, server: &str, own_namespace: &str, need: Need) -> Result<(), ConnectError> {
+async fn check(
+    client: &Client,
+    server: &str,
+    own_namespace: &str,
+    need: Need,
+    name: Option<&str>,
+) -> Result<(), ConnectError> {
     let (resource, subresource) = match need.resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource)),
         None => (need.resource, None),
@@ -142,8 +170,11 @@ async fn check(client: &Client, server: &str, own_namespace: &str, need: Need) -
     if let Some(subresource) = subresource {
         attributes["subresource"] = json!(subresource);
     }
-    if need.scope == Scope::OwnNamespace {
+    if need.scope != Scope::AllNamespaces {
         attributes["namespace"] = json!(own_namespace);
+    }
+    if let Some(name) = name {
+        attributes["name"] = json!(name);
     }
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -160,7 +191,9 @@ async fn check(client: &Client, server: &str, own_namespace: &str, need: Need) -
     };
     match ask::<Review>(client, request).await {
         Ok(review) if review.status.allowed => Ok(()),
-        Ok(_) => Err(denied(need.verb, need.resource)),
+        Ok(_) => {
+            Err(denied(need.verb, &[Some(need.resource), name].into_iter().flatten().collect::<Vec<_>>().join(" ")))
+        }
         // The server does not support access reviews: the requests themselves will show.
         Err(error) if is_absent(&error) => Ok(()),
         // Every authenticated user may create access reviews; anonymous users may not.
@@ -264,27 +297,49 @@ mod tests {
         (preflight(&connection, needs).await.map_err(|error| error.to_string()), log)
     }
 
+    /// What the access reviews asked for.
+    fn asked(log: &Log) -> Vec<Value> {
+        let requests = log.requests();
+        let reviews = requests.iter().filter(|request| request.path_and_query == REVIEW);
+        let bodies = reviews.map(|review| serde_json::from_str::<Value>(&review.body).expect("JSON"));
+        bodies.map(|mut body| body["spec"]["resourceAttributes"].take()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_10_updates_of_the_record_are_checked_for_its_objects_by_name() {
+        let names = ["bridger-rules-1".to_owned(), "bridger-rules-2".to_owned()];
+        for (record, allowed, expected) in [
+            (&[][..], &[][..], Ok(())),
+            (&names, &[true, true], Ok(())),
+            (&names, &[true, false], Err("does not allow \"update\" on configmaps bridger-rules-2")),
+        ] {
+            let reviews = allowed.iter().map(|allowed| review(*allowed));
+            let (client, log) = scripted([version()].into_iter().chain(reviews).chain([namespaces()]));
+            let connection = Connection { client: client.into(), server: "https://api:6443".to_owned() };
+            let own = OwnObjects { namespace: "bridger", record };
+            let answer = preflight_in(&connection, own, &[of_record("update")]).await;
+            match expected {
+                Ok(()) => assert!(answer.is_ok(), "{answer:?}"),
+                Err(text) => assert!(answer.as_ref().is_err_and(|e| e.to_string().contains(text)), "{answer:?}"),
+            }
+            let asked: Vec<Value> = asked(&log).into_iter().map(|mut review| review["name"].take()).collect();
+            assert_eq!(asked, names[..allowed.len()].iter().map(|name| json!(name)).collect::<Vec<_>>());
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn preflight_passes_if_all_needs_are_allowed_and_returns_the_server_facts() {
-        let needs = [need("list", "nodes"), own("update", "configmaps"), Access::BindPods.needs()[0]];
+        let needs = [need("list", "nodes"), own("create", "configmaps"), Access::BindPods.needs()[0]];
         let reviews = [review(true), review(true), review(true)];
         let script = [version()].into_iter().chain(reviews).chain([namespaces()]).collect();
         let (answer, log) = outcome(script, &needs).await;
         let known = ServerFacts { version: Some("v1.36.0".to_owned()), cluster_uid: Some("u1".to_owned()) };
         assert_eq!(answer, Ok(known));
-        let asked: Vec<Value> = log
-            .requests()
-            .iter()
-            .filter(|request| request.path_and_query == REVIEW)
-            .map(|request| {
-                serde_json::from_str::<Value>(&request.body).expect("JSON")["spec"]["resourceAttributes"].take()
-            })
-            .collect();
         assert_eq!(
-            asked,
+            asked(&log),
             [
                 json!({ "verb": "list", "group": "", "resource": "nodes" }),
-                json!({ "verb": "update", "group": "", "resource": "configmaps", "namespace": "default" }),
+                json!({ "verb": "create", "group": "", "resource": "configmaps", "namespace": "default" }),
                 json!({ "verb": "create", "group": "", "resource": "pods", "subresource": "binding" }),
             ]
         );

@@ -146,8 +146,9 @@ impl RecordStore for ConfigMapRecordStore {
     }
 }
 
-/// `bridger-rules-` and a digest of the record's name.
-fn object_name(record_name: &str) -> String {
+/// The name of the ConfigMap with this record: `bridger-rules-` and a digest of the record's name.
+#[must_use]
+pub fn object_name(record_name: &str) -> String {
     let digest = Sha256::digest(record_name.as_bytes());
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("bridger-rules-{hex}")

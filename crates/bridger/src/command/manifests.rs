@@ -1,12 +1,15 @@
 //! `bridger manifests`: YAML for kube-scheduler and kubectl.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use model::{Part, Parts};
 
+use crate::embedded;
 use crate::failure::Failure;
 use crate::rbac::{self, Account, quoted};
+use crate::service::settings::ConnectionArguments;
 use crate::service::startup::{self, Purpose};
 
 /// Print the YAML needed to connect Bridger to Kubernetes
@@ -46,6 +49,13 @@ struct Rbac {
     /// Namespace of the rule record, if `run` uses --record-namespace [default: that of the service account]
     #[arg(long, value_name = "NAMESPACE")]
     record_namespace: Option<String>,
+    /// Allow changes of the rule record's ConfigMaps alone, by name. Reads the clusters from the vCenters of --config or
+    /// GOVC_URL; repeat it when a cluster is added
+    #[arg(long)]
+    name_records: bool,
+    /// Configuration file of `bridger run`, for --name-records
+    #[arg(long, value_name = "FILE", requires = "name_records")]
+    config: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -59,7 +69,8 @@ enum Work {
 }
 
 impl Rbac {
-    fn to_yaml(&self) -> String {
+    fn to_yaml(&self) -> Result<String, Failure> {
+        let record_objects = if self.name_records { self.record_objects()? } else { Vec::new() };
         let (purpose, name) = match self.work {
             Work::Run => (Purpose::Run, "bridger"),
             Work::Scheduler => (Purpose::Schedule, "bridger-scheduler"),
@@ -69,9 +80,20 @@ impl Rbac {
             name: self.name.as_deref().unwrap_or(name),
             namespace: &self.namespace,
             record_namespace: self.record_namespace.as_deref().unwrap_or(&self.namespace),
+            record_objects: &record_objects,
         };
         let parts = Parts::RUN.with(Part::Scheduling, self.scheduling);
-        rbac::to_yaml(&startup::needs(purpose, parts, false), &account)
+        Ok(rbac::to_yaml(&startup::needs(purpose, parts, false), &account))
+    }
+
+    fn record_objects(&self) -> Result<Vec<String>, Failure> {
+        let connection = ConnectionArguments { config: self.config.clone(), ..ConnectionArguments::default() };
+        let settings = connection.settings()?;
+        let objects = embedded::runtime()?.block_on(startup::objects_of_record(&settings))?;
+        if objects.is_empty() {
+            return Err(Failure::run("the vCenters have no cluster, so there is no rule record to name"));
+        }
+        Ok(objects)
     }
 }
 
@@ -108,7 +130,7 @@ struct SchedulerConfig {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let text = match &arguments.manifest {
         Manifest::SchedulerConfig(config) => config.to_yaml()?,
-        Manifest::Rbac(rbac) => rbac.to_yaml(),
+        Manifest::Rbac(rbac) => rbac.to_yaml()?,
     };
     // A closed pipe (`| head`) is not an error.
     let _ = std::io::stdout().write_all(text.as_bytes());

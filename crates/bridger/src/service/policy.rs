@@ -25,7 +25,15 @@ pub struct PolicyArguments {
     /// Maximum number of Bridger's rules in one vSphere cluster [default: 1000]
     #[arg(long, value_name = "RULES")]
     pub rules_max: Option<usize>,
-    /// VM-Host rules for node affinity to physical hosts: off, should or must [default: should]
+    /// Maximum number of these rules that pods of one namespace may cause [default: 100]
+    #[arg(long, value_name = "RULES")]
+    pub rules_per_namespace_max: Option<usize>,
+    /// Which terms over other namespaces become rules across namespaces: all, or only those of pods in namespaces with
+    /// the label bridger.dev/rules: cluster (labelled) [default: all]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub rules_across_namespaces: Option<AcrossChoice>,
+    /// VM-Host rules for node affinity to physical hosts: off, should or must (only in namespaces with the label
+    /// bridger.dev/rules: cluster) [default: should]
     #[arg(long, value_enum, value_name = "HOW")]
     pub pinning: Option<PinningChoice>,
     /// Allow deletion of more than half of the rules at once
@@ -41,6 +49,13 @@ pub enum PinningChoice {
     Must,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AcrossChoice {
+    All,
+    Labelled,
+}
+
 /// The same in the configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -48,6 +63,8 @@ pub struct PolicyEntry {
     pub reserve: Option<usize>,
     pub removal_grace: Option<String>,
     pub rules_max: Option<usize>,
+    pub rules_per_namespace_max: Option<usize>,
+    pub rules_across_namespaces: Option<AcrossChoice>,
     pub pinning: Option<PinningChoice>,
     pub allow_mass_deletion: bool,
 }
@@ -69,12 +86,20 @@ pub fn resolve(
         Some(PinningChoice::Should) => drs::Pinning::Should,
         Some(PinningChoice::Must) => drs::Pinning::Must,
     };
+    let across_namespaces = match flags.rules_across_namespaces.or(file.rules_across_namespaces) {
+        None => defaults.across_namespaces,
+        Some(AcrossChoice::All) => drs::AcrossNamespaces::All,
+        Some(AcrossChoice::Labelled) => drs::AcrossNamespaces::Labelled,
+    };
+    let per_namespace_max = flags.rules_per_namespace_max.or(file.rules_per_namespace_max);
     Ok(DrsSettings {
         host_key: lifting.host_key.clone(),
         lifted_keys: lifting.lifted_keys.iter().cloned().collect(),
         reserve_hosts: flags.reserve.or(file.reserve).unwrap_or(defaults.reserve_hosts),
         removal_grace: flags.removal_grace.or(grace_in_file).unwrap_or(defaults.removal_grace),
         rules_max: flags.rules_max.or(file.rules_max).unwrap_or(defaults.rules_max),
+        rules_per_namespace_max: per_namespace_max.unwrap_or(defaults.rules_per_namespace_max),
+        across_namespaces,
         allow_mass_deletion: flags.allow_mass_deletion || file.allow_mass_deletion,
         clusters: (!clusters.is_empty()).then(|| clusters.iter().cloned().collect()),
         pinning,
@@ -110,6 +135,16 @@ mod tests {
         assert_eq!((settings.reserve_hosts, settings.removal_grace), (2, Duration::from_secs(60)));
         assert_eq!(settings.clusters, Some(std::collections::BTreeSet::from(["a".to_owned()])));
         assert!(settings.lifted_keys.contains("kubernetes.io/hostname"));
+
+        let file = PolicyEntry {
+            rules_per_namespace_max: Some(5),
+            rules_across_namespaces: Some(AcrossChoice::Labelled),
+            ..PolicyEntry::default()
+        };
+        let flags = PolicyArguments { rules_per_namespace_max: Some(7), ..flags };
+        let settings = resolve(&flags, &file, &lifting, &[]).unwrap();
+        assert_eq!(settings.rules_per_namespace_max, 7);
+        assert_eq!(settings.across_namespaces, drs::AcrossNamespaces::Labelled);
 
         let file = PolicyEntry { removal_grace: Some("soon".to_owned()), ..PolicyEntry::default() };
         assert!(resolve(&flags, &file, &lifting, &[]).unwrap_err().to_string().contains("soon"));

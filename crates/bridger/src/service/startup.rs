@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use engine::drs_rules::records::record_name;
 use futures::future::join_all;
 use kubernetes::connect::{ConnectError, Connection};
-use kubernetes::preflight::{Access, Need, ServerFacts, preflight_in, watch_needs};
+use kubernetes::preflight::{Access, Need, OwnObjects, ServerFacts, preflight_in, watch_needs};
+use kubernetes::record_store::object_name;
 use model::{Part, Parts};
 use vsphere::config::VcenterConfig;
 use vsphere::probe::{InventoryCounts, connect_once};
@@ -67,14 +69,7 @@ pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_ele
     let vcenters = if purpose.is_service() {
         vcenters.into_iter().collect::<Result<Vec<_>, _>>()?
     } else {
-        // The first failure ends a command.
-        let read = |found: Result<FoundVcenter, Failure>| {
-            found.and_then(|found| Ok(FoundVcenter { read: Ok(found.read?), ..found }))
-        };
-        let vcenters = vcenters.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        one_of_each(&vcenters)?;
-        clusters_exist(&settings.clusters, &vcenters)?;
-        vcenters
+        all_read(vcenters, settings)?
     };
 
     let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
@@ -86,9 +81,48 @@ pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_ele
     }
     let mut needs = needs(purpose, settings.parts(), settings.dry_run);
     needs.retain(|need| stands_for_election || !Access::Lead.needs().contains(need));
-    let facts = preflight_in(&connection, &settings.record_namespace, &needs).await;
+    let record = record_objects(&settings.clusters, &vcenters);
+    let own = OwnObjects { namespace: &settings.record_namespace, record: &record };
+    let facts = preflight_in(&connection, own, &needs).await;
     let facts = facts.map_err(|error| kubernetes_failure(&error))?;
     Ok(Found { connection, kubernetes: facts, vcenters })
+}
+
+/// The ConfigMaps of the record of these clusters, for a role that names them. Reads all vCenters.
+pub async fn objects_of_record(settings: &RunSettings) -> Result<Vec<String>, Failure> {
+    if settings.vcenters.is_empty() {
+        return Err(Failure::configuration(
+            "no vCenter is given, so the clusters whose rules are recorded are not known",
+            "use --url or GOVC_URL, or vcenters in the configuration file",
+        ));
+    }
+    let vcenters = join_all(settings.vcenters.iter().map(|config| find(config, Purpose::Read))).await;
+    let vcenters = all_read(vcenters, settings)?;
+    Ok(record_objects(&settings.clusters, &vcenters))
+}
+
+/// A command needs every vCenter: the first failure ends it.
+fn all_read(
+    vcenters: Vec<Result<FoundVcenter, Failure>>,
+    settings: &RunSettings,
+) -> Result<Vec<FoundVcenter>, Failure> {
+    let read = |found: Result<FoundVcenter, Failure>| {
+        found.and_then(|found| Ok(FoundVcenter { read: Ok(found.read?), ..found }))
+    };
+    let vcenters = vcenters.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    one_of_each(&vcenters)?;
+    clusters_exist(&settings.clusters, &vcenters)?;
+    Ok(vcenters)
+}
+
+/// The ConfigMaps of the clusters that are known and chosen by name, if any are.
+fn record_objects(chosen: &[String], vcenters: &[FoundVcenter]) -> Vec<String> {
+    let read = vcenters.iter().filter_map(|vcenter| vcenter.read.as_ref().ok());
+    let clusters = read.flat_map(|(about, counts)| counts.clusters.iter().map(|it| (&about.instance_uuid, it)));
+    let chosen = clusters.filter(|(_, cluster)| chosen.is_empty() || chosen.contains(&cluster.name));
+    let mut names: Vec<String> = chosen.map(|(uuid, cluster)| object_name(&record_name(uuid, &cluster.id))).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Reads one vCenter. Fails only if the configuration is wrong.
@@ -295,13 +329,17 @@ mod tests {
         let watched: Vec<Need> = watch_needs(purpose.parts(on)).collect();
         let (first, rest) = needs.split_at(watched.len());
         assert_eq!(first, watched, "{purpose:?}");
-        let own = |need: &Need| if need.scope == Scope::OwnNamespace { " here" } else { "" };
+        let own = |need: &Need| match need.scope {
+            Scope::AllNamespaces => "",
+            Scope::OwnNamespace => " here",
+            Scope::RecordObjects => " of the record",
+        };
         rest.iter().map(|need| format!("{} {}{}", need.verb, need.resource, own(need))).collect()
     }
 
     #[test]
     fn only_used_permissions_are_required() {
-        let record = ["list configmaps here", "create configmaps here", "update configmaps here"];
+        let record = ["list configmaps here", "create configmaps here", "update configmaps of the record"];
         let lease = ["get leases here", "create leases here", "patch leases here"];
         let cases: [(Purpose, Parts, bool, &[&[&str]]); 11] = [
             (Purpose::Run, Parts::NONE, false, &[]),

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cliques::{Covering, Existing, TooLarge};
 use super::graph::{Graph, pairs};
@@ -48,7 +48,7 @@ pub(crate) struct TermRules<'v> {
     /// No new rule is created, because a rule of the term is disabled or was deleted twice.
     pub(crate) is_abandoned: bool,
     pub(crate) cover: TermCover<'v>,
-    /// Other rules separate all pairs that its own would.
+    /// Other rules separate all pairs that its own would; known after [`Terms::find_redundant`].
     pub(crate) is_redundant: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'v> TermRules<'v> {
             oldest_key: NO_KEY,
             is_abandoned: false,
             cover: TermCover::default(),
-            is_redundant: false,
+            is_redundant: true,
         }
     }
 
@@ -230,7 +230,7 @@ impl<'v> Terms<'v> {
         best.filter(|(_, shared)| *shared > 1).map(|(position, _)| position)
     }
 
-    /// Computes the rules of each term.
+    /// Computes the rules of each term, without regard to what other terms need.
     pub(crate) fn cover(&mut self, limits: Limits<'_>) {
         for position in 0..self.all.len() {
             self.all[position].cover = limits.cover(&self.all[position], &Pairs::new());
@@ -238,8 +238,24 @@ impl<'v> Terms<'v> {
         if self.may_be_tight(limits) {
             self.hold_together(limits);
         }
+    }
+
+    /// Finds the terms that need no rules of their own. Terms that need some always do, also after rules of others were
+    /// left out: with the rules of that plan, the next one is the same.
+    pub(crate) fn find_redundant(&mut self, constraints: &Constraints) {
         for position in self.by_rank() {
-            self.all[position].is_redundant = self.is_redundant(position, limits.constraints);
+            if self.all[position].is_redundant {
+                self.all[position].is_redundant = self.is_redundant(position, constraints);
+            }
+        }
+    }
+
+    /// Leaves these new rules out, each with the digest of its term.
+    pub(crate) fn leave_out(&mut self, rules: &FxHashSet<(u64, &[usize])>) {
+        let terms: BTreeSet<usize> = rules.iter().filter_map(|(digest, _)| self.find(*digest)).collect();
+        for position in terms {
+            let TermRules { term, cover, .. } = &mut self.all[position];
+            cover.new.retain(|members| !rules.contains(&(term.digest, members.as_slice())));
         }
     }
 

@@ -8,14 +8,18 @@
 
 use std::sync::Arc;
 
+use model::affinity::ProfileTerms;
 use model::event::{ClusterFacts, NodeAffinityFacts};
+use model::storage::intern::Symbol;
 use model::{NodeId, Placement, ProfileId, Revision, TermId, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::terms::Keys;
-use super::{ClusterKey, Host, HostId, HostName, PlanScope, company, host_affinity, is_selected, nodes};
+use super::terms::{Keys, TermKey, digest};
+use super::{
+    ClusterKey, Host, HostId, HostName, PlanScope, company, has_cluster_rules, host_affinity, is_selected, nodes,
+};
 use crate::finding::RulePod;
-use crate::settings::DrsSettings;
+use crate::settings::{DrsSettings, TERMS_PER_POD_MAX};
 
 /// A node that is a VM, and its pods.
 #[derive(Debug)]
@@ -38,11 +42,51 @@ pub(super) struct PodCopy {
 
 /// The terms of the pods of a class: those with the same profile.
 pub(super) struct ClassTerms {
+    pub(super) namespace: Symbol,
+    /// The namespace has the label for rules of the whole cluster.
+    pub(super) has_cluster_rules: bool,
     /// The anti-affinity terms that apply between hosts, with their digests.
-    pub(super) separating: Vec<(TermId, u64)>,
+    pub(super) separating: Vec<(TermKey, u64)>,
     pub(super) matching: Vec<TermId>,
     /// The required affinity terms, if one of them is on the host label.
     pub(super) affinity: Option<Vec<TermId>>,
+    /// The namespace that pods must be in to match these, if terms over other namespaces do not count.
+    pub(super) affinity_within: Option<Symbol>,
+    /// The number of terms that do not become rules, because a pod has too many.
+    pub(super) terms_over: usize,
+    /// The number of terms over other namespaces that count only within their own.
+    pub(super) terms_confined: usize,
+}
+
+impl ClassTerms {
+    fn of(world: &World, keys: &Keys, host_key: Option<Symbol>, terms: ProfileTerms<'_>) -> Self {
+        let ProfileTerms { namespace, carried, matching, .. } = terms;
+        let within = |term: TermId| keys.within(world, namespace, term);
+        let keyed = keys.separating(world, terms).map(|term| (term, within(term)));
+        let mut separating: Vec<(TermKey, u64)> = keyed.filter_map(|key| Some((key, digest(world, key)?))).collect();
+        let mut affinity = company::terms_of(world, host_key, carried);
+        // Affinity to all of the terms has no meaning with some of them.
+        let affinity_over = affinity.take_if(|terms| terms.len() > TERMS_PER_POD_MAX).map_or(0, |terms| terms.len());
+        let terms_over = separating.len().saturating_sub(TERMS_PER_POD_MAX) + affinity_over;
+        if separating.len() > TERMS_PER_POD_MAX {
+            separating.sort_unstable_by_key(|(_, digest)| *digest);
+            separating.truncate(TERMS_PER_POD_MAX);
+        }
+        let affinity_within = affinity.iter().flatten().find_map(|term| within(*term));
+        let confined = separating.iter().filter(|((_, within), _)| within.is_some()).count();
+        let terms_confined = confined + affinity.iter().flatten().filter(|term| within(**term).is_some()).count();
+        let (matching, has_cluster_rules) = (matching.to_vec(), has_cluster_rules(world, namespace));
+        Self {
+            namespace,
+            has_cluster_rules,
+            separating,
+            matching,
+            affinity,
+            affinity_within,
+            terms_over,
+            terms_confined,
+        }
+    }
 }
 
 /// The nodes of a cluster that have been copied so far.
@@ -138,10 +182,7 @@ impl<'c> ClusterCopy<'c> {
         let mut classes = Vec::with_capacity(copies.profiles.len());
         for &profile in copies.profiles.keys() {
             let Some(terms) = world.profile_terms(profile) else { continue };
-            let separating = keys.separating(world, terms).filter_map(|term| Some((term, world.term_digest(term)?)));
-            let (separating, matching) = (separating.collect(), terms.matching.to_vec());
-            let affinity = company::terms_of(world, host_key, terms.carried);
-            classes.push((profile, ClassTerms { separating, matching, affinity }));
+            classes.push((profile, ClassTerms::of(world, &keys, host_key, terms)));
         }
         let (key, facts) = (ClusterKey::new(vcenter, facts.id.clone()), Arc::clone(facts));
         Some(Self { key, facts, hosts, copies, classes })

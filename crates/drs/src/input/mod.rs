@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::event::{ClusterFacts, NodeAffinityFacts, VcenterId};
+use model::storage::intern::Symbol;
 use model::{ClusterId, Pod, ProfileId, TermId, World};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Serialize, Serializer};
@@ -31,9 +32,9 @@ use self::copy::{ClassTerms, NodeCopy, PodCopy};
 pub use self::copy::{ClusterCopy, NodeCopies};
 pub use self::fingerprint::Fingerprint;
 pub use self::surroundings::Surroundings;
-use crate::finding::{Finding, RulePod};
+use crate::finding::{Finding, RulePod, pods_named};
 use crate::record::RecordedRules;
-use crate::settings::DrsSettings;
+use crate::settings::{DrsSettings, TERMS_PER_POD_MAX};
 
 /// A cluster: its vCenter and its id there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -141,6 +142,8 @@ pub(crate) struct HostAffinity {
     pub(crate) pod: usize,
     pub(crate) vm: usize,
     pub(crate) accepts: Arc<NodeAffinityFacts>,
+    /// Its namespace has the label for rules of the whole cluster.
+    pub(crate) has_cluster_rules: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -163,7 +166,8 @@ pub struct ClusterView {
     pub(crate) host_affinity: Vec<HostAffinity>,
     /// The digests of recorded rules' terms whose workloads are rolling out.
     pub(crate) rolling: BTreeSet<String>,
-    pub(crate) same_vm: Vec<Finding>,
+    /// About pods whose terms do not become rules.
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl ClusterView {
@@ -182,19 +186,22 @@ impl ClusterView {
         let nodes = copy.copies.ids.iter().filter_map(|id| copy.copies.nodes.get(id)?.1.as_ref());
         let nodes: BTreeMap<&str, &NodeCopy> = nodes.map(|node| (node.vm_id.as_str(), node)).collect();
         let mut classes: Classes = copy.classes.into_iter().collect();
-        let separating = classes.values().flat_map(|class| class.separating.iter().map(|(term, _)| term));
+        let separating = classes.values().flat_map(|class| class.separating.iter().map(|((term, _), _)| term));
         let by_affinity = classes.values().flat_map(|class| class.affinity.iter().flatten());
         let relevant: FxHashSet<TermId> = separating.chain(by_affinity).copied().collect();
         classes.values_mut().for_each(|class| class.matching.retain(|term| relevant.contains(term)));
         let (mut vms, mut pods, mut host_affinity) = (Vec::with_capacity(nodes.len()), Pods::default(), Vec::new());
+        let (mut over, mut confined) = (LeftOut::default(), LeftOut::default());
         pods.named.reserve(nodes.values().map(|node| node.pods.len()).sum());
         for (vm, (id, node)) in nodes.into_iter().enumerate() {
             let host = node.host.and_then(|host| host_index.get(&host).copied());
             vms.push(Vm { id: id.to_owned(), name: node.vm_name.clone(), node: Arc::clone(&node.name), host });
             for PodCopy { profile, pod, accepts } in &node.pods {
-                let is_empty =
-                    |of: &ClassTerms| of.separating.is_empty() && of.matching.is_empty() && of.affinity.is_none();
-                let is_concerned = classes.get(profile).is_some_and(|class| !is_empty(class));
+                let Some(class) = classes.get(profile) else { continue };
+                over.add(class.terms_over, pod);
+                confined.add(class.terms_confined, pod);
+                let is_concerned =
+                    !(class.separating.is_empty() && class.matching.is_empty() && class.affinity.is_none());
                 if !is_concerned && accepts.is_none() {
                     continue;
                 }
@@ -203,10 +210,21 @@ impl ClusterView {
                 if is_concerned {
                     pods.on_vms.entry(*profile).or_default().push((vm, index));
                 }
-                host_affinity.extend(accepts.clone().map(|accepts| HostAffinity { pod: index, vm, accepts }));
+                let has_cluster_rules = class.has_cluster_rules;
+                host_affinity.extend(accepts.clone().map(|accepts| HostAffinity {
+                    pod: index,
+                    vm,
+                    accepts,
+                    has_cluster_rules,
+                }));
             }
         }
-        let (terms, same_vm) = terms::of(&classes, &pods, &vms);
+        let (terms, mut findings) = terms::of(&classes, &pods, &vms);
+        let (cluster, limit) = (&copy.key, TERMS_PER_POD_MAX);
+        findings.extend(over.found(|terms, pods| Finding::TermLimit { cluster: cluster.clone(), terms, limit, pods }));
+        let confined =
+            confined.found(|terms, pods| Finding::ConfinedToNamespace { cluster: cluster.clone(), terms, pods });
+        findings.extend(confined);
         Self {
             company: company::of(&classes, &pods),
             key: copy.key,
@@ -218,7 +236,7 @@ impl ClusterView {
             host_affinity,
             rolling: scope.surroundings.rolling_of(scope.rules),
             pods: pods.named,
-            same_vm,
+            findings,
         }
     }
 
@@ -257,6 +275,31 @@ fn host_affinity<'p>(pod: &'p Pod, settings: &DrsSettings) -> Option<&'p Arc<Nod
 
 pub(crate) fn is_selected(facts: &ClusterFacts, settings: &DrsSettings) -> bool {
     settings.clusters.as_ref().is_none_or(|names| names.contains(&facts.name))
+}
+
+/// Whether the namespace has the label for rules of the whole cluster.
+fn has_cluster_rules(world: &World, namespace: Symbol) -> bool {
+    world.namespace_of(namespace).is_some_and(|namespace| namespace.has_cluster_rules)
+}
+
+/// Terms that do not become rules, and the pods that carry them.
+#[derive(Default)]
+struct LeftOut {
+    terms: usize,
+    pods: BTreeSet<RulePod>,
+}
+
+impl LeftOut {
+    fn add(&mut self, terms: usize, pod: &RulePod) {
+        if terms > 0 {
+            self.terms += terms;
+            self.pods.insert(pod.clone());
+        }
+    }
+
+    fn found(self, finding: impl FnOnce(usize, Vec<RulePod>) -> Finding) -> Option<Finding> {
+        (self.terms > 0).then(|| finding(self.terms, pods_named(&self.pods)))
+    }
 }
 
 type Classes = FxHashMap<ProfileId, ClassTerms>;

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{PodId, Revision, TermId, World};
+use model::{PodId, Revision, World};
 use rustc_hash::FxHashSet;
 
 use super::digest::digest_text;
 use super::nodes::Hostless;
-use super::terms::Keys;
+use super::terms::{Keys, TermKey};
 use super::{company, host_affinity, nodes, terms};
 use crate::finding::Finding;
 use crate::plan::rule_prefix;
@@ -35,13 +35,14 @@ impl Surroundings {
         let keys = Keys::of(world, settings);
         let host_key = world.interner().get(&settings.host_key);
         let (located, hostless) = nodes::located(world, record);
-        let mut rolling: FxHashSet<TermId> = FxHashSet::default();
+        let mut rolling: FxHashSet<TermKey> = FxHashSet::default();
         let mut preferred = (0, 0);
         for (id, pod) in world.unsettled_pods() {
             let terms = pod.preferred_terms as usize;
             preferred = (preferred.0 + terms, preferred.1 + terms.min(1));
             if pod.terminating || pod.node().is_none() {
-                rolling.extend(terms::concerning(world, &keys, id));
+                let keyed = |term| [(term, None), (term, keys.within(world, pod.namespace, term))];
+                rolling.extend(terms::concerning(world, &keys, id).flat_map(keyed));
             }
         }
         let is_concerned = |id: &PodId| {
@@ -61,7 +62,7 @@ impl Surroundings {
                 unlocated.insert(name, pods);
             }
         }
-        let rolling = rolling.into_iter().filter_map(|term| world.term_digest(term).map(digest_text)).collect();
+        let rolling = rolling.into_iter().filter_map(|key| terms::digest(world, key).map(digest_text)).collect();
         let unknown = |(node, pods): (&str, usize)| Finding::UnknownVm { node: node.to_owned(), pods };
         let (terms, pods) = preferred;
         let preferred = (pods > 0).then_some(Finding::PreferredLeftOut { terms, pods });

@@ -6,6 +6,8 @@
 //! - Two VMs must run on different hosts if a term of a pod on one matches a pod on the other; pods that only match the
 //!   same term may share a host.
 //! - Terms on the host label count, and terms on a lifted key, unless the pod or its namespace opted out.
+//! - With [`AcrossNamespaces::Labelled`], a term counts across namespaces only if the namespace of its pod has the label;
+//!   otherwise it counts as if it were written for that namespace alone.
 //! - Different clusters never share a host.
 
 use std::collections::BTreeSet;
@@ -15,24 +17,29 @@ use model::storage::intern::Symbol;
 use model::{PodId, Role, TermId, World};
 use rustc_hash::FxHashMap;
 
-use super::{Classes, PodOn, Pods, Term, Vm};
+use super::digest::digest_text;
+use super::{Classes, PodOn, Pods, Term, Vm, has_cluster_rules};
 use crate::finding::{Finding, RulePod};
-use crate::settings::DrsSettings;
+use crate::settings::{AcrossNamespaces, DrsSettings};
 
 /// The maximum number of reported pod pairs on one VM, for one term.
 const SAME_VM_PAIRS_MAX: usize = 8;
 
-/// Topology keys that mean hosts.
+/// A term, and the namespace that it is confined to, if it would reach others.
+pub(super) type TermKey = (TermId, Option<Symbol>);
+
+/// Topology keys that mean hosts, and which terms count across namespaces.
 pub(super) struct Keys {
     host: Option<Symbol>,
     lifted: Vec<Symbol>,
+    across: AcrossNamespaces,
 }
 
 impl Keys {
     pub(super) fn of(world: &World, settings: &DrsSettings) -> Self {
         let interner = world.interner();
         let lifted = settings.lifted_keys.iter().filter_map(|key| interner.get(key)).collect();
-        Self { host: interner.get(&settings.host_key), lifted }
+        Self { host: interner.get(&settings.host_key), lifted, across: settings.across_namespaces }
     }
 
     /// Whether the term applies between hosts; `lifts`: neither its pod nor the namespace opted out of lifting. Asked
@@ -40,6 +47,13 @@ impl Keys {
     fn counts(&self, world: &World, term: TermId, lifts: impl FnOnce() -> bool) -> bool {
         let key = world.term(term).map(|term| term.topology_key);
         key.is_some_and(|key| Some(key) == self.host || self.lifted.contains(&key) && lifts())
+    }
+
+    /// The namespace of the term's pod, if the term reaches others but counts only there.
+    pub(super) fn within(&self, world: &World, namespace: Symbol, term: TermId) -> Option<Symbol> {
+        let is_confined = self.across == AcrossNamespaces::Labelled && !has_cluster_rules(world, namespace);
+        let reaches_others = || world.term(term).is_some_and(|term| !term.namespaces.is_only(namespace));
+        (is_confined && reaches_others()).then_some(namespace)
     }
 
     /// The anti-affinity terms that apply between hosts.
@@ -53,6 +67,13 @@ impl Keys {
     }
 }
 
+/// What the rules of the term are for, in names and records.
+pub(super) fn digest(world: &World, (term, within): TermKey) -> Option<u64> {
+    let digest = world.term_digest(term)?;
+    let confined = |within| model::digest(&["within", world.interner().text(within), &digest_text(digest)]);
+    Some(within.map_or(digest, confined))
+}
+
 /// The pods that carry a term, and those that match it.
 #[derive(Default)]
 struct Gathered {
@@ -62,18 +83,20 @@ struct Gathered {
 }
 
 pub(super) fn of(classes: &Classes, pods: &Pods, vms: &[Vm]) -> (Vec<Term>, Vec<Finding>) {
-    let mut gathered: FxHashMap<TermId, Gathered> = FxHashMap::default();
+    let mut gathered: FxHashMap<TermKey, Gathered> = FxHashMap::default();
     for (class, on_vms) in pods.classes(classes) {
-        for (term, digest) in &class.separating {
-            let gathered = gathered.entry(*term).or_default();
+        for (key, digest) in &class.separating {
+            let gathered = gathered.entry(*key).or_default();
             gathered.digest = *digest;
             gathered.carriers.extend(on_vms);
         }
     }
     for (class, on_vms) in pods.classes(classes) {
         for term in &class.matching {
-            if let Some(gathered) = gathered.get_mut(term) {
-                gathered.matches.extend(on_vms);
+            for within in [None, Some(class.namespace)] {
+                if let Some(gathered) = gathered.get_mut(&(*term, within)) {
+                    gathered.matches.extend(on_vms);
+                }
             }
         }
     }

@@ -1,25 +1,25 @@
 //! The plan for one cluster: a pure function of its part of the world, its record, settings and the time.
 //!
-//! New rules respect the limit; rules that their VMs violate now come first. Deletions are limited per pass, and most
-//! of the rules are never deleted at once unless that is allowed explicitly.
+//! Deletions are limited per pass, and most of the rules are never deleted at once unless that is allowed explicitly.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::event::{GroupFacts, GroupKind};
 
 use super::report::{Report, open_pairs, rules_of_others};
 use super::{ChangeKind, ClusterPlan, GroupChange, RuleChange, VmRef};
-use crate::finding::Finding;
+use crate::finding::{Finding, PODS_NAMED_MAX};
 use crate::input::ClusterView;
 use crate::input::digest::digest_text;
 use crate::reconcile::affinity::pods_in_company;
-use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_separated};
+use crate::reconcile::anti_affinity::pods_separated;
 use crate::reconcile::observed::other_user;
 use crate::reconcile::settle::Settling;
+use crate::reconcile::vm_host::Bound;
 use crate::reconcile::{DesiredRule, OwnRule, Reconciled};
 use crate::record::{RecordedGroups, RecordedRule, RecordedRules, RuleType, UnixMillis};
-use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings, Pinning};
+use crate::settings::{DELETIONS_UNQUESTIONED, DrsSettings};
 
 /// `None` while the cluster's hosts are unknown, so its rules cannot be planned. `rules` are those recorded for it.
 #[must_use]
@@ -34,7 +34,7 @@ pub fn plan_cluster(
     }
     let mut reconciled = Reconciled::of(view, rules, settings, now);
     let new = std::mem::take(&mut reconciled.new);
-    let findings = view.same_vm.iter().cloned().chain(std::mem::take(&mut reconciled.findings)).collect();
+    let findings = view.findings.iter().cloned().chain(std::mem::take(&mut reconciled.findings)).collect();
     let record = Arc::clone(rules);
     let (changes, postponed) = (Vec::new(), Vec::new());
     let planning = Planning { reconciled: &reconciled, before: rules, record, changes, postponed, findings };
@@ -56,7 +56,6 @@ impl Planning<'_, '_> {
         let Reconciled { view, .. } = *self.reconciled;
         self.findings.extend(rules_of_others(self.reconciled, self.before));
         let (due, next_due) = self.change_own();
-        let (new, left_out) = self.within_limit(new);
         let created = self.create(new);
         let deleted = self.delete(due);
         let of_type = |own: &&OwnRule<'_>| own.recorded.rule_type == RuleType::VmAntiAffinity;
@@ -64,10 +63,11 @@ impl Planning<'_, '_> {
         let planned = kept.map(|own| (own.name.to_owned(), own.settled.becomes.clone())).chain(created).collect();
         let own_count = self.reconciled.owned_count() - deleted.len();
         let made = self.changes.iter().filter(|change| change.kind == ChangeKind::Create).count();
-        let open = open_pairs(self.reconciled, &left_out, &planned);
+        let open = open_pairs(self.reconciled, &planned);
         let mut report = Report { reconciled: self.reconciled, open: &open, findings: &mut self.findings };
+        report.left_out();
         report.cluster(own_count + made, &planned);
-        report.pairs(&left_out);
+        report.pairs();
         ClusterPlan {
             cluster: view.key.clone(),
             cluster_name: view.facts.name.clone(),
@@ -125,21 +125,6 @@ impl Planning<'_, '_> {
         (due, next_due)
     }
 
-    fn within_limit(&mut self, mut new: Vec<DesiredRule>) -> (Vec<DesiredRule>, Vec<DesiredRule>) {
-        let limit = self.reconciled.settling.settings.rules_max;
-        let coming = self.changes.iter().filter(|change| change.kind == ChangeKind::Create).count();
-        let room = limit.saturating_sub(self.reconciled.owned_count() + coming);
-        if new.len() <= room {
-            return (new, Vec::new());
-        }
-        // The sort is stable, so the order otherwise stays the same.
-        new.sort_by_cached_key(|rule| std::cmp::Reverse(self.moves(rule).len()));
-        let left_out = new.split_off(room);
-        let (cluster, pairs) = (self.reconciled.view.key.clone(), [].into());
-        self.findings.push(Finding::RuleLimit { cluster, left_out: left_out.len(), limit, pairs });
-        (new, left_out)
-    }
-
     /// Returns the anti-affinity rules among them, with their members.
     fn create(&mut self, new: Vec<DesiredRule>) -> Vec<(String, Vec<usize>)> {
         let mut created = Vec::new();
@@ -193,7 +178,7 @@ impl Planning<'_, '_> {
     }
 
     fn change_of(&self, own: &OwnRule<'_>, kind: ChangeKind, members: &[usize]) -> RuleChange {
-        let Reconciled { view, settling, ref terms, .. } = *self.reconciled;
+        let Reconciled { view, ref terms, .. } = *self.reconciled;
         let recorded = own.recorded;
         let mut rule = DesiredRule::new(recorded.rule_type, recorded.source.clone(), members.to_vec());
         if matches!(kind, ChangeKind::Create | ChangeKind::Edit { .. }) {
@@ -204,8 +189,10 @@ impl Planning<'_, '_> {
                 }
                 RuleType::VmAffinity => rule.pods = pods_in_company(view, members),
                 RuleType::VmHost => {
-                    (rule.hosts, rule.pods) = (own.hosts.clone(), own.pods.clone());
-                    rule.mandatory = settling.settings.pinning == Pinning::Must;
+                    if let Some(Bound { hosts, pods, mandatory, .. }) = &own.bound {
+                        (rule.hosts, rule.mandatory) = (hosts.clone(), *mandatory);
+                        rule.pods = view.pod_refs(pods.iter().copied());
+                    }
                 }
             }
         }
@@ -223,7 +210,7 @@ impl Planning<'_, '_> {
             hosts: rule.hosts.iter().map(|host| view.hosts[*host].name.0.clone()).collect(),
             mandatory: rule.mandatory,
             groups: groups.unwrap_or_default(),
-            moves: if is_end { Vec::new() } else { self.moves(&rule) },
+            moves: if is_end { Vec::new() } else { rule.moves(view) },
             pods: rule.pods,
             group_names: recorded.groups.clone(),
             ..RuleChange::new(name.to_owned(), rule.rule_type, kind, vms)
@@ -267,33 +254,6 @@ impl Planning<'_, '_> {
             }
         }
         changes
-    }
-
-    /// The VMs on hosts that the rule does not allow.
-    fn moves(&self, rule: &DesiredRule) -> Vec<String> {
-        let vms = &self.reconciled.view.vms;
-        let mut by_host: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for &member in &rule.members {
-            if let Some(host) = vms[member].host {
-                by_host.entry(host).or_default().push(member);
-            }
-        }
-        let moving: Vec<usize> = match rule.rule_type {
-            RuleType::VmAntiAffinity => by_host.values().flat_map(|vms| &vms[1..]).copied().collect(),
-            RuleType::VmAffinity => {
-                // The VMs on the host with most of them stay.
-                let stay = by_host.values().max_by_key(|vms| (vms.len(), usize::MAX - vms[0])).cloned();
-                let stay = stay.unwrap_or_default();
-                by_host.values().flatten().filter(|vm| !stay.contains(vm)).copied().collect()
-            }
-            RuleType::VmHost => {
-                let elsewhere = by_host.iter().filter(|(host, _)| !rule.hosts.contains(host));
-                elsewhere.flat_map(|(_, vms)| vms).copied().collect()
-            }
-        };
-        let mut moves: Vec<String> = moving.into_iter().map(|vm| vms[vm].name.clone()).collect();
-        moves.sort_unstable();
-        moves
     }
 }
 

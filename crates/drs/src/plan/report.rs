@@ -2,14 +2,15 @@
 //! or harmful, and pairs of VMs that no rule separates, each with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::event::DrsBehavior;
 
 use crate::cover::graph::{pairs, set_of};
 use crate::cover::guard::Guard;
 use crate::cover::terms::{Pairs, TermRules};
-use crate::finding::{Finding, RulePod, TooFewHosts, VmPairs};
-use crate::reconcile::anti_affinity::{PODS_NAMED_MAX, pods_separated};
+use crate::finding::{Finding, PODS_NAMED_MAX, RulePod, TooFewHosts, VmPairs, pods_named};
+use crate::reconcile::anti_affinity::pods_separated;
 use crate::reconcile::{DesiredRule, Reconciled};
 use crate::record::{RecordedRules, RuleType};
 
@@ -42,12 +43,36 @@ impl Report<'_> {
         }
     }
 
+    /// Reports the rules for which there is no room: those of each namespace, and those of the cluster.
+    pub(super) fn left_out(&mut self) {
+        let Reconciled { view, settling, left_out, .. } = self.reconciled;
+        let mut by_namespace: BTreeMap<&Option<Arc<str>>, Vec<&DesiredRule>> = BTreeMap::new();
+        for (namespace, rule) in left_out {
+            by_namespace.entry(namespace).or_default().push(rule);
+        }
+        for (namespace, rules) in by_namespace {
+            let open: Pairs = separated(rules.iter().copied()).filter(|pair| self.open.contains(pair)).collect();
+            let is_affected = |pod: &&RulePod| namespace.as_ref().is_none_or(|of| pod.namespace == *of);
+            let pods = rules.iter().flat_map(|rule| &rule.pods).filter(is_affected);
+            let pods: BTreeSet<RulePod> = pods.cloned().collect();
+            let (pairs, pods, left_out) = (self.named(open), pods_named(&pods), rules.len());
+            let (cluster, settings) = (view.key.clone(), settling.settings);
+            self.findings.push(match namespace.clone() {
+                Some(namespace) => {
+                    let limit = settings.rules_per_namespace_max;
+                    Finding::NamespaceRuleLimit { cluster, namespace, left_out, limit, pairs, pods }
+                }
+                None => Finding::RuleLimit { cluster, left_out, limit: settings.rules_max, pairs, pods },
+            });
+        }
+    }
+
     /// Adds each open pair to the finding that says why it is open.
-    pub(super) fn pairs(&mut self, left_out: &[DesiredRule]) {
+    pub(super) fn pairs(&mut self) {
         let Reconciled { view, constraints, terms, turned_off, .. } = self.reconciled;
         let mut conflicts = Pairs::new();
-        // By the rule that is left alone; `None` for pairs that the rule limit leaves open.
-        let mut excused: BTreeMap<Option<&str>, Pairs> = BTreeMap::new();
+        // By the rule that is left alone.
+        let mut excused: BTreeMap<&str, Pairs> = BTreeMap::new();
         for (position, rules) in terms.all.iter().enumerate() {
             self.too_large(rules);
             let forbidden = rules.cover.forbidden.iter().copied().filter(|pair| self.open.contains(pair));
@@ -58,14 +83,14 @@ impl Report<'_> {
                     conflicts.insert((a, b));
                 } else if let Some((rule, _)) = turned_off.iter().find(|(_, off)| off.contains(&a) && off.contains(&b))
                 {
-                    excused.entry(Some(*rule)).or_default().insert((a, b));
+                    excused.entry(rule).or_default().insert((a, b));
                 }
             }
             if rules.is_abandoned {
                 let left = rules.cover.left.iter().copied().filter(|pair| self.open.contains(pair));
                 let mut of_term = self.reconciled.own.iter().filter(|own| own.term == Some(position));
                 if let Some(own) = of_term.find(|own| own.settled.finding.is_some()) {
-                    excused.entry(Some(own.name)).or_default().extend(left);
+                    excused.entry(own.name).or_default().extend(left);
                 }
             }
         }
@@ -79,8 +104,6 @@ impl Report<'_> {
             let rival = constraints.rival(a, b).to_owned();
             self.findings.push(Finding::Conflict { cluster: view.key.clone(), vms, rival, pods });
         }
-        let of_rules = anti_affinity(left_out).flat_map(|rule| pairs(&rule.members));
-        excused.entry(None).or_default().extend(of_rules.filter(|pair| self.open.contains(pair)));
         for (rule, pairs) in excused {
             let pairs = self.named(pairs);
             if let Some(of_rule) = self.findings.iter_mut().find_map(|finding| finding.pairs_of(rule)) {
@@ -144,15 +167,17 @@ pub(super) fn rules_of_others<'r>(
     })
 }
 
-fn anti_affinity(rules: &[DesiredRule]) -> impl Iterator<Item = &DesiredRule> {
-    rules.iter().filter(|rule| rule.rule_type == RuleType::VmAntiAffinity)
+/// The pairs of VMs that the anti-affinity rules among these separate.
+fn separated<'r>(rules: impl Iterator<Item = &'r DesiredRule>) -> impl Iterator<Item = (usize, usize)> {
+    rules.filter(|rule| rule.rule_type == RuleType::VmAntiAffinity).flat_map(|rule| pairs(&rule.members))
 }
 
 /// The pairs that pods require on different hosts and that no rule will separate.
-pub(super) fn open_pairs(reconciled: &Reconciled<'_>, left_out: &[DesiredRule], planned: &Planned) -> Pairs {
+pub(super) fn open_pairs(reconciled: &Reconciled<'_>, planned: &Planned) -> Pairs {
     let covers = reconciled.terms.all.iter().map(|rules| &rules.cover);
     let open = covers.flat_map(|cover| cover.left.iter().chain(&cover.forbidden)).copied();
-    let mut open: Pairs = open.chain(anti_affinity(left_out).flat_map(|rule| pairs(&rule.members))).collect();
+    let left_out = reconciled.left_out.iter().map(|(_, rule)| rule);
+    let mut open: Pairs = open.chain(separated(left_out)).collect();
     let concerned = set_of(reconciled.view.vms.len(), open.iter().flat_map(|(a, b)| [*a, *b]));
     for (_, members) in planned {
         let within: Vec<usize> = members.iter().copied().filter(|vm| concerned.contains(*vm)).collect();

@@ -7,16 +7,14 @@
 use std::sync::Arc;
 
 use super::settle::{Settled, Target};
+use super::shares::Namespaces;
 use super::{DesiredRule, OwnRule, Reconciled};
 use crate::cover::graph::pairs;
 use crate::cover::terms::ExistingRule;
-use crate::finding::{Finding, RulePod};
+use crate::finding::{Finding, PODS_NAMED_MAX, RulePod};
 use crate::input::digest::{digest_text, parse_digest};
 use crate::input::{ClusterView, PodOn, Term};
 use crate::record::RuleType;
-
-/// The maximum number of listed pods: a rule may be caused by many workloads, and no one reads hundreds of names.
-pub(crate) const PODS_NAMED_MAX: usize = 50;
 
 impl Reconciled<'_> {
     pub(super) fn anti_affinity(&mut self) {
@@ -28,11 +26,20 @@ impl Reconciled<'_> {
         let mut terms = std::mem::take(&mut self.terms);
         terms.cover(self.limits());
         self.terms = terms;
-        for at in own {
+    }
+
+    /// After the new rules are known: a rule goes only if another one really separates its VMs.
+    pub(super) fn settle_all_anti_affinity(&mut self) {
+        for at in self.of_type(RuleType::VmAntiAffinity) {
             self.own[at].settled = self.settle_anti_affinity(&self.own[at]);
         }
-        let new = self.new_anti_affinity();
-        self.new.extend(new);
+    }
+
+    /// The members that the rule of a term should have; empty if its term needs none.
+    pub(super) fn kept(&self, own: &OwnRule<'_>) -> &[usize] {
+        let rules = own.term.map(|position| &self.terms.all[position]).filter(|rules| !rules.is_redundant);
+        let kept = rules.and_then(|rules| rules.cover.kept.iter().find(|(of, _)| *of == own.name));
+        kept.map_or(&[], |(_, members)| members)
     }
 
     /// Assigns a rule to its term.
@@ -76,13 +83,11 @@ impl Reconciled<'_> {
             }
             None if settling.is_given_up(own) => rules.map(|_| settling.give_up(own)).unwrap_or_default(),
             observed => {
-                let kept = rules.filter(|rules| !rules.is_redundant).map_or(&[][..], |rules| &rules.cover.kept);
-                let members = kept.iter().find(|(of, _)| *of == own.name).map(|(_, members)| members.clone());
                 let is_required = |a, b| rules.is_some_and(|rules| rules.term.separates(a, b));
                 let contradicts =
                     || pairs(own.members()).any(|(a, b)| self.limits().forbids(a, b) && is_required(a, b));
                 let urgent = own.may_shrink || contradicts();
-                let target = Target { members: members.unwrap_or_default(), urgent, reshaped: false };
+                let target = Target { members: self.kept(own).to_vec(), urgent, reshaped: false };
                 settling.settle(Arc::clone(&own.prepared), observed.as_ref(), &target)
             }
         }
@@ -101,7 +106,7 @@ impl Reconciled<'_> {
     }
 
     /// Sorted by rank, so that the order of rule keys is the same.
-    fn new_anti_affinity(&self) -> Vec<DesiredRule> {
+    pub(super) fn new_anti_affinity(&self) -> Vec<DesiredRule> {
         let mut terms: Vec<_> =
             self.terms.all.iter().filter(|rules| !rules.is_redundant && !rules.cover.new.is_empty()).collect();
         terms.sort_by_key(|rules| rules.rank());
@@ -116,14 +121,23 @@ impl Reconciled<'_> {
 
 /// The pods on these VMs whose anti-affinity matches each other across VMs, by name, at most [`PODS_NAMED_MAX`].
 pub(crate) fn pods_separated(view: &ClusterView, term: &Term, members: &[usize]) -> Vec<RulePod> {
-    let within = |pods: &[PodOn]| -> Vec<PodOn> {
-        pods.iter().filter(|(vm, _)| members.binary_search(vm).is_ok()).copied().collect()
-    };
-    let (carriers, matches) = (within(&term.carriers), within(&term.matches));
-    let has_other = |of: &[PodOn], vm: usize| of.iter().any(|(other, _)| *other != vm);
-    let one_way = carriers.iter().filter(|(vm, _)| has_other(&matches, *vm));
-    let other_way = matches.iter().filter(|(vm, _)| has_other(&carriers, *vm));
-    let mut pods = view.pod_refs(one_way.chain(other_way).map(|(_, pod)| *pod));
+    let Term { carriers, matches, .. } = term;
+    let mut pods = view.pod_refs(across(carriers, matches, members).chain(across(matches, carriers, members)));
     pods.truncate(PODS_NAMED_MAX);
     pods
+}
+
+/// The namespaces whose pods require any two of these VMs on different hosts by the term.
+pub(super) fn namespaces_separating(view: &ClusterView, term: &Term, members: &[usize]) -> Namespaces {
+    let carriers = across(&term.carriers, &term.matches, members);
+    carriers.map(|pod| Arc::clone(&view.pods[pod].namespace)).collect()
+}
+
+/// Those of the pods on these VMs for which one of the others is on another of them.
+fn across<'a>(pods: &'a [PodOn], others: &'a [PodOn], members: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+    let is_within = move |(vm, _): &&PodOn| members.binary_search(vm).is_ok();
+    // Sorted by VM: if the first and the last are on one VM, all are.
+    let ends = [others.iter().find(is_within), others.iter().rfind(is_within)];
+    let has_other = move |vm: usize| ends.into_iter().flatten().any(|(other, _)| *other != vm);
+    pods.iter().filter(is_within).filter(move |(vm, _)| has_other(*vm)).map(|(_, pod)| *pod)
 }

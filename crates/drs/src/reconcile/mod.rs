@@ -5,7 +5,8 @@
 //! (`crate::plan`).
 //!
 //! - `constraints`: how rules of other clients constrain Bridger's. `settle`: whether to change a rule now, later or
-//!   not at all. One file for each type of rule: `anti_affinity`, `affinity`, `vm_host`.
+//!   not at all. One file for each type of rule: `anti_affinity`, `affinity`, `vm_host`. `shares`: which new rules fit into
+//!   the limits.
 //!
 //! Invariant: only rules that match the record are ever changed.
 
@@ -14,6 +15,7 @@ pub(crate) mod anti_affinity;
 pub(crate) mod constraints;
 pub(crate) mod observed;
 pub(crate) mod settle;
+pub(crate) mod shares;
 pub(crate) mod vm_host;
 
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ use rustc_hash::FxHashMap;
 use self::constraints::Constraints;
 use self::observed::{ObservedRule, observe};
 use self::settle::{Settled, Settling};
+use self::shares::LeftOut;
+use self::vm_host::Bound;
 use crate::cover::guard::Guard;
 use crate::cover::hosts::AllowedHosts;
 use crate::cover::terms::{Limits, Terms};
@@ -50,6 +54,32 @@ impl DesiredRule {
     pub(crate) fn new(rule_type: RuleType, source: String, members: Vec<usize>) -> Self {
         Self { rule_type, source, members, pods: Vec::new(), hosts: Vec::new(), mandatory: false }
     }
+
+    /// The VMs on hosts that the rule does not allow, by name.
+    pub(crate) fn moves(&self, view: &ClusterView) -> Vec<String> {
+        let mut by_host: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for &member in &self.members {
+            if let Some(host) = view.vms[member].host {
+                by_host.entry(host).or_default().push(member);
+            }
+        }
+        let moving: Vec<usize> = match self.rule_type {
+            RuleType::VmAntiAffinity => by_host.values().flat_map(|vms| &vms[1..]).copied().collect(),
+            RuleType::VmAffinity => {
+                // The VMs on the host with most of them stay.
+                let stay = by_host.values().max_by_key(|vms| (vms.len(), usize::MAX - vms[0])).cloned();
+                let stay = stay.unwrap_or_default();
+                by_host.values().flatten().filter(|vm| !stay.contains(vm)).copied().collect()
+            }
+            RuleType::VmHost => {
+                let elsewhere = by_host.iter().filter(|(host, _)| !self.hosts.contains(host));
+                elsewhere.flat_map(|(_, vms)| vms).copied().collect()
+            }
+        };
+        let mut moves: Vec<String> = moving.into_iter().map(|vm| view.vms[vm].name.clone()).collect();
+        moves.sort_unstable();
+        moves
+    }
 }
 
 /// A recorded rule, and what to do with it.
@@ -66,15 +96,14 @@ pub(crate) struct OwnRule<'v> {
     /// It had more members than hosts for so long that it may shrink.
     may_shrink: bool,
     pub(crate) settled: Settled,
-    /// Hosts and pods of a VM-Host rule.
-    pub(crate) hosts: Vec<usize>,
-    pub(crate) pods: Vec<RulePod>,
+    /// What a VM-Host rule should be; `None` if no pod requires it.
+    pub(crate) bound: Option<Bound>,
 }
 
 impl<'v> OwnRule<'v> {
     fn new(name: &'v str, recorded: &'v Arc<RecordedRule>, observed: Option<ObservedRule<'v>>) -> Self {
-        let (prepared, settled, hosts, pods) = (Arc::clone(recorded), Settled::default(), Vec::new(), Vec::new());
-        Self { name, recorded, observed, term: None, prepared, may_shrink: false, settled, hosts, pods }
+        let (prepared, settled) = (Arc::clone(recorded), Settled::default());
+        Self { name, recorded, observed, term: None, prepared, may_shrink: false, settled, bound: None }
     }
 
     /// The observed members.
@@ -104,6 +133,8 @@ pub(crate) struct Reconciled<'v> {
     pub(crate) allowed: AllowedHosts,
     /// Rules to create.
     pub(crate) new: Vec<DesiredRule>,
+    /// Rules for which there is no room.
+    pub(crate) left_out: Vec<LeftOut>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -132,12 +163,15 @@ impl<'v> Reconciled<'v> {
             allowed: constraints.allowed.clone(),
             constraints,
             new: Vec::new(),
+            left_out: Vec::new(),
             findings: Vec::new(),
         };
         reconciled.anti_affinity();
         let vm_host = reconciled.vm_host();
         reconciled.affinity();
         reconciled.new.extend(vm_host);
+        reconciled.share();
+        reconciled.settle_all_anti_affinity();
         reconciled
     }
 

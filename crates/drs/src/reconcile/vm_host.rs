@@ -2,9 +2,14 @@
 //!
 //! One rule with its two groups per set of hosts. A VM with several such pods gets the hosts that all of them accept.
 //! Only the host label is evaluated: the other labels a node would have on another host are unknown, so they count as
-//! satisfied; node names do not change with the host, so they are compared with the pod's own node. Invariants: a rule
-//! is created only if the host label really excludes some hosts; a mandatory rule only if its VMs then still have
-//! enough hosts.
+//! satisfied; node names do not change with the host, so they are compared with the pod's own node.
+//!
+//! With `Pinning::Must`, pods in namespaces with the label for rules of the whole cluster get a mandatory rule; if other
+//! pods on the same VM leave it fewer hosts, the VM is also in a rule that is not. So those pods can neither narrow nor
+//! prevent a mandatory rule.
+//!
+//! Invariants: a rule is created only if the host label really excludes some hosts; a mandatory rule only if its VMs
+//! then still have enough hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,23 +24,27 @@ use super::settle::Target;
 use super::{DesiredRule, OwnRule, Reconciled};
 use crate::cover::graph::set_of;
 use crate::finding::Finding;
+use crate::input::HostAffinity;
 use crate::input::digest::digest_text;
 use crate::record::RuleType;
 use crate::settings::Pinning;
 
 /// VMs whose pods accept the same hosts: the members of one VM-Host rule.
 #[derive(Debug)]
-struct Bound {
+pub(crate) struct Bound {
     /// Indexes in the cluster's hosts, sorted.
-    hosts: Vec<usize>,
+    pub(crate) hosts: Vec<usize>,
     vms: Vec<usize>,
     /// Indexes in the view's pods.
-    pods: Vec<usize>,
+    pub(crate) pods: Vec<usize>,
+    pub(crate) mandatory: bool,
 }
 
 impl Bound {
-    fn has_hosts(&self, rule: &ObservedRule<'_>) -> bool {
-        rule.hosts().is_some_and(|hosts| hosts.ones().eq(self.hosts.iter().copied()))
+    /// Whether the rule differs in its VMs at most.
+    fn is_same(&self, rule: &ObservedRule<'_>) -> bool {
+        let has_hosts = rule.hosts().is_some_and(|hosts| hosts.ones().eq(self.hosts.iter().copied()));
+        has_hosts && rule.facts.mandatory == self.mandatory
     }
 }
 
@@ -49,30 +58,25 @@ impl Reconciled<'_> {
         if own.is_empty() && self.view.host_affinity.is_empty() {
             return Vec::new();
         }
-        let mandatory = self.settling.settings.pinning == Pinning::Must;
-        let mut bound = match self.settling.settings.pinning {
-            Pinning::Off => Vec::new(),
-            Pinning::Should | Pinning::Must => self.bound(mandatory),
-        };
+        let mut bound = self.bound();
         for (at, bound) in self.assign_bound(own, &mut bound) {
             let is_given_up = self.settling.is_given_up(&self.own[at]);
             let is_off = is_given_up || self.own[at].is_disabled();
-            if let Some(bound) = bound.as_ref().filter(|_| mandatory && !is_off) {
+            if let Some(bound) = bound.as_ref().filter(|bound| bound.mandatory && !is_off) {
                 self.allow(bound);
             }
             match bound {
                 Some(_) if is_given_up => self.give_up(at),
                 None if is_given_up => (),
-                bound => self.settle_vm_host(at, bound.as_ref(), mandatory),
+                bound => self.settle_vm_host(at, bound),
             }
         }
-        if mandatory {
-            bound.iter().for_each(|bound| self.allow(bound));
-        }
+        bound.iter().filter(|bound| bound.mandatory).for_each(|bound| self.allow(bound));
         let view = self.view;
         let new = bound.into_iter().map(|bound| {
-            let (source, pods) = (self.source_of_hosts(&bound.hosts), view.pod_refs(bound.pods));
-            DesiredRule { pods, hosts: bound.hosts, mandatory, ..DesiredRule::new(RuleType::VmHost, source, bound.vms) }
+            let (source, pods) = (self.source_of(&bound), view.pod_refs(bound.pods));
+            let Bound { hosts, vms, mandatory, .. } = bound;
+            DesiredRule { pods, hosts, mandatory, ..DesiredRule::new(RuleType::VmHost, source, vms) }
         });
         new.collect()
     }
@@ -82,13 +86,13 @@ impl Reconciled<'_> {
         bound.vms.iter().for_each(|vm| self.allowed.limit(*vm, &hosts));
     }
 
-    /// Assigns each rule the entry with the same hosts, else the one with most of its VMs.
+    /// Assigns each rule the entry with the same hosts and effect, else the one with most of its VMs.
     fn assign_bound(&self, own: Vec<usize>, bound: &mut Vec<Bound>) -> Vec<(usize, Option<Bound>)> {
         let (mut taken, mut rest) = (Vec::new(), Vec::new());
         for at in own {
             let OwnRule { recorded, observed, .. } = &self.own[at];
-            let made_for = |bound: &Bound| self.source_of_hosts(&bound.hosts) == recorded.source;
-            let is_it = |bound: &Bound| observed.as_ref().map_or_else(|| made_for(bound), |rule| bound.has_hosts(rule));
+            let made_for = |bound: &Bound| self.source_of(bound) == recorded.source;
+            let is_it = |bound: &Bound| observed.as_ref().map_or_else(|| made_for(bound), |rule| bound.is_same(rule));
             match bound.iter().position(is_it) {
                 Some(index) => taken.push((at, Some(bound.remove(index)))),
                 None => rest.push(at),
@@ -104,9 +108,9 @@ impl Reconciled<'_> {
         taken
     }
 
-    fn settle_vm_host(&mut self, at: usize, bound: Option<&Bound>, mandatory: bool) {
-        let (view, settling) = (self.view, self.settling);
-        let source = bound.map(|bound| self.source_of_hosts(&bound.hosts));
+    fn settle_vm_host(&mut self, at: usize, bound: Option<Bound>) {
+        let settling = self.settling;
+        let source = bound.as_ref().map(|bound| self.source_of(bound));
         let own = &mut self.own[at];
         let mut rule = Arc::clone(&own.prepared);
         if let Some(source) = source.filter(|source| *source != rule.source) {
@@ -117,31 +121,37 @@ impl Reconciled<'_> {
                 settling.leave(rule, observed, bound.is_some(), settling.disabled(own.name))
             }
             observed => {
-                let reshaped = observed.as_ref().is_some_and(|rule| {
-                    rule.facts.mandatory != mandatory || bound.is_some_and(|bound| !bound.has_hosts(rule))
-                });
-                let members = bound.map(|bound| bound.vms.clone()).unwrap_or_default();
+                let is_other = |rule: &ObservedRule<'_>| bound.as_ref().is_some_and(|bound| !bound.is_same(rule));
+                let reshaped = observed.as_ref().is_some_and(is_other);
+                let members = bound.as_ref().map(|bound| bound.vms.clone()).unwrap_or_default();
                 settling.settle(rule, observed.as_ref(), &Target { members, urgent: false, reshaped })
             }
         };
-        if let Some(bound) = bound {
-            own.hosts.clone_from(&bound.hosts);
-            own.pods = view.pod_refs(bound.pods.iter().copied());
-        }
+        own.bound = bound;
     }
 
-    fn source_of_hosts(&self, hosts: &[usize]) -> String {
-        let ids: Vec<&str> = hosts.iter().map(|host| self.view.hosts[*host].id.0.as_str()).collect();
-        digest_text(model::digest(&ids))
+    fn source_of(&self, bound: &Bound) -> String {
+        let ids = bound.hosts.iter().map(|host| self.view.hosts[*host].id.0.as_str());
+        // Beside a mandatory rule for the same hosts.
+        let kind = (self.settling.settings.pinning == Pinning::Must && !bound.mandatory).then_some("should");
+        digest_text(model::digest(&kind.into_iter().chain(ids).collect::<Vec<_>>()))
     }
 
     /// The accepted sets of hosts with their VMs; sets that cannot be satisfied are reported and left out.
-    fn bound(&mut self, mandatory: bool) -> Vec<Bound> {
+    fn bound(&mut self) -> Vec<Bound> {
+        let pinning = self.settling.settings.pinning;
+        let mut must = self.accepted(|affinity| pinning == Pinning::Must && affinity.has_cluster_rules);
+        let mut should = self.accepted(|_| pinning != Pinning::Off);
+        should.retain(|vm, (hosts, _)| must.get(vm).is_none_or(|(by_must, _)| by_must != hosts));
+        self.respect_others(&mut must);
+        let must = self.by_hosts(must, true);
+        let mut all = self.with_enough_hosts(must);
+        all.extend(self.by_hosts(should, false));
+        all
+    }
+
+    fn by_hosts(&mut self, accepted: Accepted, mandatory: bool) -> Vec<Bound> {
         let view = self.view;
-        let mut accepted = self.accepted();
-        if mandatory {
-            self.respect_others(&mut accepted);
-        }
         let mut by_hosts: BTreeMap<Vec<usize>, Bound> = BTreeMap::new();
         for (vm, (hosts, pods)) in accepted {
             let hosts: Vec<usize> = hosts.ones().collect();
@@ -151,35 +161,38 @@ impl Reconciled<'_> {
                 self.findings.push(Finding::PinnedNowhere { cluster, vm, hosts, pods });
                 continue;
             }
-            let bound = || Bound { hosts: hosts.clone(), vms: Vec::new(), pods: Vec::new() };
+            let bound = || Bound { hosts: hosts.clone(), vms: Vec::new(), pods: Vec::new(), mandatory };
             let bound = by_hosts.entry(hosts.clone()).or_insert_with(bound);
             bound.vms.push(vm);
             bound.pods.extend(pods);
         }
-        let mut all: Vec<Bound> = by_hosts.into_values().collect();
-        if mandatory {
-            let too_tight: Vec<bool> = {
-                let joint = self.terms.joint(self.limits());
-                all.iter().map(|bound| joint.has_apart(&bound.vms, bound.hosts.len() + 1)).collect()
-            };
-            let (kept, left): (Vec<_>, Vec<_>) = all.into_iter().zip(too_tight).partition(|(_, is_tight)| !is_tight);
-            all = kept.into_iter().map(|(bound, _)| bound).collect();
-            for (bound, _) in left {
-                let (cluster, pods) = (view.key.clone(), view.pod_refs(bound.pods));
-                let (vms, hosts) = (bound.vms.len(), bound.hosts.len());
-                self.findings.push(Finding::PinnedTooTight { cluster, vms, hosts, pods });
-            }
+        by_hosts.into_values().collect()
+    }
+
+    /// Leaves out, and reports, those of which more VMs must run on different hosts than there are.
+    fn with_enough_hosts(&mut self, mut all: Vec<Bound>) -> Vec<Bound> {
+        if all.is_empty() {
+            return all;
+        }
+        let view = self.view;
+        let joint = self.terms.joint(self.limits());
+        let is_tight = |bound: &mut Bound| joint.has_apart(&bound.vms, bound.hosts.len() + 1);
+        let tight: Vec<Bound> = all.extract_if(.., is_tight).collect();
+        for bound in tight {
+            let (cluster, pods) = (view.key.clone(), view.pod_refs(bound.pods));
+            let (vms, hosts) = (bound.vms.len(), bound.hosts.len());
+            self.findings.push(Finding::PinnedTooTight { cluster, vms, hosts, pods });
         }
         all
     }
 
-    /// Only VMs that do not accept every host.
-    fn accepted(&self) -> Accepted {
+    /// Only VMs that do not accept every host, for the pods that count.
+    fn accepted(&self, counts: impl Fn(&HostAffinity) -> bool) -> Accepted {
         let (view, host_key) = (self.view, &self.settling.settings.host_key);
         let width = view.hosts.len();
         let mut known: FxHashMap<(*const NodeAffinityFacts, &str), Option<FixedBitSet>> = FxHashMap::default();
         let mut accepted = Accepted::new();
-        for affinity in &view.host_affinity {
+        for affinity in view.host_affinity.iter().filter(|affinity| counts(affinity)) {
             let node = &*view.vms[affinity.vm].node;
             let address = Arc::as_ptr(&affinity.accepts);
             let hosts = known.entry((address, node)).or_insert_with(|| {

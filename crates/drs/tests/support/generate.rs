@@ -177,17 +177,21 @@ pub fn groups() -> impl Strategy<Value = Vec<GroupFacts>> {
     })
 }
 
+pub fn namespace(name: &'static str) -> impl Strategy<Value = NamespaceFacts> {
+    (labels(), prop::bool::weighted(0.1), any::<bool>()).prop_map(move |(mut labels, lift_off, has_cluster_rules)| {
+        if has_cluster_rules {
+            labels.extend(super::labelled(name, "cluster").labels);
+        }
+        NamespaceFacts { name: name.to_owned(), labels, lift_off, ..NamespaceFacts::default() }
+    })
+}
+
 pub fn site() -> impl Strategy<Value = Site> {
     let first = (1..6usize, vec(0..6usize, 1..NODES_MAX - 2));
     let second = option::weighted(0.4, (1..4usize, vec(0..4usize, 0..3)));
-    let namespace = (labels(), prop::bool::weighted(0.1)).prop_map(|(labels, lift_off)| NamespaceFacts {
-        name: "bank".to_owned(),
-        labels,
-        lift_off,
-        ..NamespaceFacts::default()
-    });
-    (first, second, pods(), (foreign_rules(), groups()), option::of(namespace)).prop_map(
-        |((hosts, nodes), second, pods, (rules, groups), namespace)| {
+    let namespaces = (option::of(namespace("bank")), option::of(namespace("shop")));
+    (first, second, pods(), (foreign_rules(), groups()), namespaces).prop_map(
+        |((hosts, nodes), second, pods, (rules, groups), (bank, shop))| {
             let within = |nodes: &[usize], hosts: usize| nodes.iter().map(|host| host % hosts).collect::<Vec<_>>();
             let mut site = Site::new(hosts, &within(&nodes, hosts));
             if let Some((hosts, nodes)) = second {
@@ -196,7 +200,7 @@ pub fn site() -> impl Strategy<Value = Site> {
             site.clusters[0].rules = rules;
             site.clusters[0].groups = groups;
             site.pods = pods;
-            site.namespaces = namespace.into_iter().collect();
+            site.namespaces = bank.into_iter().chain(shop).collect();
             site
         },
     )

@@ -8,7 +8,7 @@ pub mod story;
 
 use std::collections::BTreeSet;
 
-use drs::{ChangeKind, DrsSettings, GroupChange, Plan, Record};
+use drs::{AcrossNamespaces, ChangeKind, DrsSettings, GroupChange, Plan, Record};
 use model::World;
 use model::event::*;
 pub use model::testing::{HOSTNAME, VCENTER, term};
@@ -105,6 +105,9 @@ impl Site {
         for a in self.pods.iter().filter(|pod| !pod.finished) {
             let namespace = self.namespaces.iter().find(|namespace| namespace.name == a.namespace);
             let opted_out = a.lift_off || namespace.is_some_and(|namespace| namespace.lift_off);
+            let label = namespace.and_then(|namespace| namespace.labels.get("bridger.dev/rules"));
+            let is_confined = settings.across_namespaces == AcrossNamespaces::Labelled
+                && label.is_none_or(|value| value != "cluster");
             for term in &a.anti_affinity {
                 let lifted = settings.lifted_keys.contains(&term.topology_key) && !opted_out;
                 if term.topology_key != settings.host_key && !lifted {
@@ -117,6 +120,7 @@ impl Site {
                     let in_scope = (own && a.namespace == b.namespace)
                         || term.namespaces.contains(&b.namespace)
                         || selects(term.namespace_selector.as_ref(), labels);
+                    let in_scope = in_scope && !(is_confined && a.namespace != b.namespace);
                     if !in_scope || !selects(term.selector.as_ref(), &b.labels) {
                         continue;
                     }
@@ -204,6 +208,12 @@ pub fn vm_id(number: usize) -> String {
 
 pub fn node_name(number: usize) -> String {
     format!("node-{number:02}")
+}
+
+/// A namespace with the label for rules of the whole cluster, if the value is `cluster`.
+pub fn labelled(name: &str, value: &str) -> NamespaceFacts {
+    let labels = model::testing::labels(&[("bridger.dev/rules", value)]);
+    NamespaceFacts { name: name.to_owned(), labels, ..NamespaceFacts::default() }
 }
 
 pub fn rule(key: i32, name: &str, kind: RuleKind) -> RuleFacts {

@@ -162,6 +162,8 @@ impl Affinity {
 /// The terms of pods that terms do not distinguish.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileTerms<'a> {
+    /// Of the pods.
+    pub namespace: Symbol,
     pub carried: &'a [(TermId, Role)],
     /// The terms that match the pods, from any pod, in no particular order.
     pub matching: &'a [TermId],
@@ -229,7 +231,8 @@ impl World {
     /// The terms of the pods with this profile.
     pub fn profile_terms(&self, id: ProfileId) -> Option<ProfileTerms<'_>> {
         let profile = self.affinity.profiles.get(id)?;
-        Some(ProfileTerms { carried: &profile.carried, matching: &profile.terms, lifts: profile.lifts })
+        let (namespace, lifts) = (profile.namespace, profile.lifts);
+        Some(ProfileTerms { namespace, carried: &profile.carried, matching: &profile.terms, lifts })
     }
 
     /// The labels as one shared value for exactly the pods with the same namespace, labels and terms: pods can be

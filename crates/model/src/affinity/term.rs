@@ -51,6 +51,11 @@ impl NamespaceScope {
         self.selector.matches(&[])
     }
 
+    /// Whether it names this namespace and no other.
+    pub fn is_only(&self, namespace: Symbol) -> bool {
+        *self.names == [namespace] && self.selector == Selector::Nothing
+    }
+
     pub fn contains(&self, namespace: Symbol, labels: &[(Symbol, Symbol)]) -> bool {
         self.names.contains(&namespace) || self.selector.matches(labels)
     }

@@ -18,6 +18,10 @@ use crate::world::World;
 /// The default key of the label with the physical host.
 pub const HOST_KEY_DEFAULT: &str = "alpha.cna.vmware.com/host";
 
+/// The label of a namespace whose pods may have DRS rules beyond the namespace itself, and its value.
+pub const RULES_KEY: &str = "bridger.dev/rules";
+pub const RULES_OF_CLUSTER: &str = "cluster";
+
 /// Which labels are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelSettings {

@@ -277,6 +277,8 @@ impl World {
             changed = true;
             self.affinity.set_namespace_lift(name, lift_off);
         }
+        let has_cluster_rules = |of: Option<&Namespace>| of.is_some_and(|namespace| namespace.has_cluster_rules);
+        changed |= has_cluster_rules(before.as_ref()) != has_cluster_rules(self.namespaces.get(name));
         if changed {
             touched.require(Requirements::Anywhere);
             self.revisions.note_namespaces();

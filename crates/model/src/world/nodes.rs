@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::event::{NamespaceFacts, NodeFacts};
+use crate::labels::{RULES_KEY, RULES_OF_CLUSTER};
 use crate::scheduling::NodeSchedulingFacts;
 use crate::storage::arena::{Arena, NodeId};
 use crate::storage::intern::{Interner, Symbol};
@@ -98,6 +99,8 @@ pub struct Namespace {
     pub labels: LabelSet,
     /// The anti-affinity of its pods between nodes does not apply between hosts.
     pub lift_off: bool,
+    /// Its label says that DRS rules for its pods may concern the whole cluster.
+    pub has_cluster_rules: bool,
     generation: Generation,
 }
 
@@ -127,7 +130,9 @@ impl Namespaces {
     ) -> (Symbol, Option<Namespace>) {
         let name = interner.acquire(&facts.name);
         let labels = LabelSet::acquire(&facts.labels, interner);
-        let namespace = Namespace { uid: Uid::from(facts.uid.as_str()), labels, lift_off: facts.lift_off, generation };
+        let (uid, lift_off) = (Uid::from(facts.uid.as_str()), facts.lift_off);
+        let has_cluster_rules = facts.labels.get(RULES_KEY).is_some_and(|value| value == RULES_OF_CLUSTER);
+        let namespace = Namespace { uid, labels, lift_off, has_cluster_rules, generation };
         (name, self.0.insert(name, namespace))
     }
 

@@ -2,6 +2,7 @@
 //! govc.
 //!
 //! - `stories`: rules for pods, step by step. `respect`: changes by administrators, and a lost record.
+//! - `tenants`: limits on the rules of each namespace.
 //! - `upgrade`: rules written by an earlier version.
 //! - `churn`: random steps by several actors at once, with kills. `kill_points`: kills at every step of a pass. `failovers`: of the leader.
 //! - `stage`: the peers. `pods`: pod objects. `witness`: the cluster's rules as govc shows them.
@@ -13,5 +14,6 @@ mod pods;
 mod respect;
 mod stage;
 mod stories;
+mod tenants;
 mod upgrade;
 mod witness;

@@ -46,7 +46,11 @@ pub fn node_affinity_to(hosts: &[&str]) -> Value {
 }
 
 pub async fn create(client: &kube::Client, pod: Value) -> Result<()> {
-    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    create_in(client, "default", pod).await
+}
+
+pub async fn create_in(client: &kube::Client, namespace: &str, pod: Value) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
     Ok(())
 }

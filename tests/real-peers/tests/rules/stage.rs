@@ -246,7 +246,11 @@ impl Cluster {
 
     /// Events with this reason on pods: pod name and message.
     pub async fn events(&self, reason: &str) -> Result<Vec<(String, String)>> {
-        let events: Api<k8s_openapi::api::core::v1::Event> = Api::default_namespaced(self.client.clone());
+        self.events_in("default", reason).await
+    }
+
+    pub async fn events_in(&self, namespace: &str, reason: &str) -> Result<Vec<(String, String)>> {
+        let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(self.client.clone(), namespace);
         let listed = events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?;
         let on_pods = listed.into_iter().filter(|event| event.involved_object.kind.as_deref() == Some("Pod"));
         Ok(on_pods.map(|it| (it.involved_object.name.unwrap_or_default(), it.message.unwrap_or_default())).collect())

@@ -33,6 +33,12 @@ pub struct RuleRecords {
     foreign: BTreeMap<ClusterKey, Vec<String>>,
 }
 
+/// The name of a cluster's record.
+#[must_use]
+pub fn record_name(vcenter_instance_uuid: &str, cluster_id: &str) -> String {
+    format!("{vcenter_instance_uuid}/{cluster_id}")
+}
+
 impl RuleRecords {
     /// Takes note of a vCenter's instance UUID. Returns whether it is new: then its records must be loaded.
     pub fn identify(&mut self, vcenter: VcenterId, instance_uuid: &Arc<str>) -> bool {
@@ -116,7 +122,7 @@ impl RuleRecords {
     /// `None` while the vCenter's identity is not known.
     #[must_use]
     pub fn record_name(&self, cluster: &ClusterKey) -> Option<String> {
-        self.vcenter_uuids.get(&cluster.vcenter).map(|uuid| format!("{uuid}/{}", cluster.id))
+        self.vcenter_uuids.get(&cluster.vcenter).map(|uuid| record_name(uuid, &cluster.id))
     }
 
     fn cluster_of(&self, record_name: &str) -> Option<ClusterKey> {

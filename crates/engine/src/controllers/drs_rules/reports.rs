@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drs::{Finding, RulePod, TooFewHosts};
+use model::labels::{RULES_KEY, RULES_OF_CLUSTER};
 use tokio::time::Instant;
 
 use super::controller::NAME;
@@ -31,6 +32,10 @@ fn reason(finding: &Finding) -> Option<&'static str> {
         Finding::Conflict { .. } => "RuleConflict",
         Finding::SameVm { .. } => "SameVm",
         Finding::AffinityUnmet { .. } => "AffinityUnmet",
+        Finding::RuleLimit { .. } => "RuleLimit",
+        Finding::NamespaceRuleLimit { .. } => "NamespaceRuleLimit",
+        Finding::TermLimit { .. } => "TermLimit",
+        Finding::ConfinedToNamespace { .. } => "ConfinedToNamespace",
         _ => return None,
     })
 }
@@ -61,6 +66,20 @@ fn message(finding: &Finding) -> Option<String> {
         Finding::AffinityUnmet { vm, .. } => {
             format!("wants other pods on its host that anti-affinity or a DRS rule keeps away from VM {vm}")
         }
+        // How many rules are left out changes often, and an event with another number would be another event.
+        Finding::RuleLimit { limit, .. } => {
+            format!("not every DRS rule that it requires is made: at most {limit} in one vSphere cluster")
+        }
+        Finding::NamespaceRuleLimit { namespace, limit, .. } => format!(
+            "not every DRS rule that it requires is made: at most {limit} for the namespace {namespace} in one vSphere cluster"
+        ),
+        Finding::TermLimit { limit, .. } => {
+            format!("only {limit} of its required terms between hosts become DRS rules")
+        }
+        Finding::ConfinedToNamespace { .. } => format!(
+            "its terms over other namespaces become DRS rules only within its own, which has no label {RULES_KEY}: \
+             {RULES_OF_CLUSTER}"
+        ),
         _ => return None,
     })
 }
@@ -189,6 +208,32 @@ mod tests {
         assert!(stage.recorded(5100).is_empty());
         assert_eq!(stage.reports.next_due(stage.at(0)), Some(stage.at(5002 + 3600)));
         assert_eq!(stage.recorded(5003 + 3600).len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_9_pods_whose_rules_are_left_out_get_an_event() {
+        let cluster = drs::ClusterKey::new(VcenterId(0), "domain-c8");
+        let (pods, pairs) = (|number| vec![pod(number)], [].into());
+        let by_namespace = |left_out| Finding::NamespaceRuleLimit {
+            cluster: cluster.clone(),
+            namespace: "shop".into(),
+            left_out,
+            limit: 100,
+            pairs: [].into(),
+            pods: pods(1),
+        };
+        let mut stage = Stage::new();
+        stage.reports.observe(&[
+            Finding::RuleLimit { cluster: cluster.clone(), left_out: 3, limit: 1000, pairs, pods: pods(0) },
+            by_namespace(5),
+            Finding::TermLimit { cluster: cluster.clone(), terms: 8, limit: 32, pods: pods(2) },
+            Finding::ConfinedToNamespace { cluster: cluster.clone(), terms: 1, pods: pods(3) },
+        ]);
+        let reasons: BTreeSet<&str> = stage.recorded(0).iter().map(|event| event.reason).collect();
+        assert_eq!(reasons, BTreeSet::from(["RuleLimit", "NamespaceRuleLimit", "TermLimit", "ConfinedToNamespace"]));
+        // Another number of rules is not another event.
+        stage.reports.observe(&[by_namespace(6)]);
+        assert!(stage.recorded(5000).is_empty());
     }
 
     #[tokio::test(start_paused = true)]
