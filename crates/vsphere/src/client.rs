@@ -90,6 +90,11 @@ impl Endpoint {
         self.uri.scheme_str() == Some("http")
     }
 
+    /// Scheme, host and port, as given.
+    pub(crate) fn origin(&self) -> String {
+        format!("{}://{}", if self.is_plain() { "http" } else { "https" }, self.host)
+    }
+
     /// Host and port.
     #[must_use]
     pub fn address(&self) -> String {
@@ -272,11 +277,7 @@ impl Wire<'_> {
         if let Some(cookie) = &self.cookie {
             request.headers_mut().insert(header::COOKIE, cookie.clone());
         }
-        let response = match tokio::time::timeout(limit, self.transport.exchange(request)).await {
-            Err(_) => return Err(VsphereError::TimedOut { host, seconds: limit.as_secs() }),
-            Ok(Err(error)) => return Err(self.unreachable(host, error.as_ref())),
-            Ok(Ok(response)) => response,
-        };
+        let response = self.transport.send(&host, limit, request).await?;
         let cookie = session_cookie(&response);
         let status = response.status();
         // A fault has status 500 and an envelope. Other unsuccessful responses have no envelope.
@@ -290,18 +291,6 @@ impl Wire<'_> {
             Err(_) if !status.is_success() => Err(VsphereError::Http { host, status: status.as_u16() }),
             Err(error) => Err(protocol(error.to_string())),
         }
-    }
-
-    fn unreachable(&self, host: String, error: &(dyn std::error::Error + 'static)) -> VsphereError {
-        if let Some((thumbprint, why)) = self.transport.refused_certificate() {
-            return VsphereError::UntrustedCertificate { host, thumbprint: thumbprint.to_string(), why };
-        }
-        // The outermost error is generic ("client error"); the innermost is the cause.
-        let mut cause = error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
-        VsphereError::Unreachable { host, why: cause.to_string() }
     }
 }
 

@@ -161,13 +161,25 @@ impl VcenterConfig {
 
     /// Logs in.
     pub async fn connect(&self) -> Result<Client, VsphereError> {
-        let transport = match &self.transport {
-            Some(transport) => transport.clone(),
-            None => Transport::network(&self.trust)?,
-        };
+        let transport = self.transport()?;
         let connect =
             async |credentials| Box::pin(Client::connect(transport, self.endpoint.clone(), credentials)).await;
-        self.logins.pass(self.endpoint.host(), self.credentials.read()?, connect).await
+        self.log_in(connect).await
+    }
+
+    pub(crate) fn transport(&self) -> Result<Transport, VsphereError> {
+        match &self.transport {
+            Some(transport) => Ok(transport.clone()),
+            None => Transport::network(&self.trust),
+        }
+    }
+
+    /// Passes the credentials to a login, unless they were refused a short time ago.
+    pub(crate) async fn log_in<T>(
+        &self,
+        login: impl AsyncFnOnce(Credentials) -> Result<T, VsphereError>,
+    ) -> Result<T, VsphereError> {
+        self.logins.pass(self.endpoint.host(), self.credentials.read()?, login).await
     }
 }
 

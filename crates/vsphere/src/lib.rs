@@ -6,6 +6,7 @@
 //! - `login`: limits failed logins. [`config`]: how to reach a vCenter, from the settings that govc users already have. [`probe`]: a single check of a
 //!   vCenter at the start.
 //! - [`inventory`]: watches the inventory and emits it as events of the model.
+//! - [`tagging`]: which objects have a tag; another protocol, REST with JSON.
 //! - [`rules`]: reads and changes DRS rules and groups for the engine.
 //!
 //! SOAP instead of the newer JSON protocol, because every vCenter from 6.5 to 9.x supports it.
@@ -23,6 +24,7 @@ pub mod probe;
 pub mod property;
 pub mod rules;
 mod soap;
+pub mod tagging;
 mod tls;
 pub mod transport;
 mod xml;

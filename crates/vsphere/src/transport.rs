@@ -74,6 +74,33 @@ impl Transport {
         (self.exchange)(request).await
     }
 
+    /// The same with a time limit; `host` is named in errors.
+    pub(crate) async fn send(
+        &self,
+        host: &str,
+        limit: Duration,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, VsphereError> {
+        let host = host.to_owned();
+        match tokio::time::timeout(limit, self.exchange(request)).await {
+            Err(_) => Err(VsphereError::TimedOut { host, seconds: limit.as_secs() }),
+            Ok(Err(error)) => Err(self.unreachable(host, error.as_ref())),
+            Ok(Ok(response)) => Ok(response),
+        }
+    }
+
+    fn unreachable(&self, host: String, error: &(dyn std::error::Error + 'static)) -> VsphereError {
+        if let Some((thumbprint, why)) = self.refused_certificate() {
+            return VsphereError::UntrustedCertificate { host, thumbprint: thumbprint.to_string(), why };
+        }
+        // The outermost error is generic ("client error"); the innermost is the cause.
+        let mut cause = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        VsphereError::Unreachable { host, why: cause.to_string() }
+    }
+
     /// The server certificate of the last failed connection, if it was the reason of the failure.
     #[must_use]
     pub fn refused_certificate(&self) -> Option<(Thumbprint, String)> {

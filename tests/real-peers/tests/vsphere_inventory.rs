@@ -281,6 +281,28 @@ async fn moves_by_any_client_new_vms_and_deleted_vms_are_reported() -> Result<()
 }
 
 #[tokio::test]
+async fn number_5_only_vms_with_a_given_tag_exist() -> Result<()> {
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    let govc = vcsim.govc();
+    govc.run(&["tags.category.create", "role"]).await?;
+    govc.run(&["tags.create", "-c", "role", "node"]).await?;
+    let attach = async |vm: &str| govc.run(&["tags.attach", "-c", "role", "node", &format!("/DC0/vm/{vm}")]).await;
+    attach("DC0_C0_RP0_VM0").await?;
+    let mut config = config(&vcsim)?;
+    config.scope.tags = vec!["role:node".to_owned()];
+    let mut listener = Listener::start(config);
+    listener.until_in_sync().await?;
+    let names = |listener: &Listener| listener.vms.values().map(|vm| vm.name.clone()).collect::<Vec<_>>();
+    ensure!(names(&listener) == ["DC0_C0_RP0_VM0"], "{:?}", listener.vms);
+    attach("DC0_C0_RP0_VM1").await?;
+    listener.until("two", |it| it.vms.len() == 2).await?;
+    govc.run(&["tags.detach", "-c", "role", "node", "/DC0/vm/DC0_C0_RP0_VM0"]).await?;
+    listener.until("one again", |it| it.vms.len() == 1).await?;
+    ensure!(names(&listener) == ["DC0_C0_RP0_VM1"], "{:?}", listener.vms);
+    listener.stop().await
+}
+
+#[tokio::test]
 async fn renames_and_maintenance_are_reported() -> Result<()> {
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
     let govc = vcsim.govc();

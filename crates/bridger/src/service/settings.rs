@@ -46,6 +46,9 @@ pub struct ReachArguments {
     /// Resource pool of the VMs that may be nodes, by name or path; repeatable. Default: all VMs
     #[arg(long, value_name = "POOL")]
     pub vm_resource_pool: Vec<String>,
+    /// Tag of the VMs that may be nodes, as TAG or CATEGORY:TAG; repeatable. Default: all VMs
+    #[arg(long, value_name = "TAG")]
+    pub vm_tag: Vec<String>,
     /// Kubeconfig file. Default: KUBECONFIG, else the pod's service account
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -178,6 +181,7 @@ struct VcenterEntry {
     insecure: bool,
     vm_folders: Vec<String>,
     vm_resource_pools: Vec<String>,
+    vm_tags: Vec<String>,
 }
 
 /// The checked settings of `run`.
@@ -314,7 +318,11 @@ fn vcenters(
         thumbprint: flags.thumbprint.clone(),
         ca_files: flags.ca_file.clone().into_iter().collect(),
         insecure: flags.insecure,
-        scope: VmScope { folders: flags.vm_folder.clone(), resource_pools: flags.vm_resource_pool.clone() },
+        scope: VmScope {
+            folders: flags.vm_folder.clone(),
+            resource_pools: flags.vm_resource_pool.clone(),
+            tags: flags.vm_tag.clone(),
+        },
     };
     let settings: Vec<vsphere::config::Settings> = if !flags.url.is_empty() {
         flags.url.iter().map(|url| from_flags(Some(url.clone()))).collect()
@@ -337,7 +345,11 @@ impl VcenterEntry {
             thumbprint: self.thumbprint.clone(),
             ca_files: self.ca_file.clone().into_iter().collect(),
             insecure: self.insecure,
-            scope: VmScope { folders: self.vm_folders.clone(), resource_pools: self.vm_resource_pools.clone() },
+            scope: VmScope {
+                folders: self.vm_folders.clone(),
+                resource_pools: self.vm_resource_pools.clone(),
+                tags: self.vm_tags.clone(),
+            },
         }
     }
 }

@@ -8,6 +8,7 @@
 //! - `queries`: queries for what the watch does not report. `session`: one session with a vCenter, from login to its
 //!   end.
 //! - `backoff`: the wait between two sessions. `instances`: an instance is followed only once. `scope`: which VMs may be nodes.
+//!   `tags`: which VMs have the tags of the scope.
 //!
 //! Invariants: the events are `VcenterIdentified`, `RelistBegan`, one `Applied` per object, `RelistEnded`, then each change as it happens,
 //! and `Lost` once when the session ends, no matter how many later attempts fail. Every wait has a limit. The session
@@ -21,6 +22,7 @@ mod properties;
 mod queries;
 mod scope;
 mod session;
+mod tags;
 
 use std::future::Future;
 use std::pin::pin;

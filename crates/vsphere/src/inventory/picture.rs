@@ -34,6 +34,8 @@ pub(crate) struct Picture {
     /// Folders, datacenters, the compute resources of standalone hosts, and resource pools if they are watched.
     places: BTreeMap<String, PlaceState>,
     scope: VmScope,
+    /// The VMs with a tag of the scope.
+    tagged: BTreeSet<String>,
 }
 
 impl Picture {
@@ -46,12 +48,20 @@ impl Picture {
             clusters: Tracked::default(),
             places: BTreeMap::new(),
             scope: VmScope::default(),
+            tagged: BTreeSet::new(),
         }
     }
 
     /// Only the VMs of this scope exist.
     pub(crate) fn with_scope(self, scope: VmScope) -> Picture {
         Picture { scope, ..self }
+    }
+
+    /// Replaces the VMs with a tag of the scope.
+    pub(crate) fn set_tagged(&mut self, tagged: BTreeSet<String>) {
+        let changed = self.tagged.symmetric_difference(&tagged).cloned();
+        self.vms.dirty.extend(changed);
+        self.tagged = tagged;
     }
 
     /// Applies an update of the watch of placements.
@@ -147,16 +157,14 @@ impl Picture {
             self.hosts.drain(|id, host| Reading::from_facts(host_facts(id, host, places, clusters)))
         };
         let (vms, vms_gone) = {
-            let (placements, places, scope) = (&self.placements, &self.places, &self.scope);
-            let counts = |vm: &VmState| {
+            let (placements, places, scope, tagged) = (&self.placements, &self.places, &self.scope, &self.tagged);
+            let counts = |id: &str, vm: &VmState| {
+                let above = |container: &Option<ManagedObject>| names_above(places, container.as_ref());
                 scope.is_everything()
-                    || scope.admits(
-                        &names_above(places, vm.folder.as_ref()),
-                        &names_above(places, vm.resource_pool.as_ref()),
-                    )
+                    || scope.admits(&above(&vm.folder), &above(&vm.resource_pool), tagged.contains(id))
             };
             self.vms.drain(|id, vm| match placements.get(id) {
-                Some(placement) if counts(vm) => Reading::from_facts(vm_facts(id, vm, placement)),
+                Some(placement) if counts(id, vm) => Reading::from_facts(vm_facts(id, vm, placement)),
                 _ => Reading::Absent,
             })
         };

@@ -29,7 +29,7 @@ pub(crate) const RESOURCE_POOL: &str = "ResourcePool";
 /// A kind of resource pool.
 pub(crate) const VAPP: &str = "VirtualApp";
 
-/// The last ones only if VMs are limited to folders or resource pools.
+/// The last ones only if the scope limits which VMs count.
 const VM_PATHS: &[&str] = &[
     "name",
     "runtime.powerState",
@@ -44,7 +44,7 @@ const VM_PATHS: &[&str] = &[
 ];
 const SCOPE_PATHS: usize = 2;
 
-/// What is watched if VMs are limited to folders or resource pools: additionally what contains them.
+/// What is watched; if the scope limits which VMs count, also what contains them.
 pub(crate) fn watched(scope: &VmScope) -> Vec<Selection<'static>> {
     let mut watched = WATCHED.to_vec();
     if !scope.is_everything() {

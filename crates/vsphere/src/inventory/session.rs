@@ -4,7 +4,7 @@
 //!
 //! Two watches run concurrently on one task: the hosts of VMs, whose changes must arrive quickly, and everything else.
 //! The second watch alternates between waiting for changes and the slow periodic read. If either watch fails, the
-//! session ends.
+//! session ends. Tags are read beside them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::picture::{HostTasks, Picture};
 use super::properties::{LOADS, PLACEMENTS, READ_AGAIN, watched};
 use super::queries::{Queries, QueryResults};
+use super::tags::TagReader;
 use super::{Instances, VcenterStatus};
 use crate::client::Client;
 use crate::config::{Timing, VcenterConfig};
@@ -103,6 +104,7 @@ pub(super) struct Session {
     placements: Option<Watch>,
     /// The watch of everything else.
     inventory: Option<Watch>,
+    tags: Option<TagReader>,
     in_sync_since: Option<Instant>,
 }
 
@@ -143,6 +145,7 @@ impl Session {
         let root = client.content().root_folder.clone();
         let inventory = self.inventory.insert(Watch::start(client.clone(), &root, &watched(&config.scope)).await?);
         let placements = self.placements.insert(Watch::start(client.clone(), &root, PLACEMENTS).await?);
+        let tags = self.tags.insert(TagReader::new(config)?);
         let mut picture = Picture::new(id).with_scope(config.scope.clone());
 
         emitter.relist_began().await?;
@@ -150,6 +153,7 @@ impl Session {
         placements.list(|update| picture.place(update)).await?;
         inventory.read_again(LOADS).await?.iter().for_each(|update| picture.refresh(update));
         Queries::of(&mut picture, HostTasks::Unseen).ask(&client).await?.note(&mut picture);
+        picture.set_tagged(tags.read().await?);
         // Emitted after all pages, so that a host is emitted once and with its datacenter, which may be on any page.
         emitter.emit_all(picture.changes()).await?;
         emitter.relist_ended().await?;
@@ -175,6 +179,7 @@ impl Session {
         // Dropping a pending wait may lose updates, so each wait continues while the other watch is processed.
         let mut moves = pin!(waits(placements, config.timing.wait_max));
         let mut rounds = pin!(rounds(inventory, config.timing));
+        let mut tag_reads = pin!(tags.reads(config.timing.read_again_every));
         let mut pending: Option<BoxFuture<'_, Result<QueryResults, VsphereError>>> = None;
         loop {
             tokio::select! {
@@ -186,6 +191,7 @@ impl Session {
                     pending = None;
                     results?.note(&mut picture);
                 }
+                Some(tagged) = tag_reads.next() => picture.set_tagged(tagged),
                 // Not while queries are pending: their results must not overwrite updates that arrive after they began.
                 Some(round) = rounds.next(), if pending.is_none() => {
                     let whose = match round? {
@@ -214,6 +220,9 @@ impl Session {
         let stops = watches.into_iter().flatten().map(Watch::stop);
         // If this fails, the end of the session releases them.
         let _ = timeout(CLOSE_LIMIT, join_all(stops)).await;
+        if let Some(mut tags) = self.tags.take() {
+            let _ = timeout(CLOSE_LIMIT, tags.close()).await;
+        }
         if let Some(client) = self.client.take()
             && !matches!(timeout(CLOSE_LIMIT, client.logout()).await, Ok(Ok(())))
         {

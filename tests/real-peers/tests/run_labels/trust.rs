@@ -208,6 +208,30 @@ async fn number_5_only_vms_of_a_given_folder_or_pool_are_nodes() -> Result<()> {
 }
 
 #[tokio::test]
+async fn number_5_only_vms_with_a_given_tag_are_nodes() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    for vm in ["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1"] {
+        add_node(&control_plane, &vcsim, vm).await?;
+    }
+    let govc = vcsim.govc();
+    govc.run(&["tags.category.create", "role"]).await?;
+    govc.run(&["tags.create", "-c", "role", "node"]).await?;
+    govc.run(&["tags.attach", "-c", "role", "node", "/DC0/vm/DC0_C0_RP0_VM0"]).await?;
+    let host = host_of(&vcsim, "DC0_C0_RP0_VM0").await?;
+    let variables = environment(&control_plane, &vcsim);
+    let mut bridger = Bridger::start(&[RUN, &["--vm-tag", "role:node"]].concat(), &variables)?;
+    bridger.prints("1 of 2 matched to a VM", SOON).await?;
+    let mut stage = Stage { control_plane, vcsim, bridger };
+    stage.becomes("dc0-c0-rp0-vm0", &host, SOON).await?;
+    stage.bridger.stop();
+    // A tag that does not exist excludes every VM, and is reported.
+    let mut bridger = Bridger::start(&[RUN, &["--vm-tag", "typo"]].concat(), &variables)?;
+    bridger.prints("0 of 2 matched to a VM", SOON).await?;
+    bridger.prints("no tag is named typo", SOON).await
+}
+
+#[tokio::test]
 async fn number_4_a_powered_off_copy_changes_nothing_and_a_running_one_only_freezes_the_label() -> Result<()> {
     let stage = Stage::start(&["DC0_C0_RP0_VM0"]).await?;
     stage.becomes_correct("DC0_C0_RP0_VM0", SOON).await?;

@@ -1,0 +1,140 @@
+//! The client against a scripted server, in both forms of the API.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::Response;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::*;
+use crate::client::Endpoint;
+use crate::tls::Trust;
+
+/// A server with two categories; `prod` is a tag of both.
+#[derive(Default)]
+struct Server {
+    has_rest: bool,
+    /// Session tokens that are accepted.
+    sessions: Vec<String>,
+    logins: u32,
+    log: Vec<String>,
+}
+
+impl Server {
+    fn answer(&mut self, request: &Request<Full<Bytes>>) -> (u16, Value) {
+        let path = request.uri().path_and_query().map_or("", |it| it.as_str()).to_owned();
+        self.log.push(format!("{} {path}", request.method()));
+        let (path, is_rest) = match path.strip_prefix("/rest/com/vmware/cis") {
+            Some(rest) => (rest.replace("id:", "").replace("~action", "action"), true),
+            None => (path.strip_prefix("/api/cis").or(path.strip_prefix("/api")).unwrap_or(&path).to_owned(), false),
+        };
+        if is_rest != self.has_rest {
+            return (404, Value::Null);
+        }
+        let header = |name: &str| request.headers().get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let (status, value) = if path == "/session" && request.method() == Method::POST {
+            // tester:secret
+            if header("authorization") == "Basic dGVzdGVyOnNlY3JldA==" {
+                self.logins += 1;
+                self.sessions.push(format!("session-{}", self.logins));
+                (200, json!(self.sessions.last()))
+            } else {
+                (401, Value::Null)
+            }
+        } else if !self.sessions.iter().any(|session| session == header(SESSION_HEADER)) {
+            (401, Value::Null)
+        } else {
+            self.of_session(&path)
+        };
+        (status, if is_rest { json!({ "value": value }) } else { value })
+    }
+
+    fn of_session(&mut self, path: &str) -> (u16, Value) {
+        let vm = |id: &str| json!({ "id": id, "type": "VirtualMachine" });
+        let value = match path {
+            "/session" => {
+                self.sessions.clear();
+                Value::Null
+            }
+            "/tagging/category" => json!(["c1", "c2"]),
+            "/tagging/category/c1" => json!({ "id": "c1", "name": "role", "description": "" }),
+            "/tagging/category/c2" => json!({ "id": "c2", "name": "stage" }),
+            "/tagging/tag" => json!(["t1", "t2", "t3", "gone"]),
+            "/tagging/tag/t1" => json!({ "id": "t1", "name": "node", "category_id": "c1" }),
+            "/tagging/tag/t2" => json!({ "id": "t2", "name": "prod", "category_id": "c2" }),
+            "/tagging/tag/t3" => json!({ "id": "t3", "name": "prod", "category_id": "c1" }),
+            "/tagging/tag-association/t1?action=list-attached-objects" => Value::Null,
+            "/tagging/tag-association/t2?action=list-attached-objects" => json!([vm("vm-1"), vm("vm-2")]),
+            "/tagging/tag-association/t3?action=list-attached-objects" => json!([vm("vm-3")]),
+            _ => return (404, Value::Null),
+        };
+        (200, value)
+    }
+}
+
+fn tagging(server: &Arc<Mutex<Server>>, password: &str) -> Tagging {
+    let (endpoint, credentials) = Endpoint::parse(&format!("https://tester:{password}@vc/sdk")).expect("a URL");
+    let mut config = VcenterConfig::new(endpoint, credentials.expect("credentials").into(), Trust::System);
+    let server = server.clone();
+    config.transport = Some(Transport::service(service_fn(move |request| {
+        let (status, value) = server.lock().expect("a server").answer(&request);
+        let response = Response::builder().status(status).body(Full::new(Bytes::from(value.to_string())));
+        std::future::ready(Ok::<_, Infallible>(response.expect("a response")))
+    })));
+    Tagging::new(&config).expect("a client")
+}
+
+fn server(has_rest: bool) -> Arc<Mutex<Server>> {
+    Arc::new(Mutex::new(Server { has_rest, ..Server::default() }))
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn vms(tagged: &Tagged) -> Vec<&str> {
+    tagged.objects.iter().map(|object| object.id.as_str()).collect()
+}
+
+#[tokio::test]
+async fn number_5_tags_are_found_by_name_and_category_in_both_forms_of_the_api() {
+    for has_rest in [true, false] {
+        let server = server(has_rest);
+        let mut tagging = tagging(&server, "secret");
+        for (wanted, expected, unknown) in [
+            (names(&["prod"]), &["vm-1", "vm-2", "vm-3"][..], names(&[])),
+            (names(&["stage:prod"]), &["vm-1", "vm-2"], names(&[])),
+            (names(&["role:prod", "nothing", "other:prod"]), &["vm-3"], names(&["nothing", "other:prod"])),
+            (names(&["node"]), &[], names(&[])),
+        ] {
+            let tagged = tagging.objects_with(&wanted).await.expect("tags");
+            assert_eq!((vms(&tagged), &tagged.unknown), (expected.to_vec(), &unknown), "{wanted:?}");
+        }
+        assert_eq!(server.lock().unwrap().logins, 1, "one session for all reads");
+        tagging.close().await;
+        assert!(server.lock().unwrap().sessions.is_empty(), "the session is ended");
+    }
+}
+
+#[tokio::test]
+async fn number_5_a_session_that_has_ended_is_replaced() {
+    let server = server(true);
+    let mut tagging = tagging(&server, "secret");
+    let wanted = names(&["stage:prod"]);
+    tagging.objects_with(&wanted).await.expect("tags");
+    server.lock().unwrap().sessions.clear();
+    assert_eq!(vms(&tagging.objects_with(&wanted).await.expect("tags")), ["vm-1", "vm-2"]);
+    assert_eq!(server.lock().unwrap().logins, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_2_a_wrong_password_is_not_sent_again_at_once() {
+    let server = server(true);
+    let mut tagging = tagging(&server, "wrong");
+    let wanted = names(&["prod"]);
+    assert!(matches!(tagging.objects_with(&wanted).await, Err(VsphereError::InvalidLogin)));
+    assert!(matches!(tagging.objects_with(&wanted).await, Err(VsphereError::LoginPaused { .. })));
+    assert_eq!(server.lock().unwrap().log.len(), 1);
+    assert!(!format!("{tagging:?}").contains("wrong"));
+}
