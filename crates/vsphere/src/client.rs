@@ -153,7 +153,7 @@ impl Client {
     ) -> Result<Client, VsphereError> {
         let instance = ManagedObject::new("ServiceInstance", "ServiceInstance");
         let wire = Wire { transport: &transport, endpoint: &endpoint, cookie: None, api_version: None };
-        let answer = wire.call("RetrieveServiceContent", &instance, CALL_LIMIT, |_| ()).await?.0;
+        let answer = wire.call("RetrieveServiceContent", &instance, CALL_LIMIT, |_| (), Parts::none()).await?.0;
         let (about, content) = service_content(&answer, endpoint.host())?;
         let client = Client { transport, endpoint, credentials, about, content, cookie: Mutex::new(None) };
         client.login().await?;
@@ -180,11 +180,11 @@ impl Client {
         self.set_cookie(None);
         let credentials = &self.credentials;
         let wire = self.wire();
-        let (_, cookie) = wire
-            .call("Login", &self.content.session_manager, CALL_LIMIT, |body| {
-                body.text("userName", &credentials.username).text("password", &credentials.password);
-            })
-            .await?;
+        let parameters = |body: &mut Writer| {
+            body.text("userName", &credentials.username).text("password", &credentials.password);
+        };
+        let (_, cookie) =
+            wire.call("Login", &self.content.session_manager, CALL_LIMIT, parameters, Parts::none()).await?;
         self.set_cookie(cookie);
         Ok(())
     }
@@ -203,18 +203,20 @@ impl Client {
         this: &ManagedObject,
         parameters: impl FnOnce(&mut Writer),
     ) -> Result<Element, VsphereError> {
-        self.call_within(CALL_LIMIT, method, this, parameters).await
+        Ok(self.wire().call(method, this, CALL_LIMIT, parameters, Parts::none()).await?.0)
     }
 
-    /// The same with another time limit.
-    pub async fn call_within(
+    /// The same for a response of many parts, each of which is passed on as soon as it is read. `wait` is how long the
+    /// server may take in addition.
+    pub(crate) async fn call_in_parts(
         &self,
-        limit: Duration,
+        wait: Duration,
         method: &'static str,
         this: &ManagedObject,
         parameters: impl FnOnce(&mut Writer),
+        parts: Parts<'_, impl FnMut(Element)>,
     ) -> Result<Element, VsphereError> {
-        Ok(self.wire().call(method, this, limit, parameters).await?.0)
+        Ok(self.wire().call(method, this, wait + CALL_LIMIT, parameters, parts).await?.0)
     }
 
     /// Calls a method that returns a reference, for example to a task.
@@ -250,6 +252,18 @@ impl Client {
     }
 }
 
+/// The elements of a response that are taken one by one, and are not in the response.
+pub(crate) struct Parts<'a, F> {
+    pub(crate) name: Option<&'a str>,
+    pub(crate) take: F,
+}
+
+impl Parts<'static, fn(Element)> {
+    fn none() -> Parts<'static, fn(Element)> {
+        Parts { name: None, take: |_| () }
+    }
+}
+
 /// What one call needs, independent of the client's state.
 struct Wire<'a> {
     transport: &'a Transport,
@@ -265,6 +279,7 @@ impl Wire<'_> {
         this: &ManagedObject,
         limit: Duration,
         parameters: impl FnOnce(&mut Writer),
+        parts: Parts<'_, impl FnMut(Element)>,
     ) -> Result<(Element, Option<HeaderValue>), VsphereError> {
         let host = self.endpoint.host.clone();
         let protocol = |what: String| VsphereError::Protocol { host: host.clone(), what };
@@ -285,7 +300,7 @@ impl Wire<'_> {
             return Err(VsphereError::Http { host, status: status.as_u16() });
         }
         let text = std::str::from_utf8(response.body()).map_err(|error| protocol(error.to_string()))?;
-        match soap::answer(text) {
+        match soap::answer(text, parts.name, parts.take) {
             Ok(SoapAnswer::Returned(element)) => Ok((element, cookie)),
             Ok(SoapAnswer::Fault(fault)) => Err(VsphereError::from_fault(method, fault)),
             Err(_) if !status.is_success() => Err(VsphereError::Http { host, status: status.as_u16() }),

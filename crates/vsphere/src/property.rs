@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Client;
+use crate::client::{Client, Parts};
 use crate::error::{Fault, VsphereError};
 use crate::soap;
 use crate::xml::{Element, Writer};
@@ -56,8 +56,6 @@ pub struct Updates {
 
 /// The number of objects in one page.
 const PAGE_OBJECTS: u32 = 500;
-/// How much longer than the wait itself a response may take.
-const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// The time limit for all pages of one list.
 const LIST_LIMIT: Duration = Duration::from_secs(600);
 
@@ -102,9 +100,7 @@ impl Watch {
         let pages = async {
             loop {
                 // Do not wait: the inventory may be empty.
-                let updates = self.next(Duration::ZERO).await?;
-                updates.objects.iter().for_each(&mut on_update);
-                if updates.complete {
+                if self.page(Duration::ZERO, |update| on_update(&update)).await? {
                     return Ok(());
                 }
             }
@@ -114,29 +110,27 @@ impl Watch {
 
     /// Waits for changes, at most for `wait`. Without a change, returns no objects and `complete`.
     pub async fn next(&mut self, wait: Duration) -> Result<Updates, Error> {
-        let version = self.version.clone();
-        let answer = self
-            .client
-            .call_within(wait + ANSWER_LIMIT, "WaitForUpdatesEx", &self.collector, |body| {
-                body.text("version", &version).nest("options", |options| {
-                    options.value("maxWaitSeconds", wait.as_secs()).value("maxObjectUpdates", PAGE_OBJECTS);
-                });
-            })
-            .await?;
-        let Some(set) = answer.child("returnval") else { return Ok(Updates { objects: Vec::new(), complete: true }) };
-        set.text_at("version").unwrap_or_default().clone_into(&mut self.version);
-        let truncated = set.value_at("truncated").unwrap_or(false);
         let mut objects = Vec::new();
-        for filter in set.all("filterSet") {
-            for element in filter.all("objectSet") {
-                objects.push(
-                    object_update(element)
-                        .ok_or_else(|| self.client.protocol("an update without an object".to_owned()))?,
-                );
-            }
-        }
-        session_still_there(&objects)?;
-        Ok(Updates { objects, complete: !truncated })
+        let complete = self.page(wait, |update| objects.push(update)).await?;
+        Ok(Updates { objects, complete })
+    }
+
+    /// Passes on the objects of one page. Returns whether no further page follows. After an error, some of them may have
+    /// been passed on.
+    async fn page(&mut self, wait: Duration, on_update: impl FnMut(ObjectUpdate)) -> Result<bool, Error> {
+        let version = self.version.clone();
+        let mut reading = Reading { on_update, read: object_update, is_malformed: false, has_ended: false };
+        let parameters = |body: &mut Writer| {
+            body.text("version", &version).nest("options", |options| {
+                options.value("maxWaitSeconds", wait.as_secs()).value("maxObjectUpdates", PAGE_OBJECTS);
+            });
+        };
+        let parts = Parts { name: Some("objectSet"), take: |element| reading.take(element) };
+        let answer = self.client.call_in_parts(wait, "WaitForUpdatesEx", &self.collector, parameters, parts).await?;
+        reading.finish(&self.client)?;
+        let Some(set) = answer.child("returnval") else { return Ok(true) };
+        set.text_at("version").unwrap_or_default().clone_into(&mut self.version);
+        Ok(!set.value_at("truncated").unwrap_or(false))
     }
 
     /// Reads the current properties of every object of the selected types that the watch covers.
@@ -172,23 +166,50 @@ fn property_set(spec: &mut Writer, selection: &Selection<'_>) {
     });
 }
 
-fn object_update(element: &Element) -> Option<ObjectUpdate> {
+/// Reads the objects of a response one by one.
+struct Reading<F> {
+    on_update: F,
+    read: fn(Element) -> Option<ObjectUpdate>,
+    /// There was an element without an object.
+    is_malformed: bool,
+    /// The end of a session may appear only here: the call succeeds, but properties are missing for this reason.
+    has_ended: bool,
+}
+
+impl<F: FnMut(ObjectUpdate)> Reading<F> {
+    fn take(&mut self, element: Element) {
+        match (self.read)(element) {
+            Some(update) => {
+                self.has_ended |= update.missing.iter().any(|(_, fault)| fault.kind == "NotAuthenticated");
+                (self.on_update)(update);
+            }
+            None => self.is_malformed = true,
+        }
+    }
+
+    fn finish(self, client: &Client) -> Result<(), Error> {
+        match self {
+            Reading { is_malformed: true, .. } => Err(client.protocol("properties without an object".to_owned())),
+            Reading { has_ended: true, .. } => Err(VsphereError::NotAuthenticated),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn object_update(mut element: Element) -> Option<ObjectUpdate> {
     let kind = match element.text_at("kind")? {
         "enter" => UpdateKind::Enter,
         "leave" => UpdateKind::Leave,
         _ => UpdateKind::Modify,
     };
-    let changes = element.all("changeSet").filter_map(|change| {
+    let object = element.child("obj")?.reference()?;
+    let missing = missing(&element);
+    let changes = element.children.iter_mut().filter(|child| child.name == "changeSet").filter_map(|change| {
         let path = change.text_at("name")?.to_owned();
         let gone = matches!(change.text_at("op"), Some("remove" | "indirectRemove"));
-        Some(PropertyChange { path, value: if gone { None } else { change.child("val").cloned() } })
+        Some(PropertyChange { path, value: if gone { None } else { change.take_child("val") } })
     });
-    Some(ObjectUpdate {
-        kind,
-        object: element.child("obj")?.reference()?,
-        changes: changes.collect(),
-        missing: missing(element),
-    })
+    Some(ObjectUpdate { kind, object, changes: changes.collect(), missing })
 }
 
 fn missing(element: &Element) -> Vec<(String, Fault)> {
@@ -196,12 +217,6 @@ fn missing(element: &Element) -> Vec<(String, Fault)> {
         .all("missingSet")
         .filter_map(|entry| Some((entry.text_at("path")?.to_owned(), soap::localized_fault(entry.child("fault")?))))
         .collect()
-}
-
-/// The end of a session may appear only here: the call succeeds, but properties are missing for this reason.
-fn session_still_there(objects: &[ObjectUpdate]) -> Result<(), Error> {
-    let ended = |update: &ObjectUpdate| update.missing.iter().any(|(_, fault)| fault.kind == "NotAuthenticated");
-    if objects.iter().any(ended) { Err(VsphereError::NotAuthenticated) } else { Ok(()) }
 }
 
 /// Reads some properties of one object, once. A property that cannot be read is an error.
@@ -243,29 +258,26 @@ async fn retrieve_pages(
     collector: &ManagedObject,
     filter: impl FnOnce(&mut Writer),
 ) -> Result<Vec<ObjectUpdate>, Error> {
-    let mut answer = client
-        .call(RETRIEVE, collector, |body| {
-            body.nest("specSet", filter).nest("options", |options| {
-                options.value("maxObjects", PAGE_OBJECTS);
-            });
-        })
-        .await?;
     let mut objects = Vec::new();
-    while let Some(page) = answer.child("returnval") {
-        for element in page.all("objects") {
-            objects.push(
-                object_content(element).ok_or_else(|| client.protocol("properties without an object".to_owned()))?,
-            );
-        }
-        let Some(token) = page.text_at("token").filter(|token| !token.is_empty()) else { break };
+    let on_update = |update| objects.push(update);
+    let mut reading = Reading { on_update, read: object_content, is_malformed: false, has_ended: false };
+    let first = |body: &mut Writer| {
+        body.nest("specSet", filter).nest("options", |options| {
+            options.value("maxObjects", PAGE_OBJECTS);
+        });
+    };
+    let mut take = |element| reading.take(element);
+    let parts = Parts { name: Some("objects"), take: &mut take };
+    let mut answer = client.call_in_parts(Duration::ZERO, RETRIEVE, collector, first, parts).await?;
+    while let Some(token) = answer.text_at("returnval.token").filter(|token| !token.is_empty()) {
         let token = token.to_owned();
-        answer = client
-            .call("ContinueRetrievePropertiesEx", collector, |body| {
-                body.text("token", &token);
-            })
-            .await?;
+        let next = |body: &mut Writer| {
+            body.text("token", &token);
+        };
+        let parts = Parts { name: Some("objects"), take: &mut take };
+        answer = client.call_in_parts(Duration::ZERO, "ContinueRetrievePropertiesEx", collector, next, parts).await?;
     }
-    session_still_there(&objects)?;
+    reading.finish(client)?;
     Ok(objects)
 }
 
@@ -275,14 +287,11 @@ async fn within_list_limit<T>(client: &Client, pages: impl Future<Output = Resul
     tokio::time::timeout(LIST_LIMIT, pages).await.map_err(|_| timed_out())?
 }
 
-fn object_content(element: &Element) -> Option<ObjectUpdate> {
-    let changes = element.all("propSet").filter_map(|property| {
-        Some(PropertyChange { path: property.text_at("name")?.to_owned(), value: property.child("val").cloned() })
+fn object_content(mut element: Element) -> Option<ObjectUpdate> {
+    let object = element.child("obj")?.reference()?;
+    let missing = missing(&element);
+    let changes = element.children.iter_mut().filter(|child| child.name == "propSet").filter_map(|property| {
+        Some(PropertyChange { path: property.text_at("name")?.to_owned(), value: property.take_child("val") })
     });
-    Some(ObjectUpdate {
-        kind: UpdateKind::Modify,
-        object: element.child("obj")?.reference()?,
-        changes: changes.collect(),
-        missing: missing(element),
-    })
+    Some(ObjectUpdate { kind: UpdateKind::Modify, object, changes: changes.collect(), missing })
 }

@@ -37,17 +37,18 @@ pub enum AnswerError {
     EmptyBody,
 }
 
-pub fn answer(document: &str) -> Result<SoapAnswer, AnswerError> {
-    let root = Element::parse(document)?;
+/// Reads a response. Its elements with the name `taken` go to `take` one by one, and are not in the result.
+pub fn answer(document: &str, taken: Option<&str>, take: impl FnMut(Element)) -> Result<SoapAnswer, AnswerError> {
+    let mut root = Element::parse_taking(document, taken, take)?;
     if root.name != "Envelope" {
         return Err(AnswerError::NotAnEnvelope(root.name));
     }
-    let body = root.child("Body").ok_or(AnswerError::EmptyBody)?;
-    let content = body.children.first().ok_or(AnswerError::EmptyBody)?;
+    let body = root.take_child("Body").ok_or(AnswerError::EmptyBody)?;
+    let content = body.children.into_iter().next().ok_or(AnswerError::EmptyBody)?;
     if content.name == "Fault" {
-        return Ok(SoapAnswer::Fault(soap_fault(content)));
+        return Ok(SoapAnswer::Fault(soap_fault(&content)));
     }
-    Ok(SoapAnswer::Returned(content.clone()))
+    Ok(SoapAnswer::Returned(content))
 }
 
 /// Parses a `<soapenv:Fault>`. Its detail contains one element whose type is the fault.
@@ -111,15 +112,17 @@ mod tests {
                 "<e:Envelope xmlns:e=\"x\"><e:Body><e:Fault><faultcode>ServerFaultCode</faultcode>\
                  <faultstring>what happened</faultstring><detail>{detail}</detail></e:Fault></e:Body></e:Envelope>"
             );
-            let SoapAnswer::Fault(fault) = answer(&document).unwrap() else { panic!("a fault was expected") };
+            let SoapAnswer::Fault(fault) = answer(&document, None, |_| ()).unwrap() else {
+                panic!("a fault was expected")
+            };
             assert_eq!((fault.kind.as_str(), fault.message.as_str()), (kind, "what happened"));
         }
     }
 
     #[test]
     fn a_document_that_is_not_an_envelope_is_rejected() {
-        assert!(answer("<html><body>busy</body></html>").is_err());
-        assert!(answer("<Envelope><Body></Body></Envelope>").is_err());
-        assert!(answer("plain text").is_err());
+        for document in ["<html><body>busy</body></html>", "<Envelope><Body></Body></Envelope>", "plain text"] {
+            assert!(answer(document, None, |_| ()).is_err(), "{document}");
+        }
     }
 }

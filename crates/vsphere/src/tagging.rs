@@ -83,7 +83,7 @@ struct Wrapped<T> {
 }
 
 impl Form {
-    fn path(self, of: &Resource<'_>) -> String {
+    fn path(self, of: &Resource) -> String {
         let (root, id, action) = match self {
             Form::Rest => ("/rest/com/vmware/cis", "id:", "~action"),
             Form::Api => ("/api/cis", "", "action"),
@@ -102,13 +102,13 @@ impl Form {
     }
 }
 
-enum Resource<'a> {
+enum Resource {
     Session,
     Categories,
-    Category(&'a str),
+    Category(String),
     Tags,
-    Tag(&'a str),
-    ObjectsOf(&'a str),
+    Tag(String),
+    ObjectsOf(String),
 }
 
 impl Tagging {
@@ -159,7 +159,7 @@ impl Tagging {
             }
             for id in ids {
                 // A tag that is gone by now has no objects.
-                let objects = self.result(Method::POST, &session, &Resource::ObjectsOf(&id)).await?;
+                let objects = self.result(Method::POST, &session, &Resource::ObjectsOf(id)).await?;
                 let objects: Vec<Attached> = objects.unwrap_or_default();
                 tagged.objects.extend(objects.iter().map(|object| ManagedObject::new(&object.kind, &object.id)));
             }
@@ -171,15 +171,15 @@ impl Tagging {
     async fn read_all<T: DeserializeOwned>(
         &self,
         session: &Session,
-        list: &Resource<'_>,
-        of: impl for<'a> Fn(&'a str) -> Resource<'a>,
+        list: &Resource,
+        of: fn(String) -> Resource,
     ) -> Result<BTreeMap<String, T>, VsphereError> {
         let ids: Vec<String> = self.result(Method::GET, session, list).await?.unwrap_or_default();
         if ids.len() > TAGS_MAX {
-            return Err(self.protocol(format!("more than {TAGS_MAX} tags or categories")));
+            return Err(self.protocol(&format!("more than {TAGS_MAX} tags or categories")));
         }
         let one = async |id: String| {
-            let found: Option<T> = self.result(Method::GET, session, &of(&id)).await?;
+            let found: Option<T> = self.result(Method::GET, session, &of(id.clone())).await?;
             Ok::<_, VsphereError>(found.map(|found| (id, found)))
         };
         let read = stream::iter(ids).map(one).buffer_unordered(REQUESTS_AT_ONCE);
@@ -198,15 +198,15 @@ impl Tagging {
     async fn login_to(&self, form: Form, credentials: &Credentials) -> Result<Session, VsphereError> {
         let pair = BASE64_STANDARD.encode(format!("{}:{}", credentials.username, credentials.password));
         let mut authorization =
-            HeaderValue::from_str(&format!("Basic {pair}")).map_err(|error| self.protocol(error.to_string()))?;
+            HeaderValue::from_str(&format!("Basic {pair}")).map_err(|error| self.protocol(&error.to_string()))?;
         authorization.set_sensitive(true);
         let request = self.request(Method::POST, form, &Resource::Session, (header::AUTHORIZATION, authorization))?;
         let response = self.transport.send(self.host(), REQUEST_LIMIT, request).await?;
         match response.status() {
             status if status.is_success() => {
                 let token: Option<String> = self.parsed(form, response.body())?;
-                let token = token.ok_or_else(|| self.protocol("no session".to_owned()))?;
-                let mut token = HeaderValue::from_str(&token).map_err(|error| self.protocol(error.to_string()))?;
+                let token = token.ok_or_else(|| self.protocol("no session"))?;
+                let mut token = HeaderValue::from_str(&token).map_err(|error| self.protocol(&error.to_string()))?;
                 token.set_sensitive(true);
                 Ok(Session { form, token })
             }
@@ -220,7 +220,7 @@ impl Tagging {
         &self,
         method: Method,
         session: &Session,
-        of: &Resource<'_>,
+        of: &Resource,
     ) -> Result<Option<T>, VsphereError> {
         let response = self.send(method, session, of).await?;
         match response.status() {
@@ -235,7 +235,7 @@ impl Tagging {
         &self,
         method: Method,
         session: &Session,
-        of: &Resource<'_>,
+        of: &Resource,
     ) -> Result<http::Response<Bytes>, VsphereError> {
         let token = (header::HeaderName::from_static(SESSION_HEADER), session.token.clone());
         self.transport.send(self.host(), REQUEST_LIMIT, self.request(method, session.form, of, token)?).await
@@ -245,13 +245,13 @@ impl Tagging {
         &self,
         method: Method,
         form: Form,
-        of: &Resource<'_>,
+        of: &Resource,
         (name, value): (header::HeaderName, HeaderValue),
     ) -> Result<Request<Full<Bytes>>, VsphereError> {
         let uri = format!("{}{}", self.config.endpoint.origin(), form.path(of));
         let request = Request::builder().method(method).uri(uri).header(name, value);
         let request = request.header(header::ACCEPT, "application/json").body(Full::default());
-        request.map_err(|error| self.protocol(error.to_string()))
+        request.map_err(|error| self.protocol(&error.to_string()))
     }
 
     fn parsed<T: DeserializeOwned>(&self, form: Form, body: &[u8]) -> Result<Option<T>, VsphereError> {
@@ -259,14 +259,14 @@ impl Tagging {
             Form::Rest => serde_json::from_slice(body).map(|Wrapped { value }| value),
             Form::Api => serde_json::from_slice(body),
         };
-        parsed.map_err(|error| self.protocol(error.to_string()))
+        parsed.map_err(|error| self.protocol(&error.to_string()))
     }
 
     fn host(&self) -> &str {
         self.config.endpoint.host()
     }
 
-    fn protocol(&self, what: String) -> VsphereError {
+    fn protocol(&self, what: &str) -> VsphereError {
         VsphereError::Protocol { host: self.host().to_owned(), what: format!("tagging: {what}") }
     }
 

@@ -19,8 +19,8 @@ use tower::ServiceExt;
 use crate::VsphereError;
 use crate::tls::{self, RefusedCertificate, Thumbprint, Trust};
 
-/// Far more than the whole inventory of a large vCenter in one page.
-pub const BODY_BYTES_MAX: usize = 256 << 20;
+/// Far more than a page of 500 objects, or the settings of a large cluster.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Exchange = dyn Fn(Request<Full<Bytes>>) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, BoxError>> + Send>>

@@ -3,7 +3,8 @@
 //! Parsing is namespace-aware where it matters: `xsi:type` is recognised by its namespace, with any prefix, and
 //! distinguished from the plain `type` of an object reference. Elements are identified by their local names.
 //!
-//! Bounds: depth and number of elements. Entities other than the five of XML are rejected.
+//! Bounds: depth, and the number of elements in memory. Elements that a caller takes while the document is read count only
+//! until then. Entities other than the five of XML are rejected.
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::name::{Namespace, ResolveResult};
@@ -12,7 +13,8 @@ use quick_xml::{NsReader, XmlVersion};
 use crate::ManagedObject;
 
 const DEPTH_MAX: usize = 64;
-const ELEMENTS_MAX: usize = 4_000_000;
+/// About 200 MB at most. The settings of a cluster with thousands of VMs are a tenth of it.
+const ELEMENTS_MAX: usize = 1_000_000;
 const XSI: &str = "http://www.w3.org/2001/XMLSchema-instance";
 
 #[derive(Debug, thiserror::Error)]
@@ -39,73 +41,107 @@ pub struct Element {
     pub children: Vec<Element>,
 }
 
+/// The elements that are being read, the innermost last.
+struct Open<'a> {
+    elements: Vec<Element>,
+    /// How many elements are in memory.
+    held: usize,
+    /// Elements of this name are taken when they are complete.
+    taken: Option<&'a str>,
+    /// The depth of the one that is being read, and how many elements were held before it.
+    taking: Option<(usize, usize)>,
+}
+
+impl Open<'_> {
+    fn begin(&mut self, element: Element) -> Result<(), XmlError> {
+        if self.elements.len() == DEPTH_MAX {
+            return Err(XmlError::TooDeep);
+        }
+        if self.held == ELEMENTS_MAX {
+            return Err(XmlError::TooMany);
+        }
+        if self.taking.is_none() && self.taken == Some(element.name.as_str()) {
+            self.taking = Some((self.elements.len(), self.held));
+        }
+        self.held += 1;
+        self.elements.push(element);
+        Ok(())
+    }
+
+    /// Returns the root when it is complete.
+    fn end(&mut self, take: &mut impl FnMut(Element)) -> Result<Option<Element>, XmlError> {
+        let element = self.elements.pop().ok_or_else(|| XmlError::Malformed("unexpected end".to_owned()))?;
+        if let Some((depth, held)) = self.taking
+            && depth == self.elements.len()
+        {
+            self.taking = None;
+            self.held = held;
+            take(element);
+            return Ok(None);
+        }
+        match self.elements.last_mut() {
+            Some(parent) => parent.children.push(element),
+            None => return Ok(Some(element)),
+        }
+        Ok(None)
+    }
+
+    fn text(&mut self, text: &str) {
+        if let Some(element) = self.elements.last_mut() {
+            element.text.push_str(text);
+        }
+    }
+}
+
 impl Element {
+    #[cfg(test)]
     pub fn parse(document: &str) -> Result<Element, XmlError> {
+        Element::parse_taking(document, None, |_| ())
+    }
+
+    /// Reads a document. Elements with the name `taken`, except those within one, go to `take` as soon as they are
+    /// complete, and are not in the result.
+    pub fn parse_taking(
+        document: &str,
+        taken: Option<&str>,
+        mut take: impl FnMut(Element),
+    ) -> Result<Element, XmlError> {
         let malformed = |error: &dyn std::fmt::Display| XmlError::Malformed(error.to_string());
         let mut reader = NsReader::from_str(document);
-        let mut open: Vec<Element> = Vec::new();
-        let mut elements = 0usize;
+        let mut open = Open { elements: Vec::new(), held: 0, taken, taking: None };
+        let mut is_empty = true;
         loop {
             match reader.read_event().map_err(|error| malformed(&error))? {
                 Event::Start(start) => {
-                    elements += 1;
-                    if open.len() == DEPTH_MAX {
-                        return Err(XmlError::TooDeep);
-                    }
-                    if elements > ELEMENTS_MAX {
-                        return Err(XmlError::TooMany);
-                    }
-                    open.push(begin(&reader, &start)?);
+                    is_empty = false;
+                    open.begin(begin(&reader, &start)?)?;
                 }
                 Event::Empty(start) => {
-                    elements += 1;
-                    if elements > ELEMENTS_MAX {
-                        return Err(XmlError::TooMany);
-                    }
-                    let element = begin(&reader, &start)?;
-                    match open.last_mut() {
-                        Some(parent) => parent.children.push(element),
-                        None => return Ok(element),
+                    is_empty = false;
+                    open.begin(begin(&reader, &start)?)?;
+                    if let Some(root) = open.end(&mut take)? {
+                        return Ok(root);
                     }
                 }
                 Event::End(_) => {
-                    let Some(element) = open.pop() else {
-                        return Err(XmlError::Malformed("unexpected end".to_owned()));
-                    };
-                    match open.last_mut() {
-                        Some(parent) => parent.children.push(element),
-                        None => return Ok(element),
+                    if let Some(root) = open.end(&mut take)? {
+                        return Ok(root);
                     }
                 }
-                Event::Text(text) => {
-                    if let Some(element) = open.last_mut() {
-                        element.text.push_str(&text.xml_content(XmlVersion::Implicit1_0));
-                    }
-                }
-                Event::CData(text) => {
-                    if let Some(element) = open.last_mut() {
-                        element.text.push_str(&text.xml_content(XmlVersion::Implicit1_0));
-                    }
-                }
+                Event::Text(text) => open.text(&text.xml_content(XmlVersion::Implicit1_0)),
+                Event::CData(text) => open.text(&text.xml_content(XmlVersion::Implicit1_0)),
                 Event::GeneralRef(reference) => {
                     let name = reference.xml_content(XmlVersion::Implicit1_0);
-                    let resolved = match reference.resolve_char_ref().map_err(|error| malformed(&error))? {
-                        Some(character) => character.to_string(),
-                        None => quick_xml::escape::resolve_predefined_entity(&name)
-                            .ok_or_else(|| XmlError::Malformed(format!("unknown entity {name}")))?
-                            .to_owned(),
-                    };
-                    if let Some(element) = open.last_mut() {
-                        element.text.push_str(&resolved);
+                    match reference.resolve_char_ref().map_err(|error| malformed(&error))? {
+                        Some(character) => open.text(character.encode_utf8(&mut [0; 4])),
+                        None => open.text(
+                            quick_xml::escape::resolve_predefined_entity(&name)
+                                .ok_or_else(|| XmlError::Malformed(format!("unknown entity {name}")))?,
+                        ),
                     }
                 }
-                Event::Eof => {
-                    return Err(if elements == 0 {
-                        XmlError::Empty
-                    } else {
-                        XmlError::Malformed("truncated".to_owned())
-                    });
-                }
+                Event::Eof if is_empty => return Err(XmlError::Empty),
+                Event::Eof => return Err(XmlError::Malformed("truncated".to_owned())),
                 Event::Decl(_) | Event::Comment(_) | Event::PI(_) | Event::DocType(_) => (),
             }
         }
@@ -115,6 +151,12 @@ impl Element {
     #[must_use]
     pub fn child(&self, name: &str) -> Option<&Element> {
         self.children.iter().find(|child| child.name == name)
+    }
+
+    /// The same, moved out of its parent.
+    #[must_use]
+    pub fn take_child(&mut self, name: &str) -> Option<Element> {
+        self.children.iter_mut().find(|child| child.name == name).map(std::mem::take)
     }
 
     /// The element at a path of names: `a.b.c`.
@@ -289,6 +331,26 @@ mod tests {
             let error = Element::parse(document).unwrap_err().to_string();
             assert!(error.contains(expected), "{document:.20}: {error}");
         }
+    }
+
+    #[test]
+    fn number_10_elements_in_memory_are_bounded_and_those_taken_do_not_count() {
+        let document = |count: usize| format!("<a>{}</a>", "<p><b/></p>".repeat(count));
+        let many = document(ELEMENTS_MAX / 2);
+        assert!(matches!(Element::parse(&many), Err(XmlError::TooMany)));
+        let mut taken = 0;
+        let root = Element::parse_taking(&many, Some("p"), |part| {
+            assert_eq!((part.name.as_str(), part.children.len()), ("p", 1));
+            taken += 1;
+        });
+        assert_eq!((root.unwrap(), taken), (Element { name: "a".to_owned(), ..Element::default() }, ELEMENTS_MAX / 2));
+        // One within another belongs to it.
+        let nested = "<a><p><p>inner</p></p><c/></a>";
+        let mut parts = Vec::new();
+        let root = Element::parse_taking(nested, Some("p"), |part| parts.push(part)).unwrap();
+        assert_eq!((parts.len(), parts[0].text_at("p"), root.children.len()), (1, Some("inner"), 1));
+        let large = format!("<a><p>{}</p></a>", "<b/>".repeat(ELEMENTS_MAX));
+        assert!(matches!(Element::parse_taking(&large, Some("p"), |_| ()), Err(XmlError::TooMany)));
     }
 
     #[test]

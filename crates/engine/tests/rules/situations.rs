@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::event::{Event, RuleKind, Source};
+use model::event::{Event, PodFacts, RuleKind, Source};
 
 use crate::stage::*;
 
@@ -77,9 +77,10 @@ fn while_pods_keep_arriving_passes_take_a_tenth_of_the_time() {
         let _process = Process::start(&outside, 1).await;
         seconds(5).await;
         let began = tokio::time::Instant::now();
-        // Pairs of replicas; each pair gets a separate rule.
+        // Pairs of replicas; each pair gets a separate rule. No namespace has as many as the limit.
         for number in 0..600 {
-            outside.add_pod(replica(&format!("app-{}", number / 2), number, 0, number)).await;
+            let pod = replica(&format!("app-{}", number / 2), number, 0, number);
+            outside.add_pod(PodFacts { namespace: format!("tenant-{}", number / 150), ..pod }).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let storm_s = began.elapsed().as_secs() as usize;
