@@ -5,7 +5,7 @@
 //! - `service`: settings, startup checks, a one-time read of both sides, and the running service.
 //!   `command`: one file per subcommand.
 //! - `demo`, `embedded`: the demo, and the embedded servers on sockets. `snapshot`, `rbac`, `plan_view`: what commands
-//!   read and print.
+//!   read and print. [`files`]: the files that they read.
 //!
 //! This crate makes no decisions; the pure crates do.
 
@@ -15,6 +15,7 @@ mod confirm;
 mod demo;
 mod embedded;
 mod failure;
+pub mod files;
 pub mod in_process;
 mod logging;
 mod plan_view;

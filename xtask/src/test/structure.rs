@@ -70,6 +70,11 @@ const ROWS: &[Row] = &[
             "testkit",
         ],
     ),
+    row(
+        "hostile",
+        &["testkit"],
+        &["model", "drs", "engine", "kubernetes", "vsphere", "server", "simulator", "bridger"],
+    ),
     row("real-peers", &["testkit"], &["model", "engine", "kubernetes", "vsphere", "server", "judge", "peers"]),
     row("xtask", &["peers"], &[]),
 ];
@@ -94,7 +99,7 @@ const KEPT: &[Kept] = &[
     kept("hyper", &["vsphere", "server", "simulator"], &[]),
     kept("hyper-util", &["vsphere", "server", "simulator"], &[]),
     kept("hyper-rustls", &["vsphere"], &[]),
-    kept("axum", &["server", "simulator", "bridger", "testkit"], &["vsphere", "real-peers"]),
+    kept("axum", &["server", "simulator", "bridger", "testkit"], &["vsphere", "real-peers", "hostile"]),
     kept("clap", &["bridger", "xtask"], &[]),
     kept("ratatui", &["bridger"], &[]),
     kept("crossterm", &["bridger"], &[]),

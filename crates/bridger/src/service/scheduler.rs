@@ -14,9 +14,8 @@ use super::leading::ElectionArguments;
 use super::policy::PolicyArguments;
 use super::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings, Switch};
 use crate::failure::Failure;
+use crate::files;
 
-/// Larger files are rejected: a kube-scheduler configuration is never that large.
-const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Differs from the port of `bridger run`, so that both can run on one machine.
 pub const PORT_DEFAULT: u16 = 12_347;
 
@@ -109,27 +108,22 @@ fn keep_profile(document: &mut Value, name: &str) -> Result<(), String> {
 }
 
 fn read(path: &Path) -> Result<Value, Failure> {
-    let shown = path.display();
-    let unreadable = |error: std::io::Error| {
-        Failure::configuration(format!("cannot read configuration file {shown}: {error}"), "check --config")
-    };
-    if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
-        return Err(Failure::configuration(format!("configuration file {shown} is too large"), "check --config"));
-    }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    let value: Value = serde_saphyr::from_str(&text).map_err(|error| {
-        // The first line has the error and its position.
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Failure::configuration(format!("cannot parse configuration file {shown}: {first}"), "use YAML or JSON")
-    })?;
-    if !value.is_object() {
-        return Err(Failure::configuration(
-            format!("configuration file {shown} is not a KubeSchedulerConfiguration"),
-            "docs/scheduler.md shows an example",
-        ));
-    }
-    Ok(value)
+    let text = files::read_text(path, files::CONFIGURATION)?;
+    parse(&text).map_err(|why| {
+        let what = format!("cannot use configuration file {}: {why}", path.display());
+        Failure::configuration(what, "docs/scheduler.md shows an example")
+    })
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| files::cannot_parse(&error))?;
+    if value.is_object() { Ok(value) } else { Err("it is not a KubeSchedulerConfiguration".to_owned()) }
+}
+
+/// Whether a configuration is accepted, with the standard plugins.
+pub(crate) fn check(text: &str) -> Result<(), String> {
+    let accepted = Configuration::from_value(&parse(text)?, &plugins::standard());
+    accepted.map(drop).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

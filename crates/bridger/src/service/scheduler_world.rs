@@ -10,57 +10,56 @@ use model::{Parts, sources_for};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::files;
 use crate::snapshot::Snapshot;
 
-/// Larger files are rejected.
-const FILE_BYTES_MAX: u64 = 4 << 30;
+/// Two files of a large cluster.
+const OBJECTS: files::Kind = files::Kind { bytes_max: 4 << 30, ..files::SNAPSHOT };
 const HINT: &str = "use a file of `kubectl get nodes,namespaces,pods -A -o json` or `bridger snapshot`";
 
 /// Reads the file.
 pub fn read(path: &Path) -> Result<Vec<Event>, Failure> {
-    let shown = path.display();
-    let unreadable = |error: std::io::Error| {
-        Failure::configuration(format!("cannot read snapshot {shown}: {error}"), "check --snapshot")
-    };
-    if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES_MAX {
-        return Err(Failure::configuration(format!("snapshot {shown} is too large"), HINT));
-    }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    let bad = |why: String| Failure::configuration(format!("cannot parse snapshot {shown}: {why}"), HINT);
-    let mut document = parse(&text).map_err(bad)?;
-    drop(text);
+    let text = files::read_text(path, OBJECTS)?;
+    let unusable = |why: String| Failure::configuration(format!("cannot use snapshot {}: {why}", path.display()), HINT);
+    parse(&text).map_err(unusable)
+}
+
+/// Reads the content of a file.
+pub fn parse(text: &str) -> Result<Vec<Event>, String> {
+    let mut document = value(text)?;
     match document.get("kind").and_then(Value::as_str) {
         Some("BridgerSnapshot") => {
             drop(document);
-            let snapshot = Snapshot::read(path)?;
+            let snapshot = Snapshot::parse(text.as_bytes())?;
             if snapshot.pods.iter().any(|pod| pod.scheduling.is_none()) {
-                return Err(Failure::configuration(
-                    format!("snapshot {shown} lacks the scheduling data of pods"),
-                    "take it again with this version of bridger",
-                ));
+                return Err(
+                    "it lacks the scheduling data of pods; take it again with this version of bridger".to_owned()
+                );
             }
             Ok(snapshot.into_events())
         }
         Some("List") => match document.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => list(&items).map_err(bad),
-            _ => Err(bad("the list has no items".to_owned())),
+            Some(Value::Array(items)) => list(&items),
+            _ => Err("the list has no items".to_owned()),
         },
-        Some(kind) => Err(bad(format!("it is of kind {kind}"))),
-        None => Err(bad("it has no kind".to_owned())),
+        Some(kind) => Err(format!("it is of kind {kind}")),
+        None => Err("it has no kind".to_owned()),
     }
 }
 
-fn parse(text: &str) -> Result<Value, String> {
+fn value(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| error.to_string());
+        return serde_json::from_str(text).map_err(|error| format!("cannot parse it: {error}"));
     }
-    // Only the file size limits the input: a cluster has more YAML nodes than any configuration.
+    // Only the file size limits how much there is: a cluster has more YAML nodes than any configuration. Depth
+    // and aliases stay limited.
     let mut options = serde_saphyr::Options::default();
-    options.budget = None;
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let text = error.to_string();
-        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
-    })
+    options.budget = serde_saphyr::budget! {
+        max_events: usize::MAX,
+        max_nodes: usize::MAX,
+        max_total_scalar_bytes: usize::MAX,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| files::cannot_parse(&error))
 }
 
 /// The events of a list, as if it came from a server.

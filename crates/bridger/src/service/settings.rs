@@ -18,6 +18,7 @@ use super::leading::{ElectionArguments, ElectionChoice, ElectionEntry};
 use super::policy::{self, PolicyArguments, PolicyEntry};
 use super::scheduler::ProfileArguments;
 use crate::failure::Failure;
+use crate::files;
 
 /// The flags that say how to connect to vCenters and to a Kubernetes cluster.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -361,19 +362,20 @@ fn vcenter_failure(error: VcenterConfigError) -> Failure {
 }
 
 fn read(path: &Path) -> Result<File, Failure> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::configuration(format!("cannot read configuration file {shown}: {error}"), "check --config")
-    })?;
-    serde_saphyr::from_str(&text).map_err(|error| {
-        // The first line has the error and its position. The excerpt of the file that follows may contain secrets.
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Failure::configuration(
-            format!("cannot parse configuration file {shown}: {first}"),
-            "docs/run.md lists all fields",
-        )
+    let text = files::read_text(path, files::CONFIGURATION)?;
+    parse(&text).map_err(|why| {
+        let what = format!("cannot use configuration file {}: {why}", path.display());
+        Failure::configuration(what, "docs/run.md lists all fields")
     })
+}
+
+fn parse(text: &str) -> Result<File, String> {
+    serde_saphyr::from_str(text).map_err(|error| files::cannot_parse(&error))
+}
+
+/// Whether the content of a configuration file is accepted.
+pub(crate) fn check(text: &str) -> Result<(), String> {
+    parse(text).map(drop)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use self::vcenter::Vcenter;
 use super::{Snapshot, VcenterPart};
 
 const KIND: &str = "BridgerSnapshot";
-pub(super) const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FormatError {
@@ -33,7 +33,7 @@ pub(super) enum FormatError {
     OtherKind,
     #[error("it has version {0}, this bridger reads version {VERSION}")]
     OtherVersion(u32),
-    #[error(transparent)]
+    #[error("cannot parse it: {0}")]
     Malformed(#[from] serde_json::Error),
 }
 

@@ -20,12 +20,9 @@ use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, Po
 use model::scheduling::WorkloadFacts;
 use model::{KUBERNETES_SOURCES, World};
 
-use self::format::{FormatError, VERSION};
 pub use self::gathered::Gathered;
 use crate::failure::Failure;
-
-/// Larger files are rejected: a snapshot of 150,000 pods has a tenth of this.
-const FILE_BYTES_MAX: u64 = 2 << 30;
+use crate::files;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -96,29 +93,16 @@ impl Snapshot {
     }
 
     pub fn read(path: &Path) -> Result<Snapshot, Failure> {
-        let shown = path.display();
-        let unreadable = |error: std::io::Error| {
-            Failure::configuration(format!("cannot read snapshot {shown}: {error}"), "check --snapshot")
-        };
-        let size_bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-        if size_bytes > FILE_BYTES_MAX {
-            return Err(Failure::configuration(
-                format!("snapshot {shown} is too large: {size_bytes} bytes, the limit is {FILE_BYTES_MAX}"),
-                "check --snapshot",
-            ));
-        }
-        let bytes = std::fs::read(path).map_err(unreadable)?;
-        let hint = "use a file written by `bridger snapshot`";
-        format::read(&bytes).map_err(|error| match error {
-            FormatError::OtherKind => Failure::configuration(format!("{shown} is not a snapshot"), hint),
-            FormatError::OtherVersion(version) => Failure::configuration(
-                format!("snapshot {shown} has version {version}, this bridger reads version {VERSION}"),
-                "use the version of bridger that wrote it, or take the snapshot again",
-            ),
-            FormatError::Malformed(error) => {
-                Failure::configuration(format!("cannot parse snapshot {shown}: {error}"), hint)
-            }
+        let bytes = files::read(path, files::SNAPSHOT)?;
+        Snapshot::parse(&bytes).map_err(|why| {
+            let what = format!("cannot use snapshot {}: {why}", path.display());
+            Failure::configuration(what, "use a file written by this version of `bridger snapshot`")
         })
+    }
+
+    /// Reads the content of a file.
+    pub fn parse(bytes: &[u8]) -> Result<Snapshot, String> {
+        format::read(bytes).map_err(|error| error.to_string())
     }
 
     /// Writes the file atomically: a temporary file beside it is renamed.

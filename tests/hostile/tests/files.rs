@@ -1,0 +1,64 @@
+//! The files that commands read: configuration, snapshots, lists of objects.
+
+use bridger::files::{Format, check};
+use hostile::{PeakAlloc, Target, attack};
+
+#[global_allocator]
+static MEMORY: PeakAlloc = hostile::MEMORY;
+
+const YAML: &[&str] = &[
+    "&a ",
+    "*a",
+    "<<: *a",
+    "- ",
+    "? ",
+    "!!binary ",
+    "!!str ",
+    "|",
+    ">",
+    "---\n",
+    "...\n",
+    "%YAML 1.2\n",
+    "\n  ",
+    "\t",
+    "{a: *a}",
+    "&a [*a, *a]",
+    "~",
+    ".nan",
+    ".inf",
+    "0x1F",
+    "0o7",
+    "\"\\x00\"",
+];
+
+fn golden(name: &str) -> Vec<u8> {
+    let path = format!("{}/../golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).expect(&path)
+}
+
+/// One test, because the memory of the whole process is counted.
+#[test]
+fn number_10_no_file_is_dangerous() {
+    let snapshot = include_bytes!("../../../crates/bridger/src/snapshot/testdata/every-field.json").to_vec();
+    let list = br#"{"apiVersion":"v1","kind":"List","items":[
+        {"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","labels":{"a":"b"}},"spec":{"taints":[{"key":"k",
+         "effect":"NoSchedule"}]},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"110"}}},
+        {"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","uid":"u","labels":{"app":"web"}},
+         "spec":{"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"h",
+         "labelSelector":{"matchExpressions":[{"key":"app","operator":"In","values":["web"]}]}}]}},
+         "containers":[{"name":"c","resources":{"requests":{"cpu":"100m","memory":"1Gi"}}}]}}]}"#;
+    let yaml = b"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {}, \
+        status: {}}\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: p, namespace: a, uid: u}\n  spec:\n    \
+        containers:\n    - {name: c, resources: {requests: {cpu: \"1\"}}}\n";
+    for (name, format, samples) in [
+        ("configuration", Format::Configuration, vec![golden("configuration/bridger.yaml")]),
+        ("scheduler-configuration", Format::SchedulerConfiguration, vec![golden("configuration/scheduler.yaml")]),
+        ("snapshot", Format::Snapshot, vec![snapshot]),
+        ("objects", Format::Objects, vec![list.to_vec(), yaml.to_vec()]),
+    ] {
+        // A YAML document may have a million events from aliases.
+        let target = Target { name, samples: &samples, words: YAML, memory_bytes_fixed: 256 << 20 };
+        let summary = attack(&target, |input| check(format, input.bytes).is_ok());
+        assert!(summary.accepted > 0, "{summary}");
+    }
+}
