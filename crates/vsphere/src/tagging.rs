@@ -249,8 +249,15 @@ impl Tagging {
         (name, value): (header::HeaderName, HeaderValue),
     ) -> Result<Request<Full<Bytes>>, VsphereError> {
         let uri = format!("{}{}", self.config.endpoint.origin(), form.path(of));
-        let request = Request::builder().method(method).uri(uri).header(name, value);
-        let request = request.header(header::ACCEPT, "application/json").body(Full::default());
+        let mut request = Request::builder().method(method).uri(uri).header(name, value);
+        request = request.header(header::ACCEPT, "application/json");
+        // An action takes its parameters from the body, also if there are none.
+        let request = match of {
+            Resource::ObjectsOf(_) => {
+                request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from_static(b"{}")))
+            }
+            _ => request.body(Full::default()),
+        };
         request.map_err(|error| self.protocol(&error.to_string()))
     }
 

@@ -5,17 +5,17 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::StreamExt;
 use kube::Client;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, WatchEvent};
 use kube::core::Request;
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::light::{self, Events, Listed};
+
 /// The label of the measured pods.
 pub(super) const MEASURED: &str = "measured=true";
-/// How long the server keeps a watch open. Then the watch is started again.
-const WATCH_SECONDS: u32 = 290;
 
 #[derive(Clone, Debug, Deserialize)]
 struct WatchedPod {
@@ -34,23 +34,11 @@ struct BoundSpec {
     node_name: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Listed {
-    metadata: Version,
-    items: Vec<WatchedPod>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Version {
-    resource_version: String,
-}
-
 /// The pods bound since the watch started.
 pub(super) struct Binds {
     client: Client,
     requests: Request,
-    watch: BoxStream<'static, kube::Result<WatchEvent<WatchedPod>>>,
+    watch: Events<WatchedPod>,
     /// By pod name, the time at which the watch first showed the bind.
     observed: BTreeMap<String, Instant>,
 }
@@ -61,7 +49,7 @@ impl Binds {
         let requests = Request::new(pods_url);
         // No scheduler runs yet: only the resource version is needed, so a limit of one pod is enough.
         let listed = list(client, &requests, &ListParams::default().limit(1)).await?;
-        let watch = watch(client, &requests, &listed.metadata).await?;
+        let watch = light::watch(client, &requests, MEASURED, &listed.metadata).await?;
         Ok(Binds { client: client.clone(), requests, watch, observed: BTreeMap::new() })
     }
 
@@ -83,7 +71,7 @@ impl Binds {
             // The server closes a watch whose client reads too slowly.
             None => {
                 let listed = list(&self.client, &self.requests, &ListParams::default()).await?;
-                self.watch = watch(&self.client, &self.requests, &listed.metadata).await?;
+                self.watch = light::watch(&self.client, &self.requests, MEASURED, &listed.metadata).await?;
                 listed.items.into_iter().for_each(|pod| self.take(pod));
             }
         }
@@ -97,16 +85,6 @@ impl Binds {
     }
 }
 
-async fn list(client: &Client, requests: &Request, parameters: &ListParams) -> Result<Listed> {
-    Ok(client.request(requests.list(&parameters.clone().labels(MEASURED))?).await?)
-}
-
-async fn watch(
-    client: &Client,
-    requests: &Request,
-    from: &Version,
-) -> Result<BoxStream<'static, kube::Result<WatchEvent<WatchedPod>>>> {
-    let parameters = WatchParams::default().labels(MEASURED).timeout(WATCH_SECONDS);
-    let events = client.request_events(requests.watch(&parameters, &from.resource_version)?).await?;
-    Ok(events.boxed())
+async fn list(client: &Client, requests: &Request, parameters: &ListParams) -> Result<Listed<WatchedPod>> {
+    light::list(client, requests, &parameters.clone().labels(MEASURED)).await
 }

@@ -7,10 +7,12 @@
 mod arrival;
 mod binds;
 mod cluster;
+pub mod light;
 mod selection;
 pub mod turns;
 mod workload;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -33,6 +35,24 @@ pub struct Size {
     pub measured: usize,
     /// The time limit of a round.
     pub limit: Duration,
+}
+
+/// Whom the API server takes a contender for. All contenders of a comparison have the same kind of identity, because
+/// an administrator's requests are not checked against roles, and so cost less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    Administrator,
+    /// `system:kube-scheduler`, with the roles that Kubernetes gives it.
+    Scheduler,
+}
+
+impl Identity {
+    pub fn kubeconfig(self, control_plane: &ControlPlane) -> Result<PathBuf> {
+        match self {
+            Identity::Administrator => Ok(control_plane.kubeconfig().to_owned()),
+            Identity::Scheduler => control_plane.kubeconfig_for("system:kube-scheduler", &[]),
+        }
+    }
 }
 
 /// One of the schedulers to compare.

@@ -250,7 +250,7 @@ fn one(measured: &Value, name: &str, path: &str, unit: &'static str) -> impl Ite
 
 /// This contender's best turn, for each load and workload.
 fn of_rounds(name: &str, contender: &str, measured: &Value) -> Figures {
-    let (rounds, member) = if name == "scheduler" { ("/rounds", "pods_per_second") } else { ("/throughput", "") };
+    let (rounds, member) = (if name == "scheduler" { "/rounds" } else { "/throughput" }, "pods_per_second");
     let mut figures = Figures::new();
     for (load, workloads) in measured.pointer(rounds).and_then(Value::as_object).into_iter().flatten() {
         for (workload, ways) in workloads.as_object().into_iter().flatten() {
@@ -337,7 +337,9 @@ mod tests {
         let scheduler = json!({ "rounds": { "loaded": { "basic": {
             "bridger": [{ "pods_per_second": 8.0 }, { "pods_per_second": 9.0 }],
             "before": [{ "pods_per_second": 7.0 }, { "pods_per_second": 6.0 }] } } } });
-        let extender = json!({ "throughput": { "empty": { "preferred": { "bridger": [5.0, 4.0], "before": [3.0, 2.0] } } },
+        let turns = |rates: [f64; 2]| rates.map(|rate| json!({ "pods_per_second": rate }));
+        let preferred = json!({ "bridger": turns([5.0, 4.0]), "before": turns([3.0, 2.0]) });
+        let extender = json!({ "throughput": { "empty": { "preferred": preferred } },
             "latency": { "many": { "p99_ms": 0.3 } } });
         for (found, expected) in [
             (of_label(&label), &[("label: added, p99", 30.0), ("label: first labelling of 5000 nodes", 50.0)][..]),

@@ -12,7 +12,9 @@ use super::rounds::{Load, Rounds, Turns};
 /// kube-scheduler with its QPS raised, a null binder (watches, binds in turn, posts the event), and bridger scheduler.
 ///
 /// A real kube-apiserver with 5000 nodes, empty and with 30,000 running pods that have anti-affinity; for seven
-/// workloads pods per second, CPU time per pod, peak memory, and how long the Scheduled events take.
+/// workloads pods per second until all are bound, the time to 95 %, failed attempts, CPU time per pod, peak memory, and how
+/// long the Scheduled events take. All with the identity of kube-scheduler. Off: leader election, Bridger's lifting, API
+/// priority and fairness.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -82,6 +84,15 @@ fn fill(measured: &Value, rounds: &Rounds) -> Result<Report> {
                 }
                 report.beside(what, own, unit, "null binder", most("null binder")?);
             }
+            let most = |who: &str, member: &str| Ok::<f64, anyhow::Error>(figure(who, member)?.most());
+            for (member, noun, unit) in [
+                ("most_took_s", "time to 95 %", "s"),
+                ("took_s", "time to 100 %", "s"),
+                ("failed_attempts", "failed attempts", "attempts"),
+            ] {
+                let (own, upstream) = (most("bridger", member)?, most("kube-scheduler", member)?);
+                report.beside(format!("{what}, {noun}, most"), own, unit, "kube-scheduler", upstream);
+            }
             let after = figure("bridger", "events_after_s")?.most();
             report.limit(format!("{what}, last event after"), after, "s", EVENTS_AFTER_S_MAX);
         }
@@ -129,7 +140,10 @@ mod tests {
 
     #[test]
     fn every_figure_has_its_row() {
-        let round = |rate: f64, cpu: f64| json!([{ "pods_per_second": rate, "cpu_ms_per_pod": cpu, "peak_mib": 100.0, "events_after_s": 0.2 }]);
+        let round = |rate: f64, cpu: f64| {
+            json!([{ "pods_per_second": rate, "cpu_ms_per_pod": cpu, "peak_mib": 100.0, "events_after_s": 0.2,
+                "most_took_s": 1.0, "took_s": 1.1, "failed_attempts": 0 }])
+        };
         let rounds = json!({ "kube-scheduler": round(50.0, 10.0), "null binder": round(600.0, 0.5), "bridger": round(590.0, 0.6) });
         let loads = json!({ "empty": { "basic": rounds }, "loaded": { "basic": rounds } });
         let all = Rounds::default();

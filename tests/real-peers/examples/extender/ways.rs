@@ -12,10 +12,11 @@ use axum::routing::post;
 use engine::extender::NodeVerdict;
 use engine::ports::{Binder, Binding};
 use kubernetes::PodBinder;
-use real_peers::bench::{Contender, Running};
+use real_peers::bench::{Contender, Identity, Running};
 use serde_json::{Value, json};
 use server::extender::answer;
 use server::extender::wire::{BindingArgs, ExtenderArgs, Nodes};
+use testkit::control_plane::client_from;
 use testkit::{Bridger, ControlPlane, Scheduler};
 
 /// The `schedulerName` of all pods.
@@ -25,7 +26,7 @@ pub const SCHEDULER_NAME: &str = "default-scheduler";
 pub enum Way<'a> {
     /// kube-scheduler's own InterPodAffinity.
     InTree,
-    Bridger,
+    Bridger(Identity),
     /// Another build of Bridger.
     Before(&'a Path),
     /// An extender that accepts everything, on Bridger's HTTP stack.
@@ -38,8 +39,9 @@ impl<'a> Way<'a> {
     /// In the order of their turns.
     pub fn all(before: Option<&'a Path>) -> Vec<Way<'a>> {
         match before {
-            None => vec![Way::InTree, Way::Bridger, Way::Agreeing, Way::Neither],
-            Some(program) => vec![Way::Before(program), Way::Bridger],
+            None => vec![Way::InTree, Way::Bridger(Identity::Scheduler), Way::Agreeing, Way::Neither],
+            // The other build may need more permissions than a scheduler has.
+            Some(program) => vec![Way::Before(program), Way::Bridger(Identity::Administrator)],
         }
     }
 }
@@ -51,7 +53,7 @@ impl<'a> Contender for Way<'a> {
     fn name(self) -> &'static str {
         match self {
             Way::InTree => "in-tree",
-            Way::Bridger => "bridger",
+            Way::Bridger(_) => "bridger",
             Way::Before(_) => "before",
             Way::Agreeing => "agreeing",
             Way::Neither => "neither",
@@ -59,7 +61,7 @@ impl<'a> Contender for Way<'a> {
     }
 
     fn takes_turns(self) -> bool {
-        matches!(self, Way::Bridger | Way::Before(_) | Way::Agreeing)
+        matches!(self, Way::Bridger(_) | Way::Before(_) | Way::Agreeing)
     }
 
     async fn beside(self, control_plane: &ControlPlane) -> Result<Beside<'a>> {
@@ -102,23 +104,25 @@ impl<'a> Beside<'a> {
         let mut beside = Beside { way, address: None, bridger: None, agreeing: None };
         match way {
             Way::InTree | Way::Neither => (),
-            Way::Bridger | Way::Before(_) => {
-                let kubeconfig = control_plane.kubeconfig().display().to_string();
+            Way::Bridger(_) | Way::Before(_) => {
                 // Without lifting, so that all setups decide the same.
-                let arguments = ["run", "--port", "0", "--labels", "off", "--lift", "none"];
-                let (program, port): (_, &[&str]) = match way {
-                    // Builds before --extender-port serve the extender on --port.
-                    Way::Before(program) => (Some(program), &[]),
-                    _ => (None, &["--extender-port", "0"]),
+                let arguments = ["run", "--port", "0", "--labels", "off", "--rules", "off", "--lift", "none"];
+                let (program, identity, more): (_, _, &[&str]) = match way {
+                    // It may know no leader election. Builds before --extender-port serve the extender on --port.
+                    Way::Before(program) => (Some(program), Identity::Administrator, &[]),
+                    Way::Bridger(identity) => (None, identity, &["--extender-port", "0", "--leader-elect=false"]),
+                    _ => (None, Identity::Scheduler, &[]),
                 };
-                let arguments = [&arguments[..], port].concat();
+                let kubeconfig = identity.kubeconfig(control_plane)?.display().to_string();
+                let arguments = [&arguments[..], more].concat();
                 let mut bridger = Bridger::start_build(program, &arguments, &[("KUBECONFIG", kubeconfig)])?;
                 bridger.prints("matched to a VM", Duration::from_secs(120)).await?;
                 beside.address = Some(bridger.extender_address().or_else(|_| bridger.address())?);
                 beside.bridger = Some(bridger);
             }
             Way::Agreeing => {
-                let binder = Arc::new(PodBinder::new(control_plane.client().await?));
+                let kubeconfig = Identity::Scheduler.kubeconfig(control_plane)?;
+                let binder = Arc::new(PodBinder::new(client_from(&kubeconfig).await?));
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
                 beside.address = Some(listener.local_addr()?.to_string());
                 let serving = server::serve(

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use real_peers::bench::{Contender, Running};
+use real_peers::bench::{Contender, Identity, Running};
 use serde_json::json;
 use testkit::{Bridger, ControlPlane, Scheduler};
 
@@ -14,7 +14,7 @@ pub const SCHEDULER_NAME: &str = "measured";
 pub enum Kind<'a> {
     KubeScheduler,
     NullBinder,
-    Bridger,
+    Bridger(Identity),
     /// Another build of Bridger.
     Before(&'a Path),
 }
@@ -23,8 +23,9 @@ impl<'a> Kind<'a> {
     /// In the order of their turns.
     pub fn all(before: Option<&'a Path>) -> Vec<Kind<'a>> {
         match before {
-            None => vec![Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger],
-            Some(program) => vec![Kind::Before(program), Kind::Bridger],
+            None => vec![Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger(Identity::Scheduler)],
+            // The other build may need more permissions than a scheduler has.
+            Some(program) => vec![Kind::Before(program), Kind::Bridger(Identity::Administrator)],
         }
     }
 }
@@ -37,7 +38,7 @@ impl Contender for Kind<'_> {
         match self {
             Kind::KubeScheduler => "kube-scheduler",
             Kind::NullBinder => "null binder",
-            Kind::Bridger => "bridger",
+            Kind::Bridger(_) => "bridger",
             Kind::Before(_) => "before",
         }
     }
@@ -55,13 +56,19 @@ impl Contender for Kind<'_> {
     }
 }
 
-/// Starts `bridger scheduler`: this build, or another.
-pub fn scheduler_alone(control_plane: &ControlPlane, program: Option<&Path>) -> Result<Bridger> {
-    let environment = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
-    // Without lifting, as for the other schedulers.
-    let arguments = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
-    Bridger::start_build(program, &arguments, &environment)
+/// Starts `bridger scheduler` without lifting and without leader election, like the other schedulers.
+pub fn scheduler_alone(control_plane: &ControlPlane, identity: Identity) -> Result<Bridger> {
+    let environment = [("KUBECONFIG", identity.kubeconfig(control_plane)?.display().to_string())];
+    Bridger::start_build(None, &[&ALONE[..], &["--leader-elect=false"]].concat(), &environment)
 }
+
+/// Another build, which may know no leader election.
+fn scheduler_before(control_plane: &ControlPlane, program: &Path) -> Result<Bridger> {
+    let environment = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
+    Bridger::start_build(Some(program), &ALONE, &environment)
+}
+
+const ALONE: [&str; 7] = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
 
 /// A running scheduler. It exits when this value is dropped.
 pub enum Contestant {
@@ -84,11 +91,12 @@ impl Contestant {
             }
             Kind::NullBinder => {
                 let mut command = tokio::process::Command::new(std::env::current_exe()?);
-                command.arg("null-binder").arg(control_plane.kubeconfig()).kill_on_drop(true);
+                let kubeconfig = Identity::Scheduler.kubeconfig(control_plane)?;
+                command.arg("null-binder").arg(kubeconfig).kill_on_drop(true);
                 Contestant::NullBinder(command.spawn().context("starting the null binder")?)
             }
-            Kind::Bridger => Contestant::Bridger(scheduler_alone(control_plane, None)?),
-            Kind::Before(program) => Contestant::Bridger(scheduler_alone(control_plane, Some(program))?),
+            Kind::Bridger(identity) => Contestant::Bridger(scheduler_alone(control_plane, identity)?),
+            Kind::Before(program) => Contestant::Bridger(scheduler_before(control_plane, program)?),
         })
     }
 }

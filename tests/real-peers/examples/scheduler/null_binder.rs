@@ -1,5 +1,5 @@
 //! Does only what every scheduler must do: watches all nodes and pods as JSON, binds each pending pod to the next node
-//! in turn, and posts the Scheduled event.
+//! in turn, and posts the Scheduled event. Of each object it parses the few fields that this needs.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
@@ -7,9 +7,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, PostParams};
-use kube::runtime::watcher::{self, watcher};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, PostParams, WatchEvent};
+use kube::core::Request;
+use real_peers::bench::light::{self, Listed};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::contestant::SCHEDULER_NAME;
@@ -23,6 +25,36 @@ enum Done {
     EventPosted,
 }
 
+#[derive(Clone, Deserialize)]
+struct NodeObject {
+    metadata: NodeName,
+}
+
+#[derive(Clone, Deserialize)]
+struct NodeName {
+    name: String,
+}
+
+#[derive(Clone, Deserialize)]
+struct PodObject {
+    metadata: PodName,
+    spec: PodSpec,
+}
+
+#[derive(Clone, Deserialize)]
+struct PodName {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    node_name: Option<String>,
+    scheduler_name: Option<String>,
+}
+
 struct Waiting {
     namespace: String,
     name: String,
@@ -32,20 +64,26 @@ struct Waiting {
 
 pub async fn run(kubeconfig: &Path) -> Result<()> {
     let client = testkit::control_plane::client_from(kubeconfig).await?;
-    let mut nodes = watcher(Api::<Node>::all(client.clone()), watcher::Config::default()).boxed();
-    let mut pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).boxed();
-    let (mut names, mut turn) = (Vec::<String>::new(), 0);
+    let (node_requests, pod_requests) = (Request::new("/api/v1/nodes"), Request::new("/api/v1/pods"));
+    // All nodes first, as a scheduler does.
+    let listed: Listed<NodeObject> = light::list(&client, &node_requests, &ListParams::default()).await?;
+    let mut nodes = light::watch::<NodeObject>(&client, &node_requests, "", &listed.metadata).await?;
+    let names: Vec<String> = listed.items.into_iter().map(|node| node.metadata.name).collect();
+    let listed: Listed<PodObject> = light::list(&client, &pod_requests, &ListParams::default()).await?;
+    let mut pods = light::watch::<PodObject>(&client, &pod_requests, "", &listed.metadata).await?;
     let (mut seen, mut to_bind, mut to_post) = (HashSet::new(), VecDeque::new(), VecDeque::new());
+    let mut turn = 0;
+    let mut take = |pod: PodObject, to_bind: &mut VecDeque<Waiting>| {
+        if let Some(waiting) = waiting(pod, &names[turn % names.len()])
+            && seen.insert(waiting.uid.clone())
+        {
+            turn += 1;
+            to_bind.push_back(waiting);
+        }
+    };
+    listed.items.into_iter().for_each(|pod| take(pod, &mut to_bind));
     let (mut binding, mut posting) = (0, 0);
     let mut in_flight: FuturesUnordered<BoxFuture<'static, Result<Done>>> = FuturesUnordered::new();
-    // All nodes first, as a scheduler does.
-    loop {
-        match nodes.next().await.context("the watch of nodes ended")?? {
-            watcher::Event::InitApply(node) => names.extend(node.metadata.name),
-            watcher::Event::InitDone => break,
-            _ => (),
-        }
-    }
     loop {
         while binding < BINDS_AT_ONCE
             && let Some(pod) = to_bind.pop_front()
@@ -67,27 +105,20 @@ pub async fn run(kubeconfig: &Path) -> Result<()> {
                 }
                 Done::EventPosted => posting -= 1,
             },
-            Some(event) = pods.next() => {
-                if let watcher::Event::InitApply(pod) | watcher::Event::Apply(pod) = event?
-                    && let Some(waiting) = waiting(pod, &names[turn % names.len()])
-                    && seen.insert(waiting.uid.clone())
-                {
-                    turn += 1;
-                    to_bind.push_back(waiting);
+            event = pods.next() => {
+                if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event.context("the watch of pods ended")?? {
+                    take(pod, &mut to_bind);
                 }
             }
-            Some(event) = nodes.next() => drop(event?),
+            event = nodes.next() => drop(event.context("the watch of nodes ended")??),
         }
     }
 }
 
-fn waiting(pod: Pod, node: &str) -> Option<Waiting> {
-    let spec = pod.spec?;
-    if spec.node_name.is_some() || spec.scheduler_name.as_deref() != Some(SCHEDULER_NAME) {
-        return None;
-    }
-    let metadata = pod.metadata;
-    Some(Waiting { namespace: metadata.namespace?, name: metadata.name?, uid: metadata.uid?, node: node.to_owned() })
+fn waiting(pod: PodObject, node: &str) -> Option<Waiting> {
+    let is_waiting = pod.spec.node_name.is_none() && pod.spec.scheduler_name.as_deref() == Some(SCHEDULER_NAME);
+    let PodName { namespace, name, uid } = pod.metadata;
+    is_waiting.then(|| Waiting { namespace, name, uid, node: node.to_owned() })
 }
 
 async fn bind(client: kube::Client, pod: Waiting) -> Result<Done> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
-use real_peers::bench::{Contender, Running, Size};
+use real_peers::bench::{Contender, Identity, Running, Size};
 use serde_json::json;
 use testkit::workdir::Workdir;
 use testkit::{Bridger, ControlPlane, Sandbox, eventually};
@@ -81,8 +81,7 @@ impl Machines {
         ];
         let config = self.scheduler_config.display().to_string();
         // The same lifting as for the other contender.
-        let arguments =
-            "run --labels on --rules on --extender-port 0 --scheduling on --lift none --port 0 --scheduler-config";
+        let arguments = "run --labels on --rules on --extender-port 0 --scheduling on --lift none --leader-elect=false --port 0 --scheduler-config";
         let arguments: Vec<&str> = arguments.split(' ').chain([config.as_str()]).collect();
         Bridger::start(&arguments, &environment)
     }
@@ -111,7 +110,7 @@ impl Contender for With<'_> {
 
     async fn beside(self, control_plane: &ControlPlane) -> Result<Calm> {
         let bridger = match self {
-            With::Nothing => scheduler_alone(control_plane, None)?,
+            With::Nothing => scheduler_alone(control_plane, Identity::Administrator)?,
             With::All(machines) => machines.run(control_plane)?,
         };
         let ready = match self {
