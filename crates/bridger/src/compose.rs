@@ -34,7 +34,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use vsphere::config::VcenterConfig;
 
-use crate::service::leading::{Candidates, Elections, PodsListed};
+use crate::service::leading::{Candidates, Elections, PodsListed, machine_name};
 use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
 use crate::service::scheduler_metrics::SchedulerMetrics;
 
@@ -108,7 +108,9 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     let mut world = model::World::with_lifting(parts.lifting);
     let ids: Vec<VcenterId> = (0u16..).zip(&vcenters).map(|(number, _)| VcenterId(number)).collect();
     world.expect_vcenters(ids.iter().copied());
-    let sink = Arc::new(EventWriter::new(client.clone(), time_of_day.clone()));
+    // The embedded servers are on no machine, and their history is the same everywhere.
+    let host_name = if is_virtual { "embedded".to_owned() } else { machine_name() };
+    let sink = Arc::new(EventWriter::new(client.clone(), time_of_day.clone()).on_host(host_name));
     let mut runtime = Runtime::new(world, &runtime_settings, sink);
     let counters = Arc::<Counters>::default();
     let now = time_of_day.clone();
@@ -181,6 +183,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
             Arc::new(register) as server::MoreMetrics
         }),
         connections: Arc::default(),
+        heartbeats: service.heartbeats(),
         parts: on,
         leads_extender: on.contains(Part::Extender).then(|| candidates.lease(Part::Extender)),
         leases: candidates.leases,
@@ -189,6 +192,6 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     service.lead(runtime, received, candidates.standing);
     // Boxed because its state is large, and most of it is used only once.
     let watching = Box::pin(kubernetes::watch::watch_and_relist(client, events, seed, on, lists));
-    service.background.spawn(watching);
+    service.background.spawn("watches of Kubernetes", watching);
     Bridger { world, counters, shown, rules }
 }

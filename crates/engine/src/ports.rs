@@ -54,6 +54,8 @@ pub struct Occurrence {
     pub reason: &'static str,
     /// For people: "moved from esx-1 to esx-2".
     pub message: String,
+    /// The scheduler that reports it, by the name in `schedulerName`; `None`: Bridger.
+    pub reporter: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,15 @@ pub enum Regarding {
 }
 
 impl Regarding {
+    /// `None` for a node.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        match self {
+            Regarding::Node { .. } => None,
+            Regarding::Pod { namespace, .. } => Some(namespace),
+        }
+    }
+
     /// The object's UID, or its name if it has no UID.
     #[must_use]
     pub fn key(&self) -> &str {

@@ -8,11 +8,11 @@ use engine::extender::{
     BindError, BindExecutor, Candidate, Extender, ExtenderSettings, NodeVerdict, NotInSync, PreemptError, Reason,
 };
 use engine::ports::{Binder, Binding, EventRecord, EventSink, Occurrence, PortError};
-use engine::runtime::{Lease, Runtime, RuntimeSettings, SharedWorld};
+use engine::runtime::{Lease, Runtime, RuntimeSettings, STALE_MAX, SharedWorld};
 use futures::future::BoxFuture;
 use model::World;
 use model::affinity::{LiftMode, LiftSettings};
-use model::event::{Event, HostFacts, HostLoadFacts, NodeFacts, PodFacts, Source, WeightedTermFacts};
+use model::event::{Event, HostFacts, HostLoadFacts, NodeFacts, PodFacts, Source, TermFacts, WeightedTermFacts};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
 use model::testing::{HOSTNAME, VCENTER, bios_uuid, host, labels, term, vm};
 use tokio::sync::mpsc;
@@ -211,13 +211,18 @@ async fn every_node_gets_the_right_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_fail_while_kubernetes_is_not_in_sync_and_a_lost_vcenter_does_not_matter() {
+async fn number_3_requests_fail_only_when_kubernetes_was_lost_for_long_and_a_lost_vcenter_does_not_matter() {
     let (world, api) = (world(LiftSettings::default(), 3), Arc::new(Api::default()));
     let extender = extender(&world, &api);
     apply(&world, on("n0", replica("web", "a"))).await;
     apply(&world, Event::Lost(Source::Vcenter(VCENTER))).await;
     assert_eq!(fitting(&extender, &replica("web", "next"), 6), [1, 2, 4, 5]);
-    apply(&world, Event::Lost(Source::Pods)).await;
+    // During a new list the last known state is used, and so it is for some time after a loss.
+    for event in [Event::Lost(Source::Pods), Event::RelistBegan(Source::Pods), Event::Lost(Source::Pods)] {
+        apply(&world, event).await;
+        assert_eq!(fitting(&extender, &replica("web", "next"), 6), [1, 2, 4, 5]);
+    }
+    tokio::time::sleep(STALE_MAX + Duration::from_secs(1)).await;
     assert_eq!(extender.filter(&replica("web", "next"), &["n0"]), Err(NotInSync(Source::Pods)));
     assert!(extender.prioritize(&replica("web", "next"), &["n0"]).is_err());
     assert!(extender.preempt(&replica("web", "next"), &[], later()).is_err());
@@ -443,8 +448,14 @@ async fn the_blocking_pod_is_reported_once() {
     let extender = extender(&world, &api);
     apply(&world, on("n0", replica("web", "a"))).await;
     let next = replica("web", "next");
-    for _ in 0..5 {
+    for round in 0..5 {
         assert!(fitting(&extender, &next, 2).is_empty());
+        // The watch is a little behind kube-scheduler's.
+        if round == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_eq!(api.posted.lock().unwrap().len(), 0, "the watch does not show the pod yet");
+            apply(&world, Event::PodApplied(next.clone())).await;
+        }
         tokio::time::sleep(Duration::from_secs(20)).await;
     }
     let posted = api.posted.lock().unwrap().clone();
@@ -452,6 +463,34 @@ async fn the_blocking_pod_is_reported_once() {
     let message = &posted[0].message;
     assert!(message.contains("ns/a") && message.contains("esx-0") && message.contains("n0"), "{message}");
     assert_eq!(posted[0].reason, "NoHostFits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_4_only_known_pods_get_an_event_and_none_names_a_pod_of_another_namespace() {
+    let (world, api) = (world(LiftSettings::default(), 1), Arc::new(Api::default()));
+    let extender = extender(&world, &api);
+    let over_all = TermFacts { namespaces: vec!["ns".to_owned(), "secret".to_owned()], ..term(HOSTNAME, "web") };
+    let hidden =
+        PodFacts { namespace: "secret".to_owned(), anti_affinity: vec![over_all], ..replica("other", "hidden-1") };
+    apply(&world, on("n0", hidden)).await;
+    let pod = PodFacts { anti_affinity: Vec::new(), ..replica("web", "next") };
+    // A request about a pod that does not exist, and one about a pod by the name of another.
+    for made_up in [replica("web", "made-up"), PodFacts { uid: "forged".to_owned(), ..pod.clone() }] {
+        for _ in 0..3 {
+            assert!(fitting(&extender, &made_up, 2).is_empty());
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+    }
+    apply(&world, Event::PodApplied(pod.clone())).await;
+    assert_eq!(api.posted.lock().unwrap().len(), 0);
+    assert!(fitting(&extender, &pod, 2).is_empty());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let posted = api.posted.lock().unwrap().clone();
+    let messages: Vec<&str> = posted.iter().map(|event| event.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        ["no node fits: n0 on esx-0: a pod of another namespace on n0 (host esx-0) avoids this pod; 2 nodes in all"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

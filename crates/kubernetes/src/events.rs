@@ -20,6 +20,9 @@ use crate::labels::{WRITE_LIMIT, is_object_name, within};
 /// The server rejects longer messages.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
+/// The same for the field `reportingInstance`.
+const INSTANCE_BYTES_MAX: usize = 128;
+
 /// Returns the current time.
 pub type TimeOfDay = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
@@ -27,16 +30,24 @@ pub type TimeOfDay = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct EventWriter {
     client: BoundedClient,
     now: TimeOfDay,
+    /// The name of this machine, or empty.
+    host_name: String,
 }
 
 impl EventWriter {
     #[must_use]
     pub fn new(client: impl Into<BoundedClient>, now: TimeOfDay) -> EventWriter {
-        EventWriter { client: client.into(), now }
+        EventWriter { client: client.into(), now, host_name: String::new() }
+    }
+
+    /// Schedulers report under this host name, as kube-scheduler does under its own.
+    #[must_use]
+    pub fn on_host(self, host_name: String) -> EventWriter {
+        EventWriter { host_name, ..self }
     }
 
     async fn create(&self, record: &EventRecord) -> Result<(), PortError> {
-        let (namespace, event) = event_of(record, (self.now)());
+        let (namespace, event) = event_of(record, (self.now)(), &self.host_name);
         let object = format!("event in {namespace}");
         if !is_object_name(&namespace) {
             return Err(PortError::Permanent(format!("{object:?}: not a valid namespace name")));
@@ -56,8 +67,12 @@ impl EventSink for EventWriter {
 }
 
 /// The namespace of the Event, and the Event. The server generates the suffix of its name.
-fn event_of(record: &EventRecord, now: Timestamp) -> (String, Value) {
-    let Occurrence { regarding, severity, reason, message } = &record.occurrence;
+fn event_of(record: &EventRecord, now: Timestamp, host_name: &str) -> (String, Value) {
+    let Occurrence { regarding, severity, reason, message, reporter } = &record.occurrence;
+    let (component, instance) = match reporter {
+        None => (COMPONENT, String::new()),
+        Some(scheduler) => (scheduler.as_str(), format!("{scheduler}-{host_name}")),
+    };
     let (namespace, name, subject) = match regarding {
         Regarding::Node { name, uid } => {
             ("default".to_owned(), name, json!({ "apiVersion": "v1", "kind": "Node", "name": name, "uid": uid }))
@@ -82,9 +97,9 @@ fn event_of(record: &EventRecord, now: Timestamp) -> (String, Value) {
         },
         "reason": reason,
         "message": cut(message, MESSAGE_BYTES_MAX),
-        "source": { "component": COMPONENT },
-        "reportingComponent": COMPONENT,
-        "reportingInstance": "",
+        "source": { "component": component },
+        "reportingComponent": component,
+        "reportingInstance": cut(&instance, INSTANCE_BYTES_MAX),
         "firstTimestamp": seconds(first),
         "lastTimestamp": seconds(now),
         "count": record.count,
@@ -106,7 +121,8 @@ mod tests {
 
     fn record(regarding: Regarding) -> EventRecord {
         let message = "moved from esx-1 to esx-2".to_owned();
-        let occurrence = Occurrence { regarding, severity: Severity::Normal, reason: "HostChanged", message };
+        let severity = Severity::Normal;
+        let occurrence = Occurrence { regarding, severity, reason: "HostChanged", message, reporter: None };
         EventRecord { occurrence, count: 3, since: Duration::from_secs(90) }
     }
 
@@ -147,6 +163,19 @@ mod tests {
             assert_eq!(event["lastTimestamp"], "2026-03-01T12:00:00Z");
             assert_eq!(event["firstTimestamp"], "2026-03-01T11:58:30Z");
             assert_eq!(event["count"], 3);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_4_a_scheduler_reports_in_its_own_name() {
+        let mut by_scheduler = record(node());
+        by_scheduler.occurrence.reporter = Some("batch".to_owned());
+        for (record, component, instance) in [(record(node()), "bridger", ""), (by_scheduler, "batch", "batch-host-1")]
+        {
+            let (_, event) = event_of(&record, noon(), "host-1");
+            assert_eq!(event["reportingComponent"], component);
+            assert_eq!(event["source"]["component"], component);
+            assert_eq!(event["reportingInstance"], instance);
         }
     }
 

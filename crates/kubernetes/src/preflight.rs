@@ -79,7 +79,7 @@ pub enum Access {
     /// The record of DRS rules.
     WriteRecord,
     BindPods,
-    /// Reading a pod again, writing its conditions, and preempting other pods.
+    /// Reading a pod again, and writing its conditions. No plugin of Bridger's preempts, so nothing deletes pods.
     WritePods,
     WriteEvents,
     /// Leader election.
@@ -96,7 +96,7 @@ impl Access {
                 const { &[own("list", "configmaps"), own("create", "configmaps"), of_record("update")] }
             }
             Self::BindPods => const { &[need("create", "pods/binding")] },
-            Self::WritePods => const { &[need("get", "pods"), need("patch", "pods/status"), need("delete", "pods")] },
+            Self::WritePods => const { &[need("get", "pods"), need("patch", "pods/status")] },
             Self::WriteEvents => const { &[need("create", "events")] },
             Self::Lead => const { &[lease("get"), lease("create"), lease("patch")] },
         }

@@ -142,12 +142,13 @@ impl Source {
 }
 
 impl World {
-    /// The Kubernetes sources that these parts need and that are not in sync, in the order of the table.
+    /// The Kubernetes sources that these parts need and of which no list was ever complete, in the order of the table.
+    /// Of the others at least the last known state can be used: it stays until a new list is complete.
     pub fn missing(&self, parts: Parts) -> impl Iterator<Item = &'static SourceRow> {
-        sources_for(parts).filter(|row| !self.in_sync(row.source))
+        sources_for(parts).filter(|row| !self.source(row.source).was_ever_synced())
     }
 
-    /// Whether all Kubernetes sources that these parts need are in sync; vCenters do not matter.
+    /// Whether all Kubernetes sources that these parts need were listed once; vCenters do not matter.
     pub fn has_all_for(&self, parts: Parts) -> bool {
         self.missing(parts).next().is_none()
     }
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_not_in_sync_are_missing_for_the_parts_that_need_them() {
+    fn number_3_sources_are_missing_until_their_first_list_is_complete() {
         let mut world = World::default();
         let missing = |world: &World, parts: Parts| world.missing(parts).map(|row| row.resource).collect::<Vec<_>>();
         assert_eq!(missing(&world, Parts::RUN), ["nodes", "pods", "namespaces"]);
@@ -250,7 +251,14 @@ mod tests {
             missing(&world, Parts::SCHEDULING),
             ["services", "replicationcontrollers", "replicasets", "statefulsets"]
         );
-        world.apply(Event::Lost(Source::Pods));
-        assert_eq!(missing(&world, Parts::RUN), ["pods"]);
+        for event in [Event::Lost(Source::Pods), Event::RelistBegan(Source::Pods)] {
+            world.apply(event);
+            assert!(world.has_all_for(Parts::RUN), "the last known state is still there");
+        }
+        let mut interrupted = World::default();
+        for event in [Event::RelistBegan(Source::Pods), Event::Lost(Source::Pods)] {
+            interrupted.apply(event);
+            assert!(missing(&interrupted, Parts::RUN).contains(&"pods"));
+        }
     }
 }

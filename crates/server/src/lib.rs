@@ -1,7 +1,7 @@
 //! The HTTP server of the engine: the scheduler extender, liveness, readiness and metrics.
 //!
-//! A thin layer: it calls the engine and decides nothing. `/livez` responds as long as the process can. `/readyz` is
-//! 200 once the required Kubernetes sources are in sync. vCenters do not affect the status, because a vCenter that is
+//! A thin layer: it calls the engine and decides nothing. `/livez` is 500 if a long-running task no longer answers, and
+//! names it. `/readyz` is 200 once the required Kubernetes sources are in sync. vCenters do not affect the status, because a vCenter that is
 //! being patched must not stop pods; the body lists what is degraded. `/metrics` is in the OpenMetrics text format.
 //!
 //! - [`mod@serve`]: the listener, with limits on everything that a client may use. [`tls`]: certificates, reloaded when
@@ -24,10 +24,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use engine::counters::Counters;
-use engine::runtime::{EventRecorder, Lease, RuntimeStats, SharedWorld};
+use engine::runtime::{EventRecorder, Heartbeats, Lease, RuntimeStats, SharedWorld, Stalled};
 use model::Parts;
 use model::event::VcenterId;
 use prometheus_client::registry::Registry;
+use tokio::time::Instant;
 
 pub use connection::ClientCertificate;
 pub use extender::ExtenderRoutes;
@@ -61,6 +62,8 @@ pub struct Shown {
     /// Registers the metrics of other components, on each request for metrics.
     pub more_metrics: Option<MoreMetrics>,
     pub connections: Arc<ConnectionCounts>,
+    /// Of the long-running tasks.
+    pub heartbeats: Heartbeats,
     /// The enabled parts of Bridger: it is ready once the Kubernetes sources that they need are in sync.
     pub parts: Parts,
     /// By the namespace and name of the Lease object, as `namespace/name`.
@@ -73,7 +76,7 @@ pub struct Shown {
 /// everyone who may probe and scrape.
 pub fn router(shown: Shown) -> Router {
     Router::new()
-        .route("/livez", get(async || "ok\n"))
+        .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(show_metrics))
         .with_state(shown)
@@ -82,6 +85,15 @@ pub fn router(shown: Shown) -> Router {
 /// The extender's routes, if it is on.
 pub fn extender_router(shown: &Shown) -> Option<Router> {
     shown.extender.clone().map(extender::router)
+}
+
+async fn livez(State(shown): State<Shown>) -> Response {
+    let stalled = shown.heartbeats.stalled(Instant::now());
+    if stalled.is_empty() {
+        return "ok\n".into_response();
+    }
+    let line = |it: &Stalled| format!("{}: no sign of life for {} s\n", it.name, it.silent_for.as_secs());
+    (StatusCode::INTERNAL_SERVER_ERROR, stalled.iter().map(line).collect::<String>()).into_response()
 }
 
 async fn readyz(State(shown): State<Shown>) -> Response {
@@ -108,6 +120,7 @@ mod tests {
     use engine::counters::RuleProblem;
     use engine::drs_rules::{ClusterKey, Finding};
     use engine::runtime::WorldOwner;
+    use engine::runtime::heartbeat::ANSWER_WITHIN;
     use http_body_util::BodyExt;
     use model::World;
     use model::event::{Event, NodeFacts, Source};
@@ -128,6 +141,7 @@ mod tests {
             extender: None,
             more_metrics: None,
             connections: Arc::default(),
+            heartbeats: Heartbeats::default(),
             parts: Parts::RUN,
             leases: BTreeMap::new(),
             leads_extender: None,
@@ -169,6 +183,32 @@ mod tests {
         let (status, body) = get(&shown, "/readyz").await;
         assert_eq!(status, 200);
         assert!(body.contains("degraded") && body.contains("cannot reach vc: refused"), "{body}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_2_livez_names_a_task_that_no_longer_answers() {
+        let shown = synced(None);
+        // Never polled, as if it were blocked.
+        let task = shown.heartbeats.follow("loop", std::future::pending::<()>());
+        shown.heartbeats.ask(Instant::now());
+        tokio::time::advance(ANSWER_WITHIN).await;
+        assert_eq!(get(&shown, "/livez").await, (200, "ok\n".to_owned()));
+        tokio::time::advance(std::time::Duration::from_secs(3)).await;
+        assert_eq!(get(&shown, "/livez").await, (500, "loop: no sign of life for 63 s\n".to_owned()));
+        drop(task);
+        assert_eq!(get(&shown, "/livez").await, (200, "ok\n".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn number_3_a_source_that_is_listed_again_only_degrades_and_a_lost_one_is_not_ready() {
+        let owner = WorldOwner::new(in_sync());
+        let shown = showing(owner.shared(), None);
+        owner.write().apply(Event::RelistBegan(Source::Pods));
+        let (status, body) = get(&shown, "/readyz").await;
+        assert_eq!(status, 200);
+        assert_eq!(body, "ready, degraded\npods: being listed again; the last known state is used\n");
+        owner.write().apply(Event::Lost(Source::Pods));
+        assert_eq!(get(&shown, "/readyz").await, (503, "not ready\npods: not in sync\n".to_owned()));
     }
 
     #[tokio::test]

@@ -323,7 +323,7 @@ async fn a_label_patch_changes_only_its_own_keys() -> Result<()> {
 }
 
 fn record(regarding: Regarding, severity: Severity, reason: &'static str, message: &str) -> EventRecord {
-    let occurrence = Occurrence { regarding, severity, reason, message: message.to_owned() };
+    let occurrence = Occurrence { regarding, severity, reason, message: message.to_owned(), reporter: None };
     EventRecord { occurrence, count: 1, since: Duration::ZERO }
 }
 

@@ -97,6 +97,7 @@ async fn the_printed_roles_allow_nothing_else() -> Result<()> {
     let kubectl = control_plane.kubectl();
     let all = [
         printed(&["--for", "run"]).await?,
+        printed(&["--extender", "--labels", "off", "--rules", "off", "--name", "with-extender"]).await?,
         printed(&["--for", "scheduler"]).await?,
         printed(&["--for", "explain", "--name", "reader", "--record-namespace", "default"]).await?,
     ];
@@ -104,7 +105,11 @@ async fn the_printed_roles_allow_nothing_else() -> Result<()> {
     // Account, verb, resource, namespace (none: all), and whether it is allowed.
     let cases = [
         ("bridger", "patch", "nodes", None, true),
-        ("bridger", "create", "pods/binding", None, true),
+        ("bridger", "create", "pods/binding", None, false),
+        ("with-extender", "create", "pods/binding", None, true),
+        ("with-extender", "patch", "nodes", None, false),
+        ("with-extender", "list", "configmaps", Some("kube-system"), false),
+        ("with-extender", "create", "events", None, true),
         ("bridger", "update", "configmaps", Some("kube-system"), true),
         ("bridger", "update", "configmaps", Some("default"), false),
         ("bridger", "patch", "leases.coordination.k8s.io", Some("kube-system"), true),
@@ -113,7 +118,7 @@ async fn the_printed_roles_allow_nothing_else() -> Result<()> {
         ("bridger", "delete", "pods", None, false),
         ("bridger", "get", "secrets", Some("kube-system"), false),
         ("bridger", "update", "nodes", None, false),
-        ("bridger-scheduler", "delete", "pods", None, true),
+        ("bridger-scheduler", "delete", "pods", None, false),
         ("bridger-scheduler", "patch", "pods/status", None, true),
         ("bridger-scheduler", "list", "replicasets.apps", None, true),
         ("bridger-scheduler", "patch", "nodes", None, false),

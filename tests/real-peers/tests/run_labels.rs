@@ -1,5 +1,7 @@
 //! Runs `bridger run` with a real kube-apiserver and vcsim: labels become correct and stay correct.
 
+#[path = "run_labels/node_restriction.rs"]
+mod node_restriction;
 #[path = "run_labels/trust.rs"]
 mod trust;
 

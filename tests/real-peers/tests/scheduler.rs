@@ -103,6 +103,23 @@ impl Stage {
         Ok(counts)
     }
 
+    /// Waits until both schedulers have posted an event with this reason: each in its own name, on the same host.
+    async fn events_are_reported_as_by_kube_scheduler(&self, reason: &str) -> Result<()> {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        eventually(SOON, || async {
+            let listed = events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?.items;
+            let reporters: BTreeMap<String, String> = listed
+                .into_iter()
+                .map(|it| (it.reporting_component.unwrap_or_default(), it.reporting_instance.unwrap_or_default()))
+                .collect();
+            let host = reporters.get("default-scheduler").and_then(|it| it.strip_prefix("default-scheduler-"));
+            let host = host.with_context(|| format!("no event of kube-scheduler: {reporters:?}"))?;
+            ensure!(reporters.get("bridger") == Some(&format!("bridger-{host}")), "{reporters:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Waits until a pod's PodScheduled condition is false, and returns its reason and message.
     async fn unschedulable(&self, name: &str) -> Result<(String, String)> {
         eventually(SOON, || async {
@@ -201,6 +218,7 @@ async fn an_unschedulable_pod_gets_upstreams_message_and_is_bound_when_it_fits()
         Ok(())
     })
     .await?;
+    stage.events_are_reported_as_by_kube_scheduler("FailedScheduling").await?;
     let label = Patch::Merge(json!({ "metadata": { "labels": { "gpu": "yes" } } }));
     stage.nodes.patch(&cluster::node_name(0), &PatchParams::default(), &label).await?;
     // The node change itself triggers a retry of the pod, far sooner than the periodic retry of all pods.
@@ -209,7 +227,7 @@ async fn an_unschedulable_pod_gets_upstreams_message_and_is_bound_when_it_fits()
     ensure!(node_of(&own) == Some(cluster::node_name(0).as_str()), "{own:?}");
     let scheduled = own.status.and_then(|status| status.conditions).unwrap_or_default();
     ensure!(scheduled.iter().any(|it| it.type_ == "PodScheduled" && it.status == "True"), "{scheduled:?}");
-    Ok(())
+    stage.events_are_reported_as_by_kube_scheduler("Scheduled").await
 }
 
 #[tokio::test]

@@ -102,9 +102,9 @@ impl Run {
         let mut service = Service::new();
         let (events, received) = mpsc::channel(64);
         service.follow_vcenters(&vcenters, &events, seed);
-        service.background.spawn(runtime.run(received));
+        service.background.spawn("loop", runtime.run(received));
         let parts = Parts::of(&[Part::NodeLabels, Part::Extender]);
-        service.background.spawn(Box::pin(kubernetes::watch(client, events, seed, parts)));
+        service.background.spawn("watches", Box::pin(kubernetes::watch(client, events, seed, parts)));
         tokio::spawn(place(world.clone(), extender));
         Run { world, traces: [first, last], sink, requests, counters, stats, recorder, service }
     }
@@ -122,7 +122,7 @@ impl Run {
     /// Lets `time` pass. A controller that panics ends the loop.
     async fn pass(&mut self, time: Duration) {
         tokio::time::sleep(time).await;
-        let ended = self.service.background.try_join_next();
+        let ended = self.service.background.try_ended();
         assert!(ended.is_none(), "the loop has ended: {ended:?}");
     }
 

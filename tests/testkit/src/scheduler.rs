@@ -1,5 +1,6 @@
 //! Runs a real kube-scheduler on a [`ControlPlane`].
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,8 +23,25 @@ impl Scheduler {
     /// Starts it with its own identity (`system:kube-scheduler`), so that RBAC applies, and with a
     /// KubeSchedulerConfiguration if given: JSON without `clientConnection.kubeconfig`, which is filled in.
     pub async fn start(control_plane: &ControlPlane, config: Option<serde_json::Value>) -> Result<Scheduler> {
-        let workdir = Workdir::create("kube-scheduler")?;
         let kubeconfig = control_plane.kubeconfig_for("system:kube-scheduler", &[])?;
+        Scheduler::start_as(control_plane, &kubeconfig, config).await
+    }
+
+    /// Starts it with this kubeconfig, for example that of a proxy.
+    pub async fn start_through(
+        control_plane: &ControlPlane,
+        kubeconfig: &Path,
+        config: serde_json::Value,
+    ) -> Result<Scheduler> {
+        Scheduler::start_as(control_plane, kubeconfig, Some(config)).await
+    }
+
+    async fn start_as(
+        control_plane: &ControlPlane,
+        kubeconfig: &Path,
+        config: Option<serde_json::Value>,
+    ) -> Result<Scheduler> {
+        let workdir = Workdir::create("kube-scheduler")?;
         let [port] = ports::free()?;
         let mut arguments = vec![
             "--bind-address=127.0.0.1".to_owned(),

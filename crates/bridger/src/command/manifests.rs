@@ -9,7 +9,7 @@ use model::{Part, Parts};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::rbac::{self, Account, quoted};
-use crate::service::settings::ConnectionArguments;
+use crate::service::settings::{ConnectionArguments, RunSettings, Switch};
 use crate::service::startup::{self, Purpose};
 
 /// Print the YAML needed to connect Bridger to Kubernetes
@@ -30,8 +30,8 @@ enum Manifest {
 
 /// Print a service account for Bridger, with roles that allow what it does and no more
 ///
-/// The roles contain the permissions that Bridger checks at startup: both come from one list. `run` includes all its
-/// parts (labels, rules, extender).
+/// The roles contain the permissions that Bridger checks at startup: both come from one list. For `run` they contain
+/// those of the parts that are on, as in --config: by default labels and rules.
 #[derive(Debug, clap::Args)]
 struct Rbac {
     /// The commands that use the service account
@@ -40,6 +40,15 @@ struct Rbac {
     /// Include the permissions of `bridger run --scheduling on`
     #[arg(long)]
     scheduling: bool,
+    /// Include the permissions of `bridger run` with the extender
+    #[arg(long)]
+    extender: bool,
+    /// As for `bridger run`: off leaves out the permission to change nodes [default: on]
+    #[arg(long, value_name = "SWITCH", value_enum)]
+    labels: Option<Switch>,
+    /// As for `bridger run`: off leaves out the rule record [default: on]
+    #[arg(long, value_name = "SWITCH", value_enum)]
+    rules: Option<Switch>,
     /// Name of the service account and its roles [default: bridger, or bridger- and the work]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -53,8 +62,8 @@ struct Rbac {
     /// GOVC_URL; repeat it when a cluster is added
     #[arg(long)]
     name_records: bool,
-    /// Configuration file of `bridger run`, for --name-records
-    #[arg(long, value_name = "FILE", requires = "name_records")]
+    /// Configuration file of `bridger run`: which parts are on, and the vCenters for --name-records
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
@@ -82,13 +91,30 @@ impl Rbac {
             record_namespace: self.record_namespace.as_deref().unwrap_or(&self.namespace),
             record_objects: &record_objects,
         };
-        let parts = Parts::RUN.with(Part::Scheduling, self.scheduling);
-        Ok(rbac::to_yaml(&startup::needs(purpose, parts, false), &account))
+        Ok(rbac::to_yaml(&startup::needs(purpose, self.parts()?, false), &account))
+    }
+
+    /// The parts of `run` that are on.
+    fn parts(&self) -> Result<Parts, Failure> {
+        let file = self.config.is_some().then(|| self.settings()).transpose()?;
+        let file = file.as_ref();
+        let is_on = |flag: Option<Switch>, of_file: Option<bool>| match flag {
+            Some(flag) => flag == Switch::On,
+            None => of_file.unwrap_or(true),
+        };
+        Ok(Parts::NONE
+            .with(Part::NodeLabels, is_on(self.labels, file.map(|file| file.labels.is_some())))
+            .with(Part::DrsRules, is_on(self.rules, file.map(|file| file.rules)))
+            .with(Part::Extender, self.extender || file.is_some_and(|file| file.extender.is_on()))
+            .with(Part::Scheduling, self.scheduling || file.is_some_and(|file| file.scheduling.is_some())))
+    }
+
+    fn settings(&self) -> Result<RunSettings, Failure> {
+        ConnectionArguments { config: self.config.clone(), ..ConnectionArguments::default() }.settings()
     }
 
     fn record_objects(&self) -> Result<Vec<String>, Failure> {
-        let connection = ConnectionArguments { config: self.config.clone(), ..ConnectionArguments::default() };
-        let settings = connection.settings()?;
+        let settings = self.settings()?;
         let objects = embedded::runtime()?.block_on(startup::objects_of_record(&settings))?;
         if objects.is_empty() {
             return Err(Failure::run("the vCenters have no cluster, so there is no rule record to name"));

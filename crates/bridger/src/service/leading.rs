@@ -164,13 +164,18 @@ pub fn elections(settings: &RunSettings, configuration: Option<&Configuration>) 
     Ok(elections)
 }
 
+/// The machine's name, or the pod's; empty if it is not known.
+pub fn machine_name() -> String {
+    let of_machine = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    std::env::var("HOSTNAME").ok().or_else(of_machine).unwrap_or_default().trim().to_owned()
+}
+
 /// The machine's name, for people, and a random part: two processes on one machine differ.
 pub fn identity() -> String {
-    let of_machine = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let host = std::env::var("HOSTNAME").ok().or_else(of_machine).unwrap_or_default();
+    let host = machine_name();
     let bytes = (u128::from(entropy()) << 64 | u128::from(entropy())).to_be_bytes();
     let random = uuid::Builder::from_random_bytes(bytes).into_uuid();
-    match host.trim() {
+    match host.as_str() {
         "" => random.to_string(),
         host => format!("{host}_{random}"),
     }
@@ -203,8 +208,8 @@ pub struct Candidates {
     pub time_of_day: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
     pub seed: u64,
     pub pods: Arc<PodsListed>,
-    /// One for each lease.
-    pub standing: Vec<Candidate>,
+    /// One for each lease, with its name.
+    pub standing: Vec<(String, Candidate)>,
     /// By namespace and name, as `namespace/name`.
     pub leases: BTreeMap<String, Lease>,
 }
@@ -226,7 +231,7 @@ impl Candidates {
             candidate = candidate.with_catch_up(self.pods.clone());
         }
         let lease = candidate.lease();
-        self.standing.push(candidate);
+        self.standing.push((shown.clone(), candidate));
         self.leases.insert(shown, lease.clone());
         lease
     }

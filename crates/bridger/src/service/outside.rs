@@ -3,19 +3,23 @@
 //!
 //! In: settings and the event queue. Out: tasks in the caller's set, and their status. This module makes no decisions,
 //! and nothing outlives the caller's tasks.
+//!
+//! Invariant: every task that runs as long as the service has a name and a heartbeat, and does not end unnoticed.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use engine::extender::Extender;
-use engine::runtime::{Candidate, Jitter, Runtime};
+use engine::runtime::{Candidate, Heartbeats, Jitter, Runtime, heartbeat};
 use model::event::{Event, VcenterId};
 use server::{ExtenderRoutes, Shown, Tls, VcenterHealth};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
+use tokio::time::Instant;
 use vsphere::config::VcenterConfig;
 use vsphere::inventory::{self, Instances, VcenterStatus};
 
@@ -53,7 +57,7 @@ pub fn follow_vcenters<S>(
     events: &mpsc::Sender<Event>,
     seed: u64,
     stop: impl Fn() -> S,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
 ) -> Vec<Followed>
 where
     S: Future<Output = ()> + Send + 'static,
@@ -69,7 +73,8 @@ where
         let (status_sender, status) = watch::channel(VcenterStatus::default());
         // Each with its own jitter, so that they do not retry in step.
         let jitter = Jitter::stream(seed, u64::from(number));
-        tasks.spawn(inventory::run(config, id, instances.clone(), events.clone(), status_sender, jitter, stop()));
+        let watching = inventory::run(config, id, instances.clone(), events.clone(), status_sender, jitter, stop());
+        tasks.spawn(format!("watch of vCenter {host}"), watching);
         Followed { id, host, is_insecure, status }
     };
     (0u16..).zip(configs.iter().cloned()).map(follow).collect()
@@ -107,12 +112,76 @@ pub fn entropy() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// The tasks of a service. At shutdown, `finishing` tasks complete first; then `background` tasks are aborted.
+/// How often the tasks are asked whether they still run.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(5);
+/// If a task ends, others that depend on it end too: how long to wait for their names.
+const ENDINGS_WITHIN: Duration = Duration::from_millis(100);
+
+/// Tasks that run as long as the service, by name.
+#[derive(Default)]
+pub struct Tasks {
+    set: JoinSet<()>,
+    names: HashMap<task::Id, String>,
+    heartbeats: Heartbeats,
+}
+
+/// A task that ended although nobody stopped it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the task {name:?} {how}", how = if *.panicked { "panicked" } else { "ended unexpectedly" })]
+pub struct TaskEnded {
+    pub name: String,
+    pub panicked: bool,
+}
+
+impl Tasks {
+    fn new(heartbeats: Heartbeats) -> Tasks {
+        Tasks { set: JoinSet::new(), names: HashMap::new(), heartbeats }
+    }
+
+    pub fn spawn(&mut self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
+        let name = name.into();
+        let id = self.set.spawn(self.heartbeats.follow(&name, task)).id();
+        self.names.insert(id, name);
+    }
+
+    /// The next task that has ended already.
+    pub fn try_ended(&mut self) -> Option<TaskEnded> {
+        let ended = self.set.try_join_next_with_id()?;
+        Some(self.describe(ended))
+    }
+
+    /// The next task that ends.
+    async fn ended(&mut self) -> TaskEnded {
+        match self.set.join_next_with_id().await {
+            Some(ended) => self.describe(ended),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn describe(&mut self, ended: Result<(task::Id, ()), task::JoinError>) -> TaskEnded {
+        let (id, panicked) = match ended {
+            Ok((id, ())) => (id, false),
+            Err(error) => (error.id(), error.is_panic()),
+        };
+        TaskEnded { name: self.names.remove(&id).unwrap_or_default(), panicked }
+    }
+
+    /// Waits until all have ended.
+    pub async fn finish(&mut self) {
+        while self.set.join_next().await.is_some() {}
+    }
+}
+
+/// The tasks of a service. At shutdown, `finishing` tasks complete first; then `background` tasks are aborted. A task
+/// that ends by itself ends the service.
 pub struct Service {
     stop: watch::Sender<bool>,
-    finishing: JoinSet<()>,
+    heartbeats: Heartbeats,
+    finishing: Tasks,
     /// Tasks that never end by themselves.
-    pub background: JoinSet<()>,
+    pub background: Tasks,
+    /// Tasks that may end at any time.
+    pub passing: JoinSet<()>,
 }
 
 impl Default for Service {
@@ -124,7 +193,20 @@ impl Default for Service {
 impl Service {
     #[must_use]
     pub fn new() -> Service {
-        Service { stop: watch::Sender::new(false), finishing: JoinSet::new(), background: JoinSet::new() }
+        Service::with(Heartbeats::default())
+    }
+
+    #[must_use]
+    pub fn with(heartbeats: Heartbeats) -> Service {
+        let tasks = || Tasks::new(heartbeats.clone());
+        let (finishing, background) = (tasks(), tasks());
+        Service { stop: watch::Sender::new(false), heartbeats, finishing, background, passing: JoinSet::new() }
+    }
+
+    /// Of all its tasks.
+    #[must_use]
+    pub fn heartbeats(&self) -> Heartbeats {
+        self.heartbeats.clone()
     }
 
     /// Watches the vCenters until the service stops, then closes their sessions.
@@ -140,16 +222,17 @@ impl Service {
 
     /// Runs the runtime and its candidates until the service stops. Then nothing new is written; when what was in flight
     /// has ended, the leases are released.
-    pub fn lead(&mut self, runtime: Runtime, events: mpsc::Receiver<Event>, candidates: Vec<Candidate>) {
+    pub fn lead(&mut self, mut runtime: Runtime, events: mpsc::Receiver<Event>, candidates: Vec<(String, Candidate)>) {
+        runtime.show_computations(self.heartbeats.clone());
         let (ended, has_ended) = watch::channel(false);
         let stop = is_true(self.stop.subscribe());
-        self.finishing.spawn(async move {
+        self.finishing.spawn("loop", async move {
             runtime.run_until(events, stop).await;
             let _ = ended.send(true);
         });
-        for mut candidate in candidates {
+        for (lease, mut candidate) in candidates {
             let (stop, has_ended) = (is_true(self.stop.subscribe()), has_ended.clone());
-            self.finishing.spawn(async move {
+            self.finishing.spawn(format!("leader election for {lease}"), async move {
                 candidate.run(stop).await;
                 is_true(has_ended).await;
                 candidate.release().await;
@@ -162,30 +245,79 @@ impl Service {
     pub fn serve(&mut self, health: TcpListener, extender: Option<TcpListener>, shown: &Shown, tls: Option<Tls>) {
         let tls = tls.map(Arc::new);
         if let Some(tls) = &tls {
-            self.background.spawn(tls.clone().follow());
+            self.background.spawn("reload of TLS files", tls.clone().follow());
         }
         let (open, routes) = (server::router(shown.clone()), server::extender_router(shown));
         let served = match (extender, routes) {
-            (Some(listener), Some(routes)) => vec![(health, open), (listener, routes)],
-            (_, routes) => vec![(health, open.merge(routes.unwrap_or_default()))],
+            (Some(listener), Some(routes)) => vec![("health", health, open), ("extender", listener, routes)],
+            (_, routes) => vec![("health", health, open.merge(routes.unwrap_or_default()))],
         };
-        for (listener, router) in served {
+        for (name, listener, router) in served {
             let (limits, connections) = (server::Limits::default(), shown.connections.clone());
             let stopped = is_true(self.stop.subscribe());
-            self.finishing.spawn(server::serve(listener, router, tls.clone(), limits, connections, stopped));
+            let serving = server::serve(listener, router, tls.clone(), limits, connections, stopped);
+            self.finishing.spawn(format!("server of {name}"), serving);
         }
     }
 
-    /// Runs until `stop` completes, then ends all tasks within a time limit. `last` runs after everything else.
-    pub async fn run_until(mut self, stop: impl Future<Output = ()>, last: impl Future<Output = ()>) {
-        stop.await;
+    /// Runs until `stop` completes, then ends all tasks within a time limit. `last` runs after everything else. If a
+    /// task ends before that, this fails at once: what depends on it no longer works, so nothing more is written.
+    pub async fn run_until(
+        mut self,
+        stop: impl Future<Output = ()>,
+        last: impl Future<Output = ()>,
+    ) -> Result<(), TaskEnded> {
+        let heartbeats = self.heartbeats.clone();
+        self.background.spawn("heartbeats", async move {
+            loop {
+                tokio::time::sleep(HEARTBEAT_EVERY).await;
+                heartbeats.ask(Instant::now());
+            }
+        });
+        let ended = tokio::select! {
+            biased;
+            () = stop => None,
+            ended = self.finishing.ended() => Some(ended),
+            ended = self.background.ended() => Some(ended),
+        };
+        if let Some(ended) = ended {
+            return Err(self.cause(ended).await);
+        }
         tracing::info!("stopping");
         let _ = self.stop.send(true);
         let _ = tokio::time::timeout(STOP_WITHIN, async {
-            while self.finishing.join_next().await.is_some() {}
-            self.background.shutdown().await;
+            self.finishing.finish().await;
+            self.background.set.shutdown().await;
+            self.passing.shutdown().await;
             last.await;
         })
         .await;
+        Ok(())
     }
+
+    /// Logs every task that has ended. Returns the one that panicked, or the first.
+    async fn cause(&mut self, first: TaskEnded) -> TaskEnded {
+        tokio::time::sleep(ENDINGS_WITHIN).await;
+        let mut ended = vec![first];
+        ended.extend(std::iter::from_fn(|| self.finishing.try_ended()));
+        ended.extend(std::iter::from_fn(|| self.background.try_ended()));
+        for one in &ended {
+            tracing::error!(task = one.name, panicked = one.panicked, "{one}");
+        }
+        let cause = ended.iter().position(|one| one.panicked).unwrap_or_default();
+        ended.swap_remove(cause)
+    }
+}
+
+/// From now on the panic of a task or computation of a service ends the process, after a log line that names it, also
+/// in builds in which a panic aborts the process without one.
+pub fn end_process_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        if let Some(task) = heartbeat::running() {
+            tracing::error!(task = &*task, panicked = true, "the task {task:?} panicked");
+            std::process::exit(1);
+        }
+    }));
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use vsphere::inventory::VcenterStatus;
 
 use super::leading::{self, Held};
-use super::outside::{EVENTS_QUEUED_MAX, follow_vcenters, is_true};
+use super::outside::{EVENTS_QUEUED_MAX, Tasks, follow_vcenters, is_true};
 use super::settings::RunSettings;
 use super::startup::{self, Found, Purpose};
 use crate::failure::Failure;
@@ -109,7 +109,7 @@ pub async fn read_without_record(settings: &RunSettings, purpose: Purpose) -> Re
 async fn gather(settings: &RunSettings, found: &Found, parts: Parts) -> Result<Gathered, Failure> {
     let (events, mut received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
     let (stop, stopped) = watch::channel(false);
-    let mut inventories = JoinSet::new();
+    let mut inventories = Tasks::default();
     let stop_now = || is_true(stopped.clone());
     let vcenters = follow_vcenters(&settings.vcenters, &events, JITTER_SEED, stop_now, &mut inventories);
     let of_kubernetes = sources_for(parts).map(|row| row.source);
@@ -129,7 +129,7 @@ async fn gather(settings: &RunSettings, found: &Found, parts: Parts) -> Result<G
     let in_time = tokio::time::timeout(WITHIN, gathering).await.is_ok();
     drop(received);
     drop(stop);
-    let _ = tokio::time::timeout(STOP_WITHIN, async { while inventories.join_next().await.is_some() {} }).await;
+    let _ = tokio::time::timeout(STOP_WITHIN, inventories.finish()).await;
     if !in_time {
         let missing = needed.iter().filter(|source| !gathered.is_whole(**source)).map(|source| match source {
             Source::Vcenter(id) => match vcenters.iter().find(|vcenter| vcenter.id == *id) {

@@ -13,7 +13,7 @@ use server::Tls;
 
 use super::extender::ExtenderAddress;
 use super::leading::{Elections, elections};
-use super::outside::{Service, entropy, listen};
+use super::outside::{Service, end_process_on_panic, entropy, listen};
 use super::scheduler::ProfileArguments;
 use super::settings::RunSettings;
 use super::startup::{self, Found, Purpose};
@@ -29,12 +29,17 @@ const FIRST_SYNC_WITHIN: Duration = Duration::from_secs(60);
 /// Runs the startup checks, then the service until Ctrl-C or SIGTERM.
 pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<ExitCode, Failure> {
     let configuration = settings.scheduling.as_ref().map(ProfileArguments::configuration).transpose()?;
-    embedded::runtime()?.block_on(async {
+    end_process_on_panic();
+    let runtime = embedded::runtime()?;
+    let result = runtime.block_on(async {
         let elections = elections(settings, configuration.as_ref())?;
         let found = startup::check_with(settings, purpose, !elections.is_empty()).await?;
         run(settings, configuration, elections, &found, signals::interrupted()).await?;
         Ok(ExitCode::SUCCESS)
-    })
+    });
+    // A computation that does not end must not keep the process.
+    runtime.shutdown_background();
+    result
 }
 
 async fn run(
@@ -79,11 +84,12 @@ async fn run(
         found.describe(settings)
     ));
     if settings.labels.is_some() || settings.rules || settings.extender.is_on() {
-        service.background.spawn(report_first_sync(bridger.world.clone(), settings.vcenters.len()));
+        service.passing.spawn(report_first_sync(bridger.world.clone(), settings.vcenters.len()));
     }
 
-    service.run_until(stop, bridger.close()).await;
-    Ok(())
+    let stopped = service.run_until(stop, bridger.close()).await;
+    stopped
+        .map_err(|ended| Failure::run(ended.to_string()).with_hint("this is a defect; restart Bridger, and report it"))
 }
 
 /// The enabled parts.

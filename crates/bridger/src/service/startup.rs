@@ -361,7 +361,7 @@ mod tests {
                 Purpose::Schedule,
                 Parts::RUN,
                 false,
-                &[&["create pods/binding", "get pods", "patch pods/status", "delete pods", "create events"], &lease],
+                &[&["create pods/binding", "get pods", "patch pods/status", "create events"], &lease],
             ),
         ];
         for (purpose, on, dry_run, expected) in cases {

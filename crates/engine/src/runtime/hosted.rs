@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::controller::{Actions, Computation, Context, Controller, Executor, Stopwatch};
 use super::election::Lease;
 use super::gate::{Closed, Gate};
+use super::heartbeat::Heartbeats;
 use super::lane::{Lane, LaneId};
 use super::recorder::EventRecorder;
 use super::stats::{RuntimeStats, Step};
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     pub(super) events: EventRecorder,
     pub(super) stats: Arc<RuntimeStats>,
     pub(super) computes_inline: bool,
+    pub(super) heartbeats: Heartbeats,
 }
 
 /// The changes that a controller itself made.
@@ -109,7 +111,8 @@ impl<C: Controller> Hosted<C> {
             self.in_flight.push(Box::pin(async move { (None, outcome) }));
             return;
         }
-        let task = tokio::task::spawn_blocking(computation);
+        let (heartbeats, name) = (shared.heartbeats.clone(), format!("computation of {}", self.controller.name()));
+        let task = tokio::task::spawn_blocking(move || heartbeats.compute(&name, computation));
         self.in_flight.push(Box::pin(async move {
             match task.await {
                 Ok(outcome) => (None, outcome),

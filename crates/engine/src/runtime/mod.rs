@@ -15,6 +15,7 @@
 pub mod controller;
 pub mod election;
 pub mod gate;
+pub mod heartbeat;
 mod hosted;
 pub mod lane;
 pub mod mailbox;
@@ -31,10 +32,11 @@ pub use election::{
     StoredLease,
 };
 pub use gate::{Action, Closed, Gate, SourceRequirement};
+pub use heartbeat::{Heartbeats, Stalled};
 pub use lane::{LaneId, LaneSettings, Rate};
 pub use mailbox::{Mailbox, Waker};
 pub use pace::{Backoff, Jitter, RateLimit, Retries};
 pub use recorder::{EventCounts, EventRecorder, Recorded, Repeat};
-pub use run::{Runtime, RuntimeSettings};
+pub use run::{Runtime, RuntimeSettings, STALE_MAX};
 pub use stats::{RuntimeStats, Step, StepTimes};
 pub use world::{SharedWorld, WorldAccess, WorldOwner};

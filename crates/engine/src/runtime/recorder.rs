@@ -3,10 +3,11 @@
 //! In: occurrences, from controllers and from threads that only read the world. Out: [`EventRecord`]s in a bounded
 //! queue, which the runtime posts. All controllers share one recorder. The same occurrence is not recorded again too
 //! soon ([`Repeat`]); a later record carries the number of occurrences and the time of the first (the series). Events
-//! on one object are rate limited, as by upstream's recorder.
+//! on one object are rate limited, as by upstream's recorder, and so are the events of one namespace, so that no tenant
+//! takes the places of others.
 //!
-//! Invariants: at most [`OBJECTS_MAX`] objects are remembered and at most [`QUEUED_MAX`] records wait. A dropped record
-//! is counted and does no harm.
+//! Invariants: at most [`OBJECTS_MAX`] objects and [`NAMESPACES_MAX`] namespaces are remembered and at most
+//! [`QUEUED_MAX`] records wait. A dropped record is counted and does no harm.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,6 +27,11 @@ use crate::ports::{EventRecord, Occurrence};
 pub const OBJECTS_MAX: usize = 50_000;
 /// An API server accepts this many events within some seconds.
 pub const QUEUED_MAX: usize = 100_000;
+/// How many namespaces are remembered. At the limit the recorder forgets those that have not used their limit.
+pub const NAMESPACES_MAX: usize = 10_000;
+/// The limit of one namespace: enough for thousands of pods that are created at once.
+pub const NAMESPACE_BURST: u32 = 10_000;
+const NAMESPACE_PER_SECOND: u32 = 100;
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 /// Upstream's limits for one object: a burst, then one every five minutes.
 const OBJECT_BURST: u32 = 25;
@@ -91,6 +97,8 @@ struct Object {
 struct State {
     /// By [`Regarding::key`]. Tenants choose that key, hence std's keyed hash. Iterated only to evict entries.
     objects: HashMap<String, Object>,
+    /// By name, for the same reason.
+    namespaces: HashMap<String, RateLimit>,
     queue: VecDeque<(&'static str, EventRecord)>,
     counts: BTreeMap<&'static str, EventCounts>,
 }
@@ -127,11 +135,11 @@ impl EventRecorder {
     }
 
     /// Records the last event of an object and forgets the object.
-    pub fn conclude(&self, origin: &'static str, occurrence: Occurrence) {
+    pub fn conclude(&self, origin: &'static str, occurrence: Occurrence, now: Instant) {
         {
             let mut state = self.lock();
             state.objects.remove(occurrence.regarding.key());
-            if state.queue.len() >= QUEUED_MAX {
+            if !state.has_place(&occurrence, now) {
                 state.counts.entry(origin).or_default().dropped += 1;
                 return;
             }
@@ -143,6 +151,11 @@ impl EventRecorder {
     #[must_use]
     pub fn counts(&self, origin: &str) -> EventCounts {
         self.lock().counts.get(origin).copied().unwrap_or_default()
+    }
+
+    /// Counts an event that its controller could not keep until it may be recorded.
+    pub(crate) fn count_dropped(&self, origin: &'static str) {
+        self.count(origin, |counts| counts.dropped += 1);
     }
 
     /// The counts of all controllers.
@@ -200,15 +213,38 @@ impl State {
                 }
             }
         };
-        if self.queue.len() >= QUEUED_MAX || object.limit.take(now).is_err() {
+        if object.limit.take(now).is_err() || !self.has_place(&occurrence, now) {
             self.counts.entry(origin).or_default().dropped += 1;
             return Recorded::Dropped;
         }
+        let Some(object) = self.objects.get_mut(occurrence.regarding.key()) else { return Recorded::Dropped };
         object.known.retain(|known| known.reason != occurrence.reason);
         object.known.push(Known { reason: occurrence.reason, message, recorded_at: now, first_at, count });
         let since = now.saturating_duration_since(first_at);
         self.queue.push_back((origin, EventRecord { occurrence, count, since }));
         Recorded::Queued
+    }
+
+    /// Whether the queue and the occurrence's namespace have room for one more.
+    fn has_place(&mut self, occurrence: &Occurrence, now: Instant) -> bool {
+        if self.queue.len() >= QUEUED_MAX {
+            return false;
+        }
+        let Some(namespace) = occurrence.regarding.namespace() else { return true };
+        if let Some(limit) = self.namespaces.get_mut(namespace) {
+            return limit.take(now).is_ok();
+        }
+        if self.namespaces.len() >= NAMESPACES_MAX {
+            // Those that are left have recorded much of late; a new one must wait for them.
+            self.namespaces.retain(|_, limit| limit.available(now) < NAMESPACE_BURST as usize);
+            if self.namespaces.len() >= NAMESPACES_MAX {
+                return false;
+            }
+        }
+        let mut limit = RateLimit::new(NAMESPACE_PER_SECOND, NAMESPACE_BURST, now);
+        let is_open = limit.take(now).is_ok();
+        self.namespaces.insert(namespace.to_owned(), limit);
+        is_open
     }
 
     fn make_room(&mut self, now: Instant) {
@@ -231,9 +267,13 @@ mod tests {
     use crate::ports::{Regarding, Severity};
 
     fn occurrence(uid: &str, reason: &'static str, message: &str) -> Occurrence {
-        let (namespace, name) = ("ns".to_owned(), "pod".to_owned());
+        occurrence_in("ns", uid, reason, message)
+    }
+
+    fn occurrence_in(namespace: &str, uid: &str, reason: &'static str, message: &str) -> Occurrence {
+        let (namespace, name) = (namespace.to_owned(), "pod".to_owned());
         let regarding = Regarding::Pod { namespace, name, uid: uid.to_owned() };
-        Occurrence { regarding, severity: Severity::Warning, reason, message: message.to_owned() }
+        Occurrence { regarding, severity: Severity::Warning, reason, message: message.to_owned(), reporter: None }
     }
 
     const REPEAT: Repeat =
@@ -253,7 +293,7 @@ mod tests {
         assert!(!recorder.is_open("a", "R", REPEAT, at(610)) && recorder.is_open("a", "R", REPEAT, at(630)));
         assert!(recorder.is_open("a", "Other", REPEAT, at(610)) && recorder.is_open("c", "R", REPEAT, at(0)));
         assert_eq!(record("a", "tainted", 630), Recorded::Queued);
-        recorder.conclude("c", occurrence("a", "Done", "bound"));
+        recorder.conclude("c", occurrence("a", "Done", "bound"), at(630));
         assert_eq!(record("a", "tainted", 631), Recorded::Queued);
         let series: Vec<(u32, u64)> =
             recorder.take(9).iter().map(|(_, record)| (record.count, record.since.as_secs())).collect();
@@ -292,9 +332,43 @@ mod tests {
         let recorder = EventRecorder::default();
         let now = Instant::now();
         for number in 0..=QUEUED_MAX {
-            recorder.record("c", occurrence(&number.to_string(), "R", "full"), REPEAT, now);
+            let namespace = format!("ns-{}", number % 100);
+            recorder.record("c", occurrence_in(&namespace, &number.to_string(), "R", "full"), REPEAT, now);
         }
         assert!(recorder.lock().objects.len() <= OBJECTS_MAX);
         assert_eq!((recorder.take(usize::MAX).len(), recorder.counts("c").dropped), (QUEUED_MAX, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_4_one_namespace_does_not_take_the_places_of_others() {
+        let recorder = EventRecorder::default();
+        let now = Instant::now();
+        for number in 0..2 * NAMESPACE_BURST {
+            let pod = occurrence_in("loud", &number.to_string(), "R", "full");
+            if number % 2 == 0 {
+                recorder.record("c", pod, REPEAT, now);
+            } else {
+                recorder.conclude("c", pod, now);
+            }
+        }
+        assert_eq!(recorder.counts("c").dropped, u64::from(NAMESPACE_BURST));
+        let quiet = occurrence_in("quiet", "q", "R", "full");
+        assert_eq!(recorder.record("c", quiet, REPEAT, now), Recorded::Queued);
+        assert_eq!(recorder.take(usize::MAX).len(), NAMESPACE_BURST as usize + 1);
+        // It may go on, at its rate.
+        let later = now + Duration::from_secs(1);
+        let queued = (0..2 * NAMESPACE_PER_SECOND).filter(|number| {
+            let pod = occurrence_in("loud", &format!("later-{number}"), "R", "full");
+            recorder.record("c", pod, REPEAT, later) == Recorded::Queued
+        });
+        assert_eq!(queued.count(), NAMESPACE_PER_SECOND as usize);
+        // Namespaces that are done are forgotten when there are too many.
+        for number in 0..3 * NAMESPACES_MAX {
+            let at = later + Duration::from_secs(number as u64);
+            recorder.record("c", occurrence_in(&format!("ns-{number}"), &format!("p{number}"), "R", "m"), REPEAT, at);
+            drop(recorder.take(usize::MAX));
+        }
+        assert!(recorder.lock().namespaces.len() <= NAMESPACES_MAX);
+        assert_eq!(recorder.counts("c").dropped, u64::from(NAMESPACE_BURST + NAMESPACE_PER_SECOND));
     }
 }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::controller::{Controller, Executor, Stopwatch};
 use super::election::Lease;
 use super::gate::Gate;
+use super::heartbeat::Heartbeats;
 use super::hosted::{Host, Hosted, OwnChanges, Shared};
 use super::mailbox::Waker;
 use super::pace::sleep_until;
@@ -28,6 +29,9 @@ use super::recorder::EventRecorder;
 use super::stats::{RuntimeStats, Step};
 use super::world::{SharedWorld, WorldOwner};
 use crate::ports::EventSink;
+
+/// How long after a source is lost its last known state may still be used, by default.
+pub const STALE_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Debug)]
 pub struct RuntimeSettings {
@@ -41,7 +45,7 @@ pub struct RuntimeSettings {
 
 impl Default for RuntimeSettings {
     fn default() -> RuntimeSettings {
-        RuntimeSettings { dry_run: false, stale_max: Duration::from_secs(300), computes_inline: false }
+        RuntimeSettings { dry_run: false, stale_max: STALE_MAX, computes_inline: false }
     }
 }
 
@@ -66,10 +70,16 @@ impl Runtime {
             events: EventRecorder::new(waker.clone()),
             stats: Arc::default(),
             computes_inline: settings.computes_inline,
+            heartbeats: Heartbeats::default(),
         };
         let mut runtime = Runtime { shared, hosts: Vec::new(), waker };
         runtime.add(EventPoster, Arc::new(PostExecutor(sink)), Lease::always());
         runtime
+    }
+
+    /// Shows its long computations there. The loop itself is a task of the caller.
+    pub fn show_computations(&mut self, heartbeats: Heartbeats) {
+        self.shared.heartbeats = heartbeats;
     }
 
     /// Controllers run in the order in which they were added.

@@ -314,7 +314,10 @@ fn an_unsatisfiable_policy_is_reported_once_on_its_pods() {
         let first = outside.lock().posted.clone();
         assert_eq!(first.len(), 6, "{first:?}");
         assert!(first.iter().all(|event| event.reason == "Unsatisfiable"));
-        assert!(["6 ", "4 ", "hosts, reserve 1"].iter().all(|part| first[0].message.contains(part)), "{first:?}");
+        assert!(
+            ["6 replicas", "4 hosts, with a reserve of 1"].iter().all(|part| first[0].message.contains(part)),
+            "{first:?}"
+        );
         // A change that does not affect the finding.
         outside.add_pod(replica("other", 0, 0, 0)).await;
         seconds(7200).await;

@@ -49,10 +49,23 @@ impl Blocker {
     /// no longer exists.
     pub fn in_words(&self, world: &World) -> Option<String> {
         let pod = world.pod(self.pod)?;
-        let (namespace, node) = (world.interner().text(pod.namespace), world.node_name(self.node)?);
+        self.describe(world, &format!("pod {}/{}", world.interner().text(pod.namespace), pod.name))
+    }
+
+    /// The same for users of one namespace, who may not see the names of other namespaces' pods.
+    pub fn in_words_for(&self, world: &World, namespace: &str) -> Option<String> {
+        let pod = world.pod(self.pod)?;
+        match world.interner().text(pod.namespace) == namespace {
+            true => self.in_words(world),
+            false => self.describe(world, "a pod of another namespace"),
+        }
+    }
+
+    fn describe(&self, world: &World, pod: &str) -> Option<String> {
+        let node = world.node_name(self.node)?;
         // A pod that is not placed yet is only nominated for the node.
-        let relation = if pod.placed_on().is_some() { "on" } else { "nominated for" };
-        let mut text = format!("pod {namespace}/{} {relation} {node}", pod.name);
+        let relation = if world.pod(self.pod)?.placed_on().is_some() { "on" } else { "nominated for" };
+        let mut text = format!("{pod} {relation} {node}");
         if let Some(host) = world.host_name_of(self.node) {
             // Writing to a string does not fail.
             let _ = write!(text, " (host {host})");

@@ -31,7 +31,7 @@ pub enum SourceState {
 
 impl SourceState {
     /// A list was complete at least once: answers can be computed from it, but may be stale.
-    pub(crate) fn was_ever_synced(self) -> bool {
+    pub fn was_ever_synced(self) -> bool {
         matches!(self, Self::InSync | Self::Lost | Self::Relisting { was_synced: true })
     }
 }

@@ -122,7 +122,8 @@ impl Scheduler {
         self.noted(now, world, &changes);
         if let Some(concession) = concession {
             let event = PodEvent::Yielded(concession);
-            self.effects.push(Effect::PostEvent { pod: reference.clone(), event });
+            let profile = self.profiles[index].name().to_owned();
+            self.effects.push(Effect::PostEvent { pod: reference.clone(), profile, event });
         }
         self.begin_binding(now, world, reference, index, node, node_name);
     }
@@ -164,7 +165,8 @@ impl Scheduler {
         self.queue.failed(now, pod, rejectors, &mut advice);
         let Some(reference) = Self::pod_ref(world, pod) else { return };
         let event = PodEvent::FailedScheduling { message: message::for_event(&message) };
-        self.effects.push(Effect::PostEvent { pod: reference.clone(), event });
+        let profile = index.map(|index| self.profiles[index].name().to_owned()).unwrap_or_default();
+        self.effects.push(Effect::PostEvent { pod: reference.clone(), profile, event });
         if self.queue.is_new_message(pod, &message) {
             self.effects.push(Effect::SetCondition { pod: reference, reason, message });
         }

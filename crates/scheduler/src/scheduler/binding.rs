@@ -218,7 +218,8 @@ impl Scheduler {
         self.nominations.set(pod.id, None);
         let PodRef { namespace, name, .. } = pod;
         let message = format!("Successfully assigned {namespace}/{name} to {}", binding.node_name);
-        self.effects.push(Effect::PostEvent { pod: pod.clone(), event: PodEvent::Scheduled { message } });
+        let (profile, event) = (profile.name().to_owned(), PodEvent::Scheduled { message });
+        self.effects.push(Effect::PostEvent { pod: pod.clone(), profile, event });
         self.concluded(Some(binding.profile), AttemptResult::Scheduled, binding.attempts);
     }
 

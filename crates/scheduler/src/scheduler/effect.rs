@@ -52,8 +52,8 @@ pub enum Effect {
     Nominate { pod: PodRef, node: Option<String> },
     /// Delete these pods to make room for `pod`.
     Preempt { pod: PodRef, node: String, victims: Vec<PodRef> },
-    /// Post a Kubernetes event on the pod.
-    PostEvent { pod: PodRef, event: PodEvent },
+    /// Post a Kubernetes event on the pod, in the name of this profile.
+    PostEvent { pod: PodRef, profile: String, event: PodEvent },
     /// An attempt ended; for metrics.
     Concluded { profile: String, result: AttemptResult, attempts: Attempts },
     /// Send [`Input::Time`] at this time, or soon after.

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams};
 use serde_json::Value;
 use testkit::command::Finished;
 use testkit::workdir::Workdir;
@@ -208,7 +210,8 @@ async fn more_replicas_than_hosts_get_a_limited_rule_and_events_with_the_numbers
     for machine in 0..6 {
         story.place(&format!("wide-{machine}"), "wide", machine, &anti_affinity_to("wide")).await?;
     }
-    let expected = "6 replicas want different hosts: 5 usable hosts, reserve 1";
+    let expected = "6 replicas must run on different hosts and do not fit on the 5 hosts, with a reserve of 1: \
+                    DRS rules keep 7 of 15 pairs apart, 8 are not protected";
     eventually(SOON, || async {
         let events = story.cluster.events("Unsatisfiable").await?;
         let pods: BTreeSet<&str> =
@@ -223,4 +226,27 @@ async fn more_replicas_than_hosts_get_a_limited_rule_and_events_with_the_numbers
     let shown = story.plan(&[]).await?;
     ensure!(shown.stdout.contains("unsatisfiable: 6 VMs want to be apart, 5 hosts, reserve 1"), "{}", shown.stdout);
     Ok(())
+}
+
+#[tokio::test]
+async fn number_5_replicas_that_fit_on_the_hosts_get_no_warning() -> Result<()> {
+    let story = start().await?;
+    let bridger = &story.cluster.run(&POLICY).await?;
+    // Five hosts, one of them the reserve.
+    for machine in 0..5 {
+        story.place(&format!("wide-{machine}"), "wide", machine, &anti_affinity_to("wide")).await?;
+    }
+    let expected = "5 replicas must run on different hosts and fit on the 5 hosts, with a reserve of 1: \
+                    DRS rules keep 6 of 10 pairs apart, 4 are not protected";
+    let events: Api<Event> = Api::default_namespaced(story.cluster.client.clone());
+    eventually(SOON, || async {
+        let listed = events.list(&ListParams::default().fields("reason=Unsatisfiable")).await?.items;
+        let last = listed.iter().filter(|event| event.message.as_deref() == Some(expected));
+        let pods: BTreeSet<_> = last.clone().filter_map(|event| event.involved_object.name.as_deref()).collect();
+        ensure!(pods.len() == 5, "{listed:?}\n{}", bridger.output());
+        ensure!(last.clone().all(|event| event.type_.as_deref() == Some("Normal")), "{listed:?}");
+        ensure!(listed.iter().all(|event| event.type_.as_deref() == Some("Normal")), "{listed:?}");
+        Ok(())
+    })
+    .await
 }

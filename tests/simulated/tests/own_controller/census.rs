@@ -344,7 +344,7 @@ impl Controller for Census {
                 }
                 let message = format!("{} has {} pods", report.host, report.pods);
                 let (regarding, severity, reason) = (report.node, Severity::Normal, "HostCounted");
-                let occurrence = Occurrence { regarding, severity, reason, message };
+                let occurrence = Occurrence { regarding, severity, reason, message, reporter: None };
                 context.events.record(NAME, occurrence, Repeat::ALWAYS, context.now);
                 self.accepted.insert(report.host, report.pods);
             }

@@ -6,11 +6,12 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kube::Client;
 use tokio::task::JoinHandle;
 
+use super::watches::{self, WatchFaults};
 use super::{Points, When};
 use crate::workdir::Workdir;
 
@@ -25,9 +26,19 @@ pub struct KubernetesProxy {
 impl KubernetesProxy {
     /// `steps`: a request is a step if its path contains this.
     pub async fn start(client: Client, steps: &'static str, points: Points) -> Result<KubernetesProxy> {
+        KubernetesProxy::start_with(client, steps, points, WatchFaults::default()).await
+    }
+
+    /// The same, with faults of watches and lists.
+    pub async fn start_with(
+        client: Client,
+        steps: &'static str,
+        points: Points,
+        faults: WatchFaults,
+    ) -> Result<KubernetesProxy> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let server = format!("http://{}", listener.local_addr()?);
-        let router = Router::new().fallback(pass).with_state((client, steps, points));
+        let router = Router::new().fallback(pass).with_state((client, steps, points, faults));
         let serving = tokio::spawn(async move {
             let _ = axum::serve(listener, router).await;
         });
@@ -54,14 +65,25 @@ impl Drop for KubernetesProxy {
     }
 }
 
-async fn pass(State((client, steps, points)): State<(Client, &'static str, Points)>, request: Request) -> Response {
+type Passing = (Client, &'static str, Points, WatchFaults);
+
+async fn pass(State((client, steps, points, faults)): State<Passing>, request: Request) -> Response {
     let path = request.uri().path();
     let step = path.contains(steps).then(|| format!("{} {path}", request.method()));
     let when = step.and_then(|step| points.begin(step));
     if when == Some(When::Before) {
         return points.stop().await;
     }
+    let path = path.to_owned();
+    let watched = watches::is_watch(&request).then(|| path.clone());
+    if request.method() == Method::GET && watched.is_none() {
+        faults.admit_list(&path).await;
+    }
     let answer = forward(&client, request).await;
+    let answer = answer.map(|answer| match watched {
+        Some(path) => answer.map(|body| faults.apply(path, body)),
+        None => answer,
+    });
     if when == Some(When::After) {
         return points.stop().await;
     }

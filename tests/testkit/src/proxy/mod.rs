@@ -3,6 +3,7 @@
 
 pub mod kubernetes;
 pub mod vcenter;
+pub mod watches;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

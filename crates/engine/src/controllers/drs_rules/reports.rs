@@ -6,6 +6,7 @@
 //! Invariants: one finding is reported on at most [`PODS_REPORTED_MAX`] pods, and at most [`ENTRIES_MAX`] entries are
 //! kept.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -40,12 +41,27 @@ fn reason(finding: &Finding) -> Option<&'static str> {
     })
 }
 
-/// The message of the Event on one of the finding's pods, with the numbers.
-fn message(finding: &Finding) -> Option<String> {
+/// Replicas that fit on the hosts are not in trouble, even if the reserve keeps some of them out of the rules.
+fn severity(finding: &Finding) -> Severity {
+    match finding {
+        Finding::Unsatisfiable(TooFewHosts { vms: Some(vms), hosts, .. }) if vms <= hosts => Severity::Normal,
+        _ => Severity::Warning,
+    }
+}
+
+/// The message of the Event on one of the finding's pods, with the numbers. It names no pod of another namespace, whose
+/// users may not see its name.
+fn message(finding: &Finding, pod: &RulePod) -> Option<String> {
     Some(match finding {
-        Finding::Unsatisfiable(TooFewHosts { vms, hosts, reserve, .. }) => {
+        Finding::Unsatisfiable(TooFewHosts { vms, hosts, reserve, pairs_left, .. }) => {
             let vms = vms.unwrap_or_default();
-            format!("{vms} replicas want different hosts: {hosts} usable hosts, reserve {reserve}")
+            let fit = if vms <= *hosts { "fit" } else { "do not fit" };
+            let pairs = vms * vms.saturating_sub(1) / 2;
+            format!(
+                "{vms} replicas must run on different hosts and {fit} on the {hosts} hosts, with a reserve of {reserve}: \
+                 DRS rules keep {} of {pairs} pairs apart, {pairs_left} are not protected",
+                pairs.saturating_sub(*pairs_left)
+            )
         }
         Finding::JointlyUnsatisfiable(TooFewHosts { hosts, reserve, pairs_left, .. }) => format!(
             "{pairs_left} pairs of replicas cannot be kept on different hosts with the rules of other workloads: \
@@ -59,6 +75,12 @@ fn message(finding: &Finding) -> Option<String> {
         }
         Finding::Conflict { vms: (a, b), rival, .. } => {
             format!("wants VMs {a} and {b} on different hosts, but the DRS rule {rival:?} keeps them together")
+        }
+        Finding::SameVm { node, pods: (a, b), .. } if a.namespace != b.namespace => {
+            format!(
+                "{pod} and a pod of another namespace want different hosts but both run on node {node}: \
+                 no DRS rule can separate them"
+            )
         }
         Finding::SameVm { node, pods: (a, b), .. } => {
             format!("{a} and {b} want different hosts but both run on node {node}: no DRS rule can separate them")
@@ -89,7 +111,7 @@ type Key = (RulePod, &'static str);
 #[derive(Debug, Default)]
 pub struct PodReports {
     /// The findings of the last plan.
-    found: BTreeMap<Key, String>,
+    found: BTreeMap<Key, (Severity, String)>,
     /// New or changed findings that are not recorded yet.
     pending: BTreeSet<Key>,
     /// Changed findings that are too soon after the last record, and when they may be recorded.
@@ -101,20 +123,24 @@ impl PodReports {
     pub fn observe(&mut self, findings: &[Finding]) {
         let before = std::mem::take(&mut self.found);
         for finding in findings {
-            let (Some(message), Some(reason)) = (message(finding), reason(finding)) else { continue };
+            let Some(reason) = reason(finding) else { continue };
             for pod in finding.pods().into_iter().take(PODS_REPORTED_MAX) {
                 if self.found.len() >= ENTRIES_MAX {
                     break;
                 }
                 // Of several findings with the same reason only the first is reported on the pod.
-                self.found.entry((pod.clone(), reason)).or_insert_with(|| message.clone());
+                if let Entry::Vacant(vacant) = self.found.entry((pod.clone(), reason))
+                    && let Some(message) = message(finding, pod)
+                {
+                    vacant.insert((severity(finding), message));
+                }
             }
         }
         let found = &self.found;
         // A finding that no longer exists is not reported.
         self.pending.retain(|key| found.contains_key(key));
         self.later.retain(|key, _| found.contains_key(key));
-        let changed = found.iter().filter(|(key, message)| before.get(*key) != Some(*message));
+        let changed = found.iter().filter(|(key, report)| before.get(*key) != Some(*report));
         self.pending.extend(changed.map(|(key, _)| key.clone()));
     }
 
@@ -130,12 +156,11 @@ impl PodReports {
         let due = self.later.extract_if(.., |_, due| *due <= now);
         self.pending.extend(due.map(|(key, _)| key));
         while let Some(key) = self.pending.pop_first() {
-            let Some(message) = self.found.get(&key) else { continue };
+            let Some((severity, message)) = self.found.get(&key).cloned() else { continue };
             let (pod, reason) = &key;
             let (namespace, name) = (pod.namespace.to_string(), pod.name.to_string());
             let regarding = Regarding::Pod { namespace, name, uid: pod.uid.to_string() };
-            let (severity, message) = (Severity::Warning, message.clone());
-            let occurrence = Occurrence { regarding, severity, reason, message };
+            let occurrence = Occurrence { regarding, severity, reason, message, reporter: None };
             if let Recorded::TooSoon { until } = events.record(NAME, occurrence, REPEAT, now) {
                 self.later.insert(key, until);
             }
@@ -195,7 +220,7 @@ mod tests {
         let first = stage.recorded(0);
         assert_eq!(first.len(), PODS_REPORTED_MAX);
         assert_eq!(first[0].reason, "Unsatisfiable");
-        assert!(first[0].message.contains("6 ") && first[0].message.contains("reserve 1"), "{}", first[0].message);
+        assert!(first[0].message.starts_with("6 replicas"), "{}", first[0].message);
         for seconds in [1, 5000] {
             stage.reports.observe(&[unsatisfiable(6, 80)]);
             assert_eq!((stage.recorded(seconds).len(), stage.reports.next_due(stage.at(0))), (0, None));
@@ -208,6 +233,53 @@ mod tests {
         assert!(stage.recorded(5100).is_empty());
         assert_eq!(stage.reports.next_due(stage.at(0)), Some(stage.at(5002 + 3600)));
         assert_eq!(stage.recorded(5003 + 3600).len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_5_replicas_that_fit_on_the_hosts_get_a_normal_event_that_names_what_is_protected() {
+        let mut stage = Stage::new();
+        let cluster = drs::ClusterKey::new(VcenterId(0), "domain-c8");
+        let finding = |vms, hosts, pairs_left| {
+            let (pairs, pods, vms) = ([].into(), vec![pod(vms)], Some(vms));
+            let cluster = cluster.clone();
+            Finding::Unsatisfiable(TooFewHosts { cluster, vms, hosts, reserve: 1, pairs_left, pairs, pods })
+        };
+        stage.reports.observe(&[finding(4, 4, 3), finding(6, 5, 8)]);
+        let events: Vec<_> = stage.recorded(0).into_iter().map(|it| (it.severity, it.message)).collect();
+        let expected = [
+            (
+                Severity::Normal,
+                "4 replicas must run on different hosts and fit on the 4 hosts, with a reserve of 1: \
+                 DRS rules keep 3 of 6 pairs apart, 3 are not protected",
+            ),
+            (
+                Severity::Warning,
+                "6 replicas must run on different hosts and do not fit on the 5 hosts, with a reserve of 1: \
+                 DRS rules keep 7 of 15 pairs apart, 8 are not protected",
+            ),
+        ];
+        assert_eq!(events, expected.map(|(severity, message)| (severity, message.to_owned())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_4_a_pod_of_another_namespace_is_not_named() {
+        let other = RulePod { namespace: "secret".into(), ..pod(1) };
+        for (second, expected) in [
+            (pod(1), "shop/web-0 and shop/web-1 want different hosts"),
+            (other, "shop/web-0 and a pod of another namespace want different hosts"),
+        ] {
+            let mut stage = Stage::new();
+            let (vm, node) = ("vm-1".to_owned(), "n1".to_owned());
+            stage.reports.observe(&[Finding::SameVm { vm, node, pods: (pod(0), second) }]);
+            let events = stage.recorded(0);
+            assert_eq!(events.len(), 2);
+            let of_first = events.iter().find(|it| it.regarding.namespace() == Some("shop")).expect("an event");
+            assert!(of_first.message.starts_with(expected), "{events:?}");
+            for event in events {
+                let Regarding::Pod { namespace, .. } = &event.regarding else { panic!("{event:?}") };
+                assert_eq!(event.message.contains("secret/"), namespace == "secret", "{event:?}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

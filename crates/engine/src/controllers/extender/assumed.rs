@@ -4,7 +4,8 @@
 //! expired. The world counts an assumed pod as placed; this module tracks for how long.
 //!
 //! Invariants: one binding of a pod at a time. An assumption ends immediately if its binding certainly failed. If the
-//! outcome is unclear it is kept for a while, because the pod may be bound.
+//! outcome is unclear it is kept for a while, because the pod may be bound. None expires while pods are not watched,
+//! because then the watch shows nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tokio::time::Instant;
 const SEEN_WITHIN: Duration = Duration::from_secs(120);
 /// How long a binding without a response may still take effect.
 const UNCLEAR_FOR: Duration = Duration::from_secs(30);
+/// How long after a list of pods nothing expires: a pod that was bound during the list is shown by the watch after it.
+const SHOWN_AFTER_LIST: Duration = Duration::from_secs(30);
 /// How many assumptions are checked for expiry with each new one.
 const CHECKED_PER_SWEEP: usize = 4;
 
@@ -66,9 +69,28 @@ pub struct Assumptions {
     pods: BTreeMap<PodKey, Assumption>,
     /// Every key once, the least recently checked first.
     turn: VecDeque<PodKey>,
+    /// Pods are not watched.
+    is_suspended: bool,
+    /// Nothing expires before this moment.
+    resumes_at: Option<Instant>,
 }
 
 impl Assumptions {
+    /// From now on pods are not watched: nothing expires.
+    pub fn suspend(&mut self) {
+        self.is_suspended = true;
+    }
+
+    /// Pods were listed, and are watched again. Returns when the first assumption may expire.
+    pub fn resume(&mut self, now: Instant) -> Instant {
+        self.is_suspended = false;
+        *self.resumes_at.insert(now + SHOWN_AFTER_LIST)
+    }
+
+    fn is_over(&self, one: &Assumption, now: Instant) -> bool {
+        !self.is_suspended && [one.until, self.resumes_at.or(one.until)].iter().all(|it| it.is_some_and(|it| it <= now))
+    }
+
     #[must_use]
     pub fn len(&self) -> usize {
         self.pods.len()
@@ -82,7 +104,7 @@ impl Assumptions {
     /// Whether a binding of this pod to this node may start.
     pub fn may_begin(&self, key: &PodKey, uid: &str, node: &str, now: Instant) -> Result<(), Busy> {
         match self.pods.get(key) {
-            Some(one) if one.uid != uid || one.is_over(now) => Ok(()),
+            Some(one) if one.uid != uid || self.is_over(one, now) => Ok(()),
             Some(one) if one.stage == AssumptionStage::Binding => Err(Busy::UnderWay),
             Some(one) if one.stage == AssumptionStage::Bound => Err(Busy::Bound { node: one.node.clone() }),
             Some(one) if one.stage == AssumptionStage::Unclear && one.node != node => {
@@ -125,7 +147,11 @@ impl Assumptions {
     /// When the first assumption expires if nothing else happens.
     #[must_use]
     pub fn next_over(&self) -> Option<Instant> {
-        self.pods.values().filter_map(|one| one.until).min()
+        if self.is_suspended {
+            return None;
+        }
+        let first = self.pods.values().filter_map(|one| one.until).min()?;
+        Some(self.resumes_at.map_or(first, |resumes_at| first.max(resumes_at)))
     }
 
     /// Checks a few assumptions, the least recently checked first. An assumption is dropped if `confirmed` returns
@@ -161,7 +187,7 @@ impl Assumptions {
             let binding = one.stage == AssumptionStage::Binding;
             if !binding && confirmed(&key, one) {
                 self.pods.remove(&key);
-            } else if !binding && one.is_over(now) {
+            } else if !binding && self.is_over(one, now) {
                 if let Some(one) = self.pods.remove(&key) {
                     over.push((key, one));
                 }
@@ -178,18 +204,32 @@ impl Assumptions {
     }
 }
 
-impl Assumption {
-    fn is_over(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| until <= now)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn key(name: &str) -> PodKey {
         ("ns".to_owned(), name.to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_3_nothing_expires_while_pods_are_not_watched_nor_right_after_their_list() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let never = |_: &PodKey, _: &Assumption| false;
+        let mut assumptions = Assumptions::default();
+        for (name, ending) in [("bound", Ending::Bound), ("unclear", Ending::Unclear)] {
+            assumptions.begin(key(name), "u".to_owned(), "n1".to_owned());
+            assert!(!assumptions.end(&key(name), "u", ending, at(0)));
+        }
+        assumptions.suspend();
+        assert_eq!((assumptions.sweep_all(at(9000), never).len(), assumptions.next_over()), (0, None));
+        let elsewhere = assumptions.may_begin(&key("unclear"), "u", "n2", at(9000));
+        assert_eq!(elsewhere, Err(Busy::Unclear { node: "n1".to_owned() }));
+        let expire_from = assumptions.resume(at(9000));
+        assert!(expire_from > at(9000) && assumptions.next_over() == Some(expire_from));
+        assert!(assumptions.sweep_all(at(9001), never).is_empty());
+        assert_eq!(assumptions.sweep_all(expire_from, never).len(), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,16 +16,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::event::{Event, PodFacts};
+use model::event::{Event, PodFacts, Source};
 use model::storage::uid::Uid;
-use model::{PodId, World, WorldChange};
+use model::{PodId, Subject, World, WorldChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::admission::Admission;
 use super::assumed::{Assumption, Assumptions, Busy, Ending, PodKey};
+use super::freshness::Freshness;
 use super::judge::{Choice, Judge};
-use super::{ExtenderCounts, NodeVerdict, NotInSync, Reason, in_sync};
+use super::reports::Reports;
+use super::{Extender, ExtenderCounts, NodeVerdict, NotInSync, Reason};
 use crate::ports::{Binding, PortError};
 use crate::runtime::{Action, Closed, Context, Controller, LaneId, LaneSettings, Mailbox};
 
@@ -127,6 +129,8 @@ pub struct ExtenderController {
     turn_at: Option<Instant>,
     admission: Admission,
     assumed: Assumptions,
+    freshness: Arc<Freshness>,
+    reports: Arc<Reports>,
     counts: Arc<ExtenderCounts>,
     /// When the next assumption may expire. An assumed pod takes room from others, so it expires on time even without
     /// requests.
@@ -134,19 +138,17 @@ pub struct ExtenderController {
 }
 
 impl ExtenderController {
-    pub(super) fn new(
-        requests: Arc<Mailbox<BindRequest>>,
-        admission: Admission,
-        counts: Arc<ExtenderCounts>,
-    ) -> ExtenderController {
+    pub(super) fn new(extender: &Extender, admission: Admission) -> ExtenderController {
         ExtenderController {
-            requests,
+            requests: extender.requests.clone(),
+            reports: extender.reports.clone(),
             waiting: VecDeque::new(),
             early: VecDeque::new(),
             turn_at: None,
             admission,
             assumed: Assumptions::default(),
-            counts,
+            freshness: extender.freshness.clone(),
+            counts: extender.counts.clone(),
             sweep_at: None,
         }
     }
@@ -195,7 +197,7 @@ impl ExtenderController {
         let key: PodKey = (binding.namespace.clone(), binding.pod.clone());
         let shown = format!("{}/{}", binding.namespace, binding.pod);
         let world = context.world.write();
-        in_sync(world)?;
+        self.freshness.check(world, now)?;
         let over = self.assumed.sweep(now, |key, one| is_obsolete(world, key, one));
         forget(over, world);
         let pod = match pod_to_bind(world, binding, &shown) {
@@ -283,11 +285,24 @@ impl Controller for ExtenderController {
         vec![LaneSettings::with_queue(IN_FLIGHT_MAX, WAITING_MAX)]
     }
 
-    /// Nothing to note: decisions read the world itself.
-    fn observe(&mut self, _: &WorldChange, _: &World, _: Instant) {}
+    /// Decisions read the world itself; only whether it is current is noted.
+    fn observe(&mut self, change: &WorldChange, _: &World, now: Instant) {
+        self.freshness.observe(change, now);
+        match &change.subject {
+            Subject::Lost(Source::Pods) | Subject::RelistBegan(Source::Pods) => self.assumed.suspend(),
+            Subject::RelistEnded { source: Source::Pods, .. } => {
+                let expire_from = self.assumed.resume(now);
+                self.sweep_at = (!self.assumed.is_empty()).then_some(expire_from);
+            }
+            _ => (),
+        }
+    }
 
     fn advance(&mut self, context: &mut BindContext<'_>) {
         self.sweep_all(context);
+        if self.reports.has_waiting() {
+            self.reports.shown(context.world.read(), context.now);
+        }
         self.turn_at = Some(context.now);
         for request in std::mem::take(&mut self.early) {
             self.bind(request, context);

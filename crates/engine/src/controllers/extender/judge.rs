@@ -109,14 +109,14 @@ impl<'a> Judge<'a> {
         self.world.host_name_of(self.world.node_id(node)?)
     }
 
-    /// A description of the first blocker on the node.
-    pub(super) fn blocker(&self, node: &str) -> Option<String> {
+    /// A description of the first blocker on the node, for users of this namespace.
+    pub(super) fn blocker(&self, node: &str, namespace: &str) -> Option<String> {
         let node = self.world.node_id(node)?;
         if self.world.nodes_refused().contains(node) {
             return None;
         }
         let found = self.incoming.blockers(self.world, &self.view, Reading::Lifting, node, 1);
-        found.first()?.in_words(self.world)
+        found.first()?.in_words_for(self.world, namespace)
     }
 }
 
@@ -135,7 +135,7 @@ impl Sheet<'_, '_> {
 }
 
 /// The world's pod, if it has the same UID.
-fn known(world: &World, pod: &PodFacts) -> Option<PodId> {
+pub(super) fn known(world: &World, pod: &PodFacts) -> Option<PodId> {
     let id = world.pod_id(&pod.namespace, &pod.name)?;
     world.pod(id).filter(|known| known.uid == Uid::from(pod.uid.as_str())).map(|_| id)
 }

@@ -6,18 +6,21 @@
 //! - This file: responses, read from the world on the caller's thread. [`controller`]: bindings, which change the world
 //!   and therefore run in the loop. [`assumed`]: pods that were bound here and that the watch has not shown yet.
 //! - `admission`: which pods are bound at all, and to which nodes. [`verdict`]: the fixed reasons. `judge`: combines the model's verdicts and scores. `relaxed`: the pods whose
-//!   lifted terms were relaxed. `obstacles`: the blocking pods and hosts, for an Event.
+//!   lifted terms were relaxed. `obstacles`: the blocking pods and hosts, for an Event. `reports`: which pods get one.
 //!
 //! Invariants: a response is computed from a single state of the world, except that of preempt, whose work is unbounded:
-//! it is computed node by node, and the world is locked only for a moment at a time. Requests fail while Kubernetes is not in
-//! sync; a lost vCenter does not matter. The requested pod never blocks itself.
+//! it is computed node by node, and the world is locked only for a moment at a time. Requests fail until Kubernetes was
+//! listed once, and when it has been lost for too long (`freshness`); a lost vCenter does not matter. The requested pod
+//! never blocks itself.
 
 mod admission;
 pub mod assumed;
 pub mod controller;
+mod freshness;
 mod judge;
 mod obstacles;
 mod relaxed;
+mod reports;
 pub mod verdict;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,10 +37,12 @@ use tokio::time::Instant;
 
 use self::admission::Admission;
 use self::controller::{BindAction, BindOutcome, BindRequest};
+use self::freshness::Freshness;
 use self::judge::{Choice, Judge};
 use self::relaxed::Relaxed;
+use self::reports::Reports;
 use crate::counters::Counter;
-use crate::ports::{Binder, Binding, Occurrence, Regarding, Severity};
+use crate::ports::{Binder, Binding};
 use crate::runtime::{EventRecorder, Executor, Mailbox, Repeat, SharedWorld, Waker};
 
 pub use controller::{BindError, ExtenderController};
@@ -66,7 +71,7 @@ impl Default for ExtenderSettings {
     }
 }
 
-/// A source that every response depends on is not in sync.
+/// A source that every response depends on was never listed, or has been lost for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the Kubernetes source {0:?} is not in sync")]
 pub struct NotInSync(pub Source);
@@ -131,8 +136,9 @@ pub struct Extender {
     world: SharedWorld,
     settings: ExtenderSettings,
     relaxed: Mutex<Relaxed>,
-    events: EventRecorder,
+    reports: Arc<Reports>,
     requests: Arc<Mailbox<BindRequest>>,
+    freshness: Arc<Freshness>,
     counts: Arc<ExtenderCounts>,
 }
 
@@ -148,9 +154,12 @@ impl Extender {
     ) -> (Arc<Extender>, ExtenderController) {
         let requests = Mailbox::new(REQUESTS_MAX, waker);
         let counts = Arc::<ExtenderCounts>::default();
+        let freshness = Arc::<Freshness>::default();
         let admission = Admission::new(settings.scheduler_names.clone());
-        let controller = ExtenderController::new(requests.clone(), admission, counts.clone());
-        (Arc::new(Extender { world, settings, relaxed: Mutex::default(), events, requests, counts }), controller)
+        let (relaxed, reports) = (Mutex::default(), Arc::new(Reports::new(events)));
+        let extender = Extender { world, settings, relaxed, reports, requests, freshness, counts };
+        let controller = ExtenderController::new(&extender, admission);
+        (Arc::new(extender), controller)
     }
 
     /// An extender that executes no bindings.
@@ -166,32 +175,29 @@ impl Extender {
 
     /// A verdict for each node, in order.
     pub fn filter(&self, pod: &PodFacts, nodes: &[&str]) -> Result<Vec<NodeVerdict>, NotInSync> {
-        let (verdicts, message, relaxed) = {
+        let now = Instant::now();
+        let (verdicts, message, relaxed, is_known) = {
             let world = self.ready()?;
             let judge = Judge::of(&world, pod);
             let sheet = judge.verdicts(Choice::Among(nodes));
             let verdicts: Vec<NodeVerdict> = nodes.iter().map(|name| sheet.of(name)).collect();
             let none_fits = !nodes.is_empty() && verdicts.iter().all(|verdict| *verdict != NodeVerdict::Fits);
             let message = match (none_fits, sheet.is_relaxed()) {
+                _ if self.settings.dry_run => None,
                 // Finding the blockers costs more than the verdicts.
-                (true, _) if self.may_record(pod) => Some(obstacles::in_words(&judge, nodes, &verdicts)),
+                (true, _) if self.reports.is_open(pod, now) => {
+                    Some(obstacles::in_words(&judge, &pod.namespace, nodes, &verdicts))
+                }
                 (false, true) => Some(TOO_FEW_HOSTS.to_owned()),
                 _ => None,
             };
-            (verdicts, message, sheet.is_relaxed())
+            (verdicts, message, sheet.is_relaxed(), judge::known(&world, pod).is_some())
         };
-        if let Some(message) = message.filter(|_| !self.settings.dry_run) {
-            let regarding =
-                Regarding::Pod { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() };
-            let occurrence = Occurrence { regarding, severity: Severity::Warning, reason: NO_HOST_FITS, message };
-            self.events.record(NAME, occurrence, REPEAT, Instant::now());
+        if let Some(message) = message {
+            self.reports.report(pod, is_known, message, now);
         }
         lock(&self.relaxed).note(&pod.uid, relaxed);
         Ok(verdicts)
-    }
-
-    fn may_record(&self, pod: &PodFacts) -> bool {
-        !self.settings.dry_run && self.events.is_open(&pod.uid, NO_HOST_FITS, REPEAT, Instant::now())
     }
 
     /// A score from 0 to 10 for each node, in order. An unknown node scores 0.
@@ -245,7 +251,7 @@ impl Extender {
 
     fn ready(&self) -> Result<RwLockReadGuard<'_, World>, NotInSync> {
         let world = self.world.read();
-        in_sync(&world)?;
+        self.freshness.check(&world, Instant::now())?;
         Ok(world)
     }
 }
@@ -263,13 +269,6 @@ impl Executor<ExtenderController> for BindExecutor {
             let answer = tokio::time::timeout(within, binder.bind(&action.binding)).await;
             BindOutcome { action, answer: answer.ok() }
         })
-    }
-}
-
-fn in_sync(world: &World) -> Result<(), NotInSync> {
-    match world.missing(model::Part::Extender.into()).next() {
-        Some(row) => Err(NotInSync(row.source)),
-        None => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Describes the blocking pods and hosts.
 //!
 //! kube-scheduler's own event only counts nodes by reason. In: the verdicts. Out: a sentence that names the first few
-//! nodes.
+//! nodes. Invariant: it names no pod of another namespace than the pod's, whose users read it.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::judge::Judge;
 const NODES_NAMED_MAX: usize = 3;
 
 /// The blockers on the first few nodes, one node of each host.
-pub(super) fn in_words(judge: &Judge<'_>, nodes: &[&str], verdicts: &[NodeVerdict]) -> String {
+pub(super) fn in_words(judge: &Judge<'_>, namespace: &str, nodes: &[&str], verdicts: &[NodeVerdict]) -> String {
     let mut text = String::from("no node fits:");
     let mut named = 0;
     let mut hosts = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn in_words(judge: &Judge<'_>, nodes: &[&str], verdicts: &[NodeVerdic
             let _ = write!(text, " on {host}");
             hosts.push(host);
         }
-        match judge.blocker(name) {
+        match judge.blocker(name, namespace) {
             Some(blocker) => {
                 let _ = write!(text, ": {blocker}");
             }

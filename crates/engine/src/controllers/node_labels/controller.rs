@@ -303,7 +303,7 @@ fn changes(desired: &DesiredLabels) -> LabelChanges {
 fn occurrence(world: &World, node: NodeId, severity: Severity, reason: &'static str, message: String) -> Occurrence {
     let name = world.node_name(node).unwrap_or_default().to_owned();
     let uid = world.node_uid(node).unwrap_or_default();
-    Occurrence { regarding: Regarding::Node { name, uid }, severity, reason, message }
+    Occurrence { regarding: Regarding::Node { name, uid }, severity, reason, message, reporter: None }
 }
 
 fn shown(changes: &LabelChanges) -> String {

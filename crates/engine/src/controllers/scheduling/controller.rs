@@ -3,8 +3,9 @@
 //! In: changes of the world, and the outcomes of actions. Out: pods scheduled one after the other, and their effects:
 //! bindings and status writes, each with a bound on how many are in flight and how many wait; Events.
 //!
-//! Invariants: a pod is scheduled only while a binding could start immediately, so no assumed pod waits. While
-//! Kubernetes is lost, earlier decisions are still executed, and no new ones are made.
+//! Invariants: a pod is scheduled only while a binding could start immediately, so no assumed pod waits. As
+//! kube-scheduler does, it decides from the last known state while a source of Kubernetes is lost or listed again; after
+//! the gate's limit, earlier decisions are still executed, and no new ones are made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,11 +127,12 @@ impl Scheduling {
             self.lease_at = Some(context.now + LEASE_EVERY);
             return;
         }
-        let at = self.at(context.now);
-        let world = context.world.write();
-        if !world.has_all_for(Parts::SCHEDULING) {
+        // `has_begun`: all were listed once. A source that was lost for too long wakes the loop with its next list.
+        if !model::sources_for(Parts::SCHEDULING).all(|row| context.gate.is_fresh(row.source, context.now)) {
             return;
         }
+        let at = self.at(context.now);
+        let world = context.world.write();
         let mut decided = Vec::with_capacity(room);
         // At least one: waiting for the lock may have used up the time.
         while decided.len() < room && self.scheduler.has_work() && (decided.is_empty() || !context.stopwatch.is_spent())
@@ -185,7 +187,7 @@ impl Scheduling {
                         self.write(StatusJob::Delete { pod: execute::name(victim) }, context);
                     }
                 }
-                Effect::PostEvent { pod, event } => record(pod, event, context),
+                Effect::PostEvent { pod, profile, event } => record(pod, profile, event, context),
                 Effect::Concluded { profile, result, attempts } => {
                     let now = context.now + context.stopwatch.elapsed();
                     self.metrics.attempted(&Attempt {
@@ -294,19 +296,20 @@ impl Controller for Scheduling {
     }
 }
 
-fn record(pod: PodRef, event: PodEvent, context: &SchedulingContext<'_>) {
+/// In the name of the scheduler, as kube-scheduler does.
+fn record(pod: PodRef, profile: String, event: PodEvent, context: &SchedulingContext<'_>) {
     let PodRef { namespace, name, uid, .. } = pod;
-    let regarding = Regarding::Pod { namespace, name, uid };
+    let (regarding, reporter) = (Regarding::Pod { namespace, name, uid }, Some(profile));
     let (severity, reason, message) = match event {
         PodEvent::Scheduled { message } => {
             tracing::debug!("{message}");
             let severity = Severity::Normal;
-            let occurrence = Occurrence { regarding, severity, reason: "Scheduled", message };
-            return context.events.conclude(NAME, occurrence);
+            let occurrence = Occurrence { regarding, severity, reason: "Scheduled", message, reporter };
+            return context.events.conclude(NAME, occurrence, context.now);
         }
         PodEvent::FailedScheduling { message } => (Severity::Warning, "FailedScheduling", message),
         PodEvent::Yielded(concession) => (Severity::Warning, concession.reason, concession.message.to_owned()),
     };
-    let occurrence = Occurrence { regarding, severity, reason, message };
+    let occurrence = Occurrence { regarding, severity, reason, message, reporter };
     context.events.record(NAME, occurrence, REPEAT, context.now);
 }

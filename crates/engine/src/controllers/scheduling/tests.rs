@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{Attempt, Scheduling, SchedulingExecutor, SchedulingMetrics, SchedulingPorts, SchedulingSettings};
 use crate::ports::{Binder, Binding, EventRecord, EventSink, PodName, PodStatusWriter, PortError, Regarding};
-use crate::runtime::{Lease, Runtime, RuntimeSettings};
+use crate::runtime::{Lease, Runtime, RuntimeSettings, STALE_MAX};
 
 /// What the server does with a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,18 +317,35 @@ async fn an_unschedulable_pod_is_reported_once_and_bound_when_a_node_is_added() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_new_is_decided_while_kubernetes_is_lost() {
+async fn number_3_pods_are_placed_from_the_last_known_state_while_a_source_is_lost_or_listed_again_but_not_forever() {
     let stage = Stage::start(&[("n1", 10)], &[], &[]).await;
     stage.in_sync().await;
     drop(stage.after(1).await);
+    let arrives = async |name: &str| {
+        stage.api.state().nodes.insert(name.to_owned(), None);
+        stage.send(Event::PodApplied(pod(name, None))).await;
+    };
+    // As after 410 Gone: the watch is lost, and no node is listed yet.
     stage.send(Event::Lost(Source::Nodes)).await;
-    stage.api.state().nodes.insert("late".to_owned(), None);
-    stage.send(Event::PodApplied(pod("late", None))).await;
-    assert_eq!(stage.after(60).await.binds.len(), 0);
-    stage.send(Event::RelistBegan(Source::Nodes)).await;
-    stage.send(node("n1", 10)).await;
-    stage.send(Event::RelistEnded(Source::Nodes)).await;
+    arrives("while-lost").await;
     assert_eq!(stage.after(1).await.binds.len(), 1);
+    stage.send(Event::RelistBegan(Source::Nodes)).await;
+    arrives("while-listed").await;
+    assert_eq!(stage.after(1).await.nodes["while-listed"].as_deref(), Some("n1"));
+    // The end of the list replaces what was known: n1 is gone.
+    stage.send(node("n2", 10)).await;
+    stage.send(Event::RelistEnded(Source::Nodes)).await;
+    arrives("after-the-list").await;
+    assert_eq!(stage.after(1).await.nodes["after-the-list"].as_deref(), Some("n2"));
+
+    stage.send(Event::Lost(Source::Nodes)).await;
+    drop(stage.after(STALE_MAX.as_secs() + 1).await);
+    arrives("much-later").await;
+    assert_eq!(stage.after(60).await.binds.len(), 3, "the last known state is too old");
+    stage.send(Event::RelistBegan(Source::Nodes)).await;
+    stage.send(node("n2", 10)).await;
+    stage.send(Event::RelistEnded(Source::Nodes)).await;
+    assert_eq!(stage.after(1).await.binds.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,111 @@
+//! Faults of watches and lists that pass a [`KubernetesProxy`](super::kubernetes::KubernetesProxy).
+//!
+//! In: commands of a test. Out: watches that break off or end with 410 Gone, and lists without an answer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use tokio::sync::watch;
+
+#[derive(Clone, Debug, Default)]
+pub struct WatchFaults(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    end: watch::Sender<Option<End>>,
+    /// The resources whose lists get no answer.
+    held: watch::Sender<BTreeSet<&'static str>>,
+    lists_held: AtomicUsize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Cut,
+    /// Of this resource.
+    Gone(&'static str),
+}
+
+impl WatchFaults {
+    /// The connection of every watch breaks off now.
+    pub fn cut(&self) {
+        self.0.end.send_replace(Some(End::Cut));
+    }
+
+    /// Every watch of this resource ends now with 410 Gone.
+    pub fn expire(&self, resource: &'static str) {
+        self.0.end.send_replace(Some(End::Gone(resource)));
+    }
+
+    /// Lists of this resource get no answer until [`WatchFaults::release`].
+    pub fn hold_lists(&self, resource: &'static str) {
+        self.0.held.send_modify(|held| {
+            held.insert(resource);
+        });
+    }
+
+    pub fn release(&self) {
+        self.0.held.send_replace(BTreeSet::new());
+    }
+
+    /// How many lists had to wait so far.
+    #[must_use]
+    pub fn lists_held(&self) -> usize {
+        self.0.lists_held.load(Ordering::Relaxed)
+    }
+
+    /// Waits while lists at this path get no answer.
+    pub(super) async fn admit_list(&self, path: &str) {
+        let mut held = self.0.held.subscribe();
+        let is_held = |held: &BTreeSet<&'static str>| held.iter().any(|it| is_of(path, it));
+        let waits = is_held(&held.borrow_and_update());
+        if waits {
+            self.0.lists_held.fetch_add(1, Ordering::Relaxed);
+            // The sender lives as long as this handle.
+            let _ = held.wait_for(|held| !is_held(held)).await;
+        }
+    }
+
+    /// The body of the answer to a watch, up to the next fault.
+    pub(super) fn apply(&self, path: String, body: Body) -> Body {
+        let mut end = self.0.end.subscribe();
+        end.mark_unchanged();
+        let ended = async move {
+            loop {
+                if end.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+                match *end.borrow_and_update() {
+                    Some(End::Gone(resource)) if !is_of(&path, resource) => (),
+                    Some(end) => return end,
+                    None => (),
+                }
+            }
+        };
+        let ended = ended.boxed().shared();
+        let last = futures::stream::once(std::future::ready(ended.clone())).filter_map(async |ended| {
+            Some(match ended.now_or_never()? {
+                End::Cut => Err(axum::Error::new(std::io::Error::other("cut"))),
+                End::Gone(_) => {
+                    let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                        "message": "too old resource version", "reason": "Expired", "code": 410 });
+                    Ok(Bytes::from(format!("{}\n", json!({ "type": "ERROR", "object": status }))))
+                }
+            })
+        });
+        Body::from_stream(body.into_data_stream().take_until(ended).chain(last))
+    }
+}
+
+pub(super) fn is_watch(request: &Request) -> bool {
+    request.uri().query().is_some_and(|query| query.split('&').any(|it| it == "watch=true" || it == "watch=1"))
+}
+
+/// Whether a list or watch is of this resource.
+fn is_of(path: &str, resource: &str) -> bool {
+    path.rsplit('/').next() == Some(resource)
+}
