@@ -73,3 +73,66 @@ fn every_key_rejects_a_value_of_a_wrong_type() {
     }
     assert!(count > 30, "{count}");
 }
+
+/// `on` is a YAML 1.1 boolean, so tools that write YAML write `true`.
+#[test]
+fn number_6_a_switch_takes_every_spelling_of_a_boolean() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let with = |from: &str, to: &str| {
+        let path = changed(folder.path(), "bridger.yaml", from, to);
+        // What the file names is beside the golden one.
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let files = golden::path("configuration/files").display().to_string();
+        std::fs::write(&path, text.replace("files/", &format!("{files}/"))).expect("written");
+        bridger(&["run", "--config", &path])
+    };
+    for value in ["on", "off", "true", "false", "yes", "no", "\"on\"", "'off'", "True", "OFF"] {
+        for (key, golden) in [("labels", "\"on\""), ("rules", "\"off\""), ("extender", "\"on\""), ("dryRun", "true")] {
+            let (code, message) = with(&format!("{key}: {golden}\n"), &format!("{key}: {value}\n"));
+            assert!(code == Some(2) && message.contains("files/kubeconfig"), "{key}: {value}: {message}");
+        }
+        let (code, message) = with("port: 9443\n", &format!("port: 9443\nscheduling: {value}\n"));
+        assert!(code == Some(2) && message.contains("files/kubeconfig"), "scheduling: {value}: {message}");
+    }
+    for value in ["off", "false", "no"] {
+        let (_, message) = with("pinning: must\n", &format!("pinning: {value}\n"));
+        assert!(message.contains("files/kubeconfig"), "pinning: {value}: {message}");
+    }
+    for (from, to) in [("labels: \"on\"", "labels: maybe"), ("pinning: must", "pinning: true")] {
+        let (code, message) = with(from, to);
+        assert!(code == Some(2) && message.contains("line "), "{to}: {message}");
+    }
+}
+
+#[test]
+fn number_6_label_keys_are_checked_and_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (from, to, expected) in [
+        ("hostLabel: example.org/host", "hostLabel: Example.org/host", "hostLabel in the configuration file"),
+        ("clusterLabel: example.org/cluster", "clusterLabel: ''", "clusterLabel in the configuration file"),
+        (
+            "datacenterLabel: example.org/datacenter",
+            "datacenterLabel: a b",
+            "datacenterLabel in the configuration file",
+        ),
+        ("lift: [", "lift: ['', ", "lift in the configuration file"),
+        ("lift: [", "lift: [none, ", "lift in the configuration file"),
+    ] {
+        let path = changed(folder.path(), "bridger.yaml", from, to);
+        let (code, message) = bridger(&["run", "--config", &path]);
+        assert!(code == Some(2) && message.contains(expected), "{to}: {message}");
+    }
+    for (flag, value) in [
+        ("--lift", ""),
+        ("--lift", "two words"),
+        ("--host-label", ""),
+        ("--cluster-label", "a/b/c"),
+        ("--datacenter-label", "/name"),
+    ] {
+        let (code, message) = bridger(&["run", flag, value]);
+        let expected = format!("{flag}: {value:?} is not a label key");
+        assert!(code == Some(2) && message.contains(&expected), "{flag} {value:?}: {message}");
+    }
+    let (code, message) = bridger(&["run", "--lift", "none", "--lift", "a"]);
+    assert!(code == Some(2) && message.contains("--lift: none cannot be combined"), "{message}");
+}

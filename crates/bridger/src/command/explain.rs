@@ -14,6 +14,7 @@ use scheduler::{Configuration, Explanation, NodeExplanation, Profile};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::terminal_width;
+use crate::service::extender::unknown_lifted_keys;
 use crate::service::leading::ElectionArguments;
 use crate::service::read_once::read_without_record;
 use crate::service::scheduler::ProfileArguments;
@@ -87,6 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         world.apply(event);
     }
+    unknown_lifted_keys(&world).iter().for_each(|line| tracing::warn!("{line}"));
     let Some(pod) = world.pod_id(namespace, name) else {
         let place = if arguments.snapshot.is_some() { "the snapshot" } else { "the cluster" };
         return Err(Failure::configuration(

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
-use crate::service::extender::LiftArguments;
+use crate::service::extender::{LiftArguments, unknown_lifted_keys};
 use crate::service::policy::PolicyArguments;
 use crate::service::read_once::{read_state, world_and_records};
 use crate::service::settings::{ConnectionArguments, RunArguments, RunSettings, environment};
@@ -136,6 +136,7 @@ fn plan(settings: &RunSettings, snapshot: Snapshot) -> Result<PlanResult, Failur
         .map(|(name, text)| (name.clone(), StoredRecord { text: text.clone(), version: RecordVersion(String::new()) }))
         .collect();
     let (world, records) = world_and_records(settings, snapshot, stored)?;
+    unknown_lifted_keys(&world).iter().for_each(|line| tracing::warn!("{line}"));
     let now = UnixMillis(u64::try_from(taken.as_millisecond()).unwrap_or(0));
     let plan = drs::plan(&world, records.owned(), now, &settings.policy);
     let prefix = engine::drs_rules::planner::prefix(&world).unwrap_or_default();

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use model::World;
 use model::affinity::{LiftMode, LiftSettings};
 use serde::Deserialize;
 use server::TlsFiles;
 
-use super::settings::Switch;
+use super::settings::{Switch, checked_label_key, in_file};
 use crate::failure::Failure;
 
 /// The flags of the extender.
@@ -170,17 +171,33 @@ fn or_default(flags: &[String], file: &[String], default: &str) -> Vec<String> {
     }
 }
 
+/// The finding of [`unknown_lifted_keys`].
+pub const UNKNOWN_LIFTED_KEY: &str = "unknownLiftedKey";
+
+/// A line for each lifted key that no node has.
+pub fn unknown_lifted_keys(world: &World) -> Vec<String> {
+    let line = |key| format!("no node has the label {key:?}: anti-affinity on other keys is not lifted; check --lift");
+    model::labels::unknown_lifted_keys(world).into_iter().map(line).collect()
+}
+
 /// `host_key`: the node label with the physical host.
 pub fn lifting(flags: &LiftArguments, file: &ExtenderEntries, host_key: &str) -> Result<LiftSettings, Failure> {
-    let keys = if flags.lift.is_empty() { &file.lift } else { &flags.lift };
+    let (name, keys) = match flags.lift.as_slice() {
+        [] => (in_file("lift"), &file.lift),
+        _ => ("--lift".to_owned(), &flags.lift),
+    };
     let defaults = LiftSettings::default();
     let lifted_keys: BTreeSet<String> = match keys.iter().any(|key| key == "none") {
         true if keys.len() > 1 => {
-            return Err(Failure::configuration("--lift none cannot be combined with a key", "use one of them"));
+            let both = format!("{name}: none cannot be combined with a key");
+            return Err(Failure::configuration(both, "use one of them"));
         }
         true => BTreeSet::new(),
         false if keys.is_empty() => defaults.lifted_keys,
-        false => keys.iter().cloned().collect(),
+        false => {
+            keys.iter().try_for_each(|key| checked_label_key(&name, key))?;
+            keys.iter().cloned().collect()
+        }
     };
     let mode = match flags.lift_mode.or(file.lift_mode).unwrap_or(LiftModeName::Strict) {
         LiftModeName::Strict => LiftMode::Strict,
@@ -293,5 +310,23 @@ mod tests {
         assert!(keys(&["none"]).expect("off").is_empty());
         assert_eq!(keys(&["a", "b"]).expect("two").len(), 2);
         assert!(keys(&["none", "a"]).is_err());
+    }
+
+    #[test]
+    fn number_6_a_lifted_key_is_a_label_key_and_the_error_names_the_setting() {
+        let long = "k".repeat(64);
+        for wrong in ["", " ", "two words", "a/b/c", "/name", "domain/", "Upper.org/name", "-name", long.as_str()] {
+            let flags =
+                LiftArguments { lift: vec!["kubernetes.io/hostname".to_owned(), wrong.to_owned()], lift_mode: None };
+            let message = lifting(&flags, &ExtenderEntries::default(), "host").unwrap_err().to_string();
+            assert!(message.contains("--lift: ") && message.contains(&format!("{wrong:?}")), "{message}");
+            let file = ExtenderEntries { lift: vec![wrong.to_owned()], ..ExtenderEntries::default() };
+            let message = lifting(&LiftArguments::default(), &file, "host").unwrap_err().to_string();
+            assert!(message.contains("lift in the configuration file: "), "{message}");
+        }
+        let file = ExtenderEntries { lift: vec!["none".to_owned(), "a".to_owned()], ..ExtenderEntries::default() };
+        assert!(lifting(&LiftArguments::default(), &file, "host").is_err());
+        let file = ExtenderEntries { lift: vec!["nonsense".to_owned()], ..ExtenderEntries::default() };
+        assert_eq!(lifting(&LiftArguments::default(), &file, "host").expect("a key").lifted_keys.len(), 1);
     }
 }

@@ -44,6 +44,8 @@ pub struct PolicyArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinningChoice {
+    /// YAML tools write `off` as `false`.
+    #[serde(alias = "false", alias = "no")]
     Off,
     Should,
     Must,

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::SharedWorld;
+use engine::counters::Counters;
 use engine::extender::ExtenderSettings;
 use model::event::{Source, VcenterId};
 use scheduler::{Configuration, Profile};
 use server::Tls;
 
-use super::extender::ExtenderAddress;
+use super::extender::{self, ExtenderAddress};
 use super::leading::{Elections, elections};
 use super::outside::{Service, end_process_on_panic, entropy, listen};
 use super::scheduler::ProfileArguments;
@@ -25,6 +26,8 @@ use crate::signals;
 
 /// Time limit for the first sync. After it, the log names the missing sources.
 const FIRST_SYNC_WITHIN: Duration = Duration::from_secs(60);
+/// How often the nodes are searched for the lifted keys. Cheap: a key that is in use is found on the first node.
+const LIFTED_KEYS_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs the startup checks, then the service until Ctrl-C or SIGTERM.
 pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<ExitCode, Failure> {
@@ -87,6 +90,11 @@ async fn run(
         service.passing.spawn(report_first_sync(bridger.world.clone(), settings.vcenters.len()));
     }
 
+    if !settings.lifting.lifted_keys.is_empty() {
+        let following = follow_lifted_keys(bridger.world.clone(), bridger.counters.clone());
+        service.background.spawn("check of lifted keys", following);
+    }
+
     let stopped = service.run_until(stop, bridger.close()).await;
     stopped
         .map_err(|ended| Failure::run(ended.to_string()).with_hint("this is a defect; restart Bridger, and report it"))
@@ -120,6 +128,21 @@ fn outside(settings: &RunSettings, found: &Found) -> Outside {
         seed: entropy(),
         is_virtual: false,
         elections: Elections::new(),
+    }
+}
+
+/// Reports the lifted keys that no node has: in the log, in `/readyz` and as a metric. Not an error, because the nodes may
+/// get the label later.
+async fn follow_lifted_keys(world: SharedWorld, counters: Arc<Counters>) {
+    loop {
+        let unknown = {
+            let world = world.read();
+            world.in_sync(Source::Nodes).then(|| extender::unknown_lifted_keys(&world))
+        };
+        if let Some(unknown) = unknown {
+            counters.rules.note(extender::UNKNOWN_LIFTED_KEY, unknown);
+        }
+        tokio::time::sleep(LIFTED_KEYS_EVERY).await;
     }
 }
 

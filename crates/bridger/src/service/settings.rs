@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use drs::DrsSettings;
 use model::affinity::LiftSettings;
-use model::labels::LabelSettings;
+use model::labels::{LabelSettings, check_label_key};
 use model::{Part, Parts};
 use serde::Deserialize;
 use vsphere::config::{VcenterConfig, VcenterConfigError};
@@ -87,11 +87,18 @@ pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Switch {
     On,
     Off,
+}
+
+/// As YAML 1.1 has it, because YAML tools write `on` as `true`: true/false, on/off, yes/no, quoted or not.
+impl<'de> Deserialize<'de> for Switch {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Switch, D::Error> {
+        let is_on = bool::deserialize(deserializer)?;
+        Ok(if is_on { Switch::On } else { Switch::Off })
+    }
 }
 
 /// The flags of `run` itself.
@@ -235,14 +242,20 @@ impl RunSettings {
             Some(path) => read(path)?,
             None => File::default(),
         };
-        let host_label = arguments.policy.host_label.clone().or(file.host_label);
+        let host_label = label_key(("--host-label", &arguments.policy.host_label), ("hostLabel", file.host_label))?;
         let labels = LabelSettings {
             host_key: host_label.unwrap_or_else(|| LabelSettings::default().host_key),
-            cluster_key: arguments.cluster_label.clone().or(file.cluster_label),
-            datacenter_key: arguments.datacenter_label.clone().or(file.datacenter_label),
+            cluster_key: label_key(
+                ("--cluster-label", &arguments.cluster_label),
+                ("clusterLabel", file.cluster_label),
+            )?,
+            datacenter_key: label_key(
+                ("--datacenter-label", &arguments.datacenter_label),
+                ("datacenterLabel", file.datacenter_label),
+            )?,
         };
         labels.check().map_err(|error| {
-            Failure::configuration(error.to_string(), "use a label key like example.org/host; see --host-label")
+            Failure::configuration(error.to_string(), "see --host-label, --cluster-label and --datacenter-label")
         })?;
         let entries = ExtenderEntries {
             extender: file.extender,
@@ -304,6 +317,29 @@ impl RunSettings {
             writes_per_second: file.writes_per_second,
         })
     }
+}
+
+/// The label key of a flag, else of the file, each with its name.
+fn label_key(flag: (&str, &Option<String>), entry: (&str, Option<String>)) -> Result<Option<String>, Failure> {
+    let (name, key) = match (flag, entry) {
+        ((flag, Some(key)), _) => (flag.to_owned(), key.clone()),
+        (_, (entry, Some(key))) => (in_file(entry), key),
+        (_, (_, None)) => return Ok(None),
+    };
+    checked_label_key(&name, &key)?;
+    Ok(Some(key))
+}
+
+/// `name`: of the setting that has this key.
+pub(super) fn checked_label_key(name: &str, key: &str) -> Result<(), Failure> {
+    check_label_key(key).map_err(|error| {
+        Failure::configuration(format!("{name}: {error}"), "see `kubectl get nodes --show-labels` for the keys in use")
+    })
+}
+
+/// How an error names a key of the configuration file.
+pub(super) fn in_file(key: &str) -> String {
+    format!("{key} in the configuration file")
 }
 
 /// The vCenters from the flags, else from the file, else from the environment, else none.

@@ -11,6 +11,7 @@ pub(crate) mod value;
 use std::collections::BTreeMap;
 
 use self::value::{is_valid, label_value};
+use crate::affinity::HOSTNAME_KEY;
 use crate::event::Labels;
 use crate::storage::arena::NodeId;
 use crate::world::World;
@@ -53,15 +54,28 @@ impl LabelSettings {
             .flatten()
             .collect();
         for (index, key) in keys.iter().enumerate() {
-            if !is_label_key(key) {
-                return Err(LabelSettingsError::NoLabelKey { key: (*key).clone() });
-            }
+            check_label_key(key)?;
             if keys[..index].contains(key) {
                 return Err(LabelSettingsError::KeyUsedTwice { key: (*key).clone() });
             }
         }
         Ok(())
     }
+}
+
+/// Checks that Kubernetes accepts the key of a label.
+pub fn check_label_key(key: &str) -> Result<(), LabelSettingsError> {
+    if is_label_key(key) { Ok(()) } else { Err(LabelSettingsError::NoLabelKey { key: key.to_owned() }) }
+}
+
+/// The lifted keys that no node has: most likely misspelled, so that the terms that were meant are not lifted. Empty
+/// while there are no nodes. Without the default key, which is right whether a kubelet has set the label or not.
+pub fn unknown_lifted_keys(world: &World) -> Vec<String> {
+    if world.node_count() == 0 {
+        return Vec::new();
+    }
+    let chosen = world.affinity().lifting().lifted_keys.iter().filter(|key| *key != HOSTNAME_KEY);
+    chosen.filter(|key| !world.node_ids().any(|node| world.label_of(node, key).is_some())).cloned().collect()
 }
 
 pub(crate) fn is_label_key(key: &str) -> bool {
@@ -148,6 +162,19 @@ mod tests {
             let settings = LabelSettings { host_key: key.to_owned(), ..LabelSettings::default() };
             assert_eq!(settings.check().is_ok(), accepted, "{key:?}");
         }
+    }
+
+    #[test]
+    fn number_6_a_lifted_key_that_no_node_has_is_unknown() {
+        use crate::event::Event;
+        let lifted_keys = [HOSTNAME_KEY, "nonsense", "example.org/rack"].map(str::to_owned).into();
+        let lifting = crate::LiftSettings { lifted_keys, ..crate::LiftSettings::default() };
+        let mut world = World::with_lifting(lifting);
+        assert!(unknown_lifted_keys(&world).is_empty(), "no node was read yet");
+        let mut node = crate::testing::node(1);
+        node.labels.insert("example.org/rack".to_owned(), "r1".to_owned());
+        world.apply(Event::NodeApplied(node));
+        assert_eq!(unknown_lifted_keys(&world), ["nonsense"]);
     }
 
     #[test]

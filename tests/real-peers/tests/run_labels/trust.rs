@@ -108,6 +108,26 @@ async fn number_1_two_addresses_of_one_vcenter_and_an_unknown_cluster_are_report
 }
 
 #[tokio::test]
+async fn number_6_a_lifted_key_that_no_node_has_is_reported_until_a_node_has_it() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    add_node(&control_plane, &vcsim, "DC0_C0_RP0_VM0").await?;
+    let variables = environment(&control_plane, &vcsim);
+    let arguments = [RUN, &["--lift", "nonsense"]].concat();
+    let mut bridger = Bridger::start(&arguments, &variables)?;
+    bridger.prints("no node has the label \"nonsense\"", SOON).await?;
+    is_degraded_by(&bridger, "unknownLiftedKey").await?;
+    let series = "bridger_rules_findings{name=\"unknownLiftedKey\"}";
+    becomes_metric(&bridger, series, 1.0).await?;
+    let planned = testkit::bridger::run_to_end(&["plan", "--lift", "nonsense"], &variables).await?;
+    ensure!(planned.stderr.contains("no node has the label \"nonsense\""), "{planned:?}");
+
+    control_plane.kubectl().run(&["label", "node", "dc0-c0-rp0-vm0", "nonsense=now"]).await?;
+    becomes_metric(&bridger, series, 0.0).await?;
+    is_ready(&bridger).await
+}
+
+#[tokio::test]
 async fn number_2_a_wrong_password_does_not_end_bridger_and_a_corrected_one_is_tried_at_once() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
     let vcsim = Vcsim::start(&VcsimOptions::default()).await?;

@@ -129,22 +129,27 @@ impl RuleCounters {
             Finding::DeletedByHand { cluster, rule, .. } => Some((cluster.clone(), rule.clone())),
             _ => None,
         };
-        lock(&self.troubles).given_up = found.iter().filter_map(given_up).collect();
+        let mut troubles = lock(&self.troubles);
+        troubles.given_up = found.iter().filter_map(given_up).collect();
         let mut findings = lock(&self.findings);
         findings.values_mut().for_each(|count| *count = 0);
+        findings.extend(troubles.notes.iter().map(|(name, texts)| (*name, texts.len() as u64)));
         found.iter().for_each(|finding| *findings.entry(finding.name()).or_default() += 1);
     }
 
-    /// Sets the texts of a finding that no plan makes; after [`RuleCounters::found`]. A new text is logged.
+    /// Sets the texts of a finding that no plan makes. A new text is logged.
     pub fn note(&self, finding: &'static str, texts: Vec<String>) {
         let mut troubles = lock(&self.troubles);
         let known = troubles.notes.remove(finding).unwrap_or_default();
         for text in texts.iter().filter(|text| !known.contains(text)) {
             tracing::warn!(finding, "{text}");
         }
+        let mut findings = lock(&self.findings);
         if !texts.is_empty() {
-            lock(&self.findings).insert(finding, texts.len() as u64);
+            findings.insert(finding, texts.len() as u64);
             troubles.notes.insert(finding, texts);
+        } else if let Some(count) = findings.get_mut(finding) {
+            *count = 0;
         }
     }
 
