@@ -7,13 +7,16 @@
 //! Invariant: this module makes no decisions.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::Arc;
 
 use drs::{DrsSettings, UnixMillis};
+use engine::changes::ChangeLog;
 use engine::counters::Counters;
 use engine::drs_rules::{DrsRules, RuleExecutor, RuleSettings, WallClock};
 use engine::extender::{BindExecutor, Extender, ExtenderSettings};
 use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
+use engine::ports::ChangeSink;
 use engine::runtime::{Rate, Runtime, RuntimeSettings, SharedWorld};
 use engine::scheduling::{self, Scheduling, SchedulingExecutor, SchedulingPorts, SchedulingSettings};
 use jiff::Timestamp;
@@ -34,6 +37,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use vsphere::config::VcenterConfig;
 
+use crate::service::audit::AuditLog;
 use crate::service::leading::{Candidates, Elections, PodsListed, machine_name};
 use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
 use crate::service::scheduler_metrics::SchedulerMetrics;
@@ -50,6 +54,8 @@ pub struct PartSettings {
     pub dry_run: bool,
     /// Limit for node labels; `None`: the default.
     pub writes_per_second: Option<u32>,
+    /// The file of the audit log; `None`: no audit log.
+    pub audit: Option<File>,
 }
 
 impl PartSettings {
@@ -88,11 +94,16 @@ pub struct Bridger {
     /// What its HTTP routes show.
     pub shown: Shown,
     rules: Option<Arc<vsphere::Rules>>,
+    audit: Option<Arc<AuditLog>>,
 }
 
 impl Bridger {
-    /// Closes the sessions that write rules, because a vCenter limits the number of sessions.
+    /// Writes the last lines of the audit log, and closes the sessions that write rules, because a vCenter limits the
+    /// number of sessions.
     pub async fn close(self) {
+        if let Some(audit) = self.audit {
+            let _ = tokio::task::spawn_blocking(move || audit.flush()).await;
+        }
         if let Some(rules) = self.rules {
             rules.close().await;
         }
@@ -103,8 +114,14 @@ impl Bridger {
 pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> Bridger {
     let on = parts.on();
     let Outside { kubernetes: client, vcenters, time_of_day, seed, is_virtual, elections } = outside;
-    let runtime_settings =
-        RuntimeSettings { dry_run: parts.dry_run, computes_inline: is_virtual, ..RuntimeSettings::default() };
+    let counters = Arc::<Counters>::default();
+    let audit = parts.audit.map(|file| Arc::new(AuditLog::start(file, counters.clone(), time_of_day.clone())));
+    let runtime_settings = RuntimeSettings {
+        dry_run: parts.dry_run,
+        computes_inline: is_virtual,
+        changes: ChangeLog::new(audit.clone().map(|audit| audit as Arc<dyn ChangeSink>)),
+        ..RuntimeSettings::default()
+    };
     let mut world = model::World::with_lifting(parts.lifting);
     let ids: Vec<VcenterId> = (0u16..).zip(&vcenters).map(|(number, _)| VcenterId(number)).collect();
     world.expect_vcenters(ids.iter().copied());
@@ -112,7 +129,6 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     let host_name = if is_virtual { "embedded".to_owned() } else { machine_name() };
     let sink = Arc::new(EventWriter::new(client.clone(), time_of_day.clone()).on_host(host_name));
     let mut runtime = Runtime::new(world, &runtime_settings, sink);
-    let counters = Arc::<Counters>::default();
     let now = time_of_day.clone();
     let wall_clock = WallClock(Arc::new(move || UnixMillis(u64::try_from(now().as_millisecond()).unwrap_or(0))));
     let (waker, standing, leases) = (runtime.waker(), Vec::new(), BTreeMap::new());
@@ -193,5 +209,5 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     // Boxed because its state is large, and most of it is used only once.
     let watching = Box::pin(kubernetes::watch::watch_and_relist(client, events, seed, on, lists));
     service.background.spawn("watches of Kubernetes", watching);
-    Bridger { world, counters, shown, rules }
+    Bridger { world, counters, shown, rules, audit }
 }

@@ -7,9 +7,7 @@ use std::fmt::Write as _;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use drs::{ChangeKind, Plan, RuleChange, RuleType};
-
-/// How many names a cell shows; the rest is only counted.
-const NAMES_SHOWN: usize = 6;
+use engine::changes::{self, names};
 
 /// How many rules a plan creates, edits and deletes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,11 +79,7 @@ fn row(action: &RuleChange) -> [String; 5] {
         RuleType::VmAffinity => "together",
         RuleType::VmHost => "on hosts",
     };
-    let verb = match &action.kind {
-        ChangeKind::Create => "create",
-        ChangeKind::Edit { .. } => "edit",
-        ChangeKind::Delete { .. } | ChangeKind::DeleteGroups => "delete",
-    };
+    let verb = changes::verb(changes::action(&action.kind));
     let vms = action.vms.iter().map(|vm| match &action.kind {
         ChangeKind::Edit { added, .. } if added.contains(&vm.id) => format!("+{}", vm.name),
         _ => vm.name.clone(),
@@ -100,12 +94,4 @@ fn row(action: &RuleChange) -> [String; 5] {
     }
     let pods: Vec<String> = action.pods.iter().map(ToString::to_string).collect();
     [format!("{verb} {rule_type}"), action.rule.clone(), names(&vms), names(&pods), names(&action.moves)]
-}
-
-fn names(all: &[String]) -> String {
-    let shown = all.iter().take(NAMES_SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    match all.len().saturating_sub(NAMES_SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }

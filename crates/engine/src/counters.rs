@@ -28,5 +28,7 @@ pub struct Counters {
     pub label_writes_failed_permanent: Counter,
     /// Labels that were correct until another client changed them.
     pub labels_changed_by_others: Counter,
+    /// Lines of the audit log that could not be queued or written.
+    pub audit_lines_lost: Counter,
     pub rules: Arc<RuleCounters>,
 }

@@ -2,8 +2,10 @@
 //! ports.
 //!
 //! - [`runtime`]: the loop, and what all controllers share. [`controllers`]: the controllers, one folder each.
-//! - [`ports`]: the traits that adapters implement for the engine. [`counters`]: counters for metrics.
+//! - [`ports`]: the traits that adapters implement for the engine. [`counters`]: counters for metrics. [`changes`]: the
+//!   wording of changes, for people.
 
+pub mod changes;
 pub mod controllers;
 pub mod counters;
 pub mod ports;

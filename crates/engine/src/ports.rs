@@ -11,6 +11,8 @@ pub use drs::{ChangeKind, GroupChange, RecordedGroups, RuleChange, RuleType, Uni
 use futures::future::BoxFuture;
 use model::event::{GroupFacts, PodFacts, RuleFacts, VcenterId};
 
+use crate::changes::ChangeReport;
+
 /// Why a call through a port failed. Metrics count failures per variant. Their label values keep the old words
 /// (`passing`, `gone`, `refused`, `faulty`), because label values are a compatibility promise (tests/golden).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -148,6 +150,11 @@ pub trait RecordStore: Send + Sync {
         text: &'a str,
         expected: Option<&'a RecordVersion>,
     ) -> BoxFuture<'a, Result<RecordVersion, PortError>>;
+}
+
+/// Keeps reports of changes, for auditors. Never blocks.
+pub trait ChangeSink: Send + Sync {
+    fn put(&self, change: &ChangeReport);
 }
 
 /// A pod and the node to bind it to.

@@ -152,6 +152,13 @@ fn families(shown: &Shown) -> Vec<Family<'static>> {
             values: one(counters.labels_changed_by_others.get()),
         },
         Family {
+            name: "bridger_audit_lines_lost",
+            help: "Lines of the audit log that could not be written.",
+            kind: MetricType::Counter,
+            label: None,
+            values: one(counters.audit_lines_lost.get()),
+        },
+        Family {
             name: "bridger_notices",
             help: "Kubernetes events by outcome.",
             kind: MetricType::Counter,

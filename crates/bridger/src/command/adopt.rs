@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use drs::Record;
 use engine::drs_rules::once;
 use engine::ports::RecordStore as _;
+use model::event::VcenterId;
 
 use crate::confirm::confirm;
 use crate::embedded;
@@ -54,10 +55,17 @@ async fn adopt(state: RulesRead, yes: bool) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     for rule in &adopted {
-        say(&format!("{}: {} ({} VMs: {})", rule.cluster_name, rule.rule, rule.vms.len(), rule.vms.join(", ")));
+        let vms: Vec<String> = rule.vms.iter().map(|id| vm_name(&state, rule.cluster.vcenter, id)).collect();
+        say(&format!("{}: {} ({} VMs: {})", rule.cluster_name, rule.rule, vms.len(), vms.join(", ")));
     }
     let question = format!("Record these {} rules as Bridger's?", adopted.len());
     write(state, record, &question, yes, &format!("{} rules are recorded.", adopted.len())).await
+}
+
+/// The id only if vCenter no longer knows the VM.
+fn vm_name(state: &RulesRead, vcenter: VcenterId, id: &str) -> String {
+    let known = state.world.vm_id(vcenter, id).and_then(|vm| state.world.vm(vm));
+    known.map_or_else(|| id.to_owned(), |(_, vm)| vm.name.clone())
 }
 
 async fn restore(state: RulesRead, rule: &str, yes: bool) -> Result<ExitCode, Failure> {
@@ -75,7 +83,9 @@ async fn restore(state: RulesRead, rule: &str, yes: bool) -> Result<ExitCode, Fa
         };
     }
     for (cluster, rule) in &restored {
-        say(&format!("{}: {rule}", cluster.id));
+        let mut clusters = state.world.cluster_ids().filter_map(|id| state.world.cluster(id));
+        let facts = clusters.find(|(vcenter, facts)| (*vcenter, &facts.id) == (cluster.vcenter, &cluster.id));
+        say(&format!("{}: {rule}", facts.map_or(&cluster.id, |(_, facts)| &facts.name)));
     }
     let question = format!("Recreate these {} rules, if pods still require them?", restored.len());
     let done = format!("{} rules are no longer given up: a running Bridger recreates them.", restored.len());

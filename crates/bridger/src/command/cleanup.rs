@@ -1,9 +1,10 @@
 //! `bridger cleanup`.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use engine::drs_rules::once;
 use engine::drs_rules::pass::End;
+use engine::drs_rules::{ClusterKey, once};
 use model::event::VcenterId;
 
 use crate::confirm::confirm;
@@ -65,9 +66,12 @@ async fn clean_up(arguments: &Arguments, settings: &RunSettings, state: RulesRea
         return Ok(ExitCode::SUCCESS);
     }
     let store = vsphere::Rules::new((0u16..).map(VcenterId).zip(settings.vcenters.iter().cloned()));
+    let names: BTreeMap<ClusterKey, String> =
+        plan.clusters.iter().map(|cluster| (cluster.cluster.clone(), cluster.cluster_name.clone())).collect();
+    let name = |cluster: &ClusterKey| names.get(cluster).unwrap_or(&cluster.id).clone();
     let ends = once::execute(plan, &world, &mut records, &store, &record_store).await;
     store.close().await;
-    let problems: Vec<String> = ends.iter().filter_map(|(cluster, end)| problem(&cluster.id, end)).collect();
+    let problems: Vec<String> = ends.iter().filter_map(|(cluster, end)| problem(&name(cluster), end)).collect();
     if problems.is_empty() {
         say(&format!("{} rules are deleted.", sums.delete));
         return Ok(ExitCode::SUCCESS);

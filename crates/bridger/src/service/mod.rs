@@ -1,5 +1,6 @@
 //! Bridger as a service: settings, startup checks, a one-time read of both sides, and the running service.
 
+pub(crate) mod audit;
 pub(crate) mod extender;
 pub mod leading;
 pub mod outside;

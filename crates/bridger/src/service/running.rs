@@ -12,6 +12,7 @@ use model::event::{Source, VcenterId};
 use scheduler::{Configuration, Profile};
 use server::Tls;
 
+use super::audit;
 use super::extender::{self, ExtenderAddress};
 use super::leading::{Elections, elections};
 use super::outside::{Service, end_process_on_panic, entropy, listen};
@@ -68,7 +69,8 @@ async fn run(
     };
     let is_shared = settings.extender.address == ExtenderAddress::Shared;
 
-    let parts = parts(settings, configuration);
+    let audit = settings.audit_log.as_deref().map(audit::open).transpose()?;
+    let parts = PartSettings { audit, ..parts(settings, configuration) };
     let outside = Outside { elections, ..outside(settings, found) };
     let mut service = Service::new();
     let bridger = compose(parts, outside, &mut service);
@@ -117,6 +119,7 @@ fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> PartSetti
         lifting: settings.lifting.clone(),
         dry_run: settings.dry_run,
         writes_per_second: settings.writes_per_second,
+        audit: None,
     }
 }
 

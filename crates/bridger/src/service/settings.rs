@@ -138,6 +138,9 @@ pub struct RunArguments {
     /// Address to listen on; use 0.0.0.0 in a pod, for the kubelet's probes [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
+    /// Append every change to this file, as a line of JSON. Default: only the log
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
     /// Write nothing, and log what would be written
     #[arg(long)]
     pub dry_run: bool,
@@ -174,6 +177,7 @@ struct File {
     leader_election: ElectionEntry,
     port: Option<u16>,
     listen: Option<IpAddr>,
+    audit_log: Option<PathBuf>,
     dry_run: bool,
     writes_per_second: Option<u32>,
 }
@@ -212,6 +216,7 @@ pub struct RunSettings {
     pub election: ElectionChoice,
     pub listen: IpAddr,
     pub port: u16,
+    pub audit_log: Option<PathBuf>,
     pub dry_run: bool,
     pub writes_per_second: Option<u32>,
 }
@@ -313,6 +318,7 @@ impl RunSettings {
             election: ElectionChoice { flags: arguments.election.clone(), entry: file.leader_election },
             listen,
             port: arguments.port.or(file.port).unwrap_or(PORT_DEFAULT),
+            audit_log: arguments.audit_log.clone().or(file.audit_log),
             dry_run: arguments.dry_run || file.dry_run,
             writes_per_second: file.writes_per_second,
         })

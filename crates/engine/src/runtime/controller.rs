@@ -18,6 +18,7 @@ use super::gate::{Action, Closed, Gate};
 use super::lane::{Lane, LaneId, LaneSettings};
 use super::recorder::EventRecorder;
 use super::world::WorldAccess;
+use crate::changes::ChangeLog;
 
 /// No step may hold the loop for longer. Long steps check the stopwatch and continue in the next turn.
 pub const STEP_BUDGET: Duration = Duration::from_millis(5);
@@ -63,6 +64,8 @@ pub struct Context<'a, A, O> {
     /// Whether this process holds the controller's lease. Without it, the controller writes nothing.
     pub is_leading: bool,
     pub events: &'a EventRecorder,
+    /// Where it reports what it changed, could not change, or would change.
+    pub changes: &'a ChangeLog,
     pub actions: Actions<'a, A, O>,
     pub stopwatch: Stopwatch,
 }

@@ -20,6 +20,7 @@ use super::lane::{Lane, LaneId};
 use super::recorder::EventRecorder;
 use super::stats::{RuntimeStats, Step};
 use super::world::WorldOwner;
+use crate::changes::ChangeLog;
 
 /// What all controllers share.
 pub(super) struct Shared {
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) stats: Arc<RuntimeStats>,
     pub(super) computes_inline: bool,
     pub(super) heartbeats: Heartbeats,
+    pub(super) changes: ChangeLog,
 }
 
 /// The changes that a controller itself made.
@@ -79,6 +81,7 @@ impl<C: Controller> Hosted<C> {
                 gate: &shared.gate,
                 is_leading: self.lease.is_held(now),
                 events: &shared.events,
+                changes: &shared.changes,
                 actions: Actions { lanes: &mut self.lanes, computations: &mut computations, now },
                 stopwatch,
             };

@@ -28,6 +28,7 @@ use super::poster::{EventPoster, PostExecutor};
 use super::recorder::EventRecorder;
 use super::stats::{RuntimeStats, Step};
 use super::world::{SharedWorld, WorldOwner};
+use crate::changes::ChangeLog;
 use crate::ports::EventSink;
 
 /// How long after a source is lost its last known state may still be used, by default.
@@ -41,11 +42,13 @@ pub struct RuntimeSettings {
     pub stale_max: Duration,
     /// Long computations run on the loop. For virtual time, so that the same seed gives the same history.
     pub computes_inline: bool,
+    /// Where controllers report what they change.
+    pub changes: ChangeLog,
 }
 
 impl Default for RuntimeSettings {
     fn default() -> RuntimeSettings {
-        RuntimeSettings { dry_run: false, stale_max: STALE_MAX, computes_inline: false }
+        RuntimeSettings { dry_run: false, stale_max: STALE_MAX, computes_inline: false, changes: ChangeLog::default() }
     }
 }
 
@@ -71,6 +74,7 @@ impl Runtime {
             stats: Arc::default(),
             computes_inline: settings.computes_inline,
             heartbeats: Heartbeats::default(),
+            changes: settings.changes.clone(),
         };
         let mut runtime = Runtime { shared, hosts: Vec::new(), waker };
         runtime.add(EventPoster, Arc::new(PostExecutor(sink)), Lease::always());

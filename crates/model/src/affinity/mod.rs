@@ -21,7 +21,7 @@ mod counted_term;
 mod counting;
 mod digest;
 mod incoming;
-mod lift;
+pub(crate) mod lift;
 mod matching;
 pub mod node;
 mod pods;

@@ -11,7 +11,7 @@ pub(crate) mod value;
 use std::collections::BTreeMap;
 
 use self::value::{is_valid, label_value};
-use crate::affinity::HOSTNAME_KEY;
+use crate::affinity::lift::HOSTNAME_KEY;
 use crate::event::Labels;
 use crate::storage::arena::NodeId;
 use crate::world::World;
@@ -74,7 +74,7 @@ pub fn unknown_lifted_keys(world: &World) -> Vec<String> {
     if world.node_count() == 0 {
         return Vec::new();
     }
-    let chosen = world.affinity().lifting().lifted_keys.iter().filter(|key| *key != HOSTNAME_KEY);
+    let chosen = world.lifting().lifted_keys.iter().filter(|key| *key != HOSTNAME_KEY);
     chosen.filter(|key| !world.node_ids().any(|node| world.label_of(node, key).is_some())).cloned().collect()
 }
 

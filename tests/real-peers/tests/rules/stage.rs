@@ -115,6 +115,14 @@ impl Site {
         ids.iter().map(name).collect()
     }
 
+    /// The name of the host that runs a machine.
+    pub async fn host_of(&self, machine: usize) -> Result<String> {
+        let info = self.govc.run(&["vm.info", "-json", &self.machines[machine].vm]).await?;
+        let info: Value = serde_json::from_str(&info)?;
+        let id = info["virtualMachines"][0]["runtime"]["host"]["value"].as_str().context("a host")?.to_owned();
+        Ok(self.host_names(&[id]).await?.remove(0))
+    }
+
     pub async fn migrate(&self, machine: usize, host: usize) -> Result<()> {
         let host = format!("{CLUSTER_PATH}/{}", self.hosts[host]);
         self.govc.run(&["vm.migrate", "-host", &host, &self.machines[machine].vm]).await?;

@@ -1,6 +1,8 @@
 //! Rules for pods, step by step: planned, created, edited in place, deleted after the grace period.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -249,4 +251,136 @@ async fn number_5_replicas_that_fit_on_the_hosts_get_no_warning() -> Result<()> 
         Ok(())
     })
     .await
+}
+
+/// The lines of an audit log.
+fn audited(path: &Path) -> Result<Vec<Value>> {
+    let text = std::fs::read_to_string(path)?;
+    text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+}
+
+/// Waits until a line of the audit log has these values, and returns it.
+async fn becomes_audited(path: &Path, expected: &[(&str, &str)], bridger: &Bridger) -> Result<Value> {
+    eventually(SOON, || async {
+        let lines = audited(path)?;
+        let is_it = |line: &&Value| expected.iter().all(|(key, value)| line[*key] == *value);
+        let found = lines.iter().find(is_it).cloned();
+        found.with_context(|| format!("no line with {expected:?} in {lines:#?}\n{}", bridger.output()))
+    })
+    .await
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+const RULE: &str = "VM-VM anti-affinity rule";
+const WEB: [&str; 3] = ["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1", "DC0_C0_RP0_VM2"];
+
+#[tokio::test]
+async fn number_7_every_change_is_a_line_in_the_log_and_in_the_audit_log() -> Result<()> {
+    let story = start().await?;
+    let workdir = Workdir::create("audit")?;
+    let path = workdir.join("audit.log");
+    let file = path.display().to_string();
+    let flags = [&["--audit-log", &file], &POLICY[..]].concat();
+    let what = format!("{RULE} {}", story.cluster.prefix);
+
+    let mut bridger = story.cluster.run(&[&flags[..], &["--dry-run"]].concat()).await?;
+    bridger.prints(&format!("would create {what}"), SOON).await?;
+    bridger.prints("would label node dc0-c0-rp0-vm0: alpha.cna.vmware.com/host=DC0_C0_H", SOON).await?;
+    let line = becomes_audited(&path, &[("kind", RULE), ("result", "dryRun")], &bridger).await?;
+    ensure!(texts(&line["members"]) == WEB && line["side"] == "vsphere" && line["action"] == "create", "{line}");
+    bridger.stop();
+    ensure!(!bridger.output().contains("domain-c") && !bridger.output().contains("VmAntiAffinity"), "ids in the log");
+
+    let mut bridger = story.cluster.run(&flags).await?;
+    let created = becomes_audited(&path, &[("kind", RULE), ("result", "done")], &bridger).await?;
+    ensure!(texts(&created["members"]) == WEB && created["error"] == Value::Null, "{created}");
+    ensure!(texts(&created["pods"]) == ["default/web-0", "default/web-1", "default/web-2"], "{created}");
+    ensure!(
+        created["cluster"] == "DC0_C0" && created["cause"] == "the first plan after the start found it",
+        "{created}"
+    );
+    bridger.prints(&format!("created {what}"), SOON).await?;
+    becomes_audited(&path, &[("kind", "node"), ("name", "dc0-c0-rp0-vm5"), ("result", "done")], &bridger).await?;
+
+    story.place("web-3", "web", 3, &anti_affinity_to("web")).await?;
+    let edited = becomes_audited(&path, &[("kind", RULE), ("action", "edit")], &bridger).await?;
+    ensure!(texts(&edited["members"]).contains(&"+DC0_C0_RP0_VM3"), "{edited}");
+    ensure!(edited["cause"] == "pod default/web-3 was bound to dc0-c0-rp0-vm3", "{edited}");
+    bridger.prints("; because pod default/web-3 was bound to dc0-c0-rp0-vm3", SOON).await?;
+
+    moves_are_audited(&story, &path, &bridger).await?;
+
+    story.delete(&["web-0", "web-1", "web-2", "web-3"]).await?;
+    let deleted = becomes_audited(&path, &[("kind", RULE), ("action", "delete")], &bridger).await?;
+    let cause = deleted["cause"].as_str().unwrap_or_default();
+    ensure!(cause.starts_with("no pod has required it for ") && cause.ends_with(" s"), "{deleted}");
+    bridger.prints(&format!("deleted {what}"), SOON).await?;
+    let output = bridger.output();
+    let ids = story.site.ids(&[0, 1, 2, 3, 4, 5]);
+    ensure!(!output.contains("changes=") && !ids.iter().any(|id| output.contains(&format!(" {id}"))), "{output}");
+    bridger.stop();
+
+    let mode = std::fs::metadata(&path)?.permissions().mode();
+    ensure!(mode & 0o777 == 0o600, "{mode:o}");
+    let text = std::fs::read_to_string(&path)?;
+    for secret in SECRETS.into_iter().chain([testkit::vcsim::PASSWORD]) {
+        ensure!(!text.contains(secret), "{secret} in the audit log");
+    }
+    Ok(())
+}
+
+/// A VM that moves, and one whose node Bridger may not label any more.
+async fn moves_are_audited(story: &Story, path: &Path, bridger: &Bridger) -> Result<()> {
+    let (node, vm) = (&story.site.machines[4].node, &story.site.machines[4].vm);
+    let kubectl = story.cluster.control_plane.kubectl();
+    let host = story.site.host_of(4).await?;
+    let others: Vec<usize> = (0..story.site.hosts.len()).filter(|number| story.site.hosts[*number] != host).collect();
+    story.site.migrate(4, others[0]).await?;
+    let cause = format!("VM {vm} moved from {host} to {}", story.site.hosts[others[0]]);
+    becomes_audited(path, &[("name", node), ("result", "done"), ("cause", &cause)], bridger).await?;
+
+    let mut role: Value =
+        serde_json::from_str(&kubectl.run(&["get", "clusterrole", "bridger", "-o", "json"]).await?)?;
+    for rule in role["rules"].as_array_mut().context("rules")? {
+        let verbs = rule["verbs"].as_array_mut().context("verbs")?;
+        verbs.retain(|verb| verb != "patch");
+    }
+    role["rules"].as_array_mut().context("rules")?.retain(|rule| rule["verbs"] != Value::Array(Vec::new()));
+    kubectl.run_with(&["replace", "-f", "-"], &role.to_string()).await?;
+    // Until the API server has noticed, labels may still be written: move until one is refused.
+    let mut target = 0;
+    eventually(SOON, || {
+        target = (target + 1) % others.len();
+        let host = others[target];
+        async move {
+            story.site.migrate(4, host).await?;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let lines = audited(path)?;
+            let refused = lines.iter().find(|line| line["name"] == **node && line["result"] == "refused");
+            let refused = refused.with_context(|| format!("{lines:#?}\n{}", bridger.output()))?;
+            ensure!(refused["error"].as_str().is_some_and(|error| error.contains("forbidden")), "{refused}");
+            ensure!(bridger.output().contains(&format!("could not label node {node}: ")), "{}", bridger.output());
+            Ok(())
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn number_7_adopt_lists_vms_by_name() -> Result<()> {
+    let story = start().await?;
+    let mut bridger = story.cluster.run(&POLICY).await?;
+    story.one_rule(ANTI_AFFINITY, &[0, 1, 2], &bridger).await?;
+    counts(&bridger, "bridger_rules_owned", 1).await?;
+    bridger.stop();
+    let selector = ["delete", "configmap", "-n", "kube-system", "-l", "bridger.dev/kind=rules"];
+    story.cluster.control_plane.kubectl().run(&selector).await?;
+    let shown = story.cluster.command(&["adopt", "--yes"]).await?;
+    ensure!(shown.stdout.contains(&format!("(3 VMs: {})", WEB.join(", "))), "{shown:?}");
+    let listed = story.cluster.command(&["cleanup", "--dry-run"]).await?;
+    ensure!(listed.stdout.contains(&WEB.join(", ")) && !listed.stdout.contains("vm-"), "{listed:?}");
+    Ok(())
 }

@@ -23,6 +23,7 @@ use model::{Part, Subject, World, WorldChange};
 use tokio::time::Instant;
 
 use super::RuleSettings;
+use super::causes::{CauseScope, Causes};
 use super::counters::RuleCounters;
 use super::deferred::DeferredChanges;
 use super::facts::{known_rules, rules_of, unknown_clusters};
@@ -30,6 +31,7 @@ use super::pass::{End, Next, Pass, Request, Response, Work};
 use super::planner::{self, Planned, PlannedCluster, Planner};
 use super::records::{RuleRecords, stands_in_the_way};
 use super::reports::PodReports;
+use crate::changes::{ChangeLog, ChangeReport, ChangeResult};
 use crate::ports::{ClusterRules, PortError, StoredRecord};
 use crate::runtime::{
     Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, SharedWorld, SourceRequirement,
@@ -143,7 +145,10 @@ pub(super) struct Cluster {
     pub(super) deferred: DeferredChanges,
     /// The last load that may not include what this cluster's passes wrote.
     pub(super) moved_at_load: u64,
-    pub(super) shown_in_dry_run: Vec<RuleChange>,
+    /// What the changes of the pass under way are reported as, by rule.
+    reports: BTreeMap<String, Vec<ChangeReport>>,
+    /// This process has changed something in the cluster, or found nothing to change.
+    is_known: bool,
     /// Nothing is written until an administrator has repaired the record.
     pub(super) awaits_mending: bool,
 }
@@ -178,6 +183,7 @@ pub struct DrsRules {
     /// How often a load found a changed record.
     record_changes: u64,
     reports: PodReports,
+    causes: Causes,
     report_at: Option<Instant>,
     pub(super) jitter: Jitter,
     pub(super) counters: Arc<RuleCounters>,
@@ -208,6 +214,7 @@ impl DrsRules {
             is_cluster_touched: false,
             record_changes: 0,
             reports: PodReports::default(),
+            causes: Causes::default(),
             report_at: None,
             jitter: Jitter::from_seed(seed ^ SEED_TAG),
             counters,
@@ -349,8 +356,9 @@ impl DrsRules {
                 continue;
             }
             if context.gate.is_dry_run() {
-                show(&name, &of_cluster.changes, &mut cluster.shown_in_dry_run);
                 self.counters.trouble(&name, None);
+                let reports = self.change_reports(&name, &of_cluster, context.world.read());
+                self.show(&name, reports, context.changes);
                 continue;
             }
             if !context.is_leading {
@@ -370,6 +378,7 @@ impl DrsRules {
 
     /// Starts a pass, unless there is nothing to write.
     fn begin(&mut self, name: ClusterKey, planned: PlannedCluster, context: &mut RuleContext<'_>) {
+        let reports = self.change_reports(&name, &planned, context.world.read());
         let (Some(record_name), Some(cluster)) = (self.records.record_name(&name), self.clusters.get_mut(&name)) else {
             return;
         };
@@ -382,7 +391,10 @@ impl DrsRules {
             cluster.failures = 0;
             self.counters.trouble(&name, None);
         }
-        if !is_settled {
+        if is_settled {
+            cluster.is_known = true;
+        } else {
+            cluster.reports = reports;
             let (changes, fresh, planned_from) = (sorted.changes, sorted.fresh, rules_of(&planned_from));
             let (pass, request) = Pass::begin(Work { cluster: name.clone(), changes, fresh, record, planned_from });
             cluster.phase = Phase::Busy(Box::new(pass));
@@ -393,6 +405,38 @@ impl DrsRules {
         }
         if let Some(next) = sorted.next {
             self.plan_by(next);
+        }
+    }
+
+    /// What each change of a plan is reported as, by rule.
+    fn change_reports(
+        &self,
+        name: &ClusterKey,
+        planned: &PlannedCluster,
+        world: &World,
+    ) -> BTreeMap<String, Vec<ChangeReport>> {
+        let (vcenter, now) = (name.vcenter, self.wall_clock_now());
+        let is_first = !self.clusters.get(name).is_some_and(|cluster| cluster.is_known);
+        let vm_name = |id: &str| Some(world.vm(world.vm_id(vcenter, id)?)?.1.name.clone());
+        let reports = |change: &RuleChange| {
+            let recorded = planned.recorded.get(&change.rule).map(|recorded| &**recorded);
+            let cause = self.causes.of(change, &CauseScope { world, vcenter, recorded, now, is_first });
+            ChangeReport::of_rule(change, &planned.planned_from.name, cause.as_ref(), vm_name)
+        };
+        planned.changes.iter().map(|change| (change.rule.clone(), reports(change))).collect()
+    }
+
+    /// Reports what would be changed, each change once as long as it is planned.
+    fn show(&mut self, name: &ClusterKey, reports: BTreeMap<String, Vec<ChangeReport>>, changes: &ChangeLog) {
+        let Some(cluster) = self.clusters.get_mut(name) else { return };
+        cluster.is_known = true;
+        for report in reports.values().flatten() {
+            changes.report(&report.with(ChangeResult::DryRun));
+        }
+        let before = std::mem::replace(&mut cluster.reports, reports);
+        let is_over = |rule: &String| !cluster.reports.contains_key(rule);
+        for report in before.iter().filter(|(rule, _)| is_over(rule)).flat_map(|(_, reports)| reports) {
+            changes.settled(report.side, report.kind, &report.name);
         }
     }
 
@@ -479,6 +523,8 @@ impl DrsRules {
             }
             Next::End(end) => {
                 cluster.moved_at_load = self.loads.number;
+                report(&cluster.reports, &pass.results(&end), context.changes);
+                cluster.is_known |= !matches!(end, End::Lagging { .. } | End::Outdated);
                 self.ended(&name, end, context.now);
                 self.plan_if_owed(context.now);
             }
@@ -527,6 +573,7 @@ impl Controller for DrsRules {
     }
 
     fn observe(&mut self, change: &WorldChange, world: &World, now: Instant) {
+        self.causes.observe(change, world, now);
         if let Subject::VcenterIdentified(vcenter) = change.subject
             && let Some(uuid) = world.instance_uuid(vcenter)
             && self.records.identify(vcenter, uuid)
@@ -593,14 +640,16 @@ impl Controller for DrsRules {
     }
 }
 
-/// Logs the planned changes, once for each distinct plan.
-fn show(name: &ClusterKey, changes: &[RuleChange], shown: &mut Vec<RuleChange>) {
-    if shown.len() == changes.len() && shown.iter().zip(changes).all(|(a, b)| a.is_same_write(b)) {
-        return;
+/// Reports what became of each change.
+fn report(
+    reports: &BTreeMap<String, Vec<ChangeReport>>,
+    results: &[(&RuleChange, Result<(), String>)],
+    changes: &ChangeLog,
+) {
+    for (change, result) in results {
+        for report in reports.get(&change.rule).into_iter().flatten() {
+            let result = result.clone().map_or_else(ChangeResult::Refused, |()| ChangeResult::Done);
+            changes.report(&report.with(result));
+        }
     }
-    for change in changes {
-        let RuleChange { rule, kind, groups, .. } = change;
-        tracing::info!(cluster = name.id, rule, change = ?kind, writes = ?change.rule_kind(), ?groups, "dry run: would write");
-    }
-    *shown = changes.to_vec();
 }

@@ -87,7 +87,6 @@ impl DrsRules {
         let Some(cluster) = self.clusters.get_mut(name) else { return };
         let Carried { found, done, culprits, missing } = carried;
         done.iter().for_each(|kind| self.counters.changed(kind));
-        tracing::info!(vcenter = name.vcenter.0, cluster = name.id, changes = done.len(), "rules changed");
         let problem = match (culprits.first(), missing.first()) {
             (Some((change, why)), _) => {
                 let message =

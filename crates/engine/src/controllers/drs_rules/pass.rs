@@ -112,6 +112,27 @@ impl Pass {
         self.split.applied.is_empty()
     }
 
+    /// What became of each change that was sent, or should have been. `end`: of this pass.
+    pub fn results<'w>(&'w self, end: &End) -> Vec<(&'w RuleChange, Result<(), String>)> {
+        let (carried, error) = match end {
+            End::Carried(carried) => (Some(&**carried), None),
+            End::Failed { stage: PassStage::Changing, error } => (self.carried.as_ref(), Some(error)),
+            End::Failed { .. } => (self.carried.as_ref(), None),
+            End::Settled | End::Outdated | End::Lagging { .. } => return Vec::new(),
+        };
+        let is_missing = |rule: &String| carried.is_some_and(|carried| carried.missing.contains(rule));
+        let result = |(index, change): (usize, &'w RuleChange)| {
+            if self.split.applied.contains(&index) {
+                let hidden = is_missing(&change.rule).then(|| "accepted, but not visible".to_owned());
+                return Some((change, hidden.map_or(Ok(()), Err)));
+            }
+            let culprit = self.split.culprits.iter().find(|(culprit, _)| *culprit == index);
+            let why = culprit.map(|(_, why)| why.clone()).or_else(|| error.map(ToString::to_string));
+            why.map(|why| (change, Err(why)))
+        };
+        self.work.changes.iter().enumerate().filter_map(result).collect()
+    }
+
     /// `is_current` is called right before the first change and returns whether the plan's input is still the latest.
     pub fn step(
         &mut self,
@@ -221,15 +242,18 @@ impl Pass {
                 ChangeKind::Edit { .. } => (),
             }
         }
-        let culprits = std::mem::take(&mut self.split.culprits);
-        let culprits = culprits.into_iter().map(|(index, why)| (self.work.changes[index].clone(), why)).collect();
+        let culprits = self.split.culprits.iter();
+        let culprits = culprits.map(|(index, why)| (self.work.changes[*index].clone(), why.clone())).collect();
         self.carried = Some(Carried { found, done, culprits, missing });
     }
 
     fn end(&mut self) -> Next {
+        if self.stopped_by.is_some() {
+            return self.failed();
+        }
         match self.carried.take() {
-            Some(carried) if self.stopped_by.is_none() => Next::End(End::Carried(Box::new(carried))),
-            _ => self.failed(),
+            Some(carried) => Next::End(End::Carried(Box::new(carried))),
+            None => self.failed(),
         }
     }
 

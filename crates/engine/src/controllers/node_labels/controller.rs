@@ -9,8 +9,10 @@ use model::labels::{DesiredLabels, LabelSettings};
 use model::{Match, NodeId, Placement, Subject, World, WorldChange};
 use tokio::time::Instant;
 
+use super::causes::Causes;
 use super::labeller::{Labeller, Observation};
 use super::problems::{Problem, Problems};
+use crate::changes::{ChangeReport, ChangeResult, NODE, Side};
 use crate::counters::Counters;
 use crate::ports::{LabelChanges, Occurrence, PortError, Regarding, Severity};
 use crate::runtime::{
@@ -54,6 +56,8 @@ pub struct LabelWrite {
     vcenter: VcenterId,
     /// The Event about the move of the node; recorded after the label is written.
     moved: Option<Occurrence>,
+    /// What was observed before.
+    cause: Option<String>,
 }
 
 impl Action for LabelWrite {
@@ -86,6 +90,7 @@ pub struct NodeLabels {
     check_all: bool,
     /// Names of nodes by id. The world no longer has the name of a deleted node.
     names: BTreeMap<NodeId, String>,
+    causes: Causes,
     wake: Option<Instant>,
 }
 
@@ -99,6 +104,7 @@ impl NodeLabels {
             removed: Vec::new(),
             check_all: false,
             names: BTreeMap::new(),
+            causes: Causes::default(),
             wake: None,
             counters,
             settings,
@@ -108,6 +114,7 @@ impl NodeLabels {
     /// Checks the changed nodes, as many as the time budget allows.
     fn check_changed(&mut self, context: &mut LabelContext<'_>) {
         for node in std::mem::take(&mut self.removed) {
+            self.causes.removed(node);
             if let Some(name) = self.names.remove(&node) {
                 self.labeller.forget(&name);
                 self.problems.observe(&name, None, context.now);
@@ -129,14 +136,21 @@ impl NodeLabels {
         let Some(name) = world.node_name(node) else { return };
         self.names.entry(node).and_modify(|known| name.clone_into(known)).or_insert_with(|| name.to_owned());
         self.problems.observe(name, self.problem(world, node, context.gate), context.now);
+        self.causes.checked(world, node);
         if vcenter_of(world, node).is_none_or(|vcenter| !may_write(context.gate, vcenter, context.now)) {
             return;
         }
         let Some(settings) = &self.settings.labels else { return };
         let desired = DesiredLabels::of(world, node, settings);
         let changes = changes(&desired);
-        if self.labeller.observe(name, &desired.labels, &changes, context.now) == Observation::ChangedByOthers {
+        let observation = self.labeller.observe(name, &desired.labels, &changes, context.now);
+        if observation == Observation::Correct {
+            self.causes.written(node);
+            context.changes.settled(Side::Kubernetes, NODE, name);
+        }
+        if observation == Observation::ChangedByOthers {
             self.counters.labels_changed_by_others.add(1);
+            self.causes.changed_by_others(node);
             tracing::warn!(node = name, "another client changed a label of Bridger; restoring it");
             let keys = changes.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             let message = format!("label {keys} was changed by another client; restoring it");
@@ -199,8 +213,9 @@ impl NodeLabels {
             let host = desired.differences.get(&settings.host_key);
             let moved = host.and_then(|host| Some(format!("moved from {} to {}", host.from.as_ref()?, host.to)));
             let moved = moved.map(|message| occurrence(world, node, Severity::Normal, "HostChanged", message));
+            let cause = self.causes.of(node).map(ToString::to_string);
             // `room` was checked above.
-            let _ = context.actions.send(LANE, LabelWrite { node: name, changes, vcenter, moved });
+            let _ = context.actions.send(LANE, LabelWrite { node: name, changes, vcenter, moved, cause });
         }
     }
 }
@@ -218,7 +233,12 @@ impl Controller for NodeLabels {
         vec![LaneSettings { in_flight_max, waiting_max: 0, rate }]
     }
 
-    fn observe(&mut self, change: &WorldChange, _: &World, _: Instant) {
+    fn observe(&mut self, change: &WorldChange, world: &World, _: Instant) {
+        if let Subject::Node { before: None, after: Some(node) } = &change.subject
+            && world.in_sync(Source::Nodes)
+        {
+            self.causes.added(node.id);
+        }
         for node in change.touched.removed() {
             self.changed.remove(&node);
             self.removed.push(node);
@@ -242,11 +262,18 @@ impl Controller for NodeLabels {
     }
 
     fn completed(&mut self, outcome: LabelOutcome, context: &mut LabelContext<'_>) {
-        let LabelWrite { node, changes, moved, .. } = outcome.write;
+        let LabelWrite { node, changes, moved, cause, .. } = outcome.write;
+        let result = match &outcome.result {
+            Ok(()) => ChangeResult::Done,
+            Err(error) => ChangeResult::Refused(error.to_string()),
+        };
+        context.changes.report(&ChangeReport::of_labels(&node, &changes, cause, result));
         match outcome.result {
             Ok(()) => {
                 self.counters.label_writes.add(1);
-                tracing::info!(node, labels = %shown(&changes), "labelled");
+                if let Some(node) = context.world.read().node_id(&node) {
+                    self.causes.written(node);
+                }
                 self.labeller.succeeded(&node, changes, context.now);
                 if let Some(moved) = moved {
                     context.events.record(NAME, moved, Repeat::ALWAYS, context.now);
@@ -262,7 +289,6 @@ impl Controller for NodeLabels {
                         self.counters.label_writes_failed_permanent.add(1);
                     }
                 }
-                tracing::warn!(node, %error, "cannot label");
                 self.labeller.failed(&node, &error, context.now);
             }
         }
@@ -270,7 +296,10 @@ impl Controller for NodeLabels {
 
     fn refused(&mut self, write: LabelWrite, closed: Closed, context: &mut LabelContext<'_>) {
         match closed {
-            Closed::DryRun => tracing::info!(node = write.node, changes = ?write.changes, "dry run: would label"),
+            Closed::DryRun => {
+                let LabelWrite { node, changes, cause, .. } = &write;
+                context.changes.report(&ChangeReport::of_labels(node, changes, cause.clone(), ChangeResult::DryRun));
+            }
             // The lease ended this moment. It stays due, in case this process leads again.
             Closed::NoLease => self.labeller.postpone(&write.node, context.now),
             // The next relist checks the node again.
@@ -304,9 +333,4 @@ fn occurrence(world: &World, node: NodeId, severity: Severity, reason: &'static 
     let name = world.node_name(node).unwrap_or_default().to_owned();
     let uid = world.node_uid(node).unwrap_or_default();
     Occurrence { regarding: Regarding::Node { name, uid }, severity, reason, message, reporter: None }
-}
-
-fn shown(changes: &LabelChanges) -> String {
-    let pairs = changes.iter().map(|(key, value)| format!("{key}={}", value.as_deref().unwrap_or_default()));
-    pairs.collect::<Vec<_>>().join(",")
 }

@@ -5,11 +5,13 @@
 //! no queue of old decisions.
 //!
 //! - [`controller`]: the state machine. [`labeller`]: when a node is due. [`problems`]: nodes that cannot be labelled.
+//!   `causes`: why a label changes.
 //!
 //! Invariants: a label is written only while the nodes and the vCenter of the node's VM are in sync, or lost for a
 //! short time. A vCenter that is down affects only the nodes whose VMs it manages. If the host is unknown, the label
 //! stays unchanged.
 
+mod causes;
 pub mod controller;
 pub mod labeller;
 pub mod problems;

@@ -1,0 +1,143 @@
+//! Why a rule changes: what was observed shortly before.
+//!
+//! In: changes of the world; a planned change, and the record from before the plan. Out: the cause as text, if one was
+//! observed.
+//!
+//! Invariants: a cause is never guessed: a pod or a node counts only if the change concerns it, and only if it came after
+//! the first list. What is remembered is bounded by time and number; what was forgotten gives no cause.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use drs::{ChangeKind, RecordedRule, RuleChange, UnixMillis};
+use model::event::{Source, VcenterId};
+use model::storage::uid::Uid;
+use model::{NodeId, Subject, World, WorldChange};
+use tokio::time::Instant;
+
+/// A rule changes within seconds, or after a vCenter was away for a while.
+const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+/// Of pods and nodes together. Older ones are forgotten first.
+const REMEMBERED_MAX: usize = 20_000;
+
+#[derive(Debug)]
+enum Key {
+    Pod(Uid),
+    Node(NodeId),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    /// Pods that were bound, with the node.
+    bound: BTreeMap<Uid, (Instant, NodeId)>,
+    added: BTreeMap<NodeId, Instant>,
+    order: VecDeque<(Instant, Key)>,
+}
+
+/// What the cause of a change is looked up in.
+pub(super) struct CauseScope<'a> {
+    pub(super) world: &'a World,
+    pub(super) vcenter: VcenterId,
+    /// The rule, as recorded before the plan.
+    pub(super) recorded: Option<&'a RecordedRule>,
+    pub(super) now: UnixMillis,
+    /// No plan of this process changed anything in the cluster before.
+    pub(super) is_first: bool,
+}
+
+impl Causes {
+    pub(super) fn observe(&mut self, change: &WorldChange, world: &World, now: Instant) {
+        match &change.subject {
+            Subject::Pod { before, after: Some(after) } if world.in_sync(Source::Pods) => {
+                let was_on = before.as_ref().and_then(|before| before.counts_on());
+                let Some(node) = after.counts_on().filter(|node| was_on != Some(*node)) else { return };
+                // A pod without requirements changes no rule.
+                if change.touched.requirements() {
+                    self.bound.insert(after.uid.clone(), (now, node));
+                    self.order.push_back((now, Key::Pod(after.uid.clone())));
+                }
+            }
+            Subject::Node { before: None, after: Some(node) } if world.in_sync(Source::Nodes) => {
+                self.added.insert(node.id, now);
+                self.order.push_back((now, Key::Node(node.id)));
+            }
+            _ => return,
+        }
+        self.forget(now);
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let is_kept = |at: Instant| now.saturating_duration_since(at) < REMEMBERED_FOR;
+        while let Some((at, key)) = self.order.pop_front() {
+            if is_kept(at) && self.order.len() < REMEMBERED_MAX {
+                self.order.push_front((at, key));
+                return;
+            }
+            // A later entry of the same pod or node replaced this one.
+            match key {
+                Key::Pod(uid) if self.bound.get(&uid).is_some_and(|(then, _)| *then == at) => {
+                    self.bound.remove(&uid);
+                }
+                Key::Node(node) if self.added.get(&node) == Some(&at) => {
+                    self.added.remove(&node);
+                }
+                Key::Pod(_) | Key::Node(_) => (),
+            }
+        }
+    }
+
+    pub(super) fn of(&self, change: &RuleChange, scope: &CauseScope<'_>) -> Option<String> {
+        self.observed(change, scope).or_else(|| {
+            let text = "the first plan after the start found it";
+            scope.is_first.then(|| text.to_owned())
+        })
+    }
+
+    fn observed(&self, change: &RuleChange, scope: &CauseScope<'_>) -> Option<String> {
+        let CauseScope { recorded, now, .. } = *scope;
+        let seconds = |since: UnixMillis| now.0.saturating_sub(since.0) / 1000;
+        let unwanted = recorded.and_then(|recorded| recorded.unwanted.as_ref()).map(|unwanted| unwanted.since);
+        match &change.kind {
+            ChangeKind::Delete { .. } | ChangeKind::DeleteGroups => {
+                unwanted.map(|since| format!("no pod has required it for {} s", seconds(since)))
+            }
+            ChangeKind::Edit { added, removed, .. } if added.is_empty() && !removed.is_empty() => {
+                let outnumbered = recorded.and_then(|recorded| recorded.outnumbered_since);
+                let unwanted =
+                    unwanted.map(|since| format!("no pod has required the removed members for {} s", seconds(since)));
+                unwanted.or_else(|| {
+                    let since = seconds(outnumbered?);
+                    Some(format!("it has had more members than there are hosts that can run VMs for {since} s"))
+                })
+            }
+            ChangeKind::Create if recorded.is_some_and(|recorded| recorded.uuid.is_some()) => {
+                Some("another client deleted it".to_owned())
+            }
+            ChangeKind::Create => self.arrived(change, scope, |id| change.vms.iter().any(|vm| vm.id == id)),
+            ChangeKind::Edit { added, .. } => self.arrived(change, scope, |id| added.iter().any(|vm| vm == id)),
+        }
+    }
+
+    /// The latest of the change's pods that were bound and of the nodes that were added, on VMs that are new in the rule.
+    fn arrived(&self, change: &RuleChange, scope: &CauseScope<'_>, is_new: impl Fn(&str) -> bool) -> Option<String> {
+        let world = scope.world;
+        let concerns = |node: NodeId| {
+            let vm = match world.placement(node) {
+                model::Placement::On { vm, .. } | model::Placement::HostUnknown { vm } => world.vm(vm),
+                model::Placement::NotMatched => None,
+            };
+            vm.is_some_and(|(vcenter, facts)| vcenter == scope.vcenter && is_new(&facts.id))
+        };
+        let pods = change.pods.iter().filter_map(|pod| {
+            let (at, node) = *self.bound.get(&pod.uid)?;
+            concerns(node).then_some((at, node, Some(pod)))
+        });
+        let nodes = self.added.iter().filter(|(node, _)| concerns(**node)).map(|(node, at)| (*at, *node, None));
+        let (_, node, pod) = pods.chain(nodes).max_by_key(|(at, ..)| *at)?;
+        let node = world.node_name(node)?;
+        Some(match pod {
+            Some(pod) => format!("pod {pod} was bound to {node}"),
+            None => format!("node {node} was added"),
+        })
+    }
+}
