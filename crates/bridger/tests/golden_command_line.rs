@@ -85,6 +85,7 @@ fn manifests_are_unchanged() {
         ("rbac-run", "rbac --for run"),
         ("rbac-scheduler", "rbac --for scheduler"),
         ("rbac-explain", "rbac --for explain"),
+        ("rbac-cleanup", "rbac --for cleanup"),
         ("rbac-elsewhere", "rbac --for run --name b --namespace one --record-namespace two"),
         ("scheduler-config", "scheduler-config"),
         ("scheduler-config-https", &format!("scheduler-config {all}")),

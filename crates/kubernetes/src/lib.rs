@@ -6,6 +6,7 @@
 //! - [`mod@watch`]: watches, as [`model::event::Event`]s. `kinds`: how each row of [`model::KUBERNETES_SOURCES`] is
 //!   read. `facts`: the fields that are read of each object.
 //! - [`objects`]: objects from a file. [`pod_json`]: a pod from another client's request.
+//! - [`owned_labels`]: the labels that Bridger wrote, for its removal.
 //! - [`labels`], [`events`], [`record_store`], [`binder`], [`conditions`], [`lease`]: the engine's ports.
 //! - `bounded`: time and size limits for any client. `paced`: limits how often watches are opened.
 //!
@@ -25,6 +26,7 @@ mod kinds;
 pub mod labels;
 pub mod lease;
 pub mod objects;
+pub mod owned_labels;
 mod paced;
 pub mod pod_json;
 pub mod preflight;

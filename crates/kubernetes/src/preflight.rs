@@ -78,6 +78,8 @@ pub enum Access {
     ReadRecord,
     /// The record of DRS rules.
     WriteRecord,
+    /// The record of DRS rules, for Bridger's removal only.
+    DeleteRecord,
     BindPods,
     /// Reading a pod again, and writing its conditions. No plugin of Bridger's preempts, so nothing deletes pods.
     WritePods,
@@ -95,6 +97,7 @@ impl Access {
             Self::WriteRecord => {
                 const { &[own("list", "configmaps"), own("create", "configmaps"), of_record("update")] }
             }
+            Self::DeleteRecord => const { &[of_record("delete")] },
             Self::BindPods => const { &[need("create", "pods/binding")] },
             Self::WritePods => const { &[need("get", "pods"), need("patch", "pods/status")] },
             Self::WriteEvents => const { &[need("create", "events")] },

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use engine::ports::{PortError, RecordStore, RecordVersion, StoredRecord};
 use futures::future::BoxFuture;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::Request;
 use serde::Deserialize;
 use serde_json::json;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::COMPONENT;
 use crate::bounded::BoundedClient;
 use crate::failure::port_error;
-use crate::labels::is_object_name;
+use crate::labels::{is_object_name, within};
 
 /// The time limit of one call.
 pub const CALL_LIMIT: Duration = Duration::from_secs(15);
@@ -128,6 +128,20 @@ impl ConfigMapRecordStore {
             (answer, _) => answer?,
         };
         Ok(RecordVersion(written.metadata.resource_version))
+    }
+}
+
+impl ConfigMapRecordStore {
+    /// Deletes a record if it still has this version. Only for Bridger's removal: a running Bridger empties records, and
+    /// must not be able to delete one.
+    pub async fn delete(&self, name: &str, expected: &RecordVersion) -> Result<(), PortError> {
+        let object_name = object_name(name);
+        let object = format!("config map {}/{object_name}", self.namespace);
+        let preconditions = Preconditions { resource_version: Some(expected.0.clone()), uid: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = Request::new(self.address()?).delete(&object_name, &parameters);
+        let request = request.map_err(|error| unsendable(&object, &error))?;
+        within(CALL_LIMIT, &object, self.client.client().request_text(request)).await
     }
 }
 
@@ -246,6 +260,21 @@ mod tests {
             assert_eq!(map["metadata"]["labels"][MANAGED_BY], "bridger");
             assert!(is_object_name(map["metadata"]["name"].as_str().expect("a name")));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_9_a_record_is_deleted_only_at_the_version_that_was_read() {
+        let address = address();
+        let (record_store, log) = record_store(vec![
+            (&address, ScriptedAnswer::Json(200, json!({ "kind": "Status" }))),
+            (&address, ScriptedAnswer::Status(409, "changed")),
+        ]);
+        let version = RecordVersion("7".to_owned());
+        assert_eq!(record_store.delete(NAME, &version).await, Ok(()));
+        assert!(matches!(record_store.delete(NAME, &version).await, Err(PortError::Transient(_))));
+        let request = &log.requests()[0];
+        let body: Value = serde_json::from_str(&request.body).expect("JSON");
+        assert_eq!((request.method.as_str(), &body["preconditions"]), ("DELETE", &json!({ "resourceVersion": "7" })));
     }
 
     #[tokio::test(start_paused = true)]

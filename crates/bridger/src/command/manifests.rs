@@ -75,6 +75,8 @@ enum Work {
     Scheduler,
     /// `bridger explain` and `bridger snapshot`: read only
     Explain,
+    /// `bridger cleanup --labels`
+    Cleanup,
 }
 
 impl Rbac {
@@ -84,6 +86,7 @@ impl Rbac {
             Work::Run => (Purpose::Run, "bridger"),
             Work::Scheduler => (Purpose::Schedule, "bridger-scheduler"),
             Work::Explain => (Purpose::Snapshot, "bridger-explain"),
+            Work::Cleanup => (Purpose::Cleanup { labels: true }, "bridger-cleanup"),
         };
         let account = Account {
             name: self.name.as_deref().unwrap_or(name),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use engine::drs_rules::planner;
 use engine::drs_rules::records::RuleRecords;
 use engine::ports::{PortError, RecordStore as _, StoredRecord};
+use kubernetes::BoundedClient;
 use kubernetes::record_store::ConfigMapRecordStore;
 use model::event::{Event, Source, VcenterId};
 use model::{Parts, World, sources_for};
@@ -35,6 +36,7 @@ pub struct StateRead {
     pub snapshot: Snapshot,
     stored: BTreeMap<String, StoredRecord>,
     record_store: ConfigMapRecordStore,
+    client: BoundedClient,
     held: Option<Held>,
 }
 
@@ -43,6 +45,7 @@ pub struct RulesRead {
     pub world: World,
     pub records: RuleRecords,
     pub record_store: ConfigMapRecordStore,
+    pub client: BoundedClient,
     /// For a command that writes.
     held: Option<Held>,
 }
@@ -64,7 +67,7 @@ impl RulesRead {
 pub async fn read_state(settings: &RunSettings, purpose: Purpose) -> Result<StateRead, Failure> {
     let found = startup::check(settings, purpose).await?;
     let held = match purpose {
-        Purpose::Record => leading::hold(settings, found.connection.client.clone()).await?,
+        Purpose::Record | Purpose::Cleanup { .. } => leading::hold(settings, found.connection.client.clone()).await?,
         _ => None,
     };
     let record_store = ConfigMapRecordStore::new(found.connection.client.clone(), settings.record_namespace.clone());
@@ -85,7 +88,7 @@ pub async fn read_state(settings: &RunSettings, purpose: Purpose) -> Result<Stat
     let record: BTreeMap<String, String> =
         stored.iter().map(|(name, record)| (name.clone(), record.text.clone())).collect();
     let snapshot = gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), record);
-    Ok(StateRead { snapshot, stored, record_store, held })
+    Ok(StateRead { snapshot, stored, record_store, client: found.connection.client.clone(), held })
 }
 
 pub fn unreadable(error: &PortError) -> Failure {
@@ -94,9 +97,9 @@ pub fn unreadable(error: &PortError) -> Failure {
 
 /// The same, as a world and rule records.
 pub async fn read_rules(settings: &RunSettings, purpose: Purpose) -> Result<RulesRead, Failure> {
-    let StateRead { snapshot, stored, record_store, held } = read_state(settings, purpose).await?;
+    let StateRead { snapshot, stored, record_store, client, held } = read_state(settings, purpose).await?;
     let (world, records) = world_and_records(settings, snapshot, stored)?;
-    Ok(RulesRead { world, records, record_store, held })
+    Ok(RulesRead { world, records, record_store, client, held })
 }
 
 /// Runs the startup checks, then reads all sources without the rule record.

@@ -56,6 +56,8 @@ pub enum Purpose {
     Schedule,
     /// Read what rules need, and write the rule record.
     Record,
+    /// The same, and delete the rule record, and with this also remove labels.
+    Cleanup { labels: bool },
 }
 
 pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Failure> {
@@ -73,7 +75,7 @@ pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_ele
     };
 
     let connection = kubernetes::connect::connect(&settings.kubernetes).await.map_err(|e| kubernetes_failure(&e))?;
-    if settings.vcenters.is_empty() && matches!(purpose, Purpose::Read | Purpose::Record) {
+    if settings.vcenters.is_empty() && matches!(purpose, Purpose::Read | Purpose::Record | Purpose::Cleanup { .. }) {
         return Err(Failure::configuration(
             "no vCenter is given, so there are no rules to read",
             "use --url or GOVC_URL, or vcenters in the configuration file",
@@ -81,6 +83,8 @@ pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_ele
     }
     let mut needs = needs(purpose, settings.parts(), settings.dry_run);
     needs.retain(|need| stands_for_election || !Access::Lead.needs().contains(need));
+    // Without it a record stays, empty: `cleanup` says so.
+    needs.retain(|need| !Access::DeleteRecord.needs().contains(need));
     let record = record_objects(&settings.clusters, &vcenters);
     let own = OwnObjects { namespace: &settings.record_namespace, record: &record };
     let facts = preflight_in(&connection, own, &needs).await;
@@ -157,7 +161,7 @@ impl Purpose {
     pub fn parts(self, on: Parts) -> Parts {
         match self {
             Self::Run => on,
-            Self::Read | Self::Record => Part::DrsRules.into(),
+            Self::Read | Self::Record | Self::Cleanup { .. } => Part::DrsRules.into(),
             Self::Explain | Self::Snapshot | Self::Schedule => Part::Scheduling.into(),
         }
     }
@@ -169,6 +173,10 @@ impl Purpose {
             Self::Explain => Vec::new(),
             Self::Schedule => Access::of(Part::Scheduling).to_vec(),
             Self::Record => vec![Access::WriteRecord, Access::Lead],
+            Self::Cleanup { labels } => {
+                let labels = labels.then_some(Access::WriteLabels);
+                [Access::WriteRecord, Access::DeleteRecord, Access::Lead].into_iter().chain(labels).collect()
+            }
             Self::Run if dry_run => on.contains(Part::DrsRules).then_some(Access::ReadRecord).into_iter().collect(),
             Self::Run => on.iter().flat_map(Access::of).copied().collect(),
         }

@@ -17,7 +17,9 @@ pub const TEXT_BYTES_MAX: usize = 1 << 20;
 pub enum RecordError {
     #[error("the record has {bytes} bytes, and at most {TEXT_BYTES_MAX} are read")]
     TooLarge { bytes: usize },
-    #[error("the record has version {version}, and only version {VERSION} is known")]
+    #[error(
+        "the record has version {version}, and this Bridger knows only version {VERSION}: use the Bridger that wrote it"
+    )]
     UnknownVersion { version: u64 },
     #[error("the record cannot be read: {0}")]
     Malformed(String),

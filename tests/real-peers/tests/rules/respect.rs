@@ -288,3 +288,77 @@ async fn number_13_cleanup_deletes_all_rules_of_bridger_and_nothing_else() -> Re
     ensure!(record.is_empty(), "{name} does not exist and needs no record: {record:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn number_9_cleanup_removes_the_labels_that_bridger_wrote_and_its_empty_records() -> Result<()> {
+    const KEY: &str = "alpha.cna.vmware.com/host";
+    let (mut respect, _) = start().await?;
+    let kubectl = respect.cluster.control_plane.kubectl();
+    let labels = || async {
+        let template = "jsonpath={.items[*].metadata.labels.alpha\\.cna\\.vmware\\.com/host}";
+        let found = kubectl.run(&["get", "nodes", "-o", template]).await?;
+        anyhow::Ok(found.split_whitespace().count())
+    };
+    eventually(SOON, || async {
+        let count = labels().await?;
+        ensure!(count == 6, "{count} labels\n{}", respect.bridger.output());
+        Ok(())
+    })
+    .await?;
+    respect.stop_for("cleanup").await?;
+    // An administrator's own labels: one under another key, and one that Bridger wrote before.
+    let (first, second) = (respect.site.machines[0].node.clone(), respect.site.machines[1].node.clone());
+    kubectl.run(&["label", "node", &first, "--overwrite", &format!("{KEY}=mine")]).await?;
+    kubectl.run(&["label", "node", &second, "example.org/rack=r1"]).await?;
+
+    let shown = respect.cluster.command(&["cleanup", "--labels", "--dry-run"]).await?;
+    ensure!(shown.stdout.contains(&format!("Label {KEY} of 5 nodes: {second} (")), "{shown:?}");
+    ensure!(labels().await? == 6 && respect.own().await?.rules.len() == 2, "a dry run must not change anything");
+
+    // With the account of `run`, which cannot delete the record.
+    let cleaned = respect.cluster.command(&["cleanup", "--labels", "--yes"]).await?;
+    for expected in ["2 rules are deleted", "5 labels are removed", "stays", "--for cleanup"] {
+        ensure!(cleaned.code == Some(0) && cleaned.stdout.contains(expected), "{expected:?}: {cleaned:?}");
+    }
+    ensure!(respect.site.witness().await? == respect.foreign, "only the administrator's rule must be left");
+    ensure!(labels().await? == 1, "only the administrator's label must be left");
+    let rack = kubectl.run(&["get", "nodes", "-l", "example.org/rack=r1", "-o", "name"]).await?;
+    ensure!(rack.trim() == format!("node/{second}"), "{rack}");
+    let nodes: Value = serde_json::from_str(&kubectl.run(&["get", "nodes", "-o", "json"]).await?)?;
+    ensure!(nodes["items"].as_array().is_some_and(|nodes| nodes.len() == 6), "no node must be deleted");
+
+    let records = ["get", "configmaps", "-n", "kube-system", "-l", "bridger.dev/kind=rules", "-o", "name"];
+    ensure!(kubectl.run(&records).await?.lines().count() == 1, "it is empty and still there");
+    let cleaned = respect.cluster.command_as_cleaner(&["cleanup", "--labels", "--yes"]).await?;
+    ensure!(cleaned.code == Some(0) && cleaned.stdout.contains("1 empty records are deleted"), "{cleaned:?}");
+    ensure!(cleaned.stdout.contains("No node has a label that Bridger wrote"), "{cleaned:?}");
+    ensure!(kubectl.run(&records).await?.is_empty(), "the record is gone");
+    let again = respect.cluster.command_as_cleaner(&["cleanup", "--yes"]).await?;
+    ensure!(again.code == Some(0) && again.stdout.trim() == "Nothing to do.", "{again:?}");
+    // A new start makes a new record.
+    respect.start_again().await?;
+    respect.rule_of(&[0, 1, 2]).await
+}
+
+#[tokio::test]
+async fn number_9_a_record_of_a_newer_version_is_refused_and_nothing_is_written() -> Result<()> {
+    let (mut respect, _) = start().await?;
+    respect.bridger.stop();
+    let before = (respect.site.witness().await?, respect.cluster.make_record_newer().await?);
+    respect.place("api", 3).await?;
+    respect.start_again().await?;
+    eventually(SOON, || async {
+        let ready = respect.bridger.get("/readyz").await?;
+        ensure!(ready.contains("RecordUnreadable") && ready.contains("version 2"), "{ready}");
+        Ok(())
+    })
+    .await?;
+    respect.bridger.stop();
+    for command in [&["cleanup", "--yes"][..], &["adopt", "--yes"], &["plan"]] {
+        let refused = respect.cluster.command(command).await?;
+        ensure!(refused.code == Some(1) && refused.stderr.contains("use the Bridger that wrote it"), "{refused:?}");
+    }
+    let after = (respect.site.witness().await?, respect.cluster.record_version().await?);
+    ensure!(before == after, "{before:?}\n{after:?}");
+    Ok(())
+}

@@ -211,6 +211,37 @@ impl Cluster {
         testkit::bridger::run_to_end(arguments, &environment).await
     }
 
+    /// With the account and the permissions of `bridger manifests rbac --for cleanup`.
+    pub async fn command_as_cleaner(&self, arguments: &[&str]) -> Result<Finished> {
+        let printed = testkit::bridger::run_to_end(&["manifests", "rbac", "--for", "cleanup"], &[]).await?;
+        self.control_plane.kubectl().run_with(&["apply", "-f", "-"], &printed.stdout).await?;
+        let account = "system:serviceaccount:kube-system:bridger-cleanup";
+        let mut environment = self.environment.clone();
+        environment.push(("KUBECONFIG", self.control_plane.kubeconfig_for(account, &[])?.display().to_string()));
+        testkit::bridger::run_to_end(arguments, &environment).await
+    }
+
+    /// The resourceVersion of the only record.
+    pub async fn record_version(&self) -> Result<String> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
+        let found = maps.list(&ListParams::default().labels("bridger.dev/kind=rules")).await?.items;
+        found.into_iter().next().and_then(|map| map.metadata.resource_version).context("a record")
+    }
+
+    /// Gives the only record the next version, as a newer Bridger would. Returns its resourceVersion.
+    pub async fn make_record_newer(&self) -> Result<String> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
+        let mut found = maps.list(&ListParams::default().labels("bridger.dev/kind=rules")).await?.items;
+        let mut map = found.pop().context("a record")?;
+        let text = map.data.as_mut().and_then(|data| data.get_mut("record")).context("a text")?;
+        let mut record: Value = serde_json::from_str(text)?;
+        record["version"] = 2.into();
+        *text = record.to_string();
+        let name = map.metadata.name.clone().context("a name")?;
+        maps.replace(&name, &PostParams::default(), &map).await?;
+        self.record_version().await
+    }
+
     pub async fn command_without_vcenter(&self, arguments: &[&str]) -> Result<Finished> {
         let is_kept = |(name, _): &&(&'static str, String)| !name.starts_with("GOVC_");
         let environment: Vec<_> = self.environment.iter().filter(is_kept).cloned().collect();

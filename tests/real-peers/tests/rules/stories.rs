@@ -342,8 +342,7 @@ async fn moves_are_audited(story: &Story, path: &Path, bridger: &Bridger) -> Res
     let cause = format!("VM {vm} moved from {host} to {}", story.site.hosts[others[0]]);
     becomes_audited(path, &[("name", node), ("result", "done"), ("cause", &cause)], bridger).await?;
 
-    let mut role: Value =
-        serde_json::from_str(&kubectl.run(&["get", "clusterrole", "bridger", "-o", "json"]).await?)?;
+    let mut role: Value = serde_json::from_str(&kubectl.run(&["get", "clusterrole", "bridger", "-o", "json"]).await?)?;
     for rule in role["rules"].as_array_mut().context("rules")? {
         let verbs = rule["verbs"].as_array_mut().context("verbs")?;
         verbs.retain(|verb| verb != "patch");

@@ -119,6 +119,13 @@ impl RuleRecords {
         self.unreadable.iter().next().map(|(cluster, why)| (cluster, why.as_str()))
     }
 
+    /// The stored records that list no rule at all, by their names.
+    pub fn empty(&self) -> impl Iterator<Item = (String, &StoredRecord)> {
+        let nothing = drs::record::to_text(&drs::RecordedRules::new());
+        let empty = self.stored.iter().filter(move |(_, stored)| stored.text == nothing);
+        empty.filter_map(|(cluster, stored)| Some((self.record_name(cluster)?, stored)))
+    }
+
     /// `None` while the vCenter's identity is not known.
     #[must_use]
     pub fn record_name(&self, cluster: &ClusterKey) -> Option<String> {

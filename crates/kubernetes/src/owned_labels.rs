@@ -1,0 +1,189 @@
+//! Finds and removes the node labels that Bridger wrote, for its removal from a cluster.
+//!
+//! In: label keys. Out: the nodes whose label of such a key Bridger wrote last, as the API server's managed fields say;
+//! and their removal.
+//!
+//! Invariants: a label that another client wrote or changed is not found, whatever its value is. A label is removed only
+//! while it has the value that was found. Pages, size and time of every call are bounded.
+
+use std::collections::BTreeMap;
+
+use engine::ports::PortError;
+use http::Request;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::COMPONENT;
+use crate::bounded::BoundedClient;
+use crate::failure::port_error;
+use crate::labels::{WRITE_LIMIT, is_object_name, within};
+
+const PAGE: u32 = 500;
+const PAGES_MAX: usize = 100;
+
+/// A label that Bridger wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedLabel {
+    pub node: String,
+    pub key: String,
+    pub value: String,
+}
+
+/// All labels with these keys that Bridger wrote, by node.
+pub async fn owned_labels(client: &BoundedClient, keys: &[String]) -> Result<Vec<OwnedLabel>, PortError> {
+    let object = "nodes";
+    let mut owned = Vec::new();
+    let mut more = String::new();
+    for _ in 0..PAGES_MAX {
+        let address = format!("/api/v1/nodes?limit={PAGE}&continue={}", percent(&more));
+        // Metadata alone: a node's status is much larger.
+        let request = Request::get(address)
+            .header("accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+            .body(Vec::new())
+            .map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
+        let text = timeout(WRITE_LIMIT, client.client().request_text(request)).await;
+        let text = text.map_err(|_| PortError::Transient(format!("{object}: no answer in time")))?;
+        let text = text.map_err(|error| port_error(object, &error))?;
+        let page: Page = serde_json::from_str(&text)
+            .map_err(|error| PortError::Transient(format!("{object}: the answer can't be read: {error}")))?;
+        owned.extend(page.items.iter().flat_map(|item| of_node(&item.metadata, keys)));
+        more = page.metadata.more.unwrap_or_default();
+        if more.is_empty() {
+            return Ok(owned);
+        }
+    }
+    Err(PortError::Permanent(format!("more than {} nodes", PAGES_MAX * PAGE as usize)))
+}
+
+fn of_node<'a>(node: &'a NodeMeta, keys: &'a [String]) -> impl Iterator<Item = OwnedLabel> + 'a {
+    let is_own = |key: &String| {
+        let field = format!("f:{key}");
+        let own = node.managed_fields.iter().filter(|entry| entry.manager == COMPONENT);
+        own.into_iter().any(|entry| entry.fields_v1["f:metadata"]["f:labels"].get(&field).is_some())
+    };
+    keys.iter().filter(move |key| is_own(key)).filter_map(|key| {
+        let value = node.labels.get(key)?.clone();
+        Some(OwnedLabel { node: node.name.clone(), key: key.clone(), value })
+    })
+}
+
+/// Removes a label if it still has the value; otherwise it is an error, and nothing changes.
+pub async fn remove_label(client: &BoundedClient, label: &OwnedLabel) -> Result<(), PortError> {
+    let OwnedLabel { node, key, value } = label;
+    let object = format!("node {node}");
+    if !is_object_name(node) {
+        return Err(PortError::Permanent(format!("{object:?}: not a valid node name")));
+    }
+    let path = format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+    let patch = json!([
+        { "op": "test", "path": path, "value": value },
+        { "op": "remove", "path": path },
+    ]);
+    let request = Request::patch(format!("/api/v1/nodes/{node}?fieldManager={COMPONENT}"))
+        .header("content-type", "application/json-patch+json")
+        .header("accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+        .body(patch.to_string().into_bytes())
+        .map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
+    within(WRITE_LIMIT, &object, client.client().request_text(request)).await
+}
+
+/// A continue token in a query.
+fn percent(token: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
+    token
+        .bytes()
+        .map(|byte| if is_plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMeta,
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct PageMeta {
+    #[serde(default, rename = "continue")]
+    more: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: NodeMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeMeta {
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    managed_fields: Vec<ManagedFields>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedFields {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    fields_v1: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{ScriptedAnswer, scripted};
+
+    const HOST: &str = "alpha.cna.vmware.com/host";
+
+    fn node(name: &str, manager: &str) -> Value {
+        json!({ "metadata": {
+            "name": name, "labels": { HOST: "esx-1", "other": "x" },
+            "managedFields": [
+                { "manager": "kubelet", "fieldsV1": { "f:metadata": { "f:labels": { "f:other": {} } } } },
+                { "manager": manager, "fieldsV1": { "f:metadata": { "f:labels": { format!("f:{HOST}"): {} } } } },
+            ],
+        } })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_9_only_labels_that_bridger_wrote_are_found_on_all_pages() {
+        let page = |more: &str, items: Value| json!({ "metadata": { "continue": more }, "items": items });
+        let bare = json!({ "metadata": { "name": "bare" } });
+        let items = [
+            page("a/b=", json!([node("n1", "bridger"), node("n2", "kubectl-label"), bare])),
+            page("", json!([node("n3", "bridger")])),
+        ];
+        let (client, log) = scripted(items.map(|page| ("/api/v1/nodes", ScriptedAnswer::Json(200, page))));
+        let keys = [HOST.to_owned(), "other".to_owned(), "missing".to_owned()];
+        let owned = owned_labels(&client.into(), &keys).await.expect("two pages");
+        let of = |node: &str| OwnedLabel { node: node.to_owned(), key: HOST.to_owned(), value: "esx-1".to_owned() };
+        assert_eq!(owned, [of("n1"), of("n3")]);
+        assert!(log.requests()[1].path_and_query.ends_with("continue=a%2Fb%3D"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn number_9_a_label_is_removed_only_while_it_has_the_value() {
+        let script = [
+            ("/api/v1/nodes/n1", ScriptedAnswer::Json(200, json!({ "kind": "PartialObjectMetadata" }))),
+            ("/api/v1/nodes/n1", ScriptedAnswer::Status(422, "the test failed")),
+        ];
+        let (client, log) = scripted(script);
+        let client = client.into();
+        let label = OwnedLabel { node: "n1".to_owned(), key: HOST.to_owned(), value: "esx-1".to_owned() };
+        assert_eq!(remove_label(&client, &label).await, Ok(()));
+        assert!(remove_label(&client, &label).await.is_err());
+        let path = "/metadata/labels/alpha.cna.vmware.com~1host";
+        let sent: Value = serde_json::from_str(&log.requests()[0].body).expect("JSON");
+        assert_eq!(sent, json!([{ "op": "test", "path": path, "value": "esx-1" }, { "op": "remove", "path": path }]));
+        assert_eq!(log.requests()[0].content_type.as_deref(), Some("application/json-patch+json"));
+        let strange = OwnedLabel { node: "n1/status".to_owned(), ..label };
+        assert!(matches!(remove_label(&client, &strange).await, Err(PortError::Permanent(_))));
+        assert_eq!(log.requests().len(), 2);
+    }
+}
