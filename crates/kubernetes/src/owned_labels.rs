@@ -1,9 +1,9 @@
 //! Finds and removes the node labels that Bridger wrote, for its removal from a cluster.
 //!
-//! In: label keys. Out: the nodes whose label of such a key Bridger wrote last, as the API server's managed fields say;
-//! and their removal.
+//! In: label keys. Out: the labels of nodes with such a key, and whether Bridger wrote them last, as the API server's
+//! managed fields say; and the removal of a label.
 //!
-//! Invariants: a label that another client wrote or changed is not found, whatever its value is. A label is removed only
+//! Invariants: a label that another client wrote or changed is not Bridger's, whatever its value is. A label is removed only
 //! while it has the value that was found. Pages, size and time of every call are bounded.
 
 use std::collections::BTreeMap;
@@ -22,18 +22,20 @@ use crate::labels::{WRITE_LIMIT, is_object_name, within};
 const PAGE: u32 = 500;
 const PAGES_MAX: usize = 100;
 
-/// A label that Bridger wrote.
+/// A label of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedLabel {
+pub struct FoundLabel {
     pub node: String,
     pub key: String,
     pub value: String,
+    /// Bridger wrote it.
+    pub is_own: bool,
 }
 
-/// All labels with these keys that Bridger wrote, by node.
-pub async fn owned_labels(client: &BoundedClient, keys: &[String]) -> Result<Vec<OwnedLabel>, PortError> {
+/// All labels with these keys, by node.
+pub async fn find_labels(client: &BoundedClient, keys: &[String]) -> Result<Vec<FoundLabel>, PortError> {
     let object = "nodes";
-    let mut owned = Vec::new();
+    let mut found = Vec::new();
     let mut more = String::new();
     for _ in 0..PAGES_MAX {
         let address = format!("/api/v1/nodes?limit={PAGE}&continue={}", percent(&more));
@@ -47,30 +49,30 @@ pub async fn owned_labels(client: &BoundedClient, keys: &[String]) -> Result<Vec
         let text = text.map_err(|error| port_error(object, &error))?;
         let page: Page = serde_json::from_str(&text)
             .map_err(|error| PortError::Transient(format!("{object}: the answer can't be read: {error}")))?;
-        owned.extend(page.items.iter().flat_map(|item| of_node(&item.metadata, keys)));
+        found.extend(page.items.iter().flat_map(|item| of_node(&item.metadata, keys)));
         more = page.metadata.more.unwrap_or_default();
         if more.is_empty() {
-            return Ok(owned);
+            return Ok(found);
         }
     }
     Err(PortError::Permanent(format!("more than {} nodes", PAGES_MAX * PAGE as usize)))
 }
 
-fn of_node<'a>(node: &'a NodeMeta, keys: &'a [String]) -> impl Iterator<Item = OwnedLabel> + 'a {
+fn of_node<'a>(node: &'a NodeMeta, keys: &'a [String]) -> impl Iterator<Item = FoundLabel> + 'a {
     let is_own = |key: &String| {
         let field = format!("f:{key}");
-        let own = node.managed_fields.iter().filter(|entry| entry.manager == COMPONENT);
-        own.into_iter().any(|entry| entry.fields_v1["f:metadata"]["f:labels"].get(&field).is_some())
+        let mut own = node.managed_fields.iter().filter(|entry| entry.manager == COMPONENT);
+        own.any(|entry| entry.fields_v1["f:metadata"]["f:labels"].get(&field).is_some())
     };
-    keys.iter().filter(move |key| is_own(key)).filter_map(|key| {
+    keys.iter().filter_map(move |key| {
         let value = node.labels.get(key)?.clone();
-        Some(OwnedLabel { node: node.name.clone(), key: key.clone(), value })
+        Some(FoundLabel { node: node.name.clone(), key: key.clone(), value, is_own: is_own(key) })
     })
 }
 
 /// Removes a label if it still has the value; otherwise it is an error, and nothing changes.
-pub async fn remove_label(client: &BoundedClient, label: &OwnedLabel) -> Result<(), PortError> {
-    let OwnedLabel { node, key, value } = label;
+pub async fn remove_label(client: &BoundedClient, label: &FoundLabel) -> Result<(), PortError> {
+    let FoundLabel { node, key, value, .. } = label;
     let object = format!("node {node}");
     if !is_object_name(node) {
         return Err(PortError::Permanent(format!("{object:?}: not a valid node name")));
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn number_9_only_labels_that_bridger_wrote_are_found_on_all_pages() {
+    async fn number_9_labels_are_bridgers_only_if_it_wrote_them_last() {
         let page = |more: &str, items: Value| json!({ "metadata": { "continue": more }, "items": items });
         let bare = json!({ "metadata": { "name": "bare" } });
         let items = [
@@ -161,9 +163,10 @@ mod tests {
         ];
         let (client, log) = scripted(items.map(|page| ("/api/v1/nodes", ScriptedAnswer::Json(200, page))));
         let keys = [HOST.to_owned(), "other".to_owned(), "missing".to_owned()];
-        let owned = owned_labels(&client.into(), &keys).await.expect("two pages");
-        let of = |node: &str| OwnedLabel { node: node.to_owned(), key: HOST.to_owned(), value: "esx-1".to_owned() };
-        assert_eq!(owned, [of("n1"), of("n3")]);
+        let found = find_labels(&client.into(), &keys).await.expect("two pages");
+        let own = found.iter().filter(|label| label.is_own).map(|label| (label.node.as_str(), label.key.as_str()));
+        assert_eq!(own.collect::<Vec<_>>(), [("n1", HOST), ("n3", HOST)]);
+        assert_eq!(found.len(), 6, "{found:?}");
         assert!(log.requests()[1].path_and_query.ends_with("continue=a%2Fb%3D"));
     }
 
@@ -175,14 +178,15 @@ mod tests {
         ];
         let (client, log) = scripted(script);
         let client = client.into();
-        let label = OwnedLabel { node: "n1".to_owned(), key: HOST.to_owned(), value: "esx-1".to_owned() };
+        let (node, key, value) = ("n1".to_owned(), HOST.to_owned(), "esx-1".to_owned());
+        let label = FoundLabel { node, key, value, is_own: true };
         assert_eq!(remove_label(&client, &label).await, Ok(()));
         assert!(remove_label(&client, &label).await.is_err());
         let path = "/metadata/labels/alpha.cna.vmware.com~1host";
         let sent: Value = serde_json::from_str(&log.requests()[0].body).expect("JSON");
         assert_eq!(sent, json!([{ "op": "test", "path": path, "value": "esx-1" }, { "op": "remove", "path": path }]));
         assert_eq!(log.requests()[0].content_type.as_deref(), Some("application/json-patch+json"));
-        let strange = OwnedLabel { node: "n1/status".to_owned(), ..label };
+        let strange = FoundLabel { node: "n1/status".to_owned(), ..label };
         assert!(matches!(remove_label(&client, &strange).await, Err(PortError::Permanent(_))));
         assert_eq!(log.requests().len(), 2);
     }

@@ -15,7 +15,7 @@ use engine::drs_rules::records::RuleRecords;
 use engine::drs_rules::{ClusterKey, once};
 use engine::ports::PortError;
 use kubernetes::BoundedClient;
-use kubernetes::owned_labels::{OwnedLabel, owned_labels, remove_label};
+use kubernetes::owned_labels::{FoundLabel, find_labels, remove_label};
 use kubernetes::record_store::{ConfigMapRecordStore, object_name};
 use model::event::VcenterId;
 
@@ -102,11 +102,16 @@ async fn clean_up(arguments: &Arguments, settings: &RunSettings, state: RulesRea
             "check --record-namespace; or record them with `bridger adopt`, then run this command again",
         ));
     }
-    let labels = match arguments.labels {
-        true => labels(settings, &client).await?,
-        false => Vec::new(),
-    };
-    show_labels(arguments.labels, &labels);
+    let mut labels = Vec::new();
+    if arguments.labels {
+        let (own, others) = self::labels(settings, &client).await?;
+        show_labels(&own, "");
+        show_labels(&others, " stays, because another client wrote it");
+        if own.is_empty() {
+            say("No node has a label that Bridger wrote.");
+        }
+        labels = own;
+    }
     let empty = records.empty().count();
     if (sums.is_zero() && labels.is_empty() && empty == 0) || arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
@@ -141,25 +146,23 @@ fn question(rules: usize, labels: usize, records: usize) -> String {
     format!("Delete these {}?", parts.join(" and "))
 }
 
-/// The labels that Bridger wrote.
-async fn labels(settings: &RunSettings, client: &BoundedClient) -> Result<Vec<OwnedLabel>, Failure> {
-    let Some(keys) = &settings.labels else { return Ok(Vec::new()) };
+/// The labels that Bridger wrote, and all others with its keys.
+async fn labels(settings: &RunSettings, client: &BoundedClient) -> Result<(Vec<FoundLabel>, Vec<FoundLabel>), Failure> {
+    let Some(keys) = &settings.labels else { return Ok(Default::default()) };
     let keys = [Some(&keys.host_key), keys.cluster_key.as_ref(), keys.datacenter_key.as_ref()];
     let keys: Vec<String> = keys.into_iter().flatten().cloned().collect();
-    let owned = owned_labels(client, &keys).await;
-    owned.map_err(|error| Failure::run(format!("cannot read the labels of the nodes: {error}")))
+    let found = find_labels(client, &keys).await;
+    let found = found.map_err(|error| Failure::run(format!("cannot read the labels of the nodes: {error}")))?;
+    Ok(found.into_iter().partition(|label| label.is_own))
 }
 
-fn show_labels(is_asked: bool, labels: &[OwnedLabel]) {
+fn show_labels(labels: &[FoundLabel], what: &str) {
     let mut by_key: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for label in labels {
         by_key.entry(&label.key).or_default().push(format!("{} ({})", label.node, label.value));
     }
     for (key, nodes) in &by_key {
-        say(&format!("Label {key} of {} nodes: {}", nodes.len(), names(nodes)));
-    }
-    if is_asked && labels.is_empty() {
-        say("No node has a label that Bridger wrote.");
+        say(&format!("Label {key} of {} nodes{what}: {}", nodes.len(), names(nodes)));
     }
 }
 
@@ -187,7 +190,7 @@ async fn delete_records(records: &RuleRecords, record_store: &ConfigMapRecordSto
     Ok(())
 }
 
-async fn remove_labels(labels: &[OwnedLabel], client: &BoundedClient) -> Result<(), Failure> {
+async fn remove_labels(labels: &[FoundLabel], client: &BoundedClient) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for label in labels {
         match remove_label(client, label).await {

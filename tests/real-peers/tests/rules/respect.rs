@@ -313,6 +313,8 @@ async fn number_9_cleanup_removes_the_labels_that_bridger_wrote_and_its_empty_re
 
     let shown = respect.cluster.command(&["cleanup", "--labels", "--dry-run"]).await?;
     ensure!(shown.stdout.contains(&format!("Label {KEY} of 5 nodes: {second} (")), "{shown:?}");
+    let stays = format!("Label {KEY} of 1 nodes stays, because another client wrote it: {first} (mine)");
+    ensure!(shown.stdout.contains(&stays), "{shown:?}");
     ensure!(labels().await? == 6 && respect.own().await?.rules.len() == 2, "a dry run must not change anything");
 
     // With the account of `run`, which cannot delete the record.

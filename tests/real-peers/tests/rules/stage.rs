@@ -312,7 +312,8 @@ async fn own_account(control_plane: &ControlPlane) -> Result<PathBuf> {
 fn node(machine: &Machine) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": { "name": machine.node },
+        // As a kubelet does: without any field of its own, a node would never have managed fields.
+        "metadata": { "name": machine.node, "labels": { "kubernetes.io/os": "linux" } },
         "status": { "nodeInfo": {
             "systemUUID": machine.uuid, "machineID": "", "bootID": "", "kernelVersion": "", "osImage": "",
             "containerRuntimeVersion": "", "kubeletVersion": "", "kubeProxyVersion": "", "operatingSystem": "",
