@@ -141,3 +141,49 @@ impl Causes {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use drs::{RuleType, Unwanted};
+
+    use super::*;
+
+    fn cause(kind: ChangeKind, recorded: Option<&RecordedRule>, is_first: bool) -> Option<String> {
+        let (world, change) =
+            (World::default(), RuleChange::new("r".to_owned(), RuleType::VmAntiAffinity, kind, vec![]));
+        let scope = CauseScope { world: &world, vcenter: VcenterId(0), recorded, now: UnixMillis(65_000), is_first };
+        Causes::default().of(&change, &scope)
+    }
+
+    #[test]
+    fn number_7_causes_come_from_the_record_or_are_unknown() {
+        let edit = |added: &[&str], removed: &[&str]| {
+            let texts = |all: &[&str]| all.iter().map(|&text| text.to_owned()).collect();
+            ChangeKind::Edit { key: 1, uuid: None, added: texts(added), removed: texts(removed) }
+        };
+        let delete = || ChangeKind::Delete { key: 1, uuid: None };
+        let intent = RecordedRule::intent(RuleType::VmAntiAffinity, "s".to_owned());
+        let made = RecordedRule { uuid: Some("u".to_owned()), ..intent.clone() };
+        let unwanted = Some(Unwanted { since: UnixMillis(5_000), vms: Vec::new() });
+        let unwanted = RecordedRule { unwanted, ..made.clone() };
+        let outnumbered = RecordedRule { outnumbered_since: Some(UnixMillis(5_000)), ..made.clone() };
+        for (kind, recorded, expected) in [
+            (delete(), &unwanted, Some("no pod has required it for 60 s")),
+            (delete(), &made, None),
+            (edit(&[], &["vm-1"]), &unwanted, Some("no pod has required the removed members for 60 s")),
+            (
+                edit(&[], &["vm-1"]),
+                &outnumbered,
+                Some("it has had more members than there are hosts that can run VMs for 60 s"),
+            ),
+            (edit(&[], &["vm-1"]), &made, None),
+            (edit(&["vm-2"], &["vm-1"]), &unwanted, None),
+            (ChangeKind::Create, &made, Some("another client deleted it")),
+            (ChangeKind::Create, &intent, None),
+        ] {
+            assert_eq!(cause(kind.clone(), Some(recorded), false).as_deref(), expected, "{kind:?} {recorded:?}");
+        }
+        assert_eq!(cause(ChangeKind::Create, None, false), None);
+        assert_eq!(cause(delete(), None, true).as_deref(), Some("the first plan after the start found it"));
+    }
+}
