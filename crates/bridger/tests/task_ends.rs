@@ -160,11 +160,14 @@ async fn number_2_livez_of_the_whole_composition_names_a_loop_that_blocks_and_re
     until("200", "ok").await;
     // Whoever keeps the world locked blocks the loop as soon as anything happens.
     let (unlock, locked) = std::sync::mpsc::channel::<()>();
+    let (holds, is_held) = oneshot::channel();
     let holder = std::thread::spawn(move || {
         let guard = world.read();
+        let _ = holds.send(());
         let _ = locked.recv();
         drop(guard);
     });
+    is_held.await.expect("the world is locked");
     simulated.with(|core, now| {
         let pod = serde_json::json!({ "metadata": { "name": "new", "namespace": "default" },
             "spec": { "containers": [{ "name": "main", "image": "none" }] } });

@@ -10,6 +10,8 @@ fn number_10_no_record_is_dangerous() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../golden/records");
     let mut files: Vec<_> =
         std::fs::read_dir(folder).expect("records").map(|entry| entry.expect("a file").path()).collect();
+    // A record of a newer version is refused.
+    files.retain(|file| !file.ends_with("newer.json"));
     files.sort();
     let samples: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).expect("a record")).collect();
     let words =

@@ -6,7 +6,7 @@
 //! Invariants: a cause is never guessed: a pod or a node counts only if the change concerns it, and only if it came after
 //! the first list. What is remembered is bounded by time and number; what was forgotten gives no cause.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use drs::{ChangeKind, RecordedRule, RuleChange, UnixMillis};
@@ -34,10 +34,15 @@ pub(super) struct Causes {
     order: VecDeque<(Instant, Key)>,
 }
 
+/// By the id of its VM, when a node was added.
+pub(super) type AddedVms = BTreeMap<String, (Instant, NodeId)>;
+
 /// What the cause of a change is looked up in.
 pub(super) struct CauseScope<'a> {
     pub(super) world: &'a World,
     pub(super) vcenter: VcenterId,
+    /// [`Causes::added_vms`], once for all changes of a plan.
+    pub(super) added: &'a AddedVms,
     /// The rule, as recorded before the plan.
     pub(super) recorded: Option<&'a RecordedRule>,
     pub(super) now: UnixMillis,
@@ -86,6 +91,13 @@ impl Causes {
         }
     }
 
+    /// The VMs of the nodes that were added.
+    pub(super) fn added_vms(&self, world: &World, vcenter: VcenterId) -> AddedVms {
+        let vms =
+            self.added.iter().filter_map(|(node, at)| Some((vm_of(world, vcenter, *node)?.to_owned(), (*at, *node))));
+        vms.collect()
+    }
+
     pub(super) fn of(&self, change: &RuleChange, scope: &CauseScope<'_>) -> Option<String> {
         self.observed(change, scope).or_else(|| {
             let text = "the first plan after the start found it";
@@ -113,26 +125,20 @@ impl Causes {
             ChangeKind::Create if recorded.is_some_and(|recorded| recorded.uuid.is_some()) => {
                 Some("another client deleted it".to_owned())
             }
-            ChangeKind::Create => self.arrived(change, scope, |id| change.vms.iter().any(|vm| vm.id == id)),
+            ChangeKind::Create => self.arrived(change, scope, |_| true),
             ChangeKind::Edit { added, .. } => self.arrived(change, scope, |id| added.iter().any(|vm| vm == id)),
         }
     }
 
     /// The latest of the change's pods that were bound and of the nodes that were added, on VMs that are new in the rule.
     fn arrived(&self, change: &RuleChange, scope: &CauseScope<'_>, is_new: impl Fn(&str) -> bool) -> Option<String> {
-        let world = scope.world;
-        let concerns = |node: NodeId| {
-            let vm = match world.placement(node) {
-                model::Placement::On { vm, .. } | model::Placement::HostUnknown { vm } => world.vm(vm),
-                model::Placement::NotMatched => None,
-            };
-            vm.is_some_and(|(vcenter, facts)| vcenter == scope.vcenter && is_new(&facts.id))
-        };
+        let CauseScope { world, vcenter, added, .. } = *scope;
+        let new: BTreeSet<&str> = change.vms.iter().map(|vm| vm.id.as_str()).filter(|id| is_new(id)).collect();
         let pods = change.pods.iter().filter_map(|pod| {
             let (at, node) = *self.bound.get(&pod.uid)?;
-            concerns(node).then_some((at, node, Some(pod)))
+            new.contains(vm_of(world, vcenter, node)?).then_some((at, node, Some(pod)))
         });
-        let nodes = self.added.iter().filter(|(node, _)| concerns(**node)).map(|(node, at)| (*at, *node, None));
+        let nodes = new.iter().filter_map(|id| added.get(*id)).map(|(at, node)| (*at, *node, None));
         let (_, node, pod) = pods.chain(nodes).max_by_key(|(at, ..)| *at)?;
         let node = world.node_name(node)?;
         Some(match pod {
@@ -140,6 +146,15 @@ impl Causes {
             None => format!("node {node} was added"),
         })
     }
+}
+
+/// The id of the node's VM in this vCenter.
+fn vm_of(world: &World, vcenter: VcenterId, node: NodeId) -> Option<&str> {
+    let vm = match world.placement(node) {
+        model::Placement::On { vm, .. } | model::Placement::HostUnknown { vm } => vm,
+        model::Placement::NotMatched => return None,
+    };
+    world.vm(vm).filter(|(of, _)| *of == vcenter).map(|(_, facts)| facts.id.as_str())
 }
 
 #[cfg(test)]
@@ -151,7 +166,8 @@ mod tests {
     fn cause(kind: ChangeKind, recorded: Option<&RecordedRule>, is_first: bool) -> Option<String> {
         let (world, change) =
             (World::default(), RuleChange::new("r".to_owned(), RuleType::VmAntiAffinity, kind, vec![]));
-        let scope = CauseScope { world: &world, vcenter: VcenterId(0), recorded, now: UnixMillis(65_000), is_first };
+        let (vcenter, now) = (VcenterId(0), UnixMillis(65_000));
+        let scope = CauseScope { world: &world, vcenter, added: &AddedVms::new(), recorded, now, is_first };
         Causes::default().of(&change, &scope)
     }
 

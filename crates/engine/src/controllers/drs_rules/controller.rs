@@ -415,12 +415,16 @@ impl DrsRules {
         planned: &PlannedCluster,
         world: &World,
     ) -> BTreeMap<String, Vec<ChangeReport>> {
+        if planned.changes.is_empty() {
+            return BTreeMap::new();
+        }
         let (vcenter, now) = (name.vcenter, self.wall_clock_now());
         let is_first = !self.clusters.get(name).is_some_and(|cluster| cluster.is_known);
+        let added = &self.causes.added_vms(world, vcenter);
         let vm_name = |id: &str| Some(world.vm(world.vm_id(vcenter, id)?)?.1.name.clone());
         let reports = |change: &RuleChange| {
             let recorded = planned.recorded.get(&change.rule).map(|recorded| &**recorded);
-            let cause = self.causes.of(change, &CauseScope { world, vcenter, recorded, now, is_first });
+            let cause = self.causes.of(change, &CauseScope { world, vcenter, added, recorded, now, is_first });
             ChangeReport::of_rule(change, &planned.planned_from.name, cause.as_ref(), vm_name)
         };
         planned.changes.iter().map(|change| (change.rule.clone(), reports(change))).collect()
