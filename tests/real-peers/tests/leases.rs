@@ -1,5 +1,4 @@
 //! Two instances at once, as in any rollout, on a real kube-apiserver: one leads, the other follows and takes over.
-//! (Issue 17, number 6.)
 
 #[path = "leases/failovers.rs"]
 mod failovers;

@@ -105,7 +105,8 @@ impl Stage {
         let environment = [("KUBECONFIG", gatekeeper.kubeconfig().display().to_string()), ("NO_COLOR", "1".to_owned())];
         let arguments = ["run", "--port", "0", "--listen", "127.0.0.1", "--labels", "off", "--rules", "off"];
         let parts = ["--extender-port", "0", "--scheduling", "on"];
-        let mut bridger = Bridger::start(&[&arguments[..], &parts[..]].concat(), &environment)?;
+        let names = ["--extender-scheduler-name", OTHER, "--extender-scheduler-name", MANUAL];
+        let mut bridger = Bridger::start(&[&arguments[..], &parts[..], &names[..]].concat(), &environment)?;
         bridger.prints("Listening", SOON).await?;
         let stage = Stage { control_plane, gatekeeper, bridger, pods: Api::default_namespaced(client), nodes };
         eventually(SOON, || async {

@@ -92,6 +92,29 @@ async fn the_scheduler_works_with_the_printed_role() -> Result<()> {
 }
 
 #[tokio::test]
+async fn number_6_permissions_for_leases_are_checked_in_the_namespace_of_the_lease() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let workdir = Workdir::create("lease-namespace")?;
+    let kubectl = control_plane.kubectl();
+    kubectl.run(&["create", "namespace", "elsewhere"]).await?;
+    kubectl.run_with(&["apply", "-f", "-"], &printed(&["--for", "scheduler"]).await?).await?;
+    let config = json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "leaderElection": { "leaderElect": true, "resourceNamespace": "elsewhere" },
+        "profiles": [{ "schedulerName": "bridger" }] });
+    let config = workdir.write("scheduler.json", config.to_string())?.display().to_string();
+    let account = kubeconfig(&control_plane, &workdir, "bridger-scheduler").await?;
+    let environment = [("KUBECONFIG", account.display().to_string()), ("NO_COLOR", "1".to_owned())];
+    let arguments = ["scheduler", "--port", "0", "--config", &config];
+    let finished = run_to_end(&arguments, &environment).await?;
+    ensure!(finished.code == Some(2) && finished.stderr.contains("on leases"), "{finished:?}");
+
+    let role = printed(&["--for", "scheduler", "--record-namespace", "elsewhere"]).await?;
+    kubectl.run_with(&["apply", "-f", "-"], &role).await?;
+    let mut bridger = Bridger::start(&arguments, &environment)?;
+    bridger.prints("Listening", SOON).await
+}
+
+#[tokio::test]
 async fn the_printed_roles_allow_nothing_else() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
     let kubectl = control_plane.kubectl();

@@ -331,7 +331,7 @@ async fn every_pod_is_placed_by_its_policy_when_the_api_server_is_killed_meanwhi
     let unanswered = bridger.output().matches("could not bind a pod").count();
     println!("{} pods; {unanswered} bindings failed because the API server was killed", own.len());
     ensure!(unanswered > 0, "no binding was in flight when the API server was killed:\n{}", bridger.output());
-    stage.check_policy().await
+    stage.check_policy().await.with_context(|| bridger.output())
 }
 
 /// Tests the check itself: pods that are all on one node violate every policy, and each violation is reported.

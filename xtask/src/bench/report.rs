@@ -26,8 +26,9 @@ struct Row {
 }
 
 impl Row {
+    /// Nothing beside nothing is the same.
     fn ratio(&self) -> f64 {
-        self.value / self.reference
+        if self.value == 0.0 && self.reference == 0.0 { 1.0 } else { self.value / self.reference }
     }
 
     fn met(&self) -> bool {

@@ -37,7 +37,10 @@ pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<Exi
     let runtime = embedded::runtime()?;
     let result = runtime.block_on(async {
         let elections = elections(settings, configuration.as_ref())?;
-        let found = startup::check_with(settings, purpose, !elections.is_empty()).await?;
+        let on = purpose.parts(settings.parts());
+        let leases = elections.iter().filter(|(part, _)| on.contains(**part));
+        let lease_namespaces = leases.map(|(_, lease)| lease.namespace.as_str()).collect();
+        let found = startup::check_with(settings, purpose, &lease_namespaces).await?;
         run(settings, configuration, elections, &found, signals::interrupted()).await?;
         Ok(ExitCode::SUCCESS)
     });

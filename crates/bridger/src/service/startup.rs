@@ -7,7 +7,7 @@
 //! Invariant: exit code 2 means that the configuration is wrong, no matter what the other side answers; a service never
 //! ends because of what a vCenter answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -61,12 +61,16 @@ pub enum Purpose {
 }
 
 pub async fn check(settings: &RunSettings, purpose: Purpose) -> Result<Found, Failure> {
-    let stands_for_election = settings.election.resolve("")?.is_some();
-    check_with(settings, purpose, stands_for_election).await
+    let lease = settings.election.resolve("")?.map(|_| settings.record_namespace.as_str());
+    check_with(settings, purpose, &lease.into_iter().collect()).await
 }
 
-/// Without an election the permissions for leases are not needed.
-pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_election: bool) -> Result<Found, Failure> {
+/// The permissions for leases are needed in the given namespaces: without an election, in none.
+pub async fn check_with(
+    settings: &RunSettings,
+    purpose: Purpose,
+    lease_namespaces: &BTreeSet<&str>,
+) -> Result<Found, Failure> {
     let vcenters = join_all(settings.vcenters.iter().map(|config| find(config, purpose))).await;
     let vcenters = if purpose.is_service() {
         vcenters.into_iter().collect::<Result<Vec<_>, _>>()?
@@ -81,14 +85,19 @@ pub async fn check_with(settings: &RunSettings, purpose: Purpose, stands_for_ele
             "use --url or GOVC_URL, or vcenters in the configuration file",
         ));
     }
-    let mut needs = needs(purpose, settings.parts(), settings.dry_run);
-    needs.retain(|need| stands_for_election || !Access::Lead.needs().contains(need));
+    let needs = needs(purpose, settings.parts(), settings.dry_run);
+    let (of_leases, mut needs): (Vec<Need>, Vec<Need>) =
+        needs.into_iter().partition(|need| Access::Lead.needs().contains(need));
     // Without it a record stays, empty: `cleanup` says so.
     needs.retain(|need| !Access::DeleteRecord.needs().contains(need));
     let record = record_objects(&settings.clusters, &vcenters);
     let own = OwnObjects { namespace: &settings.record_namespace, record: &record };
     let facts = preflight_in(&connection, own, &needs).await;
     let facts = facts.map_err(|error| kubernetes_failure(&error))?;
+    for namespace in lease_namespaces {
+        let own = OwnObjects { namespace, record: &[] };
+        preflight_in(&connection, own, &of_leases).await.map_err(|error| kubernetes_failure(&error))?;
+    }
     Ok(Found { connection, kubernetes: facts, vcenters })
 }
 

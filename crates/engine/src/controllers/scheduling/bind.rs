@@ -3,6 +3,9 @@
 //! In: a pod and a node. Out: the pod is bound; or it is not, with the pod as it was read afterwards. A failed request
 //! says little: it may have taken effect (no response arrived), another client may have bound the pod, or the pod was
 //! deleted. So the pod is read again before anything is decided about it.
+//!
+//! Invariant: a binding without a response counts as failed only when the pod was read and is not bound; or after a
+//! time in which the last known state becomes too old to decide anything.
 
 use std::time::Duration;
 
@@ -12,8 +15,8 @@ use super::SchedulingPorts;
 use crate::ports::{Binding, PortError};
 use crate::runtime::Backoff;
 
-/// How often the pod is read again while the server does not respond: for some minutes.
-const READS_MAX: u32 = 16;
+/// How often the pod is read again while the server does not respond: for longer than `STALE_MAX`.
+const READS_MAX: u32 = 26;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(15) };
 /// A request without a response may still take effect for this long: no failure is reported before.
 const LATE_EFFECT_WITHIN: Duration = Duration::from_secs(2);
@@ -47,8 +50,9 @@ pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> BindEnd 
                 }
                 end => return end,
             },
-            Err(PortError::Transient(_)) => tokio::time::sleep(BACKOFF.without_jitter(read)).await,
-            Err(PortError::Permanent(_) | PortError::Invalid(_)) => break,
+            // A server that has just started refuses everything until it has read its roles.
+            Err(PortError::Permanent(_) | PortError::Invalid(_)) if is_final => break,
+            Err(_) => tokio::time::sleep(BACKOFF.without_jitter(read)).await,
         }
     }
     BindEnd::Failed { error }

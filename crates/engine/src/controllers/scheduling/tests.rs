@@ -22,6 +22,8 @@ enum Bind {
     Succeeds,
     /// Takes effect without a response.
     SucceedsSilently,
+    /// The same, and then the server refuses to show the pod for a while, as it does until it has read its roles.
+    SucceedsUnseen,
     /// Takes effect a second later, without a response.
     SucceedsLate,
     /// No effect, no response.
@@ -40,6 +42,8 @@ struct State {
     nodes: BTreeMap<String, Option<String>>,
     /// Bindings that take effect later.
     late: BTreeMap<String, (Instant, String)>,
+    /// Pods that the server does not show yet.
+    unseen_until: BTreeMap<String, Instant>,
     binds: Vec<(String, String)>,
     in_flight: usize,
     in_flight_max: usize,
@@ -65,6 +69,10 @@ impl Api {
         let name = binding.pod.clone();
         match what {
             Bind::Succeeds | Bind::SucceedsSilently => drop(state.nodes.insert(name, Some(binding.node.clone()))),
+            Bind::SucceedsUnseen => {
+                state.unseen_until.insert(name.clone(), Instant::now() + Duration::from_secs(20));
+                state.nodes.insert(name, Some(binding.node.clone()));
+            }
             Bind::BoundElsewhere => drop(state.nodes.insert(name, Some("elsewhere".to_owned()))),
             Bind::Deleted => drop(state.nodes.remove(&name)),
             Bind::SucceedsLate => {
@@ -98,7 +106,7 @@ impl Binder for Api {
                     self.watch_shows(pod(&binding.pod, Some(&binding.node))).await;
                     Ok(())
                 }
-                Bind::SucceedsSilently | Bind::SucceedsLate | Bind::Fails => {
+                Bind::SucceedsSilently | Bind::SucceedsUnseen | Bind::SucceedsLate | Bind::Fails => {
                     Err(PortError::Transient("no answer".to_owned()))
                 }
                 Bind::BoundElsewhere => Err(PortError::Invalid("it is bound".to_owned())),
@@ -117,7 +125,8 @@ impl PodStatusWriter for Api {
             state.nodes.insert(name.to_owned(), Some(node));
         }
         let found = state.nodes.get(name).map(|node| pod(name, node.as_deref()));
-        Box::pin(async move { Ok(found) })
+        let is_unseen = state.unseen_until.get(name).is_some_and(|until| Instant::now() < *until);
+        Box::pin(async move { if is_unseen { Err(PortError::Permanent("HTTP 403".to_owned())) } else { Ok(found) } })
     }
 
     fn not_scheduled<'a>(
@@ -273,6 +282,7 @@ async fn after_a_failed_binding_the_pod_is_read_again_before_anything_is_decided
     for (first, binds, scheduled, ends_at) in [
         (Bind::Succeeds, 1, 1, Some(Some("n1"))),
         (Bind::SucceedsSilently, 1, 1, Some(Some("n1"))),
+        (Bind::SucceedsUnseen, 1, 1, Some(Some("n1"))),
         (Bind::SucceedsLate, 1, 1, Some(Some("n1"))),
         (Bind::Fails, 2, 1, Some(Some("n1"))),
         (Bind::BoundElsewhere, 1, 0, Some(Some("elsewhere"))),
@@ -298,6 +308,15 @@ async fn a_failed_binding_frees_the_node_for_other_pods() {
     let state = stage.after(600).await;
     assert_eq!(state.nodes["a"].as_deref(), Some("elsewhere"));
     assert_eq!(state.nodes["b"].as_deref(), Some("n1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_3_a_place_stays_taken_while_it_is_not_known_whether_its_pod_was_bound() {
+    // The node has room for one pod.
+    let script: &[(&str, &[Bind])] = &[("a", &[Bind::SucceedsUnseen])];
+    let stage = Stage::start(&[("n1", 1)], &["a", "b"], script).await;
+    stage.in_sync().await;
+    assert_eq!(stage.after(600).await.binds, [("a".to_owned(), "n1".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
