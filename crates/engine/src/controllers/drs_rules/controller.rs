@@ -9,7 +9,7 @@
 //! again. While pods keep arriving, the interval between plans, and between a cluster's passes, grows with their
 //! duration, because the machine, vCenter and the API server have other work too.
 //!
-//! - `ends`: handles the end of a pass.
+//! - `ends`: handles the end of a pass. `change_reports`: what the changes are reported as.
 //!
 //! Invariant: a plan that is due is eventually made, also when something prevents it at first.
 
@@ -17,13 +17,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drs::{ClusterKey, Record, RuleChange, UnixMillis};
+use drs::{ClusterKey, Record, UnixMillis};
 use model::event::{Source, VcenterId};
 use model::{Part, Subject, World, WorldChange};
 use tokio::time::Instant;
 
 use super::RuleSettings;
-use super::causes::{CauseScope, Causes};
+use super::causes::Causes;
+use super::change_reports::report;
 use super::counters::RuleCounters;
 use super::deferred::DeferredChanges;
 use super::facts::{known_rules, rules_of, unknown_clusters};
@@ -31,7 +32,7 @@ use super::pass::{End, Next, Pass, Request, Response, Work};
 use super::planner::{self, Planned, PlannedCluster, Planner};
 use super::records::{RuleRecords, stands_in_the_way};
 use super::reports::PodReports;
-use crate::changes::{ChangeLog, ChangeReport, ChangeResult};
+use crate::changes::ChangeReport;
 use crate::ports::{ClusterRules, PortError, StoredRecord};
 use crate::runtime::{
     Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, SharedWorld, SourceRequirement,
@@ -146,9 +147,9 @@ pub(super) struct Cluster {
     /// The last load that may not include what this cluster's passes wrote.
     pub(super) moved_at_load: u64,
     /// What the changes of the pass under way are reported as, by rule.
-    reports: BTreeMap<String, Vec<ChangeReport>>,
+    pub(super) reports: BTreeMap<String, Vec<ChangeReport>>,
     /// This process has changed something in the cluster, or found nothing to change.
-    is_known: bool,
+    pub(super) is_known: bool,
     /// Nothing is written until an administrator has repaired the record.
     pub(super) awaits_mending: bool,
 }
@@ -183,7 +184,7 @@ pub struct DrsRules {
     /// How often a load found a changed record.
     record_changes: u64,
     reports: PodReports,
-    causes: Causes,
+    pub(super) causes: Causes,
     report_at: Option<Instant>,
     pub(super) jitter: Jitter,
     pub(super) counters: Arc<RuleCounters>,
@@ -358,7 +359,7 @@ impl DrsRules {
             if context.gate.is_dry_run() {
                 self.counters.trouble(&name, None);
                 let reports = self.change_reports(&name, &of_cluster, context.world.read());
-                self.show(&name, reports, context.changes);
+                self.report_planned(&name, reports, context.changes);
                 continue;
             }
             if !context.is_leading {
@@ -405,42 +406,6 @@ impl DrsRules {
         }
         if let Some(next) = sorted.next {
             self.plan_by(next);
-        }
-    }
-
-    /// What each change of a plan is reported as, by rule.
-    fn change_reports(
-        &self,
-        name: &ClusterKey,
-        planned: &PlannedCluster,
-        world: &World,
-    ) -> BTreeMap<String, Vec<ChangeReport>> {
-        if planned.changes.is_empty() {
-            return BTreeMap::new();
-        }
-        let (vcenter, now) = (name.vcenter, self.wall_clock_now());
-        let is_first = !self.clusters.get(name).is_some_and(|cluster| cluster.is_known);
-        let added = &self.causes.added_vms(world, vcenter);
-        let vm_name = |id: &str| Some(world.vm(world.vm_id(vcenter, id)?)?.1.name.clone());
-        let reports = |change: &RuleChange| {
-            let recorded = planned.recorded.get(&change.rule).map(|recorded| &**recorded);
-            let cause = self.causes.of(change, &CauseScope { world, vcenter, added, recorded, now, is_first });
-            ChangeReport::of_rule(change, &planned.planned_from.name, cause.as_ref(), vm_name)
-        };
-        planned.changes.iter().map(|change| (change.rule.clone(), reports(change))).collect()
-    }
-
-    /// Reports what would be changed, each change once as long as it is planned.
-    fn show(&mut self, name: &ClusterKey, reports: BTreeMap<String, Vec<ChangeReport>>, changes: &ChangeLog) {
-        let Some(cluster) = self.clusters.get_mut(name) else { return };
-        cluster.is_known = true;
-        for report in reports.values().flatten() {
-            changes.report(&report.with(ChangeResult::DryRun));
-        }
-        let before = std::mem::replace(&mut cluster.reports, reports);
-        let is_over = |rule: &String| !cluster.reports.contains_key(rule);
-        for report in before.iter().filter(|(rule, _)| is_over(rule)).flat_map(|(_, reports)| reports) {
-            changes.settled(report.side, report.kind, &report.name);
         }
     }
 
@@ -541,7 +506,7 @@ impl DrsRules {
         }
     }
 
-    fn wall_clock_now(&self) -> UnixMillis {
+    pub(super) fn wall_clock_now(&self) -> UnixMillis {
         self.settings.wall_clock.now()
     }
 
@@ -641,19 +606,5 @@ impl Controller for DrsRules {
             Phase::Idle | Phase::Busy(_) | Phase::AwaitingRecord { .. } => None,
         });
         clusters.chain(load).chain(self.plan_at).chain(self.lease_at).chain(self.report_at).min()
-    }
-}
-
-/// Reports what became of each change.
-fn report(
-    reports: &BTreeMap<String, Vec<ChangeReport>>,
-    results: &[(&RuleChange, Result<(), String>)],
-    changes: &ChangeLog,
-) {
-    for (change, result) in results {
-        for report in reports.get(&change.rule).into_iter().flatten() {
-            let result = result.clone().map_or_else(ChangeResult::Refused, |()| ChangeResult::Done);
-            changes.report(&report.with(result));
-        }
     }
 }

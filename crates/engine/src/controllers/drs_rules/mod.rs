@@ -4,13 +4,15 @@
 //!   planner.
 //! - [`pass`]: the order of I/O in one pass. [`split`]: finds the rejected change. `deferred`: rejected changes wait.
 //! - [`records`]: the stored records. `facts`: rules in comparable form. [`counters`]: counters and problems.
-//! - [`reports`]: Events on pods. `causes`: why a rule changes. `execute`: the I/O. [`once`]: executes one plan for one command.
+//! - [`reports`]: Events on pods. `causes`: why a rule changes. `change_reports`: what its changes are
+//!   reported as. `execute`: the I/O. [`once`]: executes one plan for one command.
 //!
 //! Invariants: a rule's name is recorded before the rule exists. A plan is executed only if the cluster's rules are
 //! those that it was made from. At most one pass per cluster is under way, and the next one waits until the watch shows
 //! the changes of the last one.
 
 mod causes;
+mod change_reports;
 pub mod controller;
 pub mod counters;
 mod deferred;
