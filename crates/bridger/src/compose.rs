@@ -18,7 +18,7 @@ use engine::extender::{BindExecutor, Extender, ExtenderSettings};
 use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
 use engine::ports::ChangeSink;
 use engine::runtime::{Rate, Runtime, RuntimeSettings, SharedWorld};
-use engine::scheduling::{self, Scheduling, SchedulingExecutor, SchedulingPorts, SchedulingSettings};
+use engine::scheduling::{self, Messages, Scheduling, SchedulingExecutor, SchedulingPorts, SchedulingSettings};
 use jiff::Timestamp;
 use kubernetes::BoundedClient;
 use kubernetes::binder::PodBinder;
@@ -31,12 +31,13 @@ use model::affinity::LiftSettings;
 use model::event::{Event, VcenterId};
 use model::labels::LabelSettings;
 use model::{Part, Parts};
-use scheduler::Configuration;
+use scheduler::{ClientConnection, Configuration};
 use server::Shown;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use vsphere::config::VcenterConfig;
 
+use crate::scheduler::Registry;
 use crate::service::audit::AuditLog;
 use crate::service::leading::{Candidates, Elections, PodsListed, machine_name};
 use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
@@ -49,6 +50,8 @@ pub struct PartSettings {
     pub rules: Option<RuleParts>,
     pub extender: Option<ExtenderSettings>,
     pub scheduling: Option<Configuration>,
+    /// What plugins other than Bridger's bring along.
+    pub plugins: Registry,
     /// Which anti-affinity terms between nodes also hold between physical hosts.
     pub lifting: LiftSettings,
     pub dry_run: bool,
@@ -108,6 +111,14 @@ impl Bridger {
             rules.close().await;
         }
     }
+}
+
+/// The limit of kube-scheduler's client, which also allows bursts of twice its rate by default. Without `qps` there is
+/// none: the API server limits its clients itself.
+fn rate_of(client: &ClientConnection) -> Option<Rate> {
+    let per_second = client.qps.filter(|qps| *qps > 0.0)?.ceil() as u32;
+    let burst = client.burst.and_then(|burst| u32::try_from(burst).ok()).filter(|burst| *burst > 0);
+    Some(Rate { per_second, burst: burst.unwrap_or(per_second.saturating_mul(2)) })
 }
 
 /// Wires and starts everything, in tasks of the service.
@@ -175,8 +186,10 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
             binder: Arc::new(PodBinder::new(client.clone())),
             pods: Arc::new(PodConditions::new(client.clone(), time_of_day)),
         };
-        let settings = SchedulingSettings { vcenters: ids, seed, ..SchedulingSettings::default() };
-        let controller = Scheduling::new(configuration, settings, metrics.clone(), Instant::now());
+        let writes = rate_of(configuration.client_connection());
+        let settings = SchedulingSettings { vcenters: ids, seed, writes, ..SchedulingSettings::default() };
+        let tools = parts.plugins.tools(client.clone(), Messages::new(runtime.waker()));
+        let controller = Scheduling::new(configuration, settings, metrics.clone(), Instant::now()).with_tools(tools);
         runtime.add(controller, Arc::new(SchedulingExecutor(ports)), candidates.lease(Part::Scheduling));
         metrics
     });

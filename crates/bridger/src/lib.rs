@@ -2,6 +2,7 @@
 //!
 //! - [`compose`]: adapters, runtime and routes, wired once for `run`, `scheduler`, the demo and tests.
 //!   [`in_process`]: the embedded servers as input for the composition, without sockets.
+//! - [`scheduler`]: a scheduler of one's own, with further plugins.
 //! - `service`: settings, startup checks, a one-time read of both sides, and the running service.
 //!   `command`: one file per subcommand.
 //! - `demo`, `embedded`: the demo, and the embedded servers on sockets. `snapshot`, `rbac`, `plan_view`: what commands
@@ -21,6 +22,7 @@ mod logging;
 mod plan_view;
 mod rbac;
 mod say;
+pub mod scheduler;
 pub mod service;
 mod signals;
 mod snapshot;

@@ -17,16 +17,22 @@ mod scheduler;
 #[cfg(test)]
 mod testing;
 
-pub use config::{ConfigError, Configuration, DEFAULT_SCHEDULER_NAME, LeaderElection, PodBackoff};
+pub use config::{
+    ClientConnection, ConfigError, Configuration, DEFAULT_SCHEDULER_NAME, ExtenderTls, FieldPath, FieldProblem,
+    LeaderElection, ManagedResource, NoEffect, OutgoingExtender, PathStep, PodBackoff,
+};
 pub use evaluate::one_node::{Misfit, NodeChecks};
 pub use explain::{Explanation, NodeExplanation, VerdictKind, explain};
 pub use framework::change::{Change, ChangeKinds, ChangedPod};
 pub use framework::cycle::Cycle;
+pub use framework::handle::{Handle, Refusal, WaitingPod};
 pub use framework::plugin::{Plugin, Reads};
 pub use framework::points::*;
+pub use framework::probe::{ExtensionPoint, Probe, Run};
 pub use framework::profile::Profile;
 pub use framework::registry::{NoArgs, Points, Register, Registry};
 pub use framework::status::{Reasons, Rejection, RejectionId, Rejections, Status};
+pub use framework::work::Work;
 pub use model::NodeSet;
 pub use queue::{Arrivals, Attempts, Pending, QueueCounts};
 pub use scheduler::effect::{AttemptResult, ConditionReason, Effect, Input, PodEvent, PodRef};

@@ -66,7 +66,8 @@ impl Peers {
         Cache::from_environment()?.peers()
     }
 
-    /// The path of `etcd`, `kube-apiserver`, `kube-scheduler`, `kubectl`, `scheduler-judge`, `vcsim` or `govc`.
+    /// The path of `etcd`, `kube-apiserver`, `kube-scheduler`, `kubectl`, `scheduler-judge`, `scheduler-recorder`,
+    /// `vcsim` or `govc`.
     ///
     /// # Panics
     /// If no recipe builds a program of that name, which is a bug in the caller.

@@ -41,6 +41,7 @@ pub const RECIPES: &[Recipe] = &[
             Program { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler" },
             Program { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
             Program { name: "scheduler-judge", package: "./scheduler-judge" },
+            Program { name: "scheduler-recorder", package: "./scheduler-recorder" },
         ],
         stamped_module: Some("k8s.io/kubernetes"),
     },

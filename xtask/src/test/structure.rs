@@ -49,6 +49,7 @@ const ROWS: &[Row] = &[
         &["model", "drs", "scheduler", "room", "cloud", "engine", "kubernetes", "vsphere", "server", "simulator"],
         &[],
     ),
+    row("custom-scheduler", &["bridger"], &["testkit"]),
     row("peers", &[], &[]),
     row("testkit", &["peers"], &[]),
     row("judge", &["peers"], &["model", "scheduler", "kubernetes", "testkit"]),

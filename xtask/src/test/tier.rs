@@ -71,7 +71,7 @@ impl Settings {
 
 /// Packages whose tests run in simulated worlds, and packages that need the real peers. All others are the unit tier.
 const SIMULATED: &[&str] = &["simulator", "simulated"];
-const PEERS: &[&str] = &["real-peers", "judge"];
+const PEERS: &[&str] = &["real-peers", "judge", "custom-scheduler"];
 
 impl Tier {
     pub fn run(self, settings: &Settings) -> Result<Tally> {

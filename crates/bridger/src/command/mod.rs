@@ -9,7 +9,7 @@ mod manifests;
 mod plan;
 mod run;
 mod sandbox;
-mod scheduler;
+pub(crate) mod scheduler;
 mod snapshot;
 
 use std::process::ExitCode;

@@ -3,7 +3,9 @@
 pub(crate) mod audit;
 pub(crate) mod extender;
 pub mod leading;
+mod lines;
 pub mod outside;
+pub(crate) mod plugin_metrics;
 pub(crate) mod policy;
 pub(crate) mod read_once;
 pub(crate) mod running;

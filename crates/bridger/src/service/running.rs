@@ -23,6 +23,7 @@ use crate::compose::{Outside, PartSettings, RuleParts, compose};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::say::say;
+use crate::scheduler::Registry;
 use crate::signals;
 
 /// Time limit for the first sync. After it, the log names the missing sources.
@@ -31,8 +32,12 @@ const FIRST_SYNC_WITHIN: Duration = Duration::from_secs(60);
 const LIFTED_KEYS_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs the startup checks, then the service until Ctrl-C or SIGTERM.
-pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<ExitCode, Failure> {
-    let configuration = settings.scheduling.as_ref().map(ProfileArguments::configuration).transpose()?;
+pub fn until_interrupted(settings: &RunSettings, purpose: Purpose, registry: &Registry) -> Result<ExitCode, Failure> {
+    let configure = |profiles: &ProfileArguments| profiles.configuration(registry);
+    let configuration = settings.scheduling.as_ref().map(configure).transpose()?;
+    if let (Some(profiles), Some(configuration)) = (&settings.scheduling, &configuration) {
+        profiles.log_without_effect(configuration);
+    }
     end_process_on_panic();
     let runtime = embedded::runtime()?;
     let result = runtime.block_on(async {
@@ -41,7 +46,7 @@ pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<Exi
         let leases = elections.iter().filter(|(part, _)| on.contains(**part));
         let lease_namespaces = leases.map(|(_, lease)| lease.namespace.as_str()).collect();
         let found = startup::check_with(settings, purpose, &lease_namespaces).await?;
-        run(settings, configuration, elections, &found, signals::interrupted()).await?;
+        run(settings, configuration, registry, elections, &found, signals::interrupted()).await?;
         Ok(ExitCode::SUCCESS)
     });
     // A computation that does not end must not keep the process.
@@ -52,6 +57,7 @@ pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<Exi
 async fn run(
     settings: &RunSettings,
     configuration: Option<Configuration>,
+    registry: &Registry,
     elections: Elections,
     found: &Found,
     stop: impl Future<Output = ()>,
@@ -73,7 +79,7 @@ async fn run(
     let is_shared = settings.extender.address == ExtenderAddress::Shared;
 
     let audit = settings.audit_log.as_deref().map(audit::open).transpose()?;
-    let parts = PartSettings { audit, ..parts(settings, configuration) };
+    let parts = PartSettings { audit, plugins: registry.clone(), ..parts(settings, configuration) };
     let outside = Outside { elections, ..outside(settings, found) };
     let mut service = Service::new();
     let bridger = compose(parts, outside, &mut service);
@@ -123,6 +129,7 @@ fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> PartSetti
         dry_run: settings.dry_run,
         writes_per_second: settings.writes_per_second,
         audit: None,
+        plugins: Registry::default(),
     }
 }
 

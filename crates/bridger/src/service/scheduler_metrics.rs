@@ -3,7 +3,7 @@
 //! In: attempts and figures from the engine's scheduling controller. Out: metric families in a registry. Buckets and
 //! labels equal those of kube-scheduler, except the buckets of the algorithm duration, so that queries work for both.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::runtime::EventCounts;
@@ -13,10 +13,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use scheduler::{Arrivals, AttemptResult, Figures, UnschedulableBy};
+use scheduler::{Arrivals, AttemptResult, Figures, Probe, UnschedulableBy};
 
-type Labels = Vec<(&'static str, String)>;
-type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+use super::plugin_metrics::PluginMetrics;
+
+pub(super) type Labels = Vec<(&'static str, String)>;
+pub(super) type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
 /// Pods with more attempts share one label value.
 const ATTEMPTS_MAX: u32 = 15;
@@ -38,6 +40,7 @@ pub struct SchedulerMetrics {
     woken: Gauge,
     events: Family<Labels, Counter>,
     dropped: Family<Labels, Counter>,
+    plugins: Arc<PluginMetrics>,
 }
 
 fn of_attempts() -> Histogram {
@@ -66,6 +69,7 @@ impl Default for SchedulerMetrics {
             woken: Gauge::default(),
             events: Family::default(),
             dropped: Family::default(),
+            plugins: Arc::default(),
         }
     }
 }
@@ -125,6 +129,7 @@ impl SchedulerMetrics {
             "Events and status updates dropped because a queue was full, by kind",
             self.dropped.clone(),
         );
+        self.plugins.register(registry);
     }
 }
 
@@ -215,12 +220,14 @@ impl SchedulingMetrics for SchedulerMetrics {
     fn status_dropped(&self) {
         self.dropped.get_or_create(&vec![("kind", "status".to_owned())]).inc();
     }
+
+    fn probe(&self) -> Option<Arc<dyn Probe>> {
+        Some(self.plugins.clone())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use model::World;
     use model::event::{Event, NodeFacts, PodFacts};
     use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};

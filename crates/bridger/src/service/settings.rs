@@ -308,8 +308,11 @@ impl RunSettings {
             clusters,
             policy,
             rules,
-            scheduling: scheduling
-                .then(|| ProfileArguments { config: scheduler_config, ..ProfileArguments::default() }),
+            scheduling: scheduling.then(|| ProfileArguments {
+                config: scheduler_config,
+                is_part_of_run: true,
+                ..ProfileArguments::default()
+            }),
             record_namespace,
             kubernetes,
             labels: labelling.then_some(labels),

@@ -11,12 +11,15 @@
 //!
 //! Invariant: the `Unsupported` plugin is in every profile, even if the file disables it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde_json::Value;
-
-use super::ConfigError;
-use super::document::{API_VERSION, PluginEntry, PluginSet, ProfileDocument};
+use super::arguments;
+use super::document::ProfileDocument;
+use super::error::{ConfigError, FieldProblem, quoted};
+use super::no_effect::Collected;
+use super::path::FieldPath;
+use super::plugin_names::{self, Known};
+use super::plugin_sets::{EVERY_POINT, PluginEntry, PluginSet, PluginsDocument};
 use crate::framework::plugin::Plugin;
 use crate::framework::profile::{Profile, ProfilePoints};
 use crate::framework::registry::{Built, Registry};
@@ -43,17 +46,6 @@ pub(super) const DEFAULT_PLUGINS: &[(&str, i32)] = &[
     ("NodeDeclaredFeatures", 0),
 ];
 
-/// Plugins of kube-scheduler that Bridger lacks. A file may disable them, which has no effect.
-const ABSENT: &[&str] = &[
-    "DefaultPreemption",
-    "DynamicResources",
-    "GangScheduling",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeRestrictions",
-    "VolumeZone",
-];
-
 const EVERY: &str = "*";
 
 /// The plugin that runs in every profile. It keeps pods from being placed without something they require, so no file
@@ -63,40 +55,36 @@ const GUARD: &str = Unsupported::NAME;
 /// A set of plugins has this many bits.
 const PLUGINS_MAX: usize = 64;
 
-pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Registry) -> Result<Profile, ConfigError> {
-    let wrong = |problem: String| ConfigError::Profile { profile: name.to_owned(), problem };
-    let plugins = &described.plugins;
-    let own_points: [(&'static str, &PluginSet); 12] = [
-        ("preEnqueue", &plugins.pre_enqueue),
-        ("queueSort", &plugins.queue_sort),
-        ("preFilter", &plugins.pre_filter),
-        ("filter", &plugins.filter),
-        ("postFilter", &plugins.post_filter),
-        ("preScore", &plugins.pre_score),
-        ("score", &plugins.score),
-        ("reserve", &plugins.reserve),
-        ("permit", &plugins.permit),
-        ("preBind", &plugins.pre_bind),
-        ("bind", &plugins.bind),
-        ("postBind", &plugins.post_bind),
-    ];
-    for set in own_points.iter().map(|(_, set)| *set).chain([&plugins.multi_point]) {
-        check_names(set, registry).map_err(wrong)?;
+pub(super) fn profile(
+    described: &ProfileDocument,
+    name: &str,
+    registry: &Registry,
+    without_effect: &mut Collected,
+) -> Result<Profile, ConfigError> {
+    let ProfileDocument { path, plugins, .. } = described;
+    let wrong = |why: String| FieldProblem::Unusable(why).at(path);
+    for set in plugins.sets() {
+        check_names(set, registry, without_effect)?;
     }
-    let arguments = arguments(described, registry).map_err(wrong)?;
+    check_one_queue_sort(path, plugins)?;
+    let arguments = arguments::read(described, registry, without_effect)?;
     // A custom registry may lack some of the default plugins.
     let defaults: Vec<PluginEntry> = DEFAULT_PLUGINS
         .iter()
         .filter(|(name, _)| registry.contains(name))
-        .map(|&(name, weight)| PluginEntry { name: name.to_owned(), weight: (weight > 0).then_some(weight) })
+        .map(|&(name, weight)| PluginEntry {
+            path: FieldPath::default(),
+            name: name.to_owned(),
+            weight: (weight > 0).then_some(weight),
+        })
         .collect();
-    let multi_point = merge(defaults, &plugins.multi_point);
+    let multi_point = merge(defaults, plugins.at(EVERY_POINT));
 
-    // Only plugins in use are built, each once.
+    // Only plugins in use are built, each once. Of the plugins that a file may name, the registry lacks some.
     let mut names: Vec<&str> = Vec::new();
-    let own = own_points.iter().flat_map(|(_, set)| &set.enabled);
+    let own = plugins.sets().flat_map(|set| &set.enabled);
     for entry in multi_point.iter().chain(own) {
-        if !names.contains(&entry.name.as_str()) {
+        if registry.contains(&entry.name) && !names.contains(&entry.name.as_str()) {
             names.push(&entry.name);
         }
     }
@@ -105,41 +93,42 @@ pub(super) fn profile(described: &ProfileDocument, name: &str, registry: &Regist
     }
     let mut built = Vec::with_capacity(names.len());
     for plugin in &names {
-        let outcome = registry.build(plugin, arguments.get(plugin));
-        let outcome = outcome.ok_or_else(|| wrong(format!("plugin {plugin} does not exist")))?;
-        built.push(outcome.map_err(|problem| ConfigError::Arguments {
-            profile: name.to_owned(),
-            plugin: (*plugin).to_owned(),
-            problem,
+        let given = arguments.get(plugin);
+        let outcome = registry.build(plugin, given.map(|given| &given.value));
+        let outcome = outcome.ok_or_else(|| wrong(format!("plugin {} does not exist", quoted(plugin))))?;
+        built.push(outcome.map_err(|problem| match given {
+            Some(given) => FieldProblem::Unusable(problem).at(&given.path),
+            None => wrong(format!("plugin {}: {problem}", quoted(plugin))),
         })?);
     }
 
-    let expand = |point: &'static str, set: &PluginSet, extends: fn(&Built) -> bool| {
-        at_point(point, set, &multi_point, &names, &built, extends).map_err(wrong)
+    let expand = |point: &'static str, extends: fn(&Built) -> bool| {
+        at_point(point, plugins.at(point), &multi_point, &names, &built, extends)
     };
     let points = ProfilePoints {
-        pre_enqueue: expand("preEnqueue", &plugins.pre_enqueue, |built| built.pre_enqueue.is_some())?,
-        queue_sort: expand("queueSort", &plugins.queue_sort, |built| built.queue_sort.is_some())?,
-        pre_filter: expand("preFilter", &plugins.pre_filter, |built| built.pre_filter.is_some())?,
-        filter: expand("filter", &plugins.filter, |built| built.filter.is_some())?,
-        post_filter: expand("postFilter", &plugins.post_filter, |built| built.post_filter.is_some())?,
-        pre_score: expand("preScore", &plugins.pre_score, |built| built.pre_score.is_some())?,
-        score: expand("score", &plugins.score, |built| built.score.is_some())?,
-        reserve: expand("reserve", &plugins.reserve, |built| built.reserve.is_some())?,
-        permit: expand("permit", &plugins.permit, |built| built.permit.is_some())?,
-        pre_bind: expand("preBind", &plugins.pre_bind, |built| built.pre_bind.is_some())?,
-        bind: expand("bind", &plugins.bind, |built| built.bind.is_some())?,
-        post_bind: expand("postBind", &plugins.post_bind, |built| built.post_bind.is_some())?,
+        pre_enqueue: expand("preEnqueue", |built| built.pre_enqueue.is_some())?,
+        queue_sort: expand("queueSort", |built| built.queue_sort.is_some())?,
+        pre_filter: expand("preFilter", |built| built.pre_filter.is_some())?,
+        filter: expand("filter", |built| built.filter.is_some())?,
+        post_filter: expand("postFilter", |built| built.post_filter.is_some())?,
+        pre_score: expand("preScore", |built| built.pre_score.is_some())?,
+        score: expand("score", |built| built.score.is_some())?,
+        reserve: expand("reserve", |built| built.reserve.is_some())?,
+        permit: expand("permit", |built| built.permit.is_some())?,
+        pre_bind: expand("preBind", |built| built.pre_bind.is_some())?,
+        bind: expand("bind", |built| built.bind.is_some())?,
+        post_bind: expand("postBind", |built| built.post_bind.is_some())?,
     };
-    match points.queue_sort.len() {
-        1 => {}
-        0 => return Err(wrong("has no queueSort plugin: one is needed".to_owned())),
-        _ => return Err(wrong("has several queueSort plugins: only one can decide the order".to_owned())),
+    let shown = quoted(name);
+    if points.queue_sort.len() != 1 {
+        let count = points.queue_sort.len();
+        let rule = "only one queue sort plugin required for profile with scheduler name";
+        return Err(wrong(format!("{rule} {shown}, but got {count}")));
     }
     if points.bind.is_empty() {
-        return Err(wrong("has no bind plugin: at least one is needed".to_owned()));
+        return Err(wrong(format!("at least one bind plugin is needed for profile with scheduler name {shown}")));
     }
-    let weights = weights(&names, &plugins.score.enabled, &multi_point).map_err(wrong)?;
+    let weights = weights(&names, &plugins.at("score").enabled, &multi_point)?;
     Ok(Profile::new(name.to_owned(), built, points, weights))
 }
 
@@ -177,16 +166,20 @@ fn at_point(
     names: &[&str],
     built: &[Built],
     extends: fn(&Built) -> bool,
-) -> Result<Vec<usize>, String> {
+) -> Result<Vec<usize>, ConfigError> {
     let index = |name: &str| names.iter().position(|known| *known == name);
+    let twice = |entry: &PluginEntry, at: &str| {
+        FieldProblem::Unusable(format!("plugin {} already registered as {at:?}", quoted(&entry.name))).at(&entry.path)
+    };
     let mut own_listed = Vec::new();
     for entry in &own.enabled {
         let Some(index) = index(&entry.name) else { continue };
         if !extends(&built[index]) {
-            return Err(format!("plugin {} does not extend {point}", entry.name));
+            let why = format!("plugin {} does not extend {point} plugin", quoted(&entry.name));
+            return Err(FieldProblem::Unusable(why).at(&entry.path));
         }
         if own_listed.contains(&index) {
-            return Err(format!("plugin {} is enabled twice at {point}", entry.name));
+            return Err(twice(entry, point));
         }
         own_listed.push(index);
     }
@@ -200,7 +193,7 @@ fn at_point(
         if own_listed.contains(&index) {
             named_again.insert(index);
         } else if spread.contains(&index) {
-            return Err(format!("plugin {} is enabled twice at multiPoint", entry.name));
+            return Err(twice(entry, EVERY_POINT));
         } else {
             spread.push(index);
         }
@@ -210,12 +203,13 @@ fn at_point(
 }
 
 /// The weight of each plugin; 1 if none is given.
-fn weights(names: &[&str], score: &[PluginEntry], multi_point: &[PluginEntry]) -> Result<Vec<i64>, String> {
+fn weights(names: &[&str], score: &[PluginEntry], multi_point: &[PluginEntry]) -> Result<Vec<i64>, ConfigError> {
     let mut weights = vec![None; names.len()];
     for entry in score.iter().chain(multi_point) {
         let weight = entry.weight.unwrap_or(0);
         if weight < 0 {
-            return Err(format!("plugin {} has the negative weight {weight}", entry.name));
+            let rule = "must be zero or positive".to_owned();
+            return Err(FieldProblem::Invalid { value: weight.to_string(), rule }.at(&entry.path.field("weight")));
         }
         if let Some(index) = names.iter().position(|name| *name == entry.name) {
             weights[index].get_or_insert(i64::from(weight.max(1)));
@@ -224,50 +218,30 @@ fn weights(names: &[&str], score: &[PluginEntry], multi_point: &[PluginEntry]) -
     Ok(weights.into_iter().map(|weight| weight.unwrap_or(1)).collect())
 }
 
-fn check_names(set: &PluginSet, registry: &Registry) -> Result<(), String> {
+fn check_names(set: &PluginSet, registry: &Registry, without_effect: &mut Collected) -> Result<(), ConfigError> {
     for entry in &set.enabled {
-        check_name(&entry.name, registry)?;
+        if let Known::Absent(why) = plugin_names::known(&entry.name, registry, &entry.path)? {
+            without_effect.add(&entry.path, why);
+        }
     }
     for entry in &set.disabled {
         let name = entry.name.as_str();
-        if name != EVERY && !ABSENT.contains(&name) && !registry.contains(name) {
-            return Err(format!("plugin {name} does not exist"));
+        if name == GUARD {
+            without_effect.add(&entry.path, "pods are never placed without checking what they need");
+        } else if name != EVERY && !plugin_names::may_be_disabled(name, registry) {
+            let why = format!("plugin {} does not exist", quoted(name));
+            return Err(FieldProblem::Unusable(why).at(&entry.path));
         }
     }
     Ok(())
 }
 
-fn check_name(name: &str, registry: &Registry) -> Result<(), String> {
-    if registry.contains(name) {
-        Ok(())
-    } else if ABSENT.contains(&name) {
-        Err(format!("plugin {name} is not supported"))
-    } else {
-        Err(format!("plugin {name} does not exist"))
+fn check_one_queue_sort(profile: &FieldPath, plugins: &PluginsDocument) -> Result<(), ConfigError> {
+    let count = plugins.at("queueSort").enabled.len();
+    if count <= 1 {
+        return Ok(());
     }
-}
-
-/// The arguments by plugin, without `apiVersion` and `kind`. These two must have the upstream values.
-fn arguments<'a>(described: &'a ProfileDocument, registry: &Registry) -> Result<BTreeMap<&'a str, Value>, String> {
-    let mut arguments = BTreeMap::new();
-    for entry in &described.plugin_config {
-        let name = entry.name.as_str();
-        check_name(name, registry)?;
-        let mut args = entry.args.clone();
-        if let Value::Object(fields) = &mut args {
-            let expected = [("apiVersion", API_VERSION.to_owned()), ("kind", format!("{name}Args"))];
-            for (field, expected) in expected {
-                match fields.remove(field) {
-                    Some(given) if given != expected => {
-                        return Err(format!("arguments of plugin {name}: {field} is {given}, not {expected}"));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        if arguments.insert(name, args).is_some() {
-            return Err(format!("the arguments of plugin {name} are given twice"));
-        }
-    }
-    Ok(arguments)
+    let rule = "only one queue sort plugin can be enabled".to_owned();
+    let path = profile.field("plugins").field("queueSort").field("enabled");
+    Err(FieldProblem::Invalid { value: count.to_string(), rule }.at(&path))
 }

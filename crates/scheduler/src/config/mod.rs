@@ -1,49 +1,58 @@
 //! Configuration: a `KubeSchedulerConfiguration` of `kubescheduler.config.k8s.io/v1`, as written for kube-scheduler.
 //!
-//! In: the document as a JSON value. Out: profiles ready to run, or an error that names the field.
+//! In: the document as a JSON value. Out: profiles ready to run and all other settings, or an error that names the
+//! field. Each path of a field has the steps with which the caller finds its line in the file.
 //!
-//! - `document`: strict parsing of the fields. `expand`: which plugins run at which point, with upstream's precedence.
+//! - `document`: the fields. `plugin_sets`, `leader_election`, `client_connection`, `extenders`: their parts.
+//! - `expand`: which plugins run at which point, with upstream's precedence. `arguments`: the arguments of plugins.
+//! - `fields`, `path`, `error`: strict reading, and what is wrong where. `go_duration`, `names`, `plugin_names`: the
+//!   rules for single values.
 //!
-//! Invariant: no setting is silently ignored. An unsupported field is rejected by name.
+//! Invariant: no setting is silently ignored. One that is not known is rejected, one that changes nothing is listed in
+//! [`Configuration::without_effect`].
 
+mod arguments;
+mod client_connection;
 mod document;
+mod error;
 mod expand;
+mod extenders;
+mod fields;
+mod go_duration;
+mod leader_election;
+mod names;
+mod no_effect;
+mod path;
+mod plugin_names;
+mod plugin_sets;
+mod queue_sort;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-pub use self::document::LeaderElection;
+pub use self::client_connection::ClientConnection;
 use self::document::{Document, ProfileDocument};
-use crate::framework::erased::AnyQueueSort;
+pub use self::error::{ConfigError, FieldProblem};
+pub use self::extenders::{ExtenderTls, ManagedResource, OutgoingExtender};
+pub use self::leader_election::LeaderElection;
+use self::no_effect::Collected;
+pub use self::no_effect::NoEffect;
+pub use self::path::{FieldPath, PathStep};
 use crate::framework::profile::Profile;
 use crate::framework::registry::Registry;
 
 /// The `schedulerName` of pods that the default profile schedules.
 pub const DEFAULT_SCHEDULER_NAME: &str = "bridger";
 
-/// What is wrong with a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    #[error("{path}: {problem}")]
-    Field { path: String, problem: String },
-    #[error("{field} is not supported{advice}")]
-    Unsupported { field: String, advice: &'static str },
-    #[error("profile {profile}: {problem}")]
-    Profile { profile: String, problem: String },
-    #[error("profile {profile}: arguments of plugin {plugin}: {problem}")]
-    Arguments { profile: String, plugin: String, problem: String },
-}
-
 /// A scheduler's settings.
 pub struct Configuration {
     pub(crate) profiles: Vec<Profile>,
     pub(crate) backoff: PodBackoff,
-    /// The queue order, which all profiles share.
-    pub(crate) order: Arc<dyn AnyQueueSort>,
     leader_election: LeaderElection,
+    client_connection: ClientConnection,
+    extenders: Vec<OutgoingExtender>,
+    without_effect: Vec<NoEffect>,
 }
 
 /// How long a pod waits after a failed attempt.
@@ -63,41 +72,45 @@ impl Default for PodBackoff {
 impl Configuration {
     /// The default profile alone, under the given name.
     pub fn with_name(name: &str, registry: &Registry) -> Result<Self, ConfigError> {
-        let profile = ProfileDocument { scheduler_name: Some(name.to_owned()), ..ProfileDocument::default() };
-        let profiles = vec![expand::profile(&profile, name, registry)?];
-        let order = one_order_for_all(&profiles)?;
-        Ok(Self { profiles, backoff: PodBackoff::default(), order, leader_election: LeaderElection::default() })
+        let profile = expand::profile(&ProfileDocument::default(), name, registry, &mut Collected::default())?;
+        Ok(Self {
+            profiles: vec![profile],
+            backoff: PodBackoff::default(),
+            leader_election: LeaderElection::default(),
+            client_connection: ClientConnection::default(),
+            extenders: Vec::new(),
+            without_effect: Vec::new(),
+        })
     }
 
     /// Reads a document.
     pub fn from_value(value: &Value, registry: &Registry) -> Result<Self, ConfigError> {
-        let document = Document::read(value)?;
-        let backoff = backoff(&document)?;
-        let mut profiles: Vec<Profile> = Vec::new();
+        let mut without_effect = Collected::default();
+        let document = Document::read(value, &mut without_effect)?;
         let defaults = [ProfileDocument::default()];
         let described: &[ProfileDocument] = if document.profiles.is_empty() { &defaults } else { &document.profiles };
-        for (index, profile) in described.iter().enumerate() {
-            let name = match &profile.scheduler_name {
-                Some(name) if !name.is_empty() => name.as_str(),
-                _ if described.len() == 1 => DEFAULT_SCHEDULER_NAME,
-                _ => {
-                    return Err(field(
-                        format!("profiles[{index}].schedulerName"),
-                        "is needed when there are several profiles",
-                    ));
-                }
-            };
-            if profiles.iter().any(|other| other.name() == name) {
-                return Err(field(format!("profiles[{index}].schedulerName"), format!("{name} is used twice")));
-            }
-            profiles.push(expand::profile(profile, name, registry)?);
+        let names = names_of(described)?;
+        let mut profiles = Vec::with_capacity(described.len());
+        for (profile, name) in described.iter().zip(names) {
+            profiles.push(expand::profile(profile, name, registry, &mut without_effect)?);
         }
-        let order = one_order_for_all(&profiles)?;
-        Ok(Self { profiles, backoff, order, leader_election: document.leader_election })
+        queue_sort::check_common(described, &profiles)?;
+        let Document { backoff, leader_election, client_connection, extenders, .. } = document;
+        let Collected(without_effect) = without_effect;
+        Ok(Self { profiles, backoff, leader_election, client_connection, extenders, without_effect })
     }
 
     pub fn profiles(&self) -> &[Profile] {
         &self.profiles
+    }
+
+    /// Drops all profiles but the named one. `false`: there is no such profile, and nothing changes.
+    pub fn keep_profile(&mut self, name: &str) -> bool {
+        let Some(kept) = self.profiles.iter().position(|profile| profile.name() == name) else { return false };
+        self.without_effect.retain(|it| it.path.profile().is_none_or(|profile| profile == kept));
+        self.profiles.swap(0, kept);
+        self.profiles.truncate(1);
+        true
     }
 
     pub fn backoff(&self) -> PodBackoff {
@@ -107,40 +120,37 @@ impl Configuration {
     pub fn leader_election(&self) -> &LeaderElection {
         &self.leader_election
     }
-}
 
-fn field(path: impl Into<String>, problem: impl Into<String>) -> ConfigError {
-    ConfigError::Field { path: path.into(), problem: problem.into() }
-}
-
-fn backoff(document: &Document) -> Result<PodBackoff, ConfigError> {
-    let default = PodBackoff::default();
-    let seconds = |name: &str, given: Option<i64>, default: Duration, least: i64| match given {
-        None => Ok(default),
-        // A day is longer than any useful back-off, and sums of times cannot overflow.
-        Some(given) if (least..=86_400).contains(&given) => Ok(Duration::from_secs(given.unsigned_abs())),
-        Some(given) => Err(field(name, format!("{given} is not between {least} and 86400"))),
-    };
-    let initial = seconds("podInitialBackoffSeconds", document.pod_initial_backoff_seconds, default.initial, 1)?;
-    let max = seconds("podMaxBackoffSeconds", document.pod_max_backoff_seconds, default.max, 1)?;
-    if max < initial {
-        return Err(field("podMaxBackoffSeconds", "must not be less than podInitialBackoffSeconds"));
+    pub fn client_connection(&self) -> &ClientConnection {
+        &self.client_connection
     }
-    Ok(PodBackoff { initial, max })
+
+    pub fn extenders(&self) -> &[OutgoingExtender] {
+        &self.extenders
+    }
+
+    /// The settings that are given and change nothing.
+    pub fn without_effect(&self) -> &[NoEffect] {
+        &self.without_effect
+    }
 }
 
-/// All profiles share one queue, so they must agree on its order.
-fn one_order_for_all(profiles: &[Profile]) -> Result<Arc<dyn AnyQueueSort>, ConfigError> {
-    let mut orders = BTreeMap::new();
+/// The names of the profiles. Only one that is alone has a default, as in kube-scheduler.
+fn names_of(profiles: &[ProfileDocument]) -> Result<Vec<&str>, ConfigError> {
+    let mut names: Vec<&str> = Vec::with_capacity(profiles.len());
     for profile in profiles {
-        orders.entry(profile.queue_sort_name()).or_insert_with(|| profile.name());
+        let path = profile.path.field("schedulerName");
+        let name = match &profile.scheduler_name {
+            Some(name) => name.as_str(),
+            None if profiles.len() == 1 => DEFAULT_SCHEDULER_NAME,
+            None => return Err(FieldProblem::Required("").at(&path)),
+        };
+        if names.contains(&name) {
+            return Err(FieldProblem::Duplicate(error::quoted(name)).at(&path));
+        }
+        names.push(name);
     }
-    if orders.len() > 1 {
-        let named: Vec<String> = orders.iter().map(|(order, profile)| format!("{order} in {profile}")).collect();
-        return Err(field("profiles", format!("all must use the same queueSort plugin, not {}", named.join(" and "))));
-    }
-    let order = profiles.first().and_then(Profile::queue_sort);
-    order.ok_or_else(|| field("profiles", "none has a queueSort plugin"))
+    Ok(names)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::Stale;
 use crate::evaluate::journal::Journal;
 use crate::framework::erased::Slot;
 use crate::framework::points::Concession;
+use crate::framework::probe::ExtensionPoint;
 use crate::framework::profile::{PluginBits, Profile};
 use crate::framework::status::{Reasons, Rejection, Rejections, Status};
 use model::NodeSet;
@@ -92,30 +93,38 @@ impl Filters {
     }
 
     pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<(), String> {
-        let &Stale { profile, cycle, journal, .. } = stale;
-        let mut asked = false;
-        for (answer, &index) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
-            let Some(plugin) = profile.plugins[index].pre_filter.as_ref().filter(|_| stale.redo.contains(index)) else {
-                continue;
-            };
-            asked = true;
-            *answer = match plugin.pre_filter(cycle, &mut slots[index]) {
-                Ok(None) => PreFiltered::All,
-                Ok(Some(nodes)) => PreFiltered::Narrowed(nodes),
-                Err(Status::Skip) => PreFiltered::Skipped,
-                Err(status) => PreFiltered::Rejected(rejection_of(status, profile.plugin_name(index), "PreFilter")?),
-            };
-        }
-        if asked {
+        let &Stale { profile, journal, meter, .. } = stale;
+        if meter.point(ExtensionPoint::PreFilter, || self.ask_pre_filters(stale, slots))? {
             self.put_together(profile);
         }
-        self.ask_filters(stale, slots);
+        meter.point(ExtensionPoint::Filter, || self.ask_filters(stale, slots));
         self.find_feasible(profile, journal);
         self.yielded = None;
         if self.feasible.is_empty() && !matches!(self.outcome, Outcome::Rejected { .. }) {
             self.let_one_yield(stale, slots);
         }
         Ok(())
+    }
+
+    /// Returns whether any plugin ran.
+    fn ask_pre_filters(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<bool, String> {
+        let &Stale { profile, cycle, meter, .. } = stale;
+        let mut asked = false;
+        for (answer, &index) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
+            let Some(plugin) = profile.plugins[index].pre_filter.as_ref().filter(|_| stale.redo.contains(index)) else {
+                continue;
+            };
+            asked = true;
+            let name = profile.plugin_name(index);
+            let slot = &mut slots[index];
+            *answer = match meter.plugin(name, ExtensionPoint::PreFilter, || plugin.pre_filter(cycle, slot)) {
+                Ok(None) => PreFiltered::All,
+                Ok(Some(nodes)) => PreFiltered::Narrowed(nodes),
+                Err(Status::Skip) => PreFiltered::Skipped,
+                Err(status) => PreFiltered::Rejected(rejection_of(status, name, "PreFilter")?),
+            };
+        }
+        Ok(asked)
     }
 
     /// Lets the first plugin yield that is the only one to reject some node and may yield, then runs its Filter again.
@@ -196,21 +205,23 @@ impl Filters {
     }
 
     fn ask_filters(&mut self, stale: &Stale<'_>, slots: &[Slot]) {
-        let &Stale { profile, cycle, journal, .. } = stale;
+        let &Stale { profile, cycle, journal, meter, .. } = stale;
         for (rejections, &index) in self.rejections.iter_mut().zip(&profile.points.filter) {
             let Some(plugin) = &profile.plugins[index].filter else { continue };
-            if stale.redo.contains(index) {
+            let redo = stale.redo.contains(index);
+            let nodes = if redo { journal.all() } else { stale.nodes(profile.plugins[index].plugin.reads()) };
+            if redo {
                 rejections.reset(journal.width());
-                if !self.skipped.contains(index) {
-                    plugin.filter_all(cycle, &slots[index], journal.all(), rejections);
-                }
-            } else if !self.skipped.contains(index) {
-                let nodes = stale.nodes(profile.plugins[index].plugin.reads());
-                if !nodes.is_empty() {
-                    rejections.forget(nodes);
-                    plugin.filter_all(cycle, &slots[index], nodes, rejections);
-                }
             }
+            if self.skipped.contains(index) || nodes.is_empty() {
+                continue;
+            }
+            if !redo {
+                rejections.forget(nodes);
+            }
+            meter.plugin(profile.plugin_name(index), ExtensionPoint::Filter, || {
+                plugin.filter_all(cycle, &slots[index], nodes, rejections);
+            });
         }
     }
 

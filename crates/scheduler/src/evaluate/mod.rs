@@ -3,7 +3,7 @@
 //! In: a cycle and the journal. Out: the feasible nodes with their scores, and why each other node is rejected.
 //!
 //! - `filters`: PreFilter and Filter. `scores`: PreScore, Score and the totals. `trial`: one node with other pods.
-//!   `one_node`: some filters on one node, without a profile.
+//!   `hypothetical`: the same for any pod, without a cache. `one_node`: some filters on one node, without a profile.
 //!
 //! No plugin can distinguish pods of one class, so the next pod of the class reuses the result. Only what changed since
 //! is recomputed: a plugin that reads only the node runs again on the changed nodes; a plugin that reads the whole
@@ -12,6 +12,7 @@
 
 pub(crate) mod classes;
 mod filters;
+pub(crate) mod hypothetical;
 pub(crate) mod journal;
 pub(crate) mod one_node;
 mod scores;
@@ -22,12 +23,13 @@ use model::storage::arena::DenseId;
 
 pub(crate) use self::filters::{Filters, Outcome, names};
 pub(crate) use self::scores::Scores;
-pub(crate) use self::trial::{Refused, Trial, kept_free};
+pub(crate) use self::trial::{Refused, RejectedInCycle, Trial, kept_free};
 use crate::evaluate::journal::{Journal, Position, Since};
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
 use crate::framework::plugin::Reads;
 use crate::framework::points::extremes;
+use crate::framework::probe::{ExtensionPoint, Meter};
 use crate::framework::profile::{PluginBits, Profile};
 use model::NodeSet;
 
@@ -53,6 +55,7 @@ pub(crate) struct Stale<'a> {
     /// Plugins whose state must be recomputed, and with it the results for all nodes.
     pub(crate) redo: PluginBits,
     none: NodeSet,
+    meter: Meter<'a>,
 }
 
 impl Stale<'_> {
@@ -108,6 +111,7 @@ impl Answers {
         cycle: &Cycle<'_>,
         journal: &Journal,
         scratch: &mut Scratch,
+        meter: Meter<'_>,
         kept_free: impl FnOnce(&Trial<'_>) -> Vec<(NodeId, K)>,
     ) -> Result<Vec<(NodeId, K)>, String> {
         let seen = self.seen.take();
@@ -132,7 +136,7 @@ impl Answers {
         for index in redo.iter() {
             profile.plugins[index].plugin.reset(&mut self.slots[index]);
         }
-        let stale = Stale { profile, cycle, journal, since, redo, none: NodeSet::default() };
+        let stale = Stale { profile, cycle, journal, since, redo, none: NodeSet::default(), meter };
         self.filters.refresh(&stale, &mut self.slots)?;
         self.width = journal.width();
         let kept_free = kept_free(&Trial { profile, cycle, answers: self });
@@ -146,7 +150,9 @@ impl Answers {
             self.scores.forget();
         } else {
             let others = self.suited != self.suited_before;
-            self.scores.refresh(&stale, &self.suited, others, &mut self.slots)?;
+            // PreScore is part of it: a plugin's PreScore runs only if its Score must run again.
+            meter
+                .point(ExtensionPoint::Score, || self.scores.refresh(&stale, &self.suited, others, &mut self.slots))?;
         }
         self.seen = Some(journal.position());
         Ok(kept_free)

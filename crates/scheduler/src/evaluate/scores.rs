@@ -9,10 +9,10 @@ use model::NodeId;
 use model::storage::arena::DenseId;
 
 use super::Stale;
-use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
 use crate::framework::plugin::Reads;
 use crate::framework::points::{NODE_SCORE_MAX, Normalized};
+use crate::framework::probe::ExtensionPoint;
 use crate::framework::profile::Profile;
 use crate::framework::status::Status;
 use model::NodeSet;
@@ -72,13 +72,14 @@ impl Scores {
         feasible_changed: bool,
         slots: &mut [Slot],
     ) -> Result<(), String> {
-        let &Stale { profile, cycle, journal, .. } = stale;
+        let &Stale { profile, cycle, journal, meter, .. } = stale;
         let redo_all = !self.known;
         self.known = false;
         let mut extent = if redo_all { Extent::All } else { Extent::None };
         for (scored, &index) in self.scored.iter_mut().zip(&profile.points.score) {
             let built = &profile.plugins[index];
             let Some(score) = &built.score else { continue };
+            let name = built.plugin.name();
             let reads = built.plugin.reads();
             let reads_node_alone = matches!(reads, Reads::Node | Reads::NodeAndItsPods);
             let by_feasible = !reads_node_alone && built.plugin.scores_by_feasible();
@@ -87,20 +88,24 @@ impl Scores {
             if redo {
                 let was_skipped = scored.known && scored.skipped;
                 scored.known = true;
-                scored.skipped = pre_score(profile, index, cycle, nodes, &mut slots[index])?;
+                scored.skipped = pre_score(stale, index, nodes, &mut slots[index])?;
                 if scored.skipped {
                     extent = if was_skipped { extent } else { Extent::All };
                     continue;
                 }
                 scored.raw.resize(journal.width(), 0);
-                score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
+                meter.plugin(name, ExtensionPoint::Score, || {
+                    score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
+                });
                 extent = Extent::All;
             } else if scored.skipped {
                 continue;
             } else {
                 let nodes = stale.nodes(reads);
                 if !nodes.is_empty() {
-                    score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
+                    meter.plugin(name, ExtensionPoint::Score, || {
+                        score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
+                    });
                     extent = if extent == Extent::All { extent } else { Extent::Some };
                 } else if scored.as_given || !feasible_changed {
                     continue;
@@ -110,8 +115,11 @@ impl Scores {
                 continue;
             }
             scored.normalized.resize(journal.width(), 0);
-            let normalized = score.normalize(cycle, &slots[index], feasible, &scored.raw, &mut scored.normalized);
-            scored.as_given = normalized == Normalized::AsGiven;
+            let Scored { raw, normalized, .. } = scored;
+            let outcome = meter.plugin(name, ExtensionPoint::ScoreExtensionNormalize, || {
+                score.normalize(cycle, &slots[index], feasible, raw, normalized)
+            });
+            scored.as_given = outcome == Normalized::AsGiven;
             if !scored.as_given {
                 extent = Extent::All;
             }
@@ -175,21 +183,17 @@ impl Scores {
 }
 
 /// Runs PreScore. Returns whether the plugin skips the pod.
-fn pre_score(
-    profile: &Profile,
-    index: usize,
-    cycle: &Cycle<'_>,
-    feasible: &NodeSet,
-    slot: &mut Slot,
-) -> Result<bool, String> {
+fn pre_score(stale: &Stale<'_>, index: usize, feasible: &NodeSet, slot: &mut Slot) -> Result<bool, String> {
+    let &Stale { profile, cycle, meter, .. } = stale;
     if !profile.points.pre_score.contains(&index) {
         return Ok(false);
     }
     let Some(plugin) = &profile.plugins[index].pre_score else { return Ok(false) };
-    match plugin.pre_score(cycle, slot, feasible) {
+    let name = profile.plugin_name(index);
+    match meter.plugin(name, ExtensionPoint::PreScore, || plugin.pre_score(cycle, slot, feasible)) {
         Status::Success => Ok(false),
         Status::Skip => Ok(true),
-        other => Err(format!("running PreScore plugin {:?}: {other:?}", profile.plugin_name(index))),
+        other => Err(format!("running PreScore plugin {name:?}: {other:?}")),
     }
 }
 

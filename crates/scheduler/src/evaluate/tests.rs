@@ -49,9 +49,9 @@ proptest! {
                     let waiting = testing::id(&world, &format!("waits-{class}"));
                     let cycle = Cycle::of(&world, waiting).expect("it is known");
                     let cached = classes.answers(0, profile, &cycle);
-                    cached.refresh(profile, &cycle, &journal, &mut scratch, none).expect("no plugin fails");
+                    cached.refresh(profile, &cycle, &journal, &mut scratch, Meter::off(), none).expect("no plugin fails");
                     let mut fresh = Answers::new(profile);
-                    fresh.refresh(profile, &cycle, &journal, &mut Scratch::default(), none).expect("no plugin fails");
+                    fresh.refresh(profile, &cycle, &journal, &mut Scratch::default(), Meter::off(), none).expect("no plugin fails");
                     let expected = described(profile, &fresh, &world);
                     prop_assert_eq!(described(profile, cached, &world), expected, "class {}", class);
                     prop_assert_eq!(cached.filters.feasible(), fresh.filters.feasible());

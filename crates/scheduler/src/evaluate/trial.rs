@@ -1,15 +1,14 @@
 //! Filters one node as if other pods ran on it.
 //!
 //! In: the cached verdicts of the pod's class, and a view with the pods that are added or removed. Out: the plugin that
-//! rejects the node, if any, and for messages the pod that blocks it. Used for nominated pods and for preemption
-//! victims.
+//! rejects the node, if any, and for messages the pod that blocks it. Used for nominated pods, and by PostFilter plugins.
 
 use model::{NodeId, NodeSet, PodId, View};
 
 use super::Answers;
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
-use crate::framework::points::Trials;
+use crate::framework::points::RejectedNodes;
 use crate::framework::profile::Profile;
 use crate::framework::status::{Rejection, Rejections, Status};
 use crate::queue::Nominations;
@@ -96,10 +95,29 @@ pub(super) fn rejection_of(status: Status) -> Rejection {
         .unwrap_or_else(|| Rejection { resolvable: false, reasons: crate::framework::status::Reasons::one(text) })
 }
 
-impl Trials for Trial<'_> {
-    fn fits_without(&mut self, node: NodeId, removed: &[PodId]) -> bool {
-        let view = removed.iter().fold(View::default(), |view, pod| view.without(*pod));
-        self.refuses(node, view).is_none()
+/// What PostFilter plugins see of the nodes that were rejected.
+pub(crate) struct RejectedInCycle<'a> {
+    pub(crate) trial: Trial<'a>,
+    pub(crate) resolvable: &'a NodeSet,
+    /// The nodes that are rejected together with the pods nominated to them, in the order of ids.
+    pub(crate) kept: &'a [(NodeId, Refused)],
+}
+
+impl RejectedNodes for RejectedInCycle<'_> {
+    fn resolvable(&self) -> &NodeSet {
+        self.resolvable
+    }
+
+    fn rejection(&self, node: NodeId) -> Option<Rejection> {
+        if let Ok(index) = self.kept.binary_search_by_key(&node, |(node, _)| *node) {
+            return Some(self.kept[index].1.rejection.clone());
+        }
+        let verdict = self.trial.answers.filters.verdict(self.trial.profile, node)?;
+        Some(verdict.rejection.clone())
+    }
+
+    fn fits(&self, node: NodeId, view: View) -> bool {
+        self.trial.refuses(node, view).is_none()
     }
 }
 

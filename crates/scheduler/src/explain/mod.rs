@@ -15,6 +15,7 @@ use crate::evaluate::journal::Journal;
 use crate::evaluate::{Answers, Refused, Scratch, Trial, kept_free, names};
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::Plugin;
+use crate::framework::probe::Meter;
 use crate::framework::profile::Profile;
 use crate::plugins::SchedulingGates;
 use crate::queue::Nominations;
@@ -75,7 +76,7 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
     let nominations = nominations(&cycle, profile);
     // As in a scheduling cycle, the trial with the nominated pods comes first, so its reason is the one reported.
     let kept_free = |trial: &Trial<'_>| kept_free(&nominations, trial, |node| trial.answers.filters.is_filtered(node));
-    let kept_free = answers.refresh(profile, &cycle, &journal, &mut Scratch::default(), kept_free)?;
+    let kept_free = answers.refresh(profile, &cycle, &journal, &mut Scratch::default(), Meter::off(), kept_free)?;
     let mut blockers = blockers(&Trial { profile, cycle: &cycle, answers: &answers }, journal.all(), &kept_free);
     let refusal = |node: NodeId| match of_node(&kept_free, node) {
         Some(refused) => Some((profile.plugin_name(refused.by).to_owned(), &refused.rejection)),

@@ -5,18 +5,20 @@
 //! it.
 
 use std::any::Any;
-use std::cmp::Ordering;
 
-use model::{NodeId, PodId};
+use model::{NodeId, PodId, World};
 
 use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::cycle::Cycle;
+use crate::framework::handle::Handle;
 use crate::framework::plugin::{Plugin, Reads};
 use crate::framework::points::{
-    Bind, Concession, Filter, Normalized, Permit, PermitAnswer, PostBind, PostFilter, PostFilterAnswer, PreBind,
-    PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, Reserve, Score, Trials,
+    Bind, Concession, Filter, Normalized, Notified, Permit, PermitAnswer, PostBind, PostFilter, PostFilterAnswer,
+    PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, RejectedNodes, Reserve, Score,
 };
+use crate::framework::sort_key::SortKey;
 use crate::framework::status::{Rejections, Status};
+use crate::framework::work::Work;
 use model::NodeSet;
 
 /// The state of one plugin during one cycle.
@@ -25,6 +27,16 @@ pub(crate) struct Slot(Box<dyn Any + Send>);
 impl Slot {
     fn of<P: Plugin>(state: P::State) -> Self {
         Self(Box::new(state))
+    }
+
+    /// Stands for a state while its plugin has it.
+    pub(crate) fn empty() -> Self {
+        Self(Box::new(()))
+    }
+
+    /// `None` if the slot is empty.
+    pub(crate) fn try_get<P: Plugin>(&self) -> Option<&P::State> {
+        self.0.downcast_ref()
     }
 
     fn get<P: Plugin>(&self) -> &P::State {
@@ -119,9 +131,6 @@ macro_rules! any {
     };
 }
 
-any!(AnyQueueSort for QueueSort {
-    fn order(a: &QueuedPod, b: &QueuedPod) -> Ordering;
-});
 any!(AnyPreEnqueue for PreEnqueue {
     fn pre_enqueue(cycle: &Cycle<'_>) -> Status;
 });
@@ -137,7 +146,7 @@ any!(AnyFilter for Filter {
     fn blockers(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet) -> Vec<(NodeId, String)>;
 });
 any!(AnyPostFilter for PostFilter {
-    fn post_filter(cycle: &Cycle<'_>, resolvable: &NodeSet, trials: &mut dyn Trials) -> PostFilterAnswer;
+    fn post_filter(cycle: &Cycle<'_>; slot mut; rejected: &dyn RejectedNodes, handle: &mut Handle<'_>) -> PostFilterAnswer;
 });
 any!(AnyPreScore for PreScore {
     fn pre_score(cycle: &Cycle<'_>; slot mut; feasible: &NodeSet) -> Status;
@@ -147,18 +156,62 @@ any!(AnyScore for Score {
     fn normalize(cycle: &Cycle<'_>; slot ref; feasible: &NodeSet, scores: &[i64], normalized: &mut [i64]) -> Normalized;
 });
 any!(AnyReserve for Reserve {
-    fn reserve(cycle: &Cycle<'_>; slot mut; node: NodeId) -> Status;
-    fn unreserve(; slot mut; pod: PodId, node: NodeId) -> ();
+    fn reserve(cycle: &Cycle<'_>; slot mut; node: NodeId, handle: &mut Handle<'_>) -> Status;
+    fn unreserve(; slot mut; pod: PodId, node: NodeId, handle: &mut Handle<'_>) -> ();
 });
 any!(AnyPermit for Permit {
-    fn permit(cycle: &Cycle<'_>; slot mut; node: NodeId) -> PermitAnswer;
-});
-any!(AnyPreBind for PreBind {
-    fn pre_bind(cycle: &Cycle<'_>; slot ref; node: NodeId) -> Result<bool, Status>;
-});
-any!(AnyBind for Bind {
-    fn bind(cycle: &Cycle<'_>, node: NodeId) -> Status;
+    fn permit(cycle: &Cycle<'_>; slot mut; node: NodeId, handle: &mut Handle<'_>) -> PermitAnswer;
 });
 any!(AnyPostBind for PostBind {
-    fn post_bind(cycle: &Cycle<'_>, node: NodeId) -> ();
+    fn post_bind(cycle: &Cycle<'_>; slot ref; node: NodeId, handle: &mut Handle<'_>) -> ();
 });
+
+// The following convert a type of the plugin's own.
+
+pub(crate) trait AnyQueueSort: Send + Sync {
+    fn key(&self, cycle: &Cycle<'_>, queued: &QueuedPod) -> SortKey;
+}
+
+impl<P: QueueSort> AnyQueueSort for P {
+    fn key(&self, cycle: &Cycle<'_>, queued: &QueuedPod) -> SortKey {
+        SortKey::new(QueueSort::key(self, cycle, queued))
+    }
+}
+
+pub(crate) trait AnyPreBind: Send + Sync {
+    fn pre_bind_pre_flight(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Status;
+    fn pre_bind(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Result<Option<Work>, Status>;
+}
+
+impl<P: PreBind> AnyPreBind for P {
+    fn pre_bind_pre_flight(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Status {
+        PreBind::pre_bind_pre_flight(self, cycle, slot.get::<P>(), node)
+    }
+
+    fn pre_bind(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Result<Option<Work>, Status> {
+        Ok(PreBind::pre_bind(self, cycle, slot.get::<P>(), node)?.map(Work::new))
+    }
+}
+
+pub(crate) trait AnyBind: Send + Sync {
+    fn bind(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Result<Option<Work>, Status>;
+}
+
+impl<P: Bind> AnyBind for P {
+    fn bind(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Result<Option<Work>, Status> {
+        Ok(Bind::bind(self, cycle, slot.get::<P>(), node)?.map(Work::new))
+    }
+}
+
+pub(crate) trait AnyNotified: Send + Sync {
+    /// A message of another type is ignored.
+    fn notified(&self, world: &World, message: &Work, handle: &mut Handle<'_>);
+}
+
+impl<P: Notified> AnyNotified for P {
+    fn notified(&self, world: &World, message: &Work, handle: &mut Handle<'_>) {
+        if let Some(message) = message.get::<P::Message>() {
+            Notified::notified(self, world, message, handle);
+        }
+    }
+}

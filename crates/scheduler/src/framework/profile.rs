@@ -4,7 +4,6 @@
 //! is a 64-bit mask over these indexes.
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::framework::erased::AnyQueueSort;
 use crate::framework::registry::Built;
@@ -24,6 +23,14 @@ pub(crate) struct ProfilePoints {
     pub(crate) pre_bind: Vec<usize>,
     pub(crate) bind: Vec<usize>,
     pub(crate) post_bind: Vec<usize>,
+}
+
+impl ProfilePoints {
+    /// The plugins that take part after a node is chosen; some more than once.
+    pub(crate) fn after_the_choice(&self) -> impl Iterator<Item = usize> {
+        let points = [&self.reserve, &self.permit, &self.pre_bind, &self.bind, &self.post_bind];
+        points.into_iter().flatten().copied()
+    }
 }
 
 pub struct Profile {
@@ -52,8 +59,13 @@ impl Profile {
         self.points.queue_sort.first().map_or("", |&index| self.plugin_name(index))
     }
 
-    pub(crate) fn queue_sort(&self) -> Option<Arc<dyn AnyQueueSort>> {
-        self.plugins[*self.points.queue_sort.first()?].queue_sort.clone()
+    pub(crate) fn queue_sort(&self) -> Option<&dyn AnyQueueSort> {
+        self.plugins[*self.points.queue_sort.first()?].queue_sort.as_deref()
+    }
+
+    /// The plugins whose work executors do: those that extend PreBind or Bind.
+    pub fn plugins_with_work(&self) -> impl Iterator<Item = &'static str> {
+        self.points.pre_bind.iter().chain(&self.points.bind).map(|&index| self.plugin_name(index))
     }
 
     /// The names of the plugins at one point, in order; for messages and tests.

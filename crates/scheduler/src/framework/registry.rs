@@ -11,12 +11,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::framework::erased::{
-    AnyBind, AnyFilter, AnyPermit, AnyPlugin, AnyPostBind, AnyPostFilter, AnyPreBind, AnyPreEnqueue, AnyPreFilter,
-    AnyPreScore, AnyQueueSort, AnyReserve, AnyScore,
+    AnyBind, AnyFilter, AnyNotified, AnyPermit, AnyPlugin, AnyPostBind, AnyPostFilter, AnyPreBind, AnyPreEnqueue,
+    AnyPreFilter, AnyPreScore, AnyQueueSort, AnyReserve, AnyScore,
 };
 use crate::framework::plugin::Plugin;
 use crate::framework::points::{
-    Bind, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    Bind, Filter, Notified, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve,
+    Score,
 };
 
 /// How a plugin is built and registered.
@@ -85,6 +86,7 @@ points! {
     pre_bind: PreBind, AnyPreBind;
     bind: Bind, AnyBind;
     post_bind: PostBind, AnyPostBind;
+    notified: Notified, AnyNotified;
 }
 
 type Build = fn(Option<&Value>) -> Result<Built, String>;

@@ -42,6 +42,27 @@ impl Status {
         *self == Self::Success
     }
 
+    /// kube-scheduler's name.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Success => "Success",
+            Self::Unschedulable(_) => "Unschedulable",
+            Self::UnschedulableAndUnresolvable(_) => "UnschedulableAndUnresolvable",
+            Self::Wait => "Wait",
+            Self::Skip => "Skip",
+            Self::Error(_) => "Error",
+        }
+    }
+
+    /// For messages: the error or the reasons, otherwise the name.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Error(error) => error.clone(),
+            Self::Unschedulable(reasons) | Self::UnschedulableAndUnresolvable(reasons) => reasons.message(),
+            other => format!("unexpected status {}", other.as_str()),
+        }
+    }
+
     /// The rejection, if the status is one.
     pub fn into_rejection(self) -> Option<Rejection> {
         match self {

@@ -1,4 +1,4 @@
-//! DefaultBinder: accepts every pod; the engine binds it through the API.
+//! DefaultBinder: takes every pod; its executor binds it through the API.
 
 use model::NodeId;
 
@@ -24,9 +24,15 @@ impl Plugin for DefaultBinder {
     }
 }
 
+/// Bind the pod through the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApiBinding;
+
 impl Bind for DefaultBinder {
-    fn bind(&self, _: &Cycle<'_>, _: NodeId) -> Status {
-        Status::Success
+    type Work = ApiBinding;
+
+    fn bind(&self, _: &Cycle<'_>, (): &(), _: NodeId) -> Result<Option<ApiBinding>, Status> {
+        Ok(Some(ApiBinding))
     }
 }
 

@@ -19,7 +19,7 @@ mod scheduling_gates;
 mod taint_toleration;
 mod unsupported;
 
-pub use default_binder::DefaultBinder;
+pub use default_binder::{ApiBinding, DefaultBinder};
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::InterPodAffinity;
 pub use node_affinity::NodeAffinity;

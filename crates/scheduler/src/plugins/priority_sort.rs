@@ -1,7 +1,9 @@
 //! PrioritySort: pods of higher priority first; with equal priority, the pod that was queued, or last failed, earlier.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
+use std::time::Duration;
 
+use crate::framework::cycle::Cycle;
 use crate::framework::plugin::{Plugin, Reads};
 use crate::framework::points::{QueueSort, QueuedPod};
 use crate::framework::registry::{NoArgs, Points, Register};
@@ -18,8 +20,10 @@ impl Plugin for PrioritySort {
 }
 
 impl QueueSort for PrioritySort {
-    fn order(&self, a: &QueuedPod, b: &QueuedPod) -> Ordering {
-        b.priority.cmp(&a.priority).then(a.queued_at.cmp(&b.queued_at))
+    type Key = (Reverse<i32>, Duration);
+
+    fn key(&self, cycle: &Cycle<'_>, queued: &QueuedPod) -> Self::Key {
+        (Reverse(cycle.facts().priority), queued.queued_at)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::framework::change::ChangeKinds;
 pub(crate) struct Cause(usize);
 
 /// Event names by cause. The first entries are kinds of change, by bit number. Upstream's names where it has one.
-const EVENTS: [&str; 20] = [
+const EVENTS: [&str; 21] = [
     "NodeAdd",
     "NodeDelete",
     "NodeUpdateNodeAllocatable",
@@ -31,6 +31,7 @@ const EVENTS: [&str; 20] = [
     "BackoffComplete",
     "UnschedulableTimeout",
     "Relist",
+    "ForceActivate",
 ];
 
 impl Cause {
@@ -40,6 +41,7 @@ impl Cause {
     pub(crate) const BACKOFF_OVER: Self = Self(17);
     pub(crate) const WAITED_LONG: Self = Self(18);
     pub(crate) const RELISTED: Self = Self(19);
+    pub(crate) const FORCED: Self = Self(20);
 
     /// A change of several kinds counts as the first kind.
     pub(crate) fn of(kinds: ChangeKinds) -> Self {

@@ -6,7 +6,9 @@ use model::storage::uid::Uid;
 
 use super::Newcomer;
 use crate::config::PodBackoff;
+use crate::framework::points::QueuedPod;
 use crate::framework::profile::PluginBits;
+use crate::framework::sort_key::SortKey;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueState {
@@ -29,13 +31,14 @@ pub(super) enum QueueState {
 pub(super) struct Entry {
     pub(super) uid: Uid,
     pub(super) profile: usize,
-    pub(super) priority: i32,
     pub(super) state: QueueState,
     /// When it was added, or last failed.
     pub(super) queued_at: Duration,
     pub(super) since: Duration,
     pub(super) flush_at: Duration,
     pub(super) ticket: u64,
+    /// Its place in the active queue, if it was ever there.
+    pub(super) key: Option<SortKey>,
     pub(super) attempts: u32,
     /// Attempts in which plugins rejected it.
     pub(super) rejections: u32,
@@ -56,12 +59,12 @@ impl Entry {
         Self {
             uid: newcomer.uid,
             profile: newcomer.profile,
-            priority: newcomer.priority,
             state: QueueState::Binding,
             queued_at: now,
             since: now,
             flush_at: now,
             ticket: 0,
+            key: None,
             attempts: 0,
             rejections: 0,
             errors: 0,
@@ -70,6 +73,11 @@ impl Entry {
             is_gated: false,
             reported: None,
         }
+    }
+
+    /// What a QueueSort plugin reads.
+    pub(super) fn queued(&self) -> QueuedPod {
+        QueuedPod { added_at: self.since, queued_at: self.queued_at, attempts: self.attempts }
     }
 
     /// Errors are counted separately: their backoff protects the API server, not the queue.

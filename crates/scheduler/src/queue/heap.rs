@@ -4,30 +4,24 @@
 //! its ticket no longer matches its entry, and the queue skips it when it is popped. Equal pods are ordered by ticket.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use model::PodId;
 
-use crate::framework::erased::AnyQueueSort;
-use crate::framework::points::QueuedPod;
+use crate::framework::sort_key::SortKey;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Item {
-    pub(super) key: QueuedPod,
+    pub(super) key: SortKey,
     pub(super) ticket: u64,
     pub(super) pod: PodId,
 }
 
+#[derive(Debug, Default)]
 pub(super) struct Heap {
-    order: Arc<dyn AnyQueueSort>,
     items: Vec<Item>,
 }
 
 impl Heap {
-    pub(super) fn new(order: Arc<dyn AnyQueueSort>) -> Self {
-        Self { order, items: Vec::new() }
-    }
-
     pub(super) fn len(&self) -> usize {
         self.items.len()
     }
@@ -81,6 +75,6 @@ impl Heap {
 
     fn before(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.items[a], &self.items[b]);
-        self.order.order(&a.key, &b.key).then(a.ticket.cmp(&b.ticket)) == Ordering::Less
+        a.key.compare(&b.key).then(a.ticket.cmp(&b.ticket)) == Ordering::Less
     }
 }

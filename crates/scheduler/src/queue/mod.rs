@@ -23,8 +23,8 @@ mod in_flight;
 mod moves;
 mod nominations;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use model::PodId;
@@ -39,8 +39,9 @@ use self::in_flight::InFlight;
 pub(crate) use self::nominations::Nominations;
 use crate::config::PodBackoff;
 use crate::framework::change::{Change, ChangeKinds};
-use crate::framework::erased::AnyQueueSort;
+use crate::framework::points::QueuedPod;
 use crate::framework::profile::PluginBits;
+use crate::framework::sort_key::SortKey;
 
 /// A pod that no change helped is tried again after this time, because a hint may be wrong.
 const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(300);
@@ -53,6 +54,9 @@ pub(crate) trait Advice {
     /// The PreEnqueue plugin that gates the pod, if any.
     fn gate(&mut self, profile: usize, pod: PodId) -> Option<usize>;
 
+    /// The pod's place in the order of the QueueSort plugin; `None` if the pod is unknown.
+    fn sort_key(&mut self, profile: usize, pod: PodId, queued: &QueuedPod) -> Option<SortKey>;
+
     /// Whether the change can help the pod, which this plugin rejected.
     fn helps(&mut self, plugin: PluginPosition, pod: PodId, change: &Change) -> bool;
 }
@@ -63,7 +67,6 @@ pub(crate) struct Newcomer {
     pub(crate) pod: PodId,
     pub(crate) uid: Uid,
     pub(crate) profile: usize,
-    pub(crate) priority: i32,
 }
 
 /// The scheduling attempts of a pod.
@@ -116,12 +119,12 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(order: Arc<dyn AnyQueueSort>, backoff: PodBackoff, woken_by: Vec<Vec<ChangeKinds>>) -> Self {
+    pub(crate) fn new(backoff: PodBackoff, woken_by: Vec<Vec<ChangeKinds>>) -> Self {
         Self {
             backoff,
             woken_by,
             entries: FxHashMap::default(),
-            active: Heap::new(order),
+            active: Heap::default(),
             active_len: 0,
             backing_off: BTreeSet::new(),
             flush: BTreeSet::new(),
@@ -179,11 +182,9 @@ impl Queue {
     /// Adds a pod, or takes in its update.
     pub(crate) fn apply(&mut self, now: Duration, newcomer: Newcomer, advice: &mut dyn Advice) {
         let pod = newcomer.pod;
-        match self.entries.get_mut(&pod) {
+        match self.entries.get(&pod) {
             Some(entry) if entry.uid == newcomer.uid && entry.profile == newcomer.profile => {
-                let reordered = entry.priority != newcomer.priority;
-                entry.priority = newcomer.priority;
-                self.updated(now, pod, reordered, advice);
+                self.updated(now, pod, advice);
             }
             _ => {
                 self.remove(pod);
@@ -193,15 +194,22 @@ impl Queue {
         }
     }
 
-    fn updated(&mut self, now: Duration, pod: PodId, reordered: bool, advice: &mut dyn Advice) {
+    fn updated(&mut self, now: Duration, pod: PodId, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get(&pod) else { return };
         let change = Change { kinds: ChangeKinds::SELF_UPDATED, ..Change::default() };
         match entry.state {
-            QueueState::Active if reordered => {
-                self.take_out(pod);
-                self.activate(now, pod, Cause::UPDATED, advice);
+            QueueState::Active => {
+                let key = advice.sort_key(entry.profile, pod, &entry.queued());
+                let is_reordered = match (&entry.key, &key) {
+                    (Some(before), Some(key)) => before.compare(key) != Ordering::Equal,
+                    _ => false,
+                };
+                if is_reordered {
+                    self.take_out(pod);
+                    self.activate(now, pod, Cause::UPDATED, advice);
+                }
             }
-            QueueState::Active | QueueState::PodBackoff { .. } | QueueState::Binding => {}
+            QueueState::PodBackoff { .. } | QueueState::Binding => {}
             QueueState::InFlight { .. } => self.in_flight.note(change, Some(pod)),
             QueueState::Gated => {
                 self.take_out(pod);
@@ -266,7 +274,7 @@ impl Queue {
             _ if rejectors.is_empty() => true,
             // Not all changes were stored: some of them may have helped.
             None => true,
-            Some(changes) => changes.iter().any(|change| self.is_helped(pod, change, advice)),
+            Some(changes) => changes.iter().any(|change| change.kinds.is_all() || self.is_helped(pod, change, advice)),
         };
         self.count_rejected(pod, rejectors);
         if is_helped {
@@ -286,6 +294,22 @@ impl Queue {
             entry.reported = Some(message.into());
         }
         is_new
+    }
+
+    /// A plugin asks for the pod to be tried at once: its backoff is passed over.
+    pub(crate) fn force(&mut self, now: Duration, pod: PodId, advice: &mut dyn Advice) {
+        let Some(entry) = self.entries.get(&pod) else { return };
+        match entry.state {
+            QueueState::PodBackoff { .. } | QueueState::Unschedulable | QueueState::Gated => {
+                self.take_out(pod);
+                self.activate(now, pod, Cause::FORCED, advice);
+            }
+            // All kinds at once stand for this request: the pod is tried again when its attempt has failed.
+            QueueState::InFlight { .. } => {
+                self.in_flight.note(Change { kinds: ChangeKinds::ALL, ..Change::default() }, Some(pod));
+            }
+            QueueState::Active | QueueState::Binding => {}
+        }
     }
 
     /// Something changed: wakes the pods that it can help.

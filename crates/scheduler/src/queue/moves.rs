@@ -12,7 +12,6 @@ use super::entry::QueueState;
 use super::heap::Item;
 use super::{Advice, Queue, UNSCHEDULABLE_MAX};
 use crate::framework::change::Change;
-use crate::framework::points::QueuedPod;
 use crate::framework::profile::PluginBits;
 
 impl Queue {
@@ -66,8 +65,10 @@ impl Queue {
         self.arrivals.note(QueueName::Active, cause);
         let ticket = self.ticket();
         let Some(entry) = self.entries.get_mut(&pod) else { return };
+        // A pod that the world no longer contains is about to be dropped.
+        let Some(key) = advice.sort_key(profile, pod, &entry.queued()) else { return };
         (entry.state, entry.ticket, entry.is_gated) = (QueueState::Active, ticket, false);
-        let key = QueuedPod { priority: entry.priority, queued_at: entry.queued_at };
+        entry.key = Some(key.clone());
         self.active.push(Item { key, ticket, pod });
         self.active_len += 1;
         // Pods that left early stay in the heap. Purge them before they outnumber the active pods.

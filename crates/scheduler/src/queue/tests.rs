@@ -6,7 +6,6 @@ use model::storage::arena::DenseId;
 use proptest::prelude::*;
 
 use super::*;
-use crate::plugins::PrioritySort;
 
 const PODS: u32 = 8;
 /// Kinds of change in the tests: the first two wake plugin 0, the second and third wake plugin 1, the last wakes none.
@@ -23,22 +22,23 @@ fn pod_id(index: u32) -> PodId {
     PodId::from_index(index)
 }
 
-fn newcomer(pod: u32, uid: u32, priority: i32) -> Newcomer {
-    Newcomer { pod: pod_id(pod), uid: Uid::from(format!("uid-{uid}").as_str()), profile: 0, priority }
+fn newcomer(pod: u32, uid: u32) -> Newcomer {
+    Newcomer { pod: pod_id(pod), uid: Uid::from(format!("uid-{uid}").as_str()), profile: 0 }
 }
 
 fn queue() -> Queue {
-    Queue::new(Arc::new(PrioritySort), PodBackoff::default(), vec![woken_by()])
+    Queue::new(PodBackoff::default(), vec![woken_by()])
 }
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Plugins that a change helps for some pods, and a gate for some pods.
+/// Plugins that a change helps for some pods, and a gate for some pods. Pods are ordered as by PrioritySort.
 #[derive(Default)]
 struct TestAdvice {
     gated: BTreeSet<u32>,
+    priorities: BTreeMap<u32, i32>,
     asked: u64,
 }
 
@@ -51,6 +51,11 @@ fn says_yes(plugin: usize, pod: u32, change: &Change) -> bool {
 impl Advice for TestAdvice {
     fn gate(&mut self, _: usize, pod: PodId) -> Option<usize> {
         self.gated.contains(&(pod.index() as u32)).then_some(GATE)
+    }
+
+    fn sort_key(&mut self, _: usize, pod: PodId, queued: &QueuedPod) -> Option<SortKey> {
+        let priority = self.priorities.get(&(pod.index() as u32)).copied().unwrap_or(0);
+        Some(SortKey::new((std::cmp::Reverse(priority), queued.queued_at)))
     }
 
     fn helps(&mut self, (_, plugin): PluginPosition, pod: PodId, change: &Change) -> bool {
@@ -234,7 +239,8 @@ impl Both {
         let now = self.now;
         match *step {
             Step::Apply { pod, uid, priority } => {
-                self.queue.apply(now, newcomer(pod, uid, priority), &mut self.advice);
+                self.advice.priorities.insert(pod, priority);
+                self.queue.apply(now, newcomer(pod, uid), &mut self.advice);
                 self.model_apply(pod, uid, priority);
             }
             Step::SetGate { pod, gated } => {
@@ -459,7 +465,7 @@ fn rejected(queue: &mut Queue, advice: &mut TestAdvice, now: Duration, plugins: 
 fn a_change_that_cannot_help_neither_calls_a_plugin_nor_wakes_a_pod() {
     let (mut queue, mut advice) = (queue(), TestAdvice::default());
     for pod in 0..100 {
-        queue.apply(seconds(0), newcomer(pod, pod, 0), &mut advice);
+        queue.apply(seconds(0), newcomer(pod, pod), &mut advice);
         rejected(&mut queue, &mut advice, seconds(0), &[0]);
     }
     for kind in [2, 3] {
@@ -476,10 +482,10 @@ fn a_change_that_cannot_help_neither_calls_a_plugin_nor_wakes_a_pod() {
 fn arrivals_are_counted_by_queue_and_event() {
     let (mut queue, mut advice) = (queue(), TestAdvice { gated: [2].into(), ..TestAdvice::default() });
     for pod in [1, 2] {
-        queue.apply(seconds(0), newcomer(pod, pod, 0), &mut advice);
+        queue.apply(seconds(0), newcomer(pod, pod), &mut advice);
     }
     // Still gated: it is counted once.
-    queue.apply(seconds(1), newcomer(2, 2, 0), &mut advice);
+    queue.apply(seconds(1), newcomer(2, 2), &mut advice);
     rejected(&mut queue, &mut advice, seconds(1), &[0, 1]);
     assert_eq!(queue.rejected().collect::<Vec<_>>(), [((0, 0), 1), ((0, 1), 1), ((0, GATE), 1)]);
     // According to plugin 0, the change of kind 1 helps pod 1: it backs off, and is counted until it is tried.
@@ -489,7 +495,7 @@ fn arrivals_are_counted_by_queue_and_event() {
     rejected(&mut queue, &mut advice, seconds(2), &[]);
     queue.tick(seconds(3), &mut advice);
     advice.gated.clear();
-    queue.apply(seconds(4), newcomer(2, 2, 0), &mut advice);
+    queue.apply(seconds(4), newcomer(2, 2), &mut advice);
     assert_eq!(queue.rejected().count(), 0);
     let counted: BTreeMap<_, _> =
         queue.arrivals().iter().map(|(queue, event, count)| ((queue, event), count)).collect();
@@ -509,7 +515,7 @@ fn arrivals_are_counted_by_queue_and_event() {
 fn backoff_doubles_up_to_its_limit_and_errors_are_counted_separately() {
     let (mut queue, mut advice) = (queue(), TestAdvice::default());
     let mut now = seconds(0);
-    queue.apply(now, newcomer(1, 1, 0), &mut advice);
+    queue.apply(now, newcomer(1, 1), &mut advice);
     let mut pauses = Vec::new();
     // According to plugin 0, the change of kind 1 helps pod 1. The backoff of errors starts at one second.
     for plugins in [&[0][..], &[0], &[], &[], &[0], &[0], &[0], &[0]] {
@@ -531,22 +537,45 @@ fn backoff_doubles_up_to_its_limit_and_errors_are_counted_separately() {
 fn a_pod_that_left_early_is_skipped_and_the_heap_stays_small() {
     let (mut queue, mut advice) = (queue(), TestAdvice::default());
     for round in 0..1000 {
-        queue.apply(seconds(0), newcomer(1, round, 0), &mut advice);
+        queue.apply(seconds(0), newcomer(1, round), &mut advice);
     }
     assert!(queue.active.len() < 130, "{}", queue.active.len());
-    queue.apply(seconds(0), newcomer(2, 2, 5), &mut advice);
-    queue.apply(seconds(0), newcomer(1, 999, 7), &mut advice);
+    advice.priorities = [(1, 7), (2, 5)].into();
+    queue.apply(seconds(0), newcomer(2, 2), &mut advice);
+    queue.apply(seconds(0), newcomer(1, 999), &mut advice);
     assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(pod_id(1)), Some(pod_id(2)), None));
 }
 
 #[test]
 fn more_changes_than_can_be_stored_wake_the_pod() {
     let (mut queue, mut advice) = (queue(), TestAdvice::default());
-    queue.apply(seconds(0), newcomer(1, 1, 0), &mut advice);
+    queue.apply(seconds(0), newcomer(1, 1), &mut advice);
     let pod = queue.pop().expect("it is active");
     for _ in 0..2000 {
         queue.changed(seconds(0), &change(3), &mut advice);
     }
     queue.failed(seconds(0), pod, [0].into_iter().collect(), &mut advice);
     assert_eq!(queue.pending().backoff, 1);
+}
+
+#[test]
+fn a_forced_pod_is_tried_at_once_wherever_it_waits() {
+    let (mut queue, mut advice) = (queue(), TestAdvice { gated: [3].into(), ..TestAdvice::default() });
+    for pod in [1, 2, 3, 4] {
+        queue.apply(seconds(0), newcomer(pod, pod), &mut advice);
+    }
+    // One backs off, one is unschedulable, one is gated, one is in flight.
+    rejected(&mut queue, &mut advice, seconds(0), &[]);
+    rejected(&mut queue, &mut advice, seconds(0), &[0]);
+    let in_flight = queue.pop().expect("the last one is active");
+    for pod in [1, 2, 3, 4, 5] {
+        queue.force(seconds(0), pod_id(pod), &mut advice);
+    }
+    assert_eq!((queue.pending().active, queue.pending().gated), (2, 1), "PreEnqueue still gates");
+    // The attempt fails: the pod backs off instead of waiting for a change.
+    queue.failed(seconds(0), in_flight, [0].into_iter().collect(), &mut advice);
+    assert_eq!((queue.pending().backoff, queue.pending().unschedulable), (1, 0));
+    let arrivals = queue.arrivals();
+    let forced = arrivals.iter().filter(|(_, event, _)| *event == "ForceActivate").map(|(.., count)| count);
+    assert_eq!(forced.sum::<u64>(), 2);
 }

@@ -4,7 +4,9 @@ use model::{PodId, World};
 
 use crate::framework::change::Change;
 use crate::framework::cycle::Cycle;
+use crate::framework::points::QueuedPod;
 use crate::framework::profile::Profile;
+use crate::framework::sort_key::SortKey;
 use crate::framework::status::Status;
 use crate::queue::{Advice, PluginPosition};
 
@@ -22,6 +24,11 @@ impl Advice for PluginAdvice<'_> {
             plugin.is_some_and(|plugin| plugin.pre_enqueue(&cycle) != Status::Success)
         };
         profile.points.pre_enqueue.iter().copied().find(|index| gates(index))
+    }
+
+    fn sort_key(&mut self, profile: usize, pod: PodId, queued: &QueuedPod) -> Option<SortKey> {
+        let plugin = self.profiles.get(profile)?.queue_sort()?;
+        Some(plugin.key(&Cycle::of(self.world, pod)?, queued))
     }
 
     fn helps(&mut self, (profile, plugin): PluginPosition, pod: PodId, change: &Change) -> bool {

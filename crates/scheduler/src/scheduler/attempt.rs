@@ -3,6 +3,7 @@
 //! In: the next pod of the queue. Out: the pod is assumed on the best node and its binding starts; or it returns to the
 //! queue with the plugins that rejected it, a condition and an event.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::{Event, PodFacts};
@@ -12,11 +13,15 @@ use rand_chacha::ChaCha8Rng;
 
 use super::Scheduler;
 use super::advice::PluginAdvice;
+use super::binding::Placed;
 use super::message;
 use super::observe;
-use crate::evaluate::{Answers, Trial, kept_free};
+use super::requests::Around;
+use crate::evaluate::{Answers, RejectedInCycle, Trial, kept_free};
 use crate::framework::cycle::Cycle;
-use crate::framework::points::{Concession, PostFilterAnswer};
+use crate::framework::handle::{Handle, Request, States};
+use crate::framework::points::{Concession, Nomination, PostFilterAnswer};
+use crate::framework::probe::{ExtensionPoint, Meter, Outcome, Probe};
 use crate::framework::profile::PluginBits;
 use crate::framework::status::Status;
 use crate::queue::Attempts;
@@ -42,29 +47,40 @@ impl Scheduler {
     pub(super) fn try_next(&mut self, now: Duration, world: &mut World) -> bool {
         let Some(pod) = self.queue.pop() else { return false };
         let Some(index) = self.queue.profile(pod) else { return true };
-        match self.choose(world, pod, index) {
-            Ok(Some(choice)) => self.place(now, world, pod, index, choice),
-            Ok(None) => self.drop_pod(world, pod),
-            Err(failure) => self.failed(now, world, pod, failure),
+        let probe = self.sampled();
+        match self.choose(now, world, pod, index, probe.as_deref()) {
+            Ok(Some(choice)) => self.place(now, world, pod, index, choice, probe),
+            Ok(None) => self.drop_pod(now, world, pod),
+            Err((failure, nomination)) => self.failed(now, world, pod, failure, nomination),
         }
         true
     }
 
-    /// The best node for the pod. `None` if the pod is gone.
-    fn choose(&mut self, world: &World, pod: PodId, index: usize) -> Result<Option<Choice>, Failure> {
+    /// The best node for the pod. `None` if the pod is gone. With a failure: what happens to its nomination.
+    fn choose(
+        &mut self,
+        now: Duration,
+        world: &World,
+        pod: PodId,
+        index: usize,
+        probe: Option<&dyn Probe>,
+    ) -> Result<Option<Choice>, (Failure, Nomination)> {
         let Some(cycle) = Cycle::of(world, pod) else { return Ok(None) };
         if self.journal.all().is_empty() {
             let message = "no nodes available to schedule pods".to_owned();
             // An added node may satisfy any filter, so all filters count as rejectors.
-            return Err(Failure::Rejected { by: every_filter(&self.profiles[index].points.filter), message });
+            let by = every_filter(&self.profiles[index].points.filter);
+            return Err((Failure::Rejected { by, message }, Nomination::Clear));
         }
         let profile = &self.profiles[index];
+        let meter = Meter::new(probe, profile.name());
         let answers = self.classes.answers(index, profile, &cycle);
         let nominations = &self.nominations;
         let of_feasible =
             |trial: &Trial<'_>| kept_free(nominations, trial, |node| trial.answers.filters.feasible().contains(node));
-        let kept =
-            answers.refresh(profile, &cycle, &self.journal, &mut self.scratch, of_feasible).map_err(Failure::Error)?;
+        let kept = answers
+            .refresh(profile, &cycle, &self.journal, &mut self.scratch, meter, of_feasible)
+            .map_err(|error| (Failure::Error(error), Nomination::Clear))?;
         // The pod goes to its nominated node if it fits.
         let nominated = self.nominations.node_of(pod);
         if let Some(node) = nominated.filter(|node| answers.suited().contains(*node)) {
@@ -78,7 +94,6 @@ impl Scheduler {
         // A node is filtered with the nominated pods first. If the pod does not fit with them, that reason is reported.
         let trial = Trial { profile, cycle: &cycle, answers };
         let kept = kept_free(nominations, &trial, |node| answers.filters.is_filtered(node));
-        let mut afterwards = String::new();
         let mut resolvable = answers.filters.resolvable(profile, self.journal.all());
         for (node, refused) in &kept {
             if refused.rejection.resolvable {
@@ -87,36 +102,34 @@ impl Scheduler {
                 resolvable.remove(*node);
             }
         }
-        for &nth in &profile.points.post_filter {
-            let Some(plugin) = &profile.plugins[nth].post_filter else { continue };
-            let mut trial = Trial { profile, cycle: &cycle, answers };
-            match plugin.post_filter(&cycle, &resolvable, &mut trial) {
-                PostFilterAnswer::Nothing(Status::Error(error)) => return Err(Failure::Error(error)),
-                PostFilterAnswer::Nothing(status) => {
-                    afterwards = status.into_rejection().map(|it| it.reasons.message()).unwrap_or_default();
-                }
-                PostFilterAnswer::Preempt { node, victims } => {
-                    self.nominations.set(pod, Some(node));
-                    let pods = (Self::pod_ref(world, pod), world.node_name(node));
-                    if let (Some(pod), Some(node)) = pods {
-                        let victims = victims.into_iter().filter_map(|victim| Self::pod_ref(world, victim)).collect();
-                        let node = node.to_owned();
-                        self.effects.push(Effect::Nominate { pod: pod.clone(), node: Some(node.clone()) });
-                        self.effects.push(Effect::Preempt { pod, node, victims });
-                    }
-                    afterwards.clear();
-                    break;
-                }
-            }
+        let rejected = RejectedInCycle { trial, resolvable: &resolvable, kept: &kept };
+        let surroundings = Around { profiles: &self.profiles, bindings: &self.bindings, world };
+        let after = meter.point(ExtensionPoint::PostFilter, || {
+            post_filter(now, &rejected, &surroundings, &mut self.requests, meter)
+        });
+        let message = message::fit_error(world, profile, &answers.filters, &kept, &after.reasons);
+        if let Nomination::Set(node) = after.nomination
+            && !after.victims.is_empty()
+            && let (Some(pod), Some(node)) = (Self::pod_ref(world, pod), world.node_name(node))
+        {
+            let victims = after.victims.into_iter().filter_map(|victim| Self::pod_ref(world, victim)).collect();
+            self.effects.push(Effect::Preempt { pod, node: node.to_owned(), victims });
         }
-        let message = message::fit_error(world, profile, &answers.filters, &kept, &afterwards);
-        Err(Failure::Rejected { by, message })
+        Err((Failure::Rejected { by, message }, after.nomination))
     }
 
-    fn place(&mut self, now: Duration, world: &mut World, pod: PodId, index: usize, choice: Choice) {
+    fn place(
+        &mut self,
+        now: Duration,
+        world: &mut World,
+        pod: PodId,
+        index: usize,
+        choice: Choice,
+        probe: Option<Arc<dyn Probe>>,
+    ) {
         let Choice { node, concession } = choice;
-        let Some(reference) = Self::pod_ref(world, pod) else { return self.drop_pod(world, pod) };
-        let Some(node_name) = world.node_name(node).map(str::to_owned) else { return self.drop_pod(world, pod) };
+        let names = (Self::pod_ref(world, pod), world.node_name(node).map(str::to_owned));
+        let (Some(reference), Some(node_name)) = names else { return self.drop_pod(now, world, pod) };
         let event = Event::PodAssumed { pod: Box::new(key(&reference)), node: node_name.clone() };
         let changes = observe::apply(world, event);
         self.noted(now, world, &changes);
@@ -125,7 +138,7 @@ impl Scheduler {
             let profile = self.profiles[index].name().to_owned();
             self.effects.push(Effect::PostEvent { pod: reference.clone(), profile, event });
         }
-        self.begin_binding(now, world, reference, index, node, node_name);
+        self.begin_binding(now, world, Placed { pod: reference, profile: index, node, node_name }, probe);
     }
 
     /// Processes the changes that assuming or forgetting a pod made. The pod itself is handled by the caller.
@@ -145,7 +158,14 @@ impl Scheduler {
     }
 
     /// The attempt failed: the pod returns to the queue, and its condition and an event report why.
-    pub(super) fn failed(&mut self, now: Duration, world: &mut World, pod: PodId, failure: Failure) {
+    pub(super) fn failed(
+        &mut self,
+        now: Duration,
+        world: &mut World,
+        pod: PodId,
+        failure: Failure,
+        nomination: Nomination,
+    ) {
         let attempts = self.queue.attempts(pod);
         let index = self.queue.profile(pod);
         let (rejectors, reason, result, message) = match failure {
@@ -159,7 +179,12 @@ impl Scheduler {
         // A pod that another client bound or deleted in the meantime does not return to the queue.
         let is_waiting = world.pod(pod).is_some_and(|pod| pod.node().is_none() && !pod.terminating && !pod.finished);
         if !is_waiting {
-            return self.drop_pod(world, pod);
+            return self.drop_pod(now, world, pod);
+        }
+        match nomination {
+            Nomination::Keep => {}
+            Nomination::Clear => self.nominate(world, pod, None),
+            Nomination::Set(node) => self.nominate(world, pod, Some(node)),
         }
         let mut advice = PluginAdvice { profiles: &self.profiles, world };
         self.queue.failed(now, pod, rejectors, &mut advice);
@@ -179,6 +204,74 @@ impl Scheduler {
             self.effects.push(Effect::Concluded { profile, result, attempts });
         }
     }
+}
+
+/// What all PostFilter plugins together say.
+struct Afterwards {
+    status: &'static str,
+    reasons: String,
+    nomination: Nomination,
+    victims: Vec<PodId>,
+}
+
+impl Outcome for Afterwards {
+    fn status(&self) -> &'static str {
+        self.status
+    }
+}
+
+/// Runs the PostFilter plugins until one succeeds, fails or says that nothing can help, as upstream does. A plugin that
+/// fails is a reason like any other.
+fn post_filter(
+    now: Duration,
+    rejected: &RejectedInCycle<'_>,
+    surroundings: &Around<'_>,
+    requests: &mut Vec<Request>,
+    meter: Meter<'_>,
+) -> Afterwards {
+    let Trial { profile, cycle, answers } = rejected.trial;
+    // Without a plugin that could have made or kept it, a nomination ends with the attempt.
+    let is_kept = !profile.points.post_filter.is_empty();
+    let mut nomination = if is_kept { Nomination::Keep } else { Nomination::Clear };
+    let (mut victims, mut reasons) = (Vec::new(), Vec::new());
+    for &index in &profile.points.post_filter {
+        let built = &profile.plugins[index];
+        let Some(plugin) = &built.post_filter else { continue };
+        let (name, mut own) = (built.plugin.name(), built.plugin.copy(&answers.slots()[index]));
+        let mut handle = Handle {
+            world: cycle.world,
+            plugin: name,
+            now,
+            surroundings,
+            plugins: &profile.plugins,
+            states: States::All(answers.slots()),
+            requests,
+        };
+        let answer = meter
+            .plugin(name, ExtensionPoint::PostFilter, || plugin.post_filter(cycle, &mut own, rejected, &mut handle));
+        let status = answer.status.as_str();
+        match answer.status {
+            Status::Success => {
+                let PostFilterAnswer { nomination, victims, .. } = answer;
+                return Afterwards { status, reasons: String::new(), nomination, victims };
+            }
+            Status::Unschedulable(given) => {
+                if answer.nomination != Nomination::Keep {
+                    (nomination, victims) = (answer.nomination, answer.victims);
+                }
+                reasons.push(given.message());
+            }
+            Status::UnschedulableAndUnresolvable(given) => {
+                let PostFilterAnswer { nomination, victims, .. } = answer;
+                return Afterwards { status, reasons: given.message(), nomination, victims };
+            }
+            other => {
+                let reasons = format!("running PostFilter plugin {name:?}: {}", other.describe());
+                return Afterwards { status, reasons, nomination: Nomination::Keep, victims: Vec::new() };
+            }
+        }
+    }
+    Afterwards { status: "Unschedulable", reasons: reasons.join(", "), nomination, victims }
 }
 
 /// One of the best nodes, chosen at random.

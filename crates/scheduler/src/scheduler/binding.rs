@@ -1,10 +1,11 @@
 //! Binding cycles: from the chosen node to a bound pod, many pods at a time.
 //!
 //! In: a pod that is assumed on its node, and the result of each effect. Out: the next effect: first wait for
-//! permission, then the PreBind plugins one after the other, then Bind. On any failure, reservations are undone in
-//! reverse order, and the pod is forgotten and returns to the queue.
+//! permission (`waiting`), then the PreBind plugins one after the other, then the first Bind plugin that takes the pod.
+//! On any failure, reservations are undone in reverse order, and the pod is forgotten and returns to the queue.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::storage::uid::Uid;
@@ -14,48 +15,56 @@ use rustc_hash::FxHashMap;
 use super::Scheduler;
 use super::attempt::Failure;
 use super::message;
+use super::requests::Around;
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
-use crate::framework::points::PermitAnswer;
+use crate::framework::handle::{Handle, States};
+use crate::framework::points::Nomination;
+use crate::framework::probe::{ExtensionPoint, Meter, Outcome, Probe};
 use crate::framework::profile::PluginBits;
 use crate::framework::status::Status;
 use crate::queue::Attempts;
 use crate::scheduler::effect::{AttemptResult, Effect, PodEvent, PodRef};
 
-/// The longest time a pod waits for permission.
-const PERMIT_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+/// A pod and the node on which it is assumed.
+pub(super) struct Placed {
+    pub(super) pod: PodRef,
+    pub(super) profile: usize,
+    pub(super) node: NodeId,
+    pub(super) node_name: String,
+}
 
-enum Stage {
-    /// For these plugins, each with a deadline.
-    WaitingForPermit(Vec<(usize, Duration)>),
-    /// The plugin at this position in the profile's PreBind list is working.
+pub(super) enum Stage {
+    /// Reserve and Permit run.
+    Beginning,
+    /// Since when, and for which plugins, each with a deadline.
+    WaitingForPermit { since: Duration, plugins: Vec<(usize, Duration)> },
+    /// The executor of the plugin at this position in the profile's PreBind list is working.
     PreBinding(usize),
-    Binding,
+    /// The executor of the plugin at this position in the profile's Bind list is working.
+    Binding(usize),
 }
 
-struct InBinding {
-    pod: PodRef,
+pub(super) struct InBinding {
+    pub(super) placed: Placed,
     uid: Uid,
-    profile: usize,
-    node: NodeId,
-    node_name: String,
     attempts: Option<Attempts>,
-    /// Copies of the plugin states for Reserve, Permit and PreBind, by plugin.
+    /// Copies of the states of the plugins that take part from Reserve on, by plugin.
     slots: Vec<(usize, Slot)>,
-    stage: Stage,
-}
-
-impl InBinding {
-    fn slot(&mut self, nth: usize) -> Option<&mut Slot> {
-        self.slots.iter_mut().find(|(of, _)| *of == nth).map(|(_, slot)| slot)
-    }
+    pub(super) stage: Stage,
+    /// PreBind plugins that have nothing to do for this pod.
+    skipped: PluginBits,
+    /// Its nominated node was written.
+    is_nominated: bool,
+    /// The pod's cycle is measured.
+    probe: Option<Arc<dyn Probe>>,
 }
 
 #[derive(Default)]
 pub(super) struct Bindings {
-    pods: FxHashMap<PodId, InBinding>,
+    pub(super) pods: FxHashMap<PodId, InBinding>,
     /// Permit deadlines.
-    due: BTreeSet<(Duration, PodId)>,
+    pub(super) due: BTreeSet<(Duration, PodId)>,
 }
 
 impl Bindings {
@@ -71,10 +80,10 @@ impl Bindings {
         self.due.first().map(|(due, _)| *due)
     }
 
-    fn remove(&mut self, pod: PodId) -> Option<InBinding> {
+    pub(super) fn remove(&mut self, pod: PodId) -> Option<InBinding> {
         let binding = self.pods.remove(&pod)?;
-        if let Stage::WaitingForPermit(waiting) = &binding.stage {
-            for (_, due) in waiting {
+        if let Stage::WaitingForPermit { plugins, .. } = &binding.stage {
+            for (_, due) in plugins {
                 self.due.remove(&(*due, pod));
             }
         }
@@ -82,8 +91,8 @@ impl Bindings {
     }
 
     /// `None` if a different pod now has this id.
-    fn of(&mut self, pod: &PodRef) -> Option<&mut InBinding> {
-        self.pods.get_mut(&pod.id).filter(|binding| binding.pod.uid == pod.uid)
+    fn of(&self, pod: &PodRef) -> Option<&InBinding> {
+        self.pods.get(&pod.id).filter(|binding| binding.placed.pod.uid == pod.uid)
     }
 }
 
@@ -93,134 +102,207 @@ impl Scheduler {
         &mut self,
         now: Duration,
         world: &mut World,
-        pod: PodRef,
-        index: usize,
-        node: NodeId,
-        node_name: String,
+        placed: Placed,
+        probe: Option<Arc<dyn Probe>>,
     ) {
-        let id = pod.id;
-        let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(world, id) };
-        let profile = &self.profiles[index];
-        let points = &profile.points;
-        let takes_part =
-            |nth: &usize| points.reserve.contains(nth) || points.permit.contains(nth) || points.pre_bind.contains(nth);
+        let id = placed.pod.id;
+        let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(now, world, id) };
+        let profile = &self.profiles[placed.profile];
         let mut slots = Vec::new();
-        if (0..profile.plugins.len()).any(|nth| takes_part(&nth)) {
-            let cached = self.classes.answers(index, profile, &cycle).slots();
-            let taking_part = (0..profile.plugins.len()).filter(takes_part);
-            slots.extend(taking_part.map(|nth| (nth, profile.plugins[nth].plugin.copy(&cached[nth]))));
+        if profile.points.after_the_choice().next().is_some() {
+            let cached = self.classes.answers(placed.profile, profile, &cycle).slots();
+            let taking_part: PluginBits = profile.points.after_the_choice().collect();
+            slots.extend(taking_part.iter().map(|nth| (nth, profile.plugins[nth].plugin.copy(&cached[nth]))));
         }
-        let attempts = self.queue.attempts(id);
-        let uid = cycle.pod.uid.clone();
-        let stage = Stage::Binding;
-        let mut binding = InBinding { pod, uid, profile: index, node, node_name, attempts, slots, stage };
-
-        for &nth in &points.reserve {
-            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].reserve, binding.slot(nth)) else { continue };
-            let status = plugin.reserve(&cycle, slot, node);
-            if status != Status::Success {
-                let failure = self.refusal(index, nth, status, "Reserve");
-                return self.undo(now, world, binding, failure);
-            }
-        }
-        let mut waiting = Vec::new();
-        for &nth in &points.permit {
-            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].permit, binding.slot(nth)) else { continue };
-            match plugin.permit(&cycle, slot, node) {
-                PermitAnswer::Approve => {}
-                PermitAnswer::Wait(wait) => waiting.push((nth, now + wait.min(PERMIT_WAIT_MAX))),
-                PermitAnswer::Deny(status) => {
-                    let failure = self.refusal(index, nth, status, "Permit");
-                    return self.undo(now, world, binding, failure);
-                }
-            }
-        }
-        if waiting.is_empty() {
-            self.go_on(now, world, binding, 0);
-        } else {
-            self.bindings.due.extend(waiting.iter().map(|(_, due)| (*due, id)));
-            binding.stage = Stage::WaitingForPermit(waiting);
-            self.bindings.pods.insert(id, binding);
+        let mut binding = InBinding {
+            placed,
+            uid: cycle.pod.uid.clone(),
+            attempts: self.queue.attempts(id),
+            slots,
+            stage: Stage::Beginning,
+            skipped: PluginBits::default(),
+            is_nominated: false,
+            probe,
+        };
+        match self.reserve_and_permit(now, &cycle, &mut binding) {
+            Ok(plugins) => self.wait_or_go_on(now, world, binding, plugins),
+            Err(failure) => self.undo(now, world, binding, failure),
         }
     }
 
+    /// Calls a plugin with its own state and a handle.
+    pub(super) fn call<R: Outcome>(
+        &mut self,
+        now: Duration,
+        world: &World,
+        binding: &mut InBinding,
+        (nth, point): (usize, ExtensionPoint),
+        call: impl FnOnce(&mut Slot, &mut Handle<'_>) -> R,
+    ) -> R {
+        let profile = &self.profiles[binding.placed.profile];
+        let name = profile.plugin_name(nth);
+        let position = binding.slots.iter().position(|(of, _)| *of == nth);
+        // While the plugin has its own state, others are there to be read.
+        let mut own = match position {
+            Some(position) => std::mem::replace(&mut binding.slots[position].1, Slot::empty()),
+            None => profile.plugins[nth].plugin.slot(),
+        };
+        let mut handle = Handle {
+            world,
+            plugin: name,
+            now,
+            surroundings: &Around { profiles: &self.profiles, bindings: &self.bindings, world },
+            plugins: &profile.plugins,
+            states: States::Some(&binding.slots),
+            requests: &mut self.requests,
+        };
+        let meter = Meter::new(binding.probe.as_deref(), profile.name());
+        let outcome = meter.plugin(name, point, || call(&mut own, &mut handle));
+        if let Some(position) = position {
+            binding.slots[position].1 = own;
+        }
+        outcome
+    }
+
+    /// The slot of a plugin that reads its state only.
+    fn slot(binding: &InBinding, nth: usize) -> Option<&Slot> {
+        binding.slots.iter().find(|(of, _)| *of == nth).map(|(_, slot)| slot)
+    }
+
+    /// Asks the PreBind plugins whether they have anything to do. Returns whether any has.
+    pub(super) fn pre_flight(&self, cycle: &Cycle<'_>, binding: &mut InBinding) -> Result<bool, Failure> {
+        let profile = &self.profiles[binding.placed.profile];
+        let mut any = false;
+        for &nth in &profile.points.pre_bind {
+            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].pre_bind, Self::slot(binding, nth)) else {
+                continue;
+            };
+            let meter = Meter::new(binding.probe.as_deref(), profile.name());
+            let (name, node) = (profile.plugin_name(nth), binding.placed.node);
+            let ask = || plugin.pre_bind_pre_flight(cycle, slot, node);
+            match meter.plugin(name, ExtensionPoint::PreBindPreFlight, ask) {
+                Status::Success => any = true,
+                Status::Skip => binding.skipped.insert(nth),
+                status => {
+                    let error = format!("running PreBindPreFlight plugin {name:?}: {}", status.describe());
+                    return Err(Failure::Error(error));
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    /// Writes the pod's nominated node before something that takes time, so that others see where it will run.
+    pub(super) fn announce(&mut self, binding: &mut InBinding) {
+        binding.is_nominated = true;
+        let (pod, node) = (binding.placed.pod.clone(), Some(binding.placed.node_name.clone()));
+        self.effects.push(Effect::Nominate { pod, node });
+    }
+
     /// Runs PreBind from the plugin at this position on, then Bind.
-    fn go_on(&mut self, now: Duration, world: &mut World, mut binding: InBinding, from: usize) {
-        let id = binding.pod.id;
+    pub(super) fn pre_bind(&mut self, now: Duration, world: &mut World, mut binding: InBinding, from: usize) {
+        let id = binding.placed.pod.id;
         self.queue.binding(id);
-        let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(world, id) };
-        let profile = &self.profiles[binding.profile];
-        for (number, &nth) in profile.points.pre_bind.iter().enumerate().skip(from) {
-            let node = binding.node;
-            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].pre_bind, binding.slot(nth)) else { continue };
-            match plugin.pre_bind(&cycle, slot, node) {
-                Ok(false) => {}
-                Ok(true) => {
-                    let plugin = profile.plugin_name(nth);
-                    let (pod, node) = (binding.pod.clone(), binding.node_name.clone());
-                    self.effects.push(Effect::PreBind { pod, node, plugin });
-                    binding.stage = Stage::PreBinding(number);
+        let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(now, world, id) };
+        let profile = &self.profiles[binding.placed.profile];
+        for (position, &nth) in profile.points.pre_bind.iter().enumerate().skip(from) {
+            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].pre_bind, Self::slot(&binding, nth)) else {
+                continue;
+            };
+            if binding.skipped.contains(nth) {
+                continue;
+            }
+            let meter = Meter::new(binding.probe.as_deref(), profile.name());
+            let (name, node) = (profile.plugin_name(nth), binding.placed.node);
+            match meter.plugin(name, ExtensionPoint::PreBind, || plugin.pre_bind(&cycle, slot, node)) {
+                Ok(None) => {}
+                Ok(Some(work)) => {
+                    let (pod, node) = (binding.placed.pod.clone(), binding.placed.node_name.clone());
+                    self.effects.push(Effect::PreBind { pod, node, plugin: name, work });
+                    binding.stage = Stage::PreBinding(position);
                     self.bindings.pods.insert(id, binding);
                     return;
                 }
                 Err(status) => {
-                    let error = format!("running PreBind plugin {:?}: {status:?}", profile.plugin_name(nth));
-                    return self.undo(now, world, binding, Failure::Error(error));
+                    let failure = self.refusal(binding.placed.profile, nth, status, ExtensionPoint::PreBind);
+                    return self.undo(now, world, binding, failure);
                 }
             }
         }
-        for &nth in &profile.points.bind {
-            let Some(plugin) = &profile.plugins[nth].bind else { continue };
-            match plugin.bind(&cycle, binding.node) {
-                Status::Success => {
-                    let plugin = profile.plugin_name(nth);
-                    let (pod, node) = (binding.pod.clone(), binding.node_name.clone());
-                    self.effects.push(Effect::Bind { pod, node, plugin });
-                    binding.stage = Stage::Binding;
+        self.bind(now, world, binding, 0);
+    }
+
+    /// Asks the Bind plugins from the one at this position on.
+    fn bind(&mut self, now: Duration, world: &mut World, mut binding: InBinding, from: usize) {
+        let id = binding.placed.pod.id;
+        let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(now, world, id) };
+        let profile = &self.profiles[binding.placed.profile];
+        for (position, &nth) in profile.points.bind.iter().enumerate().skip(from) {
+            let (Some(plugin), Some(slot)) = (&profile.plugins[nth].bind, Self::slot(&binding, nth)) else { continue };
+            let meter = Meter::new(binding.probe.as_deref(), profile.name());
+            let (name, node) = (profile.plugin_name(nth), binding.placed.node);
+            match meter.plugin(name, ExtensionPoint::Bind, || plugin.bind(&cycle, slot, node)) {
+                Ok(None) => {}
+                Ok(Some(work)) => {
+                    let (pod, node) = (binding.placed.pod.clone(), binding.placed.node_name.clone());
+                    self.effects.push(Effect::Bind { pod, node, plugin: name, work });
+                    binding.stage = Stage::Binding(position);
                     self.bindings.pods.insert(id, binding);
                     return;
                 }
-                Status::Skip => {}
-                status => {
-                    let error = format!("running Bind plugin {:?}: {status:?}", profile.plugin_name(nth));
-                    return self.undo(now, world, binding, Failure::Error(error));
+                Err(status) => {
+                    let failure = self.refusal(binding.placed.profile, nth, status, ExtensionPoint::Bind);
+                    return self.undo(now, world, binding, failure);
                 }
             }
         }
-        self.undo(now, world, binding, Failure::Error("no Bind plugin accepts the pod".to_owned()));
+        // kube-scheduler says nothing here, and the pod is retried without a trace.
+        self.undo(now, world, binding, Failure::Error("no Bind plugin takes the pod".to_owned()));
     }
 
     pub(super) fn pre_bound(&mut self, now: Duration, world: &mut World, pod: &PodRef, plugin: &str) {
-        let Some(binding) = self.bindings.of(pod) else { return };
-        let Stage::PreBinding(number) = binding.stage else { return };
-        let profile = &self.profiles[binding.profile];
-        if profile.plugin_name(profile.points.pre_bind[number]) == plugin
+        let Some(InBinding { stage: Stage::PreBinding(position), placed, .. }) = self.bindings.of(pod) else { return };
+        let (position, profile) = (*position, &self.profiles[placed.profile]);
+        if profile.plugin_name(profile.points.pre_bind[position]) == plugin
             && let Some(binding) = self.bindings.remove(pod.id)
         {
-            self.go_on(now, world, binding, number + 1);
+            self.pre_bind(now, world, binding, position + 1);
         }
     }
 
-    pub(super) fn bound(&mut self, world: &World, pod: &PodRef) {
+    pub(super) fn declined(&mut self, now: Duration, world: &mut World, pod: &PodRef, plugin: &str) {
+        let Some(InBinding { stage: Stage::Binding(position), placed, .. }) = self.bindings.of(pod) else { return };
+        let (position, profile) = (*position, &self.profiles[placed.profile]);
+        if profile.plugin_name(profile.points.bind[position]) == plugin
+            && let Some(binding) = self.bindings.remove(pod.id)
+        {
+            self.bind(now, world, binding, position + 1);
+        }
+    }
+
+    pub(super) fn bound(&mut self, now: Duration, world: &World, pod: &PodRef) {
         if self.bindings.of(pod).is_none() {
             return;
         }
-        let Some(binding) = self.bindings.remove(pod.id) else { return };
-        let profile = &self.profiles[binding.profile];
+        let Some(mut binding) = self.bindings.remove(pod.id) else { return };
+        let index = binding.placed.profile;
         if let Some(cycle) = Cycle::of(world, pod.id) {
-            for &nth in &profile.points.post_bind {
-                if let Some(plugin) = &profile.plugins[nth].post_bind {
-                    plugin.post_bind(&cycle, binding.node);
-                }
+            for position in 0..self.profiles[index].points.post_bind.len() {
+                let nth = self.profiles[index].points.post_bind[position];
+                let Some(plugin) = self.profiles[index].plugins[nth].post_bind.clone() else { continue };
+                let node = binding.placed.node;
+                self.call(now, world, &mut binding, (nth, ExtensionPoint::PostBind), |slot, handle| {
+                    plugin.post_bind(&cycle, slot, node, handle);
+                });
             }
         }
         self.queue.remove(pod.id);
         self.nominations.set(pod.id, None);
         let PodRef { namespace, name, .. } = pod;
-        let message = format!("Successfully assigned {namespace}/{name} to {}", binding.node_name);
-        let (profile, event) = (profile.name().to_owned(), PodEvent::Scheduled { message });
+        let message = format!("Successfully assigned {namespace}/{name} to {}", binding.placed.node_name);
+        let (profile, event) = (self.profiles[index].name().to_owned(), PodEvent::Scheduled { message });
         self.effects.push(Effect::PostEvent { pod: pod.clone(), profile, event });
-        self.concluded(Some(binding.profile), AttemptResult::Scheduled, binding.attempts);
+        self.concluded(Some(index), AttemptResult::Scheduled, binding.attempts);
     }
 
     pub(super) fn binding_failed(&mut self, now: Duration, world: &mut World, pod: &PodRef, error: String) {
@@ -231,85 +313,99 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn allowed(&mut self, now: Duration, world: &mut World, pod: &PodRef, plugin: &str) {
-        let profiles = &self.profiles;
-        let Some(binding) = self.bindings.of(pod) else { return };
-        let profile = &profiles[binding.profile];
-        let Stage::WaitingForPermit(waiting) = &mut binding.stage else { return };
-        let Some(at) = waiting.iter().position(|(nth, _)| profile.plugin_name(*nth) == plugin) else { return };
-        let (_, due) = waiting.swap_remove(at);
-        let (is_last, due_again) = (waiting.is_empty(), waiting.iter().any(|(_, other)| *other == due));
-        if !due_again {
-            self.bindings.due.remove(&(due, pod.id));
-        }
-        if is_last && let Some(binding) = self.bindings.remove(pod.id) {
-            self.go_on(now, world, binding, 0);
-        }
-    }
-
-    pub(super) fn denied(&mut self, now: Duration, world: &mut World, pod: &PodRef, plugin: &str, reason: &str) {
-        let Some(binding) = self.bindings.of(pod) else { return };
-        let profile = &self.profiles[binding.profile];
-        let Stage::WaitingForPermit(waiting) = &binding.stage else { return };
-        let waits_for = waiting.iter().find(|(nth, _)| profile.plugin_name(*nth) == plugin);
-        if let Some(&(nth, _)) = waits_for
+    /// An executor rejects the pod.
+    pub(super) fn binding_rejected(
+        &mut self,
+        now: Duration,
+        world: &mut World,
+        pod: &PodRef,
+        plugin: &str,
+        reason: &str,
+    ) {
+        let Some(InBinding { stage, placed, .. }) = self.bindings.of(pod) else { return };
+        let profile = &self.profiles[placed.profile];
+        let nth = match stage {
+            Stage::PreBinding(position) => profile.points.pre_bind[*position],
+            Stage::Binding(position) => profile.points.bind[*position],
+            Stage::Beginning | Stage::WaitingForPermit { .. } => return,
+        };
+        if profile.plugin_name(nth) == plugin
             && let Some(binding) = self.bindings.remove(pod.id)
         {
-            let by = [nth].into_iter().collect();
-            self.undo(now, world, binding, Failure::Rejected { by, message: message::refused(reason) });
-        }
-    }
-
-    /// Denies the pods whose Permit deadline has passed.
-    pub(super) fn permits_ran_out(&mut self, now: Duration, world: &mut World) {
-        while let Some(&(due, pod)) = self.bindings.due.first()
-            && due <= now
-        {
-            self.bindings.due.pop_first();
-            let Some(binding) = self.bindings.remove(pod) else { continue };
-            let Stage::WaitingForPermit(waiting) = &binding.stage else { continue };
-            let Some(&(nth, _)) = waiting.iter().find(|(_, other)| *other == due) else { continue };
-            let name = self.profiles[binding.profile].plugin_name(nth);
-            let message = message::refused(&format!("rejected due to timeout at plugin {name}"));
-            let by = [nth].into_iter().collect();
-            self.undo(now, world, binding, Failure::Rejected { by, message });
+            self.undo(now, world, binding, Failure::refused_by_work(reason));
         }
     }
 
     /// The pod is gone, or another pod has its name.
-    pub(super) fn give_up_binding(&mut self, pod: PodId) {
+    pub(super) fn give_up_binding(&mut self, now: Duration, world: &World, pod: PodId) {
         if let Some(mut binding) = self.bindings.remove(pod) {
-            self.unreserve(&mut binding);
+            self.unreserve(now, world, &mut binding);
+            self.cancel(&binding);
         }
     }
 
-    fn undo(&mut self, now: Duration, world: &mut World, mut binding: InBinding, failure: Failure) {
-        self.unreserve(&mut binding);
-        self.forget(now, world, &binding.pod);
-        self.failed(now, world, binding.pod.id, failure);
+    /// This process no longer leads. A binding that was sent continues: its result is still to come.
+    pub(super) fn give_up_all(&mut self, now: Duration, world: &mut World) {
+        let is_sent = |binding: &InBinding| matches!(binding.stage, Stage::Binding(_));
+        let mut pods: Vec<PodId> =
+            self.bindings.pods.iter().filter(|(_, binding)| !is_sent(binding)).map(|(pod, _)| *pod).collect();
+        pods.sort_unstable();
+        for pod in pods {
+            if let Some(binding) = self.bindings.remove(pod) {
+                self.cancel(&binding);
+                self.undo(now, world, binding, Failure::Error("this process no longer leads".to_owned()));
+            }
+        }
+    }
+
+    fn cancel(&mut self, binding: &InBinding) {
+        if matches!(binding.stage, Stage::PreBinding(_)) {
+            self.effects.push(Effect::Cancel { pod: binding.placed.pod.clone() });
+        }
+    }
+
+    pub(super) fn undo(&mut self, now: Duration, world: &mut World, mut binding: InBinding, failure: Failure) {
+        self.unreserve(now, world, &mut binding);
+        let PodRef { id, .. } = binding.placed.pod;
+        self.forget(now, world, &binding.placed.pod);
+        if binding.is_nominated && world.nominated_node(id).is_none() {
+            // The watch has not shown the nomination yet, so that clearing it would not be noticed as needed.
+            self.effects.push(Effect::Nominate { pod: binding.placed.pod.clone(), node: None });
+        }
+        self.failed(now, world, id, failure, Nomination::Clear);
     }
 
     /// Calls all Reserve plugins in reverse order, including those whose reserve did not run.
-    fn unreserve(&self, binding: &mut InBinding) {
-        let pod = binding.pod.id;
-        let profile = &self.profiles[binding.profile];
-        let node = binding.node;
-        for &nth in profile.points.reserve.iter().rev() {
-            if let (Some(plugin), Some(slot)) = (&profile.plugins[nth].reserve, binding.slot(nth)) {
-                plugin.unreserve(slot, pod, node);
-            }
+    fn unreserve(&mut self, now: Duration, world: &World, binding: &mut InBinding) {
+        let (index, pod, node) = (binding.placed.profile, binding.placed.pod.id, binding.placed.node);
+        for position in (0..self.profiles[index].points.reserve.len()).rev() {
+            let nth = self.profiles[index].points.reserve[position];
+            let Some(plugin) = self.profiles[index].plugins[nth].reserve.clone() else { continue };
+            self.call(now, world, binding, (nth, ExtensionPoint::Unreserve), |slot, handle| {
+                plugin.unreserve(slot, pod, node, handle);
+            });
         }
     }
 
-    fn refusal(&self, index: usize, nth: usize, status: Status, point: &str) -> Failure {
+    /// Why a status other than Success at this point ends the attempt.
+    pub(super) fn refusal(&self, index: usize, nth: usize, status: Status, point: ExtensionPoint) -> Failure {
         let name = self.profiles[index].plugin_name(nth);
-        let error = format!("running {point} plugin {name:?}: {status:?}");
-        match status.into_rejection() {
-            Some(rejection) => {
+        let error = format!("running {} plugin {name:?}: {}", point.as_str(), status.describe());
+        match (point, status.into_rejection()) {
+            (_, None) => Failure::Error(error),
+            (ExtensionPoint::Reserve | ExtensionPoint::Permit, Some(rejection)) => {
                 let by: PluginBits = [nth].into_iter().collect();
                 Failure::Rejected { by, message: message::refused(&rejection.reasons.message()) }
             }
-            None => Failure::Error(error),
+            (_, Some(rejection)) => Failure::refused_by_work(&rejection.reasons.message()),
         }
+    }
+}
+
+impl Failure {
+    /// As upstream, no plugin counts as the rejector: the pod is tried again after a backoff instead of after a change,
+    /// because what PreBind and Bind work on is seldom something that the world contains.
+    fn refused_by_work(reason: &str) -> Self {
+        Self::Rejected { by: PluginBits::default(), message: message::refused(reason) }
     }
 }

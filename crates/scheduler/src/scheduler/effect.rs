@@ -8,6 +8,7 @@ use std::time::Duration;
 use model::PodId;
 
 use crate::framework::points::Concession;
+use crate::framework::work::Work;
 use crate::queue::Attempts;
 
 /// A pod, as the API names it.
@@ -28,24 +29,32 @@ pub enum Input {
     Time,
     /// An [`Effect::Bind`] succeeded.
     Bound { pod: PodRef },
+    /// The executor of an [`Effect::Bind`] declined: the next Bind plugin is asked.
+    Declined { pod: PodRef, plugin: &'static str },
     /// An [`Effect::Bind`] or [`Effect::PreBind`] failed. The pod is retried later with its state at that time. A pod
     /// that is gone or bound by another client is dropped when the watch shows that.
     Failed { pod: PodRef, error: String },
+    /// The executor of an [`Effect::PreBind`] or [`Effect::Bind`] rejects the pod: it is retried after a backoff.
+    Rejected { pod: PodRef, plugin: &'static str, reason: String },
     /// An [`Effect::PreBind`] is done.
     PreBound { pod: PodRef, plugin: &'static str },
-    /// A Permit plugin allows a pod that waits for it.
-    Allowed { pod: PodRef, plugin: &'static str },
-    /// A Permit plugin denies a pod that waits for it.
-    Denied { pod: PodRef, plugin: &'static str, reason: String },
+    /// A message for a plugin, in every profile that has it.
+    Message { plugin: &'static str, message: Work },
+    /// This process no longer leads: pods that wait for permission, or whose work has not bound them yet, are given up.
+    LeaseLost,
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Work of a PreBind plugin; answered with [`Input::PreBound`] or [`Input::Failed`].
-    PreBind { pod: PodRef, node: String, plugin: &'static str },
-    /// Bind the pod; answered with [`Input::Bound`] or [`Input::Failed`].
-    Bind { pod: PodRef, node: String, plugin: &'static str },
+    /// Work for the executor of a PreBind plugin; answered with [`Input::PreBound`], [`Input::Rejected`] or
+    /// [`Input::Failed`].
+    PreBind { pod: PodRef, node: String, plugin: &'static str, work: Work },
+    /// Work for the executor of a Bind plugin: bind the pod. Answered with [`Input::Bound`], [`Input::Declined`],
+    /// [`Input::Rejected`] or [`Input::Failed`].
+    Bind { pod: PodRef, node: String, plugin: &'static str, work: Work },
+    /// Nobody waits for the pod's [`Effect::PreBind`] any more. An answer that comes nevertheless is ignored.
+    Cancel { pod: PodRef },
     /// Set the condition PodScheduled to false.
     SetCondition { pod: PodRef, reason: ConditionReason, message: String },
     /// Write `status.nominatedNodeName`; `None` clears it.

@@ -3,8 +3,8 @@
 //! In: inputs, each with the current time. Out: effects. `Scheduler::step` only computes: it reads no clock, never
 //! blocks, and takes its randomness from the given seed.
 //!
-//! - `attempt`: the scheduling cycle, one pod at a time. `binding`: binding cycles, many at a time. `advice`: what the
-//!   queue asks the plugins.
+//! - `attempt`: the scheduling cycle, one pod at a time. `binding`: binding cycles, many at a time; `waiting`: the wait
+//!   for permission. `advice`: what the queue asks the plugins. `requests`: what plugins ask of the scheduler.
 //!
 //! Invariants: a pod is assumed on its node (an event of the world) before it is bound. If the binding fails, the pod
 //! is forgotten and reservations are undone in reverse order. A pod that another client bound is accepted; a deleted
@@ -16,11 +16,14 @@ mod binding;
 pub(crate) mod effect;
 pub(crate) mod message;
 pub mod observe;
+mod requests;
+mod waiting;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{NodeId, PodId, World};
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use self::advice::PluginAdvice;
@@ -32,8 +35,13 @@ use crate::evaluate::Scratch;
 use crate::evaluate::classes::Classes;
 use crate::evaluate::journal::{Aspect, Journal};
 use crate::framework::change::ChangeKinds;
+use crate::framework::handle::Request;
+use crate::framework::probe::Probe;
 use crate::framework::profile::Profile;
 use crate::queue::{Arrivals, Newcomer, Nominations, Pending, Queue, QueueCounts};
+
+/// As upstream, because reading the clock around every call costs more than some calls.
+const MEASURED_ONE_IN: u32 = 10;
 
 pub struct Scheduler {
     profiles: Vec<Profile>,
@@ -42,7 +50,12 @@ pub struct Scheduler {
     journal: Journal,
     classes: Classes,
     bindings: Bindings,
+    /// What plugins asked for and has not been done yet.
+    requests: Vec<Request>,
     random: ChaCha8Rng,
+    /// Measures one of [`MEASURED_ONE_IN`] cycles; apart from `random`, so that measuring changes no decision.
+    probe: Option<Arc<dyn Probe>>,
+    sampler: ChaCha8Rng,
     scratch: Scratch,
     best: Vec<NodeId>,
     wake_at: Option<Duration>,
@@ -94,19 +107,35 @@ impl Scheduler {
             .map(|profile| profile.plugins.iter().map(|built| built.plugin.woken_by()).collect())
             .collect();
         Self {
-            queue: Queue::new(configuration.order, configuration.backoff, woken_by),
+            queue: Queue::new(configuration.backoff, woken_by),
             profiles,
             nominations: Nominations::default(),
             journal: Journal::default(),
             classes: Classes::default(),
             bindings: Bindings::default(),
+            requests: Vec::new(),
             random: ChaCha8Rng::seed_from_u64(seed),
+            probe: None,
+            sampler: ChaCha8Rng::seed_from_u64(!seed),
             scratch: Scratch::default(),
             best: Vec::new(),
             wake_at: None,
             cache: CacheSizes::default(),
             effects: Vec::new(),
         }
+    }
+
+    /// Measures plugins from now on.
+    #[must_use]
+    pub fn measured_by(mut self, probe: Arc<dyn Probe>) -> Self {
+        self.probe = Some(probe);
+        self
+    }
+
+    /// The probe, if the next cycle is to be measured.
+    fn sampled(&mut self) -> Option<Arc<dyn Probe>> {
+        let probe = self.probe.as_ref()?;
+        (self.sampler.random_range(0..MEASURED_ONE_IN) == 0).then(|| Arc::clone(probe))
     }
 
     pub fn profiles(&self) -> &[Profile] {
@@ -143,7 +172,7 @@ impl Scheduler {
     /// itself in a step.
     pub fn observe(&mut self, now: Duration, world: &World, changes: &Changes) -> Vec<Effect> {
         self.changed(now, world, changes);
-        self.end_step(world)
+        self.end_step(now, world)
     }
 
     /// Processes one input. It changes the world only by assuming and forgetting pods; all other changes arrive through
@@ -155,6 +184,7 @@ impl Scheduler {
                     if !self.try_next(now, world) {
                         break;
                     }
+                    self.carry_out_requests(now, world);
                 }
             }
             Input::Time => {
@@ -162,17 +192,20 @@ impl Scheduler {
                 let mut advice = PluginAdvice { profiles: &self.profiles, world };
                 self.queue.tick(now, &mut advice);
             }
-            Input::Bound { pod } => self.bound(world, &pod),
+            Input::Bound { pod } => self.bound(now, world, &pod),
+            Input::Declined { pod, plugin } => self.declined(now, world, &pod, plugin),
             Input::Failed { pod, error } => self.binding_failed(now, world, &pod, error),
+            Input::Rejected { pod, plugin, reason } => self.binding_rejected(now, world, &pod, plugin, &reason),
             Input::PreBound { pod, plugin } => self.pre_bound(now, world, &pod, plugin),
-            Input::Allowed { pod, plugin } => self.allowed(now, world, &pod, plugin),
-            Input::Denied { pod, plugin, reason } => self.denied(now, world, &pod, plugin, &reason),
+            Input::Message { plugin, message } => self.message(now, world, plugin, &message),
+            Input::LeaseLost => self.give_up_all(now, world),
         }
-        self.end_step(world)
+        self.carry_out_requests(now, world);
+        self.end_step(now, world)
     }
 
-    fn end_step(&mut self, world: &World) -> Vec<Effect> {
-        self.ask_to_be_woken();
+    fn end_step(&mut self, now: Duration, world: &World) -> Vec<Effect> {
+        self.ask_to_be_woken(now);
         self.cache = CacheSizes {
             nodes: world.node_count(),
             pods: world.resources().pods_in_all(),
@@ -181,8 +214,10 @@ impl Scheduler {
         std::mem::take(&mut self.effects)
     }
 
-    fn ask_to_be_woken(&mut self) {
-        let due = [self.queue.due(), self.bindings.due()].into_iter().flatten().min();
+    fn ask_to_be_woken(&mut self, now: Duration) {
+        // What plugins asked for while changes were observed waits for a step that may change the world.
+        let requested = (!self.requests.is_empty()).then_some(now);
+        let due = [self.queue.due(), self.bindings.due(), requested].into_iter().flatten().min();
         if due != self.wake_at {
             self.wake_at = due;
             self.effects.extend(due.map(Effect::WakeAt));
@@ -198,7 +233,7 @@ impl Scheduler {
             self.look_at_everything(now, world);
         }
         for &pod in &changes.removed_pods {
-            self.drop_pod(world, pod);
+            self.drop_pod(now, world, pod);
         }
         for &pod in &changes.pods {
             self.look_at_pod(now, world, pod);
@@ -215,7 +250,7 @@ impl Scheduler {
         let mut known: Vec<PodId> = known.filter(|pod| world.pod(*pod).is_none()).collect();
         known.sort_unstable();
         for pod in known {
-            self.drop_pod(world, pod);
+            self.drop_pod(now, world, pod);
         }
         let all: Vec<PodId> = world.pods().map(|(id, _)| id).collect();
         for pod in all {
@@ -227,7 +262,7 @@ impl Scheduler {
 
     /// A pod was added or changed: puts it into the queue, or drops it if there is nothing to place.
     fn look_at_pod(&mut self, now: Duration, world: &World, id: PodId) {
-        let Some(pod) = world.pod(id) else { return self.drop_pod(world, id) };
+        let Some(pod) = world.pod(id) else { return self.drop_pod(now, world, id) };
         let name = pod.scheduling.as_ref().map_or("", |facts| facts.scheduler_name.as_str());
         let profile = self.profiles.iter().position(|profile| profile.name() == name);
         // The pod is already bound; only the watch has not shown it yet.
@@ -237,29 +272,28 @@ impl Scheduler {
         let Some(profile) = profile.filter(|_| waits && !pod.terminating) else {
             // The pod is no longer tried, but it keeps its nomination until it is gone, as upstream.
             let keeps_room = profile.is_some() && waits && pod.terminating;
-            self.drop_pod(world, id);
+            self.drop_pod(now, world, id);
             return self.nominations.set(id, nominated.filter(|_| keeps_room));
         };
         if self.bindings.uid(id).is_some_and(|uid| *uid != pod.uid) {
             // Another pod with the same name.
-            self.drop_pod(world, id);
+            self.drop_pod(now, world, id);
         }
         let Some(pod) = world.pod(id) else { return };
-        let priority = pod.scheduling.as_ref().map_or(0, |facts| facts.priority);
-        let newcomer = Newcomer { pod: id, uid: pod.uid.clone(), profile, priority };
+        let newcomer = Newcomer { pod: id, uid: pod.uid.clone(), profile };
         self.nominations.set(id, nominated);
         let mut advice = PluginAdvice { profiles: &self.profiles, world };
         self.queue.apply(now, newcomer, &mut advice);
     }
 
     /// Stops all work for the pod.
-    fn drop_pod(&mut self, world: &World, pod: PodId) {
+    fn drop_pod(&mut self, now: Duration, world: &World, pod: PodId) {
         self.queue.remove(pod);
         self.nominations.set(pod, None);
         // If the watch shows the pod on a node during its binding, the binding continues: its result is still to come.
         let is_bound = world.pod(pod).is_some_and(|pod| pod.node().is_some());
         if !is_bound {
-            self.give_up_binding(pod);
+            self.give_up_binding(now, world, pod);
         }
     }
 
@@ -287,6 +321,8 @@ pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
     }
 }
 
+#[cfg(test)]
+mod handle_tests;
 #[cfg(test)]
 mod hint_tests;
 #[cfg(test)]

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::World;
 use model::event::{Event, PodFacts};
 use model::scheduling::{HostPort, ResourceSums};
-use model::{NodeSet, World};
 
 use super::*;
 use crate::config::Configuration;
 use crate::framework::cycle::Cycle;
+use crate::framework::handle::Handle;
 use crate::framework::plugin::Plugin;
-use crate::framework::points::{PostFilter, PostFilterAnswer, Trials};
+use crate::framework::points::{PostFilter, PostFilterAnswer, RejectedNodes};
 use crate::framework::registry::{NoArgs, Points, Register};
 use crate::framework::status::Status;
 use crate::plugins;
@@ -26,15 +27,21 @@ impl Plugin for Evict {
 }
 
 impl PostFilter for Evict {
-    fn post_filter(&self, cycle: &Cycle<'_>, resolvable: &NodeSet, trials: &mut dyn Trials) -> PostFilterAnswer {
-        for node in resolvable.iter() {
+    fn post_filter(
+        &self,
+        cycle: &Cycle<'_>,
+        (): &mut (),
+        rejected: &dyn RejectedNodes,
+        _: &mut Handle<'_>,
+    ) -> PostFilterAnswer {
+        for node in rejected.resolvable().iter() {
             for &victim in cycle.world.pods_on(node) {
-                if trials.fits_without(node, &[victim]) {
-                    return PostFilterAnswer::Preempt { node, victims: vec![victim] };
+                if rejected.fits_without(node, &[victim]) {
+                    return PostFilterAnswer::preempt(node, vec![victim]);
                 }
             }
         }
-        PostFilterAnswer::Nothing(Status::unschedulable("preemption: nothing helps"))
+        PostFilterAnswer::nothing(Status::unschedulable("preemption: nothing helps"))
     }
 }
 
@@ -56,6 +63,12 @@ fn sized(name: &str, cpu_milli: i64, priority: i32) -> PodFacts {
         facts.priority = priority;
         (facts.requests.asked, facts.requests.taken, facts.requests.scored) = (sums.clone(), sums.clone(), sums);
     })
+}
+
+/// Nominated to `n1` by another client, and gated, so that no failed attempt clears the nomination.
+fn nominated(mut facts: PodFacts) -> PodFacts {
+    Arc::make_mut(facts.scheduling.as_mut().expect("facts")).gates = vec!["quota".to_owned()];
+    PodFacts { nominated_node: Some("n1".to_owned()), ..facts }
 }
 
 fn ready(world: &mut World, evicts: bool) -> Scheduler {
@@ -104,8 +117,7 @@ fn a_node_is_filtered_with_the_nominated_pods_first() {
     let alone = place(&mut scheduler, &mut world, listening("alone", 500, 5));
     assert_eq!(condition(&alone), Some("0/1 nodes are available: 1 Insufficient cpu."));
     // The nominated pod uses the same port, and NodePorts runs before NodeResourcesFit.
-    let nominated = PodFacts { nominated_node: Some("n1".to_owned()), ..listening("waits", 3000, 10) };
-    place(&mut scheduler, &mut world, nominated);
+    place(&mut scheduler, &mut world, nominated(listening("waits", 3000, 10)));
     let beside = place(&mut scheduler, &mut world, listening("beside", 500, 5));
     let free_ports = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
     assert_eq!(condition(&beside), Some(free_ports));
@@ -116,7 +128,7 @@ fn a_nominated_pod_keeps_its_resources_from_pods_of_lower_priority() {
     let mut world = world(&["n1"]);
     let mut scheduler = ready(&mut world, false);
     // Too big for now, and nominated to the only node, which has 4000.
-    let waits = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("waits", 3000, 10) };
+    let waits = nominated(sized("waits", 3000, 10));
     let blocked = PodFacts { node: Some("n1".to_owned()), ..sized("runs", 2000, 0) };
     apply(&mut world, Event::PodApplied(blocked));
     scheduler.observe(Duration::ZERO, &world, &everything());
@@ -161,6 +173,23 @@ fn post_filter_finds_victims_and_the_pod_is_nominated() {
         _ => None,
     });
     assert_eq!(message, Some("0/2 nodes are available: 2 Insufficient cpu. preemption: nothing helps"));
+}
+
+#[test]
+fn a_nomination_ends_with_a_failed_attempt_if_no_plugin_could_have_made_it() {
+    let mut world = world(&["n1"]);
+    let mut scheduler = ready(&mut world, false);
+    let huge = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("huge", 9000, 10) };
+    let effects = place(&mut scheduler, &mut world, huge);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Nominate { node: None, .. })), "{effects:?}");
+    assert_eq!(scheduler.figures().nominated, 0);
+    // A plugin that only says that it cannot help keeps it.
+    let mut world = crate::testing::world(&["n1"]);
+    let mut scheduler = ready(&mut world, true);
+    let huge = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("huge", 9000, 10) };
+    let effects = place(&mut scheduler, &mut world, huge);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Nominate { .. })), "{effects:?}");
+    assert_eq!(scheduler.figures().nominated, 1);
 }
 
 #[test]

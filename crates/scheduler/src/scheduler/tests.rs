@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::Configuration;
 use crate::framework::cycle::Cycle;
+use crate::framework::handle::Handle;
 use crate::framework::plugin::Plugin;
-use crate::framework::points::{Filter, Permit, PermitAnswer, PostBind, PreBind, PreFilter, Reserve, Score};
+use crate::framework::points::{Filter, Notified, Permit, PermitAnswer, PostBind, PreBind, PreFilter, Reserve, Score};
 use crate::framework::registry::{Points, Register, Registry};
 use crate::framework::status::Status;
+use crate::framework::work::Work;
 use crate::plugins;
 use crate::scheduler::effect::{AttemptResult, ConditionReason, PodEvent};
 use crate::testing::{NAMESPACE, apply, everything, id, node, pod, pod_with, world};
@@ -89,19 +91,19 @@ impl<const N: usize> Score for Actor<N> {
 }
 
 impl<const N: usize> Reserve for Actor<N> {
-    fn reserve(&self, _: &Cycle<'_>, state: &mut u32, _: NodeId) -> Status {
+    fn reserve(&self, _: &Cycle<'_>, state: &mut u32, _: NodeId, _: &mut Handle<'_>) -> Status {
         *state += 10;
         log(format!("reserve {}", NAMES[N]));
         if self.args.reserve_fails { Status::unschedulable("nothing left") } else { Status::Success }
     }
 
-    fn unreserve(&self, state: &mut u32, _: PodId, _: NodeId) {
+    fn unreserve(&self, state: &mut u32, _: PodId, _: NodeId, _: &mut Handle<'_>) {
         log(format!("unreserve {} {state}", NAMES[N]));
     }
 }
 
 impl<const N: usize> Permit for Actor<N> {
-    fn permit(&self, _: &Cycle<'_>, _: &mut u32, _: NodeId) -> PermitAnswer {
+    fn permit(&self, _: &Cycle<'_>, _: &mut u32, _: NodeId, _: &mut Handle<'_>) -> PermitAnswer {
         match self.args.permit.as_str() {
             "deny" => PermitAnswer::Deny(Status::unschedulable("not welcome")),
             "wait" => PermitAnswer::Wait(Duration::from_secs(10)),
@@ -112,13 +114,38 @@ impl<const N: usize> Permit for Actor<N> {
 }
 
 impl<const N: usize> PreBind for Actor<N> {
-    fn pre_bind(&self, _: &Cycle<'_>, _: &u32, _: NodeId) -> Result<bool, Status> {
-        Ok(self.args.pre_bind)
+    type Work = &'static str;
+
+    fn pre_bind_pre_flight(&self, _: &Cycle<'_>, _: &u32, _: NodeId) -> Status {
+        if self.args.pre_bind { Status::Success } else { Status::Skip }
+    }
+
+    fn pre_bind(&self, _: &Cycle<'_>, _: &u32, _: NodeId) -> Result<Option<&'static str>, Status> {
+        assert!(self.args.pre_bind, "a plugin without work is not asked for it");
+        Ok(Some("attach"))
+    }
+}
+
+/// What a test says to an actor.
+#[derive(Debug)]
+enum Say {
+    Allow(PodId),
+    Reject(PodId, &'static str),
+}
+
+impl<const N: usize> Notified for Actor<N> {
+    type Message = Say;
+
+    fn notified(&self, _: &World, message: &Say, handle: &mut Handle<'_>) {
+        match message {
+            Say::Allow(pod) => handle.allow(*pod),
+            Say::Reject(pod, reason) => handle.reject(*pod, *reason),
+        }
     }
 }
 
 impl<const N: usize> PostBind for Actor<N> {
-    fn post_bind(&self, _: &Cycle<'_>, _: NodeId) {
+    fn post_bind(&self, _: &Cycle<'_>, _: &u32, _: NodeId, _: &mut Handle<'_>) {
         log(format!("post-bind {}", NAMES[N]));
     }
 }
@@ -131,7 +158,7 @@ impl<const N: usize> Register for Actor<N> {
     }
 
     fn points(points: Points<Self>) -> Points<Self> {
-        points.pre_filter().filter().score().reserve().permit().pre_bind().post_bind()
+        points.pre_filter().filter().score().reserve().permit().pre_bind().post_bind().notified()
     }
 }
 
@@ -198,6 +225,12 @@ impl Stage {
         let effects = self.event(Event::PodApplied(facts));
         assert_eq!(effects, []);
         self.schedule()
+    }
+
+    /// Sends a message to an actor.
+    fn say(&mut self, plugin: &'static str, what: impl FnOnce(PodId) -> Say, pod: &str) -> Vec<Effect> {
+        let message = Work::new(what(id(&self.world, pod)));
+        self.input(Input::Message { plugin, message })
     }
 
     fn reference(&self, name: &str) -> PodRef {
@@ -280,18 +313,22 @@ fn permit_allows_denies_and_waits() {
     // Both plugins must allow the pod.
     let waiting = || Stage::new(&["n1"], &json!({"permit": "wait"}), &json!({"permit": "long"}));
     let mut stage = waiting();
-    assert_eq!(stage.place(pod("web")), []);
+    let nominated = |stage: &Stage, node: Option<&str>| Effect::Nominate {
+        pod: stage.reference("web"),
+        node: node.map(str::to_owned),
+    };
+    assert_eq!(stage.place(pod("web")), [nominated(&stage, Some("n1"))]);
     assert_eq!(stage.assumed_on("web"), Some("n1"), "it stays assumed while it waits");
-    assert_eq!(stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "First" }), []);
-    assert_eq!(stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "First" }), []);
-    let effects = stage.input(Input::Allowed { pod: stage.reference("web"), plugin: "Second" });
+    assert_eq!(stage.say("First", Say::Allow, "web"), []);
+    assert_eq!(stage.say("First", Say::Allow, "web"), []);
+    let effects = stage.say("Second", Say::Allow, "web");
     assert_eq!(bind_to(&effects), Some("n1"));
 
     // One plugin denies the pod.
     let mut stage = waiting();
     stage.place(pod("web"));
-    let denied = Input::Denied { pod: stage.reference("web"), plugin: "Second", reason: "no".to_owned() };
-    let effects = stage.input(denied);
+    let effects = stage.say("Second", |pod| Say::Reject(pod, "no"), "web");
+    assert!(effects.contains(&nominated(&stage, None)), "the nomination ends with the wait");
     assert_eq!(condition(&effects).map(|(_, message)| message), Some("0/1 nodes are available: 1 no."));
     assert_eq!(stage.assumed_on("web"), None);
 
@@ -311,7 +348,11 @@ fn permit_allows_denies_and_waits() {
 fn pre_bind_plugins_work_one_after_the_other_before_the_binding() {
     let mut stage = Stage::new(&["n1"], &json!({"preBind": true}), &json!({"preBind": true}));
     let effects = stage.place(pod("web"));
-    assert!(matches!(effects.as_slice(), [Effect::PreBind { plugin: "First", .. }]), "{effects:?}");
+    let [Effect::Nominate { node: Some(_), .. }, Effect::PreBind { plugin: "First", work, .. }] = effects.as_slice()
+    else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(work.get(), Some(&"attach"));
     // A result of another plugin is ignored.
     assert_eq!(stage.input(Input::PreBound { pod: stage.reference("web"), plugin: "Second" }), []);
     let effects = stage.input(Input::PreBound { pod: stage.reference("web"), plugin: "First" });
@@ -411,7 +452,7 @@ fn an_update_during_binding_is_not_lost_and_a_pod_with_the_same_name_is_a_new_po
     stage.place(pod("web"));
     // It changes while it waits for permission and is then denied: the change may help, so it backs off.
     stage.event(Event::PodApplied(pod_with("web", |facts| facts.priority = 3)));
-    stage.input(Input::Denied { pod: stage.reference("web"), plugin: "First", reason: "no".to_owned() });
+    stage.say("First", |pod| Say::Reject(pod, "no"), "web");
     assert_eq!(stage.scheduler.figures().pending.backoff, 1);
 
     // Another pod with the same name replaces it while it is being bound.

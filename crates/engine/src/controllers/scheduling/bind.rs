@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use model::event::PodFacts;
 
+use tokio::sync::Notify;
+
 use super::SchedulingPorts;
+use super::work::{self, WorkEnd, WorkError, WorkExecutor, WorkOrder};
 use crate::ports::{Binding, PortError};
 use crate::runtime::Backoff;
 
@@ -25,6 +28,10 @@ const LATE_EFFECT_WITHIN: Duration = Duration::from_secs(2);
 pub enum BindEnd {
     /// Bound to the requested node.
     Bound,
+    /// Only with the executor of a plugin: it leaves the pod to the next Bind plugin.
+    Declined,
+    /// Only with the executor of a plugin: the pod cannot be bound to this node now.
+    Rejected { reason: String },
     /// The pod is unchanged.
     Failed { error: String },
     /// Another client changed the pod: it is on another node, is being deleted, or is another pod of the same name.
@@ -34,12 +41,29 @@ pub enum BindEnd {
 }
 
 pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> BindEnd {
-    let error = match ports.binder.bind(binding).await {
-        Ok(()) => return BindEnd::Bound,
-        Err(error) => error,
-    };
-    let mut is_final = !matches!(error, PortError::Transient(_));
-    let error = error.to_string();
+    match ports.binder.bind(binding).await {
+        Ok(()) => BindEnd::Bound,
+        Err(error) => find_out(ports, binding, !matches!(error, PortError::Transient(_)), error.to_string()).await,
+    }
+}
+
+/// Lets a plugin's executor bind the pod.
+pub(super) async fn bind_with(
+    ports: &SchedulingPorts,
+    binding: &Binding,
+    executor: &dyn WorkExecutor,
+    order: &WorkOrder,
+) -> BindEnd {
+    match work::attempt(executor, order, executor.within(), &Notify::new()).await {
+        Ok(WorkEnd::Done) => BindEnd::Bound,
+        Ok(WorkEnd::Declined) => BindEnd::Declined,
+        Err(WorkError::Rejected(reason)) => BindEnd::Rejected { reason },
+        Err(WorkError::Transient(error) | WorkError::Failed(error)) => find_out(ports, binding, false, error).await,
+    }
+}
+
+/// Reads the pod after a failed request. `is_final`: the request certainly has no effect later.
+async fn find_out(ports: &SchedulingPorts, binding: &Binding, mut is_final: bool, error: String) -> BindEnd {
     for read in 1..=READS_MAX {
         match ports.pods.read(&binding.namespace, &binding.pod).await {
             Ok(None) | Err(PortError::NotFound(_)) => return BindEnd::NotFound { error },

@@ -7,26 +7,33 @@
 //! kube-scheduler does, it decides from the last known state while a source of Kubernetes is lost or listed again; after
 //! the gate's limit, earlier decisions are still executed, and no new ones are made.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::{Event, Source, VcenterId};
 use model::{Parts, World, WorldChange};
-use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Scheduler};
+use scheduler::plugins::ApiBinding;
+use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Scheduler, Work};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::bind::BindEnd;
-use super::execute::{self, BindJob, SchedulingAction, SchedulingOutcome, StatusJob};
-use super::{Attempt, SchedulingMetrics, SchedulingSettings};
+use super::execute::{self, BindJob, SchedulingAction, SchedulingOutcome, SharedExecutor, StatusJob, WorkJob};
+use super::messages::Message;
+use super::work::{self, WorkEnd, WorkError, WorkPoint};
+use super::{Attempt, PluginTools, SchedulingMetrics, SchedulingSettings};
 use crate::ports::{Occurrence, Regarding, Severity};
 use crate::runtime::{Closed, Context, Controller, LaneId, LaneSettings, Repeat};
 
 pub const NAME: &str = "scheduling";
 const BINDS: LaneId = LaneId(0);
 const STATUS: LaneId = LaneId(1);
+const WORK: LaneId = LaneId(2);
 /// Pods are scheduled only while the lane has room, which bounds the waiting bindings; Permit and PreBind may add some.
 const BINDS_WAITING_MAX: usize = 100_000;
 const STATUS_WAITING_MAX: usize = 50_000;
+const WORK_WAITING_MAX: usize = 100_000;
 /// How soon after a change the figures show it.
 const FIGURES_WITHIN: Duration = Duration::from_millis(100);
 /// How often a process that does not lead checks whether it does.
@@ -54,6 +61,12 @@ pub struct Scheduling {
     /// More pods can be tried now.
     has_more: bool,
     lease_at: Option<Instant>,
+    was_leading: bool,
+    tools: PluginTools,
+    /// The work in progress or about to be repeated, by the UID of its pod, to cancel it.
+    in_work: BTreeMap<String, Arc<Notify>>,
+    /// Work to be repeated, and when.
+    repeats: BTreeMap<Instant, Vec<WorkJob>>,
 }
 
 impl Scheduling {
@@ -64,8 +77,12 @@ impl Scheduling {
         metrics: Arc<dyn SchedulingMetrics>,
         now: Instant,
     ) -> Scheduling {
+        let scheduler = Scheduler::new(configuration, settings.seed);
         Scheduling {
-            scheduler: Scheduler::new(configuration, settings.seed),
+            scheduler: match metrics.probe() {
+                Some(probe) => scheduler.measured_by(probe),
+                None => scheduler,
+            },
             metrics,
             start: now,
             has_begun: false,
@@ -75,8 +92,18 @@ impl Scheduling {
             effects: Vec::new(),
             has_more: false,
             lease_at: None,
+            was_leading: false,
+            tools: PluginTools::default(),
+            in_work: BTreeMap::new(),
+            repeats: BTreeMap::new(),
             settings,
         }
+    }
+
+    /// With plugins that have executors or receive messages.
+    #[must_use]
+    pub fn with_tools(self, tools: PluginTools) -> Scheduling {
+        Scheduling { tools, ..self }
     }
 
     /// Converts to the scheduler's own time.
@@ -157,16 +184,12 @@ impl Scheduling {
     fn take(&mut self, effects: Vec<Effect>, began: Instant, context: &mut SchedulingContext<'_>) {
         for effect in effects {
             match effect {
-                Effect::Bind { pod, node, .. } => {
-                    let job = SchedulingAction::Bind(BindJob { pod, node, began });
-                    if let Err(SchedulingAction::Bind(job)) = context.actions.send(BINDS, job) {
-                        let error = "too many bindings are waiting".to_owned();
-                        self.step(Input::Failed { pod: job.pod, error }, began, context);
+                Effect::Bind { pod, node, plugin, work } => self.bind(pod, node, plugin, work, began, context),
+                Effect::PreBind { pod, node, plugin, work } => self.work(pod, node, plugin, work, began, context),
+                Effect::Cancel { pod } => {
+                    if let Some(cancelled) = self.in_work.get(&pod.uid) {
+                        cancelled.notify_one();
                     }
-                }
-                Effect::PreBind { pod, plugin, .. } => {
-                    let error = format!("the work of PreBind plugin {plugin} is not implemented");
-                    self.step(Input::Failed { pod, error }, began, context);
                 }
                 Effect::SetCondition { pod, reason, message } => {
                     let pod = execute::name(&pod);
@@ -203,6 +226,113 @@ impl Scheduling {
         }
     }
 
+    /// Binds the pod through the API, or with the executor of the plugin that took it.
+    fn bind(
+        &mut self,
+        pod: PodRef,
+        node: String,
+        plugin: &'static str,
+        work: Work,
+        began: Instant,
+        context: &mut SchedulingContext<'_>,
+    ) {
+        let executor = self.tools.executors.of(WorkPoint::Bind, plugin).cloned().map(SharedExecutor);
+        if executor.is_none() && work.get::<ApiBinding>().is_none() {
+            let error = format!("Bind plugin {plugin} has no executor");
+            return self.step(Input::Failed { pod, error }, began, context);
+        }
+        let job = SchedulingAction::Bind(BindJob { pod, node, plugin, work, executor, began });
+        if let Err(SchedulingAction::Bind(job)) = context.actions.send(BINDS, job) {
+            let error = "too many bindings are waiting".to_owned();
+            self.step(Input::Failed { pod: job.pod, error }, began, context);
+        }
+    }
+
+    /// Starts the work of a PreBind plugin.
+    fn work(
+        &mut self,
+        pod: PodRef,
+        node: String,
+        plugin: &'static str,
+        work: Work,
+        began: Instant,
+        context: &mut SchedulingContext<'_>,
+    ) {
+        let Some(executor) = self.tools.executors.of(WorkPoint::PreBind, plugin).cloned().map(SharedExecutor) else {
+            let error = format!("PreBind plugin {plugin} has no executor");
+            return self.step(Input::Failed { pod, error }, began, context);
+        };
+        let until = context.now + executor.0.within();
+        let cancelled = Arc::<Notify>::default();
+        self.in_work.insert(pod.uid.clone(), cancelled.clone());
+        self.send_work(WorkJob { pod, node, plugin, work, executor, cancelled, began, until, failures: 0 }, context);
+    }
+
+    fn send_work(&mut self, job: WorkJob, context: &mut SchedulingContext<'_>) {
+        if let Err(SchedulingAction::Work(job)) = context.actions.send(WORK, SchedulingAction::Work(job)) {
+            self.work_failed(job, "too much work of PreBind plugins is waiting".to_owned(), context);
+        }
+    }
+
+    fn work_failed(&mut self, job: WorkJob, error: String, context: &mut SchedulingContext<'_>) {
+        self.in_work.remove(&job.pod.uid);
+        self.step(Input::Failed { pod: job.pod, error }, job.began, context);
+    }
+
+    /// Repeats the work whose time has come. Each time it passes the gate again.
+    fn repeat_work(&mut self, context: &mut SchedulingContext<'_>) {
+        while let Some(due) = self.repeats.first_entry().filter(|due| *due.key() <= context.now) {
+            for job in due.remove() {
+                self.send_work(job, context);
+            }
+        }
+    }
+
+    fn work_ended(&mut self, mut job: WorkJob, end: Result<WorkEnd, WorkError>, context: &mut SchedulingContext<'_>) {
+        let (pod, plugin, began) = (job.pod.clone(), job.plugin, job.began);
+        let input = match end {
+            Ok(WorkEnd::Done) => Input::PreBound { pod, plugin },
+            Ok(WorkEnd::Declined) => {
+                let error = format!("PreBind plugin {plugin} declined its own work");
+                Input::Failed { pod, error }
+            }
+            Err(WorkError::Rejected(reason)) => Input::Rejected { pod, plugin, reason },
+            Err(WorkError::Transient(error)) => {
+                job.failures += 1;
+                let again = context.now + work::BACKOFF.without_jitter(job.failures);
+                if again < job.until {
+                    tracing::debug!(namespace = pod.namespace, pod = pod.name, plugin, error, "repeating work");
+                    self.repeats.entry(again).or_default().push(job);
+                    return;
+                }
+                Input::Failed { pod, error: format!("running PreBind plugin {plugin:?}: {error}") }
+            }
+            Err(WorkError::Failed(error)) => {
+                Input::Failed { pod, error: format!("running PreBind plugin {plugin:?}: {error}") }
+            }
+        };
+        self.in_work.remove(&job.pod.uid);
+        self.step(input, began, context);
+    }
+
+    /// Gives up what waits when the lease is lost: another process decides about these pods now.
+    fn follow_lease(&mut self, context: &mut SchedulingContext<'_>) {
+        let is_lost = self.was_leading && !context.is_leading;
+        self.was_leading = context.is_leading;
+        if is_lost {
+            for job in std::mem::take(&mut self.repeats).into_values().flatten() {
+                self.in_work.remove(&job.pod.uid);
+            }
+            self.step(Input::LeaseLost, context.now, context);
+        }
+    }
+
+    fn read_messages(&mut self, context: &mut SchedulingContext<'_>) {
+        for Message { plugin, message } in self.tools.messages.take() {
+            self.step(Input::Message { plugin, message }, context.now, context);
+        }
+    }
+
     fn write(&self, job: StatusJob, context: &mut SchedulingContext<'_>) {
         if context.actions.send(STATUS, SchedulingAction::Status(job)).is_err() {
             self.metrics.status_dropped();
@@ -210,9 +340,11 @@ impl Scheduling {
     }
 
     fn bind_ended(&mut self, job: BindJob, end: BindEnd, context: &mut SchedulingContext<'_>) {
-        let BindJob { pod, node, began } = job;
+        let BindJob { pod, node, plugin, began, .. } = job;
         let (error, known) = match end {
             BindEnd::Bound => return self.step(Input::Bound { pod }, began, context),
+            BindEnd::Declined => return self.step(Input::Declined { pod, plugin }, began, context),
+            BindEnd::Rejected { reason } => return self.step(Input::Rejected { pod, plugin, reason }, began, context),
             BindEnd::Failed { error } => (error, None),
             BindEnd::Changed { error, pod } => (error, Some(Event::PodApplied(*pod))),
             BindEnd::NotFound { error } => {
@@ -242,8 +374,15 @@ impl Controller for Scheduling {
 
     fn lanes(&self) -> Vec<LaneSettings> {
         vec![
-            LaneSettings::with_queue(self.settings.binds_in_flight_max, BINDS_WAITING_MAX),
-            LaneSettings::with_queue(self.settings.status_in_flight_max, STATUS_WAITING_MAX),
+            LaneSettings {
+                rate: self.settings.writes,
+                ..LaneSettings::with_queue(self.settings.binds_in_flight_max, BINDS_WAITING_MAX)
+            },
+            LaneSettings {
+                rate: self.settings.writes,
+                ..LaneSettings::with_queue(self.settings.status_in_flight_max, STATUS_WAITING_MAX)
+            },
+            LaneSettings::with_queue(self.settings.work_in_flight_max, WORK_WAITING_MAX),
         ]
     }
 
@@ -261,8 +400,11 @@ impl Controller for Scheduling {
 
     fn advance(&mut self, context: &mut SchedulingContext<'_>) {
         self.stop_waiting_for_vcenters(context);
+        self.follow_lease(context);
         let effects = std::mem::take(&mut self.effects);
         self.take(effects, context.now, context);
+        self.repeat_work(context);
+        self.read_messages(context);
         if self.wake_at.is_some_and(|wake| wake <= context.now) {
             self.wake_at = None;
             self.step(Input::Time, context.now, context);
@@ -275,6 +417,7 @@ impl Controller for Scheduling {
     fn completed(&mut self, outcome: SchedulingOutcome, context: &mut SchedulingContext<'_>) {
         match outcome {
             SchedulingOutcome::Bind { job, end } => self.bind_ended(job, end, context),
+            SchedulingOutcome::Work { job, end } => self.work_ended(job, end, context),
             SchedulingOutcome::Status(Ok(())) => (),
             SchedulingOutcome::Status(Err(error)) => {
                 tracing::debug!(%error, "could not write the status of a pod");
@@ -283,16 +426,22 @@ impl Controller for Scheduling {
     }
 
     fn refused(&mut self, action: SchedulingAction, closed: Closed, context: &mut SchedulingContext<'_>) {
-        if let SchedulingAction::Bind(BindJob { pod, began, .. }) = action {
-            let error = format!("the pod cannot be bound now: {}", closed.as_str());
-            self.step(Input::Failed { pod, error }, began, context);
+        let error = format!("the pod cannot be bound now: {}", closed.as_str());
+        match action {
+            SchedulingAction::Bind(BindJob { pod, began, .. }) => {
+                self.step(Input::Failed { pod, error }, began, context);
+            }
+            SchedulingAction::Work(job) => self.work_failed(job, error, context),
+            SchedulingAction::Status(_) => {}
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
         // A moment in the past if pods can be tried now.
-        let more = self.has_more.then_some(self.start);
-        [self.wake_at, self.figures_at, self.vcenter_wait_until, self.lease_at, more].into_iter().flatten().min()
+        let more = (self.has_more || !self.tools.messages.is_empty()).then_some(self.start);
+        let repeat = self.repeats.first_key_value().map(|(at, _)| *at);
+        let wakes = [self.wake_at, self.figures_at, self.vcenter_wait_until, self.lease_at, repeat, more];
+        wakes.into_iter().flatten().min()
     }
 }
 

@@ -1,20 +1,26 @@
 //! Executes the controller's actions.
 //!
-//! In: actions. Out: futures that execute them; the adapters bound their duration.
+//! In: actions. Out: futures that execute them; the adapters, and the limits of plugins' executors, bound their duration.
+
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use scheduler::PodRef;
+use scheduler::{PodRef, Work};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::SchedulingPorts;
 use super::bind::{self, BindEnd};
 use super::controller::Scheduling;
+use super::work::{self, WorkEnd, WorkError, WorkExecutor, WorkOrder};
 use crate::ports::{Binding, PodName, PortError};
 use crate::runtime::{Action, Executor};
 
 #[derive(Debug)]
 pub enum SchedulingAction {
     Bind(BindJob),
+    /// Work of a PreBind plugin.
+    Work(WorkJob),
     /// A write to the status of a pod, or its deletion.
     Status(StatusJob),
 }
@@ -23,8 +29,37 @@ pub enum SchedulingAction {
 pub struct BindJob {
     pub(super) pod: PodRef,
     pub(super) node: String,
+    pub(super) plugin: &'static str,
+    pub(super) work: Work,
+    /// The executor of a plugin other than DefaultBinder.
+    pub(super) executor: Option<SharedExecutor>,
     /// When its node was chosen.
     pub(super) began: Instant,
+}
+
+#[derive(Debug)]
+pub struct WorkJob {
+    pub(super) pod: PodRef,
+    pub(super) node: String,
+    pub(super) plugin: &'static str,
+    pub(super) work: Work,
+    pub(super) executor: SharedExecutor,
+    pub(super) cancelled: Arc<Notify>,
+    /// When its node was chosen.
+    pub(super) began: Instant,
+    /// Until when it must be done.
+    pub(super) until: Instant,
+    /// Attempts that failed for a passing reason.
+    pub(super) failures: u32,
+}
+
+#[derive(Clone)]
+pub struct SharedExecutor(pub(super) Arc<dyn WorkExecutor>);
+
+impl std::fmt::Debug for SharedExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WorkExecutor")
+    }
 }
 
 #[derive(Debug)]
@@ -43,6 +78,7 @@ impl Action for SchedulingAction {
 #[derive(Debug)]
 pub enum SchedulingOutcome {
     Bind { job: BindJob, end: BindEnd },
+    Work { job: WorkJob, end: Result<WorkEnd, WorkError> },
     Status(Result<(), PortError>),
 }
 
@@ -59,8 +95,20 @@ impl Executor<Scheduling> for SchedulingExecutor {
                     uid: job.pod.uid.clone(),
                     node: job.node.clone(),
                 };
-                let end = bind::bind(&ports, &binding).await;
+                let end = match &job.executor {
+                    None => bind::bind(&ports, &binding).await,
+                    Some(executor) => {
+                        let order = WorkOrder { pod: name(&job.pod), node: job.node.clone(), work: job.work.clone() };
+                        bind::bind_with(&ports, &binding, &*executor.0, &order).await
+                    }
+                };
                 SchedulingOutcome::Bind { job, end }
+            }),
+            SchedulingAction::Work(job) => Box::pin(async move {
+                let order = WorkOrder { pod: name(&job.pod), node: job.node.clone(), work: job.work.clone() };
+                let left = job.until.saturating_duration_since(Instant::now());
+                let end = work::attempt(&*job.executor.0, &order, left, &job.cancelled).await;
+                SchedulingOutcome::Work { job, end }
             }),
             SchedulingAction::Status(job) => Box::pin(async move {
                 let writer = ports.pods;

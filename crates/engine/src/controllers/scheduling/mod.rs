@@ -4,7 +4,7 @@
 //! decides; this module keeps the execution safe and everything bounded.
 //!
 //! - [`controller`]: when pods are scheduled, and what happens to effects. `execute`: executes effects. `bind`: one
-//!   binding; the pod is read again if it fails.
+//!   binding; the pod is read again if it fails. [`work`]: executors of plugins. [`messages`]: messages to plugins.
 //!
 //! Invariants: nothing is decided before all of Kubernetes is in sync and, for a bounded time, before every vCenter has
 //! been in sync once; a vCenter that is lost later does not matter. A pod is assumed on its node before it is bound,
@@ -13,25 +13,37 @@
 mod bind;
 pub mod controller;
 mod execute;
+pub mod messages;
 #[cfg(test)]
 mod tests;
+pub mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::VcenterId;
-use scheduler::{AttemptResult, Figures};
+use scheduler::{AttemptResult, Figures, Probe};
 
 use crate::ports::{Binder, PodStatusWriter};
+use crate::runtime::Rate;
 
 pub use controller::Scheduling;
 pub use execute::SchedulingExecutor;
+pub use messages::{MessageRefused, Messages, Notifier};
+pub use work::{Executes, Executors, WorkEnd, WorkError, WorkPoint};
 
 /// The ports of the scheduling controller.
 #[derive(Clone)]
 pub struct SchedulingPorts {
     pub binder: Arc<dyn Binder>,
     pub pods: Arc<dyn PodStatusWriter>,
+}
+
+/// What plugins bring along, besides their decisions.
+#[derive(Clone, Default)]
+pub struct PluginTools {
+    pub executors: Executors,
+    pub messages: Messages,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +56,11 @@ pub struct SchedulingSettings {
     pub binds_in_flight_max: usize,
     /// Writes to the status of pods.
     pub status_in_flight_max: usize,
+    /// Work of PreBind plugins, which may take minutes.
+    pub work_in_flight_max: usize,
+    /// How many bindings, and how many writes to the status of pods, may start per second; `None`: limited by what is in
+    /// flight alone.
+    pub writes: Option<Rate>,
     /// For the random choice among nodes with equal scores.
     pub seed: u64,
 }
@@ -55,6 +72,8 @@ impl Default for SchedulingSettings {
             vcenter_wait_max: Duration::from_secs(30),
             binds_in_flight_max: 64,
             status_in_flight_max: 16,
+            work_in_flight_max: 1024,
+            writes: None,
             seed: 0,
         }
     }
@@ -82,4 +101,8 @@ pub trait SchedulingMetrics: Send + Sync {
     fn figures(&self, figures: &Figures);
     /// A status was not written because too many were waiting.
     fn status_dropped(&self);
+    /// Measures plugins in some of the cycles; `None`: in none.
+    fn probe(&self) -> Option<Arc<dyn Probe>> {
+        None
+    }
 }

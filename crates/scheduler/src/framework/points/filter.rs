@@ -1,8 +1,9 @@
 //! Which nodes can run the pod.
 
-use model::{NodeId, PodId};
+use model::{NodeId, PodId, View};
 
 use crate::framework::cycle::Cycle;
+use crate::framework::handle::Handle;
 use crate::framework::plugin::Plugin;
 use crate::framework::status::{Rejection, Rejections, Status};
 use model::NodeSet;
@@ -79,23 +80,72 @@ pub struct Concession {
     pub message: &'static str,
 }
 
+/// What a PostFilter plugin does about the pod's nominated node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nomination {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    Clear,
+    Set(NodeId),
+}
+
 /// The result of a PostFilter plugin.
+///
+/// Success ends the search for help, as do an error and UnschedulableAndUnresolvable. After Unschedulable the next
+/// plugin runs. The pod stays in the queue in any case; its reasons are those of the filters, and of the plugins that
+/// did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PostFilterAnswer {
-    /// The plugin cannot help.
-    Nothing(Status),
-    /// Deleting these pods makes room on `node`, to which the pod is nominated.
-    Preempt { node: NodeId, victims: Vec<PodId> },
+pub struct PostFilterAnswer {
+    pub status: Status,
+    /// Of several plugins, the last one that does not keep the nomination decides.
+    pub nomination: Nomination,
+    /// Pods to delete, to make room on the nominated node.
+    pub victims: Vec<PodId>,
 }
 
-/// Lets a PostFilter plugin filter a hypothetical state.
-pub trait Trials {
-    /// Whether all Filter plugins would accept the node without these pods on it.
-    fn fits_without(&mut self, node: NodeId, removed: &[PodId]) -> bool;
+impl PostFilterAnswer {
+    /// The plugin cannot help, or fails.
+    pub fn nothing(status: Status) -> Self {
+        Self { status, nomination: Nomination::Keep, victims: Vec::new() }
+    }
+
+    /// The pod has a good chance to fit this node soon.
+    pub fn nominate(node: NodeId) -> Self {
+        Self { status: Status::Success, nomination: Nomination::Set(node), victims: Vec::new() }
+    }
+
+    /// Deleting these pods makes room on the node.
+    pub fn preempt(node: NodeId, victims: Vec<PodId>) -> Self {
+        Self { victims, ..Self::nominate(node) }
+    }
 }
 
-/// Called when no node can run the pod. Plugins run until the first one that can help.
+/// The nodes that the filters rejected, and what would change that.
+pub trait RejectedNodes {
+    /// The nodes on which removing pods may help.
+    fn resolvable(&self) -> &NodeSet;
+
+    /// Why the node is rejected.
+    fn rejection(&self, node: NodeId) -> Option<Rejection>;
+
+    /// Whether all Filter plugins accept the node in this view of the pods on it.
+    fn fits(&self, node: NodeId, view: View) -> bool;
+
+    /// Whether all Filter plugins accept the node without these pods.
+    fn fits_without(&self, node: NodeId, removed: &[PodId]) -> bool {
+        self.fits(node, removed.iter().fold(View::default(), |view, pod| view.without(*pod)))
+    }
+}
+
+/// Called when no node can run the pod. Plugins run in order until one succeeds.
 pub trait PostFilter: Plugin {
-    /// `resolvable`: the nodes on which removing pods may help.
-    fn post_filter(&self, cycle: &Cycle<'_>, resolvable: &NodeSet, trials: &mut dyn Trials) -> PostFilterAnswer;
+    /// `state` is a copy of this cycle's state, which ends with this call.
+    fn post_filter(
+        &self,
+        cycle: &Cycle<'_>,
+        state: &mut Self::State,
+        rejected: &dyn RejectedNodes,
+        handle: &mut Handle<'_>,
+    ) -> PostFilterAnswer;
 }

@@ -1,25 +1,29 @@
 //! The points of the queue: whether a pod may be tried, and in which order.
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::Plugin;
 use crate::framework::status::Status;
 
-/// The fields that determine the order of waiting pods.
+/// What the queue knows of a pod. Times are on the scheduler's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedPod {
-    pub priority: i32,
-    /// When it last entered the queue, on the scheduler's clock.
+    /// When it was first added to the queue.
+    pub added_at: Duration,
+    /// When it was added, or last failed.
     pub queued_at: Duration,
+    /// How often it was tried.
+    pub attempts: u32,
 }
 
 /// The order in which pods are tried. Exactly one plugin extends this point, the same in all profiles.
 pub trait QueueSort: Plugin {
-    /// `Less`: `a` is tried before `b`. Must be a total order. Equal pods are tried in the order in which they were
-    /// added.
-    fn order(&self, a: &QueuedPod, b: &QueuedPod) -> Ordering;
+    /// Pods with lesser keys are tried first. Pods with equal keys are tried in the order in which they were added.
+    type Key: Ord + Send + Sync + 'static;
+
+    /// Called each time the pod enters the active queue, and when it changes there.
+    fn key(&self, cycle: &Cycle<'_>, queued: &QueuedPod) -> Self::Key;
 }
 
 /// Whether a pod may be tried at all. Called each time before the pod enters the active queue.

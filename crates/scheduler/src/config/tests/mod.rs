@@ -1,5 +1,12 @@
-//! Precedence as in upstream's tests (`TestNewFrameworkMultiPointExpansion`, `TestMergePlugins`), and invalid
-//! documents.
+//! Precedence as in upstream's tests (`TestNewFrameworkMultiPointExpansion`, `TestMergePlugins`).
+//!
+//! `accepted`, `rejected`: documents, and what is taken of them or wrong with them. `arguments`: those of plugins.
+
+mod accepted;
+mod arguments;
+mod rejected;
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
@@ -21,8 +28,10 @@ macro_rules! plugins {
         }
 
         impl QueueSort for $type {
-            fn order(&self, a: &QueuedPod, b: &QueuedPod) -> std::cmp::Ordering {
-                a.queued_at.cmp(&b.queued_at)
+            type Key = Duration;
+
+            fn key(&self, _: &Cycle<'_>, queued: &QueuedPod) -> Duration {
+                queued.queued_at
             }
         }
 
@@ -30,8 +39,10 @@ macro_rules! plugins {
         impl Score for $type {}
 
         impl Bind for $type {
-            fn bind(&self, _: &Cycle<'_>, _: model::NodeId) -> Status {
-                Status::Success
+            type Work = ();
+
+            fn bind(&self, _: &Cycle<'_>, (): &(), _: model::NodeId) -> Result<Option<()>, Status> {
+                Ok(Some(()))
             }
         }
 
@@ -60,9 +71,37 @@ plugins! {
     NodeName: filter score;
 }
 
+/// An order with arguments.
+struct Tuned;
+
+impl Plugin for Tuned {
+    const NAME: &'static str = "Tuned";
+    type State = ();
+}
+
+impl QueueSort for Tuned {
+    type Key = Duration;
+
+    fn key(&self, _: &Cycle<'_>, queued: &QueuedPod) -> Duration {
+        queued.queued_at
+    }
+}
+
+impl Register for Tuned {
+    type Args = BTreeMap<String, String>;
+
+    fn build(_: BTreeMap<String, String>) -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    fn points(points: Points<Self>) -> Points<Self> {
+        points.queue_sort()
+    }
+}
+
 fn registry() -> Registry {
     let registry = Registry::default().with::<Everywhere>().with::<Sorter>().with::<Binder>().with::<NodeName>();
-    registry.with::<Scorer1>().with::<Scorer2>().with::<Scorer3>()
+    registry.with::<Scorer1>().with::<Scorer2>().with::<Scorer3>().with::<Tuned>()
 }
 
 fn configuration(profiles: &Value) -> Value {
@@ -148,126 +187,6 @@ fn a_weight_at_score_overrides_one_at_multi_point() {
     let configuration = read(&plugins).expect("the configuration is valid");
     let weight = |name: &str| configuration.profiles()[0].weight(name);
     assert_eq!(["Everywhere", "Scorer1", "Scorer2", "Scorer3"].map(weight), [Some(7), Some(5), Some(1), Some(1)]);
-}
-
-#[test]
-fn an_invalid_document_is_rejected_with_the_wrong_field() {
-    let everywhere = json!({"enabled": set(&["Everywhere"])});
-    let plugins = |plugins: Value| configuration(&json!([{"plugins": plugins}]));
-    let top = |field: &str, value: Value| {
-        let mut document = configuration(&json!([]));
-        document[field] = value;
-        document
-    };
-    let cases = [
-        (json!([]), "is not an object"),
-        (json!({"kind": "KubeSchedulerConfiguration"}), "apiVersion: is \"\""),
-        (top("kind", json!("Policy")), "kind: is \"Policy\""),
-        (top("extenders", json!([])), "extenders is not supported: write a plugin instead"),
-        (top("clientConnection", json!({})), "clientConnection is not supported"),
-        (top("leaderElection", json!({"resourceLock": "endpoints"})), "leaderElection.resourceLock: is \"endpoints\""),
-        (top("leaderElection", json!({"leaderElekt": true})), "unknown field `leaderElekt`"),
-        (top("podMaxBackofSeconds", json!(3)), "unknown field `podMaxBackofSeconds`"),
-        (top("podInitialBackoffSeconds", json!(0)), "podInitialBackoffSeconds: 0 is not between 1"),
-        (top("podInitialBackoffSeconds", json!(20)), "podMaxBackoffSeconds: must not be less"),
-        (top("parallelism", json!(0)), "parallelism: 0 is not above 0"),
-        (top("percentageOfNodesToScore", json!(101)), "percentageOfNodesToScore: 101"),
-        (configuration(&json!([{"pluginz": {}}])), "profiles[0]: unknown field `pluginz`"),
-        (plugins(json!({"multipoint": everywhere})), "unknown field `multipoint`"),
-        (plugins(json!({"multiPoint": {"enabled": set(&["Everywhere", "Missing"])}})), "plugin Missing does not exist"),
-        (
-            plugins(json!({"multiPoint": {"enabled": set(&["Everywhere"]), "disabled": set(&["Missing"])}})),
-            "plugin Missing does not exist",
-        ),
-        (
-            plugins(json!({"multiPoint": {"enabled": set(&["Everywhere", "VolumeBinding"])}})),
-            "plugin VolumeBinding is not supported",
-        ),
-        (
-            plugins(json!({"multiPoint": {"enabled": set(&["Everywhere", "Everywhere"])}})),
-            "plugin Everywhere is enabled twice",
-        ),
-        (
-            plugins(json!({"multiPoint": everywhere, "score": {"enabled": set(&["Scorer1", "Scorer1"])}})),
-            "Scorer1 is enabled twice at score",
-        ),
-        (
-            plugins(json!({"multiPoint": everywhere, "filter": {"enabled": set(&["Scorer1"])}})),
-            "plugin Scorer1 does not extend filter",
-        ),
-        (
-            plugins(json!({"multiPoint": everywhere, "score": {"enabled": [{"name": "Scorer1", "weight": -1}]}})),
-            "negative weight -1",
-        ),
-        (plugins(json!({"multiPoint": {"enabled": set(&["Sorter"])}})), "no bind plugin"),
-        (plugins(json!({"multiPoint": {"enabled": set(&["Binder"])}})), "no queueSort plugin"),
-        (plugins(json!({"multiPoint": {"enabled": set(&["Everywhere", "Sorter"])}})), "several queueSort plugins"),
-        (
-            configuration(
-                &json!([{"plugins": {"multiPoint": everywhere}, "pluginConfig": [{"name": "Everywhere", "args": {"x": 1}}]}]),
-            ),
-            "arguments of plugin Everywhere: unknown field `x`",
-        ),
-        (
-            configuration(
-                &json!([{"plugins": {"multiPoint": everywhere}, "pluginConfig": [{"name": "Everywhere"}, {"name": "Everywhere"}]}]),
-            ),
-            "given twice",
-        ),
-        (
-            configuration(
-                &json!([{"plugins": {"multiPoint": everywhere}, "pluginConfig": [{"name": "Scorer1", "args": {"kind": "OtherArgs"}}]}]),
-            ),
-            "kind is \"OtherArgs\", not Scorer1Args",
-        ),
-        (
-            configuration(
-                &json!([{"schedulerName": "a", "plugins": {"multiPoint": everywhere}}, {"schedulerName": "a", "plugins": {"multiPoint": everywhere}}]),
-            ),
-            "a is used twice",
-        ),
-        (
-            configuration(
-                &json!([{"plugins": {"multiPoint": everywhere}}, {"schedulerName": "a", "plugins": {"multiPoint": everywhere}}]),
-            ),
-            "profiles[0].schedulerName: is needed",
-        ),
-        (
-            configuration(
-                &json!([{"schedulerName": "a", "plugins": {"multiPoint": everywhere}}, {"schedulerName": "b", "plugins": {"multiPoint": {"enabled": set(&["Sorter", "Binder"])}}}]),
-            ),
-            "same queueSort plugin, not Everywhere in a and Sorter in b",
-        ),
-    ];
-    for (document, expected) in cases {
-        match Configuration::from_value(&document, &registry()) {
-            Ok(_) => panic!("accepted: {document}"),
-            Err(error) => assert!(error.to_string().contains(expected), "{error}\n is not: {expected}\n{document}"),
-        }
-    }
-}
-
-#[test]
-fn a_typical_kube_scheduler_file_is_accepted() {
-    let document = json!({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": true, "leaseDuration": "15s", "resourceLock": "leases", "resourceName": "mine"},
-        "parallelism": 16,
-        "percentageOfNodesToScore": 50,
-        "podInitialBackoffSeconds": 2,
-        "podMaxBackoffSeconds": 30,
-        "profiles": [{
-            "schedulerName": "mine",
-            "percentageOfNodesToScore": 10,
-            "plugins": {"multiPoint": {"enabled": set(&["Everywhere"]), "disabled": set(&["VolumeBinding"])}},
-            "pluginConfig": [{"name": "Everywhere", "args": {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "EverywhereArgs"}}],
-        }],
-    });
-    let configuration = Configuration::from_value(&document, &registry()).expect("the configuration is valid");
-    assert_eq!(configuration.backoff(), PodBackoff { initial: Duration::from_secs(2), max: Duration::from_secs(30) });
-    assert_eq!(configuration.profiles()[0].name(), "mine");
-    assert_eq!(configuration.leader_election().resource_name.as_deref(), Some("mine"));
 }
 
 #[test]

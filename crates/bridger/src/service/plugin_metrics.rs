@@ -1,0 +1,81 @@
+//! How long plugins take: the scheduler's probe.
+//!
+//! In: durations of the measured cycles, one in ten. Out: metric families with kube-scheduler's names, labels and
+//! buckets. The wait for permission is observed for every pod.
+
+use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use scheduler::{Probe, Run};
+
+use super::scheduler_metrics::{Histograms, Labels};
+
+#[derive(Debug)]
+pub struct PluginMetrics {
+    start: Instant,
+    plugin_seconds: Histograms,
+    point_seconds: Histograms,
+    permit_seconds: Histograms,
+}
+
+impl Default for PluginMetrics {
+    fn default() -> PluginMetrics {
+        PluginMetrics {
+            start: Instant::now(),
+            plugin_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_01, 1.5, 20))),
+            point_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 12))),
+            permit_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 15))),
+        }
+    }
+}
+
+impl PluginMetrics {
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "scheduler_plugin_execution_duration_seconds",
+            "Time for running a plugin at an extension point, in one of ten cycles",
+            self.plugin_seconds.clone(),
+        );
+        registry.register(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Time for running all plugins of an extension point, in one of ten cycles",
+            self.point_seconds.clone(),
+        );
+        registry.register(
+            "scheduler_permit_wait_duration_seconds",
+            "Time that pods waited for permission, by result",
+            self.permit_seconds.clone(),
+        );
+    }
+}
+
+impl Probe for PluginMetrics {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn plugin_ran(&self, run: &Run<'_>, plugin: &'static str) {
+        let labels: Labels = vec![
+            ("plugin", plugin.to_owned()),
+            ("extension_point", run.point.as_str().to_owned()),
+            ("status", run.status.to_owned()),
+        ];
+        self.plugin_seconds.get_or_create(&labels).observe(run.took.as_secs_f64());
+    }
+
+    fn point_ran(&self, run: &Run<'_>) {
+        let labels: Labels = vec![
+            ("extension_point", run.point.as_str().to_owned()),
+            ("status", run.status.to_owned()),
+            ("profile", run.profile.to_owned()),
+        ];
+        self.point_seconds.get_or_create(&labels).observe(run.took.as_secs_f64());
+    }
+
+    fn permit_waited(&self, result: &'static str, waited: Duration) {
+        let labels: Labels = vec![("result", result.to_owned())];
+        self.permit_seconds.get_or_create(&labels).observe(waited.as_secs_f64());
+    }
+}

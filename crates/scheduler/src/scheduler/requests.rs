@@ -1,0 +1,98 @@
+//! What plugins asked for through their handles.
+//!
+//! In: requests, after the plugin that made them has returned. Out: waiting pods go on or go back, pods are activated or
+//! nominated. A request may lead to further ones (a rejected pod's Unreserve rejects its group). Each step takes a pod
+//! out of the waiting ones or runs no plugin with a handle, so this ends.
+
+use std::time::Duration;
+
+use model::{NodeId, PodId, View, World};
+
+use super::Scheduler;
+use super::advice::PluginAdvice;
+use super::binding::Bindings;
+use crate::evaluate::hypothetical;
+use crate::framework::cycle::Cycle;
+use crate::framework::handle::{Handle, Refusal, Request, States, Surroundings, WaitingPod, Wish};
+use crate::framework::profile::Profile;
+use crate::framework::work::Work;
+use crate::scheduler::effect::Effect;
+
+/// The parts of the scheduler that a plugin can see.
+pub(super) struct Around<'a> {
+    pub(super) profiles: &'a [Profile],
+    pub(super) bindings: &'a Bindings,
+    pub(super) world: &'a World,
+}
+
+impl Surroundings for Around<'_> {
+    fn waiting_pods(&self) -> Vec<WaitingPod> {
+        self.bindings.waiting(self.profiles)
+    }
+
+    fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<Refusal> {
+        let cycle = Cycle { view, ..Cycle::of(self.world, pod)? };
+        let profile = self.profiles.iter().find(|profile| profile.name() == cycle.facts().scheduler_name)?;
+        hypothetical::refusal(profile, &cycle, node)
+    }
+}
+
+impl Scheduler {
+    /// Passes a message to a plugin, in every profile that has it.
+    pub(super) fn message(&mut self, now: Duration, world: &World, plugin: &'static str, message: &Work) {
+        let surroundings = Around { profiles: &self.profiles, bindings: &self.bindings, world };
+        for profile in &self.profiles {
+            let found = profile.plugins.iter().find(|built| built.plugin.name() == plugin);
+            let Some(notified) = found.and_then(|built| built.notified.as_ref()) else { continue };
+            let mut handle = Handle {
+                world,
+                plugin,
+                now,
+                surroundings: &surroundings,
+                plugins: &profile.plugins,
+                states: States::None,
+                requests: &mut self.requests,
+            };
+            notified.notified(world, message, &mut handle);
+        }
+    }
+
+    /// Carries out the requests, and those that follow from them.
+    pub(super) fn carry_out_requests(&mut self, now: Duration, world: &mut World) {
+        while !self.requests.is_empty() {
+            for Request { pod, uid, what } in std::mem::take(&mut self.requests) {
+                if world.pod(pod).is_some_and(|known| known.uid == uid) {
+                    self.carry_out(now, world, pod, what);
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, now: Duration, world: &mut World, pod: PodId, what: Wish) {
+        match what {
+            Wish::Allow { plugin } => self.allowed(now, world, pod, plugin),
+            Wish::Reject { plugin, reason } => self.denied(now, world, pod, plugin, &reason),
+            Wish::Activate => {
+                let mut advice = PluginAdvice { profiles: &self.profiles, world };
+                self.queue.force(now, pod, &mut advice);
+            }
+            Wish::Nominate(node) => {
+                // A pod that has a node needs no room elsewhere.
+                let is_pending = world.pod(pod).is_some_and(|pod| pod.placed_on().is_none());
+                if is_pending && self.queue.profile(pod).is_some() {
+                    self.nominate(world, pod, node);
+                }
+            }
+        }
+    }
+
+    /// Nominates the pod to a node, or clears its nomination, here and in the API.
+    pub(super) fn nominate(&mut self, world: &World, pod: PodId, node: Option<NodeId>) {
+        let name = node.and_then(|node| world.node_name(node));
+        let is_known = self.nominations.node_of(pod) == node && world.nominated_node(pod) == name;
+        self.nominations.set(pod, node);
+        if let Some(pod) = Self::pod_ref(world, pod).filter(|_| !is_known) {
+            self.effects.push(Effect::Nominate { pod, node: name.map(str::to_owned) });
+        }
+    }
+}

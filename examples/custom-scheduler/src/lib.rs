@@ -1,0 +1,20 @@
+#![doc = include_str!("../../../docs/write-a-plugin.md")]
+
+mod checkout;
+mod licences;
+mod namespace_spread;
+
+use bridger::scheduler::Registry;
+
+pub use licences::Licences;
+pub use namespace_spread::NamespaceSpread;
+
+/// Bridger's plugins and those of this crate.
+#[must_use]
+pub fn registry() -> Registry {
+    Registry::standard()
+        .with::<NamespaceSpread>()
+        .with::<Licences>()
+        .with_pre_bind_executor::<Licences, _>(|tools| checkout::Annotate::new(tools.kubernetes().clone()))
+        .with_bind_executor::<Licences, _>(|tools| checkout::BindLicensed::new(tools.kubernetes().clone()))
+}
