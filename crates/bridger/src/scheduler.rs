@@ -29,6 +29,7 @@ pub use engine::ports::PodName;
 pub use engine::scheduling::{Executes, MessageRefused, Notifier, WorkEnd, WorkError};
 pub use futures::future::BoxFuture;
 pub use kubernetes::Client;
+pub use model::storage::arena::DenseId;
 pub use model::{Node, NodeId, NodeSet, Pod, PodId, View, World};
 
 use crate::command::scheduler::Arguments as SchedulerArguments;
@@ -149,8 +150,8 @@ impl Registry {
 }
 
 #[derive(Debug, Parser)]
-#[command(version, about = "Schedule pods with the plugins of this program, and those of Bridger")]
-struct Arguments {
+#[command(about = "Schedule pods with the plugins of this program, and those of Bridger")]
+struct CommandLine {
     #[command(flatten)]
     scheduler: SchedulerArguments,
     #[command(flatten)]
@@ -161,7 +162,7 @@ struct Arguments {
 #[must_use]
 pub fn main(registry: Registry) -> ExitCode {
     let registry = Arc::new(registry);
-    let arguments = match Arguments::try_parse() {
+    let arguments = match CommandLine::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
     };

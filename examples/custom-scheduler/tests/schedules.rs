@@ -180,7 +180,7 @@ async fn arguments_are_validated() -> Result<()> {
     ]);
     let mut scheduler = stage.scheduler(&wrong)?;
     scheduler
-        .prints("arguments of plugin NamespaceSpread: podsPerNodeMax must be at least 1", SOON)
+        .prints("profiles[0].pluginConfig[0].args: podsPerNodeMax must be at least 1", SOON)
         .await
         .context("the error names the plugin and the problem")?;
     Ok(())

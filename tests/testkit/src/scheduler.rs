@@ -1,4 +1,4 @@
-//! Runs a real kube-scheduler on a [`ControlPlane`].
+//! Runs a real kube-scheduler on a [`ControlPlane`], or a program with its command line.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use crate::ports;
 use crate::process::Process;
 use crate::workdir::Workdir;
 
+const PROGRAM: &str = "kube-scheduler";
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A running kube-scheduler. It stops when this value is dropped.
@@ -24,7 +25,17 @@ impl Scheduler {
     /// KubeSchedulerConfiguration if given: JSON without `clientConnection.kubeconfig`, which is filled in.
     pub async fn start(control_plane: &ControlPlane, config: Option<serde_json::Value>) -> Result<Scheduler> {
         let kubeconfig = control_plane.kubeconfig_for("system:kube-scheduler", &[])?;
-        Scheduler::start_as(control_plane, &kubeconfig, config).await
+        Scheduler::start_as(control_plane, &kubeconfig, PROGRAM, config).await
+    }
+
+    /// Starts another peer instead, which is kube-scheduler with further plugins.
+    pub async fn start_program(
+        control_plane: &ControlPlane,
+        program: &str,
+        config: serde_json::Value,
+    ) -> Result<Scheduler> {
+        let kubeconfig = control_plane.kubeconfig_for("system:kube-scheduler", &[])?;
+        Scheduler::start_as(control_plane, &kubeconfig, program, Some(config)).await
     }
 
     /// Starts it with this kubeconfig, for example that of a proxy.
@@ -33,15 +44,16 @@ impl Scheduler {
         kubeconfig: &Path,
         config: serde_json::Value,
     ) -> Result<Scheduler> {
-        Scheduler::start_as(control_plane, kubeconfig, Some(config)).await
+        Scheduler::start_as(control_plane, kubeconfig, PROGRAM, Some(config)).await
     }
 
     async fn start_as(
         control_plane: &ControlPlane,
         kubeconfig: &Path,
+        program: &str,
         config: Option<serde_json::Value>,
     ) -> Result<Scheduler> {
-        let workdir = Workdir::create("kube-scheduler")?;
+        let workdir = Workdir::create(program)?;
         let [port] = ports::free()?;
         let mut arguments = vec![
             "--bind-address=127.0.0.1".to_owned(),
@@ -59,10 +71,10 @@ impl Scheduler {
                 arguments.push(format!("--config={}", file.display()));
             }
         }
-        let program = control_plane.peers().program("kube-scheduler");
-        let mut process = Process::start(workdir.path(), "kube-scheduler", &program, &arguments)?;
+        let path = control_plane.peers().program(program);
+        let mut process = Process::start(workdir.path(), program, &path, &arguments)?;
         let listening = process.until(READY_WITHIN, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok());
-        listening.await.context("kube-scheduler did not start")?;
+        listening.await.with_context(|| format!("{program} did not start"))?;
         Ok(Scheduler { process, _workdir: workdir })
     }
 

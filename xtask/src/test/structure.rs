@@ -76,7 +76,12 @@ const ROWS: &[Row] = &[
         &["testkit"],
         &["model", "drs", "engine", "kubernetes", "vsphere", "server", "simulator", "bridger"],
     ),
-    row("real-peers", &["testkit"], &["model", "engine", "kubernetes", "vsphere", "server", "judge", "peers"]),
+    // Contains a scheduler of its own.
+    row(
+        "real-peers",
+        &["testkit", "bridger"],
+        &["model", "engine", "kubernetes", "vsphere", "server", "judge", "peers"],
+    ),
     row("xtask", &["peers"], &[]),
 ];
 
