@@ -33,6 +33,8 @@ const LIFTED_KEYS_EVERY: Duration = Duration::from_secs(5);
 /// Runs the startup checks, then the service until Ctrl-C or SIGTERM.
 pub fn until_interrupted(settings: &RunSettings, purpose: Purpose) -> Result<ExitCode, Failure> {
     let configuration = settings.scheduling.as_ref().map(ProfileArguments::configuration).transpose()?;
+    let profiles = configuration.iter().flat_map(|configuration| configuration.profiles());
+    settings.extender.leaves_pods_to(profiles.map(Profile::name))?;
     end_process_on_panic();
     let runtime = embedded::runtime()?;
     let result = runtime.block_on(async {

@@ -15,9 +15,9 @@ use model::{Parts, World, WorldChange};
 use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Scheduler};
 use tokio::time::Instant;
 
-use super::bind::BindEnd;
 use super::execute::{self, BindJob, SchedulingAction, SchedulingOutcome, StatusJob};
 use super::{Attempt, SchedulingMetrics, SchedulingSettings};
+use crate::binding::{BindEnd, is_known};
 use crate::ports::{Occurrence, Regarding, Severity};
 use crate::runtime::{Closed, Context, Controller, LaneId, LaneSettings, Repeat};
 
@@ -220,8 +220,11 @@ impl Scheduling {
                 (error, Some(Event::PodDeleted { namespace, name }))
             }
         };
+        let error = error.to_string();
         tracing::warn!(namespace = pod.namespace, pod = pod.name, node, error, "could not bind a pod");
-        if let Some(event) = known {
+        if let Some(event) = known
+            && is_known(context.world.read(), &pod.namespace, &pod.name, &pod.uid)
+        {
             // The read pod is newer than the watched state. If it is not, the watch corrects it.
             let world = context.world.write();
             let change = world.apply(event);

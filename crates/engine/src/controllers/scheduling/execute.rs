@@ -7,8 +7,8 @@ use scheduler::PodRef;
 use tokio::time::Instant;
 
 use super::SchedulingPorts;
-use super::bind::{self, BindEnd};
 use super::controller::Scheduling;
+use crate::binding::{self, BindEnd};
 use crate::ports::{Binding, PodName, PortError};
 use crate::runtime::{Action, Executor};
 
@@ -59,7 +59,7 @@ impl Executor<Scheduling> for SchedulingExecutor {
                     uid: job.pod.uid.clone(),
                     node: job.node.clone(),
                 };
-                let end = bind::bind(&ports, &binding).await;
+                let end = binding::bind(&*ports.binder, &*ports.pods, &binding).await;
                 SchedulingOutcome::Bind { job, end }
             }),
             SchedulingAction::Status(job) => Box::pin(async move {
