@@ -7,7 +7,6 @@
 //! Invariant: this module makes no decisions.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::sync::Arc;
 
 use drs::{DrsSettings, UnixMillis};
@@ -38,7 +37,7 @@ use tokio::time::Instant;
 use vsphere::config::VcenterConfig;
 
 use crate::scheduler::Registry;
-use crate::service::audit::AuditLog;
+use crate::service::audit::{AuditFile, AuditLog};
 use crate::service::leading::{Candidates, Elections, PodsListed, machine_name};
 use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
 use crate::service::scheduler_metrics::SchedulerMetrics;
@@ -58,7 +57,7 @@ pub struct PartSettings {
     /// Limit for node labels; `None`: the default.
     pub writes_per_second: Option<u32>,
     /// The file of the audit log; `None`: no audit log.
-    pub audit: Option<File>,
+    pub audit: Option<AuditFile>,
 }
 
 impl PartSettings {
@@ -150,6 +149,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
         waker,
         time_of_day: wall_clock.0.clone(),
         seed,
+        on,
         pods: Arc::new(PodsListed { world: runtime.world(), lists: lists.clone() }),
         standing,
         leases,
@@ -167,15 +167,18 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     let rules = parts.rules.map(|rules| {
         let store = Arc::new(vsphere::Rules::new(ids.iter().copied().zip(vcenters.iter().cloned())));
         let record_store = Arc::new(ConfigMapRecordStore::new(client.clone(), rules.record_namespace));
-        let settings = RuleSettings::new(rules.drs, ids.clone(), wall_clock);
+        let names = vcenters.iter().map(|vcenter| vcenter.endpoint.host().to_owned());
+        let settings = RuleSettings::new(rules.drs, ids.iter().copied().zip(names).collect(), wall_clock);
         let controller = DrsRules::new(settings, runtime.world(), seed, counters.rules.clone(), Instant::now());
         let lease = candidates.lease(Part::DrsRules);
         runtime.add(controller, Arc::new(RuleExecutor { store: store.clone(), record_store }), lease);
         store
     });
     let extender = parts.extender.map(|settings| {
-        let executor =
-            BindExecutor { binder: Arc::new(PodBinder::new(client.clone())), bind_within: settings.bind_within };
+        let executor = BindExecutor {
+            binder: Arc::new(PodBinder::new(client.clone())),
+            pods: Arc::new(PodConditions::new(client.clone(), time_of_day.clone())),
+        };
         let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
         runtime.add(controller, Arc::new(executor), candidates.lease(Part::Extender));
         extender_routes(extender)

@@ -70,3 +70,12 @@ fn a_port_in_use_is_reported_with_the_flag_that_changes_it() {
     let message = text(&output.stderr);
     assert!(message.contains(&format!("port {port} is in use")) && message.contains("--vcenter-port"), "{message}");
 }
+
+#[test]
+fn extender_and_scheduling_of_one_process_must_not_serve_the_same_pods() {
+    let parts = ["run", "--kubeconfig", "/nowhere", "--extender-port", "0", "--scheduling", "on"];
+    let output = bridger(&[&parts[..], &["--extender-scheduler-name", "bridger"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains("schedulerName bridger") && message.contains("--extender-scheduler-name"), "{message}");
+}

@@ -1,6 +1,6 @@
 //! What an administrator should know besides the changes: what could not be done, and why, with the figures.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,9 +35,9 @@ impl fmt::Display for RulePod {
 pub(crate) const PODS_NAMED_MAX: usize = 50;
 
 /// At most [`PODS_NAMED_MAX`] of the pods: no namespace is left out because another one has many.
-pub(crate) fn pods_named(pods: &BTreeSet<RulePod>) -> Vec<RulePod> {
+pub(crate) fn pods_named<'p>(pods: impl IntoIterator<Item = &'p RulePod>) -> Vec<RulePod> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let numbered = pods.iter().map(|pod| {
+    let numbered = pods.into_iter().map(|pod| {
         let count = counts.entry(&pod.namespace).or_default();
         *count += 1;
         (*count, pod)
@@ -59,10 +59,23 @@ pub struct TooFewHosts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vms: Option<usize>,
     pub hosts: usize,
+    /// Those that these VMs can use now: not in maintenance, and not excluded by mandatory rules.
+    pub hosts_able: usize,
     pub reserve: usize,
+    /// How many pairs of all affected VMs must run on different hosts: also VMs that need not all do so.
+    pub pairs_required: usize,
+    /// How many of these pairs no rule separates.
     pub pairs_left: usize,
     pub pairs: VmPairs,
     pub pods: Vec<RulePod>,
+}
+
+impl TooFewHosts {
+    #[must_use]
+    pub fn hosts_text(&self) -> String {
+        let Self { hosts, hosts_able, .. } = self;
+        if hosts_able < hosts { format!("{hosts_able} usable of {hosts} hosts") } else { format!("{hosts} hosts") }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
@@ -77,7 +90,7 @@ pub enum Finding {
     JointlyUnsatisfiable(TooFewHosts),
     /// Pods on one VM accept no common host, or no host of the cluster.
     PinnedNowhere { cluster: ClusterKey, vm: String, hosts: usize, pods: Vec<RulePod> },
-    /// More VMs are restricted to these hosts, and must run on different ones, than there are hosts.
+    /// More VMs are restricted to these hosts, and kept on different ones by rules of other clients, than there are hosts.
     PinnedTooTight { cluster: ClusterKey, vms: usize, hosts: usize, pods: Vec<RulePod> },
     /// A rule that is not Bridger's keeps VMs on one host that pods require on different hosts.
     Conflict { cluster: ClusterKey, vms: (String, String), rival: String, pods: Vec<RulePod> },
@@ -121,7 +134,8 @@ pub enum Finding {
     },
     /// Pods have more required terms than become rules: these many in total are left out.
     TermLimit { cluster: ClusterKey, terms: usize, limit: usize, pods: Vec<RulePod> },
-    /// Terms over other namespaces count only within their own, because that does not have the label.
+    /// Cross-namespace affinity terms that count only within the namespace of their pods, because that does not have the
+    /// label.
     ConfinedToNamespace { cluster: ClusterKey, terms: usize, pods: Vec<RulePod> },
     /// Required affinity that cannot be satisfied without violating anti-affinity.
     AffinityUnmet { cluster: ClusterKey, vm: String, pod: RulePod },
@@ -131,20 +145,22 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoIdentity => f.write_str("the namespace kube-system is not known, so rules cannot be named"),
-            Self::Unsatisfiable(TooFewHosts { vms, hosts, reserve, pairs_left, .. }) => write!(
+            Self::Unsatisfiable(few @ TooFewHosts { vms, reserve, pairs_left, .. }) => write!(
                 f,
-                "{} VMs want to be apart, {hosts} hosts, reserve {reserve}: {pairs_left} pairs are not kept apart",
-                vms.unwrap_or_default()
+                "{} VMs want to be apart, {}, reserve {reserve}: {pairs_left} pairs are not kept apart",
+                vms.unwrap_or_default(),
+                few.hosts_text()
             ),
-            Self::JointlyUnsatisfiable(TooFewHosts { hosts, reserve, pairs_left, .. }) => write!(
+            Self::JointlyUnsatisfiable(few @ TooFewHosts { reserve, pairs_left, .. }) => write!(
                 f,
-                "{pairs_left} pairs are not kept apart: with all other rules more VMs than fit would be apart, {hosts} hosts, reserve {reserve}"
+                "{pairs_left} pairs are not kept apart: with all other rules more VMs than fit would be apart, {}, reserve {reserve}",
+                few.hosts_text()
             ),
             Self::PinnedNowhere { vm, hosts, pods, .. } => {
                 write!(f, "the {} pods on {vm} that accept certain hosts only leave it none of {hosts}", pods.len())
             }
             Self::PinnedTooTight { vms, hosts, .. } => {
-                write!(f, "{vms} VMs accept only {hosts} hosts, and more of them want to be apart")
+                write!(f, "{vms} VMs accept only {hosts} hosts, and rules of others keep more of them apart")
             }
             Self::Conflict { vms: (a, b), rival, .. } => {
                 write!(f, "{a} and {b} are wanted apart, and the rule {rival:?} keeps them together")
@@ -189,9 +205,10 @@ impl fmt::Display for Finding {
             Self::TermLimit { terms, limit, .. } => {
                 write!(f, "{terms} required terms are left out: the limit is {limit} per pod")
             }
-            Self::ConfinedToNamespace { terms, .. } => {
-                write!(f, "{terms} terms over other namespaces count within their own, which has no label {RULES_KEY}")
-            }
+            Self::ConfinedToNamespace { terms, .. } => write!(
+                f,
+                "{terms} cross-namespace affinity terms count only within the namespace of their pods, which has no label {RULES_KEY}"
+            ),
             Self::AffinityUnmet { vm, pod, .. } => {
                 write!(f, "{pod} on {vm} wants company that anti-affinity or a rule forbids")
             }

@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drs::{AcrossNamespaces, Finding, Plan, RuleType};
+use drs::{AcrossNamespaces, Finding, Plan, Record, RuleType};
 use model::event::*;
 use support::story::*;
 use support::*;
@@ -153,6 +153,116 @@ fn number_9_a_rule_that_is_left_out_does_not_make_those_of_others_redundant() {
     story.wait(10_000);
     story.pass();
     assert_eq!(story.rules(), sets(&[&[5, 6], &[0, 1, 2]]), "now it is");
+}
+
+#[test]
+fn number_9_a_rule_that_is_left_out_takes_no_room_from_those_of_others() {
+    let mut story = Story::new(Site::new(4, &[0, 1, 2, 3, 0, 1]));
+    story.settings.rules_per_namespace_max = 1;
+    story.site.pods = workloads("a", &[(4, 5)]);
+    story.pass();
+    // The reserve leaves three hosts: with both rules of `a`, these two VMs could not be apart as well.
+    story.site.pods.extend(of("a", replicas("one", &[0, 1, 2])));
+    story.site.pods.extend(of("a", replicas("two", &[0, 1, 3])));
+    story.site.pods.extend(workloads("b", &[(2, 3)]));
+    for pass in 0..3 {
+        let plan = story.pass();
+        assert_eq!((story.rules(), plan.is_empty()), (sets(&[&[4, 5], &[2, 3]]), pass > 0), "{:?}", plan.findings);
+        assert!(found(&plan, "jointlyUnsatisfiable").is_empty(), "{:?}", plan.findings);
+        let [finding @ Finding::NamespaceRuleLimit { left_out: 2, .. }] = &found(&plan, "namespaceRuleLimit")[..]
+        else {
+            panic!("{:?}", plan.findings)
+        };
+        assert_eq!((namespaces_of(finding), plan.clusters[0].uncovered.len()), (BTreeSet::from(["a"]), 5));
+        story.wait(10_000);
+    }
+    // With room for them, they come first again.
+    story.settings.rules_per_namespace_max = 3;
+    story.owned = Record::default();
+    story.site.clusters[0].rules.clear();
+    let plan = story.pass();
+    assert_eq!(story.rules(), sets(&[&[4, 5], &[0, 1, 2], &[0, 1, 3]]));
+    assert_eq!(found(&plan, "jointlyUnsatisfiable").len(), 1);
+}
+
+#[test]
+fn number_9_a_rule_that_is_left_out_takes_no_room_from_affinity_of_others() {
+    let mut story = Story::new(Site::new(4, &[0, 1, 2, 3, 0, 1, 2, 3, 0]));
+    story.settings.rules_per_namespace_max = 1;
+    story.site.pods = workloads("a", &[(7, 8)]);
+    story.pass();
+    // On each of the three hosts that the reserve leaves, there would be a VM that one of 5 and 6 is kept away from.
+    story.site.pods.extend(of("a", replicas("wide", &[0, 1, 2])));
+    story.site.pods.extend(workloads("a", &[(0, 5), (1, 6), (2, 6)]));
+    let near = PodFacts { affinity: vec![term(HOST_KEY, "cache")], ..pod("near", 0, 5) };
+    story.site.pods.extend(of("b", vec![near, pod("cache", 0, 6)]));
+    for pass in 0..3 {
+        let plan = story.pass();
+        assert_eq!((story.rules(), plan.is_empty()), (sets(&[&[7, 8], &[5, 6]]), pass > 0), "{:?}", plan.findings);
+        assert!(found(&plan, "affinityUnmet").is_empty(), "{:?}", plan.findings);
+        story.wait(10_000);
+    }
+}
+
+#[test]
+fn number_9_many_terms_for_the_same_vms_do_not_take_a_rule_from_others() {
+    let mut story = Story::new(Site::new(9, &[0, 1, 2, 3, 4, 5, 6]));
+    story.settings.rules_per_namespace_max = 1;
+    story.site.pods = workloads("a", &[(5, 6)]);
+    story.pass();
+    // As each of them is left out, the next one would do for the other namespace too.
+    story.site.pods.extend(of("a", (0..120).flat_map(|app| replicas(&format!("app-{app}"), &[0, 1, 2])).collect()));
+    story.site.pods.extend(workloads("b", &[(0, 1)]));
+    let plan = story.pass();
+    assert_eq!(story.rules(), sets(&[&[5, 6], &[0, 1]]));
+    assert_eq!(plan.clusters[0].uncovered.len(), 2);
+    let [Finding::NamespaceRuleLimit { left_out: 1, pods, .. }] = &found(&plan, "namespaceRuleLimit")[..] else {
+        panic!("{:?}", plan.findings)
+    };
+    assert_eq!(pods.len(), 50);
+    assert!(story.plan().is_empty());
+}
+
+#[test]
+fn number_9_requiring_what_others_require_does_not_fill_their_places() {
+    let nodes: Vec<usize> = (0..12).collect();
+    let mut story = Story::new(Site::new(12, &nodes));
+    story.settings.rules_per_namespace_max = 3;
+    story.site.pods = of("b", replicas("web", &[0, 1]));
+    // Pods of `a` with the term of those of `b`: six rules, and the VMs of `b` are in each of them.
+    let term = TermFacts { namespaces: vec!["b".to_owned()], ..term(HOSTNAME, "web") };
+    let joins = (2..8).map(|node| PodFacts { anti_affinity: vec![term.clone()], ..pod("joins", node, node) });
+    story.site.pods.extend(of("a", joins.collect()));
+    let plan = story.pass();
+    assert_eq!(story.rules(), sets(&[&[0, 1, 2], &[0, 1, 3], &[0, 1, 4], &[0, 1, 5]]), "three, and one counts for `b`");
+    let [finding @ Finding::NamespaceRuleLimit { left_out: 2, .. }] = &found(&plan, "namespaceRuleLimit")[..] else {
+        panic!("{:?}", plan.findings)
+    };
+    assert_eq!(namespaces_of(finding), BTreeSet::from(["a"]));
+    assert!(story.plan().is_empty());
+    story.site.pods.extend(workloads("b", &[(8, 9), (9, 10)]));
+    assert_eq!(created(&story.pass()), counts(&[("b", 2)]));
+    story.wait(10_000);
+    assert!(story.plan().is_empty());
+}
+
+#[test]
+fn number_9_all_namespaces_that_require_a_rule_get_events_if_it_is_left_out() {
+    let mut story = Story::new(Site::new(9, &[0, 1, 2, 3, 4, 5, 6, 7, 8]));
+    story.settings.rules_per_namespace_max = 1;
+    story.site.pods = workloads("a", &[(5, 6)]);
+    story.site.pods.extend(workloads("b", &[(7, 8)]));
+    story.pass();
+    let term = TermFacts { namespaces: vec!["b".to_owned()], ..term(HOSTNAME, "web") };
+    story.site.pods.extend(of("b", replicas("web", &[0, 1])));
+    // Many pods of `a` do not take the place of those of `b` among the named ones.
+    let joins = (0..60).map(|number| PodFacts { anti_affinity: vec![term.clone()], ..pod("joins", number, 2) });
+    story.site.pods.extend(of("a", joins.collect()));
+    let plan = story.pass();
+    assert!(plan.is_empty());
+    let found = found(&plan, "namespaceRuleLimit");
+    let affected: Vec<_> = found.iter().map(|finding| (namespaces_of(finding), finding.pods().len())).collect();
+    assert_eq!(affected, [(BTreeSet::from(["a"]), 48), (BTreeSet::from(["b"]), 2)]);
 }
 
 #[test]

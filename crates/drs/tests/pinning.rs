@@ -5,7 +5,8 @@ mod support;
 use std::collections::BTreeSet;
 
 use drs::{
-    ChangeKind, DrsSettings, Finding, GroupChange, Pinning, Plan, Record, RecordedGroups, RuleType, UnixMillis, plan,
+    ChangeKind, DrsSettings, Finding, GroupChange, Pinning, Plan, Record, RecordedGroups, RuleType, TooFewHosts,
+    UnixMillis, plan,
 };
 use model::event::*;
 use support::*;
@@ -50,6 +51,16 @@ impl Story {
         });
         own.collect()
     }
+
+    /// The members of the anti-affinity rules of the first cluster.
+    fn apart(&self) -> BTreeSet<BTreeSet<String>> {
+        let rules = self.site.clusters[0].rules.iter();
+        rules.filter(|rule| matches!(rule.kind, RuleKind::VmAntiAffinity(_))).map(members).collect()
+    }
+}
+
+fn set(vms: &[usize]) -> BTreeSet<String> {
+    ids("vm", vms).into_iter().collect()
 }
 
 fn expression(operator: Operator, values: &[&str]) -> RequirementFacts {
@@ -193,18 +204,71 @@ fn a_vm_gets_the_hosts_that_all_its_pods_accept() {
 }
 
 #[test]
-fn a_mandatory_rule_leaves_enough_hosts() {
-    let mut story = Story::new(Site::new(5, &[0, 1, 2]), Pinning::Must);
+fn a_mandatory_rule_comes_before_anti_affinity_but_not_before_rules_of_others() {
     let only = terms(&[&[expression(Operator::In, &["esx-0", "esx-1"])]]);
+    let pinned_rule = |mandatory| BTreeSet::from([(ids("vm", &[0, 1, 2]), ids("host", &[0, 1]), mandatory)]);
+    let mut story = Story::new(Site::new(5, &[0, 1, 2]), Pinning::Must);
     story.site.pods =
         (0..3).map(|number| PodFacts { node_affinity: only.clone(), ..lonely("db", number, number) }).collect();
     let plan = story.pass();
-    assert!(story.host_rules().is_empty(), "three VMs with anti-affinity do not fit on two hosts");
+    assert_eq!((story.host_rules(), story.apart()), (pinned_rule(true), BTreeSet::from([set(&[0, 1])])));
+    let [Finding::Unsatisfiable(TooFewHosts { vms: Some(3), hosts_able: 2, pairs_left: 2, .. })] = &plan.findings[..]
+    else {
+        panic!("{:?}", plan.findings)
+    };
+    assert!(story.plan().is_empty());
+
+    // An administrator keeps them apart: three VMs on different hosts do not fit on two, so DRS only prefers these.
+    let mut story = Story::new(Site::new(5, &[0, 1, 2]), Pinning::Must);
+    story.site.pods = (0..3).map(|number| pinned(number, number, only.clone())).collect();
+    let apart = RuleKind::VmAntiAffinity((0..3).map(vm_id).collect());
+    story.site.clusters[0].rules = vec![rule(FOREIGN_KEYS, "admin", apart)];
+    let plan = story.pass();
+    assert_eq!(story.host_rules(), pinned_rule(false));
     assert!(matches!(plan.findings[..], [Finding::PinnedTooTight { vms: 3, hosts: 2, .. }]), "{:?}", plan.findings);
     assert!(story.plan().is_empty());
-    story.settings.pinning = Pinning::Should;
+}
+
+#[test]
+fn number_9_anti_affinity_of_pods_without_the_label_does_not_prevent_a_must_rule() {
+    let only = terms(&[&[expression(Operator::In, &["esx-0", "esx-1"])]]);
+    let pinned: Vec<PodFacts> = (0..3).map(|number| pinned(number, number, only.clone())).collect();
+    let other = |number| PodFacts { namespace: "other".to_owned(), ..lonely("web", number, number) };
+    let all: Vec<PodFacts> = pinned.iter().cloned().chain((0..3).map(other)).collect();
+    let must = BTreeSet::from([(ids("vm", &[0, 1, 2]), ids("host", &[0, 1]), true)]);
+    // At once, before, or after the must rule.
+    for first in [&all, &all[3..].to_vec(), &pinned] {
+        let mut story = Story::new(Site::new(5, &[0, 1, 2]), Pinning::Must);
+        story.site.pods.clone_from(first);
+        story.pass();
+        story.site.pods.clone_from(&all);
+        for _ in 0..3 {
+            let plan = story.pass();
+            assert_eq!(story.host_rules(), must, "{:?}", plan.findings);
+            story.now.0 += 300_000;
+        }
+        assert!(story.apart().iter().all(|vms| vms.len() == 2), "{:?}", story.apart());
+        assert!(story.plan().is_empty());
+    }
+}
+
+#[test]
+fn number_9_a_must_rule_that_is_left_out_limits_nothing() {
+    let only = terms(&[&[expression(Operator::In, &["esx-0", "esx-1"])]]);
+    let mut story = Story::new(Site::new(5, &[0, 1, 2, 3, 4]), Pinning::Must);
+    story.settings.rules_per_namespace_max = 1;
+    story.site.pods = vec![lonely("first", 0, 3), lonely("first", 1, 4)];
     story.pass();
-    assert_eq!(story.host_rules().len(), 1);
+    story.site.pods.extend((0..3).map(|number| pinned(number, number, only.clone())));
+    let other = |number| PodFacts { namespace: "other".to_owned(), ..lonely("web", number, number) };
+    story.site.pods.extend((0..3).map(other));
+    for _ in 0..3 {
+        story.pass();
+        assert_eq!(story.apart(), BTreeSet::from([set(&[3, 4]), set(&[0, 1, 2])]));
+        assert!(story.host_rules().is_empty());
+        assert!(story.plan().is_empty());
+        story.now.0 += 300_000;
+    }
 }
 
 #[test]

@@ -315,6 +315,23 @@ proptest! {
         }
     }
 
+    /// Mandatory rules are the same with and without the pods of namespaces without the label.
+    #[test]
+    fn number_9_pods_without_the_label_have_no_part_in_mandatory_rules(mut site in site()) {
+        let settings = DrsSettings { pinning: Pinning::Must, ..at_once() };
+        let mandatory = |site: &Site| -> BTreeSet<(String, Vec<String>, Vec<String>)> {
+            let planned = plan(&site.world(), &Record::default(), UnixMillis(0), &settings);
+            let actions = planned.actions().filter(|(_, action)| action.mandatory);
+            let vms = |action: &RuleChange| action.vms.iter().map(|vm| vm.id.clone()).collect();
+            actions.map(|(of, action)| (of.cluster.id.clone(), vms(action), action.hosts.clone())).collect()
+        };
+        let all = mandatory(&site);
+        let is_labelled = |of: &&NamespaceFacts| of.labels.get("bridger.dev/rules").is_some_and(|value| value == "cluster");
+        let labelled: BTreeSet<String> = site.namespaces.iter().filter(is_labelled).map(|of| of.name.clone()).collect();
+        site.pods.retain(|pod| labelled.contains(&pod.namespace));
+        prop_assert_eq!(all, mandatory(&site));
+    }
+
     #[test]
     fn the_order_of_events_does_not_matter(
         (first, events, second) in (site(), changes()).prop_flat_map(|(site, changes)| {

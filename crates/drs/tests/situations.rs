@@ -126,6 +126,33 @@ fn an_unsatisfiable_term_is_capped_and_reported_with_the_figures() {
 }
 
 #[test]
+fn number_9_the_figures_of_an_unsatisfiable_term_are_those_of_the_usable_hosts_and_the_required_pairs() {
+    let figures = |story: &Story| {
+        let plan = story.plan();
+        let [Finding::Unsatisfiable(found)] = &plan.findings[..] else { panic!("{:?}", plan.findings) };
+        let TooFewHosts { vms, hosts, hosts_able, pairs_required, pairs_left, .. } = *found;
+        assert_eq!(found.pairs.len(), pairs_left);
+        (vms, hosts, hosts_able, pairs_required, pairs_left)
+    };
+    // Two hosts in maintenance, and no rule yet.
+    let mut story = Story::new(Site::new(4, &[0, 1, 0, 1]));
+    story.site.pods = replicas("web", &[0, 1, 2, 3]);
+    assert_eq!(figures(&story), (Some(4), 4, 4, 6, 3));
+    story.site.hosts[2].0.maintenance = true;
+    story.site.hosts[3].0.maintenance = true;
+    assert_eq!(figures(&story), (Some(4), 4, 2, 6, 4));
+    // Two more pods with the term, which they do not match: they may share a host.
+    let mut story = Story::new(Site::new(4, &[0, 1, 2, 3, 3]));
+    let shy = |node| PodFacts { anti_affinity: vec![term(HOSTNAME, "web")], ..pod("shy", node, node) };
+    story.site.pods = [replicas("web", &[0, 1, 2]), vec![shy(3), shy(4)]].concat();
+    assert_eq!(figures(&story), (Some(4), 4, 4, 9, 6));
+    // One finding for a term, also if several rules of its own are too small.
+    let mut story = Story::new(Site::new(4, &[0, 1, 2, 0, 1, 2, 0, 1, 2]));
+    story.site.pods = replicas("web", &[0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(figures(&story), (Some(9), 4, 4, 36, 27));
+}
+
+#[test]
 fn only_lasting_maintenance_shrinks_a_rule_and_a_disconnect_never_does() {
     let mut story = Story::new(Site::new(5, &[0, 1, 2, 3]));
     story.site.pods = replicas("web", &[0, 1, 2, 3]);

@@ -3,13 +3,14 @@
 //! In: what a controller changed, could not change, or would change. Out: a line in the log, and the same for a sink.
 //!
 //! Invariants: names instead of ids where a name is known; a cause only if it was observed; a line has a bounded length.
-//! What did not happen is reported once per object until it changes: a retry is not news.
+//! What did not happen is reported once per object until it changes: a retry is not news. A rule or group is identified
+//! by its cluster too, because a workload has rules of one name in every vSphere cluster that it runs in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drs::{ChangeKind, GroupChange, RuleChange, RuleType};
+use drs::{ChangeKind, ClusterKey, GroupChange, RuleChange, RuleType, VmRef};
 use model::event::GroupKind;
 use serde::Serialize;
 
@@ -49,6 +50,15 @@ pub enum ChangeResult {
     DryRun,
 }
 
+/// The vSphere cluster of a rule or group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedCluster {
+    pub key: ClusterKey,
+    pub name: String,
+    /// The vCenter's name. Two of them may have clusters of one name.
+    pub vcenter: String,
+}
+
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeReport {
@@ -56,8 +66,8 @@ pub struct ChangeReport {
     /// The kind of the object, for people.
     pub kind: &'static str,
     pub name: String,
-    /// The vSphere cluster's name, for rules and groups.
-    pub cluster: Option<String>,
+    /// Of a rule or group.
+    pub cluster: Option<ReportedCluster>,
     pub action: ChangeAction,
     /// VMs or hosts by name, of an edited rule with + and - for added and removed ones; or labels.
     pub members: Vec<String>,
@@ -77,8 +87,8 @@ impl fmt::Display for ChangeReport {
             ChangeResult::Refused(_) => write!(f, "could not {verb}")?,
         }
         write!(f, " {} {}", self.kind, self.name)?;
-        if let Some(cluster) = &self.cluster {
-            write!(f, " in cluster {cluster}")?;
+        if let Some(ReportedCluster { name, vcenter, .. }) = &self.cluster {
+            write!(f, " in cluster {name} of {vcenter}")?;
         }
         if !self.members.is_empty() {
             write!(f, ": {}", names(&self.members))?;
@@ -120,19 +130,26 @@ impl ChangeReport {
     /// A change of a rule, then those of its groups. `vm_name`: the name of the VM with an id, if it is known.
     pub fn of_rule(
         change: &RuleChange,
-        cluster: &str,
+        cluster: &ReportedCluster,
         cause: Option<&String>,
         vm_name: impl Fn(&str) -> Option<String>,
     ) -> Vec<ChangeReport> {
-        let name = |id: &String| {
-            let of_change = change.vms.iter().find(|vm| vm.id == *id && !vm.name.is_empty());
-            of_change.map(|vm| vm.name.clone()).or_else(|| vm_name(id)).unwrap_or_else(|| id.clone())
+        // Tables, because a rule may have thousands of members, and the loop waits for this.
+        let named = change.vms.iter().filter(|vm| !vm.name.is_empty());
+        let of_change: HashMap<&str, &str> = named.map(|vm| (vm.id.as_str(), vm.name.as_str())).collect();
+        let added: HashSet<&str> = match &change.kind {
+            ChangeKind::Edit { added, .. } => added.iter().map(String::as_str).collect(),
+            _ => HashSet::new(),
+        };
+        let name = |id: &String| match of_change.get(id.as_str()) {
+            Some(name) => (*name).to_owned(),
+            None => vm_name(id).unwrap_or_else(|| id.clone()),
         };
         let report = |kind, name: &str, action, members| ChangeReport {
             side: Side::Vsphere,
             kind,
             name: name.to_owned(),
-            cluster: Some(cluster.to_owned()),
+            cluster: Some(cluster.clone()),
             action,
             members,
             pods: change.pods.iter().map(ToString::to_string).collect(),
@@ -141,11 +158,11 @@ impl ChangeReport {
         };
         let mut reports = Vec::new();
         if change.kind != ChangeKind::DeleteGroups {
-            let vms = change.vms.iter().map(|vm| match &change.kind {
-                ChangeKind::Edit { added, .. } if added.contains(&vm.id) => format!("+{}", name(&vm.id)),
-                _ => name(&vm.id),
-            });
-            let mut members: Vec<String> = vms.collect();
+            let member = |vm: &VmRef| {
+                let name = if vm.name.is_empty() { name(&vm.id) } else { vm.name.clone() };
+                if added.contains(vm.id.as_str()) { format!("+{name}") } else { name }
+            };
+            let mut members: Vec<String> = change.vms.iter().map(member).collect();
             if let ChangeKind::Edit { removed, .. } = &change.kind {
                 members.extend(removed.iter().map(|id| format!("-{}", name(id))));
             }
@@ -224,7 +241,8 @@ pub fn names(all: &[String]) -> String {
     }
 }
 
-type Remembered = HashMap<(Side, &'static str, String), ChangeReport>;
+/// By side, kind, cluster and name of the object.
+type Remembered = HashMap<(Side, &'static str, Option<ClusterKey>, String), ChangeReport>;
 
 /// Reports changes to the log and to the sink. All clones share one state.
 #[derive(Clone, Default)]
@@ -259,21 +277,22 @@ impl ChangeLog {
         }
     }
 
-    /// There is nothing to change any more: the next change is news.
-    pub fn settled(&self, side: Side, kind: &'static str, name: &str) {
+    /// There is nothing to change any more: the next change is news. `cluster`: of a rule or group.
+    pub fn settled(&self, side: Side, kind: &'static str, cluster: Option<&ClusterKey>, name: &str) {
         let mut remembered = self.lock();
         if !remembered.is_empty() {
-            remembered.remove(&(side, kind, name.to_owned()));
+            remembered.remove(&(side, kind, cluster.cloned(), name.to_owned()));
         }
     }
 
     fn is_repeated(&self, change: &ChangeReport) -> bool {
+        let cluster = change.cluster.as_ref().map(|cluster| &cluster.key);
         if change.result == ChangeResult::Done {
-            self.settled(change.side, change.kind, &change.name);
+            self.settled(change.side, change.kind, cluster, &change.name);
             return false;
         }
         let mut remembered = self.lock();
-        let key = (change.side, change.kind, change.name.clone());
+        let key = (change.side, change.kind, cluster.cloned(), change.name.clone());
         // The cause contains times, and more pods with the same requirement change nothing.
         let change = ChangeReport { cause: None, pods: Vec::new(), ..change.clone() };
         if remembered.get(&key) == Some(&change) {
@@ -293,10 +312,17 @@ impl ChangeLog {
 
 #[cfg(test)]
 mod tests {
-    use drs::{RecordedGroups, RulePod, VmRef};
-    use model::event::GroupFacts;
+    use std::time::{Duration, Instant};
+
+    use drs::{RecordedGroups, RulePod};
+    use model::event::{GroupFacts, VcenterId};
 
     use super::*;
+
+    fn cluster(vcenter: u16, id: &str) -> ReportedCluster {
+        let key = ClusterKey::new(VcenterId(vcenter), id);
+        ReportedCluster { key, name: "prod".to_owned(), vcenter: format!("vc-{vcenter}") }
+    }
 
     fn vm(number: usize) -> VmRef {
         VmRef { id: format!("vm-{number}"), name: format!("node-{number}") }
@@ -311,7 +337,7 @@ mod tests {
     /// The lines of a change whose removed members are known by name, except vm-9.
     fn lines(change: &RuleChange, cause: Option<&str>, result: &ChangeResult) -> Vec<String> {
         let name = |id: &str| (id != "vm-9").then(|| id.replace("vm", "old"));
-        let reports = ChangeReport::of_rule(change, "prod", cause.map(str::to_owned).as_ref(), name);
+        let reports = ChangeReport::of_rule(change, &cluster(0, "c1"), cause.map(str::to_owned).as_ref(), name);
         reports.iter().map(|report| report.with(result.clone()).to_string()).collect()
     }
 
@@ -324,16 +350,16 @@ mod tests {
             (ChangeResult::DryRun, "would create "),
             (ChangeResult::Refused("no".to_owned()), "could not create "),
         ] {
-            let what = "VM-VM anti-affinity rule bridger-1 in cluster prod: node-1, node-2; for shop/web-0; because pod \
-                        shop/web-0 was bound to n2";
+            let what = "VM-VM anti-affinity rule bridger-1 in cluster prod of vc-0: node-1, node-2; for shop/web-0; \
+                        because pod shop/web-0 was bound to n2";
             let error = if expected.starts_with("could") { "; error: no" } else { "" };
             assert_eq!(lines(&created, cause, &result), [format!("{expected}{what}{error}")]);
         }
         let text = |id: usize| format!("vm-{id}");
         let kind = ChangeKind::Edit { key: 1, uuid: None, added: vec![text(2)], removed: vec![text(3), text(9)] };
         let edited = change(RuleType::VmAffinity, kind, &[1, 2]);
-        let expected =
-            "edited VM-VM affinity rule bridger-1 in cluster prod: node-1, +node-2, -old-3, -vm-9; for shop/web-0";
+        let expected = "edited VM-VM affinity rule bridger-1 in cluster prod of vc-0: node-1, +node-2, -old-3, -vm-9; \
+                        for shop/web-0";
         assert_eq!(lines(&edited, None, &ChangeResult::Done), [expected]);
     }
 
@@ -351,9 +377,9 @@ mod tests {
         assert_eq!(
             lines(&created, None, &ChangeResult::Done),
             [
-                "created VM-Host rule (should) bridger-1 in cluster prod: node-1",
-                "created VM group bridger-1-vms in cluster prod: node-1",
-                "created host group bridger-1-hosts in cluster prod: esx-1",
+                "created VM-Host rule (should) bridger-1 in cluster prod of vc-0: node-1",
+                "created VM group bridger-1-vms in cluster prod of vc-0: node-1",
+                "created host group bridger-1-hosts in cluster prod of vc-0: esx-1",
             ]
         );
         let remove = |name: &str| GroupChange::Remove { name: name.to_owned() };
@@ -361,7 +387,10 @@ mod tests {
         let deleted = RuleChange { kind: ChangeKind::DeleteGroups, groups, ..created };
         assert_eq!(
             lines(&deleted, None, &ChangeResult::Done),
-            ["deleted VM group bridger-1-vms in cluster prod", "deleted host group bridger-1-hosts in cluster prod",]
+            [
+                "deleted VM group bridger-1-vms in cluster prod of vc-0",
+                "deleted host group bridger-1-hosts in cluster prod of vc-0",
+            ]
         );
     }
 
@@ -404,5 +433,45 @@ mod tests {
             log.report(&ChangeReport::of_labels("n1", &labels, None, result.clone()));
             assert_eq!(sink.0.lock().unwrap().len(), count, "{result:?}");
         }
+    }
+
+    #[test]
+    fn number_7_rules_of_one_name_in_two_clusters_are_two_objects() {
+        let sink = Arc::<Sink>::default();
+        let log = ChangeLog::new(Some(sink.clone()));
+        let created = change(RuleType::VmAntiAffinity, ChangeKind::Create, &[1, 2]);
+        // Clusters of one vCenter, and clusters with the same id and name in two vCenters.
+        let clusters = [cluster(0, "c1"), cluster(0, "c2"), cluster(1, "c1")];
+        let report_all = |result: &ChangeResult| {
+            for cluster in &clusters {
+                let reports = ChangeReport::of_rule(&created, cluster, None, |_| None);
+                reports.iter().for_each(|report| log.report(&report.with(result.clone())));
+            }
+            sink.0.lock().unwrap().len()
+        };
+        assert_eq!(report_all(&ChangeResult::DryRun), 3);
+        assert_eq!(report_all(&ChangeResult::DryRun), 3, "the same plan");
+        let refused = ChangeResult::Refused("no".to_owned());
+        assert_eq!((report_all(&refused), report_all(&refused)), (6, 6));
+        // Settled in one of them, it is news there alone.
+        log.settled(Side::Vsphere, "VM-VM anti-affinity rule", Some(&clusters[1].key), "bridger-1");
+        assert_eq!(report_all(&refused), 7);
+        let last = sink.0.lock().unwrap().last().cloned().unwrap();
+        assert_eq!(last.cluster.unwrap().key, clusters[1].key);
+    }
+
+    /// The loop waits for this. To search the members for each member took some seconds.
+    #[test]
+    fn number_7_a_rule_with_many_members_is_described_quickly() {
+        let many: Vec<usize> = (0..20_000).collect();
+        let ids: Vec<String> = many.iter().map(|number| vm(*number).id).collect();
+        let group = GroupFacts { name: "g".to_owned(), user_created: true, kind: GroupKind::Vms(ids.clone()) };
+        let kind = ChangeKind::Edit { key: 1, uuid: None, added: ids, removed: Vec::new() };
+        let edited = RuleChange { groups: vec![GroupChange::Edit(group)], ..change(RuleType::VmHost, kind, &many) };
+        let began = Instant::now();
+        let reports = ChangeReport::of_rule(&edited, &cluster(0, "c1"), None, |_| None);
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        let last = |report: &ChangeReport| report.members.last().cloned().unwrap();
+        assert_eq!(reports.iter().map(last).collect::<Vec<_>>(), ["+node-19999", "node-19999"]);
     }
 }

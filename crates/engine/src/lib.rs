@@ -3,8 +3,9 @@
 //!
 //! - [`runtime`]: the loop, and what all controllers share. [`controllers`]: the controllers, one folder each.
 //! - [`ports`]: the traits that adapters implement for the engine. [`counters`]: counters for metrics. [`changes`]: the
-//!   wording of changes, for people.
+//!   wording of changes, for people. `binding`: binds a pod, for all controllers that do.
 
+mod binding;
 pub mod changes;
 pub mod controllers;
 pub mod counters;

@@ -180,12 +180,15 @@ pub struct PodName {
     pub uid: String,
 }
 
-/// What a scheduler reads and writes on pods, besides binding them. A write to a pod of another UID is
-/// [`PortError::Invalid`].
-pub trait PodStatusWriter: Send + Sync {
+/// Reads single pods, apart from the watch.
+pub trait PodLookup: Send + Sync {
     /// The current pod of this name, with any UID; `None` if it does not exist.
     fn read<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>>;
+}
 
+/// What a scheduler reads and writes on pods, besides binding them. A write to a pod of another UID is
+/// [`PortError::Invalid`].
+pub trait PodStatusWriter: PodLookup {
     /// Sets the condition PodScheduled to false.
     fn not_scheduled<'a>(
         &'a self,

@@ -5,14 +5,16 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use engine::changes::{ChangeLog, ChangeReport, ChangeResult};
 use engine::counters::Counters;
 use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
-use engine::ports::{EventRecord, EventSink, LabelChanges, LabelStore, PortError};
+use engine::ports::{ChangeSink, EventRecord, EventSink, LabelChanges, LabelStore, PortError};
 use engine::runtime::{Lease, Rate, Runtime, RuntimeSettings};
 use futures::future::BoxFuture;
 use model::World;
 use model::event::{Event, HostFacts, NodeFacts, Source, VcenterId, VmFacts};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 const HOST_KEY: &str = "alpha.cna.vmware.com/host";
 const VCENTER: VcenterId = VcenterId(0);
@@ -21,7 +23,10 @@ const VCENTER: VcenterId = VcenterId(0);
 #[derive(Default)]
 struct Cluster {
     nodes: Mutex<BTreeMap<String, NodeFacts>>,
+    /// Requests that have begun.
+    begun: Mutex<usize>,
     writes: Mutex<Vec<(String, LabelChanges)>>,
+    reported: Mutex<Vec<ChangeReport>>,
     posted: Mutex<Vec<EventRecord>>,
     failures: Mutex<Vec<PortError>>,
     echo: Mutex<Option<mpsc::Sender<Event>>>,
@@ -30,6 +35,7 @@ struct Cluster {
 impl LabelStore for Cluster {
     fn change_labels<'a>(&'a self, node: &'a str, changes: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async move {
+            *self.begun.lock().unwrap() += 1;
             tokio::time::sleep(Duration::from_millis(5)).await;
             if let Some(error) = self.failures.lock().unwrap().pop() {
                 return Err(error);
@@ -59,9 +65,17 @@ impl EventSink for Cluster {
     }
 }
 
+impl ChangeSink for Cluster {
+    fn put(&self, change: &ChangeReport) {
+        self.reported.lock().unwrap().push(change.clone());
+    }
+}
+
 struct Stage {
     cluster: Arc<Cluster>,
     events: mpsc::Sender<Event>,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<()>,
 }
 
 impl Stage {
@@ -73,11 +87,13 @@ impl Stage {
         let cluster = Arc::new(Cluster::default());
         let (events, receiver) = mpsc::channel(64);
         *cluster.echo.lock().unwrap() = Some(events.clone());
-        let mut runtime = Runtime::new(World::default(), runtime, cluster.clone());
+        let runtime = RuntimeSettings { changes: ChangeLog::new(Some(cluster.clone())), ..runtime.clone() };
+        let mut runtime = Runtime::new(World::default(), &runtime, cluster.clone());
         let controller = NodeLabels::new(settings, Arc::<Counters>::default());
         runtime.add(controller, Arc::new(LabelExecutor(cluster.clone())), Lease::always());
-        tokio::spawn(runtime.run(receiver));
-        Stage { cluster, events }
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(runtime.run_until(receiver, async { drop(stopped.await) }));
+        Stage { cluster, events, stop, running }
     }
 
     async fn send(&self, event: Event) {
@@ -105,17 +121,24 @@ impl Stage {
 
     /// Two hosts, one node on the first.
     async fn ordinary(&self) {
+        self.list(&[("n1", "10.0.0.1")]).await;
+        settle().await;
+    }
+
+    /// Two hosts, a VM on the first, and these nodes.
+    async fn list(&self, nodes: &[(&str, &str)]) {
         for source in [Source::Nodes, Source::Vcenter(VCENTER)] {
             self.send(Event::RelistBegan(source)).await;
         }
-        self.node("n1", "10.0.0.1").await;
+        for (name, address) in nodes {
+            self.node(name, address).await;
+        }
         self.host(VCENTER, "host-1", "esx-1").await;
         self.host(VCENTER, "host-2", "esx-2").await;
         self.vm(VCENTER, "vm-1", "10.0.0.1", "host-1").await;
         for source in [Source::Nodes, Source::Vcenter(VCENTER)] {
             self.send(Event::RelistEnded(source)).await;
         }
-        settle().await;
     }
 
     fn label(&self, node: &str) -> Option<String> {
@@ -124,6 +147,11 @@ impl Stage {
 
     fn writes(&self) -> usize {
         self.cluster.writes.lock().unwrap().len()
+    }
+
+    /// The lines of the log.
+    fn lines(&self) -> Vec<String> {
+        self.cluster.reported.lock().unwrap().iter().map(ToString::to_string).collect()
     }
 
     fn posted(&self) -> Vec<String> {
@@ -263,6 +291,49 @@ async fn a_node_without_a_certain_vm_is_reported_after_a_minute_and_never_labell
     assert!(posted.iter().any(|event| event.starts_with("MachineAmbiguous")), "{posted:?}");
     assert_eq!(stage.writes(), 1);
     assert_eq!((stage.label("unmatched"), stage.label("twin")), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_7_a_node_that_is_matched_late_is_not_found_by_the_first_check() {
+    let stage = Stage::start(NodeLabelsSettings::default());
+    stage.list(&[("n1", "10.0.0.1"), ("early", "10.0.0.5")]).await;
+    settle().await;
+    stage.node("late", "10.0.0.6").await;
+    stage.vm(VCENTER, "vm-7", "10.0.0.7", "host-2").await;
+    stage.node("new", "10.0.0.7").await;
+    settle().await;
+    tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
+    stage.vm(VCENTER, "vm-5", "10.0.0.5", "host-1").await;
+    settle().await;
+    stage.vm(VCENTER, "vm-6", "10.0.0.6", "host-1").await;
+    settle().await;
+    let line =
+        |node: &str, host: &str, cause: &str| format!("labelled node {node}: {HOST_KEY}={host}; because {cause}");
+    let matched = "the node was first matched to a VM on a known host";
+    let expected = [
+        line("n1", "esx-1", matched),
+        line("new", "esx-2", "the node was added"),
+        line("early", "esx-1", matched),
+        line("late", "esx-1", matched),
+    ];
+    assert_eq!(stage.lines(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_7_a_label_that_is_written_while_the_runtime_stops_is_reported() {
+    let stage = Stage::start(NodeLabelsSettings::default());
+    stage.list(&[("n1", "10.0.0.1")]).await;
+    while *stage.cluster.begun.lock().unwrap() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!((stage.writes(), stage.lines().len()), (0, 0), "the request is in flight");
+    let Stage { cluster, stop, running, .. } = stage;
+    drop(stop);
+    running.await.expect("no panic");
+    assert_eq!(cluster.writes.lock().unwrap().len(), 1);
+    let reported = cluster.reported.lock().unwrap();
+    let reported: Vec<_> = reported.iter().map(|report| (report.name.as_str(), &report.result)).collect();
+    assert_eq!(reported, [("n1", &ChangeResult::Done)]);
 }
 
 #[tokio::test(start_paused = true)]

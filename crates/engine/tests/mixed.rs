@@ -105,7 +105,7 @@ impl Stage {
         let api = Api::start(seed, events.clone());
         let mut runtime = Runtime::new(World::default(), &RuntimeSettings::default(), api.clone());
         let settings = ExtenderSettings { scheduler_names: vec![OTHER.to_owned()], ..ExtenderSettings::default() };
-        let binder = BindExecutor { binder: api.clone(), bind_within: settings.bind_within };
+        let binder = BindExecutor { binder: api.clone(), pods: api.clone() };
         let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
         runtime.add(controller, Arc::new(binder), Lease::always());
         let ports = SchedulingPorts { binder: api.clone(), pods: api.clone() };

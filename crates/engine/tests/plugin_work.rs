@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use engine::ports::{Binder, Binding, EventRecord, EventSink, PodName, PodStatusWriter, PortError};
+use engine::ports::{Binder, Binding, EventRecord, EventSink, PodLookup, PodName, PodStatusWriter, PortError};
 use engine::runtime::{Lease, Runtime, RuntimeSettings};
 use engine::scheduling::{
     Attempt, Executes, Executors, Messages, PluginTools, Scheduling, SchedulingExecutor, SchedulingMetrics,
@@ -183,11 +183,13 @@ impl Binder for Api {
     }
 }
 
-impl PodStatusWriter for Api {
+impl PodLookup for Api {
     fn read<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
         Box::pin(async move { Ok(Some(pod(name, None))) })
     }
+}
 
+impl PodStatusWriter for Api {
     fn not_scheduled<'a>(
         &'a self,
         _: &'a PodName,

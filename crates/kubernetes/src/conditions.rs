@@ -1,9 +1,9 @@
-//! What a scheduler reads and writes on pods besides binding them: the engine's `PodStatusWriter`.
+//! What a scheduler reads and writes on pods besides binding them: the engine's `PodLookup` and `PodStatusWriter`.
 //!
 //! In: a pod by name and UID. Out: its facts; a patch of its status; its deletion. A patch carries the UID, and the
 //! server rejects it for another pod of the same name.
 
-use engine::ports::{PodName, PodStatusWriter, PortError};
+use engine::ports::{PodLookup, PodName, PodStatusWriter, PortError};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -88,11 +88,13 @@ fn on(namespace: &str, name: &str) -> Result<(String, Request), PortError> {
     Ok((object, Request::new(format!("/api/v1/namespaces/{namespace}/pods"))))
 }
 
-impl PodStatusWriter for PodConditions {
+impl PodLookup for PodConditions {
     fn read<'a>(&'a self, namespace: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
         Box::pin(self.read(namespace, name))
     }
+}
 
+impl PodStatusWriter for PodConditions {
     fn not_scheduled<'a>(
         &'a self,
         pod: &'a PodName,

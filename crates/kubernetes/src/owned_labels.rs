@@ -1,10 +1,11 @@
 //! Finds and removes the node labels that Bridger wrote, for its removal from a cluster.
 //!
-//! In: label keys. Out: the labels of nodes with such a key, and whether Bridger wrote them last, as the API server's
+//! In: label keys. Out: the labels of nodes with such a key, and whether Bridger alone wrote them, as the API server's
 //! managed fields say; and the removal of a label.
 //!
-//! Invariants: a label that another client wrote or changed is not Bridger's, whatever its value is. A label is removed only
-//! while it has the value that was found. Pages, size and time of every call are bounded.
+//! Invariants: a label that another client wrote or changed is not Bridger's, whatever its value is; nor is one that
+//! another client applied with the same value, because then the API server lists both as its owners. A label is removed
+//! only while it has the value that was found. Pages, size and time of every call are bounded.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ pub struct FoundLabel {
     pub node: String,
     pub key: String,
     pub value: String,
-    /// Bridger wrote it.
+    /// Bridger wrote it, and no other client did.
     pub is_own: bool,
 }
 
@@ -61,8 +62,9 @@ pub async fn find_labels(client: &BoundedClient, keys: &[String]) -> Result<Vec<
 fn of_node<'a>(node: &'a NodeMeta, keys: &'a [String]) -> impl Iterator<Item = FoundLabel> + 'a {
     let is_own = |key: &String| {
         let field = format!("f:{key}");
-        let mut own = node.managed_fields.iter().filter(|entry| entry.manager == COMPONENT);
-        own.any(|entry| entry.fields_v1["f:metadata"]["f:labels"].get(&field).is_some())
+        let has_it = |entry: &&ManagedFields| entry.fields_v1["f:metadata"]["f:labels"].get(&field).is_some();
+        let mut owners = node.managed_fields.iter().filter(has_it).map(|entry| entry.manager == COMPONENT).peekable();
+        owners.peek().is_some() && owners.all(|is_bridger| is_bridger)
     };
     keys.iter().filter_map(move |key| {
         let value = node.labels.get(key)?.clone();
@@ -143,30 +145,33 @@ mod tests {
 
     const HOST: &str = "alpha.cna.vmware.com/host";
 
-    fn node(name: &str, manager: &str) -> Value {
+    /// A node whose label was written by these clients.
+    fn node(name: &str, managers: &[&str]) -> Value {
+        let owner = |manager: &str, key: &str| {
+            let field = format!("f:{key}");
+            json!({ "manager": manager, "fieldsV1": { "f:metadata": { "f:labels": { field: {} } } } })
+        };
+        let owners = managers.iter().map(|manager| owner(manager, HOST));
+        let entries: Vec<Value> = [owner("kubelet", "other")].into_iter().chain(owners).collect();
         json!({ "metadata": {
-            "name": name, "labels": { HOST: "esx-1", "other": "x" },
-            "managedFields": [
-                { "manager": "kubelet", "fieldsV1": { "f:metadata": { "f:labels": { "f:other": {} } } } },
-                { "manager": manager, "fieldsV1": { "f:metadata": { "f:labels": { format!("f:{HOST}"): {} } } } },
-            ],
+            "name": name, "labels": { HOST: "esx-1", "other": "x" }, "managedFields": entries,
         } })
     }
 
     #[tokio::test(start_paused = true)]
-    async fn number_9_labels_are_bridgers_only_if_it_wrote_them_last() {
+    async fn number_9_labels_are_bridgers_only_if_it_alone_wrote_them() {
         let page = |more: &str, items: Value| json!({ "metadata": { "continue": more }, "items": items });
         let bare = json!({ "metadata": { "name": "bare" } });
         let items = [
-            page("a/b=", json!([node("n1", "bridger"), node("n2", "kubectl-label"), bare])),
-            page("", json!([node("n3", "bridger")])),
+            page("a/b=", json!([node("n1", &["bridger"]), node("n2", &["kubectl-label"]), bare])),
+            page("", json!([node("n3", &["bridger", "bridger"]), node("n4", &["bridger", "argocd"])])),
         ];
         let (client, log) = scripted(items.map(|page| ("/api/v1/nodes", ScriptedAnswer::Json(200, page))));
         let keys = [HOST.to_owned(), "other".to_owned(), "missing".to_owned()];
         let found = find_labels(&client.into(), &keys).await.expect("two pages");
         let own = found.iter().filter(|label| label.is_own).map(|label| (label.node.as_str(), label.key.as_str()));
         assert_eq!(own.collect::<Vec<_>>(), [("n1", HOST), ("n3", HOST)]);
-        assert_eq!(found.len(), 6, "{found:?}");
+        assert_eq!(found.len(), 8, "{found:?}");
         assert!(log.requests()[1].path_and_query.ends_with("continue=a%2Fb%3D"));
     }
 

@@ -81,7 +81,9 @@ pub enum Access {
     /// The record of DRS rules, for Bridger's removal only.
     DeleteRecord,
     BindPods,
-    /// Reading a pod again, and writing its conditions. No plugin of Bridger's preempts, so nothing deletes pods.
+    /// Reading a pod again after a binding without a response.
+    ReadPods,
+    /// The same, and writing a pod's conditions. No plugin of Bridger's preempts, so nothing deletes pods.
     WritePods,
     WriteEvents,
     /// Leader election.
@@ -99,6 +101,7 @@ impl Access {
             }
             Self::DeleteRecord => const { &[of_record("delete")] },
             Self::BindPods => const { &[need("create", "pods/binding")] },
+            Self::ReadPods => const { &[need("get", "pods")] },
             Self::WritePods => const { &[need("get", "pods"), need("patch", "pods/status")] },
             Self::WriteEvents => const { &[need("create", "events")] },
             Self::Lead => const { &[lease("get"), lease("create"), lease("patch")] },
@@ -110,7 +113,7 @@ impl Access {
         match part {
             Part::NodeLabels => &[Self::WriteLabels, Self::WriteEvents, Self::Lead],
             Part::DrsRules => &[Self::ReadRecord, Self::WriteRecord, Self::WriteEvents, Self::Lead],
-            Part::Extender => &[Self::BindPods, Self::WriteEvents, Self::Lead],
+            Part::Extender => &[Self::BindPods, Self::ReadPods, Self::WriteEvents, Self::Lead],
             Part::Scheduling => &[Self::BindPods, Self::WritePods, Self::WriteEvents, Self::Lead],
         }
     }

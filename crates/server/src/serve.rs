@@ -5,17 +5,19 @@
 //!
 //! Invariants: the number of connections and the times of a handshake, a request's head, a whole request, an unread
 //! response and idleness between requests are all bounded. A connection beyond a limit is closed and counted; one client
-//! cannot take all places, and some are kept for clients with a verified certificate. After the stop no connection is accepted, and existing connections have a limited time to end.
+//! cannot take all places, and some are kept for clients with a verified certificate. Handshakes that do not end keep
+//! no one out: if there is no place for a new connection, the oldest unfinished one gives up its own. After the stop no
+//! connection is accepted, and existing connections have a limited time to end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -80,6 +82,10 @@ impl ConnectionCounts {
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
+
+    fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// The places for connections.
@@ -109,16 +115,23 @@ impl Places {
         }
     }
 
-    fn take(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
-        let permit = self.all.clone().try_acquire_owned().ok()?;
+    fn take(self: &Arc<Self>, client: IpAddr) -> Result<Place, Full> {
         let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = by_client.entry(client).or_default();
-        if *count >= self.per_client_max {
-            return None;
+        let count = by_client.get(&client).copied().unwrap_or_default();
+        if count >= self.per_client_max {
+            return Err(Full::OfClient);
         }
-        *count += 1;
-        Some(Place { places: self.clone(), client, _all: permit })
+        let permit = self.all.clone().try_acquire_owned().map_err(|_| Full::OfAll)?;
+        by_client.insert(client, count + 1);
+        Ok(Place { places: self.clone(), client, _all: permit })
     }
+}
+
+/// Which places are all taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    OfAll,
+    OfClient,
 }
 
 impl Drop for Place {
@@ -133,6 +146,68 @@ impl Drop for Place {
     }
 }
 
+/// The connections whose TLS handshake has not ended.
+#[derive(Default)]
+struct Handshakes(Mutex<Unfinished>);
+
+#[derive(Default)]
+struct Unfinished {
+    next: u64,
+    /// The oldest first.
+    places: BTreeMap<u64, Kept>,
+}
+
+/// The place of such a connection, which is closed when this value is dropped.
+struct Kept {
+    place: Place,
+    _open: oneshot::Sender<()>,
+}
+
+/// One of them.
+struct Handshake {
+    all: Arc<Handshakes>,
+    number: u64,
+    /// Completes when its place was given to another connection.
+    closed: oneshot::Receiver<()>,
+}
+
+impl Handshakes {
+    fn begin(self: &Arc<Self>, place: Place) -> Handshake {
+        let (open, closed) = oneshot::channel();
+        let mut unfinished = self.lock();
+        let number = unfinished.next;
+        unfinished.next += 1;
+        unfinished.places.insert(number, Kept { place, _open: open });
+        Handshake { all: self.clone(), number, closed }
+    }
+
+    /// Makes room for a connection of this client. Returns whether there was a handshake that could be closed for it.
+    fn close_oldest(&self, full: Full, client: IpAddr) -> bool {
+        let mut unfinished = self.lock();
+        let counts = |kept: &Kept| full == Full::OfAll || kept.place.client == client;
+        let oldest = unfinished.places.iter().find(|(_, kept)| counts(kept)).map(|(number, _)| *number);
+        oldest.and_then(|number| unfinished.places.remove(&number)).is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Unfinished> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handshake {
+    /// `None`: its place was given to another connection.
+    fn end(&self) -> Option<Place> {
+        let kept = self.all.lock().places.remove(&self.number)?;
+        Some(kept.place)
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        drop(self.end());
+    }
+}
+
 /// Serves until `stop` completes and the connections have ended or their time is over.
 pub async fn serve(
     listener: TcpListener,
@@ -144,10 +219,11 @@ pub async fn serve(
 ) {
     let limits = Arc::new(limits);
     let places = Arc::new(Places::new(&limits, tls.as_ref().is_some_and(|tls| tls.requests_client_certificates())));
+    let handshakes = Arc::<Handshakes>::default();
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
-    loop {
+    'accepting: loop {
         let accepted = tokio::select! {
             biased;
             () = &mut stop => break,
@@ -163,16 +239,33 @@ pub async fn serve(
                 continue;
             }
         };
-        let Some(place) = places.take(client) else {
-            counts.refused.fetch_add(1, Ordering::Relaxed);
-            continue;
+        let place = loop {
+            match places.take(client) {
+                Ok(place) => break place,
+                // A handshake that is going to succeed takes milliseconds, so it is hardly ever the oldest.
+                Err(full) if handshakes.close_oldest(full, client) => counts.refuse(),
+                Err(_) => {
+                    counts.refuse();
+                    continue 'accepting;
+                }
+            }
         };
         counts.accepted.fetch_add(1, Ordering::Relaxed);
-        let (router, limits, tls, stopped) = (router.clone(), limits.clone(), tls.clone(), stopped.clone());
-        let counts = counts.clone();
+        // Responses are small, and clients wait for them.
+        let _ = stream.set_nodelay(true);
+        let (router, limits, stopped, counts) = (router.clone(), limits.clone(), stopped.clone(), counts.clone());
+        let Some(tls) = tls.clone() else {
+            connections.spawn(async move {
+                connection::answer(stream, router, ClientCertificate::NotRequested, &limits, stopped).await;
+                drop(place);
+            });
+            continue;
+        };
+        // Here and not in the task, which may begin after many more connections.
+        let handshake = handshakes.begin(place);
         connections.spawn(async move {
-            if let Err(NoPlace) = one(stream, router, tls, &limits, &place, stopped).await {
-                counts.refused.fetch_add(1, Ordering::Relaxed);
+            if let Err(NoPlace) = secured(stream, router, &tls, &limits, handshake, stopped).await {
+                counts.refuse();
             }
         });
     }
@@ -184,38 +277,45 @@ pub async fn serve(
 /// The open places are taken.
 struct NoPlace;
 
-async fn one(
+async fn secured(
     stream: TcpStream,
     router: Router,
-    tls: Option<Arc<Tls>>,
+    tls: &Tls,
     limits: &Limits,
-    place: &Place,
+    mut handshake: Handshake,
     stopped: watch::Receiver<bool>,
 ) -> Result<(), NoPlace> {
-    // Responses are small, and clients wait for them.
-    let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else {
-        connection::answer(stream, router, ClientCertificate::NotRequested, limits, stopped).await;
-        return Ok(());
+    let accepting = timeout(limits.handshake_within, TlsAcceptor::from(tls.current()).accept(stream));
+    let accepted = tokio::select! {
+        biased;
+        // Counted by the connection that has its place now.
+        _ = &mut handshake.closed => return Ok(()),
+        accepted = accepting => accepted,
     };
-    match timeout(limits.handshake_within, TlsAcceptor::from(tls.current()).accept(stream)).await {
-        Ok(Ok(stream)) => {
-            let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-            let certificate = match (tls.requests_client_certificates(), shown) {
-                (false, _) => ClientCertificate::NotRequested,
-                (true, Some(shown)) if tls.allows(shown) => ClientCertificate::Verified,
-                (true, Some(_)) => ClientCertificate::OtherName,
-                (true, None) => ClientCertificate::Missing,
-            };
-            let _open = match certificate {
-                ClientCertificate::Verified => None,
-                _ => Some(place.places.open.clone().try_acquire_owned().map_err(|_| NoPlace)?),
-            };
-            connection::answer(stream, router, certificate, limits, stopped).await;
+    let stream = match accepted {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a TLS handshake failed");
+            return Ok(());
         }
-        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
-    }
+        Err(_) => {
+            tracing::debug!("a TLS handshake took too long");
+            return Ok(());
+        }
+    };
+    let Some(place) = handshake.end() else { return Ok(()) };
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let certificate = match (tls.requests_client_certificates(), shown) {
+        (false, _) => ClientCertificate::NotRequested,
+        (true, Some(shown)) if tls.allows(shown) => ClientCertificate::Verified,
+        (true, Some(_)) => ClientCertificate::OtherName,
+        (true, None) => ClientCertificate::Missing,
+    };
+    let _open = match certificate {
+        ClientCertificate::Verified => None,
+        _ => Some(place.places.open.clone().try_acquire_owned().map_err(|_| NoPlace)?),
+    };
+    connection::answer(stream, router, certificate, limits, stopped).await;
     Ok(())
 }
 

@@ -259,6 +259,31 @@ async fn number_8_places_are_kept_for_clients_with_a_certificate() {
 }
 
 #[tokio::test]
+async fn number_8_unfinished_handshakes_keep_no_one_out() {
+    let authority = Authority::create();
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = tls_in(folder.path(), &authority, &authority.sign("localhost"));
+    // Full for all, or for this client.
+    for connections_per_client_max in [100, 3] {
+        let limits = Limits { connections_per_client_max, handshake_within: Duration::from_secs(60), ..limits() };
+        let served = start(limits, Some(tls.clone())).await;
+        let mut silent = Vec::new();
+        for _ in 0..3 {
+            silent.push(TcpStream::connect(served.address).await.expect("connected"));
+        }
+        let client = authority.sign("kube-scheduler");
+        let (_, answer) = ask_tls(served.address, &authority, Some(&client), "/who").await.expect("an answer");
+        assert!(answer.ends_with("Verified"), "{answer}");
+        // The oldest had to go, and the others are still there.
+        assert!(closed_after(&mut silent[0]).await < Duration::from_secs(1));
+        assert_eq!((served.counts.accepted(), served.counts.refused()), (4, 1));
+        let mut byte = [0; 1];
+        let waits = timeout(Duration::from_millis(100), silent[1].read(&mut byte)).await;
+        assert!(waits.is_err(), "closed");
+    }
+}
+
+#[tokio::test]
 async fn number_8_one_client_cannot_take_all_places() {
     let served = start(Limits { connections_per_client_max: 2, ..limits() }, None).await;
     let mut streams = Vec::new();

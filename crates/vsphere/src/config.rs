@@ -63,7 +63,7 @@ pub struct Timing {
     /// The longest single wait for changes. Waiting keeps the session alive.
     pub wait_max: Duration,
     /// How often the state of hosts and clusters is read again, for servers that do not report each change. The load of
-    /// hosts, which is not watched, is read at the same time.
+    /// hosts, which is not watched, is read at the same time; and tags as often.
     pub read_again_every: Duration,
 }
 

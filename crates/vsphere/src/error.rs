@@ -18,6 +18,9 @@ pub enum VsphereError {
     CredentialFile { what: &'static str, file: String, why: String },
     #[error("no answer from {host} within {seconds} s")]
     TimedOut { host: String, seconds: u64 },
+    /// What was read is kept, so the next attempt needs less time.
+    #[error("the tags of {host} could not be read within {seconds} s")]
+    TagsUnread { host: String, seconds: u64 },
     #[error("{host} answered HTTP {status}")]
     Http { host: String, status: u16 },
     #[error("{host} sent an unexpected response: {what}")]
@@ -74,6 +77,7 @@ impl VsphereError {
         match self {
             VsphereError::Unreachable { .. }
             | VsphereError::TimedOut { .. }
+            | VsphereError::TagsUnread { .. }
             | VsphereError::LoginPaused { .. }
             | VsphereError::NotAuthenticated
             | VsphereError::Protocol { .. } => true,

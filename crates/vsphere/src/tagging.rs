@@ -3,11 +3,16 @@
 //! Input: names of tags. Output: [`Tagged`], the objects that have one of them, and the names that no tag has.
 //!
 //! - Addresses: `/rest/...` since vSphere 6.5, which wraps each result in `value`; a server without it has `/api/...`.
+//! - The API lists only ids, so the name of each tag and category takes a request. [`TagNames`] keeps the names; a read
+//!   asks for those of new ids, and for some of the others again, because a tag can be renamed.
 //!
-//! Invariants: every request has a time limit; at most [`TAGS_MAX`] tags are read, a few at a time; a session that has
-//! expired is replaced once per read; a refused password counts at the same gate as those of SOAP sessions.
+//! Invariants: every request has a time limit, and so has a read as a whole. A read that does not end in time has made
+//! progress: the names that it has read are kept. At most [`TAGS_MAX`] tags are read, a few at a time; a session that
+//! has expired is replaced once per read; a refused password counts at the same gate as those of SOAP sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::pin::pin;
 use std::time::Duration;
 
 use base64::Engine;
@@ -26,6 +31,11 @@ use crate::error::VsphereError;
 use crate::transport::Transport;
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// The limit of a read, with a login.
+const READ_LIMIT: Duration = Duration::from_secs(60);
+/// How many names of tags, and of categories, a read asks for if there are no more new ones, and for how long at most.
+const READ_AGAIN_MAX: usize = 100;
+const READ_AGAIN_LIMIT: Duration = Duration::from_secs(10);
 const REQUESTS_AT_ONCE: usize = 4;
 /// The maximum that vSphere supports.
 const TAGS_MAX: usize = 10_000;
@@ -59,12 +69,45 @@ struct Session {
     token: HeaderValue,
 }
 
-#[derive(Deserialize)]
+/// The names of tags and categories, by id. Empty at first.
+#[derive(Debug, Default)]
+pub struct TagNames {
+    categories: Known<Category>,
+    tags: Known<Tag>,
+}
+
+#[derive(Debug)]
+struct Known<T> {
+    by_id: BTreeMap<String, T>,
+    /// The last one that was read again; the next one in the order of ids is due.
+    last: String,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Known<T> {
+        Known { by_id: BTreeMap::new(), last: String::new() }
+    }
+}
+
+impl<T> Known<T> {
+    /// The next ones in turn.
+    fn due(&mut self, at_most: usize) -> Vec<String> {
+        let after = self.by_id.range::<str, _>((Bound::Excluded(self.last.as_str()), Bound::Unbounded));
+        let before = self.by_id.range::<str, _>((Bound::Unbounded, Bound::Included(self.last.as_str())));
+        let due: Vec<String> = after.chain(before).map(|(id, _)| id.clone()).take(at_most).collect();
+        if let Some(last) = due.last() {
+            self.last.clone_from(last);
+        }
+        due
+    }
+}
+
+#[derive(Debug, Deserialize)]
 struct Category {
     name: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Tag {
     name: String,
     category_id: String,
@@ -116,16 +159,22 @@ impl Tagging {
         Ok(Tagging { transport: config.transport()?, config: config.clone(), session: None })
     }
 
-    /// The objects with one of these tags, each given as `tag` or `category:tag`.
-    pub async fn objects_with(&mut self, tags: &[String]) -> Result<Tagged, VsphereError> {
-        let is_new = self.session.is_none();
-        match self.read(tags).await {
-            Err(VsphereError::NotAuthenticated) if !is_new => {
-                self.session = None;
-                self.read(tags).await
+    /// The objects with one of these tags, each given as `tag` or `category:tag`. `names` is what earlier reads of this
+    /// vCenter have found; also if this one fails, it knows more.
+    pub async fn objects_with(&mut self, tags: &[String], names: &mut TagNames) -> Result<Tagged, VsphereError> {
+        let host = self.host().to_owned();
+        let reading = async {
+            let is_new = self.session.is_none();
+            match self.read(tags, names).await {
+                Err(VsphereError::NotAuthenticated) if !is_new => {
+                    self.session = None;
+                    self.read(tags, names).await
+                }
+                result => result,
             }
-            result => result,
-        }
+        };
+        let read = tokio::time::timeout(READ_LIMIT, reading).await;
+        read.unwrap_or_else(|_| Err(VsphereError::TagsUnread { host, seconds: READ_LIMIT.as_secs() }))
     }
 
     /// Ends the session: a vCenter has a limited number of them.
@@ -136,14 +185,14 @@ impl Tagging {
         }
     }
 
-    async fn read(&mut self, wanted: &[String]) -> Result<Tagged, VsphereError> {
+    async fn read(&mut self, wanted: &[String], names: &mut TagNames) -> Result<Tagged, VsphereError> {
         let session = match &self.session {
             Some(session) => session.clone(),
             None => self.session.insert(self.login().await?).clone(),
         };
-        let categories: BTreeMap<String, Category> =
-            self.read_all(&session, &Resource::Categories, Resource::Category).await?;
-        let tags: BTreeMap<String, Tag> = self.read_all(&session, &Resource::Tags, Resource::Tag).await?;
+        self.read_names(&session, &Resource::Categories, Resource::Category, &mut names.categories).await?;
+        self.read_names(&session, &Resource::Tags, Resource::Tag, &mut names.tags).await?;
+        let (categories, tags) = (&names.categories.by_id, &names.tags.by_id);
         let named = |name: &String| {
             let is_it = |tag: &Tag| {
                 let category = categories.get(&tag.category_id);
@@ -167,24 +216,54 @@ impl Tagging {
         Ok(tagged)
     }
 
-    /// All categories or tags by id. Those deleted meanwhile are left out.
-    async fn read_all<T: DeserializeOwned>(
+    /// Updates the known categories or tags. Those deleted meanwhile are left out.
+    async fn read_names<T: DeserializeOwned>(
         &self,
         session: &Session,
         list: &Resource,
         of: fn(String) -> Resource,
-    ) -> Result<BTreeMap<String, T>, VsphereError> {
+        known: &mut Known<T>,
+    ) -> Result<(), VsphereError> {
         let ids: Vec<String> = self.result(Method::GET, session, list).await?.unwrap_or_default();
         if ids.len() > TAGS_MAX {
             return Err(self.protocol(&format!("more than {TAGS_MAX} tags or categories")));
         }
+        let ids: BTreeSet<String> = ids.into_iter().collect();
+        known.by_id.retain(|id, _| ids.contains(id));
+        let new: Vec<String> = ids.into_iter().filter(|id| !known.by_id.contains_key(id)).collect();
+        let mut left = READ_AGAIN_MAX.saturating_sub(new.len()).min(known.by_id.len());
+        self.read_each(session, new, of, known).await?;
+        let again = async {
+            while left > 0 {
+                let due = known.due(left.min(REQUESTS_AT_ONCE));
+                left = left.saturating_sub(due.len().max(1));
+                self.read_each(session, due, of, known).await?;
+            }
+            Ok::<(), VsphereError>(())
+        };
+        // The next reads continue with the others.
+        tokio::time::timeout(READ_AGAIN_LIMIT, again).await.unwrap_or(Ok(()))
+    }
+
+    async fn read_each<T: DeserializeOwned>(
+        &self,
+        session: &Session,
+        ids: Vec<String>,
+        of: fn(String) -> Resource,
+        known: &mut Known<T>,
+    ) -> Result<(), VsphereError> {
         let one = async |id: String| {
             let found: Option<T> = self.result(Method::GET, session, &of(id.clone())).await?;
-            Ok::<_, VsphereError>(found.map(|found| (id, found)))
+            Ok::<_, VsphereError>((id, found))
         };
-        let read = stream::iter(ids).map(one).buffer_unordered(REQUESTS_AT_ONCE);
-        let read: Vec<Option<(String, T)>> = read.try_collect().await?;
-        Ok(read.into_iter().flatten().collect())
+        let mut read = pin!(stream::iter(ids).map(one).buffer_unordered(REQUESTS_AT_ONCE));
+        while let Some((id, found)) = read.try_next().await? {
+            match found {
+                Some(found) => drop(known.by_id.insert(id, found)),
+                None => drop(known.by_id.remove(&id)),
+            }
+        }
+        Ok(())
     }
 
     async fn login(&self) -> Result<Session, VsphereError> {

@@ -4,15 +4,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::extender::{BindExecutor, Extender, ExtenderSettings};
-use engine::ports::{Binder, Binding, EventRecord, EventSink, PortError};
+use engine::extender::{BindExecutor, DEFAULT_SCHEDULER, Extender, ExtenderSettings};
+use engine::ports::{Binder, Binding, EventRecord, EventSink, PodLookup, PortError};
 use engine::runtime::{Lease, Runtime, RuntimeSettings};
 use futures::future::BoxFuture;
 use hostile::{Input, PeakAlloc, Target, attack};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use model::World;
-use model::event::{Event, NodeFacts, Source};
+use model::event::{Event, NodeFacts, PodFacts, Source};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
 use server::ExtenderRoutes;
 use tower::{Service, ServiceExt};
 
@@ -34,6 +35,12 @@ impl Binder for Nowhere {
     }
 }
 
+impl PodLookup for Nowhere {
+    fn read<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
 impl EventSink for Nowhere {
     fn post<'a>(&'a self, _: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async { Ok(()) })
@@ -48,18 +55,27 @@ fn routes() -> ExtenderRoutes {
         match source {
             Source::Nodes => {
                 for name in ["n1", "n2"] {
-                    let node = NodeFacts { name: name.to_owned(), ready: true, ..NodeFacts::default() };
+                    let name = name.to_owned();
+                    let facts = NodeSchedulingFacts { allowed_pods: 110, ..NodeSchedulingFacts::default() };
+                    let scheduling = Some(Arc::new(facts));
+                    let node = NodeFacts { name, ready: true, scheduling, ..NodeFacts::default() };
                     world.apply(Event::NodeApplied(node));
                 }
             }
-            Source::Pods => drop(world.apply(Event::PodApplied(read_pod(POD).expect("a pod")))),
+            Source::Pods => {
+                // Without what a scheduler reads from it, no pod gets past the admission of a binding.
+                let scheduler_name = DEFAULT_SCHEDULER.to_owned();
+                let facts = PodSchedulingFacts { scheduler_name, ..PodSchedulingFacts::default() };
+                let pod = PodFacts { scheduling: Some(Arc::new(facts)), ..read_pod(POD).expect("a pod") };
+                world.apply(Event::PodApplied(pod));
+            }
             _ => (),
         }
         world.apply(Event::RelistEnded(source));
     }
     let mut runtime = Runtime::new(world, &RuntimeSettings::default(), Arc::new(Nowhere));
     let settings = ExtenderSettings::default();
-    let executor = BindExecutor { binder: Arc::new(Nowhere), bind_within: settings.bind_within };
+    let executor = BindExecutor { binder: Arc::new(Nowhere), pods: Arc::new(Nowhere) };
     let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
     runtime.add(controller, Arc::new(executor), Lease::always());
     tokio::spawn(async move {
@@ -102,18 +118,24 @@ fn number_10_no_request_to_the_extender_is_dangerous() {
         "1e3m",
         "9Ei",
     ];
-    let target = Target { name: "extender", samples: &samples, words: &words, memory_bytes_fixed: 4 << 20 };
-    let summary = attack(&target, |Input { bytes, sample }| {
-        let request = Request::post(requests[sample].0)
+    let mut ask = |path: &str, bytes: &[u8]| {
+        let request = Request::post(path)
             .header("content-type", "application/json")
             .body(Full::new(Bytes::copy_from_slice(bytes)));
-        let (status, body) = runtime.block_on(async {
+        runtime.block_on(async {
             let ready = ServiceExt::<Request<Full<Bytes>>>::ready(&mut router).await;
             let answer = ready.expect("a router").call(request.expect("a request")).await;
             let answer = answer.unwrap_or_else(|never: Infallible| match never {});
             let status = answer.status().as_u16();
             (status, answer.into_body().collect().await.expect("a body").to_bytes())
-        });
+        })
+    };
+    // Every step of a binding is attacked: as it is, the request is executed.
+    let (_, body) = ask("/bind", requests[3].1.as_bytes());
+    assert_eq!(body, Bytes::from_static(br#"{"Error":""}"#));
+    let target = Target { name: "extender", samples: &samples, words: &words, memory_bytes_fixed: 4 << 20 };
+    let summary = attack(&target, |Input { bytes, sample }| {
+        let (status, body) = ask(requests[sample].0, bytes);
         assert!([200, 400, 422].contains(&status), "status {status}");
         status == 200 && serde_json::from_slice::<serde_json::Value>(&body).is_ok()
     });

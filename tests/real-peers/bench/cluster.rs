@@ -13,6 +13,7 @@ use testkit::{ControlPlane, eventually, usage};
 use tokio::time::Instant;
 
 use super::arrival::{Arrival, Waits};
+use super::attempts;
 use super::binds::{Binds, MEASURED};
 use super::selection::{Load, Selection};
 use super::turns;
@@ -58,7 +59,7 @@ pub struct Round {
     /// From the first bind to the last, and to that of 95 % of the pods.
     pub took_s: f64,
     pub most_took_s: f64,
-    /// Attempts that did not place their pod: those that the pods' FailedScheduling events count.
+    /// Attempts that did not place their pod: see [`attempts`].
     pub failed_attempts: usize,
     pub cpu_ms_per_pod: f64,
     pub peak_mib: f64,
@@ -224,8 +225,10 @@ impl Cluster {
                 Some(waits.await.with_context(|| running.output())?)
             }
         };
-        let failed_attempts = self.failed_attempts().await?;
         let peak_mib = usage::peak_mib(pid(&running)?)?;
+        // After everything that is measured: the contender needs CPU time and memory to answer.
+        let metrics = running.metrics().await.context("reading metrics")?;
+        let failed_attempts = metrics.as_deref().map_or(Ok(0), attempts::failed)?;
         drop((binds, running));
         self.clear().await?;
         let pods = span.pods.max(1) as f64;
@@ -321,16 +324,6 @@ impl Cluster {
             Ok(())
         })
         .await
-    }
-
-    /// The attempts that FailedScheduling events have counted so far.
-    async fn failed_attempts(&self) -> Result<usize> {
-        let only = ListParams::default().fields("reason=FailedScheduling");
-        let times = self.events.list(&only).await?.items.into_iter().map(|event| {
-            let in_series = event.series.and_then(|series| series.count).unwrap_or(1);
-            event.count.unwrap_or(1).max(in_series).max(1)
-        });
-        Ok(usize::try_from(times.sum::<i32>())?)
     }
 
     /// Deletes the pods and events of a round.

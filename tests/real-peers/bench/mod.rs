@@ -5,6 +5,7 @@
 //! contender. The measuring code shares the machine with the contenders and uses as little CPU as possible.
 
 mod arrival;
+pub mod attempts;
 mod binds;
 mod cluster;
 pub mod light;
@@ -76,4 +77,6 @@ pub trait Running {
     fn pid(&self) -> Option<u32>;
     /// Its output, for an error message.
     fn output(&self) -> String;
+    /// The text of the scheduler's `/metrics`. `None` if it has none because it cannot fail to place a pod.
+    fn metrics(&self) -> impl Future<Output = Result<Option<String>>>;
 }

@@ -1,10 +1,10 @@
 //! Tests the selection of benchmark rounds (a wrong argument must not cost an hour), the number of turns (chance must
-//! not decide), and the quantiles of waits.
+//! not decide), the quantiles of waits, and the count of failed attempts.
 
 use std::time::Duration;
 
 use real_peers::bench::turns::{Turns, is_another_needed};
-use real_peers::bench::{Constraint, Load, Selection, Waits, Workload};
+use real_peers::bench::{Constraint, Load, Selection, Waits, Workload, attempts};
 
 fn selected(arguments: &[&str]) -> Result<(Vec<&'static str>, Vec<Load>), String> {
     let workloads = ["basic", "anti-affinity by node", "affinity by zone"];
@@ -68,4 +68,20 @@ fn waits_are_reported_as_median_and_p99() {
     assert_eq!(waits(&[7]), Some(Waits { p50_ms: 7.0, p99_ms: 7.0 }));
     let backwards: Vec<u64> = (0..200).rev().collect();
     assert_eq!(waits(&backwards), Some(Waits { p50_ms: 100.0, p99_ms: 198.0 }));
+}
+
+#[test]
+fn failed_attempts_are_all_but_the_scheduled_ones() {
+    let kube_scheduler = r#"# HELP scheduler_schedule_attempts_total [STABLE] Number of attempts
+# TYPE scheduler_schedule_attempts_total counter
+scheduler_schedule_attempts_total{profile="measured",result="error"} 3
+scheduler_schedule_attempts_total{profile="measured",result="scheduled"} 2000
+scheduler_schedule_attempts_total{profile="measured",result="unschedulable"} 1.2e+03
+scheduler_scheduling_attempt_duration_seconds_count{profile="measured",result="error"} 99"#;
+    let bridger = r#"scheduler_schedule_attempts_total{result="scheduled",profile="measured"} 2000
+scheduler_schedule_attempts_total{result="error",profile="scheduled"} 7"#;
+    let all_placed = r#"scheduler_schedule_attempts_total{result="scheduled",profile="measured"} 2000"#;
+    for (metrics, expected) in [(kube_scheduler, Some(1203)), (bridger, Some(7)), (all_placed, Some(0)), ("", None)] {
+        assert_eq!(attempts::failed(metrics).ok(), expected, "{metrics}");
+    }
 }

@@ -15,6 +15,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use machines::{HOSTS, Machines, VMS, anti_affine_spec, node_name, node_names, unschedulable_message};
 use serde_json::{Value, json};
 use testkit::{Bridger, Scheduler, count, eventually};
+use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(30);
 /// kube-scheduler retries a pod after a back-off of up to 10 s.
@@ -170,12 +171,19 @@ impl Stage {
         self.bridger.post("/filter", &json!({ "Pod": pod, "Nodes": null, "NodeNames": node_names() })).await
     }
 
-    /// Lets Bridger bind a pod, as kube-scheduler would. Returns the error that Bridger reports, or an empty string.
+    /// Lets Bridger bind a pod, as kube-scheduler would. Returns the error that Bridger reports, or an empty string. On
+    /// a busy machine its watch may show a new pod later than a bind request waits for it: then it is asked again.
     async fn bind(&self, pod: &Pod, node: &str) -> Result<String> {
         let binding = json!({ "PodName": pod.metadata.name, "PodNamespace": pod.metadata.namespace,
             "PodUID": pod.metadata.uid, "Node": node });
-        let answer = self.bridger.post("/bind", &binding).await?;
-        answer["Error"].as_str().map(str::to_owned).with_context(|| answer.to_string())
+        let deadline = Instant::now() + SOON;
+        loop {
+            let answer = self.bridger.post("/bind", &binding).await?;
+            let error = answer["Error"].as_str().with_context(|| answer.to_string())?;
+            if !error.ends_with("is not known to Bridger") || Instant::now() >= deadline {
+                return Ok(error.to_owned());
+            }
+        }
     }
 
     /// The value of one of Bridger's metrics.

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use testkit::{Bridger, ControlPlane, eventually};
+use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -60,12 +61,20 @@ impl Stage {
         Ok(self.pods.create(&PostParams::default(), &pod).await?)
     }
 
-    /// The error that Bridger reports, or an empty string.
+    /// The error that Bridger reports, or an empty string. On a busy machine its watch may show a new pod later than a
+    /// bind request waits for it: then it is asked again.
     async fn bind(&self, pod: &Pod, node: &str) -> Result<String> {
         let binding = json!({ "PodName": pod.metadata.name, "PodUID": pod.metadata.uid,
             "PodNamespace": pod.metadata.namespace, "Node": node });
-        let answer = self.bridger.post("/bind", &binding).await?;
-        Ok(answer["Error"].as_str().unwrap_or("no answer").to_owned())
+        let deadline = Instant::now() + SOON;
+        loop {
+            let answer = self.bridger.post("/bind", &binding).await?;
+            let error = answer["Error"].as_str().unwrap_or("no answer");
+            // What it says of an unknown node ends with another word.
+            if !error.ends_with("is not known to Bridger") || Instant::now() >= deadline {
+                return Ok(error.to_owned());
+            }
+        }
     }
 
     async fn node_of(&self, name: &str) -> Result<Option<String>> {

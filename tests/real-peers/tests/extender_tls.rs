@@ -57,12 +57,10 @@ async fn number_7_the_extender_works_with_mutual_tls_and_allowed_names_and_hosts
     let other = authority.client("system:kube-controller-manager", &[])?;
     let (other_certificate, other_key) = (write("other.crt", &other.certificate)?, write("other.key", &other.key)?);
 
-    let [port] = testkit::ports::free()?;
-    let port_text = port.to_string();
     let variables = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
     let arguments = [
         ["run", "--port", "0"],
-        ["--extender-port", &port_text, "--tls-cert-file"],
+        ["--extender-port", "0", "--tls-cert-file"],
         [&certificate, "--tls-key-file", &key],
         ["--client-ca-file", &ca, "--listen=127.0.0.1"],
     ]
@@ -71,7 +69,7 @@ async fn number_7_the_extender_works_with_mutual_tls_and_allowed_names_and_hosts
     bridger.prints("Listening   https://", SOON).await?;
     bridger.prints("of 3 matched", SOON).await?;
 
-    let url = format!("https://127.0.0.1:{port}/v1");
+    let url = format!("https://{}/v1", bridger.extender_address()?);
     let with_certificate = ["--client-cert-file", &client_certificate, "--client-key-file", &client_key];
     let config = async |extra: &[&str]| -> Result<Value> {
         let arguments = [&["manifests", "scheduler-config", "--url", &url, "--ca-file", &ca], extra].concat();

@@ -92,7 +92,14 @@ async fn kube_scheduler_binds_a_pod_under_its_own_identity() -> Result<()> {
     })
     .await?;
     assert_eq!(bound, "only-node");
-    Ok(())
+    // The benchmarks count its attempts. It counts one after the server has bound the pod.
+    eventually(Duration::from_secs(10), || async {
+        let metrics = scheduler.metrics().await?;
+        let counted = r#"scheduler_schedule_attempts_total{profile="by-config",result="scheduled"} 1"#;
+        anyhow::ensure!(metrics.lines().any(|line| line == counted), "not counted:\n{metrics}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

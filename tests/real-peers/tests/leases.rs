@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use testkit::{Bridger, ControlPlane, eventually};
 
@@ -130,8 +130,12 @@ fn pod(name: &str, app: &str) -> Value {
 }
 
 async fn leads(bridger: &Bridger) -> Result<bool> {
+    holds(bridger, LEASE).await
+}
+
+async fn holds(bridger: &Bridger, lease: &str) -> Result<bool> {
     let metrics = bridger.get("/metrics").await?;
-    let line = |value: u8| format!("leader_election_master_status{{name=\"{LEASE}\"}} {value}\n");
+    let line = |value: u8| format!("leader_election_master_status{{name=\"{lease}\"}} {value}\n");
     ensure!(metrics.contains(&line(0)) || metrics.contains(&line(1)), "{metrics}");
     Ok(metrics.contains(&line(1)))
 }
@@ -234,4 +238,44 @@ async fn number_6_the_extender_is_ready_on_its_leader_alone() -> Result<()> {
     ready(&second, "503 ").await?;
     first.stop();
     ready(&second, "200 OK").await
+}
+
+#[tokio::test]
+async fn an_instance_with_both_parts_leads_the_extender_only_while_it_leads_scheduling() -> Result<()> {
+    const EXTENDER: &str = "bridger-extender";
+    let stage = Stage::start().await?;
+    let start = async || {
+        let kubeconfig = stage.control_plane.kubeconfig().display().to_string();
+        let parts = ["run", "--port", "0", "--extender-port", "0", "--scheduling", "on"];
+        let environment = [("KUBECONFIG", kubeconfig), ("NO_COLOR", "1".to_owned())];
+        let mut bridger = Bridger::start(&[&parts[..], &SHORT[..]].concat(), &environment)?;
+        bridger.prints("Listening", SOON).await?;
+        anyhow::Ok(bridger)
+    };
+    let leads_both = async |bridger: &Bridger| anyhow::Ok((leads(bridger).await?, holds(bridger, EXTENDER).await?));
+    let first = start().await?;
+    eventually(SOON, || async {
+        ensure!(leads_both(&first).await? == (true, true), "{}", first.output());
+        Ok(())
+    })
+    .await?;
+    let second = start().await?;
+
+    // Someone else takes the lease for scheduling, and does not renew it.
+    let taken = json!({ "spec": { "holderIdentity": "someone-else", "leaseDurationSeconds": 15 } });
+    stage.leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(taken)).await?;
+    eventually(Duration::from_secs(10), || async {
+        ensure!(leads_both(&first).await? == (false, false), "{}", first.output());
+        ensure!(leads_both(&second).await? == (false, false), "{}", second.output());
+        let ready = first.get("/readyz").await?;
+        ensure!(ready.starts_with("HTTP/1.1 503") && ready.contains("someone-else leads"), "{ready}");
+        Ok(())
+    })
+    .await?;
+    eventually(2 * SOON, || async {
+        let both = [leads_both(&first).await?, leads_both(&second).await?];
+        ensure!(both == [(true, true), (false, false)] || both == [(false, false), (true, true)], "{both:?}");
+        Ok(())
+    })
+    .await
 }

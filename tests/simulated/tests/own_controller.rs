@@ -20,6 +20,7 @@ use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
 use engine::ports::Binding;
 use engine::runtime::{EventRecorder, Lease, Mailbox, Runtime, RuntimeSettings, RuntimeStats, Step};
 use kubernetes::binder::PodBinder;
+use kubernetes::conditions::PodConditions;
 use kubernetes::events::EventWriter;
 use kubernetes::labels::NodeLabelWriter;
 use model::event::PodFacts;
@@ -75,7 +76,7 @@ impl Run {
 
         let runtime_settings =
             RuntimeSettings { dry_run: setting.dry_run, computes_inline: true, ..RuntimeSettings::default() };
-        let sink = Arc::new(EventWriter::new(client.clone(), time_of_day));
+        let sink = Arc::new(EventWriter::new(client.clone(), time_of_day.clone()));
         let mut runtime = Runtime::new(model::World::default(), &runtime_settings, sink);
         let (stats, recorder) = (runtime.stats(), runtime.events());
         let counters = Arc::<Counters>::default();
@@ -93,8 +94,10 @@ impl Run {
         };
         let (first, ..) = census(Lease::not_held(), &mut runtime);
         let settings = ExtenderSettings { dry_run: setting.dry_run, ..ExtenderSettings::default() };
-        let binder =
-            BindExecutor { binder: Arc::new(PodBinder::new(client.clone())), bind_within: settings.bind_within };
+        let binder = BindExecutor {
+            binder: Arc::new(PodBinder::new(client.clone())),
+            pods: Arc::new(PodConditions::new(client.clone(), time_of_day.clone())),
+        };
         let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
         runtime.add(controller, Arc::new(binder), Lease::always());
         let (last, sink, requests) = census(setting.lease, &mut runtime);

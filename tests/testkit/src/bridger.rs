@@ -68,20 +68,22 @@ impl Bridger {
         self.process.kill_hard();
     }
 
-    /// The address of health and metrics, after `Listening   http://` in its output.
+    /// The address of health and metrics, after `Listening   http://` or `https://` in its output.
     pub fn address(&self) -> Result<String> {
-        self.printed_after("Listening   http://")
+        self.printed_after("Listening   http")
     }
 
-    /// The address of the extender, after `Extender    http://` in its output.
+    /// The address of the extender, after `Extender    http://` or `https://` in its output.
     pub fn extender_address(&self) -> Result<String> {
-        self.printed_after("Extender    http://")
+        self.printed_after("Extender    http")
     }
 
     fn printed_after(&self, text: &str) -> Result<String> {
         let log = self.process.log();
         let (_, rest) = log.split_once(text).with_context(|| format!("it printed no {text:?}"))?;
-        Ok(rest.split_whitespace().next().unwrap_or_default().to_owned())
+        let rest = rest.strip_prefix('s').unwrap_or(rest);
+        let address = rest.strip_prefix("://").and_then(|rest| rest.split_whitespace().next());
+        Ok(address.with_context(|| format!("it printed no address after {text:?}"))?.to_owned())
     }
 }
 

@@ -230,16 +230,19 @@ impl ControlPlane {
 
 /// A kube client for a kubeconfig file.
 pub async fn client_from(kubeconfig: &std::path::Path) -> Result<kube::Client> {
+    let config = Kubeconfig::read_from(kubeconfig)?;
+    client_of(kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?)
+}
+
+pub(crate) fn client_of(mut config: kube::Config) -> Result<kube::Client> {
     // Several TLS providers may be linked into a test; this one always is.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let config = Kubeconfig::read_from(kubeconfig)?;
-    let mut config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
     // Tests need the server's own answer, also if it is 429 or 503.
     config.default_retry = false;
     Ok(kube::Client::try_from(config)?)
 }
 
-fn http_get(path: &str) -> Result<http::Request<Vec<u8>>> {
+pub(crate) fn http_get(path: &str) -> Result<http::Request<Vec<u8>>> {
     Ok(http::Request::get(path).body(Vec::new())?)
 }
 

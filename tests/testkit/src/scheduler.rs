@@ -6,17 +6,19 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::net::TcpStream;
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, client_of, http_get};
 use crate::ports;
 use crate::process::Process;
 use crate::workdir::Workdir;
 
 const PROGRAM: &str = "kube-scheduler";
 const READY_WITHIN: Duration = Duration::from_secs(30);
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// A running kube-scheduler. It stops when this value is dropped.
 pub struct Scheduler {
     process: Process,
+    port: u16,
     _workdir: Workdir,
 }
 
@@ -61,6 +63,8 @@ impl Scheduler {
             "--leader-elect=false".to_owned(),
             format!("--authentication-kubeconfig={}", control_plane.kubeconfig().display()),
             format!("--authorization-kubeconfig={}", control_plane.kubeconfig().display()),
+            // The default paths, and one more: no test is about who may read metrics.
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics".to_owned(),
         ];
         match config {
             None => arguments.push(format!("--kubeconfig={}", kubeconfig.display())),
@@ -75,7 +79,17 @@ impl Scheduler {
         let mut process = Process::start(workdir.path(), program, &path, &arguments)?;
         let listening = process.until(READY_WITHIN, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok());
         listening.await.with_context(|| format!("{program} did not start"))?;
-        Ok(Scheduler { process, _workdir: workdir })
+        Ok(Scheduler { process, port, _workdir: workdir })
+    }
+
+    /// The text of its metrics.
+    pub async fn metrics(&self) -> Result<String> {
+        let mut config = kube::Config::new(format!("https://127.0.0.1:{}", self.port).parse()?);
+        // Its certificate is one that it made when it started.
+        config.accept_invalid_certs = true;
+        let client = client_of(config)?;
+        let answer = tokio::time::timeout(ANSWER_WITHIN, client.request_text(http_get("/metrics")?)).await;
+        answer.context("kube-scheduler did not answer")?.context("the metrics of kube-scheduler")
     }
 
     #[must_use]

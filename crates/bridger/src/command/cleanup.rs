@@ -1,7 +1,7 @@
 //! `bridger cleanup`.
 //!
-//! In: the recorded rules, and with `--labels` the labels that Bridger wrote. Out: what is deleted, shown first; then the
-//! rules are deleted, then the records that are empty, then the labels.
+//! In: the recorded rules, and with `--labels` the labels that Bridger alone wrote. Out: what is deleted, shown first;
+//! then the rules are deleted, then the records that are empty, then the labels.
 //!
 //! Invariants: nothing is deleted that Bridger did not create; nothing without a confirmation; a command that stops in
 //! between can be repeated.
@@ -36,7 +36,7 @@ use crate::service::startup::Purpose;
 /// the labels that Bridger wrote on nodes.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Also remove the node labels that Bridger wrote; labels that another client wrote or changed stay
+    /// Also remove the node labels that Bridger alone wrote; labels that another client wrote, changed or applied stay
     #[arg(long)]
     labels: bool,
     /// Label key for the physical host, as for `run` [default: alpha.cna.vmware.com/host]

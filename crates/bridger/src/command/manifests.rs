@@ -9,7 +9,7 @@ use model::{Part, Parts};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::rbac::{self, Account, quoted};
-use crate::service::settings::{ConnectionArguments, RunSettings, Switch};
+use crate::service::settings::{AccountSettings, ConnectionArguments, Switch};
 use crate::service::startup::{self, Purpose};
 
 /// Print the YAML needed to connect Bridger to Kubernetes
@@ -55,14 +55,16 @@ struct Rbac {
     /// Namespace of the service account
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
     namespace: String,
-    /// Namespace of the rule record, if `run` uses --record-namespace [default: that of the service account]
+    /// Namespace of the rule record, if `run` uses --record-namespace; else recordNamespace of --config counts
+    /// [default: that of the service account]
     #[arg(long, value_name = "NAMESPACE")]
     record_namespace: Option<String>,
     /// Allow changes of the rule record's ConfigMaps alone, by name. Reads the clusters from the vCenters of --config or
     /// GOVC_URL; repeat it when a cluster is added
     #[arg(long)]
     name_records: bool,
-    /// Configuration file of `bridger run`: which parts are on, and the vCenters for --name-records
+    /// Configuration file of `bridger run`: which parts are on, the namespace of the rule record, and the vCenters for
+    /// --name-records; their credentials are read only for that
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -88,36 +90,38 @@ impl Rbac {
             Work::Explain => (Purpose::Snapshot, "bridger-explain"),
             Work::Cleanup => (Purpose::Cleanup { labels: true }, "bridger-cleanup"),
         };
+        let file = self.config.is_some().then(|| self.connection().account_settings()).transpose()?;
+        // `bridger scheduler` does not read this file.
+        let of_file = file.as_ref().filter(|_| self.work != Work::Scheduler);
+        let of_file = of_file.and_then(|file| file.record_namespace.as_deref());
         let account = Account {
             name: self.name.as_deref().unwrap_or(name),
             namespace: &self.namespace,
-            record_namespace: self.record_namespace.as_deref().unwrap_or(&self.namespace),
+            record_namespace: self.record_namespace.as_deref().or(of_file).unwrap_or(&self.namespace),
             record_objects: &record_objects,
         };
-        Ok(rbac::to_yaml(&startup::needs(purpose, self.parts()?, false), &account))
+        Ok(rbac::to_yaml(&startup::needs(purpose, self.parts(file.as_ref()), false), &account))
     }
 
     /// The parts of `run` that are on.
-    fn parts(&self) -> Result<Parts, Failure> {
-        let file = self.config.is_some().then(|| self.settings()).transpose()?;
-        let file = file.as_ref();
+    fn parts(&self, file: Option<&AccountSettings>) -> Parts {
         let is_on = |flag: Option<Switch>, of_file: Option<bool>| match flag {
             Some(flag) => flag == Switch::On,
             None => of_file.unwrap_or(true),
         };
-        Ok(Parts::NONE
-            .with(Part::NodeLabels, is_on(self.labels, file.map(|file| file.labels.is_some())))
+        Parts::NONE
+            .with(Part::NodeLabels, is_on(self.labels, file.map(|file| file.labels)))
             .with(Part::DrsRules, is_on(self.rules, file.map(|file| file.rules)))
-            .with(Part::Extender, self.extender || file.is_some_and(|file| file.extender.is_on()))
-            .with(Part::Scheduling, self.scheduling || file.is_some_and(|file| file.scheduling.is_some())))
+            .with(Part::Extender, self.extender || file.is_some_and(|file| file.extender))
+            .with(Part::Scheduling, self.scheduling || file.is_some_and(|file| file.scheduling))
     }
 
-    fn settings(&self) -> Result<RunSettings, Failure> {
-        ConnectionArguments { config: self.config.clone(), ..ConnectionArguments::default() }.settings()
+    fn connection(&self) -> ConnectionArguments {
+        ConnectionArguments { config: self.config.clone(), ..ConnectionArguments::default() }
     }
 
     fn record_objects(&self) -> Result<Vec<String>, Failure> {
-        let settings = self.settings()?;
+        let settings = self.connection().settings()?;
         let objects = embedded::runtime()?.block_on(startup::objects_of_record(&settings))?;
         if objects.is_empty() {
             return Err(Failure::run("the vCenters have no cluster, so there is no rule record to name"));
@@ -247,6 +251,49 @@ mod tests {
         let line = Line::try_parse_from([&["test"], arguments].concat()).map_err(|error| error.to_string())?;
         let text = line.config.to_yaml().map_err(|error| error.to_string())?;
         serde_saphyr::from_str(&text).map_err(|error| error.to_string())
+    }
+
+    #[derive(Parser)]
+    struct RbacLine {
+        #[command(flatten)]
+        rbac: Rbac,
+    }
+
+    fn roles(arguments: &[&str]) -> Result<Vec<Value>, String> {
+        let line = RbacLine::try_parse_from([&["test"], arguments].concat()).map_err(|error| error.to_string())?;
+        let text = line.rbac.to_yaml().map_err(|error| error.to_string())?;
+        text.split("---\n").map(|it| serde_saphyr::from_str(it).map_err(|error| error.to_string())).collect()
+    }
+
+    const RUN_PAGE: &str = include_str!("../../../../docs/run.md");
+
+    /// The file of the documentation, on a machine without the credentials that it names.
+    #[test]
+    fn number_10_the_role_fits_the_configuration_file_and_needs_no_credentials() {
+        let (_, rest) = RUN_PAGE.split_once("```yaml\n").expect("an example");
+        let (example, _) = rest.split_once("```").expect("its end");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("bridger.yaml");
+        let text = format!("{example}recordNamespace: bridger-system\nlabels: off\n");
+        std::fs::write(&path, text).expect("it is written");
+        let path = path.display().to_string();
+        let with_file = |more: &[&str]| roles(&[&["--config", path.as_str()], more].concat());
+        let find = |kind: &str, more: &[&str]| {
+            let documents = with_file(more).expect("roles");
+            documents.into_iter().find(|document| document["kind"] == kind).expect(kind)
+        };
+        for (more, namespace) in [
+            (&["--for", "run"][..], "bridger-system"),
+            (&["--for", "cleanup"], "bridger-system"),
+            (&["--record-namespace", "other"], "other"),
+            // It does not read this file.
+            (&["--for", "scheduler"], "kube-system"),
+        ] {
+            assert_eq!(find("Role", more)["metadata"]["namespace"], namespace, "{more:?}");
+        }
+        let may_patch_nodes = |more: &[&str]| find("ClusterRole", more).to_string().contains("patch");
+        assert_eq!((may_patch_nodes(&[]), may_patch_nodes(&["--labels", "on"])), (false, true));
+        assert!(with_file(&["--name-records"]).is_err(), "the vCenters are needed");
     }
 
     #[test]

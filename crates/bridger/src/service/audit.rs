@@ -4,10 +4,11 @@
 //! disk never holds the loop.
 //!
 //! Invariants: nothing that was in the file is changed; the queue is bounded; a line that cannot be queued or written is
-//! counted and reported, and nothing else happens. No line contains a credential, because no report does.
+//! counted and reported, and nothing else happens. A line begins on a line of its own, whatever was written before. No
+//! line contains a credential, because no report does.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,12 +30,60 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 /// Names of pods and VMs say what a company runs.
 const MODE: u32 = 0o600;
 
+/// The file of an audit log, or what stands for it in a test.
+pub struct AuditFile<W = File> {
+    file: W,
+    /// It ends within a line: a disk became full, or a process ended.
+    is_torn: bool,
+}
+
 /// Opens the file to append to it.
-pub fn open(path: &Path) -> Result<File, Failure> {
+pub fn open(path: &Path) -> Result<AuditFile, Failure> {
     let opened = OpenOptions::new().append(true).create(true).mode(MODE).open(path);
-    opened.map_err(|error| {
+    let file = opened.map_err(|error| {
         Failure::configuration(format!("cannot open the audit log {}: {error}", path.display()), "check --audit-log")
-    })
+    })?;
+    // If it cannot be read, nothing is known against it.
+    let is_torn = ends_within_a_line(&file, path).unwrap_or(false);
+    Ok(AuditFile { file, is_torn })
+}
+
+/// `file` can only be written. A pipe or a device has no end to look at.
+fn ends_within_a_line(file: &File, path: &Path) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() == 0 {
+        return Ok(false);
+    }
+    let (mut file, mut last) = (File::open(path)?, [0u8]);
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+impl<W: Write> AuditFile<W> {
+    /// Appends a line with its end. After an error a part of it may be in the file; then the next line begins a new one.
+    fn append(&mut self, line: &str) -> io::Result<()> {
+        if self.is_torn {
+            self.write("\n")?;
+        }
+        self.write(line)
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let mut left = text.as_bytes();
+        while !left.is_empty() {
+            match self.file.write(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    left = left.get(count..).unwrap_or_default();
+                    self.is_torn = !left.is_empty();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 enum Message {
@@ -53,7 +102,7 @@ pub struct AuditLog {
 impl AuditLog {
     /// Starts the thread that writes; it ends with this value.
     pub fn start(
-        file: File,
+        file: AuditFile,
         counters: Arc<Counters>,
         time_of_day: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     ) -> AuditLog {
@@ -82,7 +131,7 @@ impl ChangeSink for AuditLog {
     }
 }
 
-fn write(mut file: File, received: &Receiver<Message>, counters: &Counters) {
+fn write(mut file: AuditFile, received: &Receiver<Message>, counters: &Counters) {
     let mut is_failing = false;
     for message in received {
         let line = match message {
@@ -92,7 +141,7 @@ fn write(mut file: File, received: &Receiver<Message>, counters: &Counters) {
                 continue;
             }
         };
-        let written = file.write_all(line.as_bytes());
+        let written = file.append(&line);
         if let Err(error) = &written {
             counters.audit_lines_lost.add(1);
             if !is_failing {
@@ -111,6 +160,7 @@ struct Line<'a> {
     side: Side,
     kind: &'a str,
     name: &'a str,
+    vcenter: Option<&'a str>,
     cluster: Option<&'a str>,
     action: ChangeAction,
     members: &'a [String],
@@ -131,7 +181,8 @@ fn line(change: &ChangeReport, time: Timestamp) -> String {
         side: change.side,
         kind: change.kind,
         name: &change.name,
-        cluster: change.cluster.as_deref(),
+        vcenter: change.cluster.as_ref().map(|cluster| cluster.vcenter.as_str()),
+        cluster: change.cluster.as_ref().map(|cluster| cluster.name.as_str()),
         action: change.action,
         members: &change.members,
         pods: &change.pods,
@@ -149,7 +200,10 @@ fn line(change: &ChangeReport, time: Timestamp) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use drs::{ChangeKind, ClusterKey, RuleChange, RuleType};
+    use engine::changes::ReportedCluster;
     use engine::ports::LabelChanges;
+    use model::event::VcenterId;
     use serde_json::{Value, json};
 
     use super::*;
@@ -159,7 +213,7 @@ mod tests {
         ChangeReport::of_labels("n1", &labels, Some("the node was added".to_owned()), result)
     }
 
-    fn start(file: File) -> (AuditLog, Arc<Counters>) {
+    fn start(file: AuditFile) -> (AuditLog, Arc<Counters>) {
         let counters = Arc::<Counters>::default();
         let time = Arc::new(|| Timestamp::UNIX_EPOCH);
         (AuditLog::start(file, counters.clone(), time), counters)
@@ -179,8 +233,8 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let mut expected = json!({
-            "time": "1970-01-01T00:00:00Z", "side": "kubernetes", "kind": "node", "name": "n1", "cluster": null,
-            "action": "label", "members": ["host=esx-1"], "pods": [], "cause": "the node was added",
+            "time": "1970-01-01T00:00:00Z", "side": "kubernetes", "kind": "node", "name": "n1", "vcenter": null,
+            "cluster": null, "action": "label", "members": ["host=esx-1"], "pods": [], "cause": "the node was added",
             "result": "done", "error": null,
         });
         assert_eq!(lines[0], expected);
@@ -192,11 +246,81 @@ mod tests {
     #[test]
     fn number_7_lines_that_cannot_be_written_are_counted() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let (log, counters) = start(full);
+        let (log, counters) = start(AuditFile { file: full, is_torn: false });
         log.put(&report(ChangeResult::Done));
         log.put(&report(ChangeResult::DryRun));
         log.flush();
         assert_eq!(counters.audit_lines_lost.get(), 2);
         assert!(open(Path::new("/proc/no-such-folder/audit.log")).is_err());
+    }
+
+    #[test]
+    fn number_7_two_vcenters_with_a_cluster_of_one_name_have_different_lines() {
+        let change = RuleChange::new("r".to_owned(), RuleType::VmAntiAffinity, ChangeKind::Create, Vec::new());
+        let lines: Vec<Value> = (0..2)
+            .map(|number| {
+                let key = ClusterKey::new(VcenterId(number), "domain-c1");
+                let vcenter = format!("vc-{number}.example.org");
+                let cluster = ReportedCluster { key, name: "prod".to_owned(), vcenter };
+                let reports = ChangeReport::of_rule(&change, &cluster, None, |_| None);
+                serde_json::from_str(&line(&reports[0], Timestamp::UNIX_EPOCH)).unwrap()
+            })
+            .collect();
+        assert_eq!((&lines[0]["cluster"], &lines[1]["cluster"]), (&json!("prod"), &json!("prod")));
+        let vcenters = (&lines[0]["vcenter"], &lines[1]["vcenter"]);
+        assert_eq!(vcenters, (&json!("vc-0.example.org"), &json!("vc-1.example.org")));
+    }
+
+    /// A disk with room for so many bytes.
+    struct Disk {
+        content: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.room);
+            if count == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.room -= count;
+            self.content.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn number_7_after_a_partly_written_line_the_next_one_begins_a_new_line() {
+        for (room, expected) in [
+            // Nothing of the second line fits, a part of it, or all but its end.
+            (4, "one\nthree\n"),
+            (6, "one\ntw\nthree\n"),
+            (7, "one\ntwo\nthree\n"),
+            (8, "one\ntwo\nthree\n"),
+        ] {
+            let mut log = AuditFile { file: Disk { content: Vec::new(), room }, is_torn: false };
+            log.append("one\n").unwrap();
+            assert_eq!(log.append("two\n").is_ok(), room == 8);
+            log.file.room = 0;
+            assert!(log.append("lost\n").is_err());
+            log.file.room = 100;
+            log.append("three\n").unwrap();
+            assert_eq!(String::from_utf8(log.file.content).unwrap(), expected, "{room}");
+        }
+    }
+
+    #[test]
+    fn number_7_a_fragment_of_an_earlier_process_stays_on_a_line_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        for (before, expected) in [("", "new\n"), ("old\n", "old\nnew\n"), ("fragm", "fragm\nnew\n")] {
+            std::fs::write(&path, before).unwrap();
+            open(&path).unwrap().append("new\n").unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        }
     }
 }

@@ -160,6 +160,18 @@ impl ExtenderChoice {
     pub fn is_on(&self) -> bool {
         self.address != ExtenderAddress::Off
     }
+
+    /// A pod belongs to one scheduler: the extender must not bind those that this process schedules itself.
+    pub fn leaves_pods_to<'a>(&self, mut profiles: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+        let is_shared = |name: &&str| self.is_on() && self.scheduler_names.iter().any(|own| own == name);
+        match profiles.find(is_shared) {
+            None => Ok(()),
+            Some(name) => Err(Failure::configuration(
+                format!("the extender would bind the pods with schedulerName {name}, which --scheduling on places too"),
+                "use different names in --extender-scheduler-name and for the profiles of --scheduler-config",
+            )),
+        }
+    }
 }
 
 /// The flags, else the file, else one default.
@@ -244,6 +256,25 @@ mod tests {
         assert!(resolve(&none, &half).is_err());
         let much = ExtenderEntries { host_load_weight: Some(101), ..Default::default() };
         assert!(resolve(&none, &much).is_err());
+    }
+
+    #[test]
+    fn the_extender_binds_no_pods_that_the_same_process_schedules() {
+        let resolve = |extender_port, names: &[&str]| {
+            let extender_scheduler_name = names.iter().map(|&name| name.to_owned()).collect();
+            let flags = ExtenderArguments { extender_port, extender_scheduler_name, ..Default::default() };
+            ExtenderChoice::resolve(&flags, &ExtenderEntries::default(), LOOPBACK).expect("on loopback")
+        };
+        for (port, names, profiles, expected) in [
+            (Some(1), &[][..], &["bridger"][..], true),
+            (Some(1), &[], &[], true),
+            (Some(1), &[], &["bridger", "default-scheduler"], false),
+            (Some(1), &["one", "bridger"], &["bridger"], false),
+            (None, &["bridger"], &["bridger"], true),
+        ] {
+            let leaves = resolve(port, names).leaves_pods_to(profiles.iter().copied());
+            assert_eq!(leaves.is_ok(), expected, "{port:?} {names:?} {profiles:?}");
+        }
     }
 
     #[test]

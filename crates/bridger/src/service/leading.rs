@@ -1,8 +1,12 @@
 //! Leader election of a running Bridger: the lease of each part, and the candidates for them.
 //!
 //! In: flags, configuration files, the parts that are on. Out: [`Elections`], and from them a [`Lease`] for each part.
-//! Labels and rules share one lease; extender and scheduling have one each, so a process may lead one and follow
-//! another.
+//! Labels and rules share one lease; extender and scheduling have one each, so that processes with one of them exclude
+//! each other. A process may lead labels and rules and follow in the rest, or the reverse.
+//!
+//! A process with extender and scheduling leads the extender only while it leads scheduling: what one of them is about
+//! to bind, only the same process knows. So of several such processes one leads both. The reverse does not hold, because
+//! a process with an extender alone may have that lease, and pods are scheduled nevertheless.
 //!
 //! Invariants: a part that writes has a lease, unless leader election is off or nothing is written at all. Instances
 //! with the same settings use the same leases.
@@ -18,8 +22,8 @@ use futures::future::BoxFuture;
 use kubernetes::BoundedClient;
 use kubernetes::lease::LeaseObject;
 use kubernetes::watch::PodLists;
-use model::Part;
 use model::event::Source;
+use model::{Part, Parts};
 use scheduler::{Configuration, LeaderElection};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -207,6 +211,8 @@ pub struct Candidates {
     pub waker: Waker,
     pub time_of_day: Arc<dyn Fn() -> UnixMillis + Send + Sync>,
     pub seed: u64,
+    /// The parts of this process.
+    pub on: Parts,
     pub pods: Arc<PodsListed>,
     /// One for each lease, with its name.
     pub standing: Vec<(String, Candidate)>,
@@ -216,8 +222,10 @@ pub struct Candidates {
 
 impl Candidates {
     pub fn lease(&mut self, part: Part) -> Lease {
+        let depends = part == Part::Extender && self.on.contains(Part::Scheduling);
+        let only_with = depends.then(|| self.lease(Part::Scheduling));
         let Some(LeaseSettings { namespace, name, election }) = self.elections.get(&part) else {
-            return Lease::always();
+            return only_with.unwrap_or_else(Lease::always);
         };
         let shown = format!("{namespace}/{name}");
         if let Some(lease) = self.leases.get(&shown) {
@@ -229,6 +237,9 @@ impl Candidates {
         let mut candidate = Candidate::new(Arc::new(object), election, waker, self.time_of_day.clone(), seed);
         if matches!(part, Part::Extender | Part::Scheduling) {
             candidate = candidate.with_catch_up(self.pods.clone());
+        }
+        if let Some(other) = only_with {
+            candidate = candidate.only_with(other);
         }
         let lease = candidate.lease();
         self.standing.push((shown.clone(), candidate));

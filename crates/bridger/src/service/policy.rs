@@ -28,8 +28,8 @@ pub struct PolicyArguments {
     /// Maximum number of these rules that pods of one namespace may cause [default: 100]
     #[arg(long, value_name = "RULES")]
     pub rules_per_namespace_max: Option<usize>,
-    /// Which terms over other namespaces become rules across namespaces: all, or only those of pods in namespaces with
-    /// the label bridger.dev/rules: cluster (labelled) [default: all]
+    /// Which cross-namespace affinity terms become rules across namespaces: all, or only those of pods in namespaces
+    /// with the label bridger.dev/rules: cluster (labelled) [default: all]
     #[arg(long, value_enum, value_name = "WHICH")]
     pub rules_across_namespaces: Option<AcrossChoice>,
     /// VM-Host rules for node affinity to physical hosts: off, should or must (only in namespaces with the label

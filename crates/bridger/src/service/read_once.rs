@@ -78,17 +78,20 @@ pub async fn read_state(settings: &RunSettings, purpose: Purpose) -> Result<Stat
     };
     let (gathered, stored) = match Box::pin(read).await {
         Ok(read) => read,
-        Err(failure) => {
-            if let Some(held) = held {
-                held.release().await;
-            }
-            return Err(failure);
-        }
+        Err(failure) => return Err(after_release(held, failure).await),
     };
     let record: BTreeMap<String, String> =
         stored.iter().map(|(name, record)| (name.clone(), record.text.clone())).collect();
     let snapshot = gathered.into_snapshot(jiff::Timestamp::now(), &found.instance_uuids(), record);
     Ok(StateRead { snapshot, stored, record_store, client: found.connection.client.clone(), held })
+}
+
+/// A failure after which the command writes nothing. Without a release, `run` would wait until the lease expires.
+async fn after_release(held: Option<Held>, failure: Failure) -> Failure {
+    if let Some(held) = held {
+        held.release().await;
+    }
+    failure
 }
 
 pub fn unreadable(error: &PortError) -> Failure {
@@ -98,7 +101,10 @@ pub fn unreadable(error: &PortError) -> Failure {
 /// The same, as a world and rule records.
 pub async fn read_rules(settings: &RunSettings, purpose: Purpose) -> Result<RulesRead, Failure> {
     let StateRead { snapshot, stored, record_store, client, held } = read_state(settings, purpose).await?;
-    let (world, records) = world_and_records(settings, snapshot, stored)?;
+    let (world, records) = match world_and_records(settings, snapshot, stored) {
+        Ok(read) => read,
+        Err(failure) => return Err(after_release(held, failure).await),
+    };
     Ok(RulesRead { world, records, record_store, client, held })
 }
 

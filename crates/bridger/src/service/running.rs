@@ -38,6 +38,8 @@ pub fn until_interrupted(settings: &RunSettings, purpose: Purpose, registry: &Re
     if let (Some(profiles), Some(configuration)) = (&settings.scheduling, &configuration) {
         profiles.log_without_effect(configuration);
     }
+    let profiles = configuration.iter().flat_map(|configuration| configuration.profiles());
+    settings.extender.leaves_pods_to(profiles.map(Profile::name))?;
     end_process_on_panic();
     let runtime = embedded::runtime()?;
     let result = runtime.block_on(async {

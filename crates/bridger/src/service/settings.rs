@@ -77,9 +77,41 @@ pub struct ConnectionArguments {
 impl ConnectionArguments {
     /// The settings of a command that has no other flags of `run`.
     pub fn settings(&self) -> Result<RunSettings, Failure> {
-        let arguments = RunArguments { connection: self.clone(), ..RunArguments::default() };
-        RunSettings::resolve(&arguments, environment)
+        RunSettings::resolve(&self.run_arguments(), environment)
     }
+
+    /// What a service account for `run` depends on. Needs no vCenter, and no credentials of one.
+    pub fn account_settings(&self) -> Result<AccountSettings, Failure> {
+        let file = self.file()?;
+        let record_namespace = self.record_namespace.clone().or_else(|| file.record_namespace.clone());
+        let settings = RunSettings::without_vcenters(&self.run_arguments(), file, environment)?;
+        Ok(AccountSettings {
+            labels: settings.labels.is_some(),
+            rules: settings.rules,
+            extender: settings.extender.is_on(),
+            scheduling: settings.scheduling.is_some(),
+            record_namespace,
+        })
+    }
+
+    fn run_arguments(&self) -> RunArguments {
+        RunArguments { connection: self.clone(), ..RunArguments::default() }
+    }
+
+    fn file(&self) -> Result<File, Failure> {
+        self.config.as_deref().map_or_else(|| Ok(File::default()), read)
+    }
+}
+
+/// What a service account for `run` depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountSettings {
+    pub labels: bool,
+    pub rules: bool,
+    pub extender: bool,
+    pub scheduling: bool,
+    /// `None`: that of the account.
+    pub record_namespace: Option<String>,
 }
 
 /// An environment variable of this process.
@@ -242,11 +274,19 @@ impl RunSettings {
 
     /// Merges flags, file and environment. `lookup` returns an environment variable.
     pub fn resolve(arguments: &RunArguments, lookup: impl Fn(&str) -> Option<String>) -> Result<RunSettings, Failure> {
+        let mut file = arguments.connection.file()?;
+        let entries = std::mem::take(&mut file.vcenters);
+        let settings = Self::without_vcenters(arguments, file, &lookup)?;
+        Ok(RunSettings { vcenters: vcenters(&arguments.connection.reach, &entries, &lookup)?, ..settings })
+    }
+
+    /// All of it but the vCenters, whose credentials need not be on this machine.
+    fn without_vcenters(
+        arguments: &RunArguments,
+        file: File,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<RunSettings, Failure> {
         let connection = &arguments.connection;
-        let file = match &connection.config {
-            Some(path) => read(path)?,
-            None => File::default(),
-        };
         let host_label = label_key(("--host-label", &arguments.policy.host_label), ("hostLabel", file.host_label))?;
         let labels = LabelSettings {
             host_key: host_label.unwrap_or_else(|| LabelSettings::default().host_key),
@@ -304,7 +344,7 @@ impl RunSettings {
             .unwrap_or_else(|| RECORD_NAMESPACE_DEFAULT.to_owned());
         let listen = arguments.listen.or(file.listen).unwrap_or(IpAddr::from([127, 0, 0, 1]));
         Ok(RunSettings {
-            vcenters: vcenters(&connection.reach, &file.vcenters, &lookup)?,
+            vcenters: Vec::new(),
             clusters,
             policy,
             rules,

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::cliques::{Covering, Existing, TooLarge};
 use super::graph::{Graph, pairs};
@@ -48,6 +48,8 @@ pub(crate) struct TermRules<'v> {
     /// No new rule is created, because a rule of the term is disabled or was deleted twice.
     pub(crate) is_abandoned: bool,
     pub(crate) cover: TermCover<'v>,
+    /// New rules that are not created: for good, or only until the next [`Terms::cover`].
+    left_out: FxHashMap<Vec<usize>, bool>,
     /// Other rules separate all pairs that its own would; known after [`Terms::find_redundant`].
     pub(crate) is_redundant: bool,
 }
@@ -83,8 +85,18 @@ impl<'v> TermRules<'v> {
             oldest_key: NO_KEY,
             is_abandoned: false,
             cover: TermCover::default(),
+            left_out: FxHashMap::default(),
             is_redundant: true,
         }
+    }
+
+    fn cover(&mut self, limits: Limits<'_>, refused: &Pairs) {
+        self.cover = limits.cover(self, refused);
+        self.drop_left_out();
+    }
+
+    fn drop_left_out(&mut self) {
+        self.cover.new.retain(|members| !self.left_out.contains_key(members));
     }
 
     /// The order of terms that require the same pair: the term with more VMs first, then the one with the older rule.
@@ -230,12 +242,16 @@ impl<'v> Terms<'v> {
         best.filter(|(_, shared)| *shared > 1).map(|(position, _)| position)
     }
 
-    /// Computes the rules of each term, without regard to what other terms need.
+    /// Computes the rules of each term, and leaves out the pairs that cannot be separated in addition to all the others.
     pub(crate) fn cover(&mut self, limits: Limits<'_>) {
-        for position in 0..self.all.len() {
-            self.all[position].cover = limits.cover(&self.all[position], &Pairs::new());
+        self.refused.clear();
+        for rules in &mut self.all {
+            rules.left_out.retain(|_, is_for_good| *is_for_good);
+            rules.cover(limits, &Pairs::new());
         }
-        if self.may_be_tight(limits) {
+        // Rules may overlap so much that they cannot be satisfied together.
+        let size = limits.guard.members_grown_max() + 1;
+        if !limits.constraints.allowed.is_empty() || self.may_have_clique(size, limits) {
             self.hold_together(limits);
         }
     }
@@ -250,13 +266,15 @@ impl<'v> Terms<'v> {
         }
     }
 
-    /// Leaves these new rules out, each with the digest of its term.
-    pub(crate) fn leave_out(&mut self, rules: &FxHashSet<(u64, &[usize])>) {
-        let terms: BTreeSet<usize> = rules.iter().filter_map(|(digest, _)| self.find(*digest)).collect();
-        for position in terms {
-            let TermRules { term, cover, .. } = &mut self.all[position];
-            cover.new.retain(|members| !rules.contains(&(term.digest, members.as_slice())));
+    /// Leaves these new rules out, each with the digest of its term, and whether for good or until the next
+    /// [`Terms::cover`].
+    pub(crate) fn leave_out(&mut self, rules: impl Iterator<Item = (u64, Vec<usize>, bool)>) {
+        for (digest, members, is_for_good) in rules {
+            if let Some(position) = self.find(digest) {
+                self.all[position].left_out.insert(members, is_for_good);
+            }
         }
+        self.all.iter_mut().for_each(TermRules::drop_left_out);
     }
 
     fn by_rank(&self) -> Vec<usize> {
@@ -278,11 +296,6 @@ impl<'v> Terms<'v> {
         // Pairs that it requires but cannot get are not a reason to keep it.
         let mut had = rules.cover.cliques().flat_map(|clique| pairs(clique));
         had.all(|(a, b)| others_do((a, b)) || self.with_both(a, b).any(|other| is_before(other, a, b)))
-    }
-
-    /// Whether rules may overlap so much that they cannot be satisfied together.
-    fn may_be_tight(&self, limits: Limits<'_>) -> bool {
-        !limits.constraints.allowed.is_empty() || self.may_have_clique(limits.guard.members_grown_max() + 1, limits)
     }
 
     /// Whether rules may overlap so much that no host is left for a VM that must avoid all their members.
@@ -315,7 +328,9 @@ impl<'v> Terms<'v> {
 
     /// Finds the pairs that cannot be separated in addition to all the others, and the rules of the terms without them.
     fn hold_together(&mut self, limits: Limits<'_>) {
-        let order = self.by_rank();
+        let mut order = self.by_rank();
+        // What terms without room for all their rules still want takes nothing from others.
+        order.sort_by_key(|position| !self.all[*position].left_out.is_empty());
         // Pairs in existing rules, or already found to fit, come before all others. That includes pairs of a rule that
         // its term would not need by itself: another rule would have to grow instead.
         let mut settled = Graph::new(self.of_vm.len());
@@ -346,7 +361,7 @@ impl<'v> Terms<'v> {
             }
             let concerned: BTreeSet<usize> = changed.iter().flat_map(|(a, b)| self.separating(*a, *b)).collect();
             for position in concerned {
-                self.all[position].cover = limits.cover(&self.all[position], &refused);
+                self.all[position].cover(limits, &refused);
             }
         }
         self.refused = refused;

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use model::event::DrsBehavior;
 
+use crate::cover::cliques::TooLarge;
 use crate::cover::graph::{pairs, set_of};
 use crate::cover::guard::Guard;
 use crate::cover::terms::{Pairs, TermRules};
 use crate::finding::{Finding, PODS_NAMED_MAX, RulePod, TooFewHosts, VmPairs, pods_named};
+use crate::reconcile::Reconciled;
 use crate::reconcile::anti_affinity::pods_separated;
-use crate::reconcile::{DesiredRule, Reconciled};
+use crate::reconcile::shares::Refusal;
 use crate::record::{RecordedRules, RuleType};
 
 pub(super) struct Report<'r> {
@@ -46,18 +48,28 @@ impl Report<'_> {
     /// Reports the rules for which there is no room: those of each namespace, and those of the cluster.
     pub(super) fn left_out(&mut self) {
         let Reconciled { view, settling, left_out, .. } = self.reconciled;
-        let mut by_namespace: BTreeMap<&Option<Arc<str>>, Vec<&DesiredRule>> = BTreeMap::new();
-        for (namespace, rule) in left_out {
-            by_namespace.entry(namespace).or_default().push(rule);
+        let mut found = BTreeMap::<Option<&Arc<str>>, (usize, Pairs, BTreeSet<&RulePod>)>::new();
+        // The last ones first: what the terms want now. Several terms may want the same rule.
+        for (Refusal { namespaces, of_cluster }, rule) in left_out.iter().rev() {
+            let is_apart = rule.rule_type == RuleType::VmAntiAffinity;
+            let open = pairs(&rule.members).filter(|pair| is_apart && self.open.contains(pair));
+            let open: Vec<(usize, usize)> = open.collect();
+            if is_apart && open.is_empty() {
+                // Other rules separate its VMs by now.
+                continue;
+            }
+            let full = if *of_cluster { vec![None] } else { namespaces.iter().map(Some).collect() };
+            for namespace in full {
+                let (count, missed, pods) = found.entry(namespace).or_default();
+                let adds = open.iter().filter(|pair| missed.insert(**pair)).count() > 0;
+                *count += usize::from(adds || !is_apart);
+                pods.extend(rule.pods.iter().filter(|pod| namespace.is_none_or(|of| pod.namespace == *of)));
+            }
         }
-        for (namespace, rules) in by_namespace {
-            let open: Pairs = separated(rules.iter().copied()).filter(|pair| self.open.contains(pair)).collect();
-            let is_affected = |pod: &&RulePod| namespace.as_ref().is_none_or(|of| pod.namespace == *of);
-            let pods = rules.iter().flat_map(|rule| &rule.pods).filter(is_affected);
-            let pods: BTreeSet<RulePod> = pods.cloned().collect();
-            let (pairs, pods, left_out) = (self.named(open), pods_named(&pods), rules.len());
+        for (namespace, (left_out, open, pods)) in found {
+            let (pairs, pods) = (self.named(open), pods_named(pods));
             let (cluster, settings) = (view.key.clone(), settling.settings);
-            self.findings.push(match namespace.clone() {
+            self.findings.push(match namespace.cloned() {
                 Some(namespace) => {
                     let limit = settings.rules_per_namespace_max;
                     Finding::NamespaceRuleLimit { cluster, namespace, left_out, limit, pairs, pods }
@@ -117,20 +129,32 @@ impl Report<'_> {
         pairs.into_iter().map(|(a, b)| (name(a), name(b))).collect()
     }
 
-    /// Reports cliques with more VMs than there are hosts.
+    /// Reports cliques with more VMs than there are hosts, each pair once: the VMs that one rule leaves out are often too
+    /// many for the next one too.
     fn too_large(&mut self, rules: &TermRules<'_>) {
-        for clique in &rules.cover.too_large {
-            let (members, left_out) = (&clique.members, &clique.left_out);
-            let pairs = left_out.iter().flat_map(|a| members.iter().map(move |b| (*a.min(b), *a.max(b))));
-            let pairs = pairs.filter(|pair| self.open.contains(pair));
-            let pairs = self.named(pairs);
+        let (open, allowed) = (self.open, &self.reconciled.constraints.allowed);
+        let mut left: Vec<_> = rules.cover.left.iter().copied().filter(|pair| open.contains(pair)).collect();
+        for TooLarge { members, left_out } in &rules.cover.too_large {
+            let mut vms = [members.as_slice(), left_out].concat();
+            vms.sort_unstable();
+            let has = |vm: &usize| vms.binary_search(vm).is_ok();
+            let pairs: Vec<(usize, usize)> = left.extract_if(.., |(a, b)| has(a) && has(b)).collect();
             if pairs.is_empty() {
                 continue;
             }
-            let mut vms = [clique.members.as_slice(), &clique.left_out].concat();
-            vms.sort_unstable();
-            let found = self.too_few_hosts(rules, pairs, &vms);
-            self.findings.push(Finding::Unsatisfiable(TooFewHosts { vms: Some(vms.len()), ..found }));
+            let mut found = self.too_few_hosts(rules, pairs, &vms);
+            // The left out VMs need not all be apart from each other.
+            let mut apart = members.clone();
+            for vm in left_out {
+                if apart.iter().all(|other| rules.term.separates(*other, *vm)) {
+                    apart.push(*vm);
+                }
+            }
+            found.vms = Some(apart.len());
+            if let Some(rivals) = left_out.iter().find_map(|vm| allowed.rivals(members, *vm)) {
+                (found.vms, found.hosts_able) = (Some(rivals.len() + 1), rivals.len());
+            }
+            self.findings.push(Finding::Unsatisfiable(found));
         }
     }
 
@@ -139,15 +163,19 @@ impl Report<'_> {
         if !refused.is_empty() {
             let vms: BTreeSet<usize> = refused.iter().flat_map(|(a, b)| [*a, *b]).collect();
             let vms: Vec<usize> = vms.into_iter().collect();
-            let found = self.too_few_hosts(rules, self.named(refused.iter().copied()), &vms);
-            self.findings.push(Finding::JointlyUnsatisfiable(found));
+            let found = self.too_few_hosts(rules, refused.to_vec(), &vms);
+            let pairs_left = refused.len();
+            self.findings.push(Finding::JointlyUnsatisfiable(TooFewHosts { pairs_left, ..found }));
         }
     }
 
-    fn too_few_hosts(&self, rules: &TermRules<'_>, pairs: VmPairs, vms: &[usize]) -> TooFewHosts {
-        let Reconciled { view, guard: Guard { hosts, reserve, .. }, .. } = *self.reconciled;
+    fn too_few_hosts(&self, rules: &TermRules<'_>, left: Vec<(usize, usize)>, vms: &[usize]) -> TooFewHosts {
+        let Reconciled { view, guard: Guard { hosts, hosts_able, reserve }, .. } = *self.reconciled;
         let (cluster, pods) = (view.key.clone(), pods_separated(view, rules.term, vms));
-        TooFewHosts { cluster, vms: None, hosts, reserve, pairs_left: pairs.len(), pairs, pods }
+        let required: Vec<_> = pairs(vms).filter(|(a, b)| rules.term.separates(*a, *b)).collect();
+        let pairs_left = required.iter().filter(|pair| self.open.contains(pair)).count();
+        let (pairs_required, pairs) = (required.len(), self.named(left));
+        TooFewHosts { cluster, vms: None, hosts, hosts_able, reserve, pairs_required, pairs_left, pairs, pods }
     }
 }
 
@@ -167,17 +195,12 @@ pub(super) fn rules_of_others<'r>(
     })
 }
 
-/// The pairs of VMs that the anti-affinity rules among these separate.
-fn separated<'r>(rules: impl Iterator<Item = &'r DesiredRule>) -> impl Iterator<Item = (usize, usize)> {
-    rules.filter(|rule| rule.rule_type == RuleType::VmAntiAffinity).flat_map(|rule| pairs(&rule.members))
-}
-
 /// The pairs that pods require on different hosts and that no rule will separate.
 pub(super) fn open_pairs(reconciled: &Reconciled<'_>, planned: &Planned) -> Pairs {
     let covers = reconciled.terms.all.iter().map(|rules| &rules.cover);
     let open = covers.flat_map(|cover| cover.left.iter().chain(&cover.forbidden)).copied();
-    let left_out = reconciled.left_out.iter().map(|(_, rule)| rule);
-    let mut open: Pairs = open.chain(separated(left_out)).collect();
+    let left_out = reconciled.left_out.iter().filter(|(_, rule)| rule.rule_type == RuleType::VmAntiAffinity);
+    let mut open: Pairs = open.chain(left_out.flat_map(|(_, rule)| pairs(&rule.members))).collect();
     let concerned = set_of(reconciled.view.vms.len(), open.iter().flat_map(|(a, b)| [*a, *b]));
     for (_, members) in planned {
         let within: Vec<usize> = members.iter().copied().filter(|vm| concerned.contains(*vm)).collect();

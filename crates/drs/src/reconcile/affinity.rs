@@ -8,7 +8,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::settle::Target;
+use super::settle::{Settled, Target};
 use super::{DesiredRule, Reconciled};
 use crate::cover::graph::pairs;
 use crate::cover::groups::affinity_groups;
@@ -40,6 +40,7 @@ impl Reconciled<'_> {
         let mut given_up: BTreeMap<String, usize> = BTreeMap::new();
         for at in own {
             let own = &mut self.own[at];
+            own.settled = Settled::default();
             match &own.observed {
                 Some(observed) if !observed.facts.enabled => {
                     let is_required = view.company.iter().any(|company| meets(&observed.members, company));
@@ -86,7 +87,7 @@ impl Reconciled<'_> {
         let may_share = |a: &[usize], b: &[usize]| {
             let all = [a, b].concat();
             a.iter().all(|a| b.iter().all(|b| !is_apart(*a, *b)))
-                && self.allowed.common(&all).is_none_or(|common| !common.is_clear())
+                && self.constraints.allowed.common(&all).is_none_or(|common| !common.is_clear())
                 && (!is_crowded || joint.may_share(&all))
         };
         let now: Vec<Vec<usize>> = current.iter().map(|(_, members)| members.clone()).collect();

@@ -1,8 +1,8 @@
 //! VM-VM anti-affinity rules.
 //!
 //! Each recorded rule is assigned to the term it was made for. If that term no longer exists (it may only have been
-//! written differently), the term with most of the rule's members takes its place. Then terms are covered, and each
-//! rule is settled.
+//! written differently), the term with most of the rule's members takes its place. Then terms are covered, as far as
+//! mandatory VM-Host rules allow, and each rule is settled.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::shares::Namespaces;
 use super::{DesiredRule, OwnRule, Reconciled};
 use crate::cover::graph::pairs;
 use crate::cover::terms::ExistingRule;
-use crate::finding::{Finding, PODS_NAMED_MAX, RulePod};
+use crate::finding::{Finding, PODS_NAMED_MAX, RulePod, pods_named};
 use crate::input::digest::{digest_text, parse_digest};
 use crate::input::{ClusterView, PodOn, Term};
 use crate::record::RuleType;
@@ -23,6 +23,10 @@ impl Reconciled<'_> {
         let off = own.iter().map(|at| &self.own[*at]).filter(|own| own.is_disabled());
         let off = off.filter(|own| self.is_required(own.members()));
         self.turned_off = off.map(|own| (own.name, own.members().to_vec())).collect();
+        self.cover();
+    }
+
+    pub(super) fn cover(&mut self) {
         let mut terms = std::mem::take(&mut self.terms);
         terms.cover(self.limits());
         self.terms = terms;
@@ -111,11 +115,12 @@ impl Reconciled<'_> {
             self.terms.all.iter().filter(|rules| !rules.is_redundant && !rules.cover.new.is_empty()).collect();
         terms.sort_by_key(|rules| rules.rank());
         let new = terms.into_iter().flat_map(|rules| rules.cover.new.iter().map(|members| (rules.term, members)));
-        new.map(|(term, members)| DesiredRule {
-            pods: pods_separated(self.view, term, members),
-            ..DesiredRule::new(RuleType::VmAntiAffinity, digest_text(term.digest), members.clone())
-        })
-        .collect()
+        new.map(|(term, members)| self.desired(term, members)).collect()
+    }
+
+    pub(super) fn desired(&self, term: &Term, members: &[usize]) -> DesiredRule {
+        let (source, pods) = (digest_text(term.digest), pods_separated(self.view, term, members));
+        DesiredRule { pods, ..DesiredRule::new(RuleType::VmAntiAffinity, source, members.to_vec()) }
     }
 }
 
@@ -123,14 +128,32 @@ impl Reconciled<'_> {
 pub(crate) fn pods_separated(view: &ClusterView, term: &Term, members: &[usize]) -> Vec<RulePod> {
     let Term { carriers, matches, .. } = term;
     let mut pods = view.pod_refs(across(carriers, matches, members).chain(across(matches, carriers, members)));
-    pods.truncate(PODS_NAMED_MAX);
+    if pods.len() > PODS_NAMED_MAX {
+        pods = pods_named(&pods);
+    }
     pods
 }
 
-/// The namespaces whose pods require any two of these VMs on different hosts by the term.
-pub(super) fn namespaces_separating(view: &ClusterView, term: &Term, members: &[usize]) -> Namespaces {
-    let carriers = across(&term.carriers, &term.matches, members);
-    carriers.map(|pod| Arc::clone(&view.pods[pod].namespace)).collect()
+/// The namespaces whose pods require by the term any two of these VMs on different hosts; of the pairs of a namespace
+/// only those that count.
+pub(super) fn namespaces_separating<'v>(
+    view: &'v ClusterView,
+    term: &Term,
+    members: &[usize],
+    mut counts: impl FnMut(&'v str, (usize, usize)) -> bool,
+) -> Namespaces {
+    let is_within = |(vm, _): &&PodOn| members.binary_search(vm).is_ok();
+    let mut matching: Vec<usize> = term.matches.iter().filter(is_within).map(|(vm, _)| *vm).collect();
+    matching.dedup();
+    let mut found = Namespaces::new();
+    for (vm, pod) in term.carriers.iter().filter(is_within) {
+        let namespace = &view.pods[*pod].namespace;
+        let pairs = matching.iter().filter(|other| *other != vm).map(|other| (*vm.min(other), *vm.max(other)));
+        if pairs.filter(|pair| counts(namespace, *pair)).count() > 0 {
+            found.insert(Arc::clone(namespace));
+        }
+    }
+    found
 }
 
 /// Those of the pods on these VMs for which one of the others is on another of them.

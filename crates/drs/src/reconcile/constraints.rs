@@ -24,8 +24,7 @@ pub(crate) struct Constraints {
     pub(crate) together: Vec<(String, Vec<usize>)>,
     /// By VM: one number for all VMs that are kept on one host.
     together_with: BTreeMap<usize, usize>,
-    /// The hosts that mandatory rules of other clients leave. Bridger's own rules are derived from what pods require
-    /// and are not an input here.
+    /// The hosts that mandatory rules leave: those of other clients, and those that Bridger has or is about to create.
     pub(crate) allowed: AllowedHosts,
 }
 
@@ -60,11 +59,12 @@ impl Constraints {
         }
         constraints.width += non_nodes.len();
         constraints.unite();
+        constraints.spread();
         constraints
     }
 
     /// A rule that leaves no host at all, because its host group is empty or missing, limits nothing.
-    fn limit(&mut self, members: &[usize], hosts: &FixedBitSet) {
+    pub(super) fn limit(&mut self, members: &[usize], hosts: &FixedBitSet) {
         let members = if hosts.is_clear() { &[] } else { members };
         members.iter().for_each(|vm| self.allowed.limit(*vm, hosts));
     }
@@ -77,7 +77,10 @@ impl Constraints {
             self.together_with.values_mut().filter(|with| of.contains(with)).for_each(|with| *with = number);
             self.together_with.extend(members.iter().map(|vm| (*vm, number)));
         }
-        // A limit on one VM of such a set limits all of them.
+    }
+
+    /// A limit on one VM of such a set limits all of them.
+    pub(super) fn spread(&mut self) {
         let mut limits = AllowedHosts::default();
         for (vm, with) in &self.together_with {
             self.allowed.of(*vm).into_iter().for_each(|hosts| limits.limit(*with, hosts));

@@ -26,10 +26,9 @@ use rustc_hash::FxHashMap;
 use self::constraints::Constraints;
 use self::observed::{ObservedRule, observe};
 use self::settle::{Settled, Settling};
-use self::shares::LeftOut;
+use self::shares::Refusal;
 use self::vm_host::Bound;
 use crate::cover::guard::Guard;
-use crate::cover::hosts::AllowedHosts;
 use crate::cover::terms::{Limits, Terms};
 use crate::finding::{Finding, RulePod};
 use crate::input::ClusterView;
@@ -129,12 +128,10 @@ pub(crate) struct Reconciled<'v> {
     /// Owned anti-affinity rules that are disabled although pods require them, with their members.
     pub(crate) turned_off: Vec<(&'v str, Vec<usize>)>,
     pub(crate) terms: Terms<'v>,
-    /// The hosts that mandatory rules leave, including rules that are about to be created.
-    pub(crate) allowed: AllowedHosts,
     /// Rules to create.
     pub(crate) new: Vec<DesiredRule>,
     /// Rules for which there is no room.
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<(Refusal, DesiredRule)>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -160,16 +157,14 @@ impl<'v> Reconciled<'v> {
             foreign,
             turned_off: Vec::new(),
             terms: Terms::new(constraints.width, &view.terms),
-            allowed: constraints.allowed.clone(),
             constraints,
             new: Vec::new(),
             left_out: Vec::new(),
             findings: Vec::new(),
         };
+        reconciled.vm_host();
         reconciled.anti_affinity();
-        let vm_host = reconciled.vm_host();
         reconciled.affinity();
-        reconciled.new.extend(vm_host);
         reconciled.share();
         reconciled.settle_all_anti_affinity();
         reconciled

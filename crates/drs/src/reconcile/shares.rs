@@ -3,12 +3,14 @@
 //! In: the rules that stay, the new rules, the limits per cluster and per namespace. Out: the rules to create, and those
 //! left out.
 //!
-//! - A rule counts for one namespace: one whose pods require it and that has room, if there is any. So no one can use up
-//!   the rules of others by requiring the same rule.
+//! - A rule counts for one namespace: one whose pods require it and that has room, if there is any. A namespace for
+//!   whose pods the rules before it separate the same VMs is none of these. So no one can use up the rules of others by
+//!   requiring the same rules.
 //! - At the limit of the cluster, each place goes to the namespace with the fewest rules; rules that are violated now come
 //!   first within their namespace.
 //! - If there is not room for all, no place is used for a rule whose VMs the others separate.
 //! - A term that needed no rule of its own, because a rule that is now left out would have separated its VMs, gets one.
+//!   So does what was not possible together with a rule that is now left out.
 //!
 //! Invariants: existing rules stay, whatever the limits are. With the chosen rules created, the next plans undo nothing
 //! and create nothing else, until a rule is deleted (a rule may take in VMs of one that was left out): a rule is left out
@@ -23,64 +25,90 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::affinity::pods_in_company;
 use super::anti_affinity::namespaces_separating;
+use super::constraints::Constraints;
 use super::{DesiredRule, OwnRule, Reconciled};
 use crate::cover::graph::pairs;
-use crate::finding::RulePod;
+use crate::cover::terms::{NO_KEY, TermRules};
+use crate::finding::{Finding, RulePod};
 use crate::input::digest::parse_digest;
 use crate::plan::ChangeKind;
 use crate::record::RuleType;
 use crate::settings::DrsSettings;
 
-/// The maximum number of rounds: each leaves out a rule, and rules that are needed instead of it are rare.
+/// The maximum number of rounds: each leaves out rules, and rules that are needed instead of them are rare.
 const ROUNDS_MAX: usize = 100;
 
 /// The namespaces whose pods require a rule.
 pub(super) type Namespaces = BTreeSet<Arc<str>>;
 
-/// A rule left out, and the namespace that has no room; `None` if the cluster has none.
-pub(crate) type LeftOut = (Option<Arc<str>>, DesiredRule);
-
 /// Why a new rule is not created.
-enum Refusal {
-    /// The namespace has no room.
-    Namespace(Arc<str>),
-    /// The cluster has no room.
-    Cluster,
-    /// There is not room for all, and other rules separate its VMs.
-    Separated,
+#[derive(Default)]
+pub(crate) struct Refusal {
+    /// The namespaces whose pods require it; none if other rules separate its VMs.
+    pub(crate) namespaces: Namespaces,
+    /// The cluster has no room; else none of the namespaces has.
+    pub(crate) of_cluster: bool,
 }
 
 impl Reconciled<'_> {
     /// Adds the new anti-affinity rules to the others, and leaves out those without a place.
     pub(super) fn share(&mut self) {
-        let mut others = std::mem::take(&mut self.new);
         for _ in 0..ROUNDS_MAX {
             self.terms.find_redundant(&self.constraints);
-            self.new = self.new_anti_affinity();
-            self.new.append(&mut others);
+            let new = self.new_anti_affinity();
+            self.new.retain(|rule| rule.rule_type != RuleType::VmAntiAffinity);
+            self.new.extend(new);
+            self.new.sort_by_key(|rule| rule.rule_type);
             let refused = self.refused();
             if refused.is_empty() {
                 break;
             }
-            let (mut chosen, mut refusals) = (Vec::new(), Vec::new());
-            for (at, rule) in std::mem::take(&mut self.new).into_iter().enumerate() {
-                match refused.get(&at) {
-                    Some(refusal) => refusals.push((refusal, rule)),
-                    None => chosen.push(rule),
+            self.leave_out(refused);
+        }
+    }
+
+    fn leave_out(&mut self, mut refused: FxHashMap<usize, Refusal>) {
+        let (new, mut refusals) = (std::mem::take(&mut self.new), Vec::new());
+        for (at, rule) in new.into_iter().enumerate() {
+            match refused.remove(&at) {
+                Some(refusal) => refusals.push((refusal, rule)),
+                None => self.new.push(rule),
+            }
+        }
+        // The rules that terms will want as soon as others no longer separate their VMs would be refused too.
+        let mut full = [Namespaces::new(), Namespaces::new()];
+        for (Refusal { namespaces, of_cluster }, _) in &refusals {
+            full[usize::from(*of_cluster)].extend(namespaces.iter().cloned());
+        }
+        for TermRules { term, cover, .. } in self.terms.all.iter().filter(|rules| rules.is_redundant) {
+            for members in &cover.new {
+                let namespaces = namespaces_separating(self.view, term, members, |_, _| true);
+                if let Some(kind) = full.iter().position(|full| namespaces.is_subset(full)) {
+                    refusals.push((Refusal { namespaces, of_cluster: kind > 0 }, self.desired(term, members)));
                 }
             }
-            let digest = |rule: &DesiredRule| parse_digest(&rule.source);
-            let of_terms = refusals.iter().filter(|(_, rule)| rule.rule_type == RuleType::VmAntiAffinity);
-            let of_terms = of_terms.filter_map(|(_, rule)| Some((digest(rule)?, rule.members.as_slice())));
-            self.terms.leave_out(&of_terms.collect::<FxHashSet<_>>());
-            self.left_out.extend(refusals.into_iter().filter_map(|(refusal, rule)| match refusal {
-                Refusal::Namespace(namespace) => Some((Some(Arc::clone(namespace)), rule)),
-                Refusal::Cluster => Some((None, rule)),
-                Refusal::Separated => None,
-            }));
-            others = chosen.iter().filter(|rule| rule.rule_type != RuleType::VmAntiAffinity).cloned().collect();
-            self.new = chosen;
         }
+        self.terms.leave_out(refusals.iter().filter_map(|(refusal, rule)| {
+            Some((parse_digest(&rule.source)?, rule.members.clone(), !refusal.namespaces.is_empty()))
+        }));
+        refusals.retain(|(refusal, _)| !refusal.namespaces.is_empty());
+        let makes_way = refusals.iter().any(|(_, rule)| rule.mandatory || rule.rule_type == RuleType::VmAntiAffinity);
+        self.left_out.extend(refusals);
+        if makes_way {
+            self.cover_again();
+        }
+    }
+
+    /// What was not possible together with the rules that are now left out may be possible.
+    fn cover_again(&mut self) {
+        let is_other = |rule: &DesiredRule| rule.rule_type != RuleType::VmAffinity;
+        self.new.retain(is_other);
+        self.left_out.retain(|(_, rule)| is_other(rule));
+        self.findings.retain(|finding| !matches!(finding, Finding::AffinityUnmet { .. }));
+        self.constraints = Constraints::of(self.foreign.values(), self.view.vms.len(), self.view.hosts.len());
+        self.limit_hosts();
+        self.cover();
+        self.affinity();
     }
 
     /// The indexes of the new rules that are not created, and why: none if there is room for all.
@@ -94,7 +122,7 @@ impl Reconciled<'_> {
             // If places are few, none is for a rule that others make unnecessary.
             let more = self.separated_by_others(|at| !refused.contains_key(&at) && !separated.contains(&at));
             if more.is_empty() {
-                refused.extend(separated.into_iter().map(|at| (at, Refusal::Separated)));
+                refused.extend(separated.into_iter().map(|at| (at, Refusal::default())));
                 return refused;
             }
             separated.extend(more);
@@ -124,24 +152,29 @@ impl Reconciled<'_> {
     /// The indexes of the new rules without a place. Those that are separated need none.
     fn without_place(&self, separated: &FxHashSet<usize>) -> FxHashMap<usize, Refusal> {
         let DrsSettings { rules_max, rules_per_namespace_max, .. } = *self.settling.settings;
-        let existing: Vec<&OwnRule<'_>> = self.own.iter().filter(|own| self.will_exist(own)).collect();
+        let mut existing: Vec<&OwnRule<'_>> = self.own.iter().filter(|own| self.will_exist(own)).collect();
         let mut room = rules_max.saturating_sub(existing.len());
         let mut refused = FxHashMap::default();
         if self.new.len() <= room && existing.len() + self.new.len() <= rules_per_namespace_max || self.new.is_empty() {
             return refused;
         }
         let mut places = Places { limit: rules_per_namespace_max, ..Places::default() };
-        for own in existing {
-            let of = self.requiring(own);
+        // In the order in which they were created, so that the next plan counts the rules of this one in the same order.
+        existing.sort_by_key(|own| own.observed.as_ref().map_or(NO_KEY, |rule| rule.facts.key));
+        let mut of_existing = self.required_by(&existing, separated);
+        let required_by = of_existing.split_off(existing.len());
+        for of in of_existing {
             if let Some(place) = places.find(&of) {
                 places.take(of, place);
             }
         }
         let mut order: Vec<usize> = (0..self.new.len()).filter(|at| !separated.contains(at)).collect();
         order.sort_by_cached_key(|at| Reverse(self.new[*at].moves(self.view).len()));
-        let required_by: Vec<Namespaces> = self.new.iter().map(|rule| self.namespaces_of(rule)).collect();
         let mut waiting: BTreeMap<&Arc<str>, VecDeque<usize>> = BTreeMap::new();
         for at in order {
+            if required_by[at].is_empty() {
+                refused.insert(at, Refusal::default());
+            }
             required_by[at].iter().for_each(|namespace| waiting.entry(namespace).or_default().push_back(at));
         }
         let mut by_count: BTreeSet<(usize, &Arc<str>)> = waiting.keys().map(|of| (places.count(of), *of)).collect();
@@ -151,13 +184,13 @@ impl Reconciled<'_> {
             let is_current = count == places.count(namespace);
             let next = waiting.get_mut(namespace).filter(|_| is_current).map(VecDeque::pop_front);
             if let Some(at) = next.flatten().filter(|at| decided.insert(*at)) {
-                match places.find(&required_by[at]) {
-                    None => drop(refused.insert(at, Refusal::Namespace(Arc::clone(namespace)))),
-                    Some(_) if room == 0 => drop(refused.insert(at, Refusal::Cluster)),
-                    Some(place) => {
-                        places.take(required_by[at].clone(), place);
+                let namespaces = required_by[at].clone();
+                match places.find(&namespaces) {
+                    Some(place) if room > 0 => {
+                        places.take(namespaces, place);
                         room -= 1;
                     }
+                    found => drop(refused.insert(at, Refusal { namespaces, of_cluster: found.is_some() })),
                 }
             }
             if next != Some(None) {
@@ -176,26 +209,39 @@ impl Reconciled<'_> {
             }
     }
 
-    /// The namespaces whose pods require an existing rule; none if no pod does any more.
-    fn requiring(&self, own: &OwnRule<'_>) -> Namespaces {
-        match (own.recorded.rule_type, own.term, &own.bound) {
-            (RuleType::VmAntiAffinity, Some(term), _) => {
-                namespaces_separating(self.view, self.terms.all[term].term, self.kept(own))
-            }
-            (RuleType::VmAffinity, ..) => namespaces(&pods_in_company(self.view, &own.settled.becomes)),
-            (RuleType::VmHost, _, Some(bound)) => {
-                bound.pods.iter().map(|pod| Arc::clone(&self.view.pods[*pod].namespace)).collect()
-            }
-            _ => Namespaces::new(),
+    /// The namespaces that each rule can count for: the existing rules first, then the new ones.
+    fn required_by(&self, existing: &[&OwnRule<'_>], separated: &FxHashSet<usize>) -> Vec<Namespaces> {
+        let own = existing.iter().map(|own| {
+            let pods = match (own.recorded.rule_type, &own.bound) {
+                (RuleType::VmAffinity, _) => pods_in_company(self.view, &own.settled.becomes),
+                (RuleType::VmHost, Some(bound)) => self.view.pod_refs(bound.pods.iter().copied()),
+                _ => Vec::new(),
+            };
+            (own.term, self.kept(own), namespaces(&pods))
+        });
+        let new = self.new.iter().enumerate().map(|(at, rule)| {
+            let digest = parse_digest(&rule.source).filter(|_| rule.rule_type == RuleType::VmAntiAffinity);
+            let members = if separated.contains(&at) { &[] } else { rule.members.as_slice() };
+            (digest.and_then(|digest| self.terms.find(digest)), members, namespaces(&rule.pods))
+        });
+        let mut rules: Vec<(Option<usize>, &[usize], Namespaces)> = own.chain(new).collect();
+        let mut sharing = Namespaces::new();
+        for (term, members, of) in &mut rules {
+            let Some(term) = term else { continue };
+            *of = namespaces_separating(self.view, self.terms.all[*term].term, members, |_, _| true);
+            sharing.extend(of.iter().filter(|_| of.len() > 1).cloned());
         }
-    }
-
-    fn namespaces_of(&self, rule: &DesiredRule) -> Namespaces {
-        let term = parse_digest(&rule.source).filter(|_| rule.rule_type == RuleType::VmAntiAffinity);
-        match term.and_then(|digest| self.terms.find(digest)) {
-            Some(term) => namespaces_separating(self.view, self.terms.all[term].term, &rule.members),
-            None => namespaces(&rule.pods),
+        let mut before = FxHashSet::default();
+        for (term, members, of) in &mut rules {
+            let Some(term) = term.filter(|_| !of.is_disjoint(&sharing)) else { continue };
+            let first = namespaces_separating(self.view, self.terms.all[term].term, members, |namespace, pair| {
+                sharing.contains(namespace) && before.insert((namespace, pair))
+            });
+            if of.len() > 1 {
+                *of = first;
+            }
         }
+        rules.into_iter().map(|(.., of)| of).collect()
     }
 }
 

@@ -5,11 +5,11 @@
 //! satisfied; node names do not change with the host, so they are compared with the pod's own node.
 //!
 //! With `Pinning::Must`, pods in namespaces with the label for rules of the whole cluster get a mandatory rule; if other
-//! pods on the same VM leave it fewer hosts, the VM is also in a rule that is not. So those pods can neither narrow nor
-//! prevent a mandatory rule.
+//! pods on the same VM leave it fewer hosts, the VM is also in a rule that is not. VM-VM rules yield to mandatory rules.
+//! So those pods can neither narrow nor prevent a mandatory rule.
 //!
-//! Invariants: a rule is created only if the host label really excludes some hosts; a mandatory rule only if its VMs
-//! then still have enough hosts.
+//! Invariants: a rule is created only if the host label really excludes some hosts; a mandatory rule only if the rules
+//! of other clients then still leave its VMs enough hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use super::observed::ObservedRule;
 use super::settle::Target;
 use super::{DesiredRule, OwnRule, Reconciled};
 use crate::cover::graph::set_of;
+use crate::cover::joint::Joint;
 use crate::finding::Finding;
 use crate::input::HostAffinity;
 use crate::input::digest::digest_text;
@@ -52,38 +53,38 @@ impl Bound {
 type Accepted = BTreeMap<usize, (FixedBitSet, Vec<usize>)>;
 
 impl Reconciled<'_> {
-    /// Settles existing rules; returns new ones.
-    pub(super) fn vm_host(&mut self) -> Vec<DesiredRule> {
+    /// Before the VM-VM rules, because these yield to mandatory ones.
+    pub(super) fn vm_host(&mut self) {
         let own = self.of_type(RuleType::VmHost);
         if own.is_empty() && self.view.host_affinity.is_empty() {
-            return Vec::new();
+            return;
         }
         let mut bound = self.bound();
         for (at, bound) in self.assign_bound(own, &mut bound) {
             let is_given_up = self.settling.is_given_up(&self.own[at]);
-            let is_off = is_given_up || self.own[at].is_disabled();
-            if let Some(bound) = bound.as_ref().filter(|bound| bound.mandatory && !is_off) {
-                self.allow(bound);
-            }
             match bound {
                 Some(_) if is_given_up => self.give_up(at),
                 None if is_given_up => (),
                 bound => self.settle_vm_host(at, bound),
             }
         }
-        bound.iter().filter(|bound| bound.mandatory).for_each(|bound| self.allow(bound));
-        let view = self.view;
-        let new = bound.into_iter().map(|bound| {
-            let (source, pods) = (self.source_of(&bound), view.pod_refs(bound.pods));
+        for bound in bound {
+            let (source, pods) = (self.source_of(&bound), self.view.pod_refs(bound.pods));
             let Bound { hosts, vms, mandatory, .. } = bound;
-            DesiredRule { pods, hosts, mandatory, ..DesiredRule::new(RuleType::VmHost, source, vms) }
-        });
-        new.collect()
+            self.new.push(DesiredRule { pods, hosts, mandatory, ..DesiredRule::new(RuleType::VmHost, source, vms) });
+        }
+        self.limit_hosts();
     }
 
-    fn allow(&mut self, bound: &Bound) {
-        let hosts = set_of(self.view.hosts.len(), bound.hosts.iter().copied());
-        bound.vms.iter().for_each(|vm| self.allowed.limit(*vm, &hosts));
+    /// Mandatory rules of Bridger's leave VMs the same hosts as those of other clients would.
+    pub(super) fn limit_hosts(&mut self) {
+        let own = self.own.iter().filter(|own| !own.is_disabled()).filter_map(|own| own.bound.as_ref());
+        let own = own.filter(|bound| bound.mandatory).map(|bound| (&bound.vms, &bound.hosts));
+        let new = self.new.iter().filter(|rule| rule.mandatory).map(|rule| (&rule.members, &rule.hosts));
+        for (vms, allowed) in own.chain(new) {
+            self.constraints.limit(vms, &set_of(self.view.hosts.len(), allowed.iter().copied()));
+        }
+        self.constraints.spread();
     }
 
     /// Assigns each rule the entry with the same hosts and effect, else the one with most of its VMs.
@@ -140,12 +141,13 @@ impl Reconciled<'_> {
     /// The accepted sets of hosts with their VMs; sets that cannot be satisfied are reported and left out.
     fn bound(&mut self) -> Vec<Bound> {
         let pinning = self.settling.settings.pinning;
-        let mut must = self.accepted(|affinity| pinning == Pinning::Must && affinity.has_cluster_rules);
+        let must = self.accepted(|affinity| pinning == Pinning::Must && affinity.has_cluster_rules);
         let mut should = self.accepted(|_| pinning != Pinning::Off);
-        should.retain(|vm, (hosts, _)| must.get(vm).is_none_or(|(by_must, _)| by_must != hosts));
-        self.respect_others(&mut must);
-        let must = self.by_hosts(must, true);
-        let mut all = self.with_enough_hosts(must);
+        let mut possible = must.clone();
+        self.respect_others(&mut possible);
+        let mut all = self.by_hosts(possible, true);
+        let tight = self.leave_out_tight(&mut all);
+        should.retain(|vm, (hosts, _)| tight.contains(vm) || must.get(vm).is_none_or(|(by_must, _)| by_must != hosts));
         all.extend(self.by_hosts(should, false));
         all
     }
@@ -169,21 +171,22 @@ impl Reconciled<'_> {
         by_hosts.into_values().collect()
     }
 
-    /// Leaves out, and reports, those of which more VMs must run on different hosts than there are.
-    fn with_enough_hosts(&mut self, mut all: Vec<Bound>) -> Vec<Bound> {
-        if all.is_empty() {
-            return all;
+    /// Leaves out, and reports, those of whose VMs rules of other clients keep more on different hosts than there are;
+    /// returns these VMs.
+    fn leave_out_tight(&mut self, all: &mut Vec<Bound>) -> Vec<usize> {
+        let (view, mut vms) = (self.view, Vec::new());
+        if all.is_empty() || self.constraints.apart.is_empty() {
+            return vms;
         }
-        let view = self.view;
-        let joint = self.terms.joint(self.limits());
+        let joint = Joint::new(self.constraints.width, self.guard, &self.constraints);
         let is_tight = |bound: &mut Bound| joint.has_apart(&bound.vms, bound.hosts.len() + 1);
         let tight: Vec<Bound> = all.extract_if(.., is_tight).collect();
         for bound in tight {
-            let (cluster, pods) = (view.key.clone(), view.pod_refs(bound.pods));
-            let (vms, hosts) = (bound.vms.len(), bound.hosts.len());
-            self.findings.push(Finding::PinnedTooTight { cluster, vms, hosts, pods });
+            let (cluster, pods, hosts) = (view.key.clone(), view.pod_refs(bound.pods), bound.hosts.len());
+            self.findings.push(Finding::PinnedTooTight { cluster, vms: bound.vms.len(), hosts, pods });
+            vms.extend(bound.vms);
         }
-        all
+        vms
     }
 
     /// Only VMs that do not accept every host, for the pods that count.

@@ -6,7 +6,7 @@
 //!
 //! Invariants: a controller is never called from two threads at once. It observes every change of the world except its
 //! own exactly once, in order. Every action it sends ends in exactly one [`Controller::completed`] or
-//! [`Controller::refused`].
+//! [`Controller::refused`], except those that wait when the runtime stops: these are not sent.
 
 use std::time::Duration;
 
@@ -41,7 +41,8 @@ pub trait Controller: Send + 'static {
     /// Decides what to do now.
     fn advance(&mut self, context: &mut Context<'_, Self::Action, Self::Outcome>);
 
-    /// An action or a computation has ended.
+    /// An action or a computation has ended. Actions end here also while the runtime stops; nothing that is sent then is
+    /// executed.
     fn completed(&mut self, outcome: Self::Outcome, context: &mut Context<'_, Self::Action, Self::Outcome>);
 
     /// An action was not sent because the gate was closed.

@@ -11,6 +11,8 @@
 //!
 //! - A new holder writes only when it has seen everything that an earlier one wrote ([`CatchUp`]), however late its
 //!   watches are.
+//! - A lease may depend on another one ([`Candidate::only_with`]): it is stood for, and counts as held, only while this
+//!   process holds that one. So one process leads both.
 //!
 //! Invariants: the end of a lease needs no action, only time on the monotonic clock, so a process that was suspended does
 //! not write when it continues. A Lease object is written only if it is still the one that was read.
@@ -122,38 +124,55 @@ struct State {
     epoch: Instant,
     held_until_ms: AtomicU64,
     holder: Mutex<String>,
+    /// It counts as held only while this one is held, too.
+    only_with: Option<Lease>,
 }
 
+/// A process that does not hold the lease on which another one depends asks itself this often per retry period whether
+/// it does. That costs no request.
+const STANDING_BACK: u32 = 10;
 const ALWAYS: u64 = u64::MAX;
 const NOT_HELD: u64 = 0;
 
 impl Lease {
-    fn new(held_until_ms: u64) -> Lease {
-        Lease(Arc::new(State { epoch: Instant::now(), held_until_ms: held_until_ms.into(), holder: Mutex::default() }))
+    fn new(held_until_ms: u64, only_with: Option<Lease>) -> Lease {
+        let (epoch, holder) = (Instant::now(), Mutex::default());
+        Lease(Arc::new(State { epoch, held_until_ms: held_until_ms.into(), holder, only_with }))
     }
 
     /// For a controller that has no other instance.
     #[must_use]
     pub fn always() -> Lease {
-        Lease::new(ALWAYS)
+        Lease::new(ALWAYS, None)
     }
 
     /// Held once an election was won.
     #[must_use]
     pub fn not_held() -> Lease {
-        Lease::new(NOT_HELD)
+        Lease::new(NOT_HELD, None)
     }
 
     #[must_use]
     pub fn is_held(&self, now: Instant) -> bool {
         let until_ms = self.0.held_until_ms.load(Ordering::Acquire);
-        until_ms == ALWAYS || now.saturating_duration_since(self.0.epoch) < Duration::from_millis(until_ms)
+        let is_held =
+            until_ms == ALWAYS || now.saturating_duration_since(self.0.epoch) < Duration::from_millis(until_ms);
+        is_held && self.may_be_held(now)
     }
 
-    /// Who held it when it was last read; empty while no one does, or it was never read.
+    /// The lease on which it depends is held, if there is one.
+    fn may_be_held(&self, now: Instant) -> bool {
+        self.0.only_with.as_ref().is_none_or(|lease| lease.is_held(now))
+    }
+
+    /// Who held it when it was last read; empty while no one does, or it was never read. While this process does not
+    /// hold the lease on which it depends, the holder of that one.
     #[must_use]
     pub fn holder(&self) -> String {
-        self.0.holder.lock().clone()
+        match &self.0.only_with {
+            Some(lease) if !lease.is_held(Instant::now()) => lease.holder(),
+            _ => self.0.holder.lock().clone(),
+        }
     }
 
     /// For a process that has its own way to know whether it leads.
@@ -235,6 +254,13 @@ impl Candidate {
         Candidate { catch_up: Some(catch_up), ..self }
     }
 
+    /// Stands for election, and leads, only while this process holds the other lease. To be called before
+    /// [`Candidate::lease`].
+    #[must_use]
+    pub fn only_with(self, other: Lease) -> Candidate {
+        Candidate { lease: Lease::new(NOT_HELD, Some(other)), ..self }
+    }
+
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.lease.clone()
@@ -308,6 +334,13 @@ impl Candidate {
     /// One attempt to acquire or renew; returns how long to wait for the next.
     async fn attempt(&mut self) -> Duration {
         let began = Instant::now();
+        if !self.lease.may_be_held(began) {
+            // The process that holds the other lease is to hold this one, too. So it is no longer renewed, and expires.
+            // It is not released, because what this process has sent may still arrive.
+            self.lease.give_up();
+            self.catching_up = None;
+            return self.settings.retry_period / STANDING_BACK;
+        }
         let was_held = self.lease.is_held(began);
         let outcome = match timeout(self.call_limit(), self.acquire_or_renew(began)).await {
             Ok(outcome) => outcome,

@@ -98,7 +98,10 @@ struct Process {
 /// A process whose clean stop releases the lease.
 fn start(identity: &str, object: &Arc<Object>, fates: Vec<Fate>, seed: u64) -> Process {
     let store = Store::new(object, fates);
-    let mut candidate = candidate(identity, &store, seed);
+    run(candidate(identity, &store, seed), store)
+}
+
+fn run(mut candidate: Candidate, store: Arc<Store>) -> Process {
     let lease = candidate.lease();
     let (stop, stopped) = oneshot::channel::<()>();
     tokio::spawn(async move {
@@ -189,6 +192,66 @@ async fn number_6_a_new_holder_writes_only_when_it_has_caught_up() {
     assert!(began.elapsed() >= Duration::from_secs(17), "{:?}", began.elapsed());
     // Meanwhile it has renewed the lease: no other process takes over.
     assert_eq!(object.stored.lock().as_ref().map(|stored| stored.record.holder.clone()), Some("next".to_owned()));
+}
+
+/// A process with a lease for scheduling, and one for the extender that depends on it.
+struct WithBoth {
+    scheduling: Process,
+    extender: Process,
+}
+
+impl WithBoth {
+    fn start(identity: &str, objects: &[Arc<Object>; 2], seed: u64) -> WithBoth {
+        let scheduling = start(identity, &objects[0], vec![], seed);
+        let store = Store::new(&objects[1], vec![]);
+        let candidate = candidate(identity, &store, seed + 1).only_with(scheduling.lease.clone());
+        WithBoth { extender: run(candidate, store), scheduling }
+    }
+
+    fn leads(&self) -> [bool; 2] {
+        [self.scheduling.leads(), self.extender.leads()]
+    }
+
+    fn stop(&mut self) {
+        (self.scheduling.stop, self.extender.stop) = (None, None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_depends_on_another_is_led_only_by_the_process_that_leads_both() {
+    let objects = [Arc::default(), Arc::default()];
+    let mut first = WithBoth::start("a", &objects, 1);
+    pass(1).await;
+    let mut second = WithBoth::start("b", &objects, 3);
+    pass(60).await;
+    assert_eq!((first.leads(), second.leads()), ([true, true], [false, false]));
+    assert_eq!(second.extender.lease.holder(), "a");
+
+    // Only its way to the lease for scheduling is cut off.
+    first.scheduling.store.is_cut_off.store(true, Ordering::Relaxed);
+    for _ in 0..450 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (of_first, of_second) = (first.leads(), second.leads());
+        let both = |leads: [bool; 2]| leads[0] || !leads[1];
+        assert!(both(of_first) && both(of_second), "{of_first:?} {of_second:?}");
+        assert!(!(of_first[1] && of_second[0]), "one would bind what the other does not know");
+    }
+    assert_eq!((first.leads(), second.leads()), ([false, false], [true, true]), "the other lease expired, too");
+
+    // It does not stand in the way of a process that has only an extender.
+    first.scheduling.store.is_cut_off.store(false, Ordering::Relaxed);
+    second.stop();
+    pass(10).await;
+    assert_eq!(first.leads(), [true, true]);
+    let alone = start("c", &objects[1], vec![], 5);
+    pass(60).await;
+    assert!(!alone.leads() && alone.lease.holder() == "a");
+    first.stop();
+    pass(10).await;
+    assert!(alone.leads());
+    let third = WithBoth::start("d", &objects, 6);
+    pass(60).await;
+    assert_eq!((third.leads(), alone.leads()), ([true, false], true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,8 +46,9 @@ pub(super) trait Host: Send {
     fn poll_finished(&mut self, task: &mut std::task::Context<'_>) -> Poll<()>;
     fn next_wake(&self, now: Instant) -> Option<Instant>;
     fn has_in_flight(&self) -> bool;
-    /// Forgets finished work: the runtime stops.
-    fn drop_finished(&mut self);
+    /// The runtime stops: passes what became of finished actions to the controller, so that it can report them. Nothing
+    /// that the controller sends is executed any more, and computations are neither started nor passed on.
+    fn conclude(&mut self, shared: &Shared, now: Instant) -> OwnChanges;
 }
 
 pub(super) struct Hosted<C: Controller> {
@@ -72,6 +73,15 @@ impl<C: Controller> Hosted<C> {
     }
 
     fn step(&mut self, shared: &Shared, now: Instant, call: Call<C>) -> OwnChanges {
+        let (changes, computations) = self.call(shared, now, call);
+        for computation in computations {
+            self.compute(computation, shared);
+        }
+        changes
+    }
+
+    /// Calls the controller. Returns the changes that it made, and the computations that it wants.
+    fn call(&mut self, shared: &Shared, now: Instant, call: Call<C>) -> (OwnChanges, Vec<Computation<C::Outcome>>) {
         let mut computations: Vec<Computation<C::Outcome>> = Vec::new();
         let stopwatch = Stopwatch::start();
         let (changes, step) = {
@@ -102,10 +112,7 @@ impl<C: Controller> Hosted<C> {
             (context.world.finish(), step)
         };
         shared.stats.step(self.controller.name(), step, stopwatch.elapsed());
-        for computation in computations {
-            self.compute(computation, shared);
-        }
-        changes
+        (changes, computations)
     }
 
     fn compute(&mut self, computation: Computation<C::Outcome>, shared: &Shared) {
@@ -195,7 +202,14 @@ impl<C: Controller> Host for Hosted<C> {
         !self.in_flight.is_empty()
     }
 
-    fn drop_finished(&mut self) {
-        self.finished.clear();
+    fn conclude(&mut self, shared: &Shared, now: Instant) -> OwnChanges {
+        let mut changes = OwnChanges::new();
+        while let Some((lane, outcome)) = self.finished.pop_front() {
+            // A computation has changed nothing outside, and its result would only lead to more actions.
+            if lane.is_some() {
+                changes.extend(self.call(shared, now, Call::Completed(outcome)).0);
+            }
+        }
+        changes
     }
 }

@@ -122,18 +122,28 @@ impl Runtime {
         self.run_until(events, std::future::pending()).await;
     }
 
-    /// Runs until `stop` ends or every sender of events is dropped. Then no action is sent any more; returns when those in flight have ended.
+    /// Runs until `stop` ends or every sender of events is dropped. Then no action is sent any more; returns when those
+    /// in flight have ended, and their controllers know what became of them.
     pub async fn run_until(mut self, mut events: mpsc::Receiver<Event>, stop: impl Future<Output = ()>) {
         {
             let running = self.turn_forever(&mut events);
             tokio::pin!(running, stop);
             futures::future::select(running, stop).await;
         }
+        // What had finished when the runtime was stopped.
+        self.conclude();
         while self.hosts.iter().any(|host| host.has_in_flight()) {
             finished(&mut self.hosts).await;
-            for host in &mut self.hosts {
-                host.drop_finished();
-            }
+            self.conclude();
+        }
+    }
+
+    /// Passes on finished actions while the runtime stops.
+    fn conclude(&mut self) {
+        let now = Instant::now();
+        for host in 0..self.hosts.len() {
+            let changes = self.hosts[host].conclude(&self.shared, now);
+            self.deliver(host, &changes, now);
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::ports::{Binder, Binding, EventRecord, EventSink, PodName, PodStatusWriter, PortError};
+use engine::ports::{Binder, Binding, EventRecord, EventSink, PodLookup, PodName, PodStatusWriter, PortError};
 use engine::scheduling::{Attempt, SchedulingMetrics};
 use futures::future::BoxFuture;
 use model::event::{Event, PodFacts};
@@ -241,11 +241,13 @@ impl Binder for Api {
     }
 }
 
-impl PodStatusWriter for Api {
+impl PodLookup for Api {
     fn read<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
         Box::pin(async move { Ok(self.state().pods.get(name).cloned()) })
     }
+}
 
+impl PodStatusWriter for Api {
     fn not_scheduled<'a>(&'a self, _: &'a PodName, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async { Ok(()) })
     }

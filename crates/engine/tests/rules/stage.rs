@@ -17,7 +17,7 @@ use model::World;
 use model::event::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub const VCENTER: VcenterId = VcenterId(0);
@@ -371,6 +371,7 @@ impl EventSink for Port {
 /// A running engine; dropping it kills it at any point.
 pub struct Process {
     task: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
     pub counters: Arc<engine::counters::Counters>,
 }
 
@@ -386,6 +387,15 @@ impl Process {
     }
 
     pub async fn start_with(outside: &Arc<Outside>, seed: u64, change: impl FnOnce(&mut RuntimeSettings)) -> Process {
+        Self::start_as(outside, seed, Lease::always(), change).await
+    }
+
+    pub async fn start_as(
+        outside: &Arc<Outside>,
+        seed: u64,
+        lease: Lease,
+        change: impl FnOnce(&mut RuntimeSettings),
+    ) -> Process {
         let (events, received) = mpsc::channel(4096);
         // In virtual time, the same seed gives the same history.
         let mut settings = RuntimeSettings { computes_inline: true, ..RuntimeSettings::default() };
@@ -395,8 +405,9 @@ impl Process {
         let counters = Arc::<Counters>::default();
         let now = tokio::time::Instant::now();
         let rules = DrsRules::new(rule_settings(), runtime.world(), seed, counters.rules.clone(), now);
-        runtime.add(rules, Arc::new(RuleExecutor { store: port(), record_store: port() }), Lease::always());
-        let task = tokio::spawn(runtime.run(received));
+        runtime.add(rules, Arc::new(RuleExecutor { store: port(), record_store: port() }), lease);
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(runtime.run_until(received, async { drop(stopped.await) }));
         let initial = {
             let mut state = outside.lock();
             state.listener = Some(events.clone());
@@ -405,7 +416,13 @@ impl Process {
         for event in initial {
             events.send(event).await.expect("the engine runs");
         }
-        Process { task, counters }
+        Process { task, stop: Some(stop), counters }
+    }
+
+    /// Stops it as a signal does: what is in flight ends.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        (&mut self.task).await.expect("no panic");
     }
 }
 
@@ -416,7 +433,8 @@ pub fn rule_settings() -> RuleSettings {
     let now = move || {
         UnixMillis(u64::try_from(tokio::time::Instant::now().duration_since(epoch).as_millis()).unwrap_or(u64::MAX))
     };
-    RuleSettings::new(DrsSettings::default(), vec![VCENTER], WallClock(Arc::new(now)))
+    let vcenters = BTreeMap::from([(VCENTER, "vc.example.org".to_owned())]);
+    RuleSettings::new(DrsSettings::default(), vcenters, WallClock(Arc::new(now)))
 }
 
 thread_local! {

@@ -2,7 +2,7 @@
 
 use axum::http::Request;
 use engine::extender::{BindExecutor, ExtenderSettings};
-use engine::ports::{Binder, Binding, EventRecord, EventSink, PortError};
+use engine::ports::{Binder, Binding, EventRecord, EventSink, PodLookup, PortError};
 use engine::runtime::{Lease, Runtime, RuntimeSettings};
 use futures::future::BoxFuture;
 use model::World;
@@ -36,6 +36,12 @@ impl Binder for Nowhere {
     }
 }
 
+impl PodLookup for Nowhere {
+    fn read<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
 impl EventSink for Nowhere {
     fn post<'a>(&'a self, _: &'a EventRecord) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async { Ok(()) })
@@ -66,7 +72,7 @@ fn routes(in_sync: bool) -> ExtenderRoutes {
     }
     let mut runtime = Runtime::new(world, &RuntimeSettings::default(), Arc::new(Nowhere));
     let settings = ExtenderSettings::default();
-    let executor = BindExecutor { binder: Arc::new(Nowhere), bind_within: settings.bind_within };
+    let executor = BindExecutor { binder: Arc::new(Nowhere), pods: Arc::new(Nowhere) };
     let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
     runtime.add(controller, Arc::new(executor), Lease::always());
     tokio::spawn(async move {
@@ -208,7 +214,7 @@ async fn malformed_bindings_are_rejected_and_failed_bindings_are_reported_in_the
         ("another pod", with("PodName", "\"q\""), "is not known to Bridger"),
         ("another UID", with("PodUID", "\"other\""), "was replaced by another pod"),
         ("no node", with("Node", "null"), "were not known to Bridger yet"),
-        ("a huge node", with("Node", &huge), "were not known to Bridger yet"),
+        ("a huge node", with("Node", &huge), "is longer than that of any object"),
         ("a deep unknown member", with("Other", &deep), ""),
     ];
     for (what, body, expected) in reported {

@@ -40,6 +40,7 @@ pub(crate) use self::picture::Picture;
 pub(crate) use self::properties::{CLUSTER, HOST, PLACEMENTS, VM, WATCHED};
 pub use self::scope::VmScope;
 use self::session::{Emitter, Ended, Session};
+use self::tags::TagMemory;
 use crate::client::About;
 use crate::config::VcenterConfig;
 
@@ -76,15 +77,17 @@ pub async fn run(
     let mut stop = pin!(stop);
     let mut retries = retries(jitter);
     let mut emitter = Emitter::new(events, Source::Vcenter(id));
+    let mut memory = TagMemory::default();
     let mut attempts = 0u32;
     // A session that ended is replaced at once. If the new one ends soon too, something is wrong: the backoff applies.
     let mut may_hurry = true;
     loop {
         let mut session = Session::default();
+        let following = Box::pin(session.follow(&config, (id, &instances), &mut memory, &mut emitter, &status));
         let ended = tokio::select! {
             biased;
             () = &mut stop => None,
-            ended = Box::pin(session.follow(&config, (id, &instances), &mut emitter, &status)) => Some(ended),
+            ended = following => Some(ended),
         };
         let in_sync_since = session.in_sync_since();
         let Some(Ended::Failed(error)) = ended else {

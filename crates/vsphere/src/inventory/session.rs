@@ -4,7 +4,8 @@
 //!
 //! Two watches run concurrently on one task: the hosts of VMs, whose changes must arrive quickly, and everything else.
 //! The second watch alternates between waiting for changes and the slow periodic read. If either watch fails, the
-//! session ends. Tags are read beside them.
+//! session ends. Tags are read beside them, and before the list if nothing is known of them yet: however long that
+//! takes, the list is not kept waiting.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use tokio::time::{Instant, timeout};
 use super::picture::{HostTasks, Picture};
 use super::properties::{LOADS, PLACEMENTS, READ_AGAIN, watched};
 use super::queries::{Queries, QueryResults};
-use super::tags::TagReader;
+use super::tags::{TagMemory, TagReader};
 use super::{Instances, VcenterStatus};
 use crate::client::Client;
 use crate::config::{Timing, VcenterConfig};
@@ -118,10 +119,11 @@ impl Session {
         &mut self,
         config: &VcenterConfig,
         (id, instances): (VcenterId, &Instances),
+        memory: &mut TagMemory,
         emitter: &mut Emitter,
         status: &watch::Sender<VcenterStatus>,
     ) -> Ended {
-        match self.list_and_follow(config, (id, instances), emitter, status).await {
+        match self.list_and_follow(config, (id, instances), memory, emitter, status).await {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
@@ -131,6 +133,7 @@ impl Session {
         &mut self,
         config: &VcenterConfig,
         (id, instances): (VcenterId, &Instances),
+        memory: &mut TagMemory,
         emitter: &mut Emitter,
         status: &watch::Sender<VcenterStatus>,
     ) -> Result<std::convert::Infallible, Ended> {
@@ -142,10 +145,12 @@ impl Session {
                 .emit(Event::VcenterIdentified { vcenter: id, instance_uuid: instance_uuid.as_str().into() })
                 .await?;
         }
+        memory.of_instance(instance_uuid);
+        let tags = self.tags.insert(TagReader::new(config)?);
+        let tagged = tags.first(memory).await?;
         let root = client.content().root_folder.clone();
         let inventory = self.inventory.insert(Watch::start(client.clone(), &root, &watched(&config.scope)).await?);
         let placements = self.placements.insert(Watch::start(client.clone(), &root, PLACEMENTS).await?);
-        let tags = self.tags.insert(TagReader::new(config)?);
         let mut picture = Picture::new(id).with_scope(config.scope.clone());
 
         emitter.relist_began().await?;
@@ -153,7 +158,7 @@ impl Session {
         placements.list(|update| picture.place(update)).await?;
         inventory.read_again(LOADS).await?.iter().for_each(|update| picture.refresh(update));
         Queries::of(&mut picture, HostTasks::Unseen).ask(&client).await?.note(&mut picture);
-        picture.set_tagged(tags.read().await?);
+        picture.set_tagged(tagged);
         // Emitted after all pages, so that a host is emitted once and with its datacenter, which may be on any page.
         emitter.emit_all(picture.changes()).await?;
         emitter.relist_ended().await?;
@@ -179,7 +184,7 @@ impl Session {
         // Dropping a pending wait may lose updates, so each wait continues while the other watch is processed.
         let mut moves = pin!(waits(placements, config.timing.wait_max));
         let mut rounds = pin!(rounds(inventory, config.timing));
-        let mut tag_reads = pin!(tags.reads(config.timing.read_again_every));
+        let mut tag_reads = pin!(tags.reads(memory, config.timing.read_again_every));
         let mut pending: Option<BoxFuture<'_, Result<QueryResults, VsphereError>>> = None;
         loop {
             tokio::select! {

@@ -1,14 +1,19 @@
 //! The inventory watch on a scripted vCenter and a paused clock: the exact events and their times.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::vcenter::{Outcome, PASSWORD, Step, Vcenter, at, content, cookie, object, page, reference, text};
+use bytes::Bytes;
 use engine::ports::RuleStore as _;
+use http::{Request, Response};
+use http_body_util::Full;
 use model::event::{ClusterFacts, Event, HostConnection, HostFacts, HostLoadFacts, Source, VcenterId, VmFacts};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
+use vsphere::transport::Transport;
 use vsphere::{VcenterConfig, VcenterStatus, inventory};
 
 pub const ID: VcenterId = VcenterId(7);
@@ -517,4 +522,57 @@ fn a_run_may_move_between_threads() {
         engine::runtime::Jitter::from_seed(1),
         std::future::pending(),
     ));
+}
+
+/// A vCenter with one tag, which `vm-1` has, and many others. Its tagging API takes this long for each response.
+fn with_tags(vcenter: &Vcenter, takes: &Arc<Mutex<Duration>>) -> VcenterConfig {
+    let (soap, takes) = (vcenter.transport(), takes.clone());
+    let mut config = vcenter.config();
+    config.scope.tags = vec!["node".to_owned()];
+    config.transport = Some(Transport::service(tower::service_fn(move |request: Request<Full<Bytes>>| {
+        let (soap, takes) = (soap.clone(), *takes.lock().unwrap());
+        async move {
+            let Some(path) = request.uri().path().strip_prefix("/rest/com/vmware/cis").map(str::to_owned) else {
+                return Ok::<_, Box<dyn std::error::Error + Send + Sync>>(soap.exchange(request).await?.map(Full::new));
+            };
+            tokio::time::sleep(takes).await;
+            let value = match path.as_str() {
+                "/session" => serde_json::json!("a session"),
+                "/tagging/category" => serde_json::json!([]),
+                "/tagging/tag" => (0..160).map(|number| format!("t{number}")).collect(),
+                "/tagging/tag/id:t0" => serde_json::json!({ "name": "node", "category_id": "c" }),
+                path if path.starts_with("/tagging/tag/") => serde_json::json!({ "name": "other", "category_id": "c" }),
+                _ => serde_json::json!([{ "id": "vm-1", "type": "VirtualMachine" }]),
+            };
+            let body = serde_json::json!({ "value": value }).to_string();
+            Ok(Response::new(Full::new(Bytes::from(body))))
+        }
+    })));
+    config
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_tags_delay_the_first_list_but_are_no_part_of_it_and_later_lists_do_not_wait_for_them() {
+    let mut waits = one_vm();
+    waits.push(at(300, Outcome::Dropped));
+    waits.extend(one_vm());
+    let vcenter = Vcenter::new(waits);
+    let takes = Arc::new(Mutex::new(Duration::from_secs(2)));
+    let mut following = follow(with_tags(&vcenter, &takes), 64);
+    // 160 names, four at a time, take longer than a read may take. The next attempt continues.
+    assert_eq!(following.events_for(59).await, [identified()]);
+    let error = |following: &Following| match &*following.status.borrow() {
+        VcenterStatus::Lost { error, .. } => error.clone(),
+        status => format!("{status:?}"),
+    };
+    assert_eq!(following.events_for(2).await, [Event::Lost(SOURCE)]);
+    assert!(error(&following).contains("tags of vc.example.org"), "{}", error(&following));
+    assert_eq!(following.events_for(120).await, one_vm_listed());
+
+    // From now on the tagging API does not respond. The list after a lost connection uses what is known.
+    *takes.lock().unwrap() = Duration::from_secs(3600);
+    let mut expected = vec![Event::Lost(SOURCE)];
+    expected.extend(one_vm_listed());
+    assert_eq!(following.events_for(600).await, expected);
+    assert!(matches!(*following.status.borrow(), VcenterStatus::InSync { .. }));
 }

@@ -89,6 +89,11 @@ impl Running for Measured<'_> {
         let beside = self.beside.bridger.as_ref().map(Bridger::output).unwrap_or_default();
         format!("{}\n{beside}", self.scheduler.log_tail())
     }
+
+    /// Those of kube-scheduler, in each of the ways: the attempts are its own.
+    async fn metrics(&self) -> Result<Option<String>> {
+        self.scheduler.metrics().await.map(Some)
+    }
 }
 
 /// The extender of kube-scheduler, if any. It stops when this value is dropped.

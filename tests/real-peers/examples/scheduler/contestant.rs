@@ -117,4 +117,13 @@ impl Running for Contestant {
             Contestant::Bridger(bridger) => bridger.output(),
         }
     }
+
+    async fn metrics(&self) -> Result<Option<String>> {
+        match self {
+            Contestant::KubeScheduler(scheduler) => scheduler.metrics().await.map(Some),
+            // It decides nothing: each attempt places its pod.
+            Contestant::NullBinder(_) => Ok(None),
+            Contestant::Bridger(bridger) => bridger.get("/metrics").await.map(Some),
+        }
+    }
 }

@@ -137,6 +137,10 @@ impl Running for Calm {
     fn output(&self) -> String {
         self.0.output()
     }
+
+    async fn metrics(&self) -> Result<Option<String>> {
+        self.0.get("/metrics").await.map(Some)
+    }
 }
 
 async fn is_ready(bridger: &Bridger) -> Result<()> {

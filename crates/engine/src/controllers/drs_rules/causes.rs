@@ -1,15 +1,16 @@
 //! Why a rule changes: what was observed shortly before.
 //!
-//! In: changes of the world; a planned change, and the record from before the plan. Out: the cause as text, if one was
-//! observed.
+//! In: changes of the world; the plans; a planned change, and the record from before the plan. Out: the cause as text,
+//! if one was observed.
 //!
-//! Invariants: a cause is never guessed: a pod or a node counts only if the change concerns it, and only if it came after
-//! the first list. What is remembered is bounded by time and number; what was forgotten gives no cause.
+//! Invariants: a cause is never guessed: a pod or a node counts only if the change concerns it, and only if it came
+//! after the first list; the first plan counts only if it had the change, and every plan since. What is remembered is
+//! bounded by time and number; what was forgotten gives no cause.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use drs::{ChangeKind, RecordedRule, RuleChange, UnixMillis};
+use drs::{ChangeKind, ClusterKey, RecordedRule, RuleChange, UnixMillis};
 use model::event::{Source, VcenterId};
 use model::storage::uid::Uid;
 use model::{NodeId, Subject, World, WorldChange};
@@ -32,6 +33,8 @@ pub(super) struct Causes {
     bound: BTreeMap<Uid, (Instant, NodeId)>,
     added: BTreeMap<NodeId, Instant>,
     order: VecDeque<(Instant, Key)>,
+    /// The rules that the first plan for a cluster changes, and every plan since, whether or not this process leads.
+    found_first: BTreeMap<ClusterKey, BTreeSet<String>>,
 }
 
 /// By the id of its VM, when a node was added.
@@ -40,14 +43,12 @@ pub(super) type AddedVms = BTreeMap<String, (Instant, NodeId)>;
 /// What the cause of a change is looked up in.
 pub(super) struct CauseScope<'a> {
     pub(super) world: &'a World,
-    pub(super) vcenter: VcenterId,
+    pub(super) cluster: &'a ClusterKey,
     /// [`Causes::added_vms`], once for all changes of a plan.
     pub(super) added: &'a AddedVms,
     /// The rule, as recorded before the plan.
     pub(super) recorded: Option<&'a RecordedRule>,
     pub(super) now: UnixMillis,
-    /// No plan of this process changed anything in the cluster before.
-    pub(super) is_first: bool,
 }
 
 impl Causes {
@@ -69,6 +70,28 @@ impl Causes {
             _ => return,
         }
         self.forget(now);
+    }
+
+    /// A plan for the cluster has these changes.
+    pub(super) fn planned(&mut self, cluster: &ClusterKey, changes: &[RuleChange]) {
+        match self.found_first.get_mut(cluster) {
+            None => {
+                let rules = changes.iter().map(|change| change.rule.clone()).collect();
+                self.found_first.insert(cluster.clone(), rules);
+            }
+            Some(rules) if rules.is_empty() => (),
+            Some(rules) => {
+                let planned: BTreeSet<&str> = changes.iter().map(|change| change.rule.as_str()).collect();
+                rules.retain(|rule| planned.contains(rule.as_str()));
+            }
+        }
+    }
+
+    /// A change of this rule was made: another one is not what the first plan found.
+    pub(super) fn made(&mut self, cluster: &ClusterKey, rule: &str) {
+        if let Some(rules) = self.found_first.get_mut(cluster) {
+            rules.remove(rule);
+        }
     }
 
     fn forget(&mut self, now: Instant) {
@@ -99,9 +122,11 @@ impl Causes {
     }
 
     pub(super) fn of(&self, change: &RuleChange, scope: &CauseScope<'_>) -> Option<String> {
+        let was_first = || self.found_first.get(scope.cluster).is_some_and(|rules| rules.contains(&change.rule));
         self.observed(change, scope).or_else(|| {
-            let text = "the first plan after the start found it";
-            scope.is_first.then(|| text.to_owned())
+            // A vCenter may be reached, or a cluster created, long after the start.
+            let text = "the first plan for its cluster after the start found it";
+            was_first().then(|| text.to_owned())
         })
     }
 
@@ -126,17 +151,20 @@ impl Causes {
                 Some("another client deleted it".to_owned())
             }
             ChangeKind::Create => self.arrived(change, scope, |_| true),
-            ChangeKind::Edit { added, .. } => self.arrived(change, scope, |id| added.iter().any(|vm| vm == id)),
+            ChangeKind::Edit { added, .. } => {
+                let added: BTreeSet<&str> = added.iter().map(String::as_str).collect();
+                self.arrived(change, scope, |id| added.contains(id))
+            }
         }
     }
 
     /// The latest of the change's pods that were bound and of the nodes that were added, on VMs that are new in the rule.
     fn arrived(&self, change: &RuleChange, scope: &CauseScope<'_>, is_new: impl Fn(&str) -> bool) -> Option<String> {
-        let CauseScope { world, vcenter, added, .. } = *scope;
+        let CauseScope { world, cluster, added, .. } = *scope;
         let new: BTreeSet<&str> = change.vms.iter().map(|vm| vm.id.as_str()).filter(|id| is_new(id)).collect();
         let pods = change.pods.iter().filter_map(|pod| {
             let (at, node) = *self.bound.get(&pod.uid)?;
-            new.contains(vm_of(world, vcenter, node)?).then_some((at, node, Some(pod)))
+            new.contains(vm_of(world, cluster.vcenter, node)?).then_some((at, node, Some(pod)))
         });
         let nodes = new.iter().filter_map(|id| added.get(*id)).map(|(at, node)| (*at, *node, None));
         let (_, node, pod) = pods.chain(nodes).max_by_key(|(at, ..)| *at)?;
@@ -163,12 +191,18 @@ mod tests {
 
     use super::*;
 
-    fn cause(kind: ChangeKind, recorded: Option<&RecordedRule>, is_first: bool) -> Option<String> {
-        let (world, change) =
-            (World::default(), RuleChange::new("r".to_owned(), RuleType::VmAntiAffinity, kind, vec![]));
-        let (vcenter, now) = (VcenterId(0), UnixMillis(65_000));
-        let scope = CauseScope { world: &world, vcenter, added: &AddedVms::new(), recorded, now, is_first };
-        Causes::default().of(&change, &scope)
+    fn change(rule: &str, kind: ChangeKind) -> RuleChange {
+        RuleChange::new(rule.to_owned(), RuleType::VmAntiAffinity, kind, vec![])
+    }
+
+    fn cluster() -> ClusterKey {
+        ClusterKey::new(VcenterId(0), "c")
+    }
+
+    fn cause(causes: &Causes, change: &RuleChange, recorded: Option<&RecordedRule>) -> Option<String> {
+        let (world, cluster, now) = (World::default(), cluster(), UnixMillis(65_000));
+        let scope = CauseScope { world: &world, cluster: &cluster, added: &AddedVms::new(), recorded, now };
+        causes.of(change, &scope)
     }
 
     #[test]
@@ -197,9 +231,30 @@ mod tests {
             (ChangeKind::Create, &made, Some("another client deleted it")),
             (ChangeKind::Create, &intent, None),
         ] {
-            assert_eq!(cause(kind.clone(), Some(recorded), false).as_deref(), expected, "{kind:?} {recorded:?}");
+            let found = cause(&Causes::default(), &change("r", kind.clone()), Some(recorded));
+            assert_eq!(found.as_deref(), expected, "{kind:?} {recorded:?}");
         }
-        assert_eq!(cause(ChangeKind::Create, None, false), None);
-        assert_eq!(cause(delete(), None, true).as_deref(), Some("the first plan after the start found it"));
+        assert_eq!(cause(&Causes::default(), &change("r", ChangeKind::Create), None), None);
+    }
+
+    #[test]
+    fn number_7_the_first_plan_is_the_cause_only_of_what_it_and_every_plan_since_found() {
+        let (first, later) = (change("first", ChangeKind::Create), change("later", ChangeKind::Create));
+        let text = Some("the first plan for its cluster after the start found it".to_owned());
+        let mut causes = Causes::default();
+        causes.planned(&cluster(), std::slice::from_ref(&first));
+        assert_eq!(cause(&causes, &first, None), text);
+        // While it waits, for example for the lease, another change becomes due.
+        causes.planned(&cluster(), &[first.clone(), later.clone()]);
+        assert_eq!((cause(&causes, &first, None), cause(&causes, &later, None)), (text.clone(), None));
+        // Another instance has made it, and days later it is due again.
+        causes.planned(&cluster(), &[]);
+        causes.planned(&cluster(), std::slice::from_ref(&first));
+        assert_eq!(cause(&causes, &first, None), None);
+
+        let mut causes = Causes::default();
+        causes.planned(&cluster(), &[first.clone(), later.clone()]);
+        causes.made(&cluster(), &first.rule);
+        assert_eq!((cause(&causes, &first, None), cause(&causes, &later, None)), (None, text));
     }
 }

@@ -1,7 +1,8 @@
 //! What the changes of a plan are reported as, in the log and the audit log.
 //!
-//! In: planned changes, what became of them, and what was observed before. Out: reports. Invariant: in a dry run each
-//! change is reported once as long as it is planned.
+//! In: planned changes, what became of them, and what was observed before. Out: reports. Invariants: in a dry run each
+//! change is reported once as long as it is planned; what vCenter has applied is reported when its response arrives, so
+//! that it has a line even if the process stops before the pass ends.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use model::World;
 use super::causes::CauseScope;
 use super::controller::DrsRules;
 use super::planner::PlannedCluster;
-use crate::changes::{ChangeLog, ChangeReport, ChangeResult};
+use crate::changes::{ChangeLog, ChangeReport, ChangeResult, ReportedCluster};
 
 impl DrsRules {
     /// What each change of a plan is reported as, by rule.
@@ -25,13 +26,17 @@ impl DrsRules {
             return BTreeMap::new();
         }
         let (vcenter, now) = (name.vcenter, self.wall_clock_now());
-        let is_first = !self.clusters.get(name).is_some_and(|cluster| cluster.is_known);
+        let cluster = ReportedCluster {
+            key: name.clone(),
+            name: planned.planned_from.name.clone(),
+            vcenter: self.settings.vcenters.get(&vcenter).cloned().unwrap_or_default(),
+        };
         let added = &self.causes.added_vms(world, vcenter);
         let vm_name = |id: &str| Some(world.vm(world.vm_id(vcenter, id)?)?.1.name.clone());
         let reports = |change: &RuleChange| {
             let recorded = planned.recorded.get(&change.rule).map(|recorded| &**recorded);
-            let cause = self.causes.of(change, &CauseScope { world, vcenter, added, recorded, now, is_first });
-            ChangeReport::of_rule(change, &planned.planned_from.name, cause.as_ref(), vm_name)
+            let cause = self.causes.of(change, &CauseScope { world, cluster: name, added, recorded, now });
+            ChangeReport::of_rule(change, &cluster, cause.as_ref(), vm_name)
         };
         planned.changes.iter().map(|change| (change.rule.clone(), reports(change))).collect()
     }
@@ -44,14 +49,13 @@ impl DrsRules {
         changes: &ChangeLog,
     ) {
         let Some(cluster) = self.clusters.get_mut(name) else { return };
-        cluster.is_known = true;
         for report in reports.values().flatten() {
             changes.report(&report.with(ChangeResult::DryRun));
         }
         let before = std::mem::replace(&mut cluster.reports, reports);
         let is_over = |rule: &String| !cluster.reports.contains_key(rule);
         for report in before.iter().filter(|(rule, _)| is_over(rule)).flat_map(|(_, reports)| reports) {
-            changes.settled(report.side, report.kind, &report.name);
+            changes.settled(report.side, report.kind, Some(name), &report.name);
         }
     }
 }

@@ -148,8 +148,6 @@ pub(super) struct Cluster {
     pub(super) moved_at_load: u64,
     /// What the changes of the pass under way are reported as, by rule.
     pub(super) reports: BTreeMap<String, Vec<ChangeReport>>,
-    /// This process has changed something in the cluster, or found nothing to change.
-    pub(super) is_known: bool,
     /// Nothing is written until an administrator has repaired the record.
     pub(super) awaits_mending: bool,
 }
@@ -314,7 +312,7 @@ impl DrsRules {
         self.counters.found(&planned.findings);
         let is_read = |vcenter: &VcenterId| context.gate.in_sync(Source::Vcenter(*vcenter));
         // A vCenter that was not read may have them.
-        let names = self.settings.drs.clusters.iter().flatten().filter(|_| self.settings.vcenters.iter().all(is_read));
+        let names = self.settings.drs.clusters.iter().flatten().filter(|_| self.settings.vcenters.keys().all(is_read));
         self.counters.note("unknownCluster", unknown_clusters(context.world.read(), names));
         let foreign = self.records.foreign();
         let foreign =
@@ -344,6 +342,7 @@ impl DrsRules {
                 // The vCenter's next list makes a plan due.
                 continue;
             }
+            self.causes.planned(&name, &of_cluster.changes);
             if of_cluster.changes.is_empty() {
                 cluster.behind_since = None;
             } else {
@@ -392,9 +391,7 @@ impl DrsRules {
             cluster.failures = 0;
             self.counters.trouble(&name, None);
         }
-        if is_settled {
-            cluster.is_known = true;
-        } else {
+        if !is_settled {
             cluster.reports = reports;
             let (changes, fresh, planned_from) = (sorted.changes, sorted.fresh, rules_of(&planned_from));
             let (pass, request) = Pass::begin(Work { cluster: name.clone(), changes, fresh, record, planned_from });
@@ -484,7 +481,12 @@ impl DrsRules {
             needed_by(&name).all(|source| gate.is_settled(source, now))
                 && known_rules(world, &name).as_ref() == Some(planned_from)
         };
-        match pass.step(response, &mut self.records, is_current) {
+        let next = pass.step(response, &mut self.records, is_current);
+        // Not only at the end: if the process stops before that, the next one has nothing to change, nor to report.
+        let news = pass.news();
+        news.iter().filter(|(_, result)| result.is_ok()).for_each(|(change, _)| self.causes.made(&name, &change.rule));
+        report(&cluster.reports, &news, context.changes);
+        match next {
             Next::Request(request) => {
                 if let Some(record_name) = self.records.record_name(&name) {
                     self.request(name, record_name, request, context);
@@ -492,8 +494,7 @@ impl DrsRules {
             }
             Next::End(end) => {
                 cluster.moved_at_load = self.loads.number;
-                report(&cluster.reports, &pass.results(&end), context.changes);
-                cluster.is_known |= !matches!(end, End::Lagging { .. } | End::Outdated);
+                report(&cluster.reports, &pass.left_over(&end), context.changes);
                 self.ended(&name, end, context.now);
                 self.plan_if_owed(context.now);
             }

@@ -26,6 +26,7 @@ pub mod records;
 pub mod reports;
 pub mod split;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,8 @@ pub use execute::RuleExecutor;
 #[derive(Clone, Debug)]
 pub struct RuleSettings {
     pub drs: DrsSettings,
-    pub vcenters: Vec<VcenterId>,
+    /// The configured vCenters, connected or not, with the names that reports have for them.
+    pub vcenters: BTreeMap<VcenterId, String>,
     /// How long to wait for more changes after the first one.
     pub additions_batch: Duration,
     /// How long the watch may take to show the changes of a pass.
@@ -52,7 +54,7 @@ pub struct RuleSettings {
 
 impl RuleSettings {
     #[must_use]
-    pub fn new(drs: DrsSettings, vcenters: Vec<VcenterId>, wall_clock: WallClock) -> RuleSettings {
+    pub fn new(drs: DrsSettings, vcenters: BTreeMap<VcenterId, String>, wall_clock: WallClock) -> RuleSettings {
         RuleSettings {
             drs,
             vcenters,

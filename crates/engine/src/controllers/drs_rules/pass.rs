@@ -95,14 +95,16 @@ pub struct Pass {
     carried: Option<Carried>,
     /// Why the changes stopped early. Reported after the applied changes are recorded.
     stopped_by: Option<PortError>,
+    /// How many applied and rejected changes [`Pass::news`] has returned.
+    told: (usize, usize),
 }
 
 impl Pass {
     #[must_use]
     pub fn begin(work: Work) -> (Pass, Request) {
         let split = Split::new(work.fresh, work.changes.len());
-        let pass =
-            Pass { work, stage: PassStage::Reading, split, saving: String::new(), carried: None, stopped_by: None };
+        let (stage, saving) = (PassStage::Reading, String::new());
+        let pass = Pass { work, stage, split, saving, carried: None, stopped_by: None, told: (0, 0) };
         (pass, Request::Read)
     }
 
@@ -112,8 +114,17 @@ impl Pass {
         self.split.applied.is_empty()
     }
 
-    /// What became of each change that was sent, or should have been. `end`: of this pass.
-    pub fn results<'w>(&'w self, end: &End) -> Vec<(&'w RuleChange, Result<(), String>)> {
+    /// What became of changes since the last call: vCenter applied them, or rejected each of them alone.
+    pub fn news(&mut self) -> Vec<(&RuleChange, Result<(), String>)> {
+        let Split { applied, culprits, .. } = &self.split;
+        let (applied_before, culprits_before) = std::mem::replace(&mut self.told, (applied.len(), culprits.len()));
+        let applied = applied.iter().skip(applied_before).map(|index| (*index, Ok(())));
+        let culprits = culprits.iter().skip(culprits_before).map(|(index, why)| (*index, Err(why.clone())));
+        applied.chain(culprits).map(|(index, result)| (&self.work.changes[index], result)).collect()
+    }
+
+    /// What only the end of the pass shows: applied changes that are not visible, and changes that an error prevented.
+    pub fn left_over<'w>(&'w self, end: &End) -> Vec<(&'w RuleChange, Result<(), String>)> {
         let (carried, error) = match end {
             End::Carried(carried) => (Some(&**carried), None),
             End::Failed { stage: PassStage::Changing, error } => (self.carried.as_ref(), Some(error)),
@@ -122,12 +133,13 @@ impl Pass {
         };
         let is_missing = |rule: &String| carried.is_some_and(|carried| carried.missing.contains(rule));
         let result = |(index, change): (usize, &'w RuleChange)| {
-            if self.split.applied.contains(&index) {
-                let hidden = is_missing(&change.rule).then(|| "accepted, but not visible".to_owned());
-                return Some((change, hidden.map_or(Ok(()), Err)));
-            }
-            let culprit = self.split.culprits.iter().find(|(culprit, _)| *culprit == index);
-            let why = culprit.map(|(_, why)| why.clone()).or_else(|| error.map(ToString::to_string));
+            let why = if self.split.applied.contains(&index) {
+                is_missing(&change.rule).then(|| "vCenter accepted it, but does not show it".to_owned())
+            } else if self.split.culprits.iter().any(|(culprit, _)| *culprit == index) {
+                None
+            } else {
+                error.map(ToString::to_string)
+            };
             why.map(|why| (change, Err(why)))
         };
         self.work.changes.iter().enumerate().filter_map(result).collect()

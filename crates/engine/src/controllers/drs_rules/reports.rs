@@ -41,10 +41,10 @@ fn reason(finding: &Finding) -> Option<&'static str> {
     })
 }
 
-/// Replicas that fit on the hosts are not in trouble, even if the reserve keeps some of them out of the rules.
+/// Replicas that fit on the usable hosts are not in trouble, even if the reserve keeps some of them out of the rules.
 fn severity(finding: &Finding) -> Severity {
     match finding {
-        Finding::Unsatisfiable(TooFewHosts { vms: Some(vms), hosts, .. }) if vms <= hosts => Severity::Normal,
+        Finding::Unsatisfiable(TooFewHosts { vms: Some(vms), hosts_able, .. }) if vms <= hosts_able => Severity::Normal,
         _ => Severity::Warning,
     }
 }
@@ -53,25 +53,26 @@ fn severity(finding: &Finding) -> Severity {
 /// users may not see its name.
 fn message(finding: &Finding, pod: &RulePod) -> Option<String> {
     Some(match finding {
-        Finding::Unsatisfiable(TooFewHosts { vms, hosts, reserve, pairs_left, .. }) => {
-            let vms = vms.unwrap_or_default();
-            let fit = if vms <= *hosts { "fit" } else { "do not fit" };
-            let pairs = vms * vms.saturating_sub(1) / 2;
+        Finding::Unsatisfiable(few @ TooFewHosts { hosts_able, reserve, pairs_required, pairs_left, .. }) => {
+            let vms = few.vms.unwrap_or_default();
+            let fit = if vms <= *hosts_able { "fit" } else { "do not fit" };
             format!(
-                "{vms} replicas must run on different hosts and {fit} on the {hosts} hosts, with a reserve of {reserve}: \
-                 DRS rules keep {} of {pairs} pairs apart, {pairs_left} are not protected",
-                pairs.saturating_sub(*pairs_left)
+                "{vms} replicas must run on different hosts and {fit} on the {}, with a reserve of {reserve}: \
+                 DRS rules keep {} of {pairs_required} pairs apart, {pairs_left} are not protected",
+                few.hosts_text(),
+                pairs_required.saturating_sub(*pairs_left)
             )
         }
-        Finding::JointlyUnsatisfiable(TooFewHosts { hosts, reserve, pairs_left, .. }) => format!(
+        Finding::JointlyUnsatisfiable(few @ TooFewHosts { reserve, pairs_left, .. }) => format!(
             "{pairs_left} pairs of replicas cannot be kept on different hosts with the rules of other workloads: \
-             {hosts} usable hosts, reserve {reserve}"
+             {}, reserve {reserve}",
+            few.hosts_text()
         ),
         Finding::PinnedNowhere { vm, hosts, pods, .. } => {
             format!("the {} pods on VM {vm} accept no host in common: {hosts} hosts in the cluster", pods.len())
         }
         Finding::PinnedTooTight { vms, hosts, .. } => {
-            format!("{vms} VMs may run only on {hosts} hosts, but more of them than that want different hosts")
+            format!("{vms} VMs may run only on {hosts} hosts, but rules of others keep more of them than that apart")
         }
         Finding::Conflict { vms: (a, b), rival, .. } => {
             format!("wants VMs {a} and {b} on different hosts, but the DRS rule {rival:?} keeps them together")
@@ -99,8 +100,8 @@ fn message(finding: &Finding, pod: &RulePod) -> Option<String> {
             format!("only {limit} of its required terms between hosts become DRS rules")
         }
         Finding::ConfinedToNamespace { .. } => format!(
-            "its terms over other namespaces become DRS rules only within its own, which has no label {RULES_KEY}: \
-             {RULES_OF_CLUSTER}"
+            "its cross-namespace affinity terms become DRS rules only within its own namespace, which has no label \
+             {RULES_KEY}: {RULES_OF_CLUSTER}"
         ),
         _ => return None,
     })
@@ -184,11 +185,23 @@ mod tests {
         }
     }
 
+    /// On so many hosts, usable and in total, with so many pairs, required and left.
+    fn too_few(vms: usize, hosts: (usize, usize), pairs: (usize, usize), pods: Vec<RulePod>) -> Finding {
+        Finding::Unsatisfiable(TooFewHosts {
+            cluster: drs::ClusterKey::new(VcenterId(0), "domain-c8"),
+            vms: Some(vms),
+            hosts: hosts.1,
+            hosts_able: hosts.0,
+            reserve: 1,
+            pairs_required: pairs.0,
+            pairs_left: pairs.1,
+            pairs: [].into(),
+            pods,
+        })
+    }
+
     fn unsatisfiable(vms: usize, pods: usize) -> Finding {
-        let cluster = drs::ClusterKey::new(VcenterId(0), "domain-c8");
-        let pods = (0..pods).map(pod).collect();
-        let (vms, pairs) = (Some(vms), [].into());
-        Finding::Unsatisfiable(TooFewHosts { cluster, vms, hosts: 5, reserve: 1, pairs_left: 3, pairs, pods })
+        too_few(vms, (5, 5), (15, 3), (0..pods).map(pod).collect())
     }
 
     struct Stage {
@@ -238,13 +251,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn number_5_replicas_that_fit_on_the_hosts_get_a_normal_event_that_names_what_is_protected() {
         let mut stage = Stage::new();
-        let cluster = drs::ClusterKey::new(VcenterId(0), "domain-c8");
-        let finding = |vms, hosts, pairs_left| {
-            let (pairs, pods, vms) = ([].into(), vec![pod(vms)], Some(vms));
-            let cluster = cluster.clone();
-            Finding::Unsatisfiable(TooFewHosts { cluster, vms, hosts, reserve: 1, pairs_left, pairs, pods })
-        };
-        stage.reports.observe(&[finding(4, 4, 3), finding(6, 5, 8)]);
+        stage.reports.observe(&[
+            too_few(4, (4, 4), (6, 3), vec![pod(0)]),
+            too_few(6, (5, 5), (15, 8), vec![pod(1)]),
+            // Two hosts are in maintenance.
+            too_few(4, (2, 4), (6, 4), vec![pod(2)]),
+            // More VMs are affected than must all be apart from each other.
+            too_few(4, (4, 4), (9, 6), vec![pod(3)]),
+        ]);
         let events: Vec<_> = stage.recorded(0).into_iter().map(|it| (it.severity, it.message)).collect();
         let expected = [
             (
@@ -256,6 +270,16 @@ mod tests {
                 Severity::Warning,
                 "6 replicas must run on different hosts and do not fit on the 5 hosts, with a reserve of 1: \
                  DRS rules keep 7 of 15 pairs apart, 8 are not protected",
+            ),
+            (
+                Severity::Warning,
+                "4 replicas must run on different hosts and do not fit on the 2 usable of 4 hosts, with a reserve of 1: \
+                 DRS rules keep 2 of 6 pairs apart, 4 are not protected",
+            ),
+            (
+                Severity::Normal,
+                "4 replicas must run on different hosts and fit on the 4 hosts, with a reserve of 1: \
+                 DRS rules keep 3 of 9 pairs apart, 6 are not protected",
             ),
         ];
         assert_eq!(events, expected.map(|(severity, message)| (severity, message.to_owned())));

@@ -3,19 +3,18 @@
 //! In: bindings as they start and end, and the time. Out: whether a binding may start, and which assumptions have
 //! expired. The world counts an assumed pod as placed; this module tracks for how long.
 //!
-//! Invariants: one binding of a pod at a time. An assumption ends immediately if its binding certainly failed. If the
-//! outcome is unclear it is kept for a while, because the pod may be bound. None expires while pods are not watched,
-//! because then the watch shows nothing.
+//! Invariants: one binding of a pod at a time. An assumption is kept until it is known how the binding ended, however
+//! long that takes: until then the pod may be bound. If the binding failed, the assumption ends at once. None expires
+//! while pods are not watched, because then the watch shows nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a bound pod stays assumed without being shown by the watch. Longer than any watch lags.
+/// How long a bound pod stays assumed without being shown by the watch. Longer than a dead watch can go unnoticed
+/// (95 s); from then on nothing expires.
 const SEEN_WITHIN: Duration = Duration::from_secs(120);
-/// How long a binding without a response may still take effect.
-const UNCLEAR_FOR: Duration = Duration::from_secs(30);
 /// How long after a list of pods nothing expires: a pod that was bound during the list is shown by the watch after it.
 const SHOWN_AFTER_LIST: Duration = Duration::from_secs(30);
 /// How many assumptions are checked for expiry with each new one.
@@ -24,43 +23,27 @@ const CHECKED_PER_SWEEP: usize = 4;
 /// Namespace and name.
 pub type PodKey = (String, String);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AssumptionStage {
-    Binding,
-    Bound,
-    Unclear,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assumption {
     pub uid: String,
     pub node: String,
-    pub stage: AssumptionStage,
-    /// When it expires if nothing else happens; `None` while the binding is in flight.
+    /// When it expires if the watch does not show the bound pod; `None` while it is not known how the binding ended.
     until: Option<Instant>,
-    /// An earlier binding of the pod to this node got no response, and may take effect until this moment.
-    unclear_until: Option<Instant>,
 }
 
 /// Why a binding may not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Busy {
+    /// An earlier binding has not ended, or it is not known yet how.
     UnderWay,
     /// The pod is bound, but the watch does not show it yet.
-    Bound {
-        node: String,
-    },
-    /// An earlier binding to another node may still take effect.
-    Unclear {
-        node: String,
-    },
+    Bound { node: String },
 }
 
 /// How a binding ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Bound,
-    Unclear,
     Failed,
 }
 
@@ -101,24 +84,24 @@ impl Assumptions {
         self.pods.is_empty()
     }
 
-    /// Whether a binding of this pod to this node may start.
-    pub fn may_begin(&self, key: &PodKey, uid: &str, node: &str, now: Instant) -> Result<(), Busy> {
+    /// Whether this pod was assumed here, and not by another controller.
+    #[must_use]
+    pub fn has(&self, key: &PodKey, uid: &str) -> bool {
+        self.pods.get(key).is_some_and(|one| one.uid == uid)
+    }
+
+    /// Whether a binding of this pod may start.
+    pub fn may_begin(&self, key: &PodKey, uid: &str, now: Instant) -> Result<(), Busy> {
         match self.pods.get(key) {
             Some(one) if one.uid != uid || self.is_over(one, now) => Ok(()),
-            Some(one) if one.stage == AssumptionStage::Binding => Err(Busy::UnderWay),
-            Some(one) if one.stage == AssumptionStage::Bound => Err(Busy::Bound { node: one.node.clone() }),
-            Some(one) if one.stage == AssumptionStage::Unclear && one.node != node => {
-                Err(Busy::Unclear { node: one.node.clone() })
-            }
-            _ => Ok(()),
+            Some(one) if one.until.is_none() => Err(Busy::UnderWay),
+            Some(one) => Err(Busy::Bound { node: one.node.clone() }),
+            None => Ok(()),
         }
     }
 
     pub fn begin(&mut self, key: PodKey, uid: String, node: String) {
-        let before = self.pods.get(&key).filter(|one| one.uid == uid && one.node == node);
-        let unclear_until = before.and_then(|one| one.unclear_until);
-        let one = Assumption { uid, node, stage: AssumptionStage::Binding, until: None, unclear_until };
-        if self.pods.insert(key.clone(), one).is_none() {
+        if self.pods.insert(key.clone(), Assumption { uid, node, until: None }).is_none() {
             self.turn.push_back(key);
         }
     }
@@ -126,22 +109,16 @@ impl Assumptions {
     /// Returns whether the pod must be forgotten now.
     pub fn end(&mut self, key: &PodKey, uid: &str, ending: Ending, now: Instant) -> bool {
         let Some(one) = self.pods.get_mut(key).filter(|one| one.uid == uid) else { return false };
-        (one.stage, one.until) = match ending {
-            Ending::Bound => (AssumptionStage::Bound, Some(now + SEEN_WITHIN)),
-            Ending::Unclear => {
-                one.unclear_until = Some(now + UNCLEAR_FOR);
-                (AssumptionStage::Unclear, one.unclear_until)
-            }
-            // The outcome of the earlier binding is still unclear.
-            Ending::Failed if one.unclear_until.is_some_and(|until| until > now) => {
-                (AssumptionStage::Unclear, one.unclear_until)
+        match ending {
+            Ending::Bound => {
+                one.until = Some(now + SEEN_WITHIN);
+                false
             }
             Ending::Failed => {
                 self.remove(key);
-                return true;
+                true
             }
-        };
-        false
+        }
     }
 
     /// When the first assumption expires if nothing else happens.
@@ -184,10 +161,10 @@ impl Assumptions {
         for _ in 0..at_most.min(self.turn.len()) {
             let Some(key) = self.turn.pop_front() else { break };
             let Some(one) = self.pods.get(&key) else { continue };
-            let binding = one.stage == AssumptionStage::Binding;
-            if !binding && confirmed(&key, one) {
+            let has_ended = one.until.is_some();
+            if has_ended && confirmed(&key, one) {
                 self.pods.remove(&key);
-            } else if !binding && self.is_over(one, now) {
+            } else if has_ended && self.is_over(one, now) {
                 if let Some(one) = self.pods.remove(&key) {
                     over.push((key, one));
                 }
@@ -218,14 +195,14 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let never = |_: &PodKey, _: &Assumption| false;
         let mut assumptions = Assumptions::default();
-        for (name, ending) in [("bound", Ending::Bound), ("unclear", Ending::Unclear)] {
+        for name in ["one", "other"] {
             assumptions.begin(key(name), "u".to_owned(), "n1".to_owned());
-            assert!(!assumptions.end(&key(name), "u", ending, at(0)));
+            assert!(!assumptions.end(&key(name), "u", Ending::Bound, at(0)));
         }
         assumptions.suspend();
         assert_eq!((assumptions.sweep_all(at(9000), never).len(), assumptions.next_over()), (0, None));
-        let elsewhere = assumptions.may_begin(&key("unclear"), "u", "n2", at(9000));
-        assert_eq!(elsewhere, Err(Busy::Unclear { node: "n1".to_owned() }));
+        let again = assumptions.may_begin(&key("one"), "u", at(9000));
+        assert_eq!(again, Err(Busy::Bound { node: "n1".to_owned() }));
         let expire_from = assumptions.resume(at(9000));
         assert!(expire_from > at(9000) && assumptions.next_over() == Some(expire_from));
         assert!(assumptions.sweep_all(at(9001), never).is_empty());
@@ -233,43 +210,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_binding_at_a_time_and_the_expiry_depends_on_how_it_ended() {
+    async fn one_binding_at_a_time_and_none_is_over_before_it_is_known_how_it_ended() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let never = |_: &PodKey, _: &Assumption| false;
         let mut assumptions = Assumptions::default();
         assumptions.begin(key("a"), "u1".to_owned(), "n1".to_owned());
-        assert_eq!(assumptions.may_begin(&key("a"), "u1", "n1", at(0)), Err(Busy::UnderWay));
-        assert_eq!(assumptions.may_begin(&key("a"), "u2", "n1", at(0)), Ok(()), "another pod of that name");
-        assert!(assumptions.sweep(at(9999), never).is_empty(), "a binding under way is never over");
+        assert_eq!(assumptions.may_begin(&key("a"), "u1", at(9999)), Err(Busy::UnderWay));
+        assert_eq!(assumptions.may_begin(&key("a"), "u2", at(0)), Ok(()), "another pod of that name");
+        assert!(assumptions.has(&key("a"), "u1") && !assumptions.has(&key("a"), "u2"));
+        assert!(assumptions.sweep(at(9999), never).is_empty() && assumptions.next_over().is_none());
+        assert!(assumptions.sweep(at(9999), |_, _| true).is_empty() && assumptions.len() == 1);
 
-        assert!(!assumptions.end(&key("a"), "u1", Ending::Unclear, at(0)));
-        assert_eq!(assumptions.may_begin(&key("a"), "u1", "n1", at(1)), Ok(()));
-        let elsewhere = assumptions.may_begin(&key("a"), "u1", "n2", at(1));
-        assert_eq!(elsewhere, Err(Busy::Unclear { node: "n1".to_owned() }));
-        assert!(assumptions.sweep(at(29), never).is_empty());
-        assert_eq!(assumptions.next_over(), Some(at(30)));
-        assert_eq!(assumptions.may_begin(&key("a"), "u1", "n2", at(30)), Ok(()));
-        assert_eq!(assumptions.sweep(at(30), never).len(), 1);
-        assert!(assumptions.is_empty());
-
-        assumptions.begin(key("a"), "u1".to_owned(), "n1".to_owned());
-        assert!(!assumptions.end(&key("a"), "u1", Ending::Unclear, at(0)));
-        assumptions.begin(key("a"), "u1".to_owned(), "n1".to_owned());
-        assert!(!assumptions.end(&key("a"), "u1", Ending::Failed, at(10)), "the first one may still take effect");
-        assert_eq!(assumptions.next_over(), Some(at(30)));
-        assert_eq!(assumptions.sweep(at(30), never).len(), 1);
-
-        assumptions.begin(key("b"), "u1".to_owned(), "n1".to_owned());
-        assert!(assumptions.end(&key("b"), "u1", Ending::Failed, at(0)));
+        assert!(!assumptions.end(&key("a"), "u2", Ending::Failed, at(0)), "another pod of that name");
+        assert!(assumptions.end(&key("a"), "u1", Ending::Failed, at(0)));
         assert!(assumptions.is_empty() && assumptions.turn.is_empty());
 
-        assumptions.begin(key("c"), "u1".to_owned(), "n1".to_owned());
-        assert!(!assumptions.end(&key("c"), "u1", Ending::Bound, at(0)));
-        let again = assumptions.may_begin(&key("c"), "u1", "n2", at(1));
-        assert_eq!(again, Err(Busy::Bound { node: "n1".to_owned() }));
+        assumptions.begin(key("b"), "u1".to_owned(), "n1".to_owned());
+        assert!(!assumptions.end(&key("b"), "u1", Ending::Bound, at(0)));
+        assert_eq!(assumptions.may_begin(&key("b"), "u1", at(1)), Err(Busy::Bound { node: "n1".to_owned() }));
         assert!(assumptions.sweep(at(100), never).is_empty());
         assert!(assumptions.sweep(at(100), |_, _| true).is_empty());
         assert!(assumptions.is_empty(), "shown as bound");
+
+        assumptions.begin(key("c"), "u1".to_owned(), "n1".to_owned());
+        assert!(!assumptions.end(&key("c"), "u1", Ending::Bound, at(0)));
+        assert_eq!(assumptions.next_over(), Some(at(120)));
+        assert_eq!(assumptions.may_begin(&key("c"), "u1", at(120)), Ok(()));
+        assert_eq!(assumptions.sweep(at(120), never).len(), 1);
+        assert!(assumptions.is_empty() && assumptions.turn.is_empty());
     }
 }

@@ -8,8 +8,9 @@
 //! Everything is checked on the pod that the watch shows, never on what a request says about it. The watch may be
 //! behind kube-scheduler's: a request for a pod that is not known yet waits for it for a moment.
 //!
-//! In: requests, from other threads. Out: bindings, and a response to each request. Invariant: a binding that has
-//! started is completed even if the client disconnects, because the pod may be bound.
+//! In: requests, from other threads. Out: bindings, and a response to each request. Invariants: a binding that has
+//! started is completed even if the client disconnects, because the pod may be bound. A pod keeps its place until it is
+//! known whether it was bound, however long after the response that is.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use model::event::{Event, PodFacts, Source};
 use model::storage::uid::Uid;
-use model::{PodId, Subject, World, WorldChange};
+use model::{Pod, PodId, Subject, World, WorldChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -28,6 +29,7 @@ use super::freshness::Freshness;
 use super::judge::{Choice, Judge};
 use super::reports::Reports;
 use super::{Extender, ExtenderCounts, NodeVerdict, NotInSync, Reason};
+use crate::binding::{BindEnd, is_known};
 use crate::ports::{Binding, PortError};
 use crate::runtime::{Action, Closed, Context, Controller, LaneId, LaneSettings, Mailbox};
 
@@ -35,16 +37,17 @@ use crate::runtime::{Action, Closed, Context, Controller, LaneId, LaneSettings, 
 pub enum BindError {
     #[error(transparent)]
     NotInSync(#[from] NotInSync),
+    #[error("a name in the request is longer than that of any object")]
+    NameTooLong,
     #[error("pod {0} is not known to Bridger")]
     PodUnknown(String),
     #[error("pod {0} was replaced by another pod of the same name")]
     PodReplaced(String),
     #[error("pod {pod} is already bound to {node}")]
     Bound { pod: String, node: String },
+    /// By this extender or by the scheduler of the same process; also while it is not known how a binding ended.
     #[error("pod {0} is already being bound")]
     UnderWay(String),
-    #[error("a binding of pod {pod} to {node} got no response and may still take effect")]
-    Unclear { pod: String, node: String },
     /// Another pod was placed first.
     #[error("{node}: {text}", text = .reason.text())]
     Conflict { node: String, reason: Reason },
@@ -89,6 +92,13 @@ pub struct BindAction {
     reply: oneshot::Sender<Result<(), BindError>>,
 }
 
+impl BindAction {
+    /// The client no longer waits for the response.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
 impl Action for BindAction {
     fn is_write(&self) -> bool {
         true
@@ -97,8 +107,8 @@ impl Action for BindAction {
 
 pub struct BindOutcome {
     pub(super) action: BindAction,
-    /// `None`: no response in time.
-    pub(super) answer: Option<Result<(), PortError>>,
+    /// `None`: nothing was sent.
+    pub(super) end: Option<BindEnd>,
 }
 
 /// What remains to be done for a request.
@@ -205,12 +215,15 @@ impl ExtenderController {
             pod => pod?,
         };
         self.admission.of_pod(world, pod, &shown)?;
-        match self.assumed.may_begin(&key, &binding.uid, &binding.node, now) {
+        match self.assumed.may_begin(&key, &binding.uid, now) {
             Ok(()) => (),
             Err(Busy::UnderWay) => return Err(BindError::UnderWay(shown)),
-            Err(Busy::Unclear { node }) => return Err(BindError::Unclear { pod: shown, node }),
             Err(Busy::Bound { node }) if node == binding.node => return Ok(Next::Nothing),
             Err(Busy::Bound { node }) => return Err(BindError::Bound { pod: shown, node }),
+        }
+        // Another controller binds it, for example the scheduler of this process.
+        if world.pod(pod).is_some_and(Pod::is_assumed) && !self.assumed.has(&key, &binding.uid) {
+            return Err(BindError::UnderWay(shown));
         }
         let alone = [binding.node.as_str()];
         // Lifted terms are relaxed here only if they were relaxed when kube-scheduler filtered many nodes.
@@ -319,20 +332,31 @@ impl Controller for ExtenderController {
         }
     }
 
-    fn completed(&mut self, outcome: BindOutcome, context: &mut BindContext<'_>) {
-        let (ending, result) = match outcome.answer {
-            Some(Ok(())) => (Ending::Bound, Ok(())),
-            // It is unknown whether the binding took effect.
-            Some(Err(error @ PortError::Transient(_))) => (Ending::Unclear, Err(error.into())),
-            Some(Err(error)) => (Ending::Failed, Err(error.into())),
-            None => (Ending::Unclear, Err(BindError::TimedOut)),
+    fn completed(&mut self, BindOutcome { action, end }: BindOutcome, context: &mut BindContext<'_>) {
+        let Binding { namespace, pod: name, uid, .. } = &action.binding;
+        let (error, read) = match end {
+            None => return self.end(action, Ending::Failed, Err(BindError::TimedOut), context),
+            Some(BindEnd::Bound) => {
+                self.counts.bound.add(1);
+                return self.end(action, Ending::Bound, Ok(()), context);
+            }
+            Some(BindEnd::Failed { error }) => (error, None),
+            Some(BindEnd::Changed { error, pod }) => (error, Some(Event::PodApplied(*pod))),
+            Some(BindEnd::NotFound { error }) => {
+                (error, Some(Event::PodDeleted { namespace: namespace.clone(), name: name.clone() }))
+            }
         };
-        match ending {
-            Ending::Bound => self.counts.bound.add(1),
-            Ending::Unclear => self.counts.unclear.add(1),
-            Ending::Failed => self.counts.failed.add(1),
+        match error {
+            PortError::Transient(_) => self.counts.unclear.add(1),
+            _ => self.counts.failed.add(1),
         }
-        self.end(outcome.action, ending, result, context);
+        if let Some(event) = read
+            && is_known(context.world.read(), namespace, name, uid)
+        {
+            // The read pod is newer than the watched state. If it is not, the watch corrects it.
+            context.world.write().apply(event);
+        }
+        self.end(action, Ending::Failed, Err(error.into()), context);
     }
 
     fn refused(&mut self, action: BindAction, closed: Closed, context: &mut BindContext<'_>) {
@@ -373,8 +397,7 @@ fn forget(over: Vec<(PodKey, Assumption)>, world: &mut World) {
 /// Whether the watch may be behind the request: it does not show the pod, or it shows one of the same name that was
 /// there before.
 fn is_early(world: &World, binding: &Binding) -> bool {
-    let pod = world.pod_id(&binding.namespace, &binding.pod).and_then(|id| world.pod(id));
-    pod.is_none_or(|pod| pod.uid != Uid::from(binding.uid.as_str()))
+    !is_known(world, &binding.namespace, &binding.pod, &binding.uid)
 }
 
 /// The world's pod, if it is the one that the request names and it is not bound.

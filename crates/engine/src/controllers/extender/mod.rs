@@ -41,8 +41,9 @@ use self::freshness::Freshness;
 use self::judge::{Choice, Judge};
 use self::relaxed::Relaxed;
 use self::reports::Reports;
+use crate::binding;
 use crate::counters::Counter;
-use crate::ports::{Binder, Binding};
+use crate::ports::{Binder, Binding, PodLookup};
 use crate::runtime::{EventRecorder, Executor, Mailbox, Repeat, SharedWorld, Waker};
 
 pub use controller::{BindError, ExtenderController};
@@ -52,7 +53,8 @@ pub use verdict::{NodeVerdict, Reason};
 pub struct ExtenderSettings {
     /// The weight of the physical host's load in a score, in percent; 0 ignores it.
     pub host_load_percent: u8,
-    /// The time limit of a binding. Shorter than kube-scheduler's timeout, so that kube-scheduler gets the reason.
+    /// When a bind request is answered at the latest. Shorter than kube-scheduler's timeout, so that kube-scheduler
+    /// gets the reason. The binding itself goes on until its outcome is known.
     pub bind_within: Duration,
     /// Nothing is bound, and no event is posted.
     pub dry_run: bool,
@@ -101,8 +103,9 @@ pub struct ExtenderCounts {
     pub conflicts: Counter,
     /// Rejected here because the pod must not be bound, or not to this node.
     pub rejected: Counter,
+    /// Rejected by the API server.
     pub failed: Counter,
-    /// Without a response from the API server.
+    /// Without a response from the API server; the pod was read, and is not bound.
     pub unclear: Counter,
     assumed: AtomicUsize,
 }
@@ -126,10 +129,14 @@ const REPEAT: Repeat = Repeat { same_after: Some(Duration::from_secs(3600)), cha
 const NO_HOST_FITS: &str = "NoHostFits";
 /// How long one part of a computation may keep the world from changing.
 const LOCKED_MAX: Duration = Duration::from_millis(5);
-/// Added to the binding's own limit, for the wait until the loop's next turn.
-const TURN_WITHIN: Duration = Duration::from_secs(1);
 /// How long a bind request waits for the watch to show its pod. kube-scheduler's watch is rarely ahead by more.
 const POD_WITHIN: Duration = Duration::from_secs(1);
+/// The API server accepts no longer names. A request may contain longer ones, and what is kept of it must be bounded in
+/// bytes, too.
+const NAME_BYTES_MAX: usize = 253;
+const NAMESPACE_BYTES_MAX: usize = 63;
+/// A UUID has 36.
+const UID_BYTES_MAX: usize = 128;
 
 /// Answers requests, and passes bindings to its controller.
 pub struct Extender {
@@ -234,16 +241,21 @@ impl Extender {
         Ok(fits)
     }
 
-    /// Checks the pod again, assumes it, and binds it. A started binding completes even if this future is dropped.
+    /// Checks the pod again, assumes it, and binds it. A started binding completes even if this future is dropped, or
+    /// ends because the outcome is not known in time.
     pub async fn bind(&self, binding: Binding) -> Result<(), BindError> {
         if self.settings.dry_run {
             return Err(BindError::DryRun);
+        }
+        let Binding { namespace, pod, uid, node } = &binding;
+        if !is_pod_name(namespace, pod, uid) || node.len() > NAME_BYTES_MAX {
+            return Err(BindError::NameTooLong);
         }
         let relaxed = lock(&self.relaxed).contains(&binding.uid);
         let (reply, answer) = oneshot::channel();
         let request = BindRequest { binding, relaxed, wait_until: Instant::now() + POD_WITHIN, reply };
         self.requests.post(request).map_err(|_| BindError::Overloaded)?;
-        match tokio::time::timeout(self.settings.bind_within + POD_WITHIN + TURN_WITHIN, answer).await {
+        match tokio::time::timeout(self.settings.bind_within, answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) | Err(_) => Err(BindError::TimedOut),
         }
@@ -256,20 +268,29 @@ impl Extender {
     }
 }
 
-/// Sends bindings to the API server, each with a time limit.
+/// Sends bindings to the API server, and determines their outcomes.
 pub struct BindExecutor {
     pub binder: Arc<dyn Binder>,
-    pub bind_within: Duration,
+    pub pods: Arc<dyn PodLookup>,
 }
 
 impl Executor<ExtenderController> for BindExecutor {
     fn execute(&self, action: BindAction) -> BoxFuture<'static, BindOutcome> {
-        let (binder, within) = (self.binder.clone(), self.bind_within);
+        let (binder, pods) = (self.binder.clone(), self.pods.clone());
         Box::pin(async move {
-            let answer = tokio::time::timeout(within, binder.bind(&action.binding)).await;
-            BindOutcome { action, answer: answer.ok() }
+            // It has waited for too long: kube-scheduler may have chosen another node by now.
+            if action.is_given_up() {
+                return BindOutcome { action, end: None };
+            }
+            let end = binding::bind(&*binder, &*pods, &action.binding).await;
+            BindOutcome { action, end: Some(end) }
         })
     }
+}
+
+/// Whether a pod can have these names.
+fn is_pod_name(namespace: &str, name: &str, uid: &str) -> bool {
+    namespace.len() <= NAMESPACE_BYTES_MAX && name.len() <= NAME_BYTES_MAX && uid.len() <= UID_BYTES_MAX
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,15 +1,18 @@
 //! Describes the blocking pods and hosts.
 //!
 //! kube-scheduler's own event only counts nodes by reason. In: the verdicts. Out: a sentence that names the first few
-//! nodes. Invariant: it names no pod of another namespace than the pod's, whose users read it.
+//! nodes. Invariants: it names no pod of another namespace than the pod's, whose users read it; it has at most
+//! [`MESSAGE_BYTES_MAX`] bytes, however long the names in a request are.
 
 use std::fmt::Write as _;
 
-use super::NodeVerdict;
 use super::judge::Judge;
+use super::{NAME_BYTES_MAX, NodeVerdict};
 
 /// How many nodes are named.
 const NODES_NAMED_MAX: usize = 3;
+/// The limit of Kubernetes for the message of an Event.
+const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// The blockers on the first few nodes, one node of each host.
 pub(super) fn in_words(judge: &Judge<'_>, namespace: &str, nodes: &[&str], verdicts: &[NodeVerdict]) -> String {
@@ -27,7 +30,7 @@ pub(super) fn in_words(judge: &Judge<'_>, namespace: &str, nodes: &[&str], verdi
         }
         let separator = if named == 0 { " " } else { "; " };
         named += 1;
-        let _ = write!(text, "{separator}{name}");
+        let _ = write!(text, "{separator}{}", cut(name, NAME_BYTES_MAX));
         if let Some(host) = host {
             let _ = write!(text, " on {host}");
             hosts.push(host);
@@ -44,5 +47,10 @@ pub(super) fn in_words(judge: &Judge<'_>, namespace: &str, nodes: &[&str], verdi
     if nodes.len() > named {
         let _ = write!(text, "; {} nodes in all", nodes.len());
     }
-    text
+    cut(&text, MESSAGE_BYTES_MAX).to_owned()
+}
+
+/// The beginning of a text.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
 }

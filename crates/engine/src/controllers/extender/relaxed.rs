@@ -3,9 +3,11 @@
 //! A bind request only names a pod. Its check must read the terms as the filter did, or it would reject what the filter
 //! accepted.
 //!
-//! Invariant: bounded; the least recently requested pod is evicted first.
+//! Invariant: bounded, in bytes too; the least recently requested pod is evicted first.
 
 use std::collections::{HashMap, VecDeque};
+
+use super::UID_BYTES_MAX;
 
 const PODS_MAX: usize = 4096;
 
@@ -21,6 +23,10 @@ pub(super) struct Relaxed {
 
 impl Relaxed {
     pub(super) fn note(&mut self, uid: &str, relaxed: bool) {
+        // No pod has a longer UID. The report on it was dropped and counted.
+        if uid.len() > UID_BYTES_MAX {
+            return;
+        }
         if !relaxed {
             self.pods.remove(uid);
             return;
@@ -60,5 +66,15 @@ mod tests {
         relaxed.note("first", false);
         assert!(!relaxed.contains("first"));
         assert!(relaxed.pods.len() <= PODS_MAX && relaxed.order.len() <= PODS_MAX);
+    }
+
+    #[test]
+    fn a_uid_that_no_pod_can_have_is_not_kept() {
+        let mut relaxed = Relaxed::default();
+        let (longest, longer) = ("u".repeat(UID_BYTES_MAX), "u".repeat(UID_BYTES_MAX + 1));
+        relaxed.note(&longest, true);
+        relaxed.note(&longer, true);
+        assert!(relaxed.contains(&longest) && !relaxed.contains(&longer));
+        assert_eq!((relaxed.pods.len(), relaxed.order.len()), (1, 1));
     }
 }

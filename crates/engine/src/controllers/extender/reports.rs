@@ -4,8 +4,8 @@
 //! and the world. Out: the events on known pods, at once; those on others as soon as the watch shows the pod, because
 //! kube-scheduler's watch is often some milliseconds ahead.
 //!
-//! Invariant: at most [`WAITING_MAX`] events wait, each for [`SHOWN_WITHIN`]; one that finds no place is counted as
-//! dropped.
+//! Invariant: at most [`WAITING_MAX`] events wait, each for [`SHOWN_WITHIN`], and each has a bounded size; one that
+//! finds no place, or names what cannot be a pod, is counted as dropped.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use model::World;
 use model::event::PodFacts;
 use tokio::time::Instant;
 
-use super::{NAME, NO_HOST_FITS, REPEAT, judge, lock};
+use super::{NAME, NO_HOST_FITS, REPEAT, is_pod_name, judge, lock};
 use crate::ports::{Occurrence, Regarding, Severity};
 use crate::runtime::EventRecorder;
 
@@ -47,6 +47,9 @@ impl Reports {
 
     /// `is_known`: the watch shows the pod.
     pub(super) fn report(&self, pod: &PodFacts, is_known: bool, message: String, now: Instant) {
+        if !is_pod_name(&pod.namespace, &pod.name, &pod.uid) {
+            return self.events.count_dropped(NAME);
+        }
         let (namespace, name, uid) = (pod.namespace.clone(), pod.name.clone(), pod.uid.clone());
         let report = Report {
             pod: PodFacts { namespace, name, uid, ..PodFacts::default() },
@@ -88,5 +91,31 @@ impl Reports {
         let severity = Severity::Warning;
         let occurrence = Occurrence { regarding, severity, reason: NO_HOST_FITS, message, reporter: None };
         self.events.record(NAME, occurrence, REPEAT, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(namespace: usize, name: usize, uid: usize) -> PodFacts {
+        let text = |length: usize| "x".repeat(length);
+        PodFacts { namespace: text(namespace), name: text(name), uid: text(uid), ..PodFacts::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_on_what_cannot_be_a_pod_is_dropped_and_counted() {
+        let (events, now) = (EventRecorder::default(), Instant::now());
+        let reports = Reports::new(events.clone());
+        for impossible in [pod(64, 1, 1), pod(1, 254, 1), pod(1, 1, 129)] {
+            for is_known in [false, true] {
+                reports.report(&impossible, is_known, "no node fits".to_owned(), now);
+            }
+        }
+        assert!(!reports.has_waiting());
+        assert_eq!((events.counts(NAME).dropped, events.take(9).len()), (6, 0));
+        reports.report(&pod(63, 253, 128), false, "no node fits".to_owned(), now);
+        assert!(reports.has_waiting());
+        assert_eq!(events.counts(NAME).dropped, 6);
     }
 }

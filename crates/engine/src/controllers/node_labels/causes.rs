@@ -11,8 +11,9 @@ use model::{HostId, NodeId, Placement, VmId, World};
 /// The last cause of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The node was checked for the first time, and was there when this process started.
-    FirstCheck,
+    /// This process knows its VM and host for the first time: at the start, or when its VM appears hours later.
+    FirstMatched,
+    /// The node is new, and its first check found its VM and host.
     Added,
     Moved {
         vm: String,
@@ -32,7 +33,7 @@ pub(super) enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::FirstCheck => f.write_str("the first check after the start found it"),
+            Cause::FirstMatched => f.write_str("the node was first matched to a VM on a known host"),
             Cause::Added => f.write_str("the node was added"),
             Cause::Moved { vm, from, to } => write!(f, "VM {vm} moved from {from} to {to}"),
             Cause::OtherVm { vm } => write!(f, "the node is VM {vm} now"),
@@ -77,12 +78,18 @@ impl Causes {
 
     /// Compares where the node is with where it was at the last check.
     pub(super) fn checked(&mut self, world: &World, node: NodeId) {
-        let (Placement::On { vm, host, .. }, Some(view)) = (world.placement(node), world.host_of(node)) else { return };
+        let (Placement::On { vm, host, .. }, Some(view)) = (world.placement(node), world.host_of(node)) else {
+            // If it is matched later, that is the cause.
+            if self.causes.get(&node) == Some(&Cause::Added) {
+                self.causes.remove(&node);
+            }
+            return;
+        };
         let now = Seen { vm, host, host_name: view.name().to_owned() };
         let vm = || world.vm(now.vm).map(|(_, vm)| vm.name.clone()).unwrap_or_default();
         let cause = match self.seen.get(&node) {
             None if self.causes.contains_key(&node) => None,
-            None => Some(Cause::FirstCheck),
+            None => Some(Cause::FirstMatched),
             Some(before) if before.vm != now.vm => Some(Cause::OtherVm { vm: vm() }),
             Some(before) if before.host_name == now.host_name => None,
             Some(before) => {

@@ -146,7 +146,7 @@ impl NodeLabels {
         let observation = self.labeller.observe(name, &desired.labels, &changes, context.now);
         if observation == Observation::Correct {
             self.causes.written(node);
-            context.changes.settled(Side::Kubernetes, NODE, name);
+            context.changes.settled(Side::Kubernetes, NODE, None, name);
         }
         if observation == Observation::ChangedByOthers {
             self.counters.labels_changed_by_others.add(1);

@@ -18,11 +18,11 @@ use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Schedul
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::bind::BindEnd;
 use super::execute::{self, BindJob, SchedulingAction, SchedulingOutcome, SharedExecutor, StatusJob, WorkJob};
 use super::messages::Message;
-use super::work::{self, WorkEnd, WorkError, WorkPoint};
+use super::work::{self, BindWorkEnd, WorkEnd, WorkError, WorkPoint};
 use super::{Attempt, PluginTools, SchedulingMetrics, SchedulingSettings};
+use crate::binding::{BindEnd, is_known};
 use crate::ports::{Occurrence, Regarding, Severity};
 use crate::runtime::{Closed, Context, Controller, LaneId, LaneSettings, Repeat};
 
@@ -339,12 +339,17 @@ impl Scheduling {
         }
     }
 
-    fn bind_ended(&mut self, job: BindJob, end: BindEnd, context: &mut SchedulingContext<'_>) {
+    fn bind_ended(&mut self, job: BindJob, end: BindWorkEnd, context: &mut SchedulingContext<'_>) {
         let BindJob { pod, node, plugin, began, .. } = job;
+        let end = match end {
+            BindWorkEnd::Ended(end) => end,
+            BindWorkEnd::Declined => return self.step(Input::Declined { pod, plugin }, began, context),
+            BindWorkEnd::Rejected { reason } => {
+                return self.step(Input::Rejected { pod, plugin, reason }, began, context);
+            }
+        };
         let (error, known) = match end {
             BindEnd::Bound => return self.step(Input::Bound { pod }, began, context),
-            BindEnd::Declined => return self.step(Input::Declined { pod, plugin }, began, context),
-            BindEnd::Rejected { reason } => return self.step(Input::Rejected { pod, plugin, reason }, began, context),
             BindEnd::Failed { error } => (error, None),
             BindEnd::Changed { error, pod } => (error, Some(Event::PodApplied(*pod))),
             BindEnd::NotFound { error } => {
@@ -352,8 +357,11 @@ impl Scheduling {
                 (error, Some(Event::PodDeleted { namespace, name }))
             }
         };
+        let error = error.to_string();
         tracing::warn!(namespace = pod.namespace, pod = pod.name, node, error, "could not bind a pod");
-        if let Some(event) = known {
+        if let Some(event) = known
+            && is_known(context.world.read(), &pod.namespace, &pod.name, &pod.uid)
+        {
             // The read pod is newer than the watched state. If it is not, the watch corrects it.
             let world = context.world.write();
             let change = world.apply(event);

@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::SchedulingPorts;
-use super::bind::{self, BindEnd};
 use super::controller::Scheduling;
-use super::work::{self, WorkEnd, WorkError, WorkExecutor, WorkOrder};
+use super::work::{self, BindWorkEnd, WorkEnd, WorkError, WorkExecutor, WorkOrder};
+use crate::binding;
 use crate::ports::{Binding, PodName, PortError};
 use crate::runtime::{Action, Executor};
 
@@ -77,7 +77,7 @@ impl Action for SchedulingAction {
 
 #[derive(Debug)]
 pub enum SchedulingOutcome {
-    Bind { job: BindJob, end: BindEnd },
+    Bind { job: BindJob, end: BindWorkEnd },
     Work { job: WorkJob, end: Result<WorkEnd, WorkError> },
     Status(Result<(), PortError>),
 }
@@ -96,10 +96,10 @@ impl Executor<Scheduling> for SchedulingExecutor {
                     node: job.node.clone(),
                 };
                 let end = match &job.executor {
-                    None => bind::bind(&ports, &binding).await,
+                    None => BindWorkEnd::Ended(binding::bind(&*ports.binder, &*ports.pods, &binding).await),
                     Some(executor) => {
                         let order = WorkOrder { pod: name(&job.pod), node: job.node.clone(), work: job.work.clone() };
-                        bind::bind_with(&ports, &binding, &*executor.0, &order).await
+                        work::bind(&*executor.0, &order, &*ports.pods, &binding).await
                     }
                 };
                 SchedulingOutcome::Bind { job, end }

@@ -3,14 +3,14 @@
 //! In: changes of the world. Out: bound pods; conditions, nominations and Events on the others. The pure scheduler
 //! decides; this module keeps the execution safe and everything bounded.
 //!
-//! - [`controller`]: when pods are scheduled, and what happens to effects. `execute`: executes effects. `bind`: one
-//!   binding; the pod is read again if it fails. [`work`]: executors of plugins. [`messages`]: messages to plugins.
+//! - [`controller`]: when pods are scheduled, and what happens to effects. `execute`: executes effects. [`work`]:
+//!   executors of plugins. [`messages`]: messages to plugins. A binding is that of `crate::binding`: the pod is read
+//!   again if it fails.
 //!
 //! Invariants: nothing is decided before all of Kubernetes is in sync and, for a bounded time, before every vCenter has
 //! been in sync once; a vCenter that is lost later does not matter. A pod is assumed on its node before it is bound,
 //! and counts there until the binding is known to have failed. A write identifies the pod by its UID.
 
-mod bind;
 pub mod controller;
 mod execute;
 pub mod messages;

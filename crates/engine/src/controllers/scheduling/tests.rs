@@ -13,7 +13,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Attempt, Scheduling, SchedulingExecutor, SchedulingMetrics, SchedulingPorts, SchedulingSettings};
-use crate::ports::{Binder, Binding, EventRecord, EventSink, PodName, PodStatusWriter, PortError, Regarding};
+use crate::ports::{
+    Binder, Binding, EventRecord, EventSink, PodLookup, PodName, PodStatusWriter, PortError, Regarding,
+};
 use crate::runtime::{Lease, Runtime, RuntimeSettings, STALE_MAX};
 
 /// What the server does with a binding.
@@ -116,7 +118,7 @@ impl Binder for Api {
     }
 }
 
-impl PodStatusWriter for Api {
+impl PodLookup for Api {
     fn read<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
         let mut state = self.state();
         if state.late.get(name).is_some_and(|(at, _)| *at <= Instant::now())
@@ -128,7 +130,9 @@ impl PodStatusWriter for Api {
         let is_unseen = state.unseen_until.get(name).is_some_and(|until| Instant::now() < *until);
         Box::pin(async move { if is_unseen { Err(PortError::Permanent("HTTP 403".to_owned())) } else { Ok(found) } })
     }
+}
 
+impl PodStatusWriter for Api {
     fn not_scheduled<'a>(
         &'a self,
         pod: &'a PodName,

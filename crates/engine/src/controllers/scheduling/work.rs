@@ -14,7 +14,8 @@ use futures::future::BoxFuture;
 use scheduler::{Bind, Plugin, PreBind, Work};
 use tokio::sync::Notify;
 
-use crate::ports::PodName;
+use crate::binding::{self, BindEnd};
+use crate::ports::{Binding, PodLookup, PodName, PortError};
 use crate::runtime::Backoff;
 
 /// Between attempts of an order that failed for a passing reason.
@@ -148,5 +149,35 @@ pub(super) async fn attempt(
             Ok(ended) => ended,
             Err(_) => Err(WorkError::Failed(format!("not done within {} s", executor.within().as_secs()))),
         },
+    }
+}
+
+/// How the executor of a Bind plugin left the pod.
+#[derive(Debug)]
+pub enum BindWorkEnd {
+    Ended(BindEnd),
+    /// The next Bind plugin is asked.
+    Declined,
+    /// The pod cannot be bound to this node now.
+    Rejected {
+        reason: String,
+    },
+}
+
+/// Lets the executor of a Bind plugin bind the pod.
+pub(super) async fn bind(
+    executor: &dyn WorkExecutor,
+    order: &WorkOrder,
+    pods: &dyn PodLookup,
+    binding: &Binding,
+) -> BindWorkEnd {
+    match attempt(executor, order, executor.within(), &Notify::new()).await {
+        Ok(WorkEnd::Done) => BindWorkEnd::Ended(BindEnd::Bound),
+        Ok(WorkEnd::Declined) => BindWorkEnd::Declined,
+        Err(WorkError::Rejected(reason)) => BindWorkEnd::Rejected { reason },
+        // Whatever it says, a request of it may still take effect.
+        Err(WorkError::Transient(error) | WorkError::Failed(error)) => {
+            BindWorkEnd::Ended(binding::find_out(pods, binding, PortError::Transient(error)).await)
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Binds one pod and determines the outcome.
+//! Binds one pod and determines the outcome, for every controller that binds pods.
 //!
 //! In: a pod and a node. Out: the pod is bound; or it is not, with the pod as it was read afterwards. A failed request
 //! says little: it may have taken effect (no response arrived), another client may have bound the pod, or the pod was
@@ -9,17 +9,16 @@
 
 use std::time::Duration;
 
+use model::World;
 use model::event::PodFacts;
+use model::storage::uid::Uid;
 
-use tokio::sync::Notify;
-
-use super::SchedulingPorts;
-use super::work::{self, WorkEnd, WorkError, WorkExecutor, WorkOrder};
-use crate::ports::{Binding, PortError};
+use crate::ports::{Binder, Binding, PodLookup, PortError};
 use crate::runtime::Backoff;
 
-/// How often the pod is read again while the server does not respond: for longer than `STALE_MAX`.
-const READS_MAX: u32 = 26;
+/// How often the pod is read again while the server does not respond: for 7 minutes. That is longer than `STALE_MAX`,
+/// which counts from the moment at which the watch is known to be dead, up to 95 s after it died.
+const READS_MAX: u32 = 32;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(15) };
 /// A request without a response may still take effect for this long: no failure is reported before.
 const LATE_EFFECT_WITHIN: Duration = Duration::from_secs(2);
@@ -28,44 +27,27 @@ const LATE_EFFECT_WITHIN: Duration = Duration::from_secs(2);
 pub enum BindEnd {
     /// Bound to the requested node.
     Bound,
-    /// Only with the executor of a plugin: it leaves the pod to the next Bind plugin.
-    Declined,
-    /// Only with the executor of a plugin: the pod cannot be bound to this node now.
-    Rejected { reason: String },
     /// The pod is unchanged.
-    Failed { error: String },
+    Failed { error: PortError },
     /// Another client changed the pod: it is on another node, is being deleted, or is another pod of the same name.
-    Changed { error: String, pod: Box<PodFacts> },
+    Changed { error: PortError, pod: Box<PodFacts> },
     /// No pod of this name exists.
-    NotFound { error: String },
+    NotFound { error: PortError },
 }
 
-pub(super) async fn bind(ports: &SchedulingPorts, binding: &Binding) -> BindEnd {
-    match ports.binder.bind(binding).await {
+/// The errors in the result are that of the binding, not those of reading the pod.
+pub async fn bind(binder: &dyn Binder, pods: &dyn PodLookup, binding: &Binding) -> BindEnd {
+    match binder.bind(binding).await {
         Ok(()) => BindEnd::Bound,
-        Err(error) => find_out(ports, binding, !matches!(error, PortError::Transient(_)), error.to_string()).await,
+        Err(error) => find_out(pods, binding, error).await,
     }
 }
 
-/// Lets a plugin's executor bind the pod.
-pub(super) async fn bind_with(
-    ports: &SchedulingPorts,
-    binding: &Binding,
-    executor: &dyn WorkExecutor,
-    order: &WorkOrder,
-) -> BindEnd {
-    match work::attempt(executor, order, executor.within(), &Notify::new()).await {
-        Ok(WorkEnd::Done) => BindEnd::Bound,
-        Ok(WorkEnd::Declined) => BindEnd::Declined,
-        Err(WorkError::Rejected(reason)) => BindEnd::Rejected { reason },
-        Err(WorkError::Transient(error) | WorkError::Failed(error)) => find_out(ports, binding, false, error).await,
-    }
-}
-
-/// Reads the pod after a failed request. `is_final`: the request certainly has no effect later.
-async fn find_out(ports: &SchedulingPorts, binding: &Binding, mut is_final: bool, error: String) -> BindEnd {
+/// Determines the outcome of a binding that failed with this error.
+pub async fn find_out(pods: &dyn PodLookup, binding: &Binding, error: PortError) -> BindEnd {
+    let mut is_final = !matches!(error, PortError::Transient(_));
     for read in 1..=READS_MAX {
-        match ports.pods.read(&binding.namespace, &binding.pod).await {
+        match pods.read(&binding.namespace, &binding.pod).await {
             Ok(None) | Err(PortError::NotFound(_)) => return BindEnd::NotFound { error },
             Ok(Some(pod)) => match judge(pod, binding, &error) {
                 BindEnd::Failed { .. } if !is_final => {
@@ -82,12 +64,19 @@ async fn find_out(ports: &SchedulingPorts, binding: &Binding, mut is_final: bool
     BindEnd::Failed { error }
 }
 
-fn judge(pod: PodFacts, binding: &Binding, error: &str) -> BindEnd {
-    let error = error.to_owned();
+fn judge(pod: PodFacts, binding: &Binding, error: &PortError) -> BindEnd {
+    let error = error.clone();
     let is_same_pod = pod.uid == binding.uid;
     match &pod.node {
         Some(node) if is_same_pod && *node == binding.node => BindEnd::Bound,
         None if is_same_pod && !pod.terminating && !pod.finished => BindEnd::Failed { error },
         _ => BindEnd::Changed { error, pod: Box::new(pod) },
     }
+}
+
+/// Whether the world has this pod, and not another one of its name. Only then what was read of the pod is news: the
+/// watch may have shown its successor in the meantime.
+pub fn is_known(world: &World, namespace: &str, name: &str, uid: &str) -> bool {
+    let pod = world.pod_id(namespace, name).and_then(|id| world.pod(id));
+    pod.is_some_and(|pod| pod.uid == Uid::from(uid))
 }
