@@ -71,6 +71,7 @@ pub struct TooFewHosts {
 }
 
 impl TooFewHosts {
+    /// `5 hosts`, or how many of them are usable.
     #[must_use]
     pub fn hosts_text(&self) -> String {
         let Self { hosts, hosts_able, .. } = self;
@@ -90,7 +91,7 @@ pub enum Finding {
     JointlyUnsatisfiable(TooFewHosts),
     /// Pods on one VM accept no common host, or no host of the cluster.
     PinnedNowhere { cluster: ClusterKey, vm: String, hosts: usize, pods: Vec<RulePod> },
-    /// More VMs are restricted to these hosts, and kept on different ones by rules of other clients, than there are hosts.
+    /// More VMs are restricted to these hosts, and kept on different ones by rules of others, than there are hosts.
     PinnedTooTight { cluster: ClusterKey, vms: usize, hosts: usize, pods: Vec<RulePod> },
     /// A rule that is not Bridger's keeps VMs on one host that pods require on different hosts.
     Conflict { cluster: ClusterKey, vms: (String, String), rival: String, pods: Vec<RulePod> },
@@ -134,8 +135,7 @@ pub enum Finding {
     },
     /// Pods have more required terms than become rules: these many in total are left out.
     TermLimit { cluster: ClusterKey, terms: usize, limit: usize, pods: Vec<RulePod> },
-    /// Cross-namespace affinity terms that count only within the namespace of their pods, because that does not have the
-    /// label.
+    /// Cross-namespace affinity terms that count only within the namespace of their pods, because it has no label.
     ConfinedToNamespace { cluster: ClusterKey, terms: usize, pods: Vec<RulePod> },
     /// Required affinity that cannot be satisfied without violating anti-affinity.
     AffinityUnmet { cluster: ClusterKey, vm: String, pod: RulePod },

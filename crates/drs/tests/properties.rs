@@ -299,12 +299,14 @@ proptest! {
             check_coverage(&site, &planned, &settings)?;
             check_need(&site, &settings)?;
             let mut again = plan(&site.world(), &owned, now, &settings);
-            // A rule takes in VMs of one that was left out; the places of deleted rules are free in the next pass, and the
-            // new rules may make others redundant. Else nothing happens, and soon nothing is left to do.
-            for _ in 0..3 {
+            // A rule takes in VMs of one that was left out, and then another one may count for fewer namespaces; the places
+            // of deleted rules are free in the next pass, and the new rules may make others redundant. Else nothing happens,
+            // and soon nothing is left to do.
+            let mut is_expected = has_deleted(&planned);
+            for _ in 0..4 {
                 let grows = |kind: &ChangeKind| matches!(kind, ChangeKind::Edit { removed, .. } if removed.is_empty());
-                let is_expected = has_deleted(&planned) || again.actions().all(|(_, action)| grows(&action.kind));
-                prop_assert!(is_expected, "{:#?}", again.actions().collect::<Vec<_>>());
+                is_expected |= again.actions().any(|(_, action)| grows(&action.kind));
+                prop_assert!(is_expected || again.is_empty(), "{:#?}", again.actions().collect::<Vec<_>>());
                 check_limits(&site, &owned, &again, &settings)?;
                 owned = site.execute(&again);
                 again = plan(&site.world(), &owned, now, &settings);

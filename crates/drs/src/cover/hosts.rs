@@ -1,5 +1,4 @@
-//! Which hosts the mandatory VM-Host rules of other clients leave each VM, and whether VMs can all be on different
-//! hosts.
+//! Which hosts mandatory VM-Host rules leave each VM, and whether VMs can all be on different hosts.
 //!
 //! In: the hosts each VM may run on. Out: whether a set of VMs that must not share a host has a host for each; exact,
 //! by a bipartite matching of VMs and hosts. A VM that is left no host at all has contradictory rules that Bridger

@@ -242,7 +242,7 @@ impl<'v> Terms<'v> {
         best.filter(|(_, shared)| *shared > 1).map(|(position, _)| position)
     }
 
-    /// Computes the rules of each term, and leaves out the pairs that cannot be separated in addition to all the others.
+    /// Computes the rules of each term, without the pairs that cannot be separated in addition to all the others.
     pub(crate) fn cover(&mut self, limits: Limits<'_>) {
         self.refused.clear();
         for rules in &mut self.all {

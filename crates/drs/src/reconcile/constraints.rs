@@ -1,9 +1,9 @@
 //! How the rules of other clients constrain Bridger's own rules.
 //!
 //! In: the observed rules of other clients, of every type. Out: pairs that they keep on different hosts, VMs that they
-//! keep on one host, and the hosts that mandatory VM-Host rules leave each VM. Disabled rules are ignored; "should"
-//! rules yield to VM-VM rules and limit nothing. VMs that are not nodes count too if such rules name them: two nodes
-//! that are each kept on one host with the same database VM are kept on one host.
+//! keep on one host, and the hosts that mandatory VM-Host rules leave each VM; Bridger's own mandatory rules are added to
+//! these. Disabled rules are ignored; "should" rules yield to VM-VM rules and limit nothing. VMs that are not nodes count
+//! too if such rules name them: two nodes that are each kept on one host with the same database VM are kept on one host.
 
 use std::collections::{BTreeMap, BTreeSet};
 

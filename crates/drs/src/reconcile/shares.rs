@@ -13,9 +13,9 @@
 //!   So does what was not possible together with a rule that is now left out.
 //!
 //! Invariants: existing rules stay, whatever the limits are. With the chosen rules created, the next plans undo nothing
-//! and create nothing else, until a rule is deleted (a rule may take in VMs of one that was left out): a rule is left out
-//! for a namespace only if no distribution of all rules leaves room for it, and the chosen rules stay in the order of
-//! their terms, which decides which of two terms needs no rule of its own.
+//! and create nothing else, until a rule is deleted, or takes in VMs of one that was left out (then another one may count
+//! for fewer namespaces): a rule is left out for a namespace only if no distribution of all rules leaves room for it, and
+//! the chosen rules stay in the order of their terms, which decides which of two terms needs no rule of its own.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
