@@ -36,7 +36,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use vsphere::config::VcenterConfig;
 
-use crate::scheduler::Registry;
+use crate::scheduler::PluginRegistry;
 use crate::service::audit::{AuditFile, AuditLog};
 use crate::service::leading::{Candidates, Elections, PodsListed, machine_name};
 use crate::service::outside::{EVENTS_QUEUED_MAX, Service, extender_routes, health};
@@ -50,7 +50,7 @@ pub struct PartSettings {
     pub extender: Option<ExtenderSettings>,
     pub scheduling: Option<Configuration>,
     /// What plugins other than Bridger's bring along.
-    pub plugins: Registry,
+    pub plugins: PluginRegistry,
     /// Which anti-affinity terms between nodes also hold between physical hosts.
     pub lifting: LiftSettings,
     pub dry_run: bool,

@@ -1,13 +1,13 @@
 //! A scheduler of one's own: Bridger's, with further plugins.
 //!
-//! In: a [`Registry`] with plugins, and with the executors of those that extend PreBind or Bind. Out: the command
+//! In: a [`PluginRegistry`] with plugins, and with the executors of those that extend PreBind or Bind. Out: the command
 //! `bridger scheduler` with these plugins ([`main`]). The plugins run if the configuration file enables them.
 //!
 //! ```no_run
-//! use bridger::scheduler::{Registry, main};
+//! use bridger::scheduler::{PluginRegistry, main};
 //!
 //! fn run() -> std::process::ExitCode {
-//!     main(Registry::standard())
+//!     main(PluginRegistry::standard())
 //! }
 //! ```
 
@@ -21,9 +21,9 @@ use kubernetes::BoundedClient;
 pub use ::scheduler::plugins;
 pub use ::scheduler::{
     Bind, Change, ChangeKinds, ChangedPod, Concession, Configuration, Cycle, Filter, Handle, NODE_SCORE_MAX, NoArgs,
-    Nomination, Normalized, Notified, Permit, PermitAnswer, Plugin, Points, PostBind, PostFilter, PostFilterAnswer,
-    PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, Reads, Reasons, Refusal, Register, RejectedNodes,
-    Rejection, RejectionId, Rejections, Reserve, Score, Status, WaitingPod, Work, normalize_by_highest,
+    NodeRefusal, Nomination, Normalized, Notified, Permit, PermitAnswer, Plugin, Points, PostBind, PostFilter,
+    PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, Reads, Reasons, Register,
+    RejectedNodes, Rejection, RejectionId, Rejections, Reserve, Score, Status, WaitingPod, Work, normalize_by_highest,
 };
 pub use engine::ports::PodName;
 pub use engine::scheduling::{Executes, MessageRefused, Notifier, WorkEnd, WorkError};
@@ -62,7 +62,7 @@ type Start = Arc<dyn Fn(&Tools) + Send + Sync>;
 
 /// The plugins that a configuration file can enable, and what they bring along.
 #[derive(Clone, Default)]
-pub struct Registry {
+pub struct PluginRegistry {
     plugins: ::scheduler::Registry,
     executors: Vec<AddExecutor>,
     tasks: Vec<Start>,
@@ -70,20 +70,20 @@ pub struct Registry {
     with_executor: Vec<(WorkPoint, &'static str)>,
 }
 
-impl Registry {
+impl PluginRegistry {
     /// Bridger's own plugins.
     #[must_use]
-    pub fn standard() -> Registry {
-        Registry {
+    pub fn standard() -> PluginRegistry {
+        PluginRegistry {
             plugins: plugins::standard(),
             with_executor: vec![(WorkPoint::Bind, plugins::DefaultBinder::NAME)],
-            ..Registry::default()
+            ..PluginRegistry::default()
         }
     }
 
     /// Adds a plugin. It replaces a plugin with the same name.
     #[must_use]
-    pub fn with<P: Register>(mut self) -> Registry {
+    pub fn with<P: Register>(mut self) -> PluginRegistry {
         self.plugins = self.plugins.with::<P>();
         self
     }
@@ -93,7 +93,7 @@ impl Registry {
     pub fn with_pre_bind_executor<P: PreBind, E: Executes<P::Work> + 'static>(
         mut self,
         make: impl Fn(&Tools) -> E + Send + Sync + 'static,
-    ) -> Registry {
+    ) -> PluginRegistry {
         self.executors.push(Arc::new(move |executors, tools| executors.pre_bind::<P>(make(tools))));
         self.with_executor.push((WorkPoint::PreBind, P::NAME));
         self
@@ -104,7 +104,7 @@ impl Registry {
     pub fn with_bind_executor<P: Bind, E: Executes<P::Work> + 'static>(
         mut self,
         make: impl Fn(&Tools) -> E + Send + Sync + 'static,
-    ) -> Registry {
+    ) -> PluginRegistry {
         self.executors.push(Arc::new(move |executors, tools| executors.bind::<P>(make(tools))));
         self.with_executor.push((WorkPoint::Bind, P::NAME));
         self
@@ -112,7 +112,7 @@ impl Registry {
 
     /// Runs once when the scheduler starts, on its runtime: starts a plugin's own tasks.
     #[must_use]
-    pub fn with_start(mut self, start: impl Fn(&Tools) + Send + Sync + 'static) -> Registry {
+    pub fn with_start(mut self, start: impl Fn(&Tools) + Send + Sync + 'static) -> PluginRegistry {
         self.tasks.push(Arc::new(start));
         self
     }
@@ -160,7 +160,7 @@ struct CommandLine {
 
 /// The `main` of a scheduler of one's own: `bridger scheduler` with the plugins of this registry.
 #[must_use]
-pub fn main(registry: Registry) -> ExitCode {
+pub fn main(registry: PluginRegistry) -> ExitCode {
     let registry = Arc::new(registry);
     let arguments = match CommandLine::try_parse() {
         Ok(arguments) => arguments,

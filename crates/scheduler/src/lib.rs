@@ -25,7 +25,7 @@ pub use evaluate::one_node::{Misfit, NodeChecks};
 pub use explain::{Explanation, NodeExplanation, VerdictKind, explain};
 pub use framework::change::{Change, ChangeKinds, ChangedPod};
 pub use framework::cycle::Cycle;
-pub use framework::handle::{Handle, Refusal, WaitingPod};
+pub use framework::handle::{Handle, NodeRefusal, WaitingPod};
 pub use framework::plugin::{Plugin, Reads};
 pub use framework::points::*;
 pub use framework::probe::{ExtensionPoint, Probe, Run};

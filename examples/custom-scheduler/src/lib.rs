@@ -4,15 +4,15 @@ mod checkout;
 mod licences;
 mod namespace_spread;
 
-use bridger::scheduler::Registry;
+use bridger::scheduler::PluginRegistry;
 
 pub use licences::Licences;
 pub use namespace_spread::NamespaceSpread;
 
 /// Bridger's plugins and those of this crate.
 #[must_use]
-pub fn registry() -> Registry {
-    Registry::standard()
+pub fn registry() -> PluginRegistry {
+    PluginRegistry::standard()
         .with::<NamespaceSpread>()
         .with::<Licences>()
         .with_pre_bind_executor::<Licences, _>(|tools| checkout::Annotate::new(tools.kubernetes().clone()))

@@ -110,7 +110,7 @@ const KEPT: &[Kept] = &[
     kept("ratatui", &["bridger"], &[]),
     kept("crossterm", &["bridger"], &[]),
     // Libraries use error enums.
-    kept("anyhow", &["bridger", "testkit", "real-peers", "xtask"], &[]),
+    kept("anyhow", &["bridger", "testkit", "real-peers", "xtask"], &["custom-scheduler"]),
 ];
 
 /// Libraries that read, write, wait or log. Pure crates must not use them.

@@ -14,7 +14,7 @@ use scheduler::{Configuration, Explanation, NodeExplanation, Profile};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::terminal_width;
-use crate::scheduler::Registry;
+use crate::scheduler::PluginRegistry;
 use crate::service::extender::unknown_lifted_keys;
 use crate::service::leading::ElectionArguments;
 use crate::service::read_once::read_without_record;
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             "give namespace and name, for example default/web-0",
         ));
     };
-    let configuration = arguments.profiles.configuration(&Registry::standard())?;
+    let configuration = arguments.profiles.configuration(&PluginRegistry::standard())?;
     let settings =
         arguments.profiles.settings(&arguments.reach, &ElectionArguments::default(), None, None, environment)?;
     let mut world = World::with_lifting(settings.lifting.clone());

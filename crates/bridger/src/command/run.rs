@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::scheduler::Registry;
+use crate::scheduler::PluginRegistry;
 use crate::service::settings::{RunArguments, RunSettings, environment};
 use crate::service::{running, startup};
 
@@ -22,5 +22,5 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let settings = RunSettings::resolve(&arguments.run, environment)?;
-    running::until_interrupted(&settings, startup::Purpose::Run, &Registry::standard())
+    running::until_interrupted(&settings, startup::Purpose::Run, &PluginRegistry::standard())
 }

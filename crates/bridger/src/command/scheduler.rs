@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::scheduler::Registry;
+use crate::scheduler::PluginRegistry;
 use crate::service::leading::ElectionArguments;
 use crate::service::scheduler::ProfileArguments;
 use crate::service::settings::{ReachArguments, environment};
@@ -32,11 +32,11 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    run_with(arguments, &Registry::standard())
+    run_with(arguments, &PluginRegistry::standard())
 }
 
 /// With the plugins of this registry.
-pub fn run_with(arguments: &Arguments, registry: &Registry) -> Result<ExitCode, Failure> {
+pub fn run_with(arguments: &Arguments, registry: &PluginRegistry) -> Result<ExitCode, Failure> {
     let Arguments { profiles, reach, election, port, listen } = arguments;
     let settings = profiles.settings(reach, election, *listen, *port, environment)?;
     running::until_interrupted(&settings, startup::Purpose::Schedule, registry)

@@ -23,7 +23,7 @@ use crate::compose::{Outside, PartSettings, RuleParts, compose};
 use crate::embedded;
 use crate::failure::Failure;
 use crate::say::say;
-use crate::scheduler::Registry;
+use crate::scheduler::PluginRegistry;
 use crate::signals;
 
 /// Time limit for the first sync. After it, the log names the missing sources.
@@ -32,7 +32,11 @@ const FIRST_SYNC_WITHIN: Duration = Duration::from_secs(60);
 const LIFTED_KEYS_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs the startup checks, then the service until Ctrl-C or SIGTERM.
-pub fn until_interrupted(settings: &RunSettings, purpose: Purpose, registry: &Registry) -> Result<ExitCode, Failure> {
+pub fn until_interrupted(
+    settings: &RunSettings,
+    purpose: Purpose,
+    registry: &PluginRegistry,
+) -> Result<ExitCode, Failure> {
     let configure = |profiles: &ProfileArguments| profiles.configuration(registry);
     let configuration = settings.scheduling.as_ref().map(configure).transpose()?;
     if let (Some(profiles), Some(configuration)) = (&settings.scheduling, &configuration) {
@@ -59,7 +63,7 @@ pub fn until_interrupted(settings: &RunSettings, purpose: Purpose, registry: &Re
 async fn run(
     settings: &RunSettings,
     configuration: Option<Configuration>,
-    registry: &Registry,
+    registry: &PluginRegistry,
     elections: Elections,
     found: &Found,
     stop: impl Future<Output = ()>,
@@ -131,7 +135,7 @@ fn parts(settings: &RunSettings, scheduling: Option<Configuration>) -> PartSetti
         dry_run: settings.dry_run,
         writes_per_second: settings.writes_per_second,
         audit: None,
-        plugins: Registry::default(),
+        plugins: PluginRegistry::default(),
     }
 }
 

@@ -18,7 +18,7 @@ use super::policy::PolicyArguments;
 use super::settings::{ConnectionArguments, ReachArguments, RunArguments, RunSettings, Switch};
 use crate::failure::Failure;
 use crate::files;
-use crate::scheduler::Registry;
+use crate::scheduler::PluginRegistry;
 
 /// Differs from the port of `bridger run`, so that both can run on one machine.
 pub const PORT_DEFAULT: u16 = 12_347;
@@ -56,7 +56,7 @@ impl fmt::Debug for FileText {
 
 impl ProfileArguments {
     /// Reads and checks the profiles.
-    pub fn configuration(&self, registry: &Registry) -> Result<Configuration, Failure> {
+    pub fn configuration(&self, registry: &PluginRegistry) -> Result<Configuration, Failure> {
         let Some(path) = &self.config else {
             let name = self.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER_NAME);
             let configuration = Configuration::with_name(name, registry.plugins())
@@ -222,7 +222,8 @@ mod tests {
             scheduler_name: name.map(str::to_owned),
             ..ProfileArguments::default()
         };
-        let configuration = arguments.configuration(&Registry::standard()).map_err(|failure| failure.to_string())?;
+        let configuration =
+            arguments.configuration(&PluginRegistry::standard()).map_err(|failure| failure.to_string())?;
         Ok(configuration.profiles().iter().map(|profile| profile.name().to_owned()).collect())
     }
 
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn profiles_come_from_the_file_or_the_default() {
-        let default = ProfileArguments::default().configuration(&Registry::standard());
+        let default = ProfileArguments::default().configuration(&PluginRegistry::standard());
         assert_eq!(default.expect("defaults").profiles()[0].name(), "bridger");
         let two = format!("{HEAD}profiles:\n- schedulerName: a\n- schedulerName: b\n");
         assert_eq!(configured(&two, None).expect("two"), ["a", "b"]);
@@ -349,7 +350,7 @@ mod tests {
         }
         // Neither of them reads the file again.
         std::fs::remove_file(profiles.config.as_ref().expect("a path")).expect("it is removed");
-        let configuration = profiles.configuration(&Registry::standard()).expect("the text is known");
+        let configuration = profiles.configuration(&PluginRegistry::standard()).expect("the text is known");
         assert_eq!(configuration.client_connection().kubeconfig.as_deref(), Some(Path::new("of-file")));
     }
 }

@@ -8,14 +8,14 @@ use model::{NodeId, NodeSet};
 
 use super::trial::rejection_of;
 use crate::framework::cycle::Cycle;
-use crate::framework::handle::Refusal;
+use crate::framework::handle::NodeRefusal;
 use crate::framework::profile::Profile;
 use crate::framework::status::{Reasons, Rejection, Rejections, Status};
 
-pub(crate) fn refusal(profile: &Profile, cycle: &Cycle<'_>, node: NodeId) -> Option<Refusal> {
+pub(crate) fn refusal(profile: &Profile, cycle: &Cycle<'_>, node: NodeId) -> Option<NodeRefusal> {
     let nodes: NodeSet = [node].into_iter().collect();
     let mut slots: Vec<_> = profile.plugins.iter().map(|built| Some(built.plugin.slot())).collect();
-    let refused = |index: usize, rejection| Some(Refusal { plugin: profile.plugin_name(index), rejection });
+    let refused = |index: usize, rejection| Some(NodeRefusal { plugin: profile.plugin_name(index), rejection });
     for &index in &profile.points.pre_filter {
         let (Some(plugin), Some(slot)) = (&profile.plugins[index].pre_filter, &mut slots[index]) else { continue };
         match plugin.pre_filter(cycle, slot) {

@@ -29,7 +29,7 @@ pub struct WaitingPod {
 
 /// Why a plugin rejects a node in a hypothetical placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct NodeRefusal {
     pub plugin: &'static str,
     pub rejection: Rejection,
 }
@@ -38,7 +38,7 @@ pub struct Refusal {
 pub(crate) trait Surroundings {
     fn waiting_pods(&self) -> Vec<WaitingPod>;
 
-    fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<Refusal>;
+    fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<NodeRefusal>;
 }
 
 /// The states of a profile's plugins in the current cycle.
@@ -112,7 +112,7 @@ impl Handle<'_> {
 
     /// The first plugin of the pod's profile that rejects the node in this view of the pods on it; `None` if the pod
     /// fits. All filters run anew, so this is not meant for thousands of nodes.
-    pub fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<Refusal> {
+    pub fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<NodeRefusal> {
         self.surroundings.refusal(pod, node, view)
     }
 

@@ -13,7 +13,7 @@ use super::advice::PluginAdvice;
 use super::binding::Bindings;
 use crate::evaluate::hypothetical;
 use crate::framework::cycle::Cycle;
-use crate::framework::handle::{Handle, Refusal, Request, States, Surroundings, WaitingPod, Wish};
+use crate::framework::handle::{Handle, NodeRefusal, Request, States, Surroundings, WaitingPod, Wish};
 use crate::framework::profile::Profile;
 use crate::framework::work::Work;
 use crate::scheduler::effect::Effect;
@@ -30,7 +30,7 @@ impl Surroundings for Around<'_> {
         self.bindings.waiting(self.profiles)
     }
 
-    fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<Refusal> {
+    fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<NodeRefusal> {
         let cycle = Cycle { view, ..Cycle::of(self.world, pod)? };
         let profile = self.profiles.iter().find(|profile| profile.name() == cycle.facts().scheduler_name)?;
         hypothetical::refusal(profile, &cycle, node)
