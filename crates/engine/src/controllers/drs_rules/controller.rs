@@ -28,7 +28,7 @@ use super::change_reports::report;
 use super::counters::RuleCounters;
 use super::deferred::DeferredChanges;
 use super::facts::{known_rules, rules_of, unknown_clusters};
-use super::pass::{End, Next, Pass, Request, Response, Work};
+use super::pass::{End, Next, Pass, PassWork, Request, Response};
 use super::planner::{self, Planned, PlannedCluster, Planner};
 use super::records::{RuleRecords, stands_in_the_way};
 use super::reports::PodReports;
@@ -394,7 +394,7 @@ impl DrsRules {
         if !is_settled {
             cluster.reports = reports;
             let (changes, fresh, planned_from) = (sorted.changes, sorted.fresh, rules_of(&planned_from));
-            let (pass, request) = Pass::begin(Work { cluster: name.clone(), changes, fresh, record, planned_from });
+            let (pass, request) = Pass::begin(PassWork { cluster: name.clone(), changes, fresh, record, planned_from });
             cluster.phase = Phase::Busy(Box::new(pass));
             cluster.pass_began = Some(context.now);
             cluster.moved_at_load = self.loads.number;

@@ -8,7 +8,7 @@ use drs::{ClusterKey, Plan, Record};
 use model::World;
 
 use super::facts::{cluster_facts, rules_of};
-use super::pass::{End, Next, Pass, Request, Response, Work};
+use super::pass::{End, Next, Pass, PassWork, Request, Response};
 use super::records::RuleRecords;
 use crate::ports::{PortError, RecordStore, RuleStore, StoredRecord};
 
@@ -31,7 +31,7 @@ pub async fn execute(
         record.set(&cluster, Arc::clone(&plan.rules));
         let fresh = changes.len();
         let (mut pass, mut request) =
-            Pass::begin(Work { cluster: cluster.clone(), changes, fresh, record, planned_from });
+            Pass::begin(PassWork { cluster: cluster.clone(), changes, fresh, record, planned_from });
         let end = loop {
             let response = match request {
                 Request::Read => Response::Read(store.read(cluster.vcenter, &cluster.id).await),

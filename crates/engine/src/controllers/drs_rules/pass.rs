@@ -16,7 +16,7 @@ use crate::ports::{ClusterRules, PortError, RecordVersion, StoredRecord};
 
 /// The input of a pass.
 #[derive(Debug)]
-pub struct Work {
+pub struct PassWork {
     pub cluster: ClusterKey,
     /// The first `fresh` changes are sent together, the others one by one.
     pub changes: Vec<RuleChange>,
@@ -87,7 +87,7 @@ pub enum Next {
 
 #[derive(Debug)]
 pub struct Pass {
-    work: Work,
+    work: PassWork,
     stage: PassStage,
     split: Split,
     /// The record text that is being saved.
@@ -101,7 +101,7 @@ pub struct Pass {
 
 impl Pass {
     #[must_use]
-    pub fn begin(work: Work) -> (Pass, Request) {
+    pub fn begin(work: PassWork) -> (Pass, Request) {
         let split = Split::new(work.fresh, work.changes.len());
         let (stage, saving) = (PassStage::Reading, String::new());
         let pass = Pass { work, stage, split, saving, carried: None, stopped_by: None, told: (0, 0) };
