@@ -200,6 +200,9 @@ pub trait PodStatusWriter: PodLookup {
     /// Writes `status.nominatedNodeName`; `None` clears it.
     fn nominate<'a>(&'a self, pod: &'a PodName, node: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>>;
 
+    /// Sets the condition DisruptionTarget: a scheduler preempts the pod.
+    fn disrupt<'a>(&'a self, pod: &'a PodName, message: &'a str) -> BoxFuture<'a, Result<(), PortError>>;
+
     /// Deletes the pod (preemption).
     fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>>;
 }

@@ -205,6 +205,10 @@ impl PodStatusWriter for Api {
         Box::pin(async { Ok(()) })
     }
 
+    fn disrupt<'a>(&'a self, _: &'a PodName, _: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn delete<'a>(&'a self, _: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async { Ok(()) })
     }
@@ -220,6 +224,8 @@ impl SchedulingMetrics for Api {
     fn attempted(&self, _: &Attempt<'_>) {}
     fn decided(&self, _: Duration) {}
     fn figures(&self, _: &Figures) {}
+    fn preempted(&self, _: usize) {}
+
     fn status_dropped(&self) {
         panic!("a status was dropped");
     }

@@ -67,6 +67,15 @@ impl PodConditions {
         self.send(&object, request).await.map(drop)
     }
 
+    /// The server merges conditions by their type, so all others stay.
+    fn condition(&self, kind: &str, status: &str, reason: &str, message: &str) -> Value {
+        let now = (self.now)();
+        // The type of this field has a precision of seconds.
+        let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+        json!({ "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": seconds,
+            "lastProbeTime": null })
+    }
+
     async fn remove(&self, pod: &PodName) -> Result<(), PortError> {
         let (object, request) = on(&pod.namespace, &pod.name)?;
         let only = Preconditions { uid: Some(pod.uid.clone()), ..Preconditions::default() };
@@ -101,17 +110,17 @@ impl PodStatusWriter for PodConditions {
         reason: &'a str,
         message: &'a str,
     ) -> BoxFuture<'a, Result<(), PortError>> {
-        let now = (self.now)();
-        // The type of this field has a precision of seconds.
-        let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-        // The server merges conditions by their type, so all others stay.
-        let condition = json!({ "type": "PodScheduled", "status": "False", "reason": reason, "message": message,
-            "lastTransitionTime": seconds, "lastProbeTime": null });
+        let condition = self.condition("PodScheduled", "False", reason, message);
         Box::pin(self.patch_status(pod, json!({ "conditions": [condition] })))
     }
 
     fn nominate<'a>(&'a self, pod: &'a PodName, node: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(self.patch_status(pod, json!({ "nominatedNodeName": node })))
+    }
+
+    fn disrupt<'a>(&'a self, pod: &'a PodName, message: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+        let condition = self.condition("DisruptionTarget", "True", "PreemptionByScheduler", message);
+        Box::pin(self.patch_status(pod, json!({ "conditions": [condition] })))
     }
 
     fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {

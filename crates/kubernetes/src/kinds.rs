@@ -5,7 +5,9 @@
 use model::event::{NamespaceFacts, NodeFacts, PodFacts, Source};
 use model::scheduling::WorkloadKind;
 
-use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Service, StatefulSet, Workload};
+use crate::facts::{
+    DisruptionBudget, Facts, ReplicaSet, ReplicationController, Schedulable, Service, StatefulSet, Workload,
+};
 
 /// An operation on objects of any kind.
 pub(crate) trait Visitor {
@@ -37,6 +39,7 @@ pub(crate) fn visit<V: Visitor>(source: Source, detail: Detail, visitor: V) -> O
             WorkloadKind::ReplicaSet => visitor.visit::<Workload<ReplicaSet>>(),
             WorkloadKind::StatefulSet => visitor.visit::<Workload<StatefulSet>>(),
         },
+        (Source::DisruptionBudgets, _) => visitor.visit::<DisruptionBudget>(),
         (Source::Vcenter(_), _) => return None,
     })
 }

@@ -57,6 +57,7 @@ mod tests {
             Event::PodApplied(_) => Source::Pods,
             Event::NamespaceApplied(_) => Source::Namespaces,
             Event::WorkloadApplied(facts) => Source::Workload(facts.kind),
+            Event::DisruptionBudgetApplied(_) => Source::DisruptionBudgets,
             _ => return None,
         })
     }

@@ -83,7 +83,7 @@ pub enum Access {
     BindPods,
     /// Reading a pod again after a binding without a response.
     ReadPods,
-    /// The same, and writing a pod's conditions. No plugin of Bridger's preempts, so nothing deletes pods.
+    /// The same, writing a pod's conditions, and deleting it to make room for another one.
     WritePods,
     WriteEvents,
     /// Leader election.
@@ -102,7 +102,7 @@ impl Access {
             Self::DeleteRecord => const { &[of_record("delete")] },
             Self::BindPods => const { &[need("create", "pods/binding")] },
             Self::ReadPods => const { &[need("get", "pods")] },
-            Self::WritePods => const { &[need("get", "pods"), need("patch", "pods/status")] },
+            Self::WritePods => const { &[need("get", "pods"), need("delete", "pods"), need("patch", "pods/status")] },
             Self::WriteEvents => const { &[need("create", "events")] },
             Self::Lead => const { &[lease("get"), lease("create"), lease("patch")] },
         }

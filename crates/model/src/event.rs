@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, WorkloadFacts, WorkloadKind};
+use crate::scheduling::{DisruptionBudgetFacts, NodeSchedulingFacts, PodSchedulingFacts, WorkloadFacts, WorkloadKind};
 
 /// One of the vCenters Bridger is connected to: its index in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +26,8 @@ pub enum Source {
     Namespaces,
     /// Watched only for a scheduler.
     Workload(WorkloadKind),
+    /// Watched only for a scheduler.
+    DisruptionBudgets,
     Vcenter(VcenterId),
 }
 
@@ -73,6 +75,11 @@ pub enum Event {
     WorkloadApplied(WorkloadFacts),
     WorkloadDeleted {
         kind: WorkloadKind,
+        namespace: String,
+        name: String,
+    },
+    DisruptionBudgetApplied(DisruptionBudgetFacts),
+    DisruptionBudgetDeleted {
         namespace: String,
         name: String,
     },
@@ -153,6 +160,10 @@ pub struct PodFacts {
     pub nominated_node: Option<String>,
     /// When it was created, in seconds since 1970.
     pub created_s: Option<i64>,
+    /// `status.startTime`, in seconds since 1970.
+    pub started_s: Option<i64>,
+    /// The condition DisruptionTarget says that a scheduler preempts it.
+    pub preempted: bool,
     /// `None` if no scheduler runs.
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
 }

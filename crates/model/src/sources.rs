@@ -82,7 +82,7 @@ pub struct SourceRow {
     pub needed_by: Parts,
 }
 
-pub static KUBERNETES_SOURCES: [SourceRow; 7] = [
+pub static KUBERNETES_SOURCES: [SourceRow; 8] = [
     row(Source::Nodes, "Node", "", "nodes", Parts::ALL),
     row(Source::Pods, "Pod", "", "pods", Parts::ALL),
     row(Source::Namespaces, "Namespace", "", "namespaces", Parts::ALL),
@@ -96,6 +96,7 @@ pub static KUBERNETES_SOURCES: [SourceRow; 7] = [
     ),
     row(Source::Workload(WorkloadKind::ReplicaSet), "ReplicaSet", "apps", "replicasets", Parts::SCHEDULING),
     row(Source::Workload(WorkloadKind::StatefulSet), "StatefulSet", "apps", "statefulsets", Parts::SCHEDULING),
+    row(Source::DisruptionBudgets, "PodDisruptionBudget", "policy", "poddisruptionbudgets", Parts::SCHEDULING),
 ];
 
 const fn row(
@@ -170,7 +171,8 @@ mod tests {
             Source::Workload(WorkloadKind::Service) => Source::Workload(WorkloadKind::ReplicationController),
             Source::Workload(WorkloadKind::ReplicationController) => Source::Workload(WorkloadKind::ReplicaSet),
             Source::Workload(WorkloadKind::ReplicaSet) => Source::Workload(WorkloadKind::StatefulSet),
-            Source::Workload(WorkloadKind::StatefulSet) => Source::Vcenter(VcenterId(0)),
+            Source::Workload(WorkloadKind::StatefulSet) => Source::DisruptionBudgets,
+            Source::DisruptionBudgets => Source::Vcenter(VcenterId(0)),
             Source::Vcenter(_) => return None,
         })
     }
@@ -193,7 +195,9 @@ mod tests {
     #[test]
     fn each_part_needs_its_sources() {
         let core = ["nodes", "pods", "namespaces"];
-        let all = [&core[..], &["services", "replicationcontrollers", "replicasets", "statefulsets"]].concat();
+        let of_scheduling =
+            ["services", "replicationcontrollers", "replicasets", "statefulsets", "poddisruptionbudgets"];
+        let all = [&core[..], &of_scheduling].concat();
         let cases: [(Parts, &[&str]); 7] = [
             (Parts::NONE, &core),
             (Part::NodeLabels.into(), &core),
@@ -249,7 +253,7 @@ mod tests {
         assert!(world.has_all_for(Parts::RUN) && !world.has_all_for(Parts::ALL));
         assert_eq!(
             missing(&world, Parts::SCHEDULING),
-            ["services", "replicationcontrollers", "replicasets", "statefulsets"]
+            ["services", "replicationcontrollers", "replicasets", "statefulsets", "poddisruptionbudgets"]
         );
         for event in [Event::Lost(Source::Pods), Event::RelistBegan(Source::Pods)] {
             world.apply(event);

@@ -36,6 +36,8 @@ pub struct SchedulerMetrics {
     cache_size: Family<Labels, Gauge>,
     /// The figures of the last update, so that only changed figures are processed.
     last: Mutex<Figures>,
+    preemption_attempts: Counter,
+    preemption_victims: Histogram,
     binding: Gauge,
     woken: Gauge,
     events: Family<Labels, Counter>,
@@ -65,6 +67,8 @@ impl Default for SchedulerMetrics {
             unschedulable: Family::default(),
             cache_size: Family::default(),
             last: Mutex::default(),
+            preemption_attempts: Counter::default(),
+            preemption_victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             binding: Gauge::default(),
             woken: Gauge::default(),
             events: Family::default(),
@@ -116,6 +120,16 @@ impl SchedulerMetrics {
             "scheduler_cache_size",
             "Number of nodes, pods, and assumed (bound) pods in the scheduler cache",
             self.cache_size.clone(),
+        );
+        registry.register(
+            "scheduler_preemption_attempts",
+            "Total preemption attempts in the cluster till now",
+            self.preemption_attempts.clone(),
+        );
+        registry.register(
+            "scheduler_preemption_victims",
+            "Number of selected preemption victims",
+            self.preemption_victims.clone(),
         );
         registry.register("bridger_scheduler_binding", "Pods being bound", self.binding.clone());
         registry.register(
@@ -214,7 +228,12 @@ impl SchedulingMetrics for SchedulerMetrics {
         for (kind, count) in [("nodes", cache.nodes), ("pods", cache.pods), ("assumed_pods", cache.assumed_pods)] {
             self.cache_size.get_or_create(&vec![("type", kind.to_owned())]).set(number(count));
         }
+        self.preemption_attempts.inc_by(figures.preemption_attempts.saturating_sub(last.preemption_attempts));
         last.clone_from(figures);
+    }
+
+    fn preempted(&self, victims: usize) {
+        self.preemption_victims.observe(victims as f64);
     }
 
     fn status_dropped(&self) {

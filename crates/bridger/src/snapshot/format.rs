@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use model::event::{NamespaceFacts, NodeFacts, PodFacts};
-use model::scheduling::WorkloadFacts;
+use model::scheduling::{DisruptionBudgetFacts, WorkloadFacts};
 use serde::{Deserialize, Serialize};
 
 use self::kubernetes::{Namespace, Node, Pod};
 use self::layout::List;
-use self::scheduling::Workload;
+use self::scheduling::{Budget, Workload};
 use self::vcenter::Vcenter;
 use super::{Snapshot, VcenterPart};
 
@@ -68,6 +68,8 @@ struct Body {
     pods: Vec<PodFacts>,
     #[serde(default, rename = "selecting", with = "List::<Workload>")]
     workloads: Vec<WorkloadFacts>,
+    #[serde(default, rename = "podDisruptionBudgets", with = "List::<Budget>")]
+    budgets: Vec<DisruptionBudgetFacts>,
     record: BTreeMap<String, String>,
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
-use model::scheduling::{WorkloadFacts, WorkloadKind};
+use model::scheduling::{DisruptionBudgetFacts, WorkloadFacts, WorkloadKind};
 
 use super::{Snapshot, VcenterPart};
 
@@ -17,6 +17,7 @@ pub struct Gathered {
     nodes: BTreeMap<String, NodeFacts>,
     pods: BTreeMap<(String, String), PodFacts>,
     workloads: BTreeMap<(WorkloadKind, String, String), WorkloadFacts>,
+    budgets: BTreeMap<(String, String), DisruptionBudgetFacts>,
     vms: BTreeMap<(VcenterId, String), VmFacts>,
     hosts: BTreeMap<(VcenterId, String), HostFacts>,
     clusters: BTreeMap<(VcenterId, String), ClusterFacts>,
@@ -55,6 +56,12 @@ impl Gathered {
             Event::WorkloadDeleted { kind, namespace, name } => {
                 self.workloads.remove(&(kind, namespace, name));
             }
+            Event::DisruptionBudgetApplied(facts) => {
+                self.budgets.insert((facts.namespace.clone(), facts.name.clone()), facts);
+            }
+            Event::DisruptionBudgetDeleted { namespace, name } => {
+                self.budgets.remove(&(namespace, name));
+            }
             Event::VmApplied { vcenter, vm } => {
                 self.vms.insert((vcenter, vm.id.clone()), vm);
             }
@@ -89,6 +96,7 @@ impl Gathered {
             Source::Pods => self.pods.clear(),
             Source::Namespaces => self.namespaces.clear(),
             Source::Workload(gone) => self.workloads.retain(|(kind, ..), _| *kind != gone),
+            Source::DisruptionBudgets => self.budgets.clear(),
             Source::Vcenter(gone) => {
                 self.vms.retain(|(vcenter, _), _| *vcenter != gone);
                 self.hosts.retain(|(vcenter, _), _| *vcenter != gone);
@@ -135,6 +143,7 @@ impl Gathered {
             nodes: self.nodes.into_values().collect(),
             pods: self.pods.into_values().collect(),
             workloads: self.workloads.into_values().collect(),
+            budgets: self.budgets.into_values().collect(),
             record,
         }
     }

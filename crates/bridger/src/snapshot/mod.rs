@@ -17,7 +17,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
-use model::scheduling::WorkloadFacts;
+use model::scheduling::{DisruptionBudgetFacts, WorkloadFacts};
 use model::{KUBERNETES_SOURCES, World};
 
 pub use self::gathered::Gathered;
@@ -33,6 +33,7 @@ pub struct Snapshot {
     pub pods: Vec<PodFacts>,
     /// Services and controllers that select pods.
     pub workloads: Vec<WorkloadFacts>,
+    pub budgets: Vec<DisruptionBudgetFacts>,
     /// The stored rule records by name.
     pub record: BTreeMap<String, String>,
 }
@@ -55,7 +56,7 @@ impl Snapshot {
             events.extend(facts);
             events.push(Event::RelistEnded(source));
         };
-        let Snapshot { mut namespaces, mut nodes, mut pods, workloads, .. } = self;
+        let Snapshot { mut namespaces, mut nodes, mut pods, workloads, mut budgets, .. } = self;
         for row in &KUBERNETES_SOURCES {
             let facts: &mut dyn Iterator<Item = Event> = match row.source {
                 Source::Nodes => &mut nodes.drain(..).map(Event::NodeApplied),
@@ -65,6 +66,7 @@ impl Snapshot {
                     let of_kind = workloads.iter().filter(move |facts| facts.kind == kind).cloned();
                     &mut of_kind.map(Event::WorkloadApplied)
                 }
+                Source::DisruptionBudgets => &mut budgets.drain(..).map(Event::DisruptionBudgetApplied),
                 Source::Vcenter(_) => continue,
             };
             source(row.source, facts);

@@ -256,6 +256,10 @@ impl PodStatusWriter for Api {
         Box::pin(async { Ok(()) })
     }
 
+    fn disrupt<'a>(&'a self, _: &'a PodName, _: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
         panic!("{pod:?} is preempted, but no pod has a priority")
     }
@@ -273,5 +277,7 @@ impl SchedulingMetrics for Api {
         self.state().totals.decided += 1;
     }
     fn figures(&self, _: &Figures) {}
+    fn preempted(&self, _: usize) {}
+
     fn status_dropped(&self) {}
 }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
 use self::affinity::Affinity;
+pub(crate) use self::disruption::DisruptionBudget;
 use self::scheduling::{FieldsRead, NoScheduling, NodeSpec, NodeStatus, PodSpec, PodStatus, Scheduling};
 pub(crate) use self::workload::{ReplicaSet, ReplicationController, Service, StatefulSet, Workload};
 
@@ -85,10 +86,8 @@ impl Meta {
         lift.is_some_and(|value| value.trim().eq_ignore_ascii_case("off"))
     }
 
-    /// In seconds since 1970.
     fn created_s(&self) -> Option<i64> {
-        let timestamp: jiff::Timestamp = self.creation_timestamp.as_deref()?.parse().ok()?;
-        Some(timestamp.as_second())
+        seconds_since_1970(self.creation_timestamp.as_deref()?)
     }
 
     fn workload_controller(&self) -> Option<WorkloadKind> {
@@ -239,6 +238,11 @@ impl Facts for Schedulable<NodeFacts> {
     }
 }
 
+fn seconds_since_1970(text: &str) -> Option<i64> {
+    let timestamp: jiff::Timestamp = text.parse().ok()?;
+    Some(timestamp.as_second())
+}
+
 fn push_new<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) {
     if let Some(item) = item.filter(|item| !list.contains(item)) {
         list.push(item);
@@ -311,6 +315,7 @@ impl Facts for Schedulable<PodFacts> {
         let preferred_nodes = spec.affinity.as_mut().map(Affinity::take_preferred_nodes).unwrap_or_default();
         let mut facts = pod_facts(&mut meta, &mut spec, &status);
         facts.created_s = meta.created_s();
+        (facts.started_s, facts.preempted) = (status.started_s(), status.is_preempted());
         facts.nominated_node = status.nominated_node();
         let scheduling = scheduling::pod_facts(&facts.labels, controller, preferred_nodes, spec, &status);
         facts.scheduling = Some(scheduling);
@@ -350,6 +355,7 @@ impl Facts for NamespaceFacts {
 }
 
 mod affinity;
+mod disruption;
 mod scheduling;
 mod workload;
 

@@ -38,6 +38,22 @@ impl View {
         self
     }
 
+    /// Adds the pod to a node, or puts it back where it is.
+    pub fn put_on(&mut self, pod: PodId, node: NodeId) {
+        match self.removed.iter().position(|removed| *removed == pod) {
+            Some(at) => drop(self.removed.swap_remove(at)),
+            None => self.added.push((pod, node)),
+        }
+    }
+
+    /// Undoes [`View::put_on`], or removes a pod that is on the node.
+    pub fn take_off(&mut self, pod: PodId, node: NodeId) {
+        match self.added.iter().position(|added| *added == (pod, node)) {
+            Some(at) => drop(self.added.swap_remove(at)),
+            None => self.removed.push(pod),
+        }
+    }
+
     pub fn added(&self) -> &[(PodId, NodeId)] {
         &self.added
     }

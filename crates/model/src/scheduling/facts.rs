@@ -7,7 +7,7 @@
 //! Invariants: the adapter computes sums when it reads the API object, exactly as kube-scheduler 1.36 does, so that
 //! nothing here depends on containers. What pods of one template share is one value, compared and hashed as a whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::event::{Labels, NodeTermFacts, SelectorFacts};
@@ -246,6 +246,19 @@ impl WorkloadFacts {
     pub fn by_labels(labels: Option<Labels>) -> Option<SelectorFacts> {
         labels.map(|labels| SelectorFacts { labels, ..SelectorFacts::default() })
     }
+}
+
+/// A PodDisruptionBudget, trimmed to what preemption reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DisruptionBudgetFacts {
+    pub namespace: String,
+    pub name: String,
+    /// `None` selects nothing; an empty selector selects every pod of the namespace.
+    pub selector: Option<SelectorFacts>,
+    /// How many of its pods may be evicted now.
+    pub disruptions_allowed: i32,
+    /// The names of pods whose eviction the budget already counts.
+    pub disrupted_pods: BTreeSet<String>,
 }
 
 #[cfg(test)]

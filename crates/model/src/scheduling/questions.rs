@@ -54,6 +54,16 @@ impl World {
         self.nodes.find(self.pod(pod)?.placed_on()?)
     }
 
+    /// The lowest priority of the pods on a node; `None` if it has none.
+    pub fn lowest_priority_on(&self, node: NodeId) -> Option<i32> {
+        self.scheduling.priorities.lowest_on(node)
+    }
+
+    /// The lowest priority of all placed pods.
+    pub fn lowest_priority(&self) -> Option<i32> {
+        self.scheduling.priorities.lowest()
+    }
+
     /// Allocatable and requested resources of nodes.
     pub fn resources(&self) -> &ResourceColumns {
         &self.scheduling.resources

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::disruption::DisruptionBudgets;
 use super::distinct::Distinct;
 use super::facts::{NodeSchedulingFacts, PodSchedulingFacts, Taint, WorkloadKind};
 use super::groups::{GroupId, Groups};
 use super::images::Images;
 use super::node_labels::NodeLabels;
 use super::ports::Ports;
+use super::priorities::Priorities;
 use super::resources::ResourceColumns;
 use super::workloads::Workloads;
 use crate::affinity::Selector;
@@ -35,7 +37,9 @@ pub(crate) struct Scheduling {
     pub(crate) unschedulable: NodeSet,
     pub(crate) images: Images,
     pub(crate) ports: Ports,
+    pub(crate) priorities: Priorities,
     pub(crate) workloads: Workloads,
+    pub(crate) budgets: DisruptionBudgets,
     pub(crate) groups: Groups,
     pub(crate) waiting: FxHashMap<PodId, Waiting>,
     /// Counts additions and removals of nodes, and changes of their labels or taints.
@@ -123,6 +127,7 @@ impl World {
         let Some(node) = standing.node else { return };
         let (facts, scheduling) = (&standing.facts, &mut self.scheduling);
         scheduling.resources.take(node, &facts.requests, by);
+        scheduling.priorities.count(node, facts.priority, by);
         if by > 0 {
             scheduling.ports.take(node, &facts.host_ports);
         } else {

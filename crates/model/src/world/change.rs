@@ -54,6 +54,7 @@ pub enum Subject {
     },
     /// A Service or controller that selects pods.
     Workload,
+    DisruptionBudget,
     /// Hosts, VMs or clusters: [`Touched`] lists the effects.
     Inventory,
 }
@@ -193,6 +194,9 @@ impl Before {
             Event::Lost(source) => Self::Known(Subject::Lost(*source)),
             Event::VcenterIdentified { vcenter, .. } => Self::Known(Subject::VcenterIdentified(*vcenter)),
             Event::WorkloadApplied(_) | Event::WorkloadDeleted { .. } => Self::Known(Subject::Workload),
+            Event::DisruptionBudgetApplied(_) | Event::DisruptionBudgetDeleted { .. } => {
+                Self::Known(Subject::DisruptionBudget)
+            }
             Event::VmApplied { .. }
             | Event::VmRemoved { .. }
             | Event::HostApplied { .. }

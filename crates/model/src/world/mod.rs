@@ -154,6 +154,15 @@ impl World {
                     self.remove_workload(kind, namespace, &name);
                 }
             }
+            Event::DisruptionBudgetApplied(facts) => {
+                let generation = self.sources.generation(Source::DisruptionBudgets);
+                self.scheduling.budgets.apply(&facts, generation, &mut self.interner);
+            }
+            Event::DisruptionBudgetDeleted { namespace, name } => {
+                if let Some(namespace) = self.interner.get(&namespace) {
+                    self.scheduling.budgets.remove(namespace, &name, &mut self.interner);
+                }
+            }
 
             Event::VmApplied { vcenter, vm } => self.apply_vm(vcenter, vm, &mut touched),
             Event::VmRemoved { vcenter, id } => {
@@ -214,6 +223,7 @@ impl World {
                     self.remove_workload(kind, namespace, &name);
                 }
             }
+            Source::DisruptionBudgets => self.scheduling.budgets.sweep(generation, &mut self.interner),
             Source::Vcenter(vcenter) => {
                 for id in self.inventory.vms.not_of(vcenter, generation) {
                     self.remove_vm(id, touched);

@@ -26,7 +26,7 @@ use crate::framework::registry::{Built, Registry};
 use crate::plugins::Unsupported;
 
 /// The default plugins, at all points they extend, with their score weights. The list is that of kube-scheduler 1.36
-/// without the plugins for volumes, resource claims, pod groups and preemption, plus this scheduler's own plugins.
+/// without the plugins for volumes, resource claims and pod groups, plus this scheduler's own plugins.
 pub(super) const DEFAULT_PLUGINS: &[(&str, i32)] = &[
     ("SchedulingGates", 0),
     ("Unsupported", 0),
@@ -40,6 +40,7 @@ pub(super) const DEFAULT_PLUGINS: &[(&str, i32)] = &[
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
     ("PhysicalHost", 2),
+    ("DefaultPreemption", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
     ("DefaultBinder", 0),

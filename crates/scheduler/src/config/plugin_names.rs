@@ -19,7 +19,6 @@ const VOLUMES_WAIT: &str = "Bridger does not have this plugin; pods with volumes
 /// Default plugins of kube-scheduler that Bridger lacks. A file may name them, because kube-scheduler's own default
 /// configuration does. The `Unsupported` plugin holds back the pods that need them.
 const ABSENT: &[(&str, &str)] = &[
-    ("DefaultPreemption", "Bridger does not evict pods to make room for others"),
     ("DynamicResources", "Bridger does not have this plugin; pods with resource claims stay pending"),
     ("NodeVolumeLimits", VOLUMES_WAIT),
     ("VolumeBinding", VOLUMES_WAIT),

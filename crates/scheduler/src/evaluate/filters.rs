@@ -257,6 +257,11 @@ impl Filters {
         })
     }
 
+    /// What the plugin at this position in the profile's Filter list says of the node as it is.
+    pub(super) fn rejection_at(&self, position: usize, node: NodeId) -> Option<&Rejection> {
+        self.rejections[position].of(node)
+    }
+
     /// Whether PreFilter leaves the node to Filter.
     pub(crate) fn is_filtered(&self, node: NodeId) -> bool {
         match &self.outcome {

@@ -1,13 +1,16 @@
 //! Cached verdicts and scores that are refreshed after random events equal recomputed ones.
 
 use model::event::Event;
-use model::{LiftMode, LiftSettings, World};
+use model::{LiftMode, LiftSettings, PodId, World};
 use proptest::prelude::*;
 
+use super::dry_run::DryRun;
 use super::*;
 use crate::config::Configuration;
 use crate::evaluate::classes::Classes;
+use crate::framework::points::NodeTrial;
 use crate::plugins;
+use crate::queue::Nominations;
 use crate::scheduler::observe;
 use crate::testing;
 use crate::testing::history::{CLASSES, pod, step};
@@ -60,6 +63,54 @@ proptest! {
             };
             let changes = observe::apply(&mut world, event);
             crate::scheduler::note(&mut journal, &world, &changes);
+        }
+    }
+}
+
+/// The pods that leave a node, as a bit for each.
+fn some_of(pods: &[PodId], bits: u16) -> Vec<PodId> {
+    let chosen = pods.iter().enumerate().filter(|(at, _)| bits >> (at % 16) & 1 != 0);
+    chosen.map(|(_, pod)| *pod).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(crate::testing::cases(5_000, 300)))]
+
+    #[test]
+    fn a_dry_run_equals_a_run_of_all_filters(
+        steps in proptest::collection::vec(step(), 1..60),
+        first in any::<u16>(),
+        second in any::<u16>(),
+    ) {
+        let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
+        let profile = &configuration.profiles()[0];
+        let mut world = testing::world_with(LiftSettings::default(), &["node-0", "node-1"]);
+        for class in 0..CLASSES {
+            world.apply(Event::PodApplied(pod(&format!("waits-{class}"), class)));
+        }
+        steps.iter().filter_map(|step| step.event()).for_each(|event| drop(world.apply(event)));
+        let mut journal = Journal::default();
+        journal.everything_changed(&world);
+        let nominations = Nominations::default();
+        for class in 0..CLASSES {
+            let waiting = testing::id(&world, &format!("waits-{class}"));
+            let cycle = Cycle::of(&world, waiting).expect("it is known");
+            let mut answers = Answers::new(profile);
+            answers.refresh(profile, &cycle, &journal, &mut Scratch::default(), Meter::off(), none).expect("no plugin fails");
+            let trial = Trial { profile, cycle: &cycle, answers: &answers };
+            let mut dry_run = DryRun::new(&trial, &nominations);
+            for node in world.node_ids().filter(|node| answers.filters.is_filtered(*node)) {
+                let there = world.pods_on(node);
+                let (leave, return_) = (some_of(there, first), some_of(&some_of(there, first), second));
+                dry_run.begin(node);
+                leave.iter().for_each(|pod| dry_run.remove(*pod));
+                return_.iter().for_each(|pod| dry_run.add(*pod));
+                let gone = leave.iter().filter(|pod| !return_.contains(pod));
+                let view = gone.fold(model::View::default(), |view, pod| view.without(*pod));
+                let expected = trial.refuses(node, view).map(|refused| refused.rejection);
+                prop_assert_eq!(dry_run.fits(), expected.is_none(), "class {} {:?}", class, node);
+                prop_assert_eq!(dry_run.rejection(), expected, "class {} {:?}", class, node);
+            }
         }
     }
 }

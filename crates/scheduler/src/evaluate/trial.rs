@@ -6,9 +6,10 @@
 use model::{NodeId, NodeSet, PodId, View};
 
 use super::Answers;
+use super::dry_run::DryRun;
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
-use crate::framework::points::RejectedNodes;
+use crate::framework::points::{NodeTrial, RejectedNodes};
 use crate::framework::profile::Profile;
 use crate::framework::status::{Rejection, Rejections, Status};
 use crate::queue::Nominations;
@@ -36,25 +37,24 @@ impl Trial<'_> {
     }
 
     fn refusal(&self, cycle: &Cycle<'_>, node: NodeId) -> Option<(usize, Rejection)> {
-        let nodes: NodeSet = [node].into_iter().collect();
+        let filters = self.profile.points.filter.iter();
+        filters.copied().find_map(|index| Some((index, self.refusal_by(index, cycle, node)?)))
+    }
+
+    /// Why this plugin rejects the node in the cycle's view.
+    pub(super) fn refusal_by(&self, index: usize, cycle: &Cycle<'_>, node: NodeId) -> Option<Rejection> {
+        // A plugin that skipped at PreFilter stays skipped, as upstream.
+        let filter = self.profile.plugins[index].filter.as_ref().filter(|_| !self.answers.filters.skips(index))?;
+        let slot = match self.slot(cycle, index, node) {
+            Ok(slot) => slot,
+            // The plugin does not apply in this view.
+            Err(Status::Skip) => return None,
+            Err(status) => return Some(rejection_of(status)),
+        };
         let mut rejections = Rejections::default();
-        for &index in &self.profile.points.filter {
-            // A plugin that skipped at PreFilter stays skipped, as upstream.
-            let filter = self.profile.plugins[index].filter.as_ref().filter(|_| !self.answers.filters.skips(index));
-            let Some(filter) = filter else { continue };
-            let slot = match self.slot(cycle, index, node) {
-                Ok(slot) => slot,
-                // The plugin does not apply in this view.
-                Err(Status::Skip) => continue,
-                Err(status) => return Some((index, rejection_of(status))),
-            };
-            rejections.reset(self.answers.width());
-            filter.filter_all(cycle, &slot, &nodes, &mut rejections);
-            if let Some(rejection) = rejections.of(node) {
-                return Some((index, rejection.clone()));
-            }
-        }
-        None
+        rejections.reset(self.answers.width());
+        filter.filter_all(cycle, &slot, &[node].into_iter().collect(), &mut rejections);
+        rejections.of(node).cloned()
     }
 
     /// The plugin's state in the cycle's view, which may differ from the world on this node. `Err` is the plugin's
@@ -98,9 +98,19 @@ pub(super) fn rejection_of(status: Status) -> Rejection {
 /// What PostFilter plugins see of the nodes that were rejected.
 pub(crate) struct RejectedInCycle<'a> {
     pub(crate) trial: Trial<'a>,
+    pub(crate) nominations: &'a Nominations,
     pub(crate) resolvable: &'a NodeSet,
     /// The nodes that are rejected together with the pods nominated to them, in the order of ids.
     pub(crate) kept: &'a [(NodeId, Refused)],
+}
+
+/// The nodes where removing pods may help. What `kept` says of a node counts more than what the filters say.
+pub(crate) fn resolvable(trial: &Trial<'_>, all: &NodeSet, kept: &[(NodeId, Refused)]) -> NodeSet {
+    let mut resolvable = trial.answers.filters.resolvable(trial.profile, all);
+    for (node, refused) in kept {
+        resolvable.set(*node, refused.rejection.resolvable);
+    }
+    resolvable
 }
 
 impl RejectedNodes for RejectedInCycle<'_> {
@@ -116,9 +126,20 @@ impl RejectedNodes for RejectedInCycle<'_> {
         Some(verdict.rejection.clone())
     }
 
-    fn fits(&self, node: NodeId, view: View) -> bool {
-        self.trial.refuses(node, view).is_none()
+    fn trial(&self) -> Box<dyn NodeTrial + '_> {
+        Box::new(DryRun::new(&self.trial, self.nominations))
     }
+}
+
+/// Of the pods nominated to a node, those that the pod must leave room for: they are not placed yet, and their priority
+/// is not lower.
+pub(super) fn ahead<'a>(cycle: &'a Cycle<'_>, nominated: &'a [PodId]) -> impl Iterator<Item = PodId> + 'a {
+    let own = cycle.facts().priority;
+    nominated.iter().copied().filter(move |&id| {
+        // A pod that is assumed or bound already counts on its node.
+        let waiting = cycle.world.pod(id).filter(|pod| id != cycle.pod_id && pod.placed_on().is_none());
+        waiting.is_some_and(|pod| pod.scheduling.as_ref().map_or(0, |facts| facts.priority) >= own)
+    })
 }
 
 /// The nodes `in_question` that the pod does not fit together with the pods nominated to them, in the order of ids.
@@ -129,20 +150,13 @@ pub(crate) fn kept_free(
     in_question: impl Fn(NodeId) -> bool,
 ) -> Vec<(NodeId, Refused)> {
     let cycle = trial.cycle;
-    let own = cycle.facts().priority;
-    let is_ahead = |id: PodId| {
-        // A pod that is assumed or bound already counts on its node.
-        let waiting = cycle.world.pod(id).filter(|pod| id != cycle.pod_id && pod.placed_on().is_none());
-        waiting.is_some_and(|pod| pod.scheduling.as_ref().map_or(0, |facts| facts.priority) >= own)
-    };
     let mut refused: Vec<(NodeId, Refused)> = nominations
         .nodes()
         .filter(|(node, _)| in_question(*node))
         .filter_map(|(node, pods)| {
-            let ahead = pods.iter().filter(|pod| is_ahead(**pod));
-            let mut ahead = ahead.peekable();
+            let mut ahead = ahead(cycle, pods).peekable();
             ahead.peek()?;
-            let view = ahead.fold(cycle.view.clone(), |view, pod| view.with(*pod, node));
+            let view = ahead.fold(cycle.view.clone(), |view, pod| view.with(pod, node));
             Some((node, trial.refuses(node, view)?))
         })
         .collect();

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use model::{NodeId, NodeSet, PodId, View, World};
 use serde::Serialize;
 
+use self::preemption::PreemptionExplanation;
 use crate::evaluate::journal::Journal;
 use crate::evaluate::{Answers, Refused, Scratch, Trial, kept_free, names};
 use crate::framework::cycle::Cycle;
@@ -31,6 +32,9 @@ pub struct Explanation {
     pub feasible: usize,
     /// The nodes with the highest total, by name.
     pub best: Vec<String>,
+    /// If no node can run the pod: what evicting others would do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptionExplanation>,
     /// The scheduling gates that keep the pod from being tried at all, regardless of the nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gated: Vec<String>,
@@ -120,7 +124,10 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
     nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let highest = nodes.iter().filter_map(|node| node.total).max();
     let best = nodes.iter().filter(|node| node.total.is_some() && node.total == highest);
+    let trial = Trial { profile, cycle: &cycle, answers: &answers };
+    let preemption = highest.is_none().then(|| preemption::explain(trial, &nominations, journal.all(), &kept_free));
     Ok(Explanation {
+        preemption: preemption.flatten(),
         pod: format!("{}/{}", world.interner().text(cycle.pod.namespace), cycle.pod.name),
         best: best.map(|node| node.name.clone()).collect(),
         feasible: nodes.iter().filter(|node| node.verdict == VerdictKind::Feasible).count(),
@@ -174,5 +181,6 @@ fn nominations(cycle: &Cycle<'_>, profile: &Profile) -> Nominations {
     nominations
 }
 
+pub mod preemption;
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,8 @@ use crate::framework::cycle::Cycle;
 use crate::framework::handle::Handle;
 use crate::framework::plugin::{Plugin, Reads};
 use crate::framework::points::{
-    Bind, Concession, Filter, Normalized, Notified, Permit, PermitAnswer, PostBind, PostFilter, PostFilterAnswer,
-    PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, RejectedNodes, Reserve, Score,
+    Bind, Concession, Filter, NodeTrial, Normalized, Notified, Permit, PermitAnswer, PostBind, PostFilter,
+    PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, RejectedNodes, Reserve, Score,
 };
 use crate::framework::sort_key::SortKey;
 use crate::framework::status::{Rejections, Status};
@@ -139,12 +139,6 @@ any!(AnyPreFilter for PreFilter {
     fn add_pod(cycle: &Cycle<'_>; slot mut; added: PodId, node: NodeId) -> Status;
     fn remove_pod(cycle: &Cycle<'_>; slot mut; removed: PodId, node: NodeId) -> Status;
 });
-any!(AnyFilter for Filter {
-    fn filter_all(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet, rejections: &mut Rejections) -> ();
-    fn may_yield(cycle: &Cycle<'_>; slot ref;) -> bool;
-    fn yields(cycle: &Cycle<'_>; slot mut; left: &NodeSet) -> Option<Concession>;
-    fn blockers(cycle: &Cycle<'_>; slot ref; nodes: &NodeSet) -> Vec<(NodeId, String)>;
-});
 any!(AnyPostFilter for PostFilter {
     fn post_filter(cycle: &Cycle<'_>; slot mut; rejected: &dyn RejectedNodes, handle: &mut Handle<'_>) -> PostFilterAnswer;
 });
@@ -166,7 +160,37 @@ any!(AnyPostBind for PostBind {
     fn post_bind(cycle: &Cycle<'_>; slot ref; node: NodeId, handle: &mut Handle<'_>) -> ();
 });
 
-// The following convert a type of the plugin's own.
+// The following convert a type of the plugin's own, or return something that borrows from the plugin.
+
+pub(crate) trait AnyFilter: Send + Sync {
+    fn filter_all(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet, rejections: &mut Rejections);
+    fn may_yield(&self, cycle: &Cycle<'_>, slot: &Slot) -> bool;
+    fn yields(&self, cycle: &Cycle<'_>, slot: &mut Slot, left: &NodeSet) -> Option<Concession>;
+    fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>>;
+    fn blockers(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet) -> Vec<(NodeId, String)>;
+}
+
+impl<P: Filter> AnyFilter for P {
+    fn filter_all(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet, rejections: &mut Rejections) {
+        Filter::filter_all(self, cycle, slot.get::<P>(), nodes, rejections);
+    }
+
+    fn may_yield(&self, cycle: &Cycle<'_>, slot: &Slot) -> bool {
+        Filter::may_yield(self, cycle, slot.get::<P>())
+    }
+
+    fn yields(&self, cycle: &Cycle<'_>, slot: &mut Slot, left: &NodeSet) -> Option<Concession> {
+        Filter::yields(self, cycle, slot.get_mut::<P>(), left)
+    }
+
+    fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>> {
+        Filter::node_trial(self, cycle, slot.get::<P>())
+    }
+
+    fn blockers(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet) -> Vec<(NodeId, String)> {
+        Filter::blockers(self, cycle, slot.get::<P>(), nodes)
+    }
+}
 
 pub(crate) trait AnyQueueSort: Send + Sync {
     fn key(&self, cycle: &Cycle<'_>, queued: &QueuedPod) -> SortKey;

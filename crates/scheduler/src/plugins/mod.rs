@@ -1,6 +1,7 @@
 //! The plugins, one file each. [`standard`] is the registry of all of them; a new plugin needs a line there.
 
 mod default_binder;
+pub(crate) mod default_preemption;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -20,6 +21,7 @@ mod taint_toleration;
 mod unsupported;
 
 pub use default_binder::{ApiBinding, DefaultBinder};
+pub use default_preemption::DefaultPreemption;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::InterPodAffinity;
 pub use node_affinity::NodeAffinity;
@@ -42,6 +44,7 @@ use crate::framework::registry::Registry;
 pub fn standard() -> Registry {
     Registry::default()
         .with::<DefaultBinder>()
+        .with::<DefaultPreemption>()
         .with::<ImageLocality>()
         .with::<InterPodAffinity>()
         .with::<NodeAffinity>()

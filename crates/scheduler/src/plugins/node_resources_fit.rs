@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use model::storage::arena::DenseId;
-use model::{NodeId, NodeSet};
+use model::{NodeId, NodeSet, PodId, World};
 use serde::Deserialize;
 
 use super::node_resources::{ResourceSpec, Shift, Weighed, amount, is_extended, or_default, shifts};
 use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::{Plugin, Reads};
-use crate::framework::points::{Filter, NODE_SCORE_MAX, PreFilter, PreScore, Score};
+use crate::framework::points::{Filter, NODE_SCORE_MAX, NodeTrial, PreFilter, PreScore, Score};
 use crate::framework::registry::{Points, Register};
 use crate::framework::status::{Reasons, Rejection, RejectionId, Rejections, Status};
 
@@ -189,18 +189,24 @@ impl<'a> Demand<'a> {
     }
 
     fn shortage(&self, node: NodeId) -> Option<Shortage> {
-        let of = |column: &[i64]| column.get(node.index()).copied().unwrap_or(0);
         let shifts = self.shifts.iter().filter(|shift| shift.node == node);
-        let pods = of(self.pods) + shifts.clone().map(|shift| shift.sign).sum::<i64>();
+        let pods = shifts.clone().map(|shift| shift.sign).sum();
+        self.shortage_with(node, pods, |index| {
+            let taken = |shift: &Shift<'_>| shift.sign * amount(&shift.requests.taken, self.wanted[index].name);
+            shifts.clone().map(taken).sum()
+        })
+    }
+
+    /// With this many more pods on the node, and so much more taken of each wanted resource.
+    fn shortage_with(&self, node: NodeId, pods: i64, taken: impl Fn(usize) -> i64) -> Option<Shortage> {
+        let of = |column: &[i64]| column.get(node.index()).copied().unwrap_or(0);
         let mut shortage = Shortage { bits: 0, unresolvable: false };
-        if pods + 1 > of(self.allowed_pods) {
+        if of(self.pods) + pods + 1 > of(self.allowed_pods) {
             shortage.bits |= TOO_MANY_PODS;
         }
         for (index, wanted) in self.wanted.iter().enumerate() {
-            let taken = |shift: &Shift<'_>| shift.sign * amount(&shift.requests.taken, wanted.name);
-            let shift: i64 = shifts.clone().map(taken).sum();
             let allocatable = of(wanted.allocatable);
-            if wanted.amount > allocatable - (of(wanted.requested) + shift) {
+            if wanted.amount > allocatable - (of(wanted.requested) + taken(index)) {
                 shortage.bits |= TOO_MANY_PODS << (index + 1);
                 shortage.unresolvable |= wanted.amount > allocatable;
             }
@@ -267,6 +273,60 @@ impl Filter for NodeResourcesFit {
             });
             rejections.reject(node, id);
         }
+    }
+
+    fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, (): &'a ()) -> Option<Box<dyn NodeTrial + 'a>> {
+        // The trial itself says which pods count.
+        let demand = Demand { shifts: Vec::new(), ..Demand::of(self, cycle) };
+        let taken = vec![0; demand.wanted.len()];
+        Some(Box::new(FitTrial { demand, world: cycle.world, node: NodeId::from_index(0), pods: 0, taken }))
+    }
+}
+
+/// The pods and resources that a trial takes and gives back, as sums.
+struct FitTrial<'a> {
+    demand: Demand<'a>,
+    world: &'a World,
+    node: NodeId,
+    pods: i64,
+    /// By index in `demand.wanted`.
+    taken: Vec<i64>,
+}
+
+impl FitTrial<'_> {
+    fn count(&mut self, pod: PodId, by: i64) {
+        let Some(facts) = self.world.pod(pod).and_then(|pod| pod.scheduling.as_deref()) else { return };
+        self.pods += by;
+        for (taken, wanted) in self.taken.iter_mut().zip(&self.demand.wanted) {
+            *taken += by * amount(&facts.requests.taken, wanted.name);
+        }
+    }
+
+    fn shortage(&self) -> Option<Shortage> {
+        self.demand.shortage_with(self.node, self.pods, |index| self.taken[index])
+    }
+}
+
+impl NodeTrial for FitTrial<'_> {
+    fn begin(&mut self, node: NodeId) {
+        (self.node, self.pods) = (node, 0);
+        self.taken.fill(0);
+    }
+
+    fn remove(&mut self, pod: PodId) {
+        self.count(pod, -1);
+    }
+
+    fn add(&mut self, pod: PodId) {
+        self.count(pod, 1);
+    }
+
+    fn rejection(&mut self) -> Option<Rejection> {
+        self.shortage().map(|shortage| self.demand.rejection(shortage))
+    }
+
+    fn fits(&mut self) -> bool {
+        self.shortage().is_none()
     }
 }
 

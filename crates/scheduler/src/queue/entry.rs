@@ -52,6 +52,17 @@ pub(super) struct Entry {
     pub(super) is_gated: bool,
     /// The last message reported about it.
     pub(super) reported: Option<Box<str>>,
+    pub(super) held: Held,
+}
+
+/// Whether a pod waits for something that this scheduler does for it, so that it is not tried meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Held {
+    #[default]
+    No,
+    Yes,
+    /// Something that can help it happened meanwhile.
+    YesAndHelped,
 }
 
 impl Entry {
@@ -72,6 +83,7 @@ impl Entry {
             counted: PluginBits::default(),
             is_gated: false,
             reported: None,
+            held: Held::No,
         }
     }
 

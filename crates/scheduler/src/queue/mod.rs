@@ -33,7 +33,7 @@ use rustc_hash::FxHashMap;
 
 pub use self::arrivals::Arrivals;
 use self::arrivals::{Cause, QueueName};
-use self::entry::{Entry, QueueState};
+use self::entry::{Entry, Held, QueueState};
 use self::heap::Heap;
 use self::in_flight::InFlight;
 pub(crate) use self::nominations::Nominations;
@@ -294,6 +294,24 @@ impl Queue {
             entry.reported = Some(message.into());
         }
         is_new
+    }
+
+    /// The pod is not tried before [`Queue::release`].
+    pub(crate) fn hold(&mut self, pod: PodId) {
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            entry.held = Held::Yes;
+        }
+    }
+
+    /// What the pod was held for has ended. It is tried at once, or if something that can help happened meanwhile.
+    pub(crate) fn release(&mut self, now: Duration, pod: PodId, at_once: bool, advice: &mut dyn Advice) {
+        let Some(entry) = self.entries.get_mut(&pod) else { return };
+        let was_helped = std::mem::take(&mut entry.held) == Held::YesAndHelped;
+        if at_once {
+            self.force(now, pod, advice);
+        } else if was_helped {
+            self.wake(now, pod, Cause::ATTEMPT_FAILED, advice);
+        }
     }
 
     /// A plugin asks for the pod to be tried at once: its backoff is passed over.

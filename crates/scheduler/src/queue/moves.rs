@@ -8,7 +8,7 @@ use std::time::Duration;
 use model::PodId;
 
 use super::arrivals::{Cause, QueueName};
-use super::entry::QueueState;
+use super::entry::{Held, QueueState};
 use super::heap::Item;
 use super::{Advice, Queue, UNSCHEDULABLE_MAX};
 use crate::framework::change::Change;
@@ -27,6 +27,9 @@ impl Queue {
 
     /// Lets the pod be tried again once its backoff is over.
     pub(super) fn wake(&mut self, now: Duration, pod: PodId, cause: Cause, advice: &mut dyn Advice) {
+        if self.stays_held(now, pod) {
+            return;
+        }
         let Some(entry) = self.entries.get(&pod) else { return };
         let due = entry.backs_off_until(&self.backoff);
         if due > now && !matches!(entry.state, QueueState::Gated) {
@@ -45,6 +48,9 @@ impl Queue {
 
     /// Moves the pod into the active queue, unless a PreEnqueue plugin gates it.
     pub(super) fn activate(&mut self, now: Duration, pod: PodId, cause: Cause, advice: &mut dyn Advice) {
+        if self.stays_held(now, pod) {
+            return;
+        }
         let Some(entry) = self.entries.get(&pod) else { return };
         let (profile, was_gated) = (entry.profile, entry.is_gated);
         if let Some(plugin) = advice.gate(profile, pod) {
@@ -79,6 +85,15 @@ impl Queue {
                 entry.is_some_and(|entry| entry.state == QueueState::Active && entry.ticket == item.ticket)
             });
         }
+    }
+
+    /// Whether the pod is held. Notes that it should be tried afterwards.
+    fn stays_held(&mut self, now: Duration, pod: PodId) -> bool {
+        let Some(entry) = self.entries.get_mut(&pod).filter(|entry| entry.held != Held::No) else { return false };
+        entry.held = Held::YesAndHelped;
+        self.take_out(pod);
+        self.park(now, pod, QueueState::Unschedulable);
+        true
     }
 
     /// Counts the pod as waiting for these plugins.

@@ -52,6 +52,10 @@ impl Nominations {
         self.by_node.iter().map(|(&node, pods)| (node, pods.as_slice()))
     }
 
+    pub(crate) fn on(&self, node: NodeId) -> &[PodId] {
+        self.by_node.get(&node).map_or(&[], Vec::as_slice)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_pod.len()
     }

@@ -17,13 +17,15 @@ use super::binding::Placed;
 use super::message;
 use super::observe;
 use super::requests::Around;
-use crate::evaluate::{Answers, RejectedInCycle, Trial, kept_free};
+use crate::evaluate::{Answers, RejectedInCycle, Trial, kept_free, resolvable};
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::{Handle, Request, States};
+use crate::framework::plugin::Plugin;
 use crate::framework::points::{Concession, Nomination, PostFilterAnswer};
 use crate::framework::probe::{ExtensionPoint, Meter, Outcome, Probe};
 use crate::framework::profile::PluginBits;
 use crate::framework::status::Status;
+use crate::plugins::DefaultPreemption;
 use crate::queue::Attempts;
 use crate::scheduler::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
 
@@ -32,6 +34,20 @@ use crate::scheduler::effect::{AttemptResult, ConditionReason, Effect, PodEvent,
 struct Choice {
     node: NodeId,
     concession: Option<Concession>,
+}
+
+/// An attempt that found no node.
+struct Unplaced {
+    failure: Failure,
+    nomination: Nomination,
+    /// Pods on the nominated node that must leave it.
+    victims: Vec<PodId>,
+}
+
+impl Unplaced {
+    fn without_help(failure: Failure) -> Self {
+        Self { failure, nomination: Nomination::Clear, victims: Vec::new() }
+    }
 }
 
 /// Why an attempt failed.
@@ -51,12 +67,24 @@ impl Scheduler {
         match self.choose(now, world, pod, index, probe.as_deref()) {
             Ok(Some(choice)) => self.place(now, world, pod, index, choice, probe),
             Ok(None) => self.drop_pod(now, world, pod),
-            Err((failure, nomination)) => self.failed(now, world, pod, failure, nomination),
+            Err(Unplaced { failure, nomination, victims }) => {
+                let evicted = self.to_evict(world, &victims);
+                if !evicted.is_empty() {
+                    // Otherwise it could choose further victims while these are still there.
+                    self.queue.hold(pod);
+                }
+                self.failed(now, world, pod, failure, nomination);
+                if let Nomination::Set(node) = nomination
+                    && !victims.is_empty()
+                {
+                    self.preempt(now, world, (pod, index), node, victims, evicted);
+                }
+            }
         }
         true
     }
 
-    /// The best node for the pod. `None` if the pod is gone. With a failure: what happens to its nomination.
+    /// The best node for the pod. `None` if the pod is gone.
     fn choose(
         &mut self,
         now: Duration,
@@ -64,13 +92,13 @@ impl Scheduler {
         pod: PodId,
         index: usize,
         probe: Option<&dyn Probe>,
-    ) -> Result<Option<Choice>, (Failure, Nomination)> {
+    ) -> Result<Option<Choice>, Unplaced> {
         let Some(cycle) = Cycle::of(world, pod) else { return Ok(None) };
         if self.journal.all().is_empty() {
             let message = "no nodes available to schedule pods".to_owned();
             // An added node may satisfy any filter, so all filters count as rejectors.
             let by = every_filter(&self.profiles[index].points.filter);
-            return Err((Failure::Rejected { by, message }, Nomination::Clear));
+            return Err(Unplaced::without_help(Failure::Rejected { by, message }));
         }
         let profile = &self.profiles[index];
         let meter = Meter::new(probe, profile.name());
@@ -80,7 +108,7 @@ impl Scheduler {
             |trial: &Trial<'_>| kept_free(nominations, trial, |node| trial.answers.filters.feasible().contains(node));
         let kept = answers
             .refresh(profile, &cycle, &self.journal, &mut self.scratch, meter, of_feasible)
-            .map_err(|error| (Failure::Error(error), Nomination::Clear))?;
+            .map_err(|error| Unplaced::without_help(Failure::Error(error)))?;
         // The pod goes to its nominated node if it fits.
         let nominated = self.nominations.node_of(pod);
         if let Some(node) = nominated.filter(|node| answers.suited().contains(*node)) {
@@ -94,28 +122,18 @@ impl Scheduler {
         // A node is filtered with the nominated pods first. If the pod does not fit with them, that reason is reported.
         let trial = Trial { profile, cycle: &cycle, answers };
         let kept = kept_free(nominations, &trial, |node| answers.filters.is_filtered(node));
-        let mut resolvable = answers.filters.resolvable(profile, self.journal.all());
-        for (node, refused) in &kept {
-            if refused.rejection.resolvable {
-                resolvable.insert(*node);
-            } else {
-                resolvable.remove(*node);
-            }
-        }
-        let rejected = RejectedInCycle { trial, resolvable: &resolvable, kept: &kept };
+        let resolvable = resolvable(&trial, self.journal.all(), &kept);
+        let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept: &kept };
         let surroundings = Around { profiles: &self.profiles, bindings: &self.bindings, world };
         let after = meter.point(ExtensionPoint::PostFilter, || {
             post_filter(now, &rejected, &surroundings, &mut self.requests, meter)
         });
         let message = message::fit_error(world, profile, &answers.filters, &kept, &after.reasons);
-        if let Nomination::Set(node) = after.nomination
-            && !after.victims.is_empty()
-            && let (Some(pod), Some(node)) = (Self::pod_ref(world, pod), world.node_name(node))
-        {
-            let victims = after.victims.into_iter().filter_map(|victim| Self::pod_ref(world, victim)).collect();
-            self.effects.push(Effect::Preempt { pod, node: node.to_owned(), victims });
+        if after.is_preemption {
+            self.preemption_attempts += 1;
         }
-        Err((Failure::Rejected { by, message }, after.nomination))
+        let Afterwards { nomination, victims, .. } = after;
+        Err(Unplaced { failure: Failure::Rejected { by, message }, nomination, victims })
     }
 
     fn place(
@@ -212,6 +230,8 @@ struct Afterwards {
     reasons: String,
     nomination: Nomination,
     victims: Vec<PodId>,
+    /// DefaultPreemption ran.
+    is_preemption: bool,
 }
 
 impl Outcome for Afterwards {
@@ -234,6 +254,7 @@ fn post_filter(
     let is_kept = !profile.points.post_filter.is_empty();
     let mut nomination = if is_kept { Nomination::Keep } else { Nomination::Clear };
     let (mut victims, mut reasons) = (Vec::new(), Vec::new());
+    let mut is_preemption = false;
     for &index in &profile.points.post_filter {
         let built = &profile.plugins[index];
         let Some(plugin) = &built.post_filter else { continue };
@@ -250,10 +271,11 @@ fn post_filter(
         let answer = meter
             .plugin(name, ExtensionPoint::PostFilter, || plugin.post_filter(cycle, &mut own, rejected, &mut handle));
         let status = answer.status.as_str();
+        is_preemption |= name == DefaultPreemption::NAME;
         match answer.status {
             Status::Success => {
                 let PostFilterAnswer { nomination, victims, .. } = answer;
-                return Afterwards { status, reasons: String::new(), nomination, victims };
+                return Afterwards { status, reasons: String::new(), nomination, victims, is_preemption };
             }
             Status::Unschedulable(given) => {
                 if answer.nomination != Nomination::Keep {
@@ -263,15 +285,21 @@ fn post_filter(
             }
             Status::UnschedulableAndUnresolvable(given) => {
                 let PostFilterAnswer { nomination, victims, .. } = answer;
-                return Afterwards { status, reasons: given.message(), nomination, victims };
+                return Afterwards { status, reasons: given.message(), nomination, victims, is_preemption };
             }
             other => {
                 let reasons = format!("running PostFilter plugin {name:?}: {}", other.describe());
-                return Afterwards { status, reasons, nomination: Nomination::Keep, victims: Vec::new() };
+                return Afterwards {
+                    status,
+                    reasons,
+                    nomination: Nomination::Keep,
+                    victims: Vec::new(),
+                    is_preemption,
+                };
             }
         }
     }
-    Afterwards { status: "Unschedulable", reasons: reasons.join(", "), nomination, victims }
+    Afterwards { status: "Unschedulable", reasons: reasons.join(", "), nomination, victims, is_preemption }
 }
 
 /// One of the best nodes, chosen at random.

@@ -358,7 +358,7 @@ impl Scheduler {
         }
     }
 
-    fn cancel(&mut self, binding: &InBinding) {
+    pub(super) fn cancel(&mut self, binding: &InBinding) {
         if matches!(binding.stage, Stage::PreBinding(_)) {
             self.effects.push(Effect::Cancel { pod: binding.placed.pod.clone() });
         }

@@ -38,6 +38,8 @@ pub enum Input {
     Rejected { pod: PodRef, plugin: &'static str, reason: String },
     /// An [`Effect::PreBind`] is done.
     PreBound { pod: PodRef, plugin: &'static str },
+    /// An [`Effect::Preempt`] has ended. `victims` are those that were evicted for it; an error says why not all were.
+    Evicted { pod: PodRef, node: String, victims: Vec<PodRef>, error: Option<String> },
     /// A message for a plugin, in every profile that has it.
     Message { plugin: &'static str, message: Work },
     /// This process no longer leads: pods that wait for permission, or whose work has not bound them yet, are given up.
@@ -59,8 +61,10 @@ pub enum Effect {
     SetCondition { pod: PodRef, reason: ConditionReason, message: String },
     /// Write `status.nominatedNodeName`; `None` clears it.
     Nominate { pod: PodRef, node: Option<String> },
-    /// Delete these pods to make room for `pod`.
-    Preempt { pod: PodRef, node: String, victims: Vec<PodRef> },
+    /// Evict these pods to make room for `pod`, in the name of this profile. Answered with [`Input::Evicted`].
+    Preempt { pod: PodRef, node: String, profile: String, victims: Vec<PodRef> },
+    /// So many pods give up their places for another one; for metrics.
+    VictimsChosen { count: usize },
     /// Post a Kubernetes event on the pod, in the name of this profile.
     PostEvent { pod: PodRef, profile: String, event: PodEvent },
     /// An attempt ended; for metrics.
@@ -92,6 +96,8 @@ pub enum PodEvent {
     Scheduled { message: String },
     /// Warning, reason `FailedScheduling`.
     FailedScheduling { message: String },
+    /// Normal, reason `Preempted`, on a pod that is evicted.
+    Preempted { message: String },
     /// Warning: a plugin yielded so that the pod could be placed.
     Yielded(Concession),
 }

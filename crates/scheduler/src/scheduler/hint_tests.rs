@@ -1,9 +1,10 @@
 //! The queueing hints of the real plugins: no pod waits that could be placed, and few pods are woken needlessly.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::event::Event;
+use model::event::{Event, PodFacts};
 use model::{LiftMode, LiftSettings, PodId, World};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -15,11 +16,13 @@ use crate::plugins;
 use crate::testing::history::{CLASSES, Step, pod, step};
 use crate::testing::{apply, cases, everything, world_with};
 
-/// A cluster whose API server accepts every binding.
+/// A cluster whose API server accepts every binding, nomination and eviction.
 struct Stage {
     world: World,
     scheduler: Scheduler,
     now: Duration,
+    /// By name.
+    pods: BTreeMap<String, PodFacts>,
 }
 
 impl Stage {
@@ -29,10 +32,15 @@ impl Stage {
             Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
         let mut scheduler = Scheduler::new(configuration, 1);
         scheduler.observe(Duration::ZERO, &world, &everything());
-        Self { world, scheduler, now: Duration::ZERO }
+        Self { world, scheduler, now: Duration::ZERO, pods: BTreeMap::new() }
     }
 
     fn event(&mut self, event: Event) {
+        match &event {
+            Event::PodApplied(facts) => drop(self.pods.insert(facts.name.clone(), facts.clone())),
+            Event::PodDeleted { name, .. } => drop(self.pods.remove(name)),
+            _ => (),
+        }
         let changes = apply(&mut self.world, event);
         self.scheduler.observe(self.now, &self.world, &changes);
     }
@@ -45,8 +53,23 @@ impl Stage {
         while self.scheduler.has_work() {
             let effects = self.scheduler.step(self.now, &mut self.world, Input::Schedule { at_most: 1 });
             for effect in effects {
-                if let Effect::Bind { pod, .. } = effect {
-                    self.scheduler.step(self.now, &mut self.world, Input::Bound { pod });
+                match effect {
+                    Effect::Bind { pod, .. } => {
+                        self.scheduler.step(self.now, &mut self.world, Input::Bound { pod });
+                    }
+                    Effect::Nominate { pod, node } => {
+                        if let Some(facts) = self.pods.get(&pod.name).filter(|facts| facts.uid == pod.uid) {
+                            self.event(Event::PodApplied(PodFacts { nominated_node: node, ..facts.clone() }));
+                        }
+                    }
+                    Effect::Preempt { pod, node, victims, .. } => {
+                        for PodRef { namespace, name, .. } in victims.clone() {
+                            self.event(Event::PodDeleted { namespace, name });
+                        }
+                        let evicted = Input::Evicted { pod, node, victims, error: None };
+                        self.scheduler.step(self.now, &mut self.world, evicted);
+                    }
+                    _ => {}
                 }
             }
         }

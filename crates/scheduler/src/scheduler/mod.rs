@@ -4,7 +4,7 @@
 //! blocks, and takes its randomness from the given seed.
 //!
 //! - `attempt`: the scheduling cycle, one pod at a time. `binding`: binding cycles, many at a time; `waiting`: the wait
-//!   for permission. `advice`: what the queue asks the plugins. `requests`: what plugins ask of the scheduler.
+//!   for permission. `preemption`: evicts pods to make room. `advice`: what the queue asks the plugins. `requests`: what plugins ask of the scheduler.
 //!
 //! Invariants: a pod is assumed on its node (an event of the world) before it is bound. If the binding fails, the pod
 //! is forgotten and reservations are undone in reverse order. A pod that another client bound is accepted; a deleted
@@ -16,6 +16,7 @@ mod binding;
 pub(crate) mod effect;
 pub(crate) mod message;
 pub mod observe;
+mod preemption;
 mod requests;
 mod waiting;
 
@@ -52,6 +53,8 @@ pub struct Scheduler {
     bindings: Bindings,
     /// What plugins asked for and has not been done yet.
     requests: Vec<Request>,
+    /// How often DefaultPreemption was asked.
+    preemption_attempts: u64,
     random: ChaCha8Rng,
     /// Measures one of [`MEASURED_ONE_IN`] cycles; apart from `random`, so that measuring changes no decision.
     probe: Option<Arc<dyn Probe>>,
@@ -76,6 +79,7 @@ pub struct Figures {
     /// Pods that are being bound, or wait for permission.
     pub binding: usize,
     pub nominated: usize,
+    pub preemption_attempts: u64,
     /// How often a pod reused the cached verdicts of its class.
     pub class_hits: u64,
 }
@@ -114,6 +118,7 @@ impl Scheduler {
             classes: Classes::default(),
             bindings: Bindings::default(),
             requests: Vec::new(),
+            preemption_attempts: 0,
             random: ChaCha8Rng::seed_from_u64(seed),
             probe: None,
             sampler: ChaCha8Rng::seed_from_u64(!seed),
@@ -151,6 +156,7 @@ impl Scheduler {
             cache: self.cache,
             binding: self.bindings.len(),
             nominated: self.nominations.len(),
+            preemption_attempts: self.preemption_attempts,
             class_hits: self.classes.hits(),
         }
     }
@@ -197,6 +203,7 @@ impl Scheduler {
             Input::Failed { pod, error } => self.binding_failed(now, world, &pod, error),
             Input::Rejected { pod, plugin, reason } => self.binding_rejected(now, world, &pod, plugin, &reason),
             Input::PreBound { pod, plugin } => self.pre_bound(now, world, &pod, plugin),
+            Input::Evicted { pod, node, victims, error } => self.evicted(now, world, &pod, &node, victims, error),
             Input::Message { plugin, message } => self.message(now, world, plugin, &message),
             Input::LeaseLost => self.give_up_all(now, world),
         }
@@ -325,6 +332,8 @@ pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
 mod handle_tests;
 #[cfg(test)]
 mod hint_tests;
+#[cfg(test)]
+mod preemption_tests;
 #[cfg(test)]
 mod profile_tests;
 #[cfg(test)]

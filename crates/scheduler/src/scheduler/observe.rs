@@ -34,7 +34,12 @@ impl Changes {
     pub fn of(change: &WorldChange) -> Self {
         let mut changes = Self { removed_nodes: change.touched.removed().collect(), ..Self::default() };
         match &change.subject {
-            Subject::RelistBegan(_) | Subject::Lost(_) | Subject::VcenterIdentified(_) | Subject::Inventory => {}
+            // A budget decides only which pods are preempted first.
+            Subject::RelistBegan(_)
+            | Subject::Lost(_)
+            | Subject::VcenterIdentified(_)
+            | Subject::DisruptionBudget
+            | Subject::Inventory => {}
             Subject::Pod { before, after } => compare_pods(before.as_deref(), after.as_deref(), &mut changes),
             Subject::Node { before, after } => compare_nodes(before.as_deref(), after.as_deref(), &mut changes),
             Subject::RelistEnded { source, was_in_sync, removed_objects } => {

@@ -72,11 +72,13 @@ fn nominated(mut facts: PodFacts) -> PodFacts {
 }
 
 fn ready(world: &mut World, evicts: bool) -> Scheduler {
-    let point = if evicts { "enabled" } else { "disabled" };
+    // Without the preemption that every profile has.
+    let enabled: &[_] = if evicts { &[serde_json::json!({"name": "Evict"})] } else { &[] };
+    let post_filter = serde_json::json!({"enabled": enabled, "disabled": [{"name": "DefaultPreemption"}]});
     let document = serde_json::json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"postFilter": {point: [{"name": "Evict"}]}}}],
+        "profiles": [{"plugins": {"postFilter": post_filter}}],
     });
     let configuration = Configuration::from_value(&document, &plugins::standard().with::<Evict>());
     let mut scheduler = Scheduler::new(configuration.expect("the configuration is valid"), 1);
@@ -164,6 +166,9 @@ fn post_filter_finds_victims_and_the_pod_is_nominated() {
     let changes = apply(&mut world, gone);
     let later = Duration::from_secs(10);
     scheduler.observe(later, &world, &changes);
+    let big = Scheduler::pod_ref(&world, id(&world, "big")).expect("a pod");
+    let evicted = Input::Evicted { pod: big, node: "n1".to_owned(), victims: Vec::new(), error: None };
+    scheduler.step(later, &mut world, evicted);
     let effects = scheduler.step(later, &mut world, Input::Schedule { at_most: 1 });
     assert_eq!(bound_to(&effects), Some("n1"));
     // If nothing helps, the message contains the plugin's reason.

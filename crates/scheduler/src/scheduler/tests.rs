@@ -19,7 +19,7 @@ use crate::framework::status::Status;
 use crate::framework::work::Work;
 use crate::plugins;
 use crate::scheduler::effect::{AttemptResult, ConditionReason, PodEvent};
-use crate::testing::{NAMESPACE, apply, everything, id, node, pod, pod_with, world};
+use crate::testing::{NAMESPACE, apply, everything, id, node, of_filters, pod, pod_with, world};
 
 thread_local! {
     /// The calls of the plugins, in order.
@@ -252,7 +252,7 @@ fn bind_to(effects: &[Effect]) -> Option<&str> {
 
 fn condition(effects: &[Effect]) -> Option<(ConditionReason, &str)> {
     effects.iter().find_map(|effect| match effect {
-        Effect::SetCondition { reason, message, .. } => Some((*reason, message.as_str())),
+        Effect::SetCondition { reason, message, .. } => Some((*reason, of_filters(message))),
         _ => None,
     })
 }

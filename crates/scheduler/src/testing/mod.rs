@@ -95,3 +95,8 @@ pub(crate) fn everything() -> Changes {
 pub(crate) fn cases(full: u32, quick: u32) -> u32 {
     if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { full } else { quick }
 }
+
+/// The part of a message that is about the filters.
+pub(crate) fn of_filters(message: &str) -> &str {
+    message.split_once(" preemption: ").map_or(message, |(filters, _)| filters)
+}

@@ -304,6 +304,7 @@ impl Controller for Census {
             }
             Subject::Namespace { .. } => "namespace",
             Subject::Workload => "workload",
+            Subject::DisruptionBudget => "disruption budget",
             Subject::Inventory => "inventory",
         };
         self.trace.record(Entry::Changed(kind));

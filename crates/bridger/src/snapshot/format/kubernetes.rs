@@ -66,6 +66,8 @@ pub(super) struct Pod {
     lift_off: bool,
     nominated_node: Option<String>,
     created_s: Option<i64>,
+    started_s: Option<i64>,
+    preempted: bool,
     #[serde(with = "MaybeShared::<PodScheduling>")]
     scheduling: Option<Arc<PodSchedulingFacts>>,
 }

@@ -1,12 +1,12 @@
 //! Layouts of the facts about nodes and pods that only a scheduler needs, and of workloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{NodeTermFacts, SelectorFacts};
 use model::scheduling::{
-    HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts, PreemptionPolicy,
-    ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, UnsupportedFeature, WeightedNodeTerm, WorkloadFacts,
-    WorkloadKind,
+    DisruptionBudgetFacts, HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts,
+    PreemptionPolicy, ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, UnsupportedFeature, WeightedNodeTerm,
+    WorkloadFacts, WorkloadKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ use super::kubernetes::{NodeTerm, Selector};
 use super::layout::{List, Maybe, layouts};
 
 layouts! {
+    Budget of DisruptionBudgetFacts,
     Effect of TaintEffect,
     Image of NodeImage,
     Kind of WorkloadKind,
@@ -196,4 +197,16 @@ pub(super) struct Workload {
     name: String,
     #[serde(default, with = "Maybe::<Selector>")]
     selector: Option<SelectorFacts>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "DisruptionBudgetFacts", rename_all = "camelCase")]
+pub(super) struct Budget {
+    namespace: String,
+    name: String,
+    #[serde(default, with = "Maybe::<Selector>")]
+    selector: Option<SelectorFacts>,
+    disruptions_allowed: i32,
+    #[serde(default)]
+    disrupted_pods: BTreeSet<String>,
 }

@@ -18,6 +18,7 @@ use scheduler::{Changes, Configuration, Effect, Input, PodEvent, PodRef, Schedul
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::evict::{self, EvictJob, Evicted};
 use super::execute::{self, BindJob, SchedulingAction, SchedulingOutcome, SharedExecutor, StatusJob, WorkJob};
 use super::messages::Message;
 use super::work::{self, BindWorkEnd, WorkEnd, WorkError, WorkPoint};
@@ -30,10 +31,12 @@ pub const NAME: &str = "scheduling";
 const BINDS: LaneId = LaneId(0);
 const STATUS: LaneId = LaneId(1);
 const WORK: LaneId = LaneId(2);
+const EVICTIONS: LaneId = LaneId(3);
 /// Pods are scheduled only while the lane has room, which bounds the waiting bindings; Permit and PreBind may add some.
 const BINDS_WAITING_MAX: usize = 100_000;
 const STATUS_WAITING_MAX: usize = 50_000;
 const WORK_WAITING_MAX: usize = 100_000;
+const EVICTIONS_WAITING_MAX: usize = 100_000;
 /// How soon after a change the figures show it.
 const FIGURES_WITHIN: Duration = Duration::from_millis(100);
 /// How often a process that does not lead checks whether it does.
@@ -198,18 +201,10 @@ impl Scheduling {
                 Effect::Nominate { pod, node } => {
                     self.write(StatusJob::Nominate { pod: execute::name(&pod), node }, context);
                 }
-                Effect::Preempt { pod, node, victims } => {
-                    tracing::info!(
-                        namespace = pod.namespace,
-                        pod = pod.name,
-                        node,
-                        victims = victims.len(),
-                        "preempting pods"
-                    );
-                    for victim in &victims {
-                        self.write(StatusJob::Delete { pod: execute::name(victim) }, context);
-                    }
+                Effect::Preempt { pod, node, profile, victims } => {
+                    self.evict(EvictJob { pod, node, profile, victims }, began, context);
                 }
+                Effect::VictimsChosen { count } => self.metrics.preempted(count),
                 Effect::PostEvent { pod, profile, event } => record(pod, profile, event, context),
                 Effect::Concluded { profile, result, attempts } => {
                     let now = context.now + context.stopwatch.elapsed();
@@ -272,6 +267,28 @@ impl Scheduling {
         if let Err(SchedulingAction::Work(job)) = context.actions.send(WORK, SchedulingAction::Work(job)) {
             self.work_failed(job, "too much work of PreBind plugins is waiting".to_owned(), context);
         }
+    }
+
+    fn evict(&mut self, job: EvictJob, began: Instant, context: &mut SchedulingContext<'_>) {
+        let EvictJob { pod, node, victims, .. } = &job;
+        let victims = evict::names(victims);
+        tracing::info!(namespace = pod.namespace, pod = pod.name, node, victims, "evicting pods to make room");
+        if let Err(SchedulingAction::Evict(job)) = context.actions.send(EVICTIONS, SchedulingAction::Evict(job)) {
+            self.evict_failed(job, "too many evictions are waiting".to_owned(), began, context);
+        }
+    }
+
+    /// The pod that was to get the room is decided again.
+    fn evict_failed(&mut self, job: EvictJob, error: String, began: Instant, context: &mut SchedulingContext<'_>) {
+        self.evicted(job, Evicted { error: Some(error), ..Evicted::default() }, began, context);
+    }
+
+    fn evicted(&mut self, job: EvictJob, end: Evicted, began: Instant, context: &mut SchedulingContext<'_>) {
+        let (EvictJob { pod, node, .. }, Evicted { victims, error }) = (job, end);
+        if let Some(error) = &error {
+            tracing::warn!(namespace = pod.namespace, pod = pod.name, node, error, "could not evict all pods");
+        }
+        self.step(Input::Evicted { pod, node, victims, error }, began, context);
     }
 
     fn work_failed(&mut self, job: WorkJob, error: String, context: &mut SchedulingContext<'_>) {
@@ -391,6 +408,10 @@ impl Controller for Scheduling {
                 ..LaneSettings::with_queue(self.settings.status_in_flight_max, STATUS_WAITING_MAX)
             },
             LaneSettings::with_queue(self.settings.work_in_flight_max, WORK_WAITING_MAX),
+            LaneSettings {
+                rate: self.settings.writes,
+                ..LaneSettings::with_queue(self.settings.evictions_in_flight_max, EVICTIONS_WAITING_MAX)
+            },
         ]
     }
 
@@ -426,6 +447,7 @@ impl Controller for Scheduling {
         match outcome {
             SchedulingOutcome::Bind { job, end } => self.bind_ended(job, end, context),
             SchedulingOutcome::Work { job, end } => self.work_ended(job, end, context),
+            SchedulingOutcome::Evicted { job, end } => self.evicted(job, end, context.now, context),
             SchedulingOutcome::Status(Ok(())) => (),
             SchedulingOutcome::Status(Err(error)) => {
                 tracing::debug!(%error, "could not write the status of a pod");
@@ -440,6 +462,7 @@ impl Controller for Scheduling {
                 self.step(Input::Failed { pod, error }, began, context);
             }
             SchedulingAction::Work(job) => self.work_failed(job, error, context),
+            SchedulingAction::Evict(job) => self.evict_failed(job, error, context.now, context),
             SchedulingAction::Status(_) => {}
         }
     }
@@ -465,6 +488,7 @@ fn record(pod: PodRef, profile: String, event: PodEvent, context: &SchedulingCon
             return context.events.conclude(NAME, occurrence, context.now);
         }
         PodEvent::FailedScheduling { message } => (Severity::Warning, "FailedScheduling", message),
+        PodEvent::Preempted { message } => (Severity::Normal, "Preempted", message),
         PodEvent::Yielded(concession) => (Severity::Warning, concession.reason, concession.message.to_owned()),
     };
     let occurrence = Occurrence { regarding, severity, reason, message, reporter };

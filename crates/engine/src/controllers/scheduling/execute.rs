@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::SchedulingPorts;
 use super::controller::Scheduling;
+use super::evict::{self, EvictJob, Evicted};
 use super::work::{self, BindWorkEnd, WorkEnd, WorkError, WorkExecutor, WorkOrder};
 use crate::binding;
 use crate::ports::{Binding, PodName, PortError};
@@ -21,8 +22,9 @@ pub enum SchedulingAction {
     Bind(BindJob),
     /// Work of a PreBind plugin.
     Work(WorkJob),
-    /// A write to the status of a pod, or its deletion.
+    /// A write to the status of a pod.
     Status(StatusJob),
+    Evict(EvictJob),
 }
 
 #[derive(Debug)]
@@ -66,7 +68,6 @@ impl std::fmt::Debug for SharedExecutor {
 pub enum StatusJob {
     NotScheduled { pod: PodName, reason: &'static str, message: String },
     Nominate { pod: PodName, node: Option<String> },
-    Delete { pod: PodName },
 }
 
 impl Action for SchedulingAction {
@@ -80,6 +81,7 @@ pub enum SchedulingOutcome {
     Bind { job: BindJob, end: BindWorkEnd },
     Work { job: WorkJob, end: Result<WorkEnd, WorkError> },
     Status(Result<(), PortError>),
+    Evicted { job: EvictJob, end: Evicted },
 }
 
 pub struct SchedulingExecutor(pub SchedulingPorts);
@@ -110,6 +112,10 @@ impl Executor<Scheduling> for SchedulingExecutor {
                 let end = work::attempt(&*job.executor.0, &order, left, &job.cancelled).await;
                 SchedulingOutcome::Work { job, end }
             }),
+            SchedulingAction::Evict(job) => Box::pin(async move {
+                let end = evict::all(&*ports.pods, &job).await;
+                SchedulingOutcome::Evicted { job, end }
+            }),
             SchedulingAction::Status(job) => Box::pin(async move {
                 let writer = ports.pods;
                 SchedulingOutcome::Status(match job {
@@ -117,7 +123,6 @@ impl Executor<Scheduling> for SchedulingExecutor {
                         writer.not_scheduled(&pod, reason, &message).await
                     }
                     StatusJob::Nominate { pod, node } => writer.nominate(&pod, node.as_deref()).await,
-                    StatusJob::Delete { pod } => writer.delete(&pod).await,
                 })
             }),
         }

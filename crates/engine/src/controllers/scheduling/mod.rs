@@ -3,7 +3,8 @@
 //! In: changes of the world. Out: bound pods; conditions, nominations and Events on the others. The pure scheduler
 //! decides; this module keeps the execution safe and everything bounded.
 //!
-//! - [`controller`]: when pods are scheduled, and what happens to effects. `execute`: executes effects. [`work`]:
+//! - [`controller`]: when pods are scheduled, and what happens to effects. `execute`: executes effects. `evict`: evicts
+//!   pods to make room. [`work`]:
 //!   executors of plugins. [`messages`]: messages to plugins. A binding is that of `crate::binding`: the pod is read
 //!   again if it fails.
 //!
@@ -12,6 +13,7 @@
 //! and counts there until the binding is known to have failed. A write identifies the pod by its UID.
 
 pub mod controller;
+mod evict;
 mod execute;
 pub mod messages;
 #[cfg(test)]
@@ -56,6 +58,8 @@ pub struct SchedulingSettings {
     pub binds_in_flight_max: usize,
     /// Writes to the status of pods.
     pub status_in_flight_max: usize,
+    /// Preemptions whose victims are being evicted.
+    pub evictions_in_flight_max: usize,
     /// Work of PreBind plugins, which may take minutes.
     pub work_in_flight_max: usize,
     /// How many bindings, and how many writes to the status of pods, may start per second; `None`: limited by what is in
@@ -72,6 +76,7 @@ impl Default for SchedulingSettings {
             vcenter_wait_max: Duration::from_secs(30),
             binds_in_flight_max: 64,
             status_in_flight_max: 16,
+            evictions_in_flight_max: 16,
             work_in_flight_max: 1024,
             writes: None,
             seed: 0,
@@ -99,6 +104,8 @@ pub trait SchedulingMetrics: Send + Sync {
     fn decided(&self, took: Duration);
     /// The current state; called some times a second while anything happens.
     fn figures(&self, figures: &Figures);
+    /// So many pods give up their places for another one.
+    fn preempted(&self, victims: usize);
     /// A status was not written because too many were waiting.
     fn status_dropped(&self);
     /// Measures plugins in some of the cycles; `None`: in none.

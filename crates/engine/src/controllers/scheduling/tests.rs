@@ -147,6 +147,10 @@ impl PodStatusWriter for Api {
         Box::pin(async { Ok(()) })
     }
 
+    fn disrupt<'a>(&'a self, _: &'a PodName, _: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn delete<'a>(&'a self, _: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async { Ok(()) })
     }
@@ -170,6 +174,8 @@ impl SchedulingMetrics for Api {
     fn figures(&self, figures: &Figures) {
         self.state().figures.push(figures.clone());
     }
+    fn preempted(&self, _: usize) {}
+
     fn status_dropped(&self) {
         panic!("a status was dropped");
     }

@@ -20,7 +20,7 @@ use self::requests::{Amounts, ContainerRequests, ContainerStatus, PodResources, 
 use self::when::When;
 pub(crate) use self::when::{FieldsRead, NoScheduling, Scheduling};
 use super::affinity::{Affinity, Selector};
-use super::{NodeAddress, NodeCondition, NodeInfo};
+use super::{NodeAddress, NodeCondition, NodeInfo, seconds_since_1970};
 
 mod defaults;
 mod quantity;
@@ -57,6 +57,7 @@ pub(crate) struct PodSpec<R: FieldsRead> {
 pub(crate) struct PodStatus<R: FieldsRead> {
     pub(super) phase: Option<String>,
     nominated_node_name: When<R, String>,
+    start_time: When<R, String>,
     container_statuses: When<R, Vec<ContainerStatus>>,
     init_container_statuses: When<R, Vec<ContainerStatus>>,
     resources: When<R, Resources>,
@@ -67,6 +68,19 @@ pub(crate) struct PodStatus<R: FieldsRead> {
 impl PodStatus<Scheduling> {
     pub(super) fn nominated_node(&mut self) -> Option<String> {
         self.nominated_node_name.0.take().filter(|node| !node.is_empty())
+    }
+
+    pub(super) fn started_s(&self) -> Option<i64> {
+        seconds_since_1970(self.start_time.0.as_deref()?)
+    }
+
+    /// A scheduler preempts the pod.
+    pub(super) fn is_preempted(&self) -> bool {
+        let mut conditions = self.conditions.0.iter().flatten();
+        let disrupted = conditions.find(|condition| condition.kind == "DisruptionTarget");
+        disrupted.is_some_and(|condition| {
+            condition.status.as_deref() == Some("True") && condition.reason.as_deref() == Some("PreemptionByScheduler")
+        })
     }
 }
 
@@ -162,6 +176,7 @@ struct SchedulingGroup {
 struct Condition {
     #[serde(rename = "type")]
     kind: String,
+    status: Option<String>,
     reason: Option<String>,
 }
 

@@ -4,9 +4,10 @@
 //! kube-scheduler's rules where it has the plugin. A plugin of a custom registry checks its own when it is built.
 //!
 //! - `resources`: NodeResourcesFit, NodeResourcesBalancedAllocation. `spread`: PodTopologySpread. `affinity`:
-//!   InterPodAffinity, NodeAffinity.
+//!   InterPodAffinity, NodeAffinity. `preemption`: DefaultPreemption.
 
 mod affinity;
+mod preemption;
 mod resources;
 mod spread;
 
@@ -99,6 +100,7 @@ fn check(plugin: &str, args: &Node<'_>) -> Result<(), ConfigError> {
         return Ok(());
     }
     match plugin {
+        "DefaultPreemption" => preemption::check(args),
         "InterPodAffinity" => affinity::inter_pod(args),
         "NodeAffinity" => affinity::node(args),
         "NodeResourcesBalancedAllocation" => resources::balanced_allocation(args),

@@ -214,7 +214,6 @@ fn extenders_have_all_their_fields() {
 fn plugins_that_bridger_lacks_may_be_named() {
     let plugins = json!({
         "multiPoint": {"enabled": set(&["Everywhere", "VolumeBinding"])},
-        "postFilter": {"enabled": set(&["DefaultPreemption"])},
         "score": {"enabled": set(&["VolumeBinding"]), "disabled": set(&["DynamicResources", "GangScheduling"])},
         "placementGenerate": {},
         "placementScore": {"enabled": [], "disabled": set(&["PodGroupPodsCount"])},
@@ -227,7 +226,6 @@ fn plugins_that_bridger_lacks_may_be_named() {
         paths,
         [
             "profiles[0].plugins.multiPoint.enabled[1]",
-            "profiles[0].plugins.postFilter.enabled[0]",
             "profiles[0].plugins.score.enabled[0]",
             "profiles[0].pluginConfig[0]",
         ]

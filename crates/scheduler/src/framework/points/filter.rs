@@ -1,6 +1,6 @@
 //! Which nodes can run the pod.
 
-use model::{NodeId, PodId, View};
+use model::{NodeId, PodId};
 
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::Handle;
@@ -66,6 +66,12 @@ pub trait Filter: Plugin {
         None
     }
 
+    /// The plugin's verdicts on one node while pods come and go, for dry runs of preemption. `None`: Filter runs from
+    /// scratch at each step, after PreFilter if the plugin reads more than the node's own pods.
+    fn node_trial<'a>(&'a self, _cycle: &Cycle<'a>, _state: &'a Self::State) -> Option<Box<dyn NodeTrial + 'a>> {
+        None
+    }
+
     /// For messages: given nodes that the plugin rejected, those where it knows the pod that blocks the node, with a
     /// one-line description of that pod. Only called by `explain`.
     fn blockers(&self, _cycle: &Cycle<'_>, _state: &Self::State, _nodes: &NodeSet) -> Vec<(NodeId, String)> {
@@ -121,6 +127,25 @@ impl PostFilterAnswer {
     }
 }
 
+/// Whether one node can run the pod, while a trial removes pods from the node and adds pods to it.
+pub trait NodeTrial {
+    /// Begins with a node as it is.
+    fn begin(&mut self, node: NodeId);
+
+    /// The pod does not count on the node any more. It does now, or was added.
+    fn remove(&mut self, pod: PodId);
+
+    /// The pod counts on the node. It was removed, or is a pod that waits.
+    fn add(&mut self, pod: PodId);
+
+    /// Why the pod does not fit now.
+    fn rejection(&mut self) -> Option<Rejection>;
+
+    fn fits(&mut self) -> bool {
+        self.rejection().is_none()
+    }
+}
+
 /// The nodes that the filters rejected, and what would change that.
 pub trait RejectedNodes {
     /// The nodes on which removing pods may help.
@@ -129,12 +154,16 @@ pub trait RejectedNodes {
     /// Why the node is rejected.
     fn rejection(&self, node: NodeId) -> Option<Rejection>;
 
-    /// Whether all Filter plugins accept the node in this view of the pods on it.
-    fn fits(&self, node: NodeId, view: View) -> bool;
+    /// All Filter plugins together. The pod must fit both with and without the pods that are nominated to the node and
+    /// have its priority or a higher one.
+    fn trial(&self) -> Box<dyn NodeTrial + '_>;
 
-    /// Whether all Filter plugins accept the node without these pods.
+    /// Whether the pod would fit the node without these pods.
     fn fits_without(&self, node: NodeId, removed: &[PodId]) -> bool {
-        self.fits(node, removed.iter().fold(View::default(), |view, pod| view.without(*pod)))
+        let mut trial = self.trial();
+        trial.begin(node);
+        removed.iter().for_each(|pod| trial.remove(*pod));
+        trial.fits()
     }
 }
 

@@ -11,7 +11,7 @@ use model::{LiftMode, LiftSettings, World};
 
 use crate::config::Configuration;
 use crate::explain::{Explanation, NodeExplanation, VerdictKind, explain};
-use crate::testing::{apply, everything, host, host_applied, id, node, pod, runs_on, world_with};
+use crate::testing::{apply, everything, host, host_applied, id, node, of_filters, pod, runs_on, world_with};
 use crate::{Effect, Input, PodEvent, Scheduler, plugins};
 
 const TAKES_NO_PODS: &str = "node(s) run on a physical host that takes no pods";
@@ -87,7 +87,7 @@ impl Stage {
         let effects = self.scheduler.step(self.now, &mut self.world, Input::Schedule { at_most: 10 });
         let results = effects.into_iter().filter_map(|effect| match effect {
             Effect::Bind { node, .. } => Some(node),
-            Effect::SetCondition { message, .. } => Some(message),
+            Effect::SetCondition { message, .. } => Some(of_filters(&message).to_owned()),
             Effect::PostEvent { event: PodEvent::Yielded(event), .. } => Some(event.reason.to_owned()),
             _ => None,
         });

@@ -1,0 +1,143 @@
+//! Filters nodes while pods come and go: the dry runs of preemption.
+//!
+//! In: the cached verdicts of the pod's class, and the pods that are removed from a node and added to it. Out: the first
+//! plugin, in order, that rejects the node, and why.
+//!
+//! A plugin that reads no pods keeps its cached verdict. A plugin with a trial of its own counts along. Any other plugin
+//! runs from scratch at each step. Invariant: the result equals a run of all filters in the same view.
+
+use model::storage::arena::DenseId;
+use model::{NodeId, PodId, View};
+
+use super::trial::{Trial, ahead};
+use crate::framework::cycle::Cycle;
+use crate::framework::plugin::Reads;
+use crate::framework::points::NodeTrial;
+use crate::framework::status::Rejection;
+use crate::queue::Nominations;
+
+pub(crate) struct DryRun<'a> {
+    trial: &'a Trial<'a>,
+    nominations: &'a Nominations,
+    /// In the order of the filters; plugins that skipped are left out.
+    filters: Vec<FilterTrial<'a>>,
+    node: NodeId,
+    /// Of the node.
+    ahead: Vec<PodId>,
+    view: View,
+}
+
+enum FilterTrial<'a> {
+    /// The position in the profile's Filter list of a plugin whose verdict does not depend on pods.
+    Cached(usize),
+    Own(Box<dyn NodeTrial + 'a>),
+    /// The index of a plugin that runs from scratch.
+    FromScratch(usize),
+}
+
+impl<'a> DryRun<'a> {
+    pub(crate) fn new(trial: &'a Trial<'a>, nominations: &'a Nominations) -> Self {
+        let &Trial { profile, cycle, answers } = trial;
+        let filters = profile.points.filter.iter().enumerate().filter(|(_, index)| !answers.filters.skips(**index));
+        let filters = filters.filter_map(|(position, &index)| {
+            let filter = profile.plugins[index].filter.as_ref()?;
+            if matches!(profile.plugins[index].plugin.reads(), Reads::Node | Reads::AllNodes) {
+                return Some(FilterTrial::Cached(position));
+            }
+            let own = filter.node_trial(cycle, &answers.slots()[index]);
+            Some(own.map_or(FilterTrial::FromScratch(index), FilterTrial::Own))
+        });
+        Self {
+            trial,
+            nominations,
+            filters: filters.collect(),
+            node: NodeId::from_index(0),
+            ahead: Vec::new(),
+            view: View::default(),
+        }
+    }
+
+    /// The first rejection of the node as it is in the view.
+    fn rejection_now(&mut self) -> Option<Rejection> {
+        let cycle = Cycle { view: &self.view, ..*self.trial.cycle };
+        let (trial, node) = (self.trial, self.node);
+        self.filters.iter_mut().find_map(|filter| match filter {
+            FilterTrial::Cached(position) => trial.answers.filters.rejection_at(*position, node).cloned(),
+            FilterTrial::Own(own) => own.rejection(),
+            FilterTrial::FromScratch(index) => trial.refusal_by(*index, &cycle, node),
+        })
+    }
+
+    /// Whether no plugin rejects the node in the view. The order does not matter here: the cheap ones come first.
+    fn fits_now(&mut self) -> bool {
+        let cycle = Cycle { view: &self.view, ..*self.trial.cycle };
+        let (trial, node) = (self.trial, self.node);
+        let fits = self.filters.iter_mut().all(|filter| match filter {
+            FilterTrial::Cached(position) => trial.answers.filters.rejection_at(*position, node).is_none(),
+            FilterTrial::Own(own) => own.fits(),
+            FilterTrial::FromScratch(_) => true,
+        });
+        fits && self.filters.iter().all(|filter| match filter {
+            FilterTrial::FromScratch(index) => trial.refusal_by(*index, &cycle, node).is_none(),
+            FilterTrial::Cached(_) | FilterTrial::Own(_) => true,
+        })
+    }
+
+    /// The answer with the nominated pods on the node.
+    fn beside_nominated<T>(&mut self, answer: impl FnOnce(&mut Self) -> T) -> T {
+        let ahead = std::mem::take(&mut self.ahead);
+        ahead.iter().for_each(|pod| self.add(*pod));
+        let answered = answer(self);
+        ahead.iter().for_each(|pod| self.remove(*pod));
+        self.ahead = ahead;
+        answered
+    }
+
+    fn own_trials(&mut self) -> impl Iterator<Item = &mut Box<dyn NodeTrial + 'a>> {
+        self.filters.iter_mut().filter_map(|filter| match filter {
+            FilterTrial::Own(own) => Some(own),
+            FilterTrial::Cached(_) | FilterTrial::FromScratch(_) => None,
+        })
+    }
+}
+
+impl NodeTrial for DryRun<'_> {
+    fn begin(&mut self, node: NodeId) {
+        self.node = node;
+        self.view = self.trial.cycle.view.clone();
+        self.ahead.clear();
+        self.ahead.extend(ahead(self.trial.cycle, self.nominations.on(node)));
+        let (added, removed) = (self.view.added().to_vec(), self.view.removed().to_vec());
+        for own in self.own_trials() {
+            own.begin(node);
+        }
+        // The cycle itself may be about a view, for a pod that is explained.
+        for (pod, _) in added.into_iter().filter(|(_, on)| *on == node) {
+            self.own_trials().for_each(|own| own.add(pod));
+        }
+        for pod in removed {
+            if self.trial.cycle.world.pod_node(pod) == Some(node) {
+                self.own_trials().for_each(|own| own.remove(pod));
+            }
+        }
+    }
+
+    fn remove(&mut self, pod: PodId) {
+        self.view.take_off(pod, self.node);
+        self.own_trials().for_each(|own| own.remove(pod));
+    }
+
+    fn add(&mut self, pod: PodId) {
+        self.view.put_on(pod, self.node);
+        self.own_trials().for_each(|own| own.add(pod));
+    }
+
+    fn rejection(&mut self) -> Option<Rejection> {
+        let beside = if self.ahead.is_empty() { None } else { self.beside_nominated(Self::rejection_now) };
+        beside.or_else(|| self.rejection_now())
+    }
+
+    fn fits(&mut self) -> bool {
+        (self.ahead.is_empty() || self.beside_nominated(Self::fits_now)) && self.fits_now()
+    }
+}

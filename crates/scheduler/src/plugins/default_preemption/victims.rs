@@ -1,0 +1,123 @@
+//! The pods that must leave a node so that the incoming pod fits.
+//!
+//! In: a node that the filters reject. Out: the smallest set that kube-scheduler's greedy order finds: all pods of lower
+//! priority leave, then they return one after the other, the most important first, as long as the pod still fits.
+//! Pods that a budget protects return before all others.
+
+use std::cmp::Reverse;
+
+use model::{NodeId, Pod, PodId};
+
+use super::budgets::Budgets;
+use crate::framework::cycle::Cycle;
+use crate::framework::points::NodeTrial;
+use crate::framework::status::{Reasons, Rejection};
+
+const NO_VICTIMS: Rejection =
+    Rejection::unresolvable(&[std::borrow::Cow::Borrowed("No preemption victims found for incoming pod")]);
+
+/// A node where evicting pods makes room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) node: NodeId,
+    /// The most important first.
+    pub(crate) victims: Vec<PodId>,
+    /// How many of the victims a budget protects.
+    pub(crate) pdb_violations: usize,
+}
+
+/// More important pods come first: a higher priority, then an earlier start. A pod that has not started is the least
+/// important of its priority.
+type Importance = (Reverse<i32>, i64);
+
+fn importance(pod: &Pod) -> Importance {
+    (Reverse(pod.priority()), pod.started_s().unwrap_or(i64::MAX))
+}
+
+/// A pod of lower priority.
+#[derive(Clone, Copy)]
+struct Lower {
+    pod: PodId,
+    importance: Importance,
+    is_protected: bool,
+}
+
+pub(super) struct Victims<'a> {
+    cycle: &'a Cycle<'a>,
+    trial: Box<dyn NodeTrial + 'a>,
+    budgets: Budgets<'a>,
+    // Reused from node to node.
+    lower: Vec<Lower>,
+    found: Candidate,
+}
+
+impl<'a> Victims<'a> {
+    pub(super) fn new(cycle: &'a Cycle<'a>, trial: Box<dyn NodeTrial + 'a>, budgets: Budgets<'a>) -> Self {
+        let found =
+            Candidate { node: model::storage::arena::DenseId::from_index(0), victims: Vec::new(), pdb_violations: 0 };
+        Self { cycle, trial, budgets, lower: Vec::new(), found }
+    }
+
+    pub(super) fn on(&mut self, node: NodeId) -> Result<&Candidate, Rejection> {
+        let (world, own) = (self.cycle.world, self.cycle.facts().priority);
+        if world.lowest_priority_on(node).is_none_or(|lowest| lowest >= own) {
+            return Err(NO_VICTIMS);
+        }
+        self.lower.clear();
+        let there = world.pods_on(node).iter().filter(|pod| !self.cycle.view.removed().contains(pod));
+        self.lower.extend(there.filter_map(|&id| {
+            let pod = world.pod(id).filter(|pod| !pod.finished && pod.scheduling.is_some() && pod.priority() < own)?;
+            Some(Lower { pod: id, importance: importance(pod), is_protected: false })
+        }));
+        if self.lower.is_empty() {
+            return Err(NO_VICTIMS);
+        }
+        self.trial.begin(node);
+        self.lower.iter().for_each(|lower| self.trial.remove(lower.pod));
+        if !self.trial.fits() {
+            let unknown = || Rejection { resolvable: false, reasons: Reasons::one("the pod does not fit") };
+            return Err(self.trial.rejection().unwrap_or_else(unknown));
+        }
+        // Stable, as upstream's for a node with few pods.
+        self.lower.sort_by_key(|lower| lower.importance);
+        self.budgets.begin();
+        for lower in &mut self.lower {
+            lower.is_protected = self.budgets.is_used_up_by(lower.pod);
+        }
+        self.reprieve(node);
+        if self.found.victims.is_empty() {
+            // The filters and the trial disagree: nothing is evicted for that.
+            return Err(NO_VICTIMS);
+        }
+        Ok(&self.found)
+    }
+
+    /// Lets the pods return for which there is room.
+    fn reprieve(&mut self, node: NodeId) {
+        let Self { trial, lower, found, .. } = self;
+        (found.node, found.pdb_violations) = (node, 0);
+        found.victims.clear();
+        let mut stays = |lower: &Lower| {
+            trial.add(lower.pod);
+            let fits = trial.fits();
+            if !fits {
+                trial.remove(lower.pod);
+            }
+            fits
+        };
+        let has_protected = lower.iter().any(|lower| lower.is_protected);
+        if has_protected {
+            let mut must_leave = Vec::new();
+            for of_protected in [true, false] {
+                let of_kind = lower.iter().enumerate().filter(|(_, lower)| lower.is_protected == of_protected);
+                must_leave.extend(of_kind.filter(|(_, lower)| !stays(lower)).map(|(at, _)| at));
+            }
+            found.pdb_violations = must_leave.iter().filter(|at| lower[**at].is_protected).count();
+            // Back in the order of importance.
+            must_leave.sort_unstable();
+            found.victims.extend(must_leave.into_iter().map(|at| lower[at].pod));
+        } else {
+            found.victims.extend(lower.iter().filter(|lower| !stays(lower)).map(|lower| lower.pod));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Evicts pods to make room for a pod that is nominated to their node.
+//!
+//! In: what a PostFilter plugin chose: a node and victims. Out: evictions through the API; pods that only this scheduler
+//! has placed so far give up their place here. Nominations of lower priority on the node are cleared.
+//!
+//! Invariants: while evictions are on their way, the pod they are for is not tried, so that it never chooses further
+//! victims. It is tried again when something that can help happened meanwhile, and at once if not all victims could be
+//! evicted. A victim that is being deleted already is not evicted again.
+
+use std::time::Duration;
+
+use model::storage::uid::Uid;
+use model::{NodeId, PodId, World};
+
+use super::Scheduler;
+use super::advice::PluginAdvice;
+use super::attempt::Failure;
+use super::binding::Stage;
+use super::effect::{Effect, PodEvent, PodRef};
+
+impl Scheduler {
+    /// The victims that must be evicted through the API. A pod that waits for permission, or for work before its binding,
+    /// gives up its place in this process.
+    pub(super) fn to_evict(&self, world: &World, victims: &[PodId]) -> Vec<PodId> {
+        let victims = victims.iter().copied();
+        let exists = victims.filter(|victim| world.pod(*victim).is_some_and(|pod| !pod.terminating));
+        exists.filter(|victim| !self.can_give_up(*victim)).collect()
+    }
+
+    fn can_give_up(&self, pod: PodId) -> bool {
+        let stage = self.bindings.pods.get(&pod).map(|binding| &binding.stage);
+        matches!(stage, Some(Stage::WaitingForPermit { .. } | Stage::PreBinding(_)))
+    }
+
+    pub(super) fn preempt(
+        &mut self,
+        now: Duration,
+        world: &mut World,
+        (pod, profile): (PodId, usize),
+        node: NodeId,
+        victims: Vec<PodId>,
+        evicted: Vec<PodId>,
+    ) {
+        let (Some(reference), Some(node_name)) = (Self::pod_ref(world, pod), world.node_name(node)) else { return };
+        let (node_name, profile) = (node_name.to_owned(), self.profiles[profile].name().to_owned());
+        let priority = world.pod(pod).map_or(0, model::Pod::priority);
+        let is_lower = |other: &PodId| world.pod(*other).is_some_and(|other| other.priority() < priority);
+        let lower: Vec<PodId> = self.nominations.on(node).iter().copied().filter(is_lower).collect();
+        for other in lower {
+            self.nominate(world, other, None);
+        }
+        let in_memory: Vec<PodId> = victims.into_iter().filter(|victim| self.can_give_up(*victim)).collect();
+        if !in_memory.is_empty() || !evicted.is_empty() {
+            self.effects.push(Effect::VictimsChosen { count: in_memory.len() + evicted.len() });
+        }
+        if !evicted.is_empty() {
+            let victims = evicted.into_iter().filter_map(|victim| Self::pod_ref(world, victim)).collect();
+            let (pod, node, profile) = (reference.clone(), node_name.clone(), profile.clone());
+            self.effects.push(Effect::Preempt { pod, node, profile, victims });
+        }
+        for victim in in_memory {
+            let Some(binding) = self.bindings.remove(victim) else { continue };
+            let message = format!("Preempted by pod {} on node {node_name} (in scheduler memory).", reference.uid);
+            let (pod, event) = (binding.placed.pod.clone(), PodEvent::Preempted { message });
+            self.effects.push(Effect::PostEvent { pod, profile: profile.clone(), event });
+            self.cancel(&binding);
+            // An error, because no plugin rejects the pod: it is tried again after its backoff.
+            self.undo(now, world, binding, Failure::Error("preempted".to_owned()));
+        }
+    }
+
+    pub(super) fn evicted(
+        &mut self,
+        now: Duration,
+        world: &World,
+        pod: &PodRef,
+        node: &str,
+        victims: Vec<PodRef>,
+        error: Option<String>,
+    ) {
+        let is_known = world.pod(pod.id).is_some_and(|known| known.uid == Uid::from(pod.uid.as_str()));
+        let index = self.queue.profile(pod.id).filter(|_| is_known);
+        let profile = index.map(|index| self.profiles[index].name().to_owned()).unwrap_or_default();
+        for victim in victims {
+            let event = PodEvent::Preempted { message: format!("Preempted by pod {} on node {node}", pod.uid) };
+            self.effects.push(Effect::PostEvent { pod: victim, profile: profile.clone(), event });
+        }
+        if is_known {
+            let mut advice = PluginAdvice { profiles: &self.profiles, world };
+            self.queue.release(now, pod.id, error.is_some(), &mut advice);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Preemption from the attempt to the binding: evictions, nominations, and when the pod is tried again.
+
+use std::time::Duration;
+
+use model::World;
+use model::event::{Event, PodFacts};
+use model::scheduling::ResourceSums;
+
+use super::effect::PodEvent;
+use super::*;
+use crate::config::Configuration;
+use crate::plugins;
+use crate::testing::{NAMESPACE, apply, everything, id, pod_with, world};
+
+/// A node has 4000.
+fn sized(name: &str, cpu_milli: i64, priority: i32) -> PodFacts {
+    pod_with(name, |facts| {
+        let sums = ResourceSums { cpu_milli, ..ResourceSums::default() };
+        facts.priority = priority;
+        (facts.requests.asked, facts.requests.taken, facts.requests.scored) = (sums.clone(), sums.clone(), sums);
+    })
+}
+
+struct Stage {
+    world: World,
+    scheduler: Scheduler,
+    now: Duration,
+}
+
+impl Stage {
+    /// A full node.
+    fn new() -> Self {
+        let mut world = world(&["n1"]);
+        for name in ["low-1", "low-2"] {
+            let facts = PodFacts { node: Some("n1".to_owned()), ..sized(name, 2000, 1) };
+            apply(&mut world, Event::PodApplied(facts));
+        }
+        let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("a profile");
+        let mut scheduler = Scheduler::new(configuration, 1);
+        scheduler.observe(Duration::ZERO, &world, &everything());
+        Self { world, scheduler, now: Duration::ZERO }
+    }
+
+    /// Later than any backoff.
+    fn event(&mut self, event: Event) -> Vec<Effect> {
+        self.now += Duration::from_secs(11);
+        let changes = apply(&mut self.world, event);
+        let mut effects = self.scheduler.observe(self.now, &self.world, &changes);
+        effects.extend(self.scheduler.step(self.now, &mut self.world, Input::Time));
+        effects.extend(self.scheduler.step(self.now, &mut self.world, Input::Schedule { at_most: 9 }));
+        effects
+    }
+
+    fn input(&mut self, input: Input) -> Vec<Effect> {
+        let mut effects = self.scheduler.step(self.now, &mut self.world, input);
+        effects.extend(self.scheduler.step(self.now, &mut self.world, Input::Schedule { at_most: 9 }));
+        effects
+    }
+
+    fn deleted(&mut self, name: &str) -> Vec<Effect> {
+        self.event(Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: name.to_owned() })
+    }
+
+    fn evicted(&mut self, preempted: &Preempted, error: Option<&str>) -> Vec<Effect> {
+        let Preempted { pod, node, victims } = preempted.clone();
+        self.input(Input::Evicted { pod, node, victims, error: error.map(str::to_owned) })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Preempted {
+    pod: PodRef,
+    node: String,
+    victims: Vec<PodRef>,
+}
+
+fn preempted(effects: &[Effect]) -> Option<Preempted> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Preempt { pod, node, victims, .. } => {
+            Some(Preempted { pod: pod.clone(), node: node.clone(), victims: victims.clone() })
+        }
+        _ => None,
+    })
+}
+
+fn bound(effects: &[Effect]) -> Vec<&str> {
+    let of = |effect| if let &Effect::Bind { ref pod, .. } = effect { Some(pod.name.as_str()) } else { None };
+    effects.iter().filter_map(of).collect()
+}
+
+fn events(effects: &[Effect]) -> Vec<(&str, &str)> {
+    let of = |effect| match effect {
+        &Effect::PostEvent { ref pod, event: PodEvent::Preempted { ref message }, .. } => {
+            Some((pod.name.as_str(), message.as_str()))
+        }
+        _ => None,
+    };
+    effects.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_pod_is_not_tried_while_its_victims_are_evicted_and_is_bound_when_they_are_gone() {
+    let mut stage = Stage::new();
+    let effects = stage.event(Event::PodApplied(sized("high", 3000, 10)));
+    let preemption = preempted(&effects).expect("a preemption");
+    assert_eq!(preemption.victims.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["low-1", "low-2"]);
+    assert!(effects.contains(&Effect::VictimsChosen { count: 2 }), "{effects:?}");
+    let nominated = |effect: &Effect| matches!(effect, Effect::Nominate { node: Some(node), .. } if node == "n1");
+    assert!(effects.iter().any(nominated), "{effects:?}");
+    assert_eq!(stage.scheduler.figures().preemption_attempts, 1);
+    // A change that could help: without the hold the pod would choose victims again.
+    let waits = stage.event(Event::PodApplied(PodFacts { terminating: true, ..gone_soon("low-1") }));
+    assert_eq!((preempted(&waits).is_none(), bound(&waits).len()), (true, 0));
+    assert_eq!(bound(&stage.deleted("low-1")), Vec::<&str>::new());
+    assert_eq!(bound(&stage.deleted("low-2")), Vec::<&str>::new());
+    // The last victim was gone before the response to its deletion arrived.
+    let effects = stage.evicted(&preemption, None);
+    let message = format!("Preempted by pod {} on node n1", preemption.pod.uid);
+    assert_eq!(events(&effects), [("low-1", message.as_str()), ("low-2", message.as_str())]);
+    assert_eq!(bound(&effects), ["high"]);
+}
+
+fn gone_soon(name: &str) -> PodFacts {
+    PodFacts { node: Some("n1".to_owned()), preempted: true, ..sized(name, 2000, 1) }
+}
+
+#[test]
+fn a_pod_waits_for_the_deletion_of_its_victims() {
+    let mut stage = Stage::new();
+    let preemption = preempted(&stage.event(Event::PodApplied(sized("high", 2000, 10)))).expect("a preemption");
+    assert!(stage.evicted(&preemption, None).iter().all(|effect| !matches!(effect, Effect::Bind { .. })));
+    let name = preemption.victims[0].name.clone();
+    // While the victim ends, nobody else is evicted for the pod.
+    let ends = stage.event(Event::PodApplied(PodFacts { terminating: true, ..gone_soon(&name) }));
+    assert!(preempted(&ends).is_none(), "{ends:?}");
+    assert_eq!(bound(&stage.deleted(&name)), ["high"]);
+}
+
+#[test]
+fn a_failed_eviction_lets_the_pod_be_tried_at_once() {
+    let mut stage = Stage::new();
+    let preemption = preempted(&stage.event(Event::PodApplied(sized("high", 2000, 10)))).expect("a preemption");
+    let effects = stage.evicted(&Preempted { victims: Vec::new(), ..preemption }, Some("the server is down"));
+    assert!(events(&effects).is_empty());
+    assert!(preempted(&effects).is_some(), "it is tried again: {effects:?}");
+}
+
+#[test]
+fn nominations_of_lower_priority_on_the_node_are_cleared() {
+    let mut stage = Stage::new();
+    let effects = stage.event(Event::PodApplied(sized("middle", 2000, 5)));
+    let first = preempted(&effects).expect("a preemption");
+    assert_eq!(first.pod.name, "middle");
+    let nominated = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("middle", 2000, 5) };
+    stage.event(Event::PodApplied(nominated));
+    let effects = stage.event(Event::PodApplied(sized("high", 4000, 10)));
+    assert_eq!(preempted(&effects).expect("a preemption").pod.name, "high");
+    let cleared = |effect: &Effect| matches!(effect, Effect::Nominate { pod, node: None } if pod.name == "middle");
+    assert!(effects.iter().any(cleared), "{effects:?}");
+    assert_eq!(stage.scheduler.nominations.node_of(id(&stage.world, "middle")), None);
+}
+
+#[test]
+fn a_victim_that_is_being_deleted_is_not_evicted_again() {
+    let mut stage = Stage::new();
+    let ends = PodFacts { terminating: true, node: Some("n1".to_owned()), ..sized("low-1", 2000, 1) };
+    stage.event(Event::PodApplied(ends));
+    let effects = stage.event(Event::PodApplied(sized("high", 4000, 10)));
+    let preemption = preempted(&effects).expect("a preemption");
+    assert_eq!(preemption.victims.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["low-2"]);
+}
+
+#[test]
+fn a_preemption_that_is_answered_after_the_pod_is_gone_does_nothing() {
+    let mut stage = Stage::new();
+    let preemption = preempted(&stage.event(Event::PodApplied(sized("high", 2000, 10)))).expect("a preemption");
+    stage.deleted("high");
+    let effects = stage.evicted(&preemption, Some("late"));
+    assert!(bound(&effects).is_empty() && preempted(&effects).is_none(), "{effects:?}");
+}
