@@ -15,7 +15,7 @@ use engine::scheduling::{
 };
 use futures::future::BoxFuture;
 use model::event::{Event, NodeFacts, PodFacts, Source};
-use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, WorkloadKind};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
 use model::{NodeId, PodId, World};
 use scheduler::{
     Bind, Configuration, Cycle, Figures, Handle, NoArgs, Notified, Permit, PermitAnswer, Plugin, Points, PreBind,
@@ -286,8 +286,7 @@ impl Stage {
         runtime.add(scheduling, Arc::new(SchedulingExecutor(ports)), lease.clone());
         let world = runtime.world();
         tokio::spawn(runtime.run(received));
-        let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
-        for source in sources.chain(WorkloadKind::ALL.map(Source::Workload)) {
+        for source in model::sources_for(model::Parts::SCHEDULING).map(|row| row.source) {
             events.send(Event::RelistBegan(source)).await.expect("it runs");
             if source == Source::Nodes {
                 let facts = NodeSchedulingFacts { allowed_pods: 10, ..NodeSchedulingFacts::default() };

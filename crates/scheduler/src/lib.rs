@@ -22,6 +22,7 @@ pub use config::{
     LeaderElection, ManagedResource, NoEffect, OutgoingExtender, PathStep, PodBackoff,
 };
 pub use evaluate::one_node::{Misfit, NodeChecks};
+pub use explain::preemption::{CandidateExplanation, PreemptionExplanation};
 pub use explain::{Explanation, NodeExplanation, VerdictKind, explain};
 pub use framework::change::{Change, ChangeKinds, ChangedPod};
 pub use framework::cycle::Cycle;

@@ -144,7 +144,7 @@ async fn the_printed_roles_allow_nothing_else() -> Result<()> {
         ("bridger", "delete", "pods", None, false),
         ("bridger", "get", "secrets", Some("kube-system"), false),
         ("bridger", "update", "nodes", None, false),
-        ("bridger-scheduler", "delete", "pods", None, false),
+        ("bridger-scheduler", "delete", "pods", None, true),
         ("bridger-scheduler", "patch", "pods/status", None, true),
         ("bridger-scheduler", "list", "replicasets.apps", None, true),
         ("bridger-scheduler", "patch", "nodes", None, false),

@@ -9,7 +9,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use model::event::Event;
 use model::{PodId, World};
-use scheduler::{Configuration, Explanation, NodeExplanation, Profile};
+use scheduler::{Configuration, Explanation, NodeExplanation, PreemptionExplanation, Profile};
 
 use crate::embedded;
 use crate::failure::Failure;
@@ -125,7 +125,7 @@ fn profile_of<'a>(world: &World, pod: PodId, configuration: &'a Configuration) -
 
 /// The summary, then the feasible nodes from the highest total down, then the other nodes by name.
 fn text(explanation: &Explanation, width: Option<u16>) -> String {
-    let Explanation { pod, nodes, feasible, best, gated } = explanation;
+    let Explanation { pod, nodes, feasible, best, gated, preemption } = explanation;
     let mut text = format!("{feasible} of {} nodes can run {pod}", nodes.len());
     if !best.is_empty() {
         let shown = best.iter().take(BEST_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -137,6 +137,9 @@ fn text(explanation: &Explanation, width: Option<u16>) -> String {
     text.push('\n');
     if !gated.is_empty() {
         let _ = writeln!(text, "not scheduled until its scheduling gates are removed: {}", gated.join(", "));
+    }
+    if let Some(preemption) = preemption {
+        text.push_str(&preemption_text(preemption));
     }
     let mut rows: Vec<&NodeExplanation> = nodes.iter().collect();
     rows.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.name.cmp(&b.name)));
@@ -164,6 +167,24 @@ fn text(explanation: &Explanation, width: Option<u16>) -> String {
     }
     let _ = writeln!(text, "{table}");
     text
+}
+
+/// What evicting other pods would do, in one line.
+fn preemption_text(preemption: &PreemptionExplanation) -> String {
+    let PreemptionExplanation { reason, candidates, node, .. } = preemption;
+    let chosen = node.as_ref().and_then(|node| candidates.iter().find(|candidate| candidate.node == *node));
+    match (chosen, reason) {
+        (Some(chosen), _) => {
+            let violations = match chosen.pdb_violations {
+                0 => String::new(),
+                count => format!(", against {count} disruption budgets"),
+            };
+            let (node, victims) = (&chosen.node, chosen.victims.join(", "));
+            format!("preemption would evict {victims} from {node}{violations} ({} candidates)\n", candidates.len())
+        }
+        (None, Some(reason)) => format!("preemption: {reason}\n"),
+        (None, None) => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -204,7 +225,8 @@ mod tests {
             rejected("d", "PhysicalHost", "no host", Some("pod n/q on e (host h) avoids this pod")),
         ];
         let best = vec!["c".to_owned()];
-        let explanation = Explanation { pod: "n/p".to_owned(), nodes, feasible: 2, best, gated: Vec::new() };
+        let explanation =
+            Explanation { pod: "n/p".to_owned(), nodes, feasible: 2, best, gated: Vec::new(), preemption: None };
         let printed = text(&explanation, None);
         assert!(printed.starts_with("2 of 4 nodes can run n/p; best: c\n"), "{printed}");
         let at = |needle: &str| printed.find(needle).expect(needle);
@@ -212,6 +234,27 @@ mod tests {
         assert!(at("NodeResourcesFit 1") < at("NodePorts: no ports"), "{printed}");
         assert!(at("NodePorts") < at("PhysicalHost: no host: pod n/q on e (host h) avoids this pod"), "{printed}");
         assert!(!printed.contains("gates"), "{printed}");
+        // What preemption would do is one line.
+        let candidate = |node: &str, pdb_violations| scheduler::CandidateExplanation {
+            node: node.to_owned(),
+            victims: vec!["n/low".to_owned(), "n/lower".to_owned()],
+            pdb_violations,
+        };
+        let candidates = vec![candidate("a", 2), candidate("d", 0)];
+        for (node, reason, expected) in [
+            (Some("d"), None, "preemption would evict n/low, n/lower from d (2 candidates)"),
+            (
+                Some("a"),
+                None,
+                "preemption would evict n/low, n/lower from a, against 2 disruption budgets (2 candidates)",
+            ),
+            (None, Some("not eligible"), "preemption: not eligible"),
+        ] {
+            let (node, reason) = (node.map(str::to_owned), reason.map(str::to_owned));
+            let preemption = PreemptionExplanation { eligible: true, reason, candidates: candidates.clone(), node };
+            let printed = text(&Explanation { preemption: Some(preemption), ..explanation.clone() }, None);
+            assert_eq!(printed.lines().nth(1), Some(expected), "{printed}");
+        }
         // The gates of a gated pod are listed right below the summary.
         let gated = vec!["quota".to_owned(), "size".to_owned()];
         let printed = text(&Explanation { gated, ..explanation }, None);

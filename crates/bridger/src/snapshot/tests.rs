@@ -70,7 +70,7 @@ fn a_snapshot_is_read_as_it_was_written() {
     snapshot.write(&path).unwrap();
     assert_eq!(Snapshot::read(&path).unwrap(), snapshot);
     let events = snapshot.into_events();
-    assert_eq!(events.iter().filter(|event| matches!(event, Event::RelistEnded(_))).count(), 8);
+    assert_eq!(events.iter().filter(|event| matches!(event, Event::RelistEnded(_))).count(), 9);
 }
 
 /// A file with every field, kind of object and enum variant, as the first program of this version wrote it.
@@ -112,6 +112,7 @@ fn a_missing_field_has_its_default() {
         nodes: vec![NodeFacts { name: text("n"), scheduling: Some(Arc::default()), ..NodeFacts::default() }],
         pods: vec![PodFacts { name: text("p"), scheduling: Some(Arc::default()), ..PodFacts::default() }],
         workloads: Vec::new(),
+        budgets: Vec::new(),
         record: BTreeMap::new(),
     };
     assert_eq!(snapshot, expected);

@@ -325,6 +325,12 @@ fn subject(event: &Event) -> (Source, ObjectName, bool) {
         Event::WorkloadDeleted { kind, namespace, name } => {
             (Source::Workload(*kind), ("workload", namespace.clone(), name.clone()), false)
         }
+        Event::DisruptionBudgetApplied(facts) => {
+            (Source::DisruptionBudgets, ("budget", facts.namespace.clone(), facts.name.clone()), true)
+        }
+        Event::DisruptionBudgetDeleted { namespace, name } => {
+            (Source::DisruptionBudgets, ("budget", namespace.clone(), name.clone()), false)
+        }
         Event::VmApplied { vcenter, vm } => (Source::Vcenter(*vcenter), name("vm", &vm.id), true),
         Event::VmRemoved { vcenter, id } => (Source::Vcenter(*vcenter), name("vm", id), false),
         Event::HostApplied { vcenter, host } => (Source::Vcenter(*vcenter), name("host", &host.id), true),

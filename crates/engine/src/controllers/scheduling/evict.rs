@@ -110,3 +110,111 @@ pub(super) fn names(victims: &[PodRef]) -> String {
     let names = victims.iter().map(|PodRef { namespace, name, .. }| format!("{namespace}/{name}"));
     names.collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use futures::future::BoxFuture;
+    use model::event::PodFacts;
+    use model::storage::arena::DenseId;
+
+    use super::*;
+    use crate::ports::PodLookup;
+
+    /// A server that fails some writes, and notes all of them.
+    #[derive(Default)]
+    struct Server {
+        /// By pod: what its next writes fail with.
+        failures: Mutex<BTreeMap<&'static str, Vec<PortError>>>,
+        writes: Mutex<Vec<String>>,
+    }
+
+    impl Server {
+        fn write<'a>(&'a self, kind: &str, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
+            self.writes.lock().unwrap().push(format!("{kind} {}", pod.name));
+            let mut failures = self.failures.lock().unwrap();
+            let failure = failures.get_mut(pod.name.as_str()).and_then(Vec::pop);
+            Box::pin(async { failure.map_or(Ok(()), Err) })
+        }
+    }
+
+    impl PodLookup for Server {
+        fn read<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Option<PodFacts>, PortError>> {
+            Box::pin(async { Ok(None) })
+        }
+    }
+
+    impl PodStatusWriter for Server {
+        fn not_scheduled<'a>(
+            &'a self,
+            pod: &'a PodName,
+            _: &'a str,
+            _: &'a str,
+        ) -> BoxFuture<'a, Result<(), PortError>> {
+            self.write("condition", pod)
+        }
+
+        fn nominate<'a>(&'a self, pod: &'a PodName, _: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>> {
+            self.write("nominate", pod)
+        }
+
+        fn disrupt<'a>(&'a self, pod: &'a PodName, message: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+            assert_eq!(message, "default-scheduler: preempting to accommodate a higher priority pod");
+            self.write("disrupt", pod)
+        }
+
+        fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
+            self.write("delete", pod)
+        }
+    }
+
+    fn pod(name: &str) -> PodRef {
+        let text = |text: &str| text.to_owned();
+        PodRef { id: model::PodId::from_index(0), namespace: text("ns"), name: text(name), uid: text(name) }
+    }
+
+    /// The writes, the evicted pods, and the error.
+    async fn evicted(failures: &[(&'static str, &[PortError])]) -> (Vec<String>, Vec<String>, Option<String>) {
+        let server = Server::default();
+        for (pod, failures) in failures {
+            server.failures.lock().unwrap().insert(*pod, failures.to_vec());
+        }
+        let victims = ["a", "b", "c"].map(pod).to_vec();
+        let (pod, node, profile) = (pod("high"), "n1".to_owned(), "default-scheduler".to_owned());
+        let Evicted { victims, error } = all(&server, &EvictJob { pod, node, profile, victims }).await;
+        let writes = server.writes.into_inner().unwrap();
+        (writes, victims.into_iter().map(|pod| pod.name).collect(), error)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_victim_is_marked_and_deleted_and_the_last_one_goes_last() {
+        let (writes, victims, error) = evicted(&[]).await;
+        let expected = ["disrupt a", "delete a", "disrupt b", "delete b", "disrupt c", "delete c"];
+        assert_eq!((writes.as_slice(), error), (expected.map(str::to_owned).as_slice(), None));
+        assert_eq!(victims, ["a", "b", "c"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_victim_that_is_gone_is_no_failure_and_a_failure_spares_the_last_victim() {
+        let gone = PortError::NotFound("pod a".to_owned());
+        let other = PortError::Invalid("another pod has its name".to_owned());
+        let (writes, victims, error) = evicted(&[("a", &[gone]), ("b", &[other])]).await;
+        assert_eq!((writes.len(), victims, error), (4, vec!["c".to_owned()], None));
+        let denied = PortError::Permanent("forbidden".to_owned());
+        let (writes, victims, error) = evicted(&[("a", &[denied])]).await;
+        assert_eq!((victims, error), (vec!["b".to_owned()], Some("forbidden".to_owned())));
+        assert!(!writes.iter().any(|write| write.ends_with('c')), "{writes:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_repeated_after_a_passing_failure_but_not_forever() {
+        let busy = || PortError::Transient("busy".to_owned());
+        let (writes, victims, error) = evicted(&[("c", &[busy(), busy(), busy()])]).await;
+        assert_eq!((victims.len(), error), (3, None));
+        assert_eq!(writes.iter().filter(|write| *write == "disrupt c").count(), 4);
+        let (_, victims, error) = evicted(&[("c", &[busy(), busy(), busy(), busy()])]).await;
+        assert_eq!((victims.len(), error), (2, Some("busy".to_owned())));
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use model::World;
 use model::event::{Event, NodeFacts, PodFacts, Source, VcenterId};
-use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, WorkloadKind};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
 use scheduler::{AttemptResult, Configuration, Figures, plugins};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -208,8 +208,7 @@ fn node(name: &str, allowed_pods: u32) -> Event {
 }
 
 fn sources() -> Vec<Source> {
-    let sources = [Source::Nodes, Source::Pods, Source::Namespaces].into_iter();
-    sources.chain(WorkloadKind::ALL.map(Source::Workload)).collect()
+    model::sources_for(model::Parts::SCHEDULING).map(|row| row.source).collect()
 }
 
 struct Stage {
