@@ -336,7 +336,10 @@ async fn an_unschedulable_pod_is_reported_once_and_bound_when_a_node_is_added() 
         let state = stage.after(30).await;
         assert_eq!(state.binds.len(), 0);
         assert_eq!(state.conditions.len(), 1);
-        assert_eq!(state.conditions[0].1, "0/1 nodes are available: 1 Too many pods.");
+        assert_eq!(
+            state.conditions[0].1,
+            "0/1 nodes are available: 1 Too many pods. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        );
         assert_eq!(state.posted, [("p".to_owned(), "FailedScheduling")]);
     }
     stage.send(node("n2", 1)).await;
