@@ -189,12 +189,14 @@ pub trait PodLookup: Send + Sync {
 /// What a scheduler reads and writes on pods, besides binding them. A write to a pod of another UID is
 /// [`PortError::Invalid`].
 pub trait PodStatusWriter: PodLookup {
-    /// Sets the condition PodScheduled to false.
+    /// Sets the condition PodScheduled to false, and with it `status.nominatedNodeName` if `nominated` is given:
+    /// `Some(None)` clears it.
     fn not_scheduled<'a>(
         &'a self,
         pod: &'a PodName,
         reason: &'a str,
         message: &'a str,
+        nominated: Option<Option<&'a str>>,
     ) -> BoxFuture<'a, Result<(), PortError>>;
 
     /// Writes `status.nominatedNodeName`; `None` clears it.

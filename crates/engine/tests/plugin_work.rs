@@ -195,6 +195,7 @@ impl PodStatusWriter for Api {
         _: &'a PodName,
         _: &'a str,
         message: &'a str,
+        _: Option<Option<&'a str>>,
     ) -> BoxFuture<'a, Result<(), PortError>> {
         self.state().conditions.push(message.to_owned());
         Box::pin(async { Ok(()) })

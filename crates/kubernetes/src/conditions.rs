@@ -109,9 +109,14 @@ impl PodStatusWriter for PodConditions {
         pod: &'a PodName,
         reason: &'a str,
         message: &'a str,
+        nominated: Option<Option<&'a str>>,
     ) -> BoxFuture<'a, Result<(), PortError>> {
         let condition = self.condition("PodScheduled", "False", reason, message);
-        Box::pin(self.patch_status(pod, json!({ "conditions": [condition] })))
+        let mut status = json!({ "conditions": [condition] });
+        if let Some(node) = nominated {
+            status["nominatedNodeName"] = json!(node);
+        }
+        Box::pin(self.patch_status(pod, status))
     }
 
     fn nominate<'a>(&'a self, pod: &'a PodName, node: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>> {
@@ -168,7 +173,10 @@ mod tests {
         let fine = || ScriptedAnswer::Json(200, json!({}));
         let (client, log) = scripted([(STATUS, fine()), (STATUS, fine()), (PATH, fine())]);
         let writer = writer(client);
-        writer.not_scheduled(&pod(), "Unschedulable", "0/1 nodes are available").await.expect("written");
+        writer
+            .not_scheduled(&pod(), "Unschedulable", "0/1 nodes are available", Some(Some("n")))
+            .await
+            .expect("written");
         writer.nominate(&pod(), None).await.expect("written");
         writer.delete(&pod()).await.expect("deleted");
         let requests = log.requests();
@@ -180,6 +188,7 @@ mod tests {
         let condition = &body(0)["status"]["conditions"][0];
         assert_eq!((&condition["type"], &condition["status"]), (&json!("PodScheduled"), &json!("False")));
         assert_eq!(condition["lastTransitionTime"], "2026-03-01T12:00:00Z");
+        assert_eq!(body(0)["status"]["nominatedNodeName"], "n");
         assert_eq!(body(1)["status"], json!({ "nominatedNodeName": null }));
         assert_eq!(body(2)["preconditions"]["uid"], "u");
     }

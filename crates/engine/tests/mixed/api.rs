@@ -248,7 +248,13 @@ impl PodLookup for Api {
 }
 
 impl PodStatusWriter for Api {
-    fn not_scheduled<'a>(&'a self, _: &'a PodName, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+    fn not_scheduled<'a>(
+        &'a self,
+        _: &'a PodName,
+        _: &'a str,
+        _: &'a str,
+        _: Option<Option<&'a str>>,
+    ) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async { Ok(()) })
     }
 

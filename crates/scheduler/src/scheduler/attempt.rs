@@ -27,7 +27,7 @@ use crate::framework::profile::PluginBits;
 use crate::framework::status::Status;
 use crate::plugins::DefaultPreemption;
 use crate::queue::Attempts;
-use crate::scheduler::effect::{AttemptResult, ConditionReason, Effect, PodEvent, PodRef};
+use crate::scheduler::effect::{AttemptResult, ConditionReason, Effect, NominationWrite, PodEvent, PodRef};
 
 /// The node for a pod, and what to report if a plugin yielded.
 #[derive(Clone, Copy)]
@@ -199,19 +199,21 @@ impl Scheduler {
         if !is_waiting {
             return self.drop_pod(now, world, pod);
         }
-        match nomination {
-            Nomination::Keep => {}
-            Nomination::Clear => self.nominate(world, pod, None),
-            Nomination::Set(node) => self.nominate(world, pod, Some(node)),
-        }
+        let nomination = match nomination {
+            Nomination::Keep => NominationWrite::Nothing,
+            Nomination::Clear => self.nominate_here(world, pod, None),
+            Nomination::Set(node) => self.nominate_here(world, pod, Some(node)),
+        };
         let mut advice = PluginAdvice { profiles: &self.profiles, world };
         self.queue.failed(now, pod, rejectors, &mut advice);
         let Some(reference) = Self::pod_ref(world, pod) else { return };
         let event = PodEvent::FailedScheduling { message: message::for_event(&message) };
         let profile = index.map(|index| self.profiles[index].name().to_owned()).unwrap_or_default();
         self.effects.push(Effect::PostEvent { pod: reference.clone(), profile, event });
-        if self.queue.is_new_message(pod, &message) {
-            self.effects.push(Effect::SetCondition { pod: reference, reason, message });
+        // One write for both, as upstream, if there is anything to write.
+        let is_new = self.queue.is_new_message(pod, &message);
+        if is_new || nomination != NominationWrite::Nothing {
+            self.effects.push(Effect::SetCondition { pod: reference, reason, message, nomination });
         }
         self.concluded(index, result, attempts);
     }

@@ -57,8 +57,8 @@ pub enum Effect {
     Bind { pod: PodRef, node: String, plugin: &'static str, work: Work },
     /// Nobody waits for the pod's [`Effect::PreBind`] any more. An answer that comes nevertheless is ignored.
     Cancel { pod: PodRef },
-    /// Set the condition PodScheduled to false.
-    SetCondition { pod: PodRef, reason: ConditionReason, message: String },
+    /// Set the condition PodScheduled to false, and with it the nominated node if that changes.
+    SetCondition { pod: PodRef, reason: ConditionReason, message: String, nomination: NominationWrite },
     /// Write `status.nominatedNodeName`; `None` clears it.
     Nominate { pod: PodRef, node: Option<String> },
     /// Evict these pods to make room for `pod`, in the name of this profile. Answered with [`Input::Evicted`].
@@ -71,6 +71,14 @@ pub enum Effect {
     Concluded { profile: String, result: AttemptResult, attempts: Attempts },
     /// Send [`Input::Time`] at this time, or soon after.
     WakeAt(Duration),
+}
+
+/// What is written about the pod's nominated node together with its condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NominationWrite {
+    Nothing,
+    Clear,
+    Set(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::config::Configuration;
 use crate::explain::explain;
 use crate::plugins;
 use crate::testing::history::{CLASSES, Step, pod, step};
-use crate::testing::{apply, cases, everything, world_with};
+use crate::testing::{apply, cases, everything, nomination, world_with};
 
 /// A cluster whose API server accepts every binding, nomination and eviction.
 struct Stage {
@@ -53,14 +53,15 @@ impl Stage {
         while self.scheduler.has_work() {
             let effects = self.scheduler.step(self.now, &mut self.world, Input::Schedule { at_most: 1 });
             for effect in effects {
+                if let Some((name, node)) = nomination(&effect)
+                    && let Some(facts) = self.pods.get(name)
+                {
+                    let nominated_node = node.map(str::to_owned);
+                    self.event(Event::PodApplied(PodFacts { nominated_node, ..facts.clone() }));
+                }
                 match effect {
                     Effect::Bind { pod, .. } => {
                         self.scheduler.step(self.now, &mut self.world, Input::Bound { pod });
-                    }
-                    Effect::Nominate { pod, node } => {
-                        if let Some(facts) = self.pods.get(&pod.name).filter(|facts| facts.uid == pod.uid) {
-                            self.event(Event::PodApplied(PodFacts { nominated_node: node, ..facts.clone() }));
-                        }
                     }
                     Effect::Preempt { pod, node, victims, .. } => {
                         for PodRef { namespace, name, .. } in victims.clone() {

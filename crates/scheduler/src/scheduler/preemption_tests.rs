@@ -10,7 +10,7 @@ use super::effect::PodEvent;
 use super::*;
 use crate::config::Configuration;
 use crate::plugins;
-use crate::testing::{NAMESPACE, apply, everything, id, pod_with, world};
+use crate::testing::{NAMESPACE, apply, everything, id, nomination, pod_with, world};
 
 /// A node has 4000.
 fn sized(name: &str, cpu_milli: i64, priority: i32) -> PodFacts {
@@ -105,7 +105,7 @@ fn a_pod_is_not_tried_while_its_victims_are_evicted_and_is_bound_when_they_are_g
     let preemption = preempted(&effects).expect("a preemption");
     assert_eq!(preemption.victims.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["low-1", "low-2"]);
     assert!(effects.contains(&Effect::VictimsChosen { count: 2 }), "{effects:?}");
-    let nominated = |effect: &Effect| matches!(effect, Effect::Nominate { node: Some(node), .. } if node == "n1");
+    let nominated = |effect: &Effect| nomination(effect) == Some(("high", Some("n1")));
     assert!(effects.iter().any(nominated), "{effects:?}");
     assert_eq!(stage.scheduler.figures().preemption_attempts, 1);
     // A change that could help: without the hold the pod would choose victims again.
@@ -155,7 +155,7 @@ fn nominations_of_lower_priority_on_the_node_are_cleared() {
     stage.event(Event::PodApplied(nominated));
     let effects = stage.event(Event::PodApplied(sized("high", 4000, 10)));
     assert_eq!(preempted(&effects).expect("a preemption").pod.name, "high");
-    let cleared = |effect: &Effect| matches!(effect, Effect::Nominate { pod, node: None } if pod.name == "middle");
+    let cleared = |effect: &Effect| nomination(effect) == Some(("middle", None));
     assert!(effects.iter().any(cleared), "{effects:?}");
     assert_eq!(stage.scheduler.nominations.node_of(id(&stage.world, "middle")), None);
 }

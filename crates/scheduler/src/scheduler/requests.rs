@@ -16,7 +16,7 @@ use crate::framework::cycle::Cycle;
 use crate::framework::handle::{Handle, NodeRefusal, Request, States, Surroundings, WaitingPod, Wish};
 use crate::framework::profile::Profile;
 use crate::framework::work::Work;
-use crate::scheduler::effect::Effect;
+use crate::scheduler::effect::{Effect, NominationWrite};
 
 /// The parts of the scheduler that a plugin can see.
 pub(super) struct Around<'a> {
@@ -88,11 +88,25 @@ impl Scheduler {
 
     /// Nominates the pod to a node, or clears its nomination, here and in the API.
     pub(super) fn nominate(&mut self, world: &World, pod: PodId, node: Option<NodeId>) {
+        let node = match self.nominate_here(world, pod, node) {
+            NominationWrite::Nothing => return,
+            NominationWrite::Clear => None,
+            NominationWrite::Set(node) => Some(node),
+        };
+        if let Some(pod) = Self::pod_ref(world, pod) {
+            self.effects.push(Effect::Nominate { pod, node });
+        }
+    }
+
+    /// The same, but leaves the write to the caller.
+    pub(super) fn nominate_here(&mut self, world: &World, pod: PodId, node: Option<NodeId>) -> NominationWrite {
         let name = node.and_then(|node| world.node_name(node));
         let is_known = self.nominations.node_of(pod) == node && world.nominated_node(pod) == name;
         self.nominations.set(pod, node);
-        if let Some(pod) = Self::pod_ref(world, pod).filter(|_| !is_known) {
-            self.effects.push(Effect::Nominate { pod, node: name.map(str::to_owned) });
+        match name {
+            _ if is_known => NominationWrite::Nothing,
+            None => NominationWrite::Clear,
+            Some(name) => NominationWrite::Set(name.to_owned()),
         }
     }
 }

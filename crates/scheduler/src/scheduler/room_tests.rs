@@ -16,7 +16,7 @@ use crate::framework::points::{PostFilter, PostFilterAnswer, RejectedNodes};
 use crate::framework::registry::{NoArgs, Points, Register};
 use crate::framework::status::Status;
 use crate::plugins;
-use crate::testing::{apply, everything, id, pod_with, world};
+use crate::testing::{apply, everything, id, nomination, pod_with, world};
 
 /// Preempts the first pod on the first node where that helps.
 struct Evict;
@@ -159,7 +159,7 @@ fn post_filter_finds_victims_and_the_pod_is_nominated() {
         _ => None,
     });
     assert_eq!(preempted, Some(("n1", vec!["b"])));
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Nominate { node: Some(node), .. } if node == "n1")));
+    assert!(effects.iter().any(|effect| nomination(effect) == Some(("big", Some("n1")))));
     assert_eq!(scheduler.nominations.node_of(id(&world, "big")), world.node_id("n1"));
     // After the victim is deleted, the pod is bound to its nominated node.
     let gone = Event::PodDeleted { namespace: "default".to_owned(), name: "b".to_owned() };
@@ -186,14 +186,14 @@ fn a_nomination_ends_with_a_failed_attempt_if_no_plugin_could_have_made_it() {
     let mut scheduler = ready(&mut world, false);
     let huge = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("huge", 9000, 10) };
     let effects = place(&mut scheduler, &mut world, huge);
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Nominate { node: None, .. })), "{effects:?}");
+    assert!(effects.iter().any(|effect| nomination(effect) == Some(("huge", None))), "{effects:?}");
     assert_eq!(scheduler.figures().nominated, 0);
     // A plugin that only says that it cannot help keeps it.
     let mut world = crate::testing::world(&["n1"]);
     let mut scheduler = ready(&mut world, true);
     let huge = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("huge", 9000, 10) };
     let effects = place(&mut scheduler, &mut world, huge);
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Nominate { .. })), "{effects:?}");
+    assert!(!effects.iter().any(|effect| nomination(effect).is_some()), "{effects:?}");
     assert_eq!(scheduler.figures().nominated, 1);
 }
 

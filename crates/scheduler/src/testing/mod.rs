@@ -4,6 +4,7 @@
 
 pub(crate) mod history;
 
+use crate::scheduler::effect::{Effect, NominationWrite};
 use std::sync::Arc;
 
 use model::event::{Event, HostFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
@@ -99,4 +100,17 @@ pub(crate) fn cases(full: u32, quick: u32) -> u32 {
 /// The part of a message that is about the filters.
 pub(crate) fn of_filters(message: &str) -> &str {
     message.split_once(" preemption: ").map_or(message, |(filters, _)| filters)
+}
+
+/// What an effect writes about a nominated node: the pod's name and the node, or `None` to clear it.
+pub(crate) fn nomination(effect: &Effect) -> Option<(&str, Option<&str>)> {
+    match effect {
+        Effect::Nominate { pod, node } => Some((&pod.name, node.as_deref())),
+        Effect::SetCondition { pod, nomination, .. } => match nomination {
+            NominationWrite::Nothing => None,
+            NominationWrite::Clear => Some((&pod.name, None)),
+            NominationWrite::Set(node) => Some((&pod.name, Some(node))),
+        },
+        _ => None,
+    }
 }

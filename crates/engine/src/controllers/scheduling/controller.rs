@@ -194,9 +194,9 @@ impl Scheduling {
                         cancelled.notify_one();
                     }
                 }
-                Effect::SetCondition { pod, reason, message } => {
-                    let pod = execute::name(&pod);
-                    self.write(StatusJob::NotScheduled { pod, reason: reason.as_str(), message }, context);
+                Effect::SetCondition { pod, reason, message, nomination } => {
+                    let (pod, reason) = (execute::name(&pod), reason.as_str());
+                    self.write(StatusJob::NotScheduled { pod, reason, message, nomination }, context);
                 }
                 Effect::Nominate { pod, node } => {
                     self.write(StatusJob::Nominate { pod: execute::name(&pod), node }, context);

@@ -152,6 +152,7 @@ mod tests {
             pod: &'a PodName,
             _: &'a str,
             _: &'a str,
+            _: Option<Option<&'a str>>,
         ) -> BoxFuture<'a, Result<(), PortError>> {
             self.write("condition", pod)
         }

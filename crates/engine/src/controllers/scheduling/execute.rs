@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use scheduler::{PodRef, Work};
+use scheduler::{NominationWrite, PodRef, Work};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for SharedExecutor {
 
 #[derive(Debug)]
 pub enum StatusJob {
-    NotScheduled { pod: PodName, reason: &'static str, message: String },
+    NotScheduled { pod: PodName, reason: &'static str, message: String, nomination: NominationWrite },
     Nominate { pod: PodName, node: Option<String> },
 }
 
@@ -119,8 +119,13 @@ impl Executor<Scheduling> for SchedulingExecutor {
             SchedulingAction::Status(job) => Box::pin(async move {
                 let writer = ports.pods;
                 SchedulingOutcome::Status(match job {
-                    StatusJob::NotScheduled { pod, reason, message } => {
-                        writer.not_scheduled(&pod, reason, &message).await
+                    StatusJob::NotScheduled { pod, reason, message, nomination } => {
+                        let nominated = match &nomination {
+                            NominationWrite::Nothing => None,
+                            NominationWrite::Clear => Some(None),
+                            NominationWrite::Set(node) => Some(Some(node.as_str())),
+                        };
+                        writer.not_scheduled(&pod, reason, &message, nominated).await
                     }
                     StatusJob::Nominate { pod, node } => writer.nominate(&pod, node.as_deref()).await,
                 })

@@ -138,6 +138,7 @@ impl PodStatusWriter for Api {
         pod: &'a PodName,
         _: &'a str,
         message: &'a str,
+        _: Option<Option<&'a str>>,
     ) -> BoxFuture<'a, Result<(), PortError>> {
         self.state().conditions.push((pod.name.clone(), message.to_owned()));
         Box::pin(async { Ok(()) })
