@@ -225,7 +225,8 @@ async fn numbers_3_and_5_a_node_is_no_vm_that_its_uuids_or_addresses_deny() -> R
     create_node(&control_plane, "impostor", &uuid, "", "10.9.9.66").await?;
     // The UUID of one VM, the provider ID of another.
     create_node(&control_plane, "contradictory", &other, &uuid, "10.9.9.67").await?;
-    let mut bridger = Bridger::start(RUN, &environment(&control_plane, &vcsim))?;
+    let arguments = [RUN, &["--extender-port", "0"]].concat();
+    let mut bridger = Bridger::start(&arguments, &environment(&control_plane, &vcsim))?;
     bridger.prints("0 of 3 matched to a VM", SOON).await?;
     becomes_metric(&bridger, "bridger_nodes{machine=\"not_found\"}", 1.0).await?;
     becomes_metric(&bridger, "bridger_nodes{machine=\"unconfirmed\"}", 2.0).await?;
@@ -234,8 +235,45 @@ async fn numbers_3_and_5_a_node_is_no_vm_that_its_uuids_or_addresses_deny() -> R
     // The real node, with that address, gets the label although the impostor claims its VM.
     create_node(&control_plane, "real", &uuid, "", "10.9.9.1").await?;
     let host = host_of(&vcsim, "DC0_C0_RP0_VM0").await?;
+    add_node(&control_plane, &vcsim, "DC0_C0_RP0_VM2").await?;
     let stage = Stage { control_plane, vcsim, bridger };
-    stage.becomes("real", &host, SOON).await
+    stage.becomes("real", &host, SOON).await?;
+    stage.becomes_correct("DC0_C0_RP0_VM2", SOON).await?;
+    strangers_take_part_in_no_rule(&stage).await?;
+    no_host_of_a_stranger_counts_in_decisions(&stage).await
+}
+
+const STRANGERS: [&str; 3] = ["stranger", "impostor", "contradictory"];
+
+/// Of pods on all nodes, only those on `real` and on another VM are kept apart by a rule.
+async fn strangers_take_part_in_no_rule(stage: &Stage) -> Result<()> {
+    for node in STRANGERS.into_iter().chain(["real", "dc0-c0-rp0-vm2"]) {
+        let pod = replica(&format!("web-{node}"), "web", node);
+        stage.control_plane.kubectl().run_with(&["create", "-f", "-"], &pod.to_string()).await?;
+    }
+    becomes_metric(&stage.bridger, "bridger_rules_findings{name=\"unknownVm\"}", 3.0).await?;
+    eventually(SOON, || async {
+        let rules = stage.vcsim.govc().run(&["cluster.rule.info", "-cluster", "DC0_C0"]).await?;
+        let is_it = rules.matches("VM: ").count() == 2 && ["VM0", "VM2"].iter().all(|vm| rules.contains(vm));
+        ensure!(is_it, "{rules}\n{}", stage.bridger.output());
+        Ok(())
+    })
+    .await
+}
+
+/// With a pod on `real` its host is taken, and no stranger is on that host.
+async fn no_host_of_a_stranger_counts_in_decisions(stage: &Stage) -> Result<()> {
+    let kubectl = stage.control_plane.kubectl();
+    kubectl.run_with(&["create", "-f", "-"], &replica("solo-1", "solo", "real").to_string()).await?;
+    let mut second = replica("solo-2", "solo", "");
+    second["metadata"]["uid"] = "second".into();
+    let names: Vec<&str> = STRANGERS.into_iter().chain(["real"]).collect();
+    eventually(SOON, || async {
+        let answer = stage.bridger.post("/filter", &json!({ "Pod": second, "NodeNames": names })).await?;
+        ensure!(answer["NodeNames"] == json!(STRANGERS), "{answer}\n{}", stage.bridger.output());
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
