@@ -310,12 +310,17 @@ impl Cluster {
 
     /// Adds an entry to the only record, as anyone could who may write the ConfigMap.
     pub async fn add_to_record(&self, rule: &str, entry: &Value) -> Result<()> {
+        self.edit_record(|rules| rules[rule] = entry.clone()).await
+    }
+
+    /// Changes the entries of the only record, as anyone could who may write the ConfigMap.
+    pub async fn edit_record(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
         let mut found = maps.list(&ListParams::default().labels("bridger.dev/kind=rules")).await?.items;
         let mut map = found.pop().context("a record")?;
         let text = map.data.as_mut().and_then(|data| data.get_mut("record")).context("a text")?;
         let mut record: Value = serde_json::from_str(text)?;
-        record["rules"][rule] = entry.clone();
+        change(&mut record["rules"]);
         *text = record.to_string();
         let name = map.metadata.name.clone().context("a name")?;
         maps.replace(&name, &PostParams::default(), &map).await?;

@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::json;
 use testkit::{Bridger, eventually};
 
 use crate::pods::{self, anti_affinity_to, pod};
@@ -169,5 +171,58 @@ async fn number_10_the_role_that_names_the_record_is_enough_and_a_record_elsewhe
     // With it, what was waiting is done.
     let bridger = stage.cluster.run(&SHORT).await?;
     stage.rules(&[&[0, 1], &[3, 4]], &bridger).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn number_10_who_may_write_leases_and_the_record_can_stop_changes_of_rules_but_cause_none() -> Result<()> {
+    let site = Site::start(4, 4).await?;
+    let cluster = Cluster::start(&site, 0..4).await?;
+    let stage = Stage { site, cluster };
+    stage.place("web", &[0, 1, 2]).await?;
+    // Someone holds the lease for an hour.
+    let leases: Api<Lease> = Api::namespaced(stage.cluster.client.clone(), "kube-system");
+    let now = jiff::Timestamp::now().to_string();
+    let taken = json!({ "metadata": { "name": "bridger" }, "spec": { "holderIdentity": "someone",
+        "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now, "leaseTransitions": 0 } });
+    leases.create(&PostParams::default(), &serde_json::from_value(taken)?).await?;
+    let mut bridger = stage.cluster.run(&SHORT).await?;
+    stage.matched("found", 4, &bridger).await?;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    ensure!(stage.own().await? == Witness::default(), "{}", bridger.output());
+    leases.delete("bridger", &DeleteParams::default()).await?;
+    let before = stage.rules(&[&[0, 1, 2]], &bridger).await?;
+    counts(&bridger, "bridger_rules_owned", 1).await?;
+    let name = before.rules.keys().next().context("a rule")?;
+    bridger.stop();
+
+    // No text of a pod has reached vCenter: a name is the prefix and a digest.
+    let digest = name.strip_prefix(&stage.cluster.prefix).context("the prefix")?;
+    ensure!(digest.len() == 16 && digest.chars().all(|digit| digit.is_ascii_hexdigit()), "{name}");
+    ensure!(!format!("{before:?}").contains("web"), "{before:?}");
+
+    // Marked as no longer wanted for long: a rule that pods require stays.
+    let vms = stage.site.ids(&[0, 1, 2]);
+    let unwanted = json!({ "since": 1, "vms": vms });
+    stage.cluster.edit_record(|rules| rules[name]["unwanted"] = unwanted).await?;
+    let mut bridger = stage.cluster.run(&SHORT).await?;
+    eventually(SOON, || async {
+        let record = stage.cluster.record().await?;
+        ensure!(record[name]["unwanted"].is_null(), "{record:?}\n{}", bridger.output());
+        Ok(())
+    })
+    .await?;
+    ensure!(stage.own().await? == before, "{}", bridger.output());
+    bridger.stop();
+
+    // Removed from the record, the rule is Bridger's no more, whatever pods require.
+    stage.cluster.edit_record(|rules| drop(rules.as_object_mut().map(|rules| rules.remove(name)))).await?;
+    let bridger = stage.cluster.run(&SHORT).await?;
+    counts(&bridger, "bridger_rules_findings{name=\"notRecorded\"}", 1).await?;
+    for machine in 0..3 {
+        pods::delete(&stage.cluster.client, &format!("web-{machine}")).await?;
+    }
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    ensure!(stage.own().await? == before, "{}", bridger.output());
     Ok(())
 }
