@@ -6,7 +6,7 @@
 //! - `service`: settings, startup checks, a one-time read of both sides, and the running service.
 //!   `command`: one file per subcommand.
 //! - `demo`, `embedded`: the demo, and the embedded servers on sockets. `snapshot`, `rbac`, `plan_view`: what commands
-//!   read and print. [`files`]: the files that they read.
+//!   read and print. [`files`]: the files that they read. `single_dash`: the old command line.
 //!
 //! This crate makes no decisions; the pure crates do.
 
@@ -25,6 +25,7 @@ mod say;
 pub mod scheduler;
 pub mod service;
 mod signals;
+mod single_dash;
 mod snapshot;
 
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ pub use failure::Failure;
 /// The `bridger` command.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = match command::Arguments::try_parse() {
+    let arguments = match command::Arguments::try_parse_from(single_dash::rewritten(std::env::args_os())) {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
     };

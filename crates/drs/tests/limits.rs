@@ -131,6 +131,26 @@ fn number_9_rules_that_exist_stay_when_a_limit_is_lowered() {
 }
 
 #[test]
+fn number_9_many_namespaces_delay_the_rules_of_others_until_the_grace_is_over() {
+    let mut story = Story::new(Site::new(9, &[0, 1, 2, 3, 4, 5]));
+    story.settings.rules_max = 3;
+    story.settings.allow_mass_deletion = true;
+    for (namespace, pair) in [("a1", (0, 1)), ("a2", (2, 3)), ("a3", (4, 5))] {
+        story.site.pods.extend(workloads(namespace, &[pair]));
+    }
+    story.pass();
+    // Their pods are gone, their rules are not yet.
+    story.site.pods = workloads("b", &[(0, 5)]);
+    let plan = story.pass();
+    assert_eq!((story.rules().len(), found(&plan, "ruleLimit").len()), (3, 1));
+    assert!(!story.rules().contains(&vec![0, 5]));
+    story.wait(10_000);
+    story.pass();
+    story.pass();
+    assert_eq!(story.rules(), sets(&[&[0, 5]]));
+}
+
+#[test]
 fn number_9_a_rule_that_is_left_out_does_not_make_those_of_others_redundant() {
     let mut story = Story::new(Site::new(9, &[0, 1, 2, 3, 4, 5, 6]));
     story.settings.rules_per_namespace_max = 1;

@@ -1,6 +1,9 @@
 //! Runs kube-scheduler and Bridger over HTTPS with certificates on both sides, without a vCenter: physical hosts come
 //! from the node label.
 
+#[path = "extender_tls/places.rs"]
+mod places;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};

@@ -2,6 +2,8 @@
 
 #[path = "run_labels/node_restriction.rs"]
 mod node_restriction;
+#[path = "run_labels/several_vcenters.rs"]
+mod several_vcenters;
 #[path = "run_labels/trust.rs"]
 mod trust;
 
@@ -312,4 +314,25 @@ async fn bridger_runs_without_a_vcenter() -> Result<()> {
     let ready = bridger.get("/readyz").await?;
     assert!(ready.ends_with("\r\n\r\nready\n"), "{ready}");
     Ok(())
+}
+
+#[tokio::test]
+async fn number_7_the_old_command_line_means_run_with_the_extender() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    add_node(&control_plane, &vcsim, "DC0_C0_RP0_VM0").await?;
+    let (endpoint, credentials) = Endpoint::parse(&vcsim.govc_url())?;
+    let credentials = credentials.context("in the URL")?;
+    let mut variables = environment(&control_plane, &vcsim);
+    variables.retain(|(name, _)| *name != "GOVC_URL");
+    variables.extend([("GOVC_USERNAME", credentials.username), ("GOVC_PASSWORD", credentials.password)]);
+    let [port] = testkit::ports::free()?;
+    let (url, port) = (format!("https://{}/sdk", endpoint.host()), port.to_string());
+    // The port of health and metrics is not the extender's.
+    let arguments = ["-cluster", "DC0_C0", "-url", &url, "-port", &port, "--port", "0"];
+    let mut bridger = Bridger::start(&arguments, &variables)?;
+    bridger.prints(&format!("Extender    http://127.0.0.1:{port} "), SOON).await?;
+    bridger.prints("1 of 1 matched to a VM", SOON).await?;
+    let host = host_of(&vcsim, "DC0_C0_RP0_VM0").await?;
+    Stage { control_plane, vcsim, bridger }.becomes("dc0-c0-rp0-vm0", &host, SOON).await
 }

@@ -71,6 +71,14 @@ impl Vcsim {
         self.process.pid()
     }
 
+    /// Sends it a signal, for example `-STOP`.
+    pub async fn signal(&self, signal: &str) -> Result<()> {
+        let pid = self.pid().context("it runs")?.to_string();
+        let status = tokio::process::Command::new("kill").args([signal, &pid]).status().await?;
+        anyhow::ensure!(status.success(), "kill {signal} {pid}: {status}");
+        Ok(())
+    }
+
     /// The URL with user and password, as govc expects it.
     #[must_use]
     pub fn govc_url(&self) -> String {

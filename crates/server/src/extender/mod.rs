@@ -113,7 +113,7 @@ impl From<NotInSync> for Rejection {
 
 async fn answer_one(routes: &ExtenderRoutes, verb: Verb, request: Request) -> Response {
     let _in_flight = routes.stats.begin();
-    let (body, _permit) = match admit(routes, request).await {
+    let body = match admit(routes, request).await {
         Ok(admitted) => admitted,
         Err((status, text)) => {
             routes.stats.rejected(verb, Outcome::Bad);
@@ -122,10 +122,10 @@ async fn answer_one(routes: &ExtenderRoutes, verb: Verb, request: Request) -> Re
     };
     let started = Instant::now();
     let answered = match verb {
-        Verb::Filter => filter(routes, &body),
-        Verb::Prioritize => prioritize(routes, &body),
+        Verb::Filter => filter(routes, &body.bytes),
+        Verb::Prioritize => prioritize(routes, &body.bytes),
         Verb::Preempt => preempt_elsewhere(routes, body).await,
-        Verb::Bind => bind(routes, &body).await,
+        Verb::Bind => bind(routes, &body.bytes).await,
     };
     let took = started.elapsed();
     let (outcome, response) = match answered {
@@ -153,12 +153,15 @@ fn error_answer(verb: Verb, text: &str) -> Response {
     }
 }
 
-/// Checks the client certificate and the headers, and reads the body. The permit of a large body is for as long as the
-/// body is in memory.
-async fn admit(
-    routes: &ExtenderRoutes,
-    request: Request,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), (StatusCode, String)> {
+/// The body of a request, in memory. A large one has its permit for as long: also while a preemption works on it whose
+/// client is gone.
+struct AdmittedBody {
+    bytes: Bytes,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Checks the client certificate and the headers, and reads the body.
+async fn admit(routes: &ExtenderRoutes, request: Request) -> Result<AdmittedBody, (StatusCode, String)> {
     match request.extensions().get::<ClientCertificate>() {
         Some(ClientCertificate::Missing) => {
             return Err((StatusCode::FORBIDDEN, "a client certificate is required".to_owned()));
@@ -190,7 +193,7 @@ async fn admit(
     };
     let limited = Limited::new(Body::new(request.into_body()), BODY_BYTES_MAX);
     match limited.collect().await {
-        Ok(collected) => Ok((collected.to_bytes(), permit)),
+        Ok(collected) => Ok(AdmittedBody { bytes: collected.to_bytes(), _permit: permit }),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Err(_) => Err((StatusCode::BAD_REQUEST, "the body ended too early".to_owned())),
     }
@@ -233,16 +236,16 @@ fn prioritize(routes: &ExtenderRoutes, body: &[u8]) -> Result<Vec<u8>, Rejection
     Ok(answer::priorities(&names, &scores))
 }
 
-async fn preempt_elsewhere(routes: &ExtenderRoutes, body: Bytes) -> Result<Vec<u8>, Rejection> {
+async fn preempt_elsewhere(routes: &ExtenderRoutes, body: AdmittedBody) -> Result<Vec<u8>, Rejection> {
     // The wait for others counts, too: kube-scheduler waits no longer for that.
     let until = Instant::now() + PREEMPT_WITHIN;
     // The time limit of the whole request bounds the wait.
     let permit = routes.preemptions.clone().acquire_owned().await;
     let routes = routes.clone();
     let work = tokio::task::spawn_blocking(move || {
-        let answer = preempt(&routes, &body, until);
+        let answer = preempt(&routes, &body.bytes, until);
         // Not before the work has ended, even if no one waits for it any more.
-        drop(permit);
+        drop((permit, body));
         answer
     });
     work.await.unwrap_or_else(|_| Err(Rejection::Reported("the computation ended early".to_owned())))

@@ -260,6 +260,36 @@ async fn five_thousand_whole_nodes_are_accepted_and_a_body_beyond_the_limit_is_n
     assert_eq!(ask(&routes, "/filter", Body::from_stream(endless)).await.0, 413);
 }
 
+#[tokio::test]
+async fn number_8_a_large_body_keeps_its_permit_while_it_is_worked_on_also_without_its_client() {
+    let mut routes = routes(true);
+    let (began, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+    let may_go_on = std::sync::Mutex::new(may_go_on);
+    routes.read_pod = Arc::new(move |json| {
+        let _ = began.send(());
+        let _ = may_go_on.lock().expect("a lock").recv();
+        read_pod(json)
+    });
+    // A body of unknown length counts as large.
+    let body = json!({ "Pod": pod(), "NodeNameToMetaVictims": {} }).to_string();
+    let client = tokio::spawn({
+        let routes = routes.clone();
+        async move { ask(&routes, "/preempt", body).await }
+    });
+    has_begun.recv().await.expect("the work begins");
+    client.abort();
+    assert!(client.await.expect_err("it has not ended").is_cancelled());
+    assert_eq!(routes.large_bodies.available_permits(), LARGE_BODIES_MAX - 1);
+    drop(go_on);
+    let given_back = async {
+        while routes.large_bodies.available_permits() < LARGE_BODIES_MAX {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), given_back).await.expect("the permit is given back");
+}
+
 fn request_bodies() -> Vec<(&'static str, Vec<u8>)> {
     let names = json!({ "Pod": pod(), "Nodes": null, "NodeNames": ["n1", "n2", "n\u{9}"] });
     let whole = json!({ "Pod": pod(), "Nodes": { "items": [{ "metadata": { "name": "n1" } }] }, "NodeNames": null });

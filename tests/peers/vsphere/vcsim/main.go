@@ -27,6 +27,7 @@ func main() {
 	password := flag.String("password", "", "the only password accepted (default: any)")
 	load := flag.String("load", "", "load the inventory from a folder that `govc object.save` wrote")
 	methodDelay := flag.String("method-delay", "", "latency per method: Name:ms,Name:ms")
+	instance := flag.String("instance-uuid", "", "who this vCenter is (default: the same for all of a machine)")
 	standalone := flag.Bool("esx", false, "be an ESXi host rather than a vCenter")
 	flag.IntVar(&model.Datacenter, "dc", model.Datacenter, "datacenters")
 	flag.IntVar(&model.Cluster, "cluster", model.Cluster, "clusters per datacenter")
@@ -40,6 +41,9 @@ func main() {
 		delay := model.DelayConfig
 		model = simulator.ESX()
 		model.DelayConfig = delay
+	}
+	if *instance != "" {
+		model.ServiceContent.About.InstanceUuid = *instance
 	}
 	if *methodDelay != "" {
 		delays := map[string]int{}

@@ -2,7 +2,7 @@
 //! govc.
 //!
 //! - `stories`: rules for pods, step by step. `respect`: changes by administrators, and a lost record.
-//! - `tenants`: limits on the rules of each namespace.
+//! - `tenants`: limits on the rules of each namespace. `trust`: a vCenter that is down, nodes that are uncertain, the record's namespace and role.
 //! - `upgrade`: rules written by an earlier version.
 //! - `churn`: random steps by several actors at once, with kills. `kill_points`: kills at every step of a pass. `failovers`: of the leader.
 //! - `stage`: the peers. `pods`: pod objects. `witness`: the cluster's rules as govc shows them.
@@ -15,5 +15,6 @@ mod respect;
 mod stage;
 mod stories;
 mod tenants;
+mod trust;
 mod upgrade;
 mod witness;

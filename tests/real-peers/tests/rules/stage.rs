@@ -57,6 +57,18 @@ impl Site {
         Site::start_with(hosts, vms, false).await
     }
 
+    /// Like a crash of the vCenter.
+    pub fn kill(&mut self) {
+        self.vcsim.kill();
+    }
+
+    /// Starts the vCenter again with the same VMs.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.vcsim.restart().await?;
+        self.machines = machines(&self.govc).await?;
+        Ok(())
+    }
+
     /// Host and port of the vCenter.
     pub fn address(&self) -> Result<String> {
         let url = self.vcsim.govc_url();
@@ -70,24 +82,24 @@ impl Site {
             VcsimOptions { hosts_per_cluster: hosts, vms_per_cluster: vms, extra, tls, ..VcsimOptions::default() };
         let vcsim = Vcsim::start(&options).await?;
         let govc = vcsim.govc();
-        let info: Value = serde_json::from_str(&govc.run(&["vm.info", "-json", "/DC0/vm/*"]).await?)?;
-        let listed = info["virtualMachines"].as_array().context("VMs")?;
-        let text = |value: &Value| value.as_str().map(str::to_owned).context("a text");
-        let mut machines = Vec::new();
-        for machine in listed {
-            let vm = text(&machine["name"])?;
-            machines.push(Machine {
-                node: vm.to_lowercase().replace('_', "-"),
-                id: text(&machine["self"]["value"])?,
-                uuid: text(&machine["config"]["uuid"])?,
-                vm,
-            });
-        }
-        machines.sort_by(|a, b| a.vm.cmp(&b.vm));
+        let machines = machines(&govc).await?;
         ensure!(machines.len() == vms as usize, "{machines:?}");
         let hosts = govc.run(&["find", CLUSTER_PATH, "-type", "h"]).await?;
         let hosts = hosts.lines().filter_map(|path| path.rsplit('/').next()).map(str::to_owned).collect();
         Ok(Site { vcsim, govc, machines, hosts })
+    }
+
+    /// Gives another machine the UUID of this one, as a copy has it.
+    pub async fn copy(&self, machine: usize, to: usize) -> Result<()> {
+        let option = format!("SET.config.uuid={}", self.machines[machine].uuid);
+        self.govc.run(&["vm.change", "-vm", &self.machines[to].vm, "-e", &option]).await?;
+        Ok(())
+    }
+
+    /// Powers a machine `-on` or `-off`.
+    pub async fn power(&self, machine: usize, switch: &str) -> Result<()> {
+        self.govc.run(&["vm.power", switch, &self.machines[machine].vm]).await?;
+        Ok(())
     }
 
     /// The ids of the VMs with these numbers.
@@ -128,6 +140,25 @@ impl Site {
         self.govc.run(&["vm.migrate", "-host", &host, &self.machines[machine].vm]).await?;
         Ok(())
     }
+}
+
+/// All VMs, sorted by name.
+async fn machines(govc: &Govc) -> Result<Vec<Machine>> {
+    let info: Value = serde_json::from_str(&govc.run(&["vm.info", "-json", "/DC0/vm/*"]).await?)?;
+    let listed = info["virtualMachines"].as_array().context("VMs")?;
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("a text");
+    let mut machines = Vec::new();
+    for machine in listed {
+        let vm = text(&machine["name"])?;
+        machines.push(Machine {
+            node: vm.to_lowercase().replace('_', "-"),
+            id: text(&machine["self"]["value"])?,
+            uuid: text(&machine["config"]["uuid"])?,
+            vm,
+        });
+    }
+    machines.sort_by(|a, b| a.vm.cmp(&b.vm));
+    Ok(machines)
 }
 
 /// A killed process does not release its lease, and the next one waits until it expires.
@@ -197,6 +228,14 @@ impl Cluster {
         let mut bridger = Bridger::start_build(program, &arguments, &self.environment)?;
         bridger.prints("Listening", SOON).await?;
         Ok(bridger)
+    }
+
+    /// Gives Bridger's account the roles that `bridger manifests rbac` prints with these flags.
+    pub async fn grant(&self, flags: &[&str]) -> Result<()> {
+        let printed = self.command(&[&["manifests", "rbac"], flags].concat()).await?;
+        ensure!(printed.code == Some(0), "{printed:?}");
+        self.control_plane.kubectl().run_with(&["apply", "-f", "-"], &printed.stdout).await?;
+        Ok(())
     }
 
     /// Runs another Bridger command until it exits.
@@ -271,12 +310,17 @@ impl Cluster {
 
     /// Adds an entry to the only record, as anyone could who may write the ConfigMap.
     pub async fn add_to_record(&self, rule: &str, entry: &Value) -> Result<()> {
+        self.edit_record(|rules| rules[rule] = entry.clone()).await
+    }
+
+    /// Changes the entries of the only record, as anyone could who may write the ConfigMap.
+    pub async fn edit_record(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "kube-system");
         let mut found = maps.list(&ListParams::default().labels("bridger.dev/kind=rules")).await?.items;
         let mut map = found.pop().context("a record")?;
         let text = map.data.as_mut().and_then(|data| data.get_mut("record")).context("a text")?;
         let mut record: Value = serde_json::from_str(text)?;
-        record["rules"][rule] = entry.clone();
+        change(&mut record["rules"]);
         *text = record.to_string();
         let name = map.metadata.name.clone().context("a name")?;
         maps.replace(&name, &PostParams::default(), &map).await?;

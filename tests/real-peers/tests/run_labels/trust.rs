@@ -18,7 +18,7 @@ async fn becomes_metric(bridger: &Bridger, series: &str, expected: f64) -> Resul
     .await
 }
 
-async fn is_degraded_by(bridger: &Bridger, why: &str) -> Result<()> {
+pub(super) async fn is_degraded_by(bridger: &Bridger, why: &str) -> Result<()> {
     eventually(SOON, || async {
         let ready = bridger.get("/readyz").await?;
         ensure!(ready.contains("ready, degraded") && ready.contains(why), "{ready}");
@@ -45,7 +45,7 @@ async fn number_1_bridger_starts_without_its_vcenter_and_connects_later() -> Res
     is_ready(&stage.bridger).await
 }
 
-async fn is_ready(bridger: &Bridger) -> Result<()> {
+pub(super) async fn is_ready(bridger: &Bridger) -> Result<()> {
     eventually(SOON, || async {
         let ready = bridger.get("/readyz").await?;
         ensure!(ready.ends_with("\r\n\r\nready\n"), "{ready}");
@@ -54,25 +54,62 @@ async fn is_ready(bridger: &Bridger) -> Result<()> {
     .await
 }
 
+/// A pod that must not share a physical host with others of its app. Without a node it is Bridger's to schedule.
+pub(super) fn replica(name: &str, app: &str, node: &str) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "namespace": "default", "labels": { "app": app } },
+        "spec": {
+            "schedulerName": "bridger", "containers": [{ "name": "c", "image": "i" }],
+            "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
+                "topologyKey": KEY, "labelSelector": { "matchLabels": { "app": app } } }] } },
+        },
+    });
+    if !node.is_empty() {
+        pod["spec"]["nodeName"] = node.into();
+    }
+    pod
+}
+
 #[tokio::test]
-async fn number_1_the_scheduler_places_pods_while_its_vcenter_is_down() -> Result<()> {
-    let sandbox = Sandbox::start(&["--hosts", "2", "--nodes", "2", "--drs", "off"]).await?;
+async fn number_1_the_scheduler_keeps_pods_on_the_hosts_of_node_labels_apart_while_its_vcenter_is_down() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let kubectl = control_plane.kubectl();
+    for (name, host) in [("n1", "esx-1"), ("n2", "esx-1"), ("n3", "esx-2")] {
+        let capacity = json!({ "cpu": "8", "memory": "16Gi", "pods": "110" });
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name, KEY: host } },
+            "status": { "capacity": capacity, "allocatable": capacity },
+        });
+        kubectl.run_with(&["create", "-f", "-"], &node.to_string()).await?;
+        control_plane.make_schedulable(name).await?;
+    }
     let [closed] = testkit::ports::free()?;
     let variables = [
-        ("KUBECONFIG", sandbox.kubeconfig().display().to_string()),
+        ("KUBECONFIG", control_plane.kubeconfig().display().to_string()),
         ("GOVC_URL", format!("https://u:p@127.0.0.1:{closed}")),
         ("NO_COLOR", "1".to_owned()),
     ];
     let mut bridger = Bridger::start(&["scheduler", "--port", "0"], &variables)?;
     bridger.prints("not connected", SOON).await?;
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
-        "spec": { "schedulerName": "bridger", "containers": [{ "name": "c", "image": "i" }] },
-    });
-    sandbox.kubectl().run_with(&["create", "-f", "-"], &pod.to_string()).await?;
+    for name in ["one", "two"] {
+        kubectl.run_with(&["create", "-f", "-"], &replica(name, "web", "").to_string()).await?;
+    }
+    let nodes = eventually(SOON, || async {
+        let nodes = kubectl.run(&["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"]).await?;
+        let nodes: Vec<String> = nodes.split_whitespace().map(str::to_owned).collect();
+        ensure!(nodes.len() == 2, "not bound: {nodes:?}\n{}", bridger.output());
+        Ok(nodes)
+    })
+    .await?;
+    ensure!(nodes.iter().filter(|node| *node == "n3").count() == 1, "on one host: {nodes:?}");
+    // Both hosts are taken, one node is not.
+    kubectl.run_with(&["create", "-f", "-"], &replica("three", "web", "").to_string()).await?;
     eventually(SOON, || async {
-        let node = sandbox.kubectl().run(&["get", "pod", "p", "-o", "jsonpath={.spec.nodeName}"]).await?;
-        ensure!(!node.is_empty(), "not bound:\n{}", bridger.output());
+        let why = "jsonpath={.status.conditions[?(@.type==\"PodScheduled\")].reason}";
+        let why = kubectl.run(&["get", "pod", "three", "-o", why]).await?;
+        ensure!(why == "Unschedulable", "{why:?}\n{}", bridger.output());
         Ok(())
     })
     .await
@@ -148,13 +185,13 @@ async fn number_2_a_wrong_password_does_not_end_bridger_and_a_corrected_one_is_t
 }
 
 /// Gives a VM an address, as VMware Tools would report it.
-async fn set_address(vcsim: &Vcsim, vm: &str, address: &str) -> Result<()> {
+pub(super) async fn set_address(vcsim: &Vcsim, vm: &str, address: &str) -> Result<()> {
     let option = format!("SET.guest.ipAddress={address}");
     vcsim.govc().run(&["vm.change", "-vm", vm, "-e", &option]).await?;
     Ok(())
 }
 
-async fn create_node(
+pub(super) async fn create_node(
     control_plane: &ControlPlane,
     name: &str,
     uuid: &str,
@@ -188,7 +225,8 @@ async fn numbers_3_and_5_a_node_is_no_vm_that_its_uuids_or_addresses_deny() -> R
     create_node(&control_plane, "impostor", &uuid, "", "10.9.9.66").await?;
     // The UUID of one VM, the provider ID of another.
     create_node(&control_plane, "contradictory", &other, &uuid, "10.9.9.67").await?;
-    let mut bridger = Bridger::start(RUN, &environment(&control_plane, &vcsim))?;
+    let arguments = [RUN, &["--extender-port", "0"]].concat();
+    let mut bridger = Bridger::start(&arguments, &environment(&control_plane, &vcsim))?;
     bridger.prints("0 of 3 matched to a VM", SOON).await?;
     becomes_metric(&bridger, "bridger_nodes{machine=\"not_found\"}", 1.0).await?;
     becomes_metric(&bridger, "bridger_nodes{machine=\"unconfirmed\"}", 2.0).await?;
@@ -197,8 +235,45 @@ async fn numbers_3_and_5_a_node_is_no_vm_that_its_uuids_or_addresses_deny() -> R
     // The real node, with that address, gets the label although the impostor claims its VM.
     create_node(&control_plane, "real", &uuid, "", "10.9.9.1").await?;
     let host = host_of(&vcsim, "DC0_C0_RP0_VM0").await?;
+    add_node(&control_plane, &vcsim, "DC0_C0_RP0_VM2").await?;
     let stage = Stage { control_plane, vcsim, bridger };
-    stage.becomes("real", &host, SOON).await
+    stage.becomes("real", &host, SOON).await?;
+    stage.becomes_correct("DC0_C0_RP0_VM2", SOON).await?;
+    strangers_take_part_in_no_rule(&stage).await?;
+    no_host_of_a_stranger_counts_in_decisions(&stage).await
+}
+
+const STRANGERS: [&str; 3] = ["stranger", "impostor", "contradictory"];
+
+/// Of pods on all nodes, only those on `real` and on another VM are kept apart by a rule.
+async fn strangers_take_part_in_no_rule(stage: &Stage) -> Result<()> {
+    for node in STRANGERS.into_iter().chain(["real", "dc0-c0-rp0-vm2"]) {
+        let pod = replica(&format!("web-{node}"), "web", node);
+        stage.control_plane.kubectl().run_with(&["create", "-f", "-"], &pod.to_string()).await?;
+    }
+    becomes_metric(&stage.bridger, "bridger_rules_findings{name=\"unknownVm\"}", 3.0).await?;
+    eventually(SOON, || async {
+        let rules = stage.vcsim.govc().run(&["cluster.rule.info", "-cluster", "DC0_C0"]).await?;
+        let is_it = rules.matches("VM: ").count() == 2 && ["VM0", "VM2"].iter().all(|vm| rules.contains(vm));
+        ensure!(is_it, "{rules}\n{}", stage.bridger.output());
+        Ok(())
+    })
+    .await
+}
+
+/// With a pod on `real` its host is taken, and no stranger is on that host.
+async fn no_host_of_a_stranger_counts_in_decisions(stage: &Stage) -> Result<()> {
+    let kubectl = stage.control_plane.kubectl();
+    kubectl.run_with(&["create", "-f", "-"], &replica("solo-1", "solo", "real").to_string()).await?;
+    let mut second = replica("solo-2", "solo", "");
+    second["metadata"]["uid"] = "second".into();
+    let names: Vec<&str> = STRANGERS.into_iter().chain(["real"]).collect();
+    eventually(SOON, || async {
+        let answer = stage.bridger.post("/filter", &json!({ "Pod": second, "NodeNames": names })).await?;
+        ensure!(answer["NodeNames"] == json!(STRANGERS), "{answer}\n{}", stage.bridger.output());
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -271,4 +346,94 @@ async fn number_4_a_powered_off_copy_changes_nothing_and_a_running_one_only_free
     assert_eq!(labels[KEY], target.as_str(), "{labels}");
     govc.run(&["vm.power", "-off", "DC0_C0_RP0_VM1"]).await?;
     becomes_metric(&stage.bridger, "bridger_nodes{machine=\"found\"}", 1.0).await
+}
+
+#[tokio::test]
+async fn number_5_a_vm_without_a_uuid_keeps_that_of_its_summary_and_then_the_last_known_one() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let vcsim = Vcsim::start(&VcsimOptions::default()).await?;
+    let vm = "DC0_C0_RP0_VM0";
+    add_node(&control_plane, &vcsim, vm).await?;
+    let govc = vcsim.govc();
+    let unset = async |property: &str| govc.run(&["vm.change", "-vm", vm, "-e", &format!("SET.{property}=")]).await;
+    unset("config.uuid").await?;
+    ensure!(vm_uuid(&vcsim, vm).await?.is_empty(), "vcsim still shows it");
+    let mut bridger = Bridger::start(RUN, &environment(&control_plane, &vcsim))?;
+    bridger.prints("1 of 1 matched to a VM", SOON).await?;
+    let stage = Stage { control_plane, vcsim, bridger };
+    stage.becomes_correct(vm, SOON).await?;
+
+    unset("summary.config.uuid").await?;
+    let (target, reference) = other_host(&stage.vcsim, vm).await?;
+    govc.run(&["vm.migrate", "-host", &reference, vm]).await?;
+    stage.becomes("dc0-c0-rp0-vm0", &target, SOON).await?;
+    becomes_metric(&stage.bridger, "bridger_nodes{machine=\"found\"}", 1.0).await
+}
+
+#[tokio::test]
+async fn number_11_insecure_connections_show_in_banner_log_and_metric_and_passwords_nowhere() -> Result<()> {
+    let control_plane = ControlPlane::start().await?;
+    let plain = Vcsim::start(&VcsimOptions { tls: false, ..VcsimOptions::default() }).await?;
+    let encrypted = Vcsim::start(&VcsimOptions::default()).await?;
+    let address = |vcsim: &Vcsim| -> Result<String> { Ok(Endpoint::parse(&vcsim.govc_url())?.0.host().to_owned()) };
+    let of = |url: &str, insecure: bool| {
+        let mut variables = environment(&control_plane, &plain);
+        variables.retain(|(name, _)| !name.starts_with("GOVC_"));
+        variables.extend([("GOVC_URL", url.to_owned()), ("GOVC_INSECURE", insecure.to_string())]);
+        variables
+    };
+    let holds_no_password = |text: &str| {
+        let found =
+            ["se/cr", "r@t-of-11", "t-of-11", testkit::vcsim::PASSWORD].into_iter().find(|it| text.contains(it));
+        ensure!(found.is_none(), "{found:?} is in:\n{text}");
+        Ok(())
+    };
+
+    // A password with what separates the parts of a URL: where nothing answers, the answer is no, and the URL is wrong.
+    let [closed] = testkit::ports::free()?;
+    let (http, https) = (address(&plain)?, address(&encrypted)?);
+    for (url, insecure, code) in [
+        (format!("https://tester:se/cr@t-of-11@127.0.0.1:{closed}/sdk"), true, 1),
+        (format!("https://tester:se/cr@t-of-11@{https}/sdk"), true, 2),
+        (format!("https://tester:se/cr@t-of-11@{https}/sdk"), false, 2),
+        (format!("http://tester:se/cr@t-of-11@{http}/sdk"), false, 2),
+        ("ftp://tester:se/cr@t-of-11@vc/sdk".to_owned(), true, 2),
+        ("https://tester:se/cr@t-of-11@".to_owned(), true, 2),
+        ("https://tester:se/cr-t-of-11".to_owned(), true, 2),
+    ] {
+        let finished = testkit::bridger::run_to_end(&["plan"], &of(&url, insecure)).await?;
+        ensure!(finished.code == Some(code), "{url}: {finished:?}");
+        holds_no_password(&format!("{}{}", finished.stdout, finished.stderr))?;
+        let finished = testkit::bridger::run_to_end(&["plan", "--url", &url], &of("", insecure)).await?;
+        ensure!(finished.code == Some(2), "{url} as a flag: {finished:?}");
+        holds_no_password(&format!("{}{}", finished.stdout, finished.stderr))?;
+    }
+
+    let shows = async |vcsim: &Vcsim, url: &str, why: &str| -> Result<()> {
+        let mut bridger = Bridger::start(RUN, &of(url, true))?;
+        bridger.prints(&format!("not secure: {why}"), SOON).await?;
+        bridger.prints("Listening", SOON).await?;
+        bridger.prints(&format!("the connection is not secure: {why}"), SOON).await?;
+        let series = format!("bridger_vcenter_insecure{{vcenter=\"{}\"}}", address(vcsim)?);
+        becomes_metric(&bridger, &series, 1.0).await?;
+        holds_no_password(&format!("{}{}", bridger.output(), bridger.get("/readyz").await?))
+    };
+    // Refused, and then accepted.
+    shows(&plain, &format!("http://tester:se/cr@t-of-11@{http}/sdk"), "plain HTTP: the password is sent in clear")
+        .await?;
+    shows(&plain, &plain.govc_url(), "plain HTTP: the password is sent in clear").await?;
+    shows(&encrypted, &encrypted.govc_url(), "its certificate is not verified").await?;
+
+    // With a verified certificate, nothing of this shows.
+    let variables = of(&encrypted.govc_url(), false);
+    let refused = testkit::bridger::run_to_end(&["plan"], &variables).await?;
+    let thumbprint = refused.stderr.split("--thumbprint ").nth(1).and_then(|rest| rest.split(';').next());
+    let thumbprint = thumbprint.with_context(|| format!("{refused:?}"))?;
+    let mut bridger = Bridger::start(&[RUN, &["--thumbprint", thumbprint]].concat(), &variables)?;
+    bridger.prints("matched to a VM", SOON).await?;
+    ensure!(!bridger.output().contains("not secure"), "{}", bridger.output());
+    let metrics = bridger.get("/metrics").await?;
+    let series = format!("bridger_vcenter_insecure{{vcenter=\"{https}\"}} 0");
+    ensure!(metrics.contains(&series), "{series} is missing:\n{metrics}");
+    Ok(())
 }
