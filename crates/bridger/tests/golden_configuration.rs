@@ -133,6 +133,27 @@ fn number_6_label_keys_are_checked_and_named() {
         let expected = format!("{flag}: {value:?} is not a label key");
         assert!(code == Some(2) && message.contains(&expected), "{flag} {value:?}: {message}");
     }
+    // Of every command that lifts.
+    for command in [&["run"][..], &["scheduler"], &["plan"], &["explain", "shop/web-3"]] {
+        let (code, message) = bridger(&[command, &["--lift", ""]].concat());
+        assert!(code == Some(2) && message.contains("--lift: \"\" is not a label key"), "{command:?}: {message}");
+        // It may be a label key: only the nodes show whether one has it.
+        let (_, message) = bridger(&[command, &["--lift", "nonsense"]].concat());
+        assert!(!message.contains("label key"), "{command:?}: {message}");
+    }
     let (code, message) = bridger(&["run", "--lift", "none", "--lift", "a"]);
     assert!(code == Some(2) && message.contains("--lift: none cannot be combined"), "{message}");
+}
+
+#[test]
+fn number_10_a_configuration_file_that_is_too_large_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bridger.yaml");
+    let comment = vec![b'#'; (4 << 20) + 1];
+    std::fs::write(&path, comment).expect("written");
+    let path = path.display().to_string();
+    for command in [&["run"][..], &["scheduler"], &["explain", "shop/web-3"]] {
+        let (code, message) = bridger(&[command, &["--config", &path]].concat());
+        assert!(code == Some(2) && message.contains("is too large: the limit is"), "{command:?}: {message}");
+    }
 }

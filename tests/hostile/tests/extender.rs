@@ -8,7 +8,7 @@ use engine::extender::{BindExecutor, DEFAULT_SCHEDULER, Extender, ExtenderSettin
 use engine::ports::{Binder, Binding, EventRecord, EventSink, PodLookup, PortError};
 use engine::runtime::{Lease, Runtime, RuntimeSettings};
 use futures::future::BoxFuture;
-use hostile::{Input, PeakAlloc, Target, attack};
+use hostile::{Input, Memory, PeakAlloc, Target, alone, attack};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use model::World;
@@ -88,6 +88,7 @@ fn routes() -> ExtenderRoutes {
 
 #[test]
 fn number_10_no_request_to_the_extender_is_dangerous() {
+    let alone = alone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
     let mut router = runtime.block_on(async { server::extender::router(routes()) });
@@ -133,11 +134,11 @@ fn number_10_no_request_to_the_extender_is_dangerous() {
     // Every step of a binding is attacked: as it is, the request is executed.
     let (_, body) = ask("/bind", requests[3].1.as_bytes());
     assert_eq!(body, Bytes::from_static(br#"{"Error":""}"#));
-    let target = Target { name: "extender", samples: &samples, words: &words, memory_bytes_fixed: 4 << 20 };
-    let summary = attack(&target, |Input { bytes, sample }| {
+    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let target = Target { name: "extender", samples: &samples, words: &words, memory };
+    attack(&alone, &target, |Input { bytes, sample }| {
         let (status, body) = ask(requests[sample].0, bytes);
         assert!([200, 400, 422].contains(&status), "status {status}");
         status == 200 && serde_json::from_slice::<serde_json::Value>(&body).is_ok()
     });
-    assert!(summary.accepted > 0, "{summary}");
 }

@@ -4,8 +4,8 @@
 //!    kube-scheduler runs in four ways: with its own InterPodAffinity, with Bridger as its extender, with an extender
 //!    that accepts everything (the minimum cost of an extender), and with neither (the maximum of the machine). Pods
 //!    are created before the scheduler starts. kube-scheduler and the extenders that bind have the identity of
-//!    kube-scheduler. The rate is that of all binds, as a watch shows them; the time to 95 % of them and the attempts that
-//!    failed, for example because of a conflict at the binding, are measured too.
+//!    kube-scheduler. The rate is that of all binds, as a watch shows them; the time to 95 % and to all of them and the attempts
+//!    that failed, for example because of a conflict at the binding, are measured too.
 //! 2. Latency: a filter request with 5000 names, from the complete request to the complete answer, in a server whose
 //!    world has few pods, and many. Skipped if `--only=WORD` or `--load=empty|loaded` selects rounds of the first. With
 //!    `latency`, only this is measured.

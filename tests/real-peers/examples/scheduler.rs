@@ -4,9 +4,9 @@
 //! take turns on the same pods: kube-scheduler with its QPS raised, a null binder that does only what every scheduler
 //! must do, and `bridger scheduler`. All have the identity of kube-scheduler and no leader election. Pods are created
 //! before the scheduler starts. Measured are the rate of all binds, as a watch shows them, the time to 95 % and to all of
-//! them, the attempts that failed, the CPU time, the peak memory, and how long the last Scheduled event takes to arrive. `--only=WORD` and `--load=empty|loaded` select rounds. With `--before=PROGRAM`,
-//! only another build of Bridger and this build are compared, at least `--turns=NUMBER` times each, until the best of
-//! each is confirmed.
+//! them, the attempts that failed, the CPU time, the peak memory, and how long the last Scheduled event takes to arrive.
+//! `--only=WORD` and `--load=empty|loaded` select rounds. With `--before=PROGRAM`, only another build of Bridger and this
+//! build are compared, at least `--turns=NUMBER` times each, until the best of each is confirmed.
 //!
 //! With `--with=all`, two other contenders take turns: `bridger scheduler`, and `bridger run` with labels, rules,
 //! extender and scheduling on, connected to a vCenter that has a VM for each node. Both run before pods are created,
@@ -79,7 +79,8 @@ async fn main() -> Result<()> {
     let setup = Setup { size, scheduler_name: SCHEDULER_NAME, until: Until::EventsPosted, arrival: Arrival::Before };
     let rounds = if with.is_empty() {
         let cluster = Cluster::start(setup).await.context("starting the cluster")?;
-        cluster.rounds(&Kind::all(selection.before()), &selection, &workloads, show).await?
+        let own = std::env::current_exe()?;
+        cluster.rounds(&Kind::all(&own, selection.before()), &selection, &workloads, show).await?
     } else {
         let (evenly, per_second) = if selection.quick { EVENLY_QUICK } else { EVENLY_FULL };
         let setup = Setup { arrival: Arrival::During { evenly, per_second }, ..setup };

@@ -71,7 +71,7 @@ fn waits_are_reported_as_median_and_p99() {
 }
 
 #[test]
-fn failed_attempts_are_all_but_the_scheduled_ones() {
+fn number_8_benchmarks_count_all_but_the_scheduled_attempts_as_failed() {
     let kube_scheduler = r#"# HELP scheduler_schedule_attempts_total [STABLE] Number of attempts
 # TYPE scheduler_schedule_attempts_total counter
 scheduler_schedule_attempts_total{profile="measured",result="error"} 3

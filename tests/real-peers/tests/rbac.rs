@@ -115,7 +115,7 @@ async fn number_6_permissions_for_leases_are_checked_in_the_namespace_of_the_lea
 }
 
 #[tokio::test]
-async fn the_printed_roles_allow_nothing_else() -> Result<()> {
+async fn number_4_the_printed_roles_allow_nothing_else() -> Result<()> {
     let control_plane = ControlPlane::start().await?;
     let kubectl = control_plane.kubectl();
     let all = [
@@ -142,6 +142,7 @@ async fn the_printed_roles_allow_nothing_else() -> Result<()> {
         ("bridger", "patch", "leases.coordination.k8s.io", Some("default"), false),
         ("bridger", "delete", "leases.coordination.k8s.io", Some("kube-system"), false),
         ("bridger", "delete", "pods", None, false),
+        ("with-extender", "delete", "pods", None, false),
         ("bridger", "get", "secrets", Some("kube-system"), false),
         ("bridger", "update", "nodes", None, false),
         ("bridger-scheduler", "delete", "pods", None, true),

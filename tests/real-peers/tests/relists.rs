@@ -1,6 +1,7 @@
 //! Watches that break off and expire, and nodes that flap: `bridger scheduler` and `bridger run` on a real
 //! kube-apiserver, behind a proxy that causes the faults. Pods must be placed meanwhile, from what was known, as kube-scheduler does.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -14,8 +15,11 @@ use testkit::{Bridger, ControlPlane, Scheduler, eventually};
 use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(30);
-/// Much longer than any gap that was measured, and shorter than any that people would accept.
+/// How long a test waits for a placement.
 const PLACED_WITHIN: Duration = Duration::from_secs(10);
+/// Measured: 0.1 s. The rest is for a busy machine.
+const PLACED_MEDIAN_MAX: Duration = Duration::from_millis(500);
+const PLACED_MAX: Duration = Duration::from_secs(3);
 const UPSTREAM: &str = "default-scheduler";
 const OWN: &str = "bridger";
 
@@ -123,18 +127,71 @@ async fn number_3_pods_are_placed_while_nodes_are_listed_again_after_410_gone() 
     .await
 }
 
+/// Containers with a port of the host: of the pods with the same port, a node takes one.
+fn with_host_port(port: usize) -> Value {
+    json!({ "containers": [{ "name": "main", "image": "none", "ports": [{ "containerPort": 80, "hostPort": port }] }] })
+}
+
 #[tokio::test]
 async fn number_3_pods_are_placed_while_watches_break_off() -> Result<()> {
-    let stage = Stage::start(4).await?;
-    for number in 0..40 {
-        if number % 4 == 0 {
-            stage.faults.cut();
+    const NODES: usize = 4;
+    const GROUPS: usize = 10;
+    let stage = Stage::start(NODES).await?;
+    let opened = |path: &str| {
+        let request = format!("GET {path}");
+        stage.points.arrived().iter().filter(|(_, step)| *step == request).count()
+    };
+    let opened = || ["/api/v1/nodes", "/api/v1/pods"].map(opened);
+    let (before, mut took) = (opened(), Vec::new());
+    for group in 0..GROUPS {
+        let mut taken = BTreeSet::new();
+        for member in 0..NODES {
+            let name = format!("p{group}-{member}");
+            // Within a group, so that a decision needs what was known before the gap. Once the pod is not known
+            // yet, once it may be.
+            let cuts = member == NODES / 2;
+            if cuts && group % 2 == 0 {
+                stage.faults.cut();
+            }
+            stage.create(&name, with_host_port(8000 + group)).await?;
+            let created = Instant::now();
+            if cuts && group % 2 == 1 {
+                stage.faults.cut();
+            }
+            let node = stage.bound(&name).await?;
+            took.push(created.elapsed());
+            ensure!(taken.insert(node), "{name} is on the node of another pod with its host port: {taken:?}");
         }
-        let created = Instant::now();
-        let name = format!("p{number}");
-        stage.create(&name, json!({})).await?;
-        stage.bound(&name).await.with_context(|| format!("{:?} after it was created", created.elapsed()))?;
     }
+    let opened: Vec<usize> = opened().iter().zip(before).map(|(after, before)| after - before).collect();
+    ensure!(opened.iter().all(|count| *count >= GROUPS), "watches were opened again {opened:?} times");
+    took.sort_unstable();
+    let (median, most) = (took[took.len() / 2], took[took.len() - 1]);
+    ensure!(median <= PLACED_MEDIAN_MAX && most <= PLACED_MAX, "median {median:?}, most {most:?}: {took:?}");
+
+    // A gap without an end: nodes stay as they were known, and pods are placed on them.
+    stage.faults.hold_watches("nodes");
+    stage.faults.cut();
+    eventually(SOON, || async {
+        ensure!(stage.faults.watches_held() > 0, "nodes are not watched again");
+        Ok(())
+    })
+    .await?;
+    stage.nodes.create(&PostParams::default(), &node("new")?).await?;
+    stage.create("picky", json!({ "nodeSelector": { "kubernetes.io/hostname": "new" } })).await?;
+    let mut taken = BTreeSet::new();
+    for member in 0..NODES {
+        let (name, created) = (format!("within-{member}"), Instant::now());
+        stage.create(&name, with_host_port(9000)).await?;
+        taken.insert(stage.bound(&name).await?);
+        ensure!(created.elapsed() <= PLACED_MAX, "{name} is placed after {:?}", created.elapsed());
+    }
+    let known: BTreeSet<String> = (0..NODES).map(|number| format!("n{number}")).collect();
+    assert_eq!(taken, known);
+    let picky = stage.pods.get("picky").await?;
+    assert_eq!(picky.spec.and_then(|spec| spec.node_name), None, "the new node cannot be known");
+    stage.faults.release();
+    assert_eq!(eventually(SOON, || async { stage.bound("picky").await }).await?, "new");
     Ok(())
 }
 
@@ -201,6 +258,6 @@ async fn number_3_pods_that_wait_while_nodes_flap_cost_no_more_writes_than_with_
     let (own, upstream) = settled(|| (writes(&stage.points), writes(&of_upstream))).await?;
     ensure!(upstream >= 2 * WAITING && own >= 2 * WAITING, "counted {own} and {upstream}: something is not counted");
     // Measured: 0.1 to 0.9 times as many.
-    ensure!(own <= upstream + upstream / 4, "{own} writes, kube-scheduler {upstream}");
+    ensure!(own <= upstream, "{own} writes, kube-scheduler {upstream}");
     Ok(())
 }

@@ -12,9 +12,9 @@ use super::rounds::{Load, Rounds, Turns};
 /// kube-scheduler with its QPS raised, a null binder (watches, binds in turn, posts the event), and bridger scheduler.
 ///
 /// A real kube-apiserver with 5000 nodes, empty and with 30,000 running pods that have anti-affinity; for seven
-/// workloads pods per second until all are bound, the time to 95 %, failed attempts, CPU time per pod, peak memory, and how
-/// long the Scheduled events take. All with the identity of kube-scheduler. Off: leader election, Bridger's lifting, API
-/// priority and fairness.
+/// workloads pods per second until all are bound, the time to 95 % and to all, failed attempts, CPU time per pod, peak
+/// memory, and how long the Scheduled events take. All with the identity of kube-scheduler. Off: leader election,
+/// Bridger's lifting, API priority and fairness, limits on requests in flight.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -90,8 +90,10 @@ fn fill(measured: &Value, rounds: &Rounds) -> Result<Report> {
                 ("took_s", "time to 100 %", "s"),
                 ("failed_attempts", "failed attempts", "attempts"),
             ] {
-                let (own, upstream) = (most("bridger", member)?, most("kube-scheduler", member)?);
-                report.beside(format!("{what}, {noun}, most"), own, unit, "kube-scheduler", upstream);
+                let own = most("bridger", member)?;
+                for who in ["kube-scheduler", "null binder"] {
+                    report.beside(format!("{what}, {noun}, most"), own, unit, who, most(who, member)?);
+                }
             }
             let after = figure("bridger", "events_after_s")?.most();
             report.limit(format!("{what}, last event after"), after, "s", EVENTS_AFTER_S_MAX);

@@ -74,7 +74,7 @@ const ROWS: &[Row] = &[
     row(
         "hostile",
         &["testkit"],
-        &["model", "drs", "engine", "kubernetes", "vsphere", "server", "simulator", "bridger"],
+        &["model", "drs", "engine", "kubernetes", "vsphere", "server", "simulator", "bridger", "judge", "scheduler"],
     ),
     // Contains a scheduler of its own.
     row(

@@ -169,19 +169,21 @@ impl ResourceColumns {
         self.drop_unused(before.scalar.keys());
     }
 
-    /// Adds (`sign` 1) or removes (-1) a pod's requests on a node.
+    /// Adds (`sign` 1) or removes (-1) a pod's requests on a node. Sums wrap as upstream: what is added can be removed again,
+    /// however large it is.
     pub(crate) fn take(&mut self, node: NodeId, requests: &PodRequests, sign: i32) {
         let (at, factor) = (node.index(), i64::from(sign));
         let taken = &requests.taken;
-        self.cpu_milli.requested[at] += factor * taken.cpu_milli;
-        self.memory_bytes.requested[at] += factor * taken.memory_bytes;
-        self.ephemeral_storage_bytes.requested[at] += factor * taken.ephemeral_storage_bytes;
-        self.non_zero_cpu_milli[at] += factor * requests.taken_non_zero.cpu_milli;
-        self.non_zero_memory_bytes[at] += factor * requests.taken_non_zero.memory_bytes;
+        let add = |sum: &mut i64, amount: i64| *sum = sum.wrapping_add(factor.wrapping_mul(amount));
+        add(&mut self.cpu_milli.requested[at], taken.cpu_milli);
+        add(&mut self.memory_bytes.requested[at], taken.memory_bytes);
+        add(&mut self.ephemeral_storage_bytes.requested[at], taken.ephemeral_storage_bytes);
+        add(&mut self.non_zero_cpu_milli[at], requests.taken_non_zero.cpu_milli);
+        add(&mut self.non_zero_memory_bytes[at], requests.taken_non_zero.memory_bytes);
         self.pods[at] += factor;
         self.pods_in_all += factor;
         for (name, amount) in &taken.scalar {
-            self.scalar(name, sign).requested[at] += factor * amount;
+            add(&mut self.scalar(name, sign).requested[at], *amount);
         }
         if sign < 0 {
             self.drop_unused(taken.scalar.keys());

@@ -168,7 +168,8 @@ impl Scores {
 
     fn total_of(&self, profile: &Profile, node: NodeId) -> i64 {
         let scored = self.scored.iter().zip(&profile.points.score).filter(|(scored, _)| !scored.skipped);
-        scored.map(|(scored, &index)| profile.weights[index] * scored.last()[node.index()]).sum()
+        let products = scored.map(|(scored, &index)| profile.weights[index].wrapping_mul(scored.last()[node.index()]));
+        products.fold(0, i64::wrapping_add)
     }
 
     /// The normalised score of each plugin that did not skip, without its weight.

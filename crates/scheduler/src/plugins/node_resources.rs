@@ -65,7 +65,7 @@ pub(super) fn shifts<'a>(cycle: &Cycle<'a>) -> Vec<Shift<'a>> {
 pub(super) struct Weighed<'a> {
     pub(super) allocatable: &'a [i64],
     requested: &'a [i64],
-    pub(super) adds: i64,
+    adds: i64,
     pub(super) weight: i64,
     /// By node index: what the pods of a trial add. Usually empty.
     shifts: Vec<(usize, i64)>,
@@ -96,7 +96,8 @@ impl<'a> Weighed<'a> {
                 Resource::Memory if non_zero => requests.taken_non_zero.memory_bytes,
                 _ => amount(&requests.taken, &spec.name),
             };
-            let shifts = shifts.iter().map(|shift| (shift.node.index(), shift.sign * taken(shift.requests)));
+            let shifts =
+                shifts.iter().map(|shift| (shift.node.index(), shift.sign.wrapping_mul(taken(shift.requests))));
             Some(Self {
                 allocatable: columns.allocatable(resource),
                 requested,
@@ -108,9 +109,14 @@ impl<'a> Weighed<'a> {
         weighed.collect()
     }
 
-    /// The requested amount on the node with this index.
+    /// The requested amount on the node with this index. It wraps, like the sums of all pods.
     pub(super) fn requested(&self, at: usize) -> i64 {
-        let shift: i64 = self.shifts.iter().filter(|(node, _)| *node == at).map(|(_, amount)| amount).sum();
-        self.requested[at] + shift
+        let shifts = self.shifts.iter().filter(|(node, _)| *node == at);
+        shifts.fold(self.requested[at], |sum, (_, amount)| sum.wrapping_add(*amount))
+    }
+
+    /// The same with the pod.
+    pub(super) fn requested_with_pod(&self, at: usize) -> i64 {
+        self.requested(at).wrapping_add(self.adds)
     }
 }

@@ -63,7 +63,7 @@ impl Score for NodeResourcesBalancedAllocation {
         nodes.iter().for_each(|node| {
             let (with, without) = balances(node.index(), &resources);
             let half = NODE_SCORE_MAX / 2;
-            scores[node.index()] = half + (half + with - without) / 2;
+            scores[node.index()] = half + half.saturating_add(with).saturating_sub(without) / 2;
         });
     }
 }
@@ -82,9 +82,9 @@ fn balances(at: usize, resources: &[Weighed<'_>]) -> (i64, i64) {
 
 /// The used fraction of a resource with the pod and without it.
 fn shares(at: usize, resource: &Weighed<'_>) -> (f64, f64) {
-    let (requested, capacity) = (resource.requested(at), resource.allocatable[at] as f64);
+    let capacity = resource.allocatable[at] as f64;
     let share = |requested: i64| (requested as f64 / capacity).min(1.0);
-    (share(requested + resource.adds), share(requested))
+    (share(resource.requested_with_pod(at)), share(resource.requested(at)))
 }
 
 fn deviation_of_two(a: f64, b: f64) -> f64 {
@@ -99,7 +99,7 @@ fn percent_even(deviation: f64) -> i64 {
 /// Computed in upstream's order, because the order affects the last digit.
 fn balance(at: usize, resources: &[Weighed<'_>], with_pod: bool) -> i64 {
     let used = resources.iter().filter(|resource| resource.allocatable[at] != 0).map(|resource| {
-        let requested = resource.requested(at) + if with_pod { resource.adds } else { 0 };
+        let requested = if with_pod { resource.requested_with_pod(at) } else { resource.requested(at) };
         (requested as f64 / resource.allocatable[at] as f64).min(1.0)
     });
     let (mut few, mut count) = ([0.0; FEW], 0);

@@ -100,10 +100,10 @@ impl Strategy {
 
     /// The score of one resource of a node whose capacity is not 0. Numbers wrap as upstream.
     fn score(&self, requested: i64, capacity: i64) -> i64 {
-        let share = |part: i64| part.wrapping_mul(NODE_SCORE_MAX) / capacity;
+        let share = |part: i64| part.wrapping_mul(NODE_SCORE_MAX).wrapping_div(capacity);
         match self {
             Self::LeastAllocated if requested > capacity => 0,
-            Self::LeastAllocated => share(capacity - requested),
+            Self::LeastAllocated => share(capacity.wrapping_sub(requested)),
             Self::MostAllocated => share(requested.min(capacity)),
             Self::Shape(points) => along(points, if requested > capacity { 100 } else { share(requested) }),
         }
@@ -111,17 +111,17 @@ impl Strategy {
 
     /// The score of a node: the weighted mean of its resources. With a shape, a resource with score 0 has no weight.
     fn mean(&self, at: usize, resources: &[Weighed<'_>]) -> i64 {
-        let (mut sum, mut weights) = (0, 0);
+        let (mut sum, mut weights) = (0_i64, 0);
         for resource in resources {
             let capacity = resource.allocatable[at];
             if capacity == 0 {
                 continue;
             }
-            let score = self.score(resource.requested(at) + resource.adds, capacity);
+            let score = self.score(resource.requested_with_pod(at), capacity);
             if matches!(self, Self::Shape(_)) && score <= 0 {
                 continue;
             }
-            sum += score * resource.weight;
+            sum = sum.wrapping_add(score.wrapping_mul(resource.weight));
             weights += resource.weight;
         }
         match self {
@@ -192,8 +192,9 @@ impl<'a> Demand<'a> {
         let shifts = self.shifts.iter().filter(|shift| shift.node == node);
         let pods = shifts.clone().map(|shift| shift.sign).sum();
         self.shortage_with(node, pods, |index| {
-            let taken = |shift: &Shift<'_>| shift.sign * amount(&shift.requests.taken, self.wanted[index].name);
-            shifts.clone().map(taken).sum()
+            let name = self.wanted[index].name;
+            let taken = |shift: &Shift<'_>| shift.sign.wrapping_mul(amount(&shift.requests.taken, name));
+            shifts.clone().map(taken).fold(0, i64::wrapping_add)
         })
     }
 
@@ -206,7 +207,8 @@ impl<'a> Demand<'a> {
         }
         for (index, wanted) in self.wanted.iter().enumerate() {
             let allocatable = of(wanted.allocatable);
-            if wanted.amount > allocatable - (of(wanted.requested) + taken(index)) {
+            let requested = of(wanted.requested).wrapping_add(taken(index));
+            if wanted.amount > allocatable.wrapping_sub(requested) {
                 shortage.bits |= TOO_MANY_PODS << (index + 1);
                 shortage.unresolvable |= wanted.amount > allocatable;
             }
@@ -298,7 +300,7 @@ impl FitTrial<'_> {
         let Some(facts) = self.world.pod(pod).and_then(|pod| pod.scheduling.as_deref()) else { return };
         self.pods += by;
         for (taken, wanted) in self.taken.iter_mut().zip(&self.demand.wanted) {
-            *taken += by * amount(&facts.requests.taken, wanted.name);
+            *taken = taken.wrapping_add(by.wrapping_mul(amount(&facts.requests.taken, wanted.name)));
         }
     }
 

@@ -13,17 +13,18 @@ pub const SCHEDULER_NAME: &str = "measured";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
     KubeScheduler,
-    NullBinder,
+    /// The program that is it, with the argument `null-binder`.
+    NullBinder(&'a Path),
     Bridger(Identity),
     /// Another build of Bridger.
     Before(&'a Path),
 }
 
 impl<'a> Kind<'a> {
-    /// In the order of their turns.
-    pub fn all(before: Option<&'a Path>) -> Vec<Kind<'a>> {
+    /// In the order of their turns. `own`: this program.
+    pub fn all(own: &'a Path, before: Option<&'a Path>) -> Vec<Kind<'a>> {
         match before {
-            None => vec![Kind::KubeScheduler, Kind::NullBinder, Kind::Bridger(Identity::Scheduler)],
+            None => vec![Kind::KubeScheduler, Kind::NullBinder(own), Kind::Bridger(Identity::Scheduler)],
             // The other build may need more permissions than a scheduler has.
             Some(program) => vec![Kind::Before(program), Kind::Bridger(Identity::Administrator)],
         }
@@ -37,7 +38,7 @@ impl Contender for Kind<'_> {
     fn name(self) -> &'static str {
         match self {
             Kind::KubeScheduler => "kube-scheduler",
-            Kind::NullBinder => "null binder",
+            Kind::NullBinder(_) => "null binder",
             Kind::Bridger(_) => "bridger",
             Kind::Before(_) => "before",
         }
@@ -62,13 +63,20 @@ pub fn scheduler_alone(control_plane: &ControlPlane, identity: Identity) -> Resu
     Bridger::start_build(None, &[&ALONE[..], &["--leader-elect=false"]].concat(), &environment)
 }
 
+/// Starts the null binder, which runs until the result is dropped.
+pub fn null_binder(program: &Path, kubeconfig: &Path) -> Result<tokio::process::Child> {
+    let mut command = tokio::process::Command::new(program);
+    command.arg("null-binder").arg(kubeconfig).kill_on_drop(true);
+    command.spawn().context("starting the null binder")
+}
+
 /// Another build, which may know no leader election.
 fn scheduler_before(control_plane: &ControlPlane, program: &Path) -> Result<Bridger> {
     let environment = [("KUBECONFIG", control_plane.kubeconfig().display().to_string())];
     Bridger::start_build(Some(program), &ALONE, &environment)
 }
 
-const ALONE: [&str; 7] = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
+pub const ALONE: [&str; 7] = ["scheduler", "--scheduler-name", SCHEDULER_NAME, "--port", "0", "--lift", "none"];
 
 /// A running scheduler. It exits when this value is dropped.
 pub enum Contestant {
@@ -89,11 +97,9 @@ impl Contestant {
                 });
                 Contestant::KubeScheduler(Scheduler::start(control_plane, Some(config)).await?)
             }
-            Kind::NullBinder => {
-                let mut command = tokio::process::Command::new(std::env::current_exe()?);
+            Kind::NullBinder(program) => {
                 let kubeconfig = Identity::Scheduler.kubeconfig(control_plane)?;
-                command.arg("null-binder").arg(kubeconfig).kill_on_drop(true);
-                Contestant::NullBinder(command.spawn().context("starting the null binder")?)
+                Contestant::NullBinder(null_binder(program, &kubeconfig)?)
             }
             Kind::Bridger(identity) => Contestant::Bridger(scheduler_alone(control_plane, identity)?),
             Kind::Before(program) => Contestant::Bridger(scheduler_before(control_plane, program)?),

@@ -158,10 +158,18 @@ async fn number_6_a_lifted_key_that_no_node_has_is_reported_until_a_node_has_it(
     becomes_metric(&bridger, series, 1.0).await?;
     let planned = testkit::bridger::run_to_end(&["plan", "--lift", "nonsense"], &variables).await?;
     ensure!(planned.stderr.contains("no node has the label \"nonsense\""), "{planned:?}");
+    let arguments = ["scheduler", "--port", "0", "--lift", "nonsense"];
+    let mut scheduler = Bridger::start(&arguments, &variables)?;
+    scheduler.prints("no node has the label \"nonsense\"", SOON).await?;
+    is_degraded_by(&scheduler, "unknownLiftedKey").await?;
+    // It cannot be a label key at all.
+    let refused = testkit::bridger::run_to_end(&["scheduler", "--lift", ""], &variables).await?;
+    ensure!(refused.code == Some(2) && refused.stderr.contains("--lift: \"\" is not a label key"), "{refused:?}");
 
     control_plane.kubectl().run(&["label", "node", "dc0-c0-rp0-vm0", "nonsense=now"]).await?;
     becomes_metric(&bridger, series, 0.0).await?;
-    is_ready(&bridger).await
+    is_ready(&bridger).await?;
+    is_ready(&scheduler).await
 }
 
 #[tokio::test]

@@ -76,8 +76,8 @@ async fn pass(State((client, steps, points, faults)): State<Passing>, request: R
     }
     let path = path.to_owned();
     let watched = watches::is_watch(&request).then(|| path.clone());
-    if request.method() == Method::GET && watched.is_none() {
-        faults.admit_list(&path).await;
+    if request.method() == Method::GET {
+        faults.admit(&path, watched.is_some()).await;
     }
     let answer = forward(&client, request).await;
     let answer = answer.map(|answer| match watched {

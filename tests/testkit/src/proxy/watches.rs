@@ -1,6 +1,6 @@
 //! Faults of watches and lists that pass a [`KubernetesProxy`](super::kubernetes::KubernetesProxy).
 //!
-//! In: commands of a test. Out: watches that break off or end with 410 Gone, and lists without an answer.
+//! In: commands of a test. Out: watches that break off or end with 410 Gone, and lists and watches without an answer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,9 +18,36 @@ pub struct WatchFaults(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     end: watch::Sender<Option<End>>,
-    /// The resources whose lists get no answer.
-    held: watch::Sender<BTreeSet<&'static str>>,
-    lists_held: AtomicUsize,
+    lists: Held,
+    watches: Held,
+}
+
+/// Requests that get no answer.
+#[derive(Debug, Default)]
+struct Held {
+    resources: watch::Sender<BTreeSet<&'static str>>,
+    /// How many requests had to wait so far.
+    count: AtomicUsize,
+}
+
+impl Held {
+    fn hold(&self, resource: &'static str) {
+        self.resources.send_modify(|held| {
+            held.insert(resource);
+        });
+    }
+
+    /// Waits while requests at this path get no answer.
+    async fn admit(&self, path: &str) {
+        let mut held = self.resources.subscribe();
+        let is_held = |held: &BTreeSet<&'static str>| held.iter().any(|it| is_of(path, it));
+        let waits = is_held(&held.borrow_and_update());
+        if waits {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            // The sender lives as long as this handle.
+            let _ = held.wait_for(|held| !is_held(held)).await;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,31 +70,36 @@ impl WatchFaults {
 
     /// Lists of this resource get no answer until [`WatchFaults::release`].
     pub fn hold_lists(&self, resource: &'static str) {
-        self.0.held.send_modify(|held| {
-            held.insert(resource);
-        });
+        self.0.lists.hold(resource);
+    }
+
+    /// New watches of this resource get no answer until [`WatchFaults::release`].
+    pub fn hold_watches(&self, resource: &'static str) {
+        self.0.watches.hold(resource);
     }
 
     pub fn release(&self) {
-        self.0.held.send_replace(BTreeSet::new());
+        for held in [&self.0.lists, &self.0.watches] {
+            held.resources.send_replace(BTreeSet::new());
+        }
     }
 
     /// How many lists had to wait so far.
     #[must_use]
     pub fn lists_held(&self) -> usize {
-        self.0.lists_held.load(Ordering::Relaxed)
+        self.0.lists.count.load(Ordering::Relaxed)
     }
 
-    /// Waits while lists at this path get no answer.
-    pub(super) async fn admit_list(&self, path: &str) {
-        let mut held = self.0.held.subscribe();
-        let is_held = |held: &BTreeSet<&'static str>| held.iter().any(|it| is_of(path, it));
-        let waits = is_held(&held.borrow_and_update());
-        if waits {
-            self.0.lists_held.fetch_add(1, Ordering::Relaxed);
-            // The sender lives as long as this handle.
-            let _ = held.wait_for(|held| !is_held(held)).await;
-        }
+    /// How many watches had to wait so far.
+    #[must_use]
+    pub fn watches_held(&self) -> usize {
+        self.0.watches.count.load(Ordering::Relaxed)
+    }
+
+    /// Waits while lists, or watches, at this path get no answer.
+    pub(super) async fn admit(&self, path: &str, is_watch: bool) {
+        let held = if is_watch { &self.0.watches } else { &self.0.lists };
+        held.admit(path).await;
     }
 
     /// The body of the answer to a watch, up to the next fault.
