@@ -3,15 +3,16 @@
 //! `malformed/`, which an API server would reject; then on random worlds of the run's seed. A world with a difference
 //! is shrunk and saved in the target folder, to be moved to `cases/`.
 
+mod bridger;
 mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use bridger::decide;
 use harness::{save, saved_in};
 use judge::{Answer, Judge, Profile, World};
-use model::event::Event;
-use scheduler::{Configuration, Explanation, explain, plugins};
+use scheduler::Explanation;
 use testkit::{Worlds, count};
 
 /// The compared fields of a node.
@@ -47,27 +48,6 @@ fn own_results(explanation: &Explanation) -> BTreeMap<String, NodeResult> {
         scores: node.scores.iter().flatten().map(|(plugin, score)| ((*plugin).to_owned(), *score)).collect(),
     };
     explanation.nodes.iter().map(|node| (node.name.clone(), result(node))).collect()
-}
-
-fn decide(world: &World) -> Result<Explanation, String> {
-    // Upstream has no lifting, so it is disabled here.
-    let mut known =
-        model::World::with_lifting(model::LiftSettings { lifted_keys: BTreeSet::new(), ..Default::default() });
-    for object in world.to_list_json()["items"].as_array().ok_or("no list")? {
-        let event: Option<Event> = kubernetes::objects::applied(object).map_err(|error| error.to_string())?;
-        if let Some(event) = event {
-            known.apply(event);
-        }
-    }
-    let registry = plugins::standard();
-    let configuration = match &world.config {
-        Some(config) => Configuration::from_value(config, &registry).map_err(|error| error.to_string())?,
-        None => Configuration::with_name("default-scheduler", &registry).map_err(|error| error.to_string())?,
-    };
-    let key = world.pod_key();
-    let (namespace, name) = key.split_once('/').ok_or("no name")?;
-    let pod = known.pod_id(namespace, name).ok_or("the pod is not known")?;
-    explain(&known, pod, &configuration.profiles()[0])
 }
 
 /// The differences between the judge and Bridger, one line each. `Err` if one of them has no answer.

@@ -18,13 +18,13 @@ type Contestant<'a> = dyn FnMut(&World) -> Result<Preemption, String> + 'a;
 
 /// The differences between upstream and another scheduler, one line each. None in a world in which preemption is not
 /// tried.
-fn differences(judge: &mut Judge, world: &World, contestant: &mut Contestant) -> Result<Vec<String>, String> {
+fn differences(judge: &mut Judge, world: &World, contestant: &mut Contestant<'_>) -> Result<Vec<String>, String> {
     let answer = judge.ask(&world.with_budgets_as_documented()).map_err(|error| format!("the judge: {error}"))?;
     let Some(theirs) = answer.preemption else { return Ok(Vec::new()) };
     Ok(theirs.differences_of(&contestant(world)?))
 }
 
-fn compare(profile: Profile, worlds: &Worlds, contestant: &mut Contestant) {
+fn compare(profile: Profile, worlds: &Worlds, contestant: &mut Contestant<'_>) {
     harness::compare(profile, worlds, &mut |judge, world| differences(judge, world, contestant));
 }
 

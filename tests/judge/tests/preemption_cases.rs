@@ -48,7 +48,7 @@ fn world(pods: Vec<Value>, cpu: u32) -> World {
 fn ask(world: &World) -> Preemption {
     let answer = Judge::start().unwrap().ask_and_validate(world).unwrap();
     assert_eq!(answer.invalid, Vec::<String>::new());
-    answer.preemption.unwrap_or_else(|| panic!("preemption is not tried: {answer:#?}"))
+    answer.preemption.unwrap_or_else(|| panic!("preemption is not tried: {:#?}", answer.nodes))
 }
 
 /// The victims on the only candidate, without their namespace, and the number of violated budgets.

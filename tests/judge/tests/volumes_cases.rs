@@ -299,8 +299,8 @@ fn disks_in_pods_conflict() {
     rejects_n2(&with(false, true), Verdict::Unschedulable, "VolumeRestrictions", text);
     assert_eq!(ask(&with(true, true)).feasible, 2);
     // vSphere's never do.
-    let vm = json!({ "vsphereVolume": { "volumePath": "[datastore] a.vmdk" } });
-    let vsphere = World { pods: vec![on("n2", 0, pod("p", "blue", &[vm.clone()]))], ..world(&[vm]) };
+    let volumes = [json!({ "vsphereVolume": { "volumePath": "[datastore] a.vmdk" } })];
+    let vsphere = World { pods: vec![on("n2", 0, pod("p", "blue", &volumes))], ..world(&volumes) };
     assert_eq!(ask(&vsphere).feasible, 2);
 }
 

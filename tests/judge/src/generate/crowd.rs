@@ -21,6 +21,8 @@ pub fn fill(dice: &mut Dice, focus: &Focus, world: &mut World, alike: bool) {
     let same = alike.then(|| (dice.pick(CAPACITY), dice.pick(SIZES)));
     request(&mut world.pod, wanted);
     let node_count = world.nodes.len();
+    // Nodes with room: what rejects them is not their resources.
+    let loose = (focus.pod_affinity || focus.ports || focus.spread) && dice.chance(40);
     // A node with room: preemption is not even tried.
     let roomy = dice.maybe(6, |dice| dice.below(node_count));
     for index in 0..node_count {
@@ -31,7 +33,11 @@ pub fn fill(dice: &mut Dice, focus: &Focus, world: &mut World, alike: bool) {
             world.nodes[index]["status"][of]["cpu"] = millis(capacity).into();
             world.nodes[index]["status"][of]["pods"] = pods.into();
         }
-        let left = if roomy == Some(index) { capacity } else { dice.below(wanted / 100) * 100 };
+        let left = match roomy {
+            Some(roomy) if roomy == index => capacity,
+            _ if loose => dice.below(capacity / 100) * 100,
+            _ => dice.below(wanted / 100) * 100,
+        };
         let mut free = capacity;
         for _ in 0..PODS_MAX {
             if free <= left {

@@ -37,7 +37,7 @@ pub fn save(name: &str, world: &World) -> PathBuf {
 }
 
 /// Compares the saved worlds, before any random world.
-fn replay(judge: &mut Judge, differences: &mut Differences) {
+fn replay(judge: &mut Judge, differences: &mut Differences<'_>) {
     for (name, world) in saved_in("cases").into_iter().chain(saved_in("malformed")) {
         let found = differences(judge, &world).unwrap_or_else(|error| vec![error]);
         assert!(found.is_empty(), "the saved case {name}:\n{}", found.join("\n"));
@@ -47,7 +47,7 @@ fn replay(judge: &mut Judge, differences: &mut Differences) {
 /// Fails if there is a difference in a saved world or a random one, and saves the smallest world with each kind of
 /// difference.
 #[allow(clippy::print_stdout)]
-pub fn compare(profile: Profile, worlds: &Worlds, differences: &mut Differences) {
+pub fn compare(profile: Profile, worlds: &Worlds, differences: &mut Differences<'_>) {
     println!("{profile:?}: {worlds}");
     let mut judge = Judge::start().unwrap();
     replay(&mut judge, differences);
@@ -72,7 +72,7 @@ fn kinds(
     judge: &mut Judge,
     profile: Profile,
     worlds: &Worlds,
-    differences: &mut Differences,
+    differences: &mut Differences<'_>,
 ) -> BTreeMap<String, Vec<u64>> {
     let mut kinds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for number in worlds.numbers() {

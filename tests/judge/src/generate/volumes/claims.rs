@@ -70,9 +70,9 @@ pub fn for_existing(dice: &mut Dice, world: &mut World, namespace: &str, name: &
     let mut made = claim_named(name, namespace, owner);
     made["spec"]["accessModes"] = json!(["ReadWriteOnce"]);
     if dice.chance(82) {
-        bind(dice, world, &mut made)
+        bind(dice, world, &mut made);
     } else {
-        wait(dice, world, &mut made)
+        wait(dice, world, &mut made);
     }
     world.persistent_volume_claims.push(made);
 }

@@ -68,7 +68,7 @@ fn source(dice: &mut Dice, name: &str, spec: &mut Value) {
     let (kind, source) = match dice.below(100) {
         0..70 => {
             // Some volumes are one and the same on the storage.
-            let handle = if dice.chance(6) { "shared".to_owned() } else { format!("handle-{name}") };
+            let handle = if dice.chance(18) { "shared".to_owned() } else { format!("handle-{name}") };
             ("csi", json!({ "driver": dice.pick(DRIVERS), "volumeHandle": handle }))
         }
         70..76 => ("gcePersistentDisk", json!({ "pdName": format!("disk-{name}") })),
