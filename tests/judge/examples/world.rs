@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 }
 
 fn print(arguments: &[String]) -> Result<(), String> {
-    let usage = "usage: world request|list|config all|nominated|inter-pod-affinity NUMBER [COUNT]";
+    let usage = "usage: world request|list|config all|nominated|inter-pod-affinity|preemption|volumes NUMBER [COUNT]";
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (form, profile, first, count) = match arguments[..] {
         [form, profile, first] => (form, profile, first, "1"),

@@ -5,6 +5,8 @@ use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Preemption, Volumes};
+
 /// Whether the pod fits on a node, and if not, whether preemption might help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Verdict {
@@ -46,6 +48,10 @@ pub struct Answer {
     /// The weights of the profile's score plugins.
     #[serde(default)]
     pub weights: BTreeMap<String, i64>,
+    /// What preemption would do, if requested. Only if there are nodes, none of them is feasible, and no plugin returned
+    /// an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<Preemption>,
     /// Validation errors of the API server for the world's objects, if requested.
     #[serde(default)]
     pub invalid: Vec<String>,
@@ -72,6 +78,9 @@ pub struct NodeAnswer {
     /// By plugin, before normalisation, if requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub raw: BTreeMap<String, i64>,
+    /// Only on feasible nodes, and only if the pod has claims without a volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<Volumes>,
 }
 
 /// A verdict that applies to all nodes.

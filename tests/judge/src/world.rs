@@ -15,6 +15,14 @@ pub struct World {
     pub replica_sets: Vec<Value>,
     pub stateful_sets: Vec<Value>,
     pub replication_controllers: Vec<Value>,
+    pub pod_disruption_budgets: Vec<Value>,
+    pub persistent_volume_claims: Vec<Value>,
+    pub persistent_volumes: Vec<Value>,
+    pub storage_classes: Vec<Value>,
+    pub csi_nodes: Vec<Value>,
+    pub csi_drivers: Vec<Value>,
+    pub csi_storage_capacities: Vec<Value>,
+    pub volume_attachments: Vec<Value>,
     /// The pod to place.
     pub pod: Value,
     /// A KubeSchedulerConfiguration (v1), serialized as a string. If absent, the default profile applies.
@@ -26,6 +34,8 @@ pub struct World {
     pub score_all: bool,
     /// Also return scores before normalisation.
     pub raw: bool,
+    /// Also return what preemption would do if no node is feasible.
+    pub preemption: bool,
 }
 
 /// kube-scheduler reads its configuration from a file, so the configuration is serialized as that file's text.
@@ -71,13 +81,21 @@ impl World {
             &self.replica_sets,
             &self.stateful_sets,
             &self.replication_controllers,
+            &self.pod_disruption_budgets,
+            &self.storage_classes,
+            &self.csi_drivers,
+            &self.csi_nodes,
+            &self.csi_storage_capacities,
+            &self.persistent_volumes,
+            &self.persistent_volume_claims,
+            &self.volume_attachments,
             &self.pods,
         ];
         lists.into_iter().flatten().chain([&self.pod])
     }
 
     /// All lists, in the order in which `shrink` should remove their objects.
-    pub(crate) fn lists_mut(&mut self) -> [&mut Vec<Value>; 7] {
+    pub(crate) fn lists_mut(&mut self) -> [&mut Vec<Value>; 15] {
         [
             &mut self.pods,
             &mut self.nodes,
@@ -85,6 +103,14 @@ impl World {
             &mut self.replica_sets,
             &mut self.stateful_sets,
             &mut self.replication_controllers,
+            &mut self.pod_disruption_budgets,
+            &mut self.volume_attachments,
+            &mut self.persistent_volumes,
+            &mut self.persistent_volume_claims,
+            &mut self.csi_storage_capacities,
+            &mut self.csi_nodes,
+            &mut self.csi_drivers,
+            &mut self.storage_classes,
             &mut self.namespaces,
         ]
     }

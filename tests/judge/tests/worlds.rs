@@ -89,7 +89,7 @@ fn lifting_changes_verdicts_and_scores_in_enough_worlds() {
 #[test]
 fn the_api_server_would_accept_every_world() {
     let mut judge = Judge::start().unwrap();
-    for profile in [Profile::All, Profile::Nominated, Profile::InterPodAffinity] {
+    for profile in Profile::ALL {
         for number in Worlds::drawn(count(150, 1500)).numbers() {
             let world = World::random(number, profile);
             let answer = judge.ask_and_validate(&world).unwrap_or_else(|error| panic!("{profile:?} {number}: {error}"));
@@ -106,7 +106,7 @@ fn a_number_gives_the_same_world_and_the_same_answer() {
         second.ask(&World::random(number, Profile::All)).unwrap();
     }
     for number in 0..40 {
-        for profile in [Profile::All, Profile::Nominated, Profile::InterPodAffinity] {
+        for profile in Profile::ALL {
             let world = World::random(number, profile);
             assert_eq!(world, World::random(number, profile));
             assert_ne!(world, World::random(number + 1, profile));

@@ -5,12 +5,16 @@
 //! node of every world, and the last filter would rarely run.
 
 mod affinity;
+mod budgets;
 mod config;
 mod containers;
+mod crowd;
 mod dice;
 mod node;
 mod owners;
 mod pod;
+mod priorities;
+mod volumes;
 mod words;
 
 use serde_json::{Map, Value, json};
@@ -28,10 +32,15 @@ pub enum Profile {
     All,
     /// As `All`, with pending pods that have a nominated node.
     Nominated,
+    /// Nodes that are nearly full of pods with other priorities, and budgets: what preemption decides on.
+    Preemption,
+    /// Pods with volumes, in every state; sometimes preemption may help.
+    Volumes,
 }
 
 impl Profile {
-    pub const ALL: [Profile; 3] = [Profile::InterPodAffinity, Profile::All, Profile::Nominated];
+    pub const ALL: [Profile; 5] =
+        [Profile::InterPodAffinity, Profile::All, Profile::Nominated, Profile::Preemption, Profile::Volumes];
 
     /// The name on the command line of the example `world`.
     #[must_use]
@@ -40,6 +49,8 @@ impl Profile {
             Profile::InterPodAffinity => "inter-pod-affinity",
             Profile::All => "all",
             Profile::Nominated => "nominated",
+            Profile::Preemption => "preemption",
+            Profile::Volumes => "volumes",
         }
     }
 }
@@ -67,8 +78,22 @@ struct Focus {
 impl Focus {
     fn random(dice: &mut Dice, profile: Profile) -> Focus {
         let nothing = Focus::nothing(profile == Profile::Nominated);
-        if profile == Profile::InterPodAffinity {
-            return Focus { pod_affinity: true, ..nothing };
+        match profile {
+            Profile::InterPodAffinity => return Focus { pod_affinity: true, ..nothing },
+            Profile::Preemption => {
+                return Focus {
+                    taints: dice.chance(10),
+                    node_affinity: dice.chance(8),
+                    ports: dice.chance(20),
+                    spread: dice.chance(20),
+                    pod_affinity: dice.chance(30),
+                    nominated: dice.chance(50),
+                    ..nothing
+                };
+            }
+            // Few other plugins reject a node, because the last filters are those of volumes.
+            Profile::Volumes => return Focus { taints: dice.chance(10), tight: dice.chance(10), ..nothing },
+            Profile::All | Profile::Nominated => {}
         }
         match dice.below(100) {
             // The last filters, whose verdicts depend on those of the first, on nodes that other filters rarely reject.
@@ -126,6 +151,11 @@ impl World {
     pub fn random(number: u64, profile: Profile) -> World {
         let dice = &mut Dice::new(number);
         let focus = Focus::random(dice, profile);
+        match profile {
+            Profile::Preemption => return World::crowded(dice, &focus),
+            Profile::Volumes => return World::with_volumes(dice, &focus),
+            _ => {}
+        }
         let node_count = dice.between(3, 15);
         // A domain without a matching pod hides counting errors, so worlds with spread constraints have more pods.
         let pod_count = dice.between(if focus.spread { 15 } else { 0 }, 40);
@@ -146,6 +176,46 @@ impl World {
             world.config = Some(config::config(dice, node_count));
         }
         world
+    }
+
+    fn crowded(dice: &mut Dice, focus: &Focus) -> World {
+        let mut world = World::plain(dice, focus, (2, 7), 4);
+        // Nodes that differ in nothing that preemption looks at, so that the choice of a node has ties.
+        let alike = dice.chance(15);
+        crowd::fill(dice, focus, &mut world, alike);
+        if dice.chance(12) {
+            volumes::add(dice, &mut world);
+        }
+        priorities::assign(dice, &mut world, alike);
+        budgets::add(dice, &mut world);
+        world
+    }
+
+    fn with_volumes(dice: &mut Dice, focus: &Focus) -> World {
+        let mut world = World::plain(dice, focus, (3, 8), 25);
+        volumes::add(dice, &mut world);
+        if dice.chance(75) {
+            priorities::assign(dice, &mut world, false);
+        }
+        if dice.chance(30) {
+            budgets::add(dice, &mut world);
+        }
+        world
+    }
+
+    /// Few nodes and pods under the default configuration, or a random one, with preemption.
+    fn plain(dice: &mut Dice, focus: &Focus, (fewest, most): (usize, usize), pods_max: usize) -> World {
+        let node_count = dice.between(fewest, most);
+        let pod_count = dice.between(0, pods_max);
+        World {
+            nodes: (0..node_count).map(|index| node::node(dice, focus, index, node_count)).collect(),
+            namespaces: namespaces(dice),
+            pods: (0..pod_count).map(|index| pod::existing(dice, focus, index, node_count)).collect(),
+            pod: pod::incoming(dice, focus, node_count),
+            config: dice.maybe(20, |dice| config::config(dice, node_count)),
+            preemption: true,
+            ..World::default()
+        }
     }
 }
 

@@ -7,6 +7,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
@@ -187,7 +189,7 @@ func (b *bench) seat(ctx context.Context, world *world) error {
 	if b.nominator.byNode, err = nominated(world); err != nil {
 		return err
 	}
-	core, apps := b.informers.Core().V1(), b.informers.Apps().V1()
+	core, apps, storage := b.informers.Core().V1(), b.informers.Apps().V1(), b.informers.Storage().V1()
 	for _, err := range []error{
 		fill(core.Namespaces().Informer(), world.namespaces),
 		fill(core.Services().Informer(), world.services),
@@ -196,6 +198,14 @@ func (b *bench) seat(ctx context.Context, world *world) error {
 		fill(apps.StatefulSets().Informer(), world.statefulSets),
 		fill(core.Nodes().Informer(), world.nodes),
 		fill(core.Pods().Informer(), append([]*corev1.Pod{world.pod}, world.pods...)),
+		fill(b.informers.Policy().V1().PodDisruptionBudgets().Informer(), world.podDisruptionBudgets),
+		fill(core.PersistentVolumeClaims().Informer(), world.persistentVolumeClaims),
+		fill(core.PersistentVolumes().Informer(), world.persistentVolumes),
+		fill(storage.StorageClasses().Informer(), world.storageClasses),
+		fill(storage.CSINodes().Informer(), world.csiNodes),
+		fill(storage.CSIDrivers().Informer(), world.csiDrivers),
+		fill(storage.CSIStorageCapacities().Informer(), world.csiStorageCapacities),
+		fill(storage.VolumeAttachments().Informer(), world.volumeAttachments),
 	} {
 		if err != nil {
 			return err
@@ -206,7 +216,9 @@ func (b *bench) seat(ctx context.Context, world *world) error {
 
 type listed interface {
 	*corev1.Namespace | *corev1.Service | *corev1.ReplicationController | *appsv1.ReplicaSet | *appsv1.StatefulSet |
-		*corev1.Node | *corev1.Pod
+		*corev1.Node | *corev1.Pod | *policyv1.PodDisruptionBudget | *corev1.PersistentVolumeClaim |
+		*corev1.PersistentVolume | *storagev1.StorageClass | *storagev1.CSINode | *storagev1.CSIDriver |
+		*storagev1.CSIStorageCapacity | *storagev1.VolumeAttachment
 }
 
 func fill[T listed](informer cache.SharedIndexInformer, objects []T) error {

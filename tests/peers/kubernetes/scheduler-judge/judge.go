@@ -91,7 +91,7 @@ func (c *court) judge(request *request, world *world) (*answer, error) {
 		}
 	}
 	state := framework.NewCycleState()
-	passed := bench.filter(ctx, state, world, nodes, given)
+	passed, statuses := bench.filter(ctx, state, world, nodes, given)
 	scored := passed
 	if request.ScoreAll {
 		scored = nodes
@@ -102,13 +102,23 @@ func (c *court) judge(request *request, world *world) (*answer, error) {
 		}
 	}
 	given.Feasible = len(passed)
+	if err := bench.decideVolumes(ctx, world, passed, given); err != nil {
+		return nil, err
+	}
+	if request.Preemption && statuses != nil && len(nodes) > 0 && len(passed) == 0 {
+		if err := bench.preempt(ctx, state, world, statuses, given); err != nil {
+			return nil, err
+		}
+	}
 	slices.SortFunc(given.Nodes, func(a, b nodeAnswer) int { return cmp.Compare(a.Name, b.Name) })
 	given.Best = best(given.Nodes)
 	return given, nil
 }
 
-// filter records every node's verdict and returns the nodes that passed.
-func (b *bench) filter(ctx context.Context, state fwk.CycleState, world *world, nodes []fwk.NodeInfo, given *answer) []fwk.NodeInfo {
+// filter records every node's verdict and returns the nodes that passed, and the statuses for the PostFilter plugins: nil
+// after an error, with which kube-scheduler ends the attempt.
+func (b *bench) filter(ctx context.Context, state fwk.CycleState, world *world, nodes []fwk.NodeInfo, given *answer) ([]fwk.NodeInfo, *framework.NodeToStatus) {
+	statuses := framework.NewDefaultNodeToStatus()
 	narrowed, status, narrowing := b.framework.RunPreFilterPlugins(ctx, state, world.pod)
 	given.NarrowedBy = sets.List(narrowing)
 	given.SkippedFilter = sets.List(state.GetSkipFilterPlugins())
@@ -118,14 +128,22 @@ func (b *bench) filter(ctx context.Context, state fwk.CycleState, world *world, 
 		for _, node := range nodes {
 			given.Nodes = append(given.Nodes, refusal(node.Node().Name, given.PreFilter))
 		}
-		return nil
+		if !status.IsRejected() {
+			return nil, nil
+		}
+		statuses.SetAbsentNodesStatus(status)
+		return nil, statuses
 	}
 	outside := &rejection{
 		Verdict: fwk.UnschedulableAndUnresolvable.String(),
 		Plugin:  narrowedBy,
 		Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", given.NarrowedBy)},
 	}
+	if !narrowed.AllNodes() {
+		statuses.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable, outside.Reasons...))
+	}
 	var passed []fwk.NodeInfo
+	failed := false
 	for _, node := range nodes {
 		name := node.Node().Name
 		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) {
@@ -135,12 +153,17 @@ func (b *bench) filter(ctx context.Context, state fwk.CycleState, world *world, 
 		status := b.framework.RunFilterPluginsWithNominatedPods(ctx, state, world.pod, node)
 		if !status.IsSuccess() {
 			given.Nodes = append(given.Nodes, refusal(name, rejectionBy(status.Plugin(), status)))
+			statuses.Set(name, status)
+			failed = failed || !status.IsRejected()
 			continue
 		}
 		given.Nodes = append(given.Nodes, nodeAnswer{Name: name, Verdict: feasible})
 		passed = append(passed, node)
 	}
-	return passed
+	if failed {
+		return passed, nil
+	}
+	return passed, statuses
 }
 
 // score records the scores of the given nodes.

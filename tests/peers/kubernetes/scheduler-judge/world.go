@@ -6,11 +6,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	_ "k8s.io/kubernetes/pkg/apis/apps/install" // defaults of the apps group
-	_ "k8s.io/kubernetes/pkg/apis/core/install" // defaults of the core group
+	_ "k8s.io/kubernetes/pkg/apis/apps/install"    // defaults of the apps group
+	_ "k8s.io/kubernetes/pkg/apis/core/install"    // defaults of the core group
+	_ "k8s.io/kubernetes/pkg/apis/policy/install"  // defaults of the policy group
+	_ "k8s.io/kubernetes/pkg/apis/storage/install" // defaults of the storage group
 	kjson "sigs.k8s.io/json"
 )
 
@@ -24,6 +29,14 @@ type request struct {
 	ReplicaSets            []json.RawMessage `json:"replicaSets,omitempty"`
 	StatefulSets           []json.RawMessage `json:"statefulSets,omitempty"`
 	ReplicationControllers []json.RawMessage `json:"replicationControllers,omitempty"`
+	PodDisruptionBudgets   []json.RawMessage `json:"podDisruptionBudgets,omitempty"`
+	PersistentVolumeClaims []json.RawMessage `json:"persistentVolumeClaims,omitempty"`
+	PersistentVolumes      []json.RawMessage `json:"persistentVolumes,omitempty"`
+	StorageClasses         []json.RawMessage `json:"storageClasses,omitempty"`
+	CSINodes               []json.RawMessage `json:"csiNodes,omitempty"`
+	CSIDrivers             []json.RawMessage `json:"csiDrivers,omitempty"`
+	CSIStorageCapacities   []json.RawMessage `json:"csiStorageCapacities,omitempty"`
+	VolumeAttachments      []json.RawMessage `json:"volumeAttachments,omitempty"`
 	// The pod to place. A pod with the same namespace and name in Pods is treated as the same pod and ignored.
 	Pod json.RawMessage `json:"pod"`
 	// The text of a KubeSchedulerConfiguration, YAML or JSON. If empty, the release's default profile applies.
@@ -34,6 +47,8 @@ type request struct {
 	ScoreAll bool `json:"scoreAll,omitempty"`
 	// Also return each plugin's score before normalisation.
 	Raw bool `json:"raw,omitempty"`
+	// Also return what preemption would do if no node is feasible.
+	Preemption bool `json:"preemption,omitempty"`
 	// Also return the API server's validation errors for the objects.
 	Validate bool `json:"validate,omitempty"`
 }
@@ -47,6 +62,14 @@ type world struct {
 	replicaSets            []*appsv1.ReplicaSet
 	statefulSets           []*appsv1.StatefulSet
 	replicationControllers []*corev1.ReplicationController
+	podDisruptionBudgets   []*policyv1.PodDisruptionBudget
+	persistentVolumeClaims []*corev1.PersistentVolumeClaim
+	persistentVolumes      []*corev1.PersistentVolume
+	storageClasses         []*storagev1.StorageClass
+	csiNodes               []*storagev1.CSINode
+	csiDrivers             []*storagev1.CSIDriver
+	csiStorageCapacities   []*storagev1.CSIStorageCapacity
+	volumeAttachments      []*storagev1.VolumeAttachment
 	pod                    *corev1.Pod
 }
 
@@ -66,6 +89,14 @@ func readWorld(line []byte, into *request) (*world, error) {
 		readList("replicaSets", into.ReplicaSets, &world.replicaSets),
 		readList("statefulSets", into.StatefulSets, &world.statefulSets),
 		readList("replicationControllers", into.ReplicationControllers, &world.replicationControllers),
+		readList("podDisruptionBudgets", into.PodDisruptionBudgets, &world.podDisruptionBudgets),
+		readList("persistentVolumeClaims", into.PersistentVolumeClaims, &world.persistentVolumeClaims),
+		readList("persistentVolumes", into.PersistentVolumes, &world.persistentVolumes),
+		readList("storageClasses", into.StorageClasses, &world.storageClasses),
+		readList("csiNodes", into.CSINodes, &world.csiNodes),
+		readList("csiDrivers", into.CSIDrivers, &world.csiDrivers),
+		readList("csiStorageCapacities", into.CSIStorageCapacities, &world.csiStorageCapacities),
+		readList("volumeAttachments", into.VolumeAttachments, &world.volumeAttachments),
 	}
 	for _, err := range lists {
 		if err != nil {
@@ -76,11 +107,20 @@ func readWorld(line []byte, into *request) (*world, error) {
 	if err := readObject(into.Pod, pod); err != nil {
 		return nil, fmt.Errorf("pod: %w", err)
 	}
-	identify(pod)
+	identify(&pod.ObjectMeta)
 	world.pod = pod
+	for _, claim := range world.persistentVolumeClaims {
+		identify(&claim.ObjectMeta)
+	}
+	for _, budget := range world.podDisruptionBudgets {
+		identify(&budget.ObjectMeta)
+	}
+	for _, capacity := range world.csiStorageCapacities {
+		identify(&capacity.ObjectMeta)
+	}
 	others := world.pods[:0]
 	for _, other := range world.pods {
-		identify(other)
+		identify(&other.ObjectMeta)
 		if other.Namespace != pod.Namespace || other.Name != pod.Name {
 			others = append(others, other)
 		}
@@ -89,13 +129,14 @@ func readWorld(line []byte, into *request) (*world, error) {
 	return world, nil
 }
 
-// identify sets the namespace and UID that the API server sets on every pod and the scheduler's cache relies on.
-func identify(pod *corev1.Pod) {
-	if pod.Namespace == "" {
-		pod.Namespace = corev1.NamespaceDefault
+// identify sets the namespace and UID that the API server sets on every object of a namespace. The scheduler's cache
+// relies on those of pods, the owners of ephemeral volumes and the reservations of volumes on those of claims.
+func identify(object *metav1.ObjectMeta) {
+	if object.Namespace == "" {
+		object.Namespace = corev1.NamespaceDefault
 	}
-	if pod.UID == "" {
-		pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
+	if object.UID == "" {
+		object.UID = types.UID(object.Namespace + "/" + object.Name)
 	}
 }
 
