@@ -2,6 +2,7 @@
 //! bindings without an answer, status, Events; of the scheduler and, for bindings, of the extender. Afterwards both pods are bound, on
 //! different hosts.
 
+use kube::api::DeleteParams;
 use testkit::proxy::kubernetes::KubernetesProxy;
 use testkit::proxy::{Points, When};
 
@@ -105,4 +106,85 @@ async fn after_a_kill_at_the_read_of_a_pod_whose_binding_got_no_answer_a_pair_is
         }
     }
     Ok(())
+}
+
+/// One attempt of kube-scheduler to bind a pod. Empty: it is bound.
+async fn bind(bridger: &Bridger, pod: &Pod, node: &str) -> Result<String> {
+    let binding = json!({ "PodName": pod.metadata.name, "PodNamespace": "default", "PodUID": pod.metadata.uid,
+        "Node": node });
+    let answer = bridger.post("/bind", &binding).await?;
+    Ok(answer["Error"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn after_a_kill_at_any_request_of_the_extenders_binding_a_pair_is_bound_on_different_hosts() -> Result<()> {
+    let stage = Stage::start().await?;
+    for (number, when) in [(0, When::Before), (0, When::After), (1, When::Before), (1, When::After)] {
+        let points = Points::default();
+        let client = stage.control_plane.client().await?;
+        let proxy = KubernetesProxy::start(client, "/pods/", points.clone()).await?;
+        let (names, app) = pair(number, when);
+        let mut pods = Vec::new();
+        for name in &names {
+            let mut pod = pod(name, &app);
+            pod["spec"]["schedulerName"] = json!("default-scheduler");
+            pods.push(stage.pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?);
+        }
+        let mut bridger = extender(proxy.kubeconfig()).await?;
+        // Step 0 is the binding. The read after it follows if it gets no answer.
+        let binding = (number == 1).then(|| points.hold("/binding"));
+        points.arm(0, when);
+        let asked = async {
+            let _ = bind(&bridger, &pods[0], "n0").await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = asked => (),
+            reached = tokio::time::timeout(SOON, points.reached()) => {
+                reached.with_context(|| format!("{number} {when:?}: {:?}", points.passed()))?;
+            }
+        }
+        let expected = if number == 0 { "POST " } else { "GET " };
+        ensure!(points.passed().iter().all(|step| step.starts_with(expected)), "{:?}", points.passed());
+        bridger.kill_hard();
+        if let Some(binding) = &binding {
+            ensure!(binding.forward().await?.status == 201);
+        }
+        let again = extender(stage.control_plane.kubeconfig()).await?;
+        // kube-scheduler asks again; what is bound already stays where it is.
+        eventually(SOON, || async {
+            let error = bind(&again, &pods[0], "n0").await?;
+            let node = stage.pods.get(&names[0]).await?.spec.and_then(|spec| spec.node_name);
+            ensure!(node.as_deref() == Some("n0"), "{node:?}: {error}");
+            Ok(())
+        })
+        .await?;
+        // On the same host.
+        let error = bind(&again, &pods[1], "n1").await?;
+        ensure!(!error.is_empty(), "{number} {when:?}: a pair shares a host");
+        eventually(SOON, || async {
+            let error = bind(&again, &pods[1], "n2").await?;
+            ensure!(error.is_empty(), "{error}");
+            Ok(())
+        })
+        .await?;
+        pair_is_apart(&stage, &names).await?;
+        stage.pods.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// An instance whose extender is ready.
+async fn extender(kubeconfig: &Path) -> Result<Bridger> {
+    let environment = [("KUBECONFIG", kubeconfig.display().to_string()), ("NO_COLOR", "1".to_owned())];
+    let arguments = [&["run", "--port", "0", "--extender-port", "0"], &SHORT[..]].concat();
+    let mut bridger = Bridger::start(&arguments, &environment)?;
+    bridger.prints("Listening", SOON).await?;
+    eventually(SOON, || async {
+        let ready = bridger.get("/readyz").await?;
+        ensure!(ready.contains("200 OK"), "{ready}\n{}", bridger.output());
+        Ok(())
+    })
+    .await?;
+    Ok(bridger)
 }

@@ -176,12 +176,6 @@ impl Cluster {
         self.run_build(None, flags).await
     }
 
-    /// Of Bridger's own account.
-    pub fn kubeconfig(&self) -> &str {
-        let found = self.environment.iter().find(|(name, _)| *name == "KUBECONFIG");
-        found.map_or("", |(_, path)| path)
-    }
-
     /// As [`Cluster::run`], through proxies without TLS: of the API server, and of the vCenter (host and port).
     pub async fn run_through(&self, kubeconfig: &str, vcenter: &str) -> Result<Bridger> {
         let environment = self.environment_through(kubeconfig, vcenter);
