@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             false => Purpose::Cleanup { labels: arguments.labels },
         };
         let state = read_rules(&settings, purpose).await?;
-        Box::pin(state.write(async |state| clean_up(arguments, &settings, state).await)).await
+        state.write(async |state| Box::pin(clean_up(arguments, &settings, state)).await).await
     })
 }
 

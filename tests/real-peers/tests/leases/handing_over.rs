@@ -1,4 +1,4 @@
-//! How long it takes until another instance leads the extender, and what a process leads while it follows in the rest.
+//! How long it takes until another instance leads extender, labels and rules, and what a process leads while it follows in the rest.
 
 use super::*;
 
@@ -24,29 +24,39 @@ async fn is_ready(bridger: &Bridger, expected: bool) -> Result<()> {
     .await
 }
 
+/// Its extender is ready, and it leads labels and rules.
+async fn leads_all(bridger: &Bridger) -> Result<()> {
+    is_ready(bridger, true).await?;
+    eventually(SOON, || async {
+        ensure!(holds(bridger, RULES).await?, "{}", bridger.output());
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
-async fn number_6_the_extender_is_handed_over_at_once_and_taken_over_within_the_lease() -> Result<()> {
+async fn number_6_extender_labels_and_rules_are_handed_over_at_once_and_taken_over_within_the_lease() -> Result<()> {
     let stage = Stage::start().await?;
     // The default durations, where they matter: a clean stop does not wait for the lease to expire.
     let mut first = start(&stage, &[]).await?;
-    is_ready(&first, true).await?;
+    leads_all(&first).await?;
     let second = start(&stage, &[]).await?;
     is_ready(&second, false).await?;
     first.signal("-TERM").await?;
     let stopped = Instant::now();
-    is_ready(&second, true).await?;
+    leads_all(&second).await?;
     let took = stopped.elapsed();
     ensure!(took < HANDED_OVER_WITHIN, "{took:?}\n{}", second.output());
     first.stop();
     drop(second);
 
     let mut third = start(&stage, &SHORT).await?;
-    is_ready(&third, true).await?;
+    leads_all(&third).await?;
     let fourth = start(&stage, &SHORT).await?;
     is_ready(&fourth, false).await?;
     third.kill_hard();
     let killed = Instant::now();
-    is_ready(&fourth, true).await?;
+    leads_all(&fourth).await?;
     let took = killed.elapsed();
     ensure!(took < TAKEN_OVER_WITHIN, "{took:?}\n{}", fourth.output());
     Ok(())
