@@ -14,6 +14,7 @@ use engine::changes::ChangeLog;
 use engine::counters::Counters;
 use engine::drs_rules::{DrsRules, RuleExecutor, RuleSettings, WallClock};
 use engine::extender::{BindExecutor, Extender, ExtenderSettings};
+use engine::fenced::Fenced;
 use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
 use engine::ports::ChangeSink;
 use engine::runtime::{Rate, Runtime, RuntimeSettings, SharedWorld};
@@ -160,40 +161,46 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
         let defaults = NodeLabelsSettings::default();
         let writes = parts.writes_per_second.map_or(defaults.writes, |count| Rate { per_second: count, burst: count });
         let settings = NodeLabelsSettings { labels, vcenters: ids.clone(), writes, seed, ..defaults };
-        let executor = LabelExecutor(Arc::new(NodeLabelWriter::new(client.clone())));
         let lease = candidates.lease(Part::NodeLabels);
+        let executor = LabelExecutor(Arc::new(Fenced::new(NodeLabelWriter::new(client.clone()), lease.clone())));
         runtime.add(NodeLabels::new(settings, counters.clone()), Arc::new(executor), lease);
     }
     let rules = parts.rules.map(|rules| {
         let store = Arc::new(vsphere::Rules::new(ids.iter().copied().zip(vcenters.iter().cloned())));
-        let record_store = Arc::new(ConfigMapRecordStore::new(client.clone(), rules.record_namespace));
+        let record_store = ConfigMapRecordStore::new(client.clone(), rules.record_namespace);
         let names = vcenters.iter().map(|vcenter| vcenter.endpoint.host().to_owned());
         let settings = RuleSettings::new(rules.drs, ids.iter().copied().zip(names).collect(), wall_clock);
         let controller = DrsRules::new(settings, runtime.world(), seed, counters.rules.clone(), Instant::now());
         let lease = candidates.lease(Part::DrsRules);
-        runtime.add(controller, Arc::new(RuleExecutor { store: store.clone(), record_store }), lease);
+        let executor = RuleExecutor {
+            store: Arc::new(Fenced::new(store.clone(), lease.clone())),
+            record_store: Arc::new(Fenced::new(record_store, lease.clone())),
+        };
+        runtime.add(controller, Arc::new(executor), lease);
         store
     });
     let extender = parts.extender.map(|settings| {
+        let lease = candidates.lease(Part::Extender);
         let executor = BindExecutor {
-            binder: Arc::new(PodBinder::new(client.clone())),
+            binder: Arc::new(Fenced::new(PodBinder::new(client.clone()), lease.clone())),
             pods: Arc::new(PodConditions::new(client.clone(), time_of_day.clone())),
         };
         let (extender, controller) = Extender::new(runtime.world(), runtime.events(), runtime.waker(), settings);
-        runtime.add(controller, Arc::new(executor), candidates.lease(Part::Extender));
+        runtime.add(controller, Arc::new(executor), lease);
         extender_routes(extender)
     });
     let scheduler_metrics = parts.scheduling.map(|configuration| {
         let metrics = Arc::<SchedulerMetrics>::default();
+        let lease = candidates.lease(Part::Scheduling);
         let ports = SchedulingPorts {
-            binder: Arc::new(PodBinder::new(client.clone())),
-            pods: Arc::new(PodConditions::new(client.clone(), time_of_day)),
+            binder: Arc::new(Fenced::new(PodBinder::new(client.clone()), lease.clone())),
+            pods: Arc::new(Fenced::new(PodConditions::new(client.clone(), time_of_day), lease.clone())),
         };
         let writes = rate_of(configuration.client_connection());
         let settings = SchedulingSettings { vcenters: ids, seed, writes, ..SchedulingSettings::default() };
         let tools = parts.plugins.tools(client.clone(), Messages::new(runtime.waker()));
         let controller = Scheduling::new(configuration, settings, metrics.clone(), Instant::now()).with_tools(tools);
-        runtime.add(controller, Arc::new(SchedulingExecutor(ports)), candidates.lease(Part::Scheduling));
+        runtime.add(controller, Arc::new(SchedulingExecutor(ports)), lease);
         metrics
     });
 

@@ -219,6 +219,38 @@ fn an_intent_is_applied_and_an_unrecorded_creation_is_found_again() {
 }
 
 #[test]
+fn number_6_a_creation_that_arrives_when_no_pod_requires_the_rule_any_more_is_recognised_and_deleted() {
+    let mut story = Story::new(Site::new(5, &[0, 1]));
+    let intended = |story: &mut Story| {
+        story.site.pods = replicas("web", &[0, 1]);
+        let plan = story.plan();
+        story.owned = plan.record.clone();
+        story.site.pods.clear();
+        plan
+    };
+    let plan = intended(&mut story);
+    story.pass();
+    story.wait(100);
+    story.pass();
+    // What was planned before the pods were deleted.
+    story.site.execute(&plan);
+    assert_eq!(story.rules(), sets(&[&[0, 1]]));
+    let next = story.pass();
+    assert!(next.is_empty() && next.findings.is_empty(), "{:?}", next.findings);
+    story.wait(300);
+    assert_eq!(kinds(&story.pass()), ["delete"]);
+    assert!(story.rules().is_empty());
+
+    // If it does not arrive, it leaves the record.
+    intended(&mut story);
+    story.pass();
+    assert_eq!(story.owned.clusters.values().map(|rules| rules.len()).sum::<usize>(), 1);
+    story.wait(300);
+    story.pass();
+    assert_eq!(story.owned.clusters.values().map(|rules| rules.len()).sum::<usize>(), 0);
+}
+
+#[test]
 fn a_rule_that_is_not_recorded_is_left_alone() {
     let mut story = Story::new(Site::new(5, &[0, 1, 2, 3]));
     story.site.pods = replicas("web", &[0, 1]);

@@ -9,6 +9,7 @@ mod binding;
 pub mod changes;
 pub mod controllers;
 pub mod counters;
+pub mod fenced;
 pub mod ports;
 pub mod runtime;
 

@@ -5,6 +5,7 @@
 //! decides by nothing else.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use drs::{ChangeKind, GroupChange, RecordedGroups, RuleChange, RuleType, UnixMillis, VmRef};
@@ -35,10 +36,27 @@ pub enum PortError {
 /// The desired value of each label key; `None` removes the label.
 pub type LabelChanges = BTreeMap<String, Option<String>>;
 
+/// The node for which a change of labels was decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeBefore {
+    /// Excludes a later node of the same name. Empty if it is not known.
+    pub uid: String,
+    /// The value of each label that changes; `None`: the node does not have it.
+    pub labels: LabelChanges,
+    /// It has a label, whichever.
+    pub has_labels: bool,
+}
+
 /// Writes labels on Kubernetes nodes.
 pub trait LabelStore: Send + Sync {
-    /// Changes these keys of the node and nothing else.
-    fn change_labels<'a>(&'a self, node: &'a str, changes: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>>;
+    /// Changes these keys of the node and nothing else. A node that differs from `before` stays as it is, which is
+    /// [`PortError::Transient`]: a write that arrives late must not undo a later one.
+    fn change_labels<'a>(
+        &'a self,
+        node: &'a str,
+        before: &'a NodeBefore,
+        changes: &'a LabelChanges,
+    ) -> BoxFuture<'a, Result<(), PortError>>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +140,21 @@ pub trait RuleStore: Send + Sync {
         cluster: &'a str,
         changes: &'a [RuleChange],
     ) -> BoxFuture<'a, Result<(), PortError>>;
+}
+
+impl<P: RuleStore + ?Sized> RuleStore for Arc<P> {
+    fn read<'a>(&'a self, vcenter: VcenterId, cluster: &'a str) -> BoxFuture<'a, Result<ClusterRules, PortError>> {
+        (**self).read(vcenter, cluster)
+    }
+
+    fn change<'a>(
+        &'a self,
+        vcenter: VcenterId,
+        cluster: &'a str,
+        changes: &'a [RuleChange],
+    ) -> BoxFuture<'a, Result<(), PortError>> {
+        (**self).change(vcenter, cluster, changes)
+    }
 }
 
 /// The version of a stored record. Opaque to all but the record store.

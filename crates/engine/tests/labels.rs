@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::changes::{ChangeLog, ChangeReport, ChangeResult};
 use engine::counters::Counters;
 use engine::node_labels::{LabelExecutor, NodeLabels, NodeLabelsSettings};
-use engine::ports::{ChangeSink, EventRecord, EventSink, LabelChanges, LabelStore, PortError};
+use engine::ports::{ChangeSink, EventRecord, EventSink, LabelChanges, LabelStore, NodeBefore, PortError};
 use engine::runtime::{Lease, Rate, Runtime, RuntimeSettings};
 use futures::future::BoxFuture;
 use model::World;
@@ -33,22 +33,31 @@ struct Cluster {
 }
 
 impl LabelStore for Cluster {
-    fn change_labels<'a>(&'a self, node: &'a str, changes: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>> {
+    fn change_labels<'a>(
+        &'a self,
+        node: &'a str,
+        before: &'a NodeBefore,
+        changes: &'a LabelChanges,
+    ) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async move {
             *self.begun.lock().unwrap() += 1;
             tokio::time::sleep(Duration::from_millis(5)).await;
             if let Some(error) = self.failures.lock().unwrap().pop() {
                 return Err(error);
             }
-            self.writes.lock().unwrap().push((node.to_owned(), changes.clone()));
             let facts = {
                 let mut nodes = self.nodes.lock().unwrap();
                 let facts = nodes.get_mut(node).ok_or_else(|| PortError::NotFound(node.to_owned()))?;
+                let is_as_before = |(key, value): (&String, &Option<String>)| facts.labels.get(key) == value.as_ref();
+                if facts.uid != before.uid || !before.labels.iter().all(is_as_before) {
+                    return Err(PortError::Transient("changed meanwhile".to_owned()));
+                }
                 for (key, value) in changes {
                     facts.labels.insert(key.clone(), value.clone().expect("labels are only set"));
                 }
                 facts.clone()
             };
+            self.writes.lock().unwrap().push((node.to_owned(), changes.clone()));
             let echo = self.echo.lock().unwrap().clone();
             if let Some(echo) = echo {
                 let _ = echo.send(Event::NodeApplied(facts)).await;

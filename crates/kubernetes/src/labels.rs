@@ -1,16 +1,19 @@
 //! Writes labels on nodes: the engine's `LabelStore`.
 //!
-//! In: a node's name and the keys to change. Out: one JSON merge patch with these keys under `metadata.labels` and
-//! nothing else, so that it never changes a label, annotation or taint of another client, even after concurrent
-//! changes.
+//! In: a node's name and the keys to change. Out: one JSON patch with these keys under `metadata.labels` and nothing
+//! else, so that it never changes a label, annotation or taint of another client, even after concurrent changes.
+//!
+//! The patch tests the node's UID and the present value of each key. So a write that arrives after a later one, of the
+//! next leader, changes nothing. It does not test the resourceVersion, because other clients change nodes all the time,
+//! and labels are corrected also while the watch is interrupted.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ports::{LabelChanges, LabelStore, PortError};
+use engine::ports::{LabelChanges, LabelStore, NodeBefore, PortError};
 use futures::future::BoxFuture;
-use kube::api::{Patch, PatchParams};
-use kube::core::Request;
-use serde_json::json;
+use http::Request;
+use serde_json::{Value, json};
 
 use crate::COMPONENT;
 use crate::bounded::BoundedClient;
@@ -18,6 +21,7 @@ use crate::failure::port_error;
 
 /// The time limit of one write.
 pub const WRITE_LIMIT: Duration = Duration::from_secs(10);
+const LABELS: &str = "/metadata/labels";
 
 /// Writes labels on nodes.
 pub struct NodeLabelWriter {
@@ -30,7 +34,7 @@ impl NodeLabelWriter {
         NodeLabelWriter { client: client.into() }
     }
 
-    async fn patch(&self, node: &str, changes: &LabelChanges) -> Result<(), PortError> {
+    async fn patch(&self, node: &str, before: &NodeBefore, changes: &LabelChanges) -> Result<(), PortError> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -38,19 +42,66 @@ impl NodeLabelWriter {
         if !is_object_name(node) {
             return Err(PortError::Permanent(format!("{object:?}: not a valid node name")));
         }
-        let patch = Patch::Merge(json!({ "metadata": { "labels": changes } }));
-        let parameters = PatchParams { field_manager: Some(COMPONENT.to_owned()), ..PatchParams::default() };
         // The response is requested as metadata only and not decoded: only its success matters.
-        let request = Request::new("/api/v1/nodes")
-            .patch_metadata(node, &parameters, &patch)
+        let request = Request::patch(format!("/api/v1/nodes/{node}?fieldManager={COMPONENT}"))
+            .header("content-type", "application/json-patch+json")
+            .header("accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+            .body(Value::Array(operations(before, changes)).to_string().into_bytes())
             .map_err(|error| PortError::Permanent(format!("{object}: {error}")))?;
-        within(WRITE_LIMIT, &object, self.client.client().request_text(request)).await
+        let answer = tokio::time::timeout(WRITE_LIMIT, self.client.client().request_text(request)).await;
+        match answer {
+            Ok(Err(kube::Error::Api(status))) if is_failed_test(&status) => {
+                Err(PortError::Transient(format!("{object}: another client has changed it meanwhile")))
+            }
+            answer => outcome(answer, WRITE_LIMIT, &object),
+        }
     }
 }
 
+/// The tests, then the changes. All take effect, or none.
+fn operations(before: &NodeBefore, changes: &LabelChanges) -> Vec<Value> {
+    let mut operations = Vec::new();
+    if !before.uid.is_empty() {
+        operations.push(json!({ "op": "test", "path": "/metadata/uid", "value": before.uid }));
+    }
+    if !before.has_labels {
+        // There is nothing yet to which a label could be added.
+        let labels: BTreeMap<&String, &String> =
+            changes.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
+        operations.push(json!({ "op": "test", "path": LABELS, "value": null }));
+        operations.push(json!({ "op": "add", "path": LABELS, "value": labels }));
+        return operations;
+    }
+    for (key, value) in changes {
+        let (path, present) = (label_path(key), before.labels.get(key).cloned().flatten());
+        operations.push(json!({ "op": "test", "path": path, "value": present }));
+        match value {
+            Some(value) => operations.push(json!({ "op": "add", "path": path, "value": value })),
+            None if present.is_some() => operations.push(json!({ "op": "remove", "path": path })),
+            None => (),
+        }
+    }
+    operations
+}
+
+/// The JSON pointer of a label.
+pub(crate) fn label_path(key: &str) -> String {
+    format!("{LABELS}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// A JSON patch that does not apply. A node that would be invalid has causes.
+fn is_failed_test(status: &kube::core::Status) -> bool {
+    status.code == 422 && status.details.as_ref().is_none_or(|details| details.causes.is_empty())
+}
+
 impl LabelStore for NodeLabelWriter {
-    fn change_labels<'a>(&'a self, node: &'a str, changes: &'a LabelChanges) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(self.patch(node, changes))
+    fn change_labels<'a>(
+        &'a self,
+        node: &'a str,
+        before: &'a NodeBefore,
+        changes: &'a LabelChanges,
+    ) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(self.patch(node, before, changes))
     }
 }
 
@@ -69,7 +120,15 @@ pub(crate) async fn within(
     object: &str,
     request: impl Future<Output = kube::Result<String>>,
 ) -> Result<(), PortError> {
-    match tokio::time::timeout(limit, request).await {
+    outcome(tokio::time::timeout(limit, request).await, limit, object)
+}
+
+fn outcome(
+    answer: Result<kube::Result<String>, tokio::time::error::Elapsed>,
+    limit: Duration,
+    object: &str,
+) -> Result<(), PortError> {
+    match answer {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(port_error(object, &error)),
         Err(_) => Err(PortError::Transient(format!("{object}: no answer within {} s", limit.as_secs()))),
@@ -88,34 +147,68 @@ mod tests {
         pairs.iter().map(|&(key, value)| (key.to_owned(), value.map(str::to_owned))).collect()
     }
 
+    fn before(pairs: &[(&str, Option<&str>)]) -> NodeBefore {
+        NodeBefore { uid: "u1".to_owned(), labels: changes(pairs), has_labels: true }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn the_patch_contains_the_given_keys_and_nothing_else() {
+    async fn the_patch_tests_the_given_keys_and_changes_nothing_else() {
         let (client, log) = scripted([("/api/v1/nodes/n1", ScriptedAnswer::Json(200, json!({ "kind": "Node" })))]);
-        let given = changes(&[("example.com/host", Some("esx-1")), ("example.com/old", None)]);
-        NodeLabelWriter::new(client).change_labels("n1", &given).await.expect("a success");
+        let given = changes(&[("example.com/host", Some("esx-1")), ("old", None)]);
+        let node = before(&[("example.com/host", None), ("old", Some("x"))]);
+        NodeLabelWriter::new(client).change_labels("n1", &node, &given).await.expect("a success");
         let requests = log.requests();
         assert_eq!(requests.len(), 1);
         assert_eq!(requests[0].method, "PATCH");
-        assert_eq!(requests[0].path_and_query, "/api/v1/nodes/n1?&fieldManager=bridger");
-        assert_eq!(requests[0].content_type.as_deref(), Some("application/merge-patch+json"));
+        assert_eq!(requests[0].path_and_query, "/api/v1/nodes/n1?fieldManager=bridger");
+        assert_eq!(requests[0].content_type.as_deref(), Some("application/json-patch+json"));
         let body: Value = serde_json::from_str(&requests[0].body).expect("JSON");
-        assert_eq!(body, json!({ "metadata": { "labels": { "example.com/host": "esx-1", "example.com/old": null } } }));
+        let expected = json!([
+            { "op": "test", "path": "/metadata/uid", "value": "u1" },
+            { "op": "test", "path": "/metadata/labels/example.com~1host", "value": null },
+            { "op": "add", "path": "/metadata/labels/example.com~1host", "value": "esx-1" },
+            { "op": "test", "path": "/metadata/labels/old", "value": "x" },
+            { "op": "remove", "path": "/metadata/labels/old" },
+        ]);
+        assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn a_node_without_labels_gets_the_first() {
+        let node = NodeBefore { has_labels: false, ..before(&[("host", None)]) };
+        let expected = json!([
+            { "op": "test", "path": "/metadata/uid", "value": "u1" },
+            { "op": "test", "path": "/metadata/labels", "value": null },
+            { "op": "add", "path": "/metadata/labels", "value": { "host": "esx-1" } },
+        ]);
+        assert_eq!(Value::Array(operations(&node, &changes(&[("host", Some("esx-1"))]))), expected);
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_changes_no_request_is_sent() {
         let (client, log) = scripted([]);
-        NodeLabelWriter::new(client).change_labels("n1", &LabelChanges::new()).await.expect("nothing to do");
+        NodeLabelWriter::new(client)
+            .change_labels("n1", &before(&[]), &LabelChanges::new())
+            .await
+            .expect("nothing to do");
         assert!(log.requests().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn failures_are_distinguished() {
         let given = changes(&[("example.com/host", Some("esx-1"))]);
+        let details =
+            json!({ "kind": "Node", "causes": [{ "reason": "FieldValueInvalid", "field": "metadata.labels" }] });
+        let invalid = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 422,
+            "reason": "Invalid", "message": "bad label", "details": details });
         let cases = [
             (ScriptedAnswer::Status(404, "no such node"), "NotFound(\"node n1\")"),
             (ScriptedAnswer::Status(403, "not allowed"), "Permanent(\"node n1: HTTP 403: not allowed\")"),
-            (ScriptedAnswer::Status(422, "bad label"), "Permanent(\"node n1: HTTP 422: bad label\")"),
+            (
+                ScriptedAnswer::Status(422, "a test failed"),
+                "Transient(\"node n1: another client has changed it meanwhile\")",
+            ),
+            (ScriptedAnswer::Json(422, invalid), "Permanent(\"node n1: HTTP 422: bad label\")"),
             (ScriptedAnswer::Status(500, "etcd"), "Transient(\"node n1: HTTP 500: etcd\")"),
             (ScriptedAnswer::Refuse, "Transient(\"node n1: connection refused\")"),
             (ScriptedAnswer::Silence, "Transient(\"node n1: no answer within 10 s\")"),
@@ -123,7 +216,8 @@ mod tests {
         for (answer, expected) in cases {
             let (client, _) = scripted([("/api/v1/nodes/n1", answer)]);
             let start = Instant::now();
-            let outcome = NodeLabelWriter::new(client).change_labels("n1", &given).await.expect_err("a failure");
+            let outcome =
+                NodeLabelWriter::new(client).change_labels("n1", &before(&[]), &given).await.expect_err("a failure");
             assert_eq!(format!("{outcome:?}"), expected);
             assert!(start.elapsed() <= WRITE_LIMIT);
         }
@@ -134,7 +228,7 @@ mod tests {
         let (client, log) = scripted([]);
         let given = changes(&[("example.com/host", Some("esx-1"))]);
         for name in ["", "..", "../pods/x", "n1/status", "n1?x=1", "N1"] {
-            let outcome = NodeLabelWriter::new(client.clone()).change_labels(name, &given).await;
+            let outcome = NodeLabelWriter::new(client.clone()).change_labels(name, &before(&[]), &given).await;
             assert!(matches!(outcome, Err(PortError::Permanent(_))), "{name}: {outcome:?}");
         }
         assert!(log.requests().is_empty());

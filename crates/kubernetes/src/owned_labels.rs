@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::COMPONENT;
 use crate::bounded::BoundedClient;
 use crate::failure::port_error;
-use crate::labels::{WRITE_LIMIT, is_object_name, within};
+use crate::labels::{WRITE_LIMIT, is_object_name, label_path, within};
 
 const PAGE: u32 = 500;
 const PAGES_MAX: usize = 100;
@@ -79,7 +79,7 @@ pub async fn remove_label(client: &BoundedClient, label: &FoundLabel) -> Result<
     if !is_object_name(node) {
         return Err(PortError::Permanent(format!("{object:?}: not a valid node name")));
     }
-    let path = format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+    let path = label_path(key);
     let patch = json!([
         { "op": "test", "path": path, "value": value },
         { "op": "remove", "path": path },

@@ -38,6 +38,7 @@ const NAME_KEY: &str = "name";
 const TEXT_KEY: &str = "record";
 
 /// Stores records in ConfigMaps.
+#[derive(Clone)]
 pub struct ConfigMapRecordStore {
     client: BoundedClient,
     namespace: String,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use engine::ports::{EventRecord, EventSink, LabelChanges, LabelStore, Occurrence, PortError, Regarding, Severity};
+use engine::ports::{
+    EventRecord, EventSink, LabelChanges, LabelStore, NodeBefore, Occurrence, PortError, Regarding, Severity,
+};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -285,7 +287,9 @@ async fn a_label_patch_changes_only_its_own_keys() -> Result<()> {
     let labels = NodeLabelWriter::new(connection.client.clone());
     let change = |value: Option<&str>| LabelChanges::from([(HOST.to_owned(), value.map(str::to_owned))]);
 
-    labels.change_labels("labelled", &change(Some("esx-1"))).await?;
+    let uid = before.metadata.uid.clone().context("a UID")?;
+    let seen = |value: Option<&str>| NodeBefore { uid: uid.clone(), labels: change(value), has_labels: true };
+    labels.change_labels("labelled", &seen(None), &change(Some("esx-1"))).await?;
     let after = nodes.get("labelled").await?;
     let mut expected = comparable(&before)?;
     expected["metadata"]["labels"][HOST] = json!("esx-1");
@@ -298,27 +302,46 @@ async fn a_label_patch_changes_only_its_own_keys() -> Result<()> {
     assert_eq!(ours[0]["fieldsV1"], json!({ "f:metadata": { "f:labels": { (format!("f:{HOST}")): {} } } }));
 
     // Repeating the patch changes nothing, not even the resource version.
-    labels.change_labels("labelled", &change(Some("esx-1"))).await?;
+    labels.change_labels("labelled", &seen(Some("esx-1")), &change(Some("esx-1"))).await?;
     assert_eq!(nodes.get("labelled").await?.metadata.resource_version, after.metadata.resource_version);
 
     // Changes of other clients are kept.
     let others = Patch::Merge(json!({ "metadata": { "labels": { "zone": "b", "new": "1" } } }));
     nodes.patch("labelled", &PatchParams::default(), &others).await?;
-    labels.change_labels("labelled", &change(Some("esx-2"))).await?;
+    labels.change_labels("labelled", &seen(Some("esx-1")), &change(Some("esx-2"))).await?;
     expected["metadata"]["labels"] = json!({ "zone": "b", "new": "1", "other/host": "x", (HOST): "esx-2" });
     assert_eq!(comparable(&nodes.get("labelled").await?)?, expected);
 
-    labels.change_labels("labelled", &change(None)).await?;
+    // Late writes change nothing: those made for another value, for a node without labels, or for an earlier node.
+    let another = NodeBefore { uid: "another".to_owned(), ..seen(Some("esx-2")) };
+    let unlabelled = NodeBefore { has_labels: false, ..seen(None) };
+    for before in [seen(Some("esx-1")), seen(None), another, unlabelled] {
+        let outcome = labels.change_labels("labelled", &before, &change(Some("esx-3"))).await;
+        let is_refused = matches!(outcome, Err(PortError::Transient(ref why)) if why.contains("changed it meanwhile"));
+        assert!(is_refused, "{before:?}: {outcome:?}");
+    }
+    assert_eq!(comparable(&nodes.get("labelled").await?)?, expected);
+
+    labels.change_labels("labelled", &seen(Some("esx-2")), &change(None)).await?;
     expected["metadata"]["labels"] = json!({ "zone": "b", "new": "1", "other/host": "x" });
     assert_eq!(comparable(&nodes.get("labelled").await?)?, expected);
 
-    let outcome = labels.change_labels("no-such-node", &change(Some("esx-1"))).await;
+    let outcome = labels.change_labels("no-such-node", &seen(None), &change(Some("esx-1"))).await;
     assert_eq!(outcome, Err(PortError::NotFound("node no-such-node".to_owned())));
-    let outcome = labels.change_labels("labelled", &change(Some("not a label value"))).await;
+    let outcome = labels.change_labels("labelled", &seen(None), &change(Some("not a label value"))).await;
     assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 422")), "{outcome:?}");
     let unprivileged = connect_with(&control_plane.kubeconfig_for("label-unprivileged", &[])?).await?;
-    let outcome = NodeLabelWriter::new(unprivileged.client).change_labels("labelled", &change(Some("esx-1"))).await;
+    let unprivileged = NodeLabelWriter::new(unprivileged.client);
+    let outcome = unprivileged.change_labels("labelled", &seen(None), &change(Some("esx-1"))).await;
     assert!(matches!(outcome, Err(PortError::Permanent(ref why)) if why.contains("HTTP 403")), "{outcome:?}");
+
+    // The first label of a node that has none.
+    let bare = create_node(connection.client.client(), json!({ "metadata": { "name": "bare" } })).await?;
+    let uid = bare.metadata.uid.context("a UID")?;
+    let before = NodeBefore { uid, labels: change(None), has_labels: false };
+    labels.change_labels("bare", &before, &change(Some("esx-1"))).await?;
+    let found = nodes.get("bare").await?.metadata.labels.unwrap_or_default();
+    assert_eq!(found.get(HOST).map(String::as_str), Some("esx-1"));
     Ok(())
 }
 

@@ -179,6 +179,10 @@ async fn objects(witness: &mut Witness) -> Result<()> {
             &[],
         )
         .await?;
+    for (what, path) in [("there", "/data/none"), ("in an object that is there", "/spec/none")] {
+        let test = json!([{ "op": "test", "path": path, "value": null }]);
+        witness.note(&format!("json patch, test for what is not {what}"), patch(JSON_PATCH, one, test), &[]).await?;
+    }
     witness
         .note("merge patch", patch(MERGE_PATCH, one, json!({ "data": { "j": null, "m": "6" } })), &["/data"])
         .await?;

@@ -2,8 +2,12 @@
 
 #[path = "leases/failovers.rs"]
 mod failovers;
+#[path = "leases/handing_over.rs"]
+mod handing_over;
 #[path = "leases/kill_points.rs"]
 mod kill_points;
+#[path = "leases/late_writes.rs"]
+mod late_writes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,8 +27,9 @@ const NODES_PER_HOST: usize = 2;
 const PAIRS: usize = 15;
 const HOST_LABEL: &str = "alpha.cna.vmware.com/host";
 const LEASE: &str = "bridger-scheduler-bridger";
-/// How long a killed leader is waited for: the lease, and an attempt to acquire it.
-const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(6);
+/// How long a killed leader is waited for: an attempt that sees its last renewal, the lease (3 s) from then on, an attempt that
+/// acquires it (0.5 s each), and a second for the rest.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(5);
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(3);
 
 const SHORT: [&str; 3] =

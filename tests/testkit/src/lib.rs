@@ -6,6 +6,7 @@
 //!   (see [`process`]).
 //! - When a test fails, logs are kept, and their path is printed.
 
+pub mod audit;
 pub mod bridger;
 pub mod command;
 pub mod control_plane;
@@ -22,6 +23,7 @@ pub mod wait;
 pub mod workdir;
 pub mod worlds;
 
+pub use audit::Audit;
 pub use bridger::Bridger;
 pub use command::{Govc, Kubectl};
 pub use control_plane::ControlPlane;

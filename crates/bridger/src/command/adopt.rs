@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use drs::Record;
 use engine::drs_rules::once;
+use engine::fenced::Fenced;
 use engine::ports::RecordStore as _;
+use kubernetes::record_store::ConfigMapRecordStore;
 use model::event::VcenterId;
 
 use crate::confirm::confirm;
@@ -98,7 +100,9 @@ async fn move_record(state: &RulesRead, from: &str, to: &str, yes: bool) -> Resu
         let hint = "use --record-namespace for the namespace to move it to";
         return Err(Failure::configuration(format!("the rule record is in namespace {from} already"), hint));
     }
-    let there = state.record_store.in_namespace(from);
+    let fenced = |store: ConfigMapRecordStore| Fenced::new(store, state.lease.clone());
+    let there = fenced(state.record_store.in_namespace(from));
+    let store = fenced(state.record_store.clone());
     let empty = drs::record::to_text(&drs::RecordedRules::new());
     let mut found = there.load().await.map_err(|error| unreadable(&error))?;
     found.retain(|_, record| record.text != empty);
@@ -124,7 +128,7 @@ async fn move_record(state: &RulesRead, from: &str, to: &str, yes: bool) -> Resu
     for (name, record) in &found {
         let expected = here.get(name).map(|here| &here.version);
         let moved = async {
-            state.record_store.save(name, &record.text, expected).await?;
+            store.save(name, &record.text, expected).await?;
             there.save(name, &empty, Some(&record.version)).await
         };
         moved.await.map_err(|error| Failure::run(format!("cannot move the rule record of {name}: {error}")))?;
@@ -134,12 +138,12 @@ async fn move_record(state: &RulesRead, from: &str, to: &str, yes: bool) -> Resu
 }
 
 async fn write(state: RulesRead, record: Record, question: &str, yes: bool, done: &str) -> Result<ExitCode, Failure> {
-    let RulesRead { mut records, record_store, .. } = state;
+    let RulesRead { mut records, record_store, lease, .. } = state;
     if !confirm(question, yes)? {
         say("Nothing was recorded.");
         return Ok(ExitCode::SUCCESS);
     }
-    once::record(&record, &mut records, &record_store)
+    once::record(&record, &mut records, &Fenced::new(record_store, lease))
         .await
         .map_err(|error| Failure::run(format!("cannot write the rule record: {error}")))?;
     say(done);

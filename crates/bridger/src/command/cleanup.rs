@@ -8,11 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use engine::changes::names;
 use engine::drs_rules::pass::End;
 use engine::drs_rules::records::RuleRecords;
 use engine::drs_rules::{ClusterKey, once};
+use engine::fenced::Fenced;
 use engine::ports::PortError;
 use kubernetes::BoundedClient;
 use kubernetes::owned_labels::{FoundLabel, find_labels, remove_label};
@@ -81,12 +83,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             false => Purpose::Cleanup { labels: arguments.labels },
         };
         let state = read_rules(&settings, purpose).await?;
-        Box::pin(state.write(async |state| clean_up(arguments, &settings, state).await)).await
+        state.write(async |state| Box::pin(clean_up(arguments, &settings, state)).await).await
     })
 }
 
 async fn clean_up(arguments: &Arguments, settings: &RunSettings, state: RulesRead) -> Result<ExitCode, Failure> {
-    let RulesRead { world, mut records, record_store, client, .. } = state;
+    let RulesRead { world, mut records, record_store, client, lease, .. } = state;
+    let record_store = Fenced::new(record_store, lease.clone());
     let plan = drs::cleanup(&world, records.owned());
     let sums = Sums::of(&plan);
     say(plan_view::text(&plan, None).trim_end());
@@ -125,8 +128,9 @@ async fn clean_up(arguments: &Arguments, settings: &RunSettings, state: RulesRea
         let names: BTreeMap<ClusterKey, String> =
             plan.clusters.iter().map(|cluster| (cluster.cluster.clone(), cluster.cluster_name.clone())).collect();
         let name = |cluster: &ClusterKey| names.get(cluster).unwrap_or(&cluster.id).clone();
+        let store = Fenced::new(Arc::new(store), lease.clone());
         let ends = once::execute(plan, &world, &mut records, &store, &record_store).await;
-        store.close().await;
+        store.port().close().await;
         let problems: Vec<String> = ends.iter().filter_map(|(cluster, end)| problem(&name(cluster), end)).collect();
         if !problems.is_empty() {
             let problems = problems.join("; ");
@@ -135,7 +139,7 @@ async fn clean_up(arguments: &Arguments, settings: &RunSettings, state: RulesRea
         say(&format!("{} rules are deleted.", sums.delete));
     }
     delete_records(&records, &record_store).await?;
-    remove_labels(&labels, &client).await?;
+    remove_labels(&labels, &Fenced::new(client, lease)).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -166,11 +170,11 @@ fn show_labels(labels: &[FoundLabel], what: &str) {
     }
 }
 
-async fn delete_records(records: &RuleRecords, record_store: &ConfigMapRecordStore) -> Result<(), Failure> {
+async fn delete_records(records: &RuleRecords, record_store: &Fenced<ConfigMapRecordStore>) -> Result<(), Failure> {
     let mut deleted = 0;
     for (name, stored) in records.empty() {
         let object = object_name(&name);
-        match record_store.delete(&name, &stored.version).await {
+        match record_store.write(async |store| store.delete(&name, &stored.version).await).await {
             Ok(()) => deleted += 1,
             Err(PortError::NotFound(_)) => (),
             // The role of `run` does not allow it, and an empty record does no harm.
@@ -190,10 +194,10 @@ async fn delete_records(records: &RuleRecords, record_store: &ConfigMapRecordSto
     Ok(())
 }
 
-async fn remove_labels(labels: &[FoundLabel], client: &BoundedClient) -> Result<(), Failure> {
+async fn remove_labels(labels: &[FoundLabel], client: &Fenced<BoundedClient>) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for label in labels {
-        match remove_label(client, label).await {
+        match client.write(async |client| remove_label(client, label).await).await {
             Ok(()) | Err(PortError::NotFound(_)) => (),
             Err(error) => failed.push(format!("{} of {}: {error}", label.key, label.node)),
         }

@@ -248,13 +248,21 @@ impl Candidates {
     }
 }
 
-/// The lease of labels and rules, held for one command.
+/// The lease of labels and rules, held for one command. If it is lost, it stays lost: what the command has read may
+/// have changed.
 pub struct Held {
+    lease: Lease,
     stop: watch::Sender<bool>,
     renewing: JoinHandle<()>,
 }
 
 impl Held {
+    /// Each write of the command is to be checked against it.
+    #[must_use]
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
     /// To be called after the command's last write.
     pub async fn release(self) {
         let _ = self.stop.send(true);
@@ -279,11 +287,15 @@ pub async fn hold(settings: &RunSettings, client: BoundedClient) -> Result<Optio
     })?;
     let stop = watch::Sender::new(false);
     let stopped = is_true(stop.subscribe());
+    let lease = candidate.lease();
+    let held = lease.clone();
     let renewing = tokio::spawn(async move {
-        candidate.run(stopped).await;
+        if held.within(candidate.run(stopped)).await.is_none() {
+            held.give_up();
+        }
         candidate.release().await;
     });
-    Ok(Some(Held { stop, renewing }))
+    Ok(Some(Held { lease, stop, renewing }))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use engine::drs_rules::planner;
 use engine::drs_rules::records::RuleRecords;
 use engine::ports::{PortError, RecordStore as _, StoredRecord};
+use engine::runtime::Lease;
 use kubernetes::BoundedClient;
 use kubernetes::record_store::ConfigMapRecordStore;
 use model::event::{Event, Source, VcenterId};
@@ -46,6 +47,8 @@ pub struct RulesRead {
     pub records: RuleRecords,
     pub record_store: ConfigMapRecordStore,
     pub client: BoundedClient,
+    /// What a command writes, it writes only while it holds this.
+    pub lease: Lease,
     /// For a command that writes.
     held: Option<Held>,
 }
@@ -105,7 +108,8 @@ pub async fn read_rules(settings: &RunSettings, purpose: Purpose) -> Result<Rule
         Ok(read) => read,
         Err(failure) => return Err(after_release(held, failure).await),
     };
-    Ok(RulesRead { world, records, record_store, client, held })
+    let lease = held.as_ref().map_or_else(Lease::always, Held::lease);
+    Ok(RulesRead { world, records, record_store, client, lease, held })
 }
 
 /// Runs the startup checks, then reads all sources without the rule record.

@@ -131,7 +131,10 @@ impl Settling<'_> {
         let is_wanted = target.members.len() >= rule.rule_type.members_min();
         let Some(observed) = observed else {
             if !is_wanted {
-                return Settled::default();
+                // The creation of an intent may still arrive, from an earlier leader. While it is recorded, the rule is
+                // recognised and deleted.
+                let may_arrive = rule.uuid.is_none() && !self.note_unwanted(&mut rule, vec![String::new()]);
+                return if may_arrive { self.done(rule, Settled::default()) } else { Settled::default() };
             }
             // The rule had a UUID, so it existed and another client deleted it.
             let changed = Arc::make_mut(&mut rule);

@@ -18,16 +18,18 @@
 //! not write when it continues. A Lease object is written only if it is still the one that was read.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use drs::UnixMillis;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::mailbox::Waker;
-use super::pace::{Backoff, Jitter};
+use super::pace::{Backoff, Jitter, sleep_until};
 use crate::ports::PortError;
 
 /// What a Lease object says.
@@ -122,7 +124,9 @@ pub struct Lease(Arc<State>);
 struct State {
     /// What `held_until_ms` counts from.
     epoch: Instant,
-    held_until_ms: AtomicU64,
+    held_until_ms: watch::Sender<u64>,
+    /// Nothing new is begun: the process stops. What it has begun may end while the lease is valid.
+    is_resigned: AtomicBool,
     holder: Mutex<String>,
     /// It counts as held only while this one is held, too.
     only_with: Option<Lease>,
@@ -136,8 +140,9 @@ const NOT_HELD: u64 = 0;
 
 impl Lease {
     fn new(held_until_ms: u64, only_with: Option<Lease>) -> Lease {
-        let (epoch, holder) = (Instant::now(), Mutex::default());
-        Lease(Arc::new(State { epoch, held_until_ms: held_until_ms.into(), holder, only_with }))
+        let (epoch, holder, is_resigned) = (Instant::now(), Mutex::default(), AtomicBool::new(false));
+        let held_until_ms = watch::Sender::new(held_until_ms);
+        Lease(Arc::new(State { epoch, held_until_ms, is_resigned, holder, only_with }))
     }
 
     /// For a controller that has no other instance.
@@ -152,12 +157,61 @@ impl Lease {
         Lease::new(NOT_HELD, None)
     }
 
+    /// Whether a write may begin.
     #[must_use]
     pub fn is_held(&self, now: Instant) -> bool {
-        let until_ms = self.0.held_until_ms.load(Ordering::Acquire);
-        let is_held =
-            until_ms == ALWAYS || now.saturating_duration_since(self.0.epoch) < Duration::from_millis(until_ms);
-        is_held && self.may_be_held(now)
+        !self.0.is_resigned.load(Ordering::Acquire) && self.is_valid(now) && self.may_be_held(now)
+    }
+
+    /// Whether a write that has begun may go on: no other process can hold the lease.
+    fn is_valid(&self, now: Instant) -> bool {
+        let is_own = match *self.0.held_until_ms.borrow() {
+            ALWAYS => true,
+            until_ms => now < self.0.epoch + Duration::from_millis(until_ms),
+        };
+        is_own && self.0.only_with.as_ref().is_none_or(|lease| lease.is_valid(now))
+    }
+
+    /// Completes when the lease is no longer valid.
+    fn ended(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let own = async {
+                let mut held_until_ms = self.0.held_until_ms.subscribe();
+                while self.is_valid(Instant::now()) {
+                    let until = match *held_until_ms.borrow_and_update() {
+                        ALWAYS => None,
+                        until_ms => Some(self.0.epoch + Duration::from_millis(until_ms)),
+                    };
+                    tokio::select! {
+                        // The sender lives as long as this lease.
+                        _ = held_until_ms.changed() => (),
+                        () = sleep_until(until) => (),
+                    }
+                }
+            };
+            match &self.0.only_with {
+                None => own.await,
+                Some(other) => drop(futures::future::select(Box::pin(own), other.ended()).await),
+            }
+        })
+    }
+
+    /// Runs a write, and drops it at the end of the lease, which cancels its request: `None`. Nothing of it runs unless
+    /// the lease is valid at this moment, so a process that was suspended sends nothing when it continues.
+    pub async fn within<T>(&self, write: impl Future<Output = T>) -> Option<T> {
+        let mut ended = self.ended();
+        let mut write = std::pin::pin!(write);
+        std::future::poll_fn(move |task| {
+            // The clock, not the timer, which may fire later than the answer arrives.
+            if !self.is_valid(Instant::now()) {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(done) = write.as_mut().poll(task) {
+                return Poll::Ready(Some(done));
+            }
+            ended.as_mut().poll(task).map(|()| None)
+        })
+        .await
     }
 
     /// The lease on which it depends is held, if there is one.
@@ -177,17 +231,22 @@ impl Lease {
 
     /// For a process that has its own way to know whether it leads.
     pub fn set_held(&self, is_held: bool) {
-        self.0.held_until_ms.store(if is_held { ALWAYS } else { NOT_HELD }, Ordering::Release);
+        self.0.held_until_ms.send_replace(if is_held { ALWAYS } else { NOT_HELD });
     }
 
     fn hold_until(&self, moment: Instant) {
         let millis = u64::try_from(moment.saturating_duration_since(self.0.epoch).as_millis()).unwrap_or(ALWAYS - 1);
-        self.0.held_until_ms.store(millis, Ordering::Release);
+        self.0.held_until_ms.send_replace(millis);
     }
 
     /// From now on nothing is written, whatever the Lease object says.
     pub fn give_up(&self) {
-        self.0.held_until_ms.store(NOT_HELD, Ordering::Release);
+        self.0.held_until_ms.send_replace(NOT_HELD);
+    }
+
+    /// From now on no write begins. What has begun may end while the lease is valid.
+    fn resign(&self) {
+        self.0.is_resigned.store(true, Ordering::Release);
     }
 
     fn note_holder(&self, holder: &str) {
@@ -281,7 +340,7 @@ impl Candidate {
                 () = tokio::time::sleep(wait) => (),
             }
         }
-        self.lease.give_up();
+        self.lease.resign();
     }
 
     /// Acquires the lease for a single task. Fails as soon as its holder is seen to renew it; a holder that does not is

@@ -3,7 +3,8 @@
 //! The API server's audit log shows which instance sent which binding, and when it arrived.
 
 use kube::api::DeleteParams;
-use testkit::workdir::Workdir;
+use testkit::Audit;
+use testkit::audit::Sent;
 
 use super::*;
 
@@ -12,15 +13,6 @@ const FAILOVERS_FULL: usize = 50;
 const PAIRS_EACH: usize = 8;
 /// Between two pods, so that some arrive before, during and after the fail-over.
 const APART: Duration = Duration::from_millis(40);
-
-const POLICY: &str = r#"apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-rules:
-- level: Metadata
-  resources: [{ group: "", resources: [pods/binding] }]
-- level: None
-"#;
 
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -52,30 +44,6 @@ impl Instance {
     }
 }
 
-/// A binding as the API server received it.
-struct Sent {
-    user: String,
-    pod: String,
-    /// With microseconds, always six digits: sorted as text, it is sorted by time.
-    at: String,
-    is_accepted: bool,
-}
-
-fn read(audit: &Path) -> Result<Vec<Sent>> {
-    let mut sent = Vec::new();
-    for line in std::fs::read_to_string(audit)?.lines() {
-        let entry: Value = serde_json::from_str(line)?;
-        let text = |value: &Value| value.as_str().map(str::to_owned).with_context(|| line.to_owned());
-        sent.push(Sent {
-            user: text(&entry["user"]["username"])?,
-            pod: text(&entry["objectRef"]["name"])?,
-            at: text(&entry["requestReceivedTimestamp"])?,
-            is_accepted: entry["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300),
-        });
-    }
-    Ok(sent)
-}
-
 /// Creates pairs one after the other.
 async fn create_pairs(stage: &Stage, round: usize) -> Result<()> {
     for pair in 0..PAIRS_EACH {
@@ -95,39 +63,40 @@ fn share_no_host(nodes: &BTreeMap<String, String>, round: usize) -> Result<()> {
     Ok(())
 }
 
-/// What the old leader sent after the new one had bound a pod must have been refused.
+/// What the old leader sent after the new one had bound a pod must have been refused: bindings, status, its lease.
 fn check_late_writes(sent: &[Sent], round: usize, old: &str, new: &str) -> Result<usize> {
     let prefix = format!("r{round}-");
     let of = |user: &str| {
         let user = user.to_owned();
         sent.iter().filter(move |it| it.user == user)
     };
-    let first = of(new).filter(|it| it.is_accepted && it.pod.starts_with(&prefix)).map(|it| &it.at).min();
+    let is_first = |it: &&Sent| it.is_accepted() && it.resource == "pods/binding" && it.name.starts_with(&prefix);
+    let first = of(new).filter(is_first).map(|it| it.at).min();
     let first = first.with_context(|| format!("round {round}: {new} bound nothing"))?;
-    let late: Vec<&Sent> = of(old).filter(|it| it.at > *first).collect();
-    let accepted: Vec<&str> = late.iter().filter(|it| it.is_accepted).map(|it| it.pod.as_str()).collect();
-    ensure!(accepted.is_empty(), "round {round}: {old} bound {accepted:?} after {new} led");
+    let late: Vec<&Sent> = of(old).filter(|it| it.at > first).collect();
+    let accepted: Vec<&&Sent> = late.iter().filter(|it| it.is_accepted()).collect();
+    ensure!(accepted.is_empty(), "round {round}: {old} wrote {accepted:?} after {new} led");
     Ok(late.len())
+}
+
+/// Whether the old leader had left some of the round's pods to the new one.
+fn is_proof(sent: &[Sent], round: usize, new: &str) -> bool {
+    let (prefix, last) = (format!("r{round}-"), format!("r{round}-last"));
+    sent.iter().any(|it| it.user == new && it.name.starts_with(&prefix) && it.name != last && it.is_accepted())
 }
 
 #[tokio::test]
 #[allow(clippy::print_stdout)]
 async fn number_6_across_fail_overs_no_pair_shares_a_host_and_late_bindings_are_refused() -> Result<()> {
-    let workdir = Workdir::create("failovers")?;
-    let policy = workdir.write("policy.yaml", POLICY)?;
-    let audit = workdir.write("audit.log", "")?;
-    let flags = [
-        format!("--audit-policy-file={}", policy.display()),
-        format!("--audit-log-path={}", audit.display()),
-        "--audit-log-mode=blocking".to_owned(),
-    ];
+    let audit = Audit::create()?;
+    let flags = audit.flags();
     let stage = Stage::start_with(&flags.each_ref().map(String::as_str)).await?;
     let mut started = 2;
     let mut leader = Instance::start(&stage, 0).await?;
     leader.comes_to_lead(true).await?;
     let mut follower = Instance::start(&stage, 1).await?;
     let rounds = testkit::count(FAILOVERS_QUICK, FAILOVERS_FULL);
-    let mut late = 0;
+    let (mut late, mut proofs) = (0, 0);
     for round in 0..rounds {
         let end = [End::Kill, End::CleanStop, End::Suspend][round % 3];
         // At another moment each time.
@@ -155,7 +124,9 @@ async fn number_6_across_fail_overs_no_pair_shares_a_host_and_late_bindings_are_
         if let End::Suspend = end {
             leader.comes_to_lead(false).await?;
         }
-        late += check_late_writes(&read(&audit)?, round, &leader.user, &follower.user)?;
+        let sent = audit.sent()?;
+        late += check_late_writes(&sent, round, &leader.user, &follower.user)?;
+        proofs += usize::from(is_proof(&sent, round, &follower.user));
         stage.pods.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await?;
         let next = match end {
             End::Suspend => leader,
@@ -166,6 +137,7 @@ async fn number_6_across_fail_overs_no_pair_shares_a_host_and_late_bindings_are_
         };
         leader = std::mem::replace(&mut follower, next);
     }
-    println!("{rounds} fail-overs, {late} late bindings, all refused");
+    ensure!(2 * proofs >= rounds, "in only {proofs} of {rounds} rounds the new leader had pods of the old one to bind");
+    println!("{rounds} fail-overs, {proofs} with work left over; {late} late writes, all refused");
     Ok(())
 }

@@ -29,19 +29,24 @@ pub struct Stage {
 impl Stage {
     /// A plain vCenter with an administrator's rule, and a cluster on it.
     pub async fn start() -> Result<Stage> {
+        Stage::start_with(6, &[]).await
+    }
+
+    /// With so many nodes, and more flags of the API server.
+    pub async fn start_with(nodes: u32, flags: &[&str]) -> Result<Stage> {
         // The last VM is no node: the administrator's rule must not be the one that pods require.
-        let site = Site::start_plain(8, 7).await?;
+        let site = Site::start_plain(8, nodes + 1).await?;
         let vms: Vec<&str> = site.machines.iter().map(|machine| machine.vm.as_str()).collect();
-        let rule = ["-name", "administrators", "-enable", "-anti-affinity", vms[0], vms[6]];
+        let rule = ["-name", "administrators", "-enable", "-anti-affinity", vms[0], vms[nodes as usize]];
         site.administer("cluster.rule.create", &rule).await?;
         let foreign = site.witness().await?;
-        let cluster = Cluster::start(&site, 0..6).await?;
+        let cluster = Cluster::start_with(&site, 0..nodes as usize, flags).await?;
         Ok(Stage { site, cluster, foreign })
     }
 
-    /// Two pods that require a rule of these machines.
-    pub async fn place(&self, app: &str, machines: [usize; 2]) -> Result<()> {
-        for machine in machines {
+    /// A pod on each of these machines; together they require a rule.
+    pub async fn place(&self, app: &str, machines: &[usize]) -> Result<()> {
+        for &machine in machines {
             let node = &self.site.machines[machine].node;
             let pod = pod(&format!("{app}-{machine}"), app, node, &anti_affinity_to(app));
             pods::create(&self.cluster.client, pod).await?;
@@ -50,8 +55,8 @@ impl Stage {
     }
 
     /// Every rule of Bridger's is recorded with its UUID, one has exactly these members, and others are untouched.
-    pub async fn is_settled(&self, bridger: &Bridger, machines: [usize; 2], rules: usize) -> Result<()> {
-        let expected = self.site.ids(&machines);
+    pub async fn is_settled(&self, bridger: &Bridger, machines: &[usize], rules: usize) -> Result<()> {
+        let expected = self.site.ids(machines);
         eventually(SOON, || async {
             let found = self.site.witness().await?;
             let own = found.own(&self.cluster.prefix);
@@ -69,11 +74,34 @@ impl Stage {
         })
         .await
     }
+
+    /// The node of a machine comes to have this label.
+    pub async fn has_label(&self, machine: usize, host: &str, bridger: &Bridger) -> Result<()> {
+        eventually(SOON, || async {
+            let label = self.cluster.host_label(&self.site.machines[machine]).await?.0;
+            ensure!(label.as_deref() == Some(host), "{label:?}, not {host}\n{}", bridger.output());
+            Ok(())
+        })
+        .await
+    }
+
+    /// Moves a machine to another host; returns the names of the old and the new one.
+    pub async fn moves(&self, machine: usize) -> Result<[String; 2]> {
+        let before = self.site.host_of(machine).await?;
+        let host = self.site.hosts.iter().position(|host| *host != before).context("another host")?;
+        self.site.migrate(machine, host).await?;
+        Ok([before, self.site.hosts[host].clone()])
+    }
 }
 
 /// Another pair of six machines for each number below 15.
 pub fn pair(number: usize) -> [usize; 2] {
-    [number % 6, (number + 1 + number / 6) % 6]
+    pair_of(number, 6)
+}
+
+/// Another pair for each number below `machines * (machines - 1) / 2`.
+pub fn pair_of(number: usize, machines: usize) -> [usize; 2] {
+    [number % machines, (number + 1 + number / machines) % machines]
 }
 
 #[tokio::test]
@@ -99,13 +127,13 @@ async fn after_a_kill_at_any_step_of_a_pass_there_is_one_rule_and_it_is_recorded
             // The first plan, and what belongs to the start.
             tokio::time::sleep(Duration::from_secs(2)).await;
             points.arm(number, *when);
-            stage.place(&app, machines).await?;
+            stage.place(&app, &machines).await?;
             rules += 1;
             let was_reached = tokio::time::timeout(PASS_WITHIN, points.reached()).await.is_ok();
             steps = points.passed();
             bridger.kill_hard();
             let again = stage.cluster.run(&[]).await?;
-            let settled = stage.is_settled(&again, machines, rules).await;
+            let settled = stage.is_settled(&again, &machines, rules).await;
             settled.with_context(|| format!("killed at step {number} ({when:?}) of {steps:?}"))?;
             if !was_reached {
                 ensure!(number >= STEPS_MIN, "only {number} steps: {steps:?}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
@@ -177,7 +177,12 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a cluster with a node for each VM of these numbers.
     pub async fn start(site: &Site, machines: Range<usize>) -> Result<Cluster> {
-        let control_plane = ControlPlane::start().await?;
+        Cluster::start_with(site, machines, &[]).await
+    }
+
+    /// With more flags of the API server.
+    pub async fn start_with(site: &Site, machines: Range<usize>, flags: &[&str]) -> Result<Cluster> {
+        let control_plane = ControlPlane::start_with(flags).await?;
         let client = control_plane.client().await?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let uid = testkit::eventually(SOON, || async {
@@ -202,22 +207,34 @@ impl Cluster {
         self.run_build(None, flags).await
     }
 
-    /// Of Bridger's own account.
-    pub fn kubeconfig(&self) -> &str {
-        let found = self.environment.iter().find(|(name, _)| *name == "KUBECONFIG");
-        found.map_or("", |(_, path)| path)
-    }
-
     /// As [`Cluster::run`], through proxies without TLS: of the API server, and of the vCenter (host and port).
     pub async fn run_through(&self, kubeconfig: &str, vcenter: &str) -> Result<Bridger> {
-        let credentials = format!("{}:{}", testkit::vcsim::USERNAME, testkit::vcsim::PASSWORD);
-        let mut environment = self.environment.clone();
-        environment.push(("KUBECONFIG", kubeconfig.to_owned()));
-        environment.push(("GOVC_URL", format!("http://{credentials}@{vcenter}/sdk")));
+        let environment = self.environment_through(kubeconfig, vcenter);
         let arguments = [&["run", "--port", "0", "--listen", "127.0.0.1"], &SHORT_LEASE[..]].concat();
         let mut bridger = Bridger::start(&arguments, &environment)?;
         bridger.prints("Listening", SOON).await?;
         Ok(bridger)
+    }
+
+    /// As [`Cluster::command`], through proxies.
+    pub async fn command_through(&self, kubeconfig: &str, vcenter: &str, arguments: &[&str]) -> Result<Finished> {
+        testkit::bridger::run_to_end(arguments, &self.environment_through(kubeconfig, vcenter)).await
+    }
+
+    fn environment_through(&self, kubeconfig: &str, vcenter: &str) -> Vec<(&'static str, String)> {
+        let credentials = format!("{}:{}", testkit::vcsim::USERNAME, testkit::vcsim::PASSWORD);
+        let mut environment = self.environment.clone();
+        environment.push(("KUBECONFIG", kubeconfig.to_owned()));
+        environment.push(("GOVC_URL", format!("http://{credentials}@{vcenter}/sdk")));
+        environment
+    }
+
+    /// The label with the host, and the version of the node.
+    pub async fn host_label(&self, machine: &Machine) -> Result<(Option<String>, String)> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let metadata = nodes.get(&machine.node).await?.metadata;
+        let host = metadata.labels.unwrap_or_default().remove(crate::pods::HOST_KEY);
+        Ok((host, metadata.resource_version.unwrap_or_default()))
     }
 
     /// As [`Cluster::run`], with another build.

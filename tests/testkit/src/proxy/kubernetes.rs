@@ -12,7 +12,7 @@ use kube::Client;
 use tokio::task::JoinHandle;
 
 use super::watches::{self, WatchFaults};
-use super::{Points, When};
+use super::{Fate, Held, Points, When};
 use crate::workdir::Workdir;
 
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -69,13 +69,16 @@ type Passing = (Client, &'static str, Points, WatchFaults);
 
 async fn pass(State((client, steps, points, faults)): State<Passing>, request: Request) -> Response {
     let path = request.uri().path();
-    let step = path.contains(steps).then(|| format!("{} {path}", request.method()));
-    let when = step.and_then(|step| points.begin(step));
-    if when == Some(When::Before) {
-        return points.stop().await;
-    }
     let path = path.to_owned();
     let watched = watches::is_watch(&request).then(|| path.clone());
+    // A watch is no step: it has no end.
+    let is_step = path.contains(steps) && watched.is_none();
+    let when = match is_step.then(|| points.begin(format!("{} {path}", request.method()))) {
+        Some(Fate::Stops(When::Before)) => return points.stop().await,
+        Some(Fate::IsHeld(held)) => return hold(client, request, held).await,
+        Some(Fate::Stops(When::After)) => Some(When::After),
+        Some(Fate::Passes) | None => None,
+    };
     if request.method() == Method::GET {
         faults.admit(&path, watched.is_some()).await;
     }
@@ -88,6 +91,31 @@ async fn pass(State((client, steps, points, faults)): State<Passing>, request: R
         return points.stop().await;
     }
     answer.unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, format!("{error:#}\n")).into_response())
+}
+
+/// In a task of its own, which a client that goes away does not end.
+async fn hold(client: Client, request: Request, held: Held) -> Response {
+    let waiting = held.client();
+    // The whole request must be here before its client goes away.
+    let (parts, body) = request.into_parts();
+    let bytes = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap_or_default();
+    held.has_arrived();
+    let delivered = tokio::spawn(async move {
+        held.until_forwarded().await;
+        let (status, body) = match forward(&client, Request::from_parts(parts, Body::from(bytes))).await {
+            Ok(answer) => {
+                let status = answer.status();
+                let body = axum::body::to_bytes(answer.into_body(), BODY_BYTES_MAX).await.unwrap_or_default();
+                (status, String::from_utf8_lossy(&body).into_owned())
+            }
+            Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}\n")),
+        };
+        held.answered(status.as_u16(), body.clone());
+        (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    });
+    let answer = delivered.await.unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, error.to_string()).into_response());
+    drop(waiting);
+    answer
 }
 
 async fn forward(client: &Client, request: Request) -> Result<Response> {

@@ -1,6 +1,7 @@
 //! Proxies in front of the API server and vcsim that record requests, and stop at a chosen request, before it takes effect or after it, so
-//! that Bridger can be killed at exactly this step.
+//! that Bridger can be killed at exactly this step; or hold a request and deliver it later.
 
+pub mod hold;
 pub mod kubernetes;
 pub mod vcenter;
 pub mod watches;
@@ -9,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+pub use self::hold::Held;
 
 /// When a request stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,15 @@ struct State {
     reached: Notify,
     /// Every step, with the time at which it arrived.
     arrived: Mutex<Vec<(Instant, String)>>,
+    holds: Mutex<Vec<Held>>,
+}
+
+/// What becomes of a step.
+#[derive(Debug)]
+enum Fate {
+    Passes,
+    Stops(When),
+    IsHeld(Held),
 }
 
 #[derive(Debug, Default)]
@@ -60,15 +72,27 @@ impl Points {
         self.0.arrived.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A step begins; whether and when it stops.
-    fn begin(&self, step: String) -> Option<When> {
+    /// The next request whose step contains this is held.
+    #[must_use]
+    pub fn hold(&self, matching: &str) -> Held {
+        let held = Held::new(matching);
+        self.0.holds.lock().unwrap_or_else(PoisonError::into_inner).push(held.clone());
+        held
+    }
+
+    /// A step begins.
+    fn begin(&self, step: String) -> Fate {
+        let holds = self.0.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = holds.iter().find(|held| held.takes(&step)) {
+            return Fate::IsHeld(held.clone());
+        }
         let mut arrived = self.0.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         arrived.push((Instant::now(), step.clone()));
         let mut steps = self.lock();
-        let (number, when) = steps.stop_at?;
+        let Some((number, when)) = steps.stop_at else { return Fate::Passes };
         let is_it = steps.passed.len() == number;
         steps.passed.push(step);
-        is_it.then_some(when)
+        if is_it { Fate::Stops(when) } else { Fate::Passes }
     }
 
     /// Never returns: Bridger gets no answer.

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::{Points, When};
+use super::{Fate, Held, Points, When};
 
 pub struct VcenterProxy {
     /// Host and port.
@@ -39,19 +39,45 @@ impl Drop for VcenterProxy {
 
 async fn pass(mut client: TcpStream, upstream: &str, points: &Points) -> Result<()> {
     let request = read_request(&mut client).await?;
-    let when = step_of(&request).and_then(|step| points.begin(step));
-    if when == Some(When::Before) {
-        return points.stop().await;
-    }
-    let mut server = TcpStream::connect(upstream).await?;
-    server.write_all(closing(&request).as_bytes()).await?;
-    let mut answer = Vec::new();
-    server.read_to_end(&mut answer).await?;
+    let when = match step_of(&request).map(|step| points.begin(step)) {
+        Some(Fate::Stops(When::Before)) => return points.stop().await,
+        Some(Fate::IsHeld(held)) => return hold(client, upstream, &request, &held).await,
+        Some(Fate::Stops(When::After)) => Some(When::After),
+        Some(Fate::Passes) | None => None,
+    };
+    let answer = forward(upstream, &request).await?;
     if when == Some(When::After) {
         return points.stop().await;
     }
     client.write_all(&answer).await?;
     Ok(client.shutdown().await?)
+}
+
+/// Delivers the request when it is to be forwarded, also if its client has gone away.
+async fn hold(mut client: TcpStream, upstream: &str, request: &str, held: &Held) -> Result<()> {
+    let waiting = held.client();
+    held.has_arrived();
+    let mut end = [0];
+    tokio::select! {
+        () = held.until_forwarded() => (),
+        // It sends nothing more, so this is the end of the connection.
+        _ = client.read(&mut end) => drop(waiting),
+    }
+    held.until_forwarded().await;
+    let answer = forward(upstream, request).await?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).context("a status")?;
+    held.answered(status, text);
+    client.write_all(&answer).await?;
+    Ok(client.shutdown().await?)
+}
+
+async fn forward(upstream: &str, request: &str) -> Result<Vec<u8>> {
+    let mut server = TcpStream::connect(upstream).await?;
+    server.write_all(closing(request).as_bytes()).await?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer).await?;
+    Ok(answer)
 }
 
 async fn read_request(client: &mut TcpStream) -> Result<String> {

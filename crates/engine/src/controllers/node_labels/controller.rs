@@ -14,7 +14,7 @@ use super::labeller::{Labeller, Observation};
 use super::problems::{Problem, Problems};
 use crate::changes::{ChangeReport, ChangeResult, NODE, Side};
 use crate::counters::Counters;
-use crate::ports::{LabelChanges, Occurrence, PortError, Regarding, Severity};
+use crate::ports::{LabelChanges, NodeBefore, Occurrence, PortError, Regarding, Severity};
 use crate::runtime::{
     Action, Backoff, Closed, Context, Controller, Gate, Jitter, LaneId, LaneSettings, Rate, Repeat, SourceRequirement,
 };
@@ -52,6 +52,7 @@ impl Default for NodeLabelsSettings {
 pub struct LabelWrite {
     pub node: String,
     pub changes: LabelChanges,
+    pub before: NodeBefore,
     /// The vCenter of the node's VM.
     vcenter: VcenterId,
     /// The Event about the move of the node; recorded after the label is written.
@@ -190,6 +191,20 @@ impl NodeLabels {
         }
     }
 
+    /// As the watch shows the node, with what was written since.
+    fn before(&self, world: &World, node: NodeId, name: &str, desired: &DesiredLabels) -> NodeBefore {
+        let written = self.labeller.written(name);
+        let value = |key: &String, seen: &Option<String>| {
+            let written = written.and_then(|written| written.get(key));
+            (key.clone(), written.unwrap_or(seen).clone())
+        };
+        NodeBefore {
+            uid: world.node_uid(node).unwrap_or_default(),
+            labels: desired.differences.iter().map(|(key, change)| value(key, &change.from)).collect(),
+            has_labels: written.is_some() || world.node_labels(node).is_some_and(|labels| !labels.is_empty()),
+        }
+    }
+
     fn send_due(&mut self, context: &mut LabelContext<'_>) {
         let Some(settings) = &self.settings.labels else { return };
         if !context.is_leading {
@@ -214,8 +229,9 @@ impl NodeLabels {
             let moved = host.and_then(|host| Some(format!("moved from {} to {}", host.from.as_ref()?, host.to)));
             let moved = moved.map(|message| occurrence(world, node, Severity::Normal, "HostChanged", message));
             let cause = self.causes.of(node).map(ToString::to_string);
+            let before = self.before(world, node, &name, &desired);
             // `room` was checked above.
-            let _ = context.actions.send(LANE, LabelWrite { node: name, changes, vcenter, moved, cause });
+            let _ = context.actions.send(LANE, LabelWrite { node: name, changes, before, vcenter, moved, cause });
         }
     }
 }

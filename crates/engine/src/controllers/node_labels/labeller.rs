@@ -45,6 +45,8 @@ struct NodeState {
     last_correct: Option<WantedLabels>,
     due: Option<Instant>,
     awaiting: Option<(LabelChanges, Instant)>,
+    /// The last write, until the watch shows correct labels.
+    written: Option<LabelChanges>,
     failures: u32,
     corrections: VecDeque<Instant>,
 }
@@ -74,7 +76,7 @@ impl Labeller {
         let state = self.nodes.entry(node.to_owned()).or_default();
         if differences.is_empty() {
             state.last_correct = Some(desired.clone());
-            state.awaiting = None;
+            (state.awaiting, state.written) = (None, None);
             state.failures = 0;
             self.set_due(node, None);
             return Observation::Correct;
@@ -111,6 +113,12 @@ impl Labeller {
         self.due.first().map(|(moment, _)| *moment)
     }
 
+    /// What was written and is not on the watch yet.
+    #[must_use]
+    pub fn written(&self, node: &str) -> Option<&LabelChanges> {
+        self.nodes.get(node)?.written.as_ref()
+    }
+
     /// How many nodes wait for a write.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -131,12 +139,15 @@ impl Labeller {
     pub fn succeeded(&mut self, node: &str, changes: LabelChanges, now: Instant) {
         let Some(state) = self.nodes.get_mut(node) else { return };
         state.failures = 0;
+        state.written = Some(changes.clone());
         state.awaiting = Some((changes, now));
         self.set_due(node, Some(now + ECHO_WITHIN));
     }
 
     pub fn failed(&mut self, node: &str, error: &PortError, now: Instant) {
         let Some(state) = self.nodes.get_mut(node) else { return };
+        // Another client may have changed it since.
+        state.written = None;
         match error {
             PortError::NotFound(_) => self.forget(node),
             PortError::Transient(_) => {

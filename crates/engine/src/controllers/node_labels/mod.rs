@@ -32,7 +32,7 @@ impl Executor<NodeLabels> for LabelExecutor {
     fn execute(&self, action: LabelWrite) -> BoxFuture<'static, LabelOutcome> {
         let store = self.0.clone();
         Box::pin(async move {
-            let result = store.change_labels(&action.node, &action.changes).await;
+            let result = store.change_labels(&action.node, &action.before, &action.changes).await;
             LabelOutcome { write: action, result }
         })
     }

@@ -100,9 +100,21 @@ fn json_patch(object: &mut Value, patch: Value) -> Result<(), ApiError> {
         if depth > DEPTH_MAX || carried > CARRIED_BYTES_MAX {
             return Err(ApiError::TooLarge("the patch makes the object too deep or too large".to_owned()));
         }
+        if is_test_for_nothing(operation, object) {
+            continue;
+        }
         json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| ApiError::PatchRejected)?;
     }
     Ok(())
+}
+
+/// A test for null of a member that does not exist. A real server lets it pass, if the object does exist in which the
+/// member would be.
+fn is_test_for_nothing(operation: &json_patch::PatchOperation, object: &Value) -> bool {
+    let json_patch::PatchOperation::Test(test) = operation else { return false };
+    let path = test.path.as_str();
+    let parent = path.rsplit_once('/').and_then(|(parent, _)| object.pointer(parent));
+    test.value.is_null() && object.pointer(path).is_none() && parent.is_some_and(Value::is_object)
 }
 
 /// The approximate size of a value in bytes, and its depth.
