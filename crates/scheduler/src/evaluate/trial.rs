@@ -50,8 +50,8 @@ impl Trial<'_> {
             };
             rejections.reset(self.answers.width());
             filter.filter_all(cycle, &slot, &nodes, &mut rejections);
-            if let Some(rejection) = rejections.of(node) {
-                return Some((index, rejection.clone()));
+            if let Some(rejection) = verdict_of(&rejections, node) {
+                return Some((index, rejection));
             }
         }
         None
@@ -88,8 +88,16 @@ impl Trial<'_> {
     }
 }
 
+/// What a plugin says about one node. A failure rejects it: whether the pod fits is not known.
+pub(super) fn verdict_of(rejections: &Rejections, node: NodeId) -> Option<Rejection> {
+    match rejections.error() {
+        Some(error) => Some(rejection_of(Status::Error(error.to_owned()))),
+        None => rejections.of(node).cloned(),
+    }
+}
+
 pub(super) fn rejection_of(status: Status) -> Rejection {
-    let text = format!("{status:?}");
+    let text = status.describe();
     status
         .into_rejection()
         .unwrap_or_else(|| Rejection { resolvable: false, reasons: crate::framework::status::Reasons::one(text) })

@@ -266,7 +266,7 @@ fn post_filter(
                 return Afterwards { status, reasons: given.message(), nomination, victims };
             }
             other => {
-                let reasons = format!("running PostFilter plugin {name:?}: {}", other.describe());
+                let reasons = other.describe();
                 return Afterwards { status, reasons, nomination: Nomination::Keep, victims: Vec::new() };
             }
         }

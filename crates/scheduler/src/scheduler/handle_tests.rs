@@ -273,7 +273,7 @@ fn a_wait_of_no_time_is_a_rejection() {
     assert!(effects.contains(&Effect::WakeAt(stage.now)), "{effects:?}");
     let effects = stage.input(Input::Time);
     let message = message_about(&effects, "a").expect("it is rejected");
-    assert!(message.contains("rejected due to timeout after waiting 0ns at plugin Pairs"), "{message}");
+    assert!(message.contains("rejected due to timeout after waiting 0s at plugin Pairs"), "{message}");
 }
 
 #[test]

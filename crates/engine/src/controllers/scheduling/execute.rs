@@ -69,6 +69,14 @@ pub enum StatusJob {
     Delete { pod: PodName },
 }
 
+impl StatusJob {
+    pub(super) fn pod(&self) -> &PodName {
+        match self {
+            StatusJob::NotScheduled { pod, .. } | StatusJob::Nominate { pod, .. } | StatusJob::Delete { pod } => pod,
+        }
+    }
+}
+
 impl Action for SchedulingAction {
     fn is_write(&self) -> bool {
         true
@@ -77,9 +85,19 @@ impl Action for SchedulingAction {
 
 #[derive(Debug)]
 pub enum SchedulingOutcome {
-    Bind { job: BindJob, end: BindWorkEnd },
-    Work { job: WorkJob, end: Result<WorkEnd, WorkError> },
-    Status(Result<(), PortError>),
+    Bind {
+        job: BindJob,
+        end: BindWorkEnd,
+    },
+    Work {
+        job: WorkJob,
+        end: Result<WorkEnd, WorkError>,
+    },
+    Status {
+        /// Of the pod.
+        uid: String,
+        end: Result<(), PortError>,
+    },
 }
 
 pub struct SchedulingExecutor(pub SchedulingPorts);
@@ -112,13 +130,15 @@ impl Executor<Scheduling> for SchedulingExecutor {
             }),
             SchedulingAction::Status(job) => Box::pin(async move {
                 let writer = ports.pods;
-                SchedulingOutcome::Status(match job {
+                let uid = job.pod().uid.clone();
+                let end = match job {
                     StatusJob::NotScheduled { pod, reason, message } => {
                         writer.not_scheduled(&pod, reason, &message).await
                     }
                     StatusJob::Nominate { pod, node } => writer.nominate(&pod, node.as_deref()).await,
                     StatusJob::Delete { pod } => writer.delete(&pod).await,
-                })
+                };
+                SchedulingOutcome::Status { uid, end }
             }),
         }
     }

@@ -14,6 +14,7 @@
 pub mod controller;
 mod execute;
 pub mod messages;
+mod status_order;
 #[cfg(test)]
 mod tests;
 pub mod work;
