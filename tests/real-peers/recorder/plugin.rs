@@ -145,6 +145,16 @@ impl<N: Name> PreFilter for Recorder<N> {
             status => Err(status),
         }
     }
+
+    // scheduler-recorder has no PreFilterExtensions.
+
+    fn add_pod(&self, _: &Cycle<'_>, (): &mut (), _: PodId, _: NodeId) -> Status {
+        Status::Success
+    }
+
+    fn remove_pod(&self, _: &Cycle<'_>, (): &mut (), _: PodId, _: NodeId) -> Status {
+        Status::Success
+    }
 }
 
 impl<N: Name> Filter for Recorder<N> {

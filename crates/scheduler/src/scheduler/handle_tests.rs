@@ -325,7 +325,7 @@ fn a_pod_whose_work_is_rejected_backs_off() {
     stage.place(pod("web"));
     let rejected = Input::Rejected { pod: stage.reference("web"), plugin: "Worker", reason: "no disk".to_owned() };
     let effects = stage.input(rejected);
-    assert_eq!(message_about(&effects, "web"), Some("0/1 nodes are available: 1 no disk."));
+    assert_eq!(message_about(&effects, "web"), Some("no disk"));
     let concluded =
         effects.iter().any(|effect| matches!(effect, Effect::Concluded { result: AttemptResult::Unschedulable, .. }));
     assert!(concluded, "{effects:?}");

@@ -326,6 +326,8 @@ mod handle_tests;
 #[cfg(test)]
 mod hint_tests;
 #[cfg(test)]
+mod order_tests;
+#[cfg(test)]
 mod profile_tests;
 #[cfg(test)]
 mod room_tests;

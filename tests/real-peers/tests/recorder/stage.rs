@@ -1,4 +1,5 @@
-//! One API server with two schedulers: kube-scheduler's `scheduler-recorder` and Bridger's `bridger-recorder`.
+//! One API server with three schedulers: kube-scheduler's `scheduler-recorder`, and `bridger-recorder` twice, because the
+//! profiles of one process see each other's nominations.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::calls::{self, CallsByPod};
 use super::watched::{Shown, Watched};
 
 const SOON: Duration = Duration::from_secs(30);
+const FIRST_NODES: [&str; 3] = ["n1", "n2", "n3"];
 
 /// A profile of one of the schedulers. Its name is also the namespace of its pods and the name of its file.
 pub type Profile = &'static str;
@@ -42,13 +44,12 @@ pub struct Stage {
     folder: Workdir,
     touches: std::cell::Cell<u32>,
     // Dropped in this order.
-    _upstream: Scheduler,
-    _bridger: Bridger,
+    upstream: Scheduler,
+    bridgers: [Bridger; 2],
     _control_plane: ControlPlane,
 }
 
 impl Stage {
-    /// With the nodes n1, n2 and n3.
     pub async fn start() -> Result<Stage> {
         let control_plane = ControlPlane::start().await?;
         let client = control_plane.client().await?;
@@ -56,32 +57,25 @@ impl Stage {
         for namespace in [UPSTREAM, EXECUTORS, AT_ONCE, SHARING] {
             control_plane.namespace(namespace).await?;
         }
-        create_nodes(&client, &["n1", "n2", "n3"].map(str::to_owned)).await?;
+        create_nodes(&client, &FIRST_NODES.map(str::to_owned)).await?;
         let watched = Watched::start(client.clone()).await?;
         let config = configuration("RecorderSort", &[profile(&folder, UPSTREAM, &json!({}))]);
         let upstream = Scheduler::start_program(&control_plane, "scheduler-recorder", config);
-        let profiles = [
-            profile(&folder, EXECUTORS, &json!({})),
-            profile(&folder, AT_ONCE, &json!({ "answersAtOnce": true })),
-            profile(&folder, SHARING, &json!({ "shares": true })),
+        let mut bridgers = [
+            start_bridger(&control_plane, &folder, &[profile(&folder, EXECUTORS, &json!({}))])?,
+            start_bridger(
+                &control_plane,
+                &folder,
+                &[
+                    profile(&folder, AT_ONCE, &json!({ "answersAtOnce": true })),
+                    profile(&folder, SHARING, &json!({ "shares": true })),
+                ],
+            )?,
         ];
-        let config = configuration("PrioritySort", &profiles);
-        let config = folder.write("bridger.json", config.to_string())?.display().to_string();
-        let environment =
-            [("KUBECONFIG", control_plane.kubeconfig().display().to_string()), ("NO_COLOR", "1".to_owned())];
-        let program = Path::new(env!("CARGO_BIN_EXE_bridger-recorder"));
-        let mut bridger = Bridger::start_build(Some(program), &["--config", &config, "--port", "0"], &environment)?;
-        let (upstream, ()) = tokio::try_join!(upstream, bridger.prints("Listening", SOON))?;
+        let listening = try_join_all(bridgers.iter_mut().map(|bridger| bridger.prints("Listening", SOON)));
+        let (upstream, _) = tokio::try_join!(upstream, listening)?;
         let touches = std::cell::Cell::new(0);
-        Ok(Stage {
-            client,
-            watched,
-            folder,
-            touches,
-            _upstream: upstream,
-            _bridger: bridger,
-            _control_plane: control_plane,
-        })
+        Ok(Stage { client, watched, folder, touches, upstream, bridgers, _control_plane: control_plane })
     }
 
     fn pods(&self, profile: Profile) -> Api<Pod> {
@@ -122,9 +116,19 @@ impl Stage {
         Ok(())
     }
 
+    /// Adds nodes, and waits until all schedulers know them.
     pub async fn add_nodes(&self, count: u32) -> Result<()> {
         let names: Vec<String> = (0..count).map(|number| format!("p{number:03}")).collect();
-        create_nodes(&self.client, &names).await
+        create_nodes(&self.client, &names).await?;
+        let expected = format!("scheduler_cache_size{{type=\"nodes\"}} {}", FIRST_NODES.len() + names.len());
+        eventually(SOON, || async {
+            ensure!(self.upstream.metrics().await?.contains(&expected), "kube-scheduler does not know all nodes");
+            for bridger in &self.bridgers {
+                ensure!(bridger.get("/metrics").await?.contains(&expected), "Bridger does not know all nodes");
+            }
+            Ok(())
+        })
+        .await
     }
 
     pub fn shown(&self, profile: Profile, pod: &str) -> Result<Shown> {
@@ -183,6 +187,15 @@ impl Stage {
     pub fn calls(&self, profile: Profile) -> Result<CallsByPod> {
         calls::read(&file(&self.folder, profile))
     }
+}
+
+fn start_bridger(control_plane: &ControlPlane, folder: &Workdir, profiles: &[Value]) -> Result<Bridger> {
+    let name = format!("{}.json", profiles[0]["schedulerName"].as_str().unwrap_or_default());
+    let config = folder.write(&name, configuration("PrioritySort", profiles).to_string())?.display().to_string();
+    let kubeconfig = control_plane.kubeconfig().display().to_string();
+    let program = Path::new(env!("CARGO_BIN_EXE_bridger-recorder"));
+    let arguments = ["--config", &config, "--port", "0"];
+    Bridger::start_build(Some(program), &arguments, &[("KUBECONFIG", kubeconfig), ("NO_COLOR", "1".to_owned())])
 }
 
 fn file(folder: &Workdir, profile: Profile) -> PathBuf {
