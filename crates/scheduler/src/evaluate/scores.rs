@@ -95,19 +95,17 @@ impl Scores {
                 extent = if scored.is_redone && !scored.was_skipped { Extent::All } else { extent };
                 continue;
             }
-            let nodes = match scored.is_redone {
-                true if is_by_feasible(built) => feasible,
-                true => journal.all(),
-                false => stale.nodes(built.plugin.reads()),
-            };
-            if scored.is_redone {
+            let nodes = if scored.is_redone {
                 scored.raw.resize(journal.width(), 0);
                 extent = Extent::All;
-            } else if nodes.is_empty() {
-                continue;
+                if is_by_feasible(built) { feasible } else { journal.all() }
             } else {
-                extent = if extent == Extent::All { extent } else { Extent::Some };
+                stale.nodes(built.plugin.reads())
+            };
+            if nodes.is_empty() && !scored.is_redone {
+                continue;
             }
+            extent = if extent == Extent::All { extent } else { Extent::Some };
             scored.is_raw_new = true;
             meter.plugin(built.plugin.name(), ExtensionPoint::Score, || {
                 score.score_all(cycle, &slots[index], nodes, &mut scored.raw);

@@ -40,6 +40,11 @@ pub fn read(file: &Path) -> Result<CallsByPod> {
     for calls in calls.values_mut() {
         // kube-scheduler keeps PreEnqueue plugins in a map: their order is random.
         sort_runs(calls, &["PreEnqueue"]);
+        // And visits the nodes in the order in which it happened to learn of them. An error ends the visits, so it is
+        // about the first of them.
+        for call in calls.iter_mut().filter(|call| call.point == "Filter" && call.status == "Error") {
+            call.node = "any".to_owned();
+        }
     }
     Ok(calls)
 }

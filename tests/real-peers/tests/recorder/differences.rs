@@ -32,18 +32,6 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
-        name: "no round robin",
-        reason: "kube-scheduler starts with the node after the last one that it filtered, so that all have their turn. \
-                 Bridger looks at all nodes. An error ends both, so the failing node differs.",
-        remove: |_, upstream, bridger| {
-            for call in upstream.iter_mut().chain(bridger) {
-                if call.point == "Filter" && call.status == "Error" {
-                    call.node = "any".to_owned();
-                }
-            }
-        },
-    },
-    Difference {
         name: "no node comes first",
         reason: "kube-scheduler filters the nominated node alone, and scores nothing if one node fits. Verdicts of all \
                  nodes serve the next equal pod, too.",
