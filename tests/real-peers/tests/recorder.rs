@@ -8,9 +8,12 @@ mod recorder {
     pub mod watched;
 }
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use recorder::differences::{AMONG_MANY, DIFFERENCES, Difference, EQUAL, NOMINATED, unexplained};
 use recorder::stage::{AT_ONCE, EXECUTORS, Profile, SHARING, Scene, Stage, UPSTREAM};
+use testkit::eventually;
 
 /// The profiles in which the scenarios run.
 const PROFILES: &[Profile] = &[UPSTREAM, EXECUTORS, AT_ONCE];
@@ -138,7 +141,8 @@ async fn plugins_are_called_as_in_kube_scheduler() -> Result<()> {
     let compared: [(Profile, &[&str]); 4] =
         [(EXECUTORS, &scenes), (AT_ONCE, &scenes), (SHARING, &["equal-1", EQUAL]), (EXECUTORS, &[AMONG_MANY])];
     calls_agree(&stage, &compared)?;
-    ends_agree(&stage, &compared)
+    // The watch may be late.
+    eventually(Duration::from_secs(10), || async { ends_agree(&stage, &compared) }).await
 }
 
 /// Places a pod among more nodes than kube-scheduler looks at.
