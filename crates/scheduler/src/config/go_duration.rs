@@ -1,6 +1,9 @@
 //! Durations as Go writes them: `15s`, `1m30s`, `1.5h`, `-10ms`.
 //!
-//! In: the text. Out: nanoseconds, as Go's `time.ParseDuration` reads them; `None` if it rejects the text.
+//! In: the text. Out: nanoseconds, as Go's `time.ParseDuration` reads them; `None` if it rejects the text. And back, as
+//! Go's `Duration.String` writes them.
+
+use std::time::Duration;
 
 /// With their nanoseconds. The micro sign exists twice: as a sign and as a Greek letter.
 const UNITS: &[(&str, i64)] = &[
@@ -36,6 +39,37 @@ pub(super) fn parse(text: &str) -> Option<i64> {
     }
 }
 
+/// `15m0s`, `1.5s`, `20ms`.
+pub(crate) fn display(duration: Duration) -> String {
+    let nanoseconds = duration.as_nanos();
+    let decimal = |unit: u128, name: &str| {
+        let digits = unit.ilog10() as usize;
+        let text = format!("{}.{:0digits$}", nanoseconds / unit, nanoseconds % unit);
+        let shown = text.trim_end_matches('0').trim_end_matches('.');
+        format!("{shown}{name}")
+    };
+    match nanoseconds {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{nanoseconds}ns"),
+        1_000..1_000_000 => decimal(1_000, "\u{b5}s"),
+        1_000_000..1_000_000_000 => decimal(1_000_000, "ms"),
+        _ => {
+            let whole = duration.as_secs();
+            let (hours, minutes) = (whole / 3600, whole / 60 % 60);
+            let rest = Duration::new(whole % 60, duration.subsec_nanos());
+            let seconds = match rest.subsec_nanos() {
+                0 => rest.as_secs().to_string(),
+                fraction => format!("{}.{}", rest.as_secs(), format!("{fraction:09}").trim_end_matches('0')),
+            };
+            match (hours, minutes) {
+                (0, 0) => format!("{seconds}s"),
+                (0, _) => format!("{minutes}m{seconds}s"),
+                _ => format!("{hours}h{minutes}m{seconds}s"),
+            }
+        }
+    }
+}
+
 fn is_of_number(character: char) -> bool {
     character.is_ascii_digit() || character == '.'
 }
@@ -62,7 +96,31 @@ fn times(number: &str, unit: i64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use std::time::Duration;
+
+    use super::{display, parse};
+
+    #[test]
+    fn durations_are_written_as_in_go() {
+        for (nanoseconds, expected) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_100, "1.1\u{b5}s"),
+            (2_200_000, "2.2ms"),
+            (20_000_000, "20ms"),
+            (1_000_000_000, "1s"),
+            (3_300_000_000, "3.3s"),
+            (60_000_000_000, "1m0s"),
+            (900_000_000_000, "15m0s"),
+            (245_000_000_001, "4m5.000000001s"),
+            (3_600_000_000_000, "1h0m0s"),
+            (18_367_001_000_000, "5h6m7.001s"),
+        ] {
+            let duration = Duration::from_nanos(nanoseconds);
+            assert_eq!(display(duration), expected);
+            assert_eq!(parse(expected), i64::try_from(nanoseconds).ok());
+        }
+    }
 
     #[test]
     fn durations_are_read_as_in_go() {

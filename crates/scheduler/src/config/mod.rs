@@ -18,7 +18,7 @@ mod error;
 mod expand;
 mod extenders;
 mod fields;
-mod go_duration;
+pub(crate) mod go_duration;
 mod leader_election;
 mod names;
 mod no_effect;

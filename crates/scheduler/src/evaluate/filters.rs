@@ -97,11 +97,11 @@ impl Filters {
         if meter.point(ExtensionPoint::PreFilter, || self.ask_pre_filters(stale, slots))? {
             self.put_together(profile);
         }
-        meter.point(ExtensionPoint::Filter, || self.ask_filters(stale, slots));
+        meter.point(ExtensionPoint::Filter, || self.ask_filters(stale, slots))?;
         self.find_feasible(profile, journal);
         self.yielded = None;
         if self.feasible.is_empty() && !matches!(self.outcome, Outcome::Rejected { .. }) {
-            self.let_one_yield(stale, slots);
+            self.let_one_yield(stale, slots)?;
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Filters {
     }
 
     /// Lets the first plugin yield that is the only one to reject some node and may yield, then runs its Filter again.
-    fn let_one_yield(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) {
+    fn let_one_yield(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<(), String> {
         let &Stale { profile, cycle, journal, .. } = stale;
         for (position, &index) in profile.points.filter.iter().enumerate() {
             let filter = profile.plugins[index].filter.as_ref().filter(|_| !self.skipped.contains(index));
@@ -148,9 +148,12 @@ impl Filters {
                 self.yielded = Some((index, concession));
                 self.rejections[position].reset(journal.width());
                 filter.filter_all(cycle, &slots[index], journal.all(), &mut self.rejections[position]);
-                return self.find_feasible(profile, journal);
+                check_failure(&self.rejections[position], profile.plugin_name(index))?;
+                self.find_feasible(profile, journal);
+                return Ok(());
             }
         }
+        Ok(())
     }
 
     fn put_together(&mut self, profile: &Profile) {
@@ -204,7 +207,7 @@ impl Filters {
         };
     }
 
-    fn ask_filters(&mut self, stale: &Stale<'_>, slots: &[Slot]) {
+    fn ask_filters(&mut self, stale: &Stale<'_>, slots: &[Slot]) -> Result<(), String> {
         let &Stale { profile, cycle, journal, meter, .. } = stale;
         for (rejections, &index) in self.rejections.iter_mut().zip(&profile.points.filter) {
             let Some(plugin) = &profile.plugins[index].filter else { continue };
@@ -222,7 +225,9 @@ impl Filters {
             meter.plugin(profile.plugin_name(index), ExtensionPoint::Filter, || {
                 plugin.filter_all(cycle, &slots[index], nodes, rejections);
             });
+            check_failure(rejections, profile.plugin_name(index))?;
         }
+        Ok(())
     }
 
     fn find_feasible(&mut self, profile: &Profile, journal: &Journal) {
@@ -316,6 +321,11 @@ pub(crate) fn names(profile: &Profile, plugins: PluginBits) -> Vec<&'static str>
 
 fn unresolvable(reason: String) -> Rejection {
     Rejection { resolvable: false, reasons: Reasons::one(reason) }
+}
+
+/// `Err` if the Filter of this plugin failed; nothing that it said about nodes counts then.
+fn check_failure(rejections: &Rejections, plugin: &str) -> Result<(), String> {
+    rejections.error().map_or(Ok(()), |error| Err(format!("running {plugin:?} filter plugin: {error}")))
 }
 
 /// Turns a status into a rejection. Any other status is a plugin error.

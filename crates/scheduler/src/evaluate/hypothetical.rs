@@ -6,7 +6,7 @@
 use model::storage::arena::DenseId;
 use model::{NodeId, NodeSet};
 
-use super::trial::rejection_of;
+use super::trial::{rejection_of, verdict_of};
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::NodeRefusal;
 use crate::framework::profile::Profile;
@@ -34,8 +34,8 @@ pub(crate) fn refusal(profile: &Profile, cycle: &Cycle<'_>, node: NodeId) -> Opt
         let (Some(plugin), Some(slot)) = (&profile.plugins[index].filter, &slots[index]) else { continue };
         rejections.reset(node.index() + 1);
         plugin.filter_all(cycle, slot, &nodes, &mut rejections);
-        if let Some(rejection) = rejections.of(node) {
-            return refused(index, rejection.clone());
+        if let Some(rejection) = verdict_of(&rejections, node) {
+            return refused(index, rejection);
         }
     }
     None

@@ -7,7 +7,7 @@
 use model::storage::arena::DenseId;
 use model::{NodeId, NodeSet, PodId, World};
 
-use super::trial::rejection_of;
+use super::trial::{rejection_of, verdict_of};
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::Plugin;
 use crate::framework::registry::Built;
@@ -75,7 +75,7 @@ impl NodeChecks {
             }
             rejections.reset(node.index() + 1);
             built.filter.as_ref()?.filter_all(&cycle, &slot, &nodes, &mut rejections);
-            misfit(rejections.of(node)?.reasons.message())
+            misfit(verdict_of(&rejections, node)?.reasons.message())
         })
     }
 }

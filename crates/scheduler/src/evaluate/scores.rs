@@ -2,6 +2,8 @@
 //!
 //! In: the feasible nodes, and which plugins must run again on which nodes. Out: a total by node.
 //!
+//! All PreScores run before the first Score, and all Scores before the first normalisation, as upstream.
+//!
 //! A plugin whose scores do not depend on the set of feasible nodes scores all nodes, so that a node that becomes
 //! feasible already has its score. The other plugins score the feasible nodes, again each time that set changes.
 
@@ -14,6 +16,7 @@ use crate::framework::plugin::Reads;
 use crate::framework::points::{NODE_SCORE_MAX, Normalized};
 use crate::framework::probe::ExtensionPoint;
 use crate::framework::profile::Profile;
+use crate::framework::registry::Built;
 use crate::framework::status::Status;
 use model::NodeSet;
 
@@ -22,6 +25,12 @@ use model::NodeSet;
 struct Scored {
     known: bool,
     skipped: bool,
+    /// It was skipped before it was redone.
+    was_skipped: bool,
+    /// In this refresh, PreScore ran and all nodes are scored again.
+    is_redone: bool,
+    /// In this refresh, some nodes were scored.
+    is_raw_new: bool,
     raw: Vec<i64>,
     normalized: Vec<i64>,
     /// The raw scores are the final ones.
@@ -76,47 +85,42 @@ impl Scores {
         let redo_all = !self.known;
         self.known = false;
         let mut extent = if redo_all { Extent::All } else { Extent::None };
+        self.pre_score(stale, feasible, feasible_changed, redo_all, slots)?;
         for (scored, &index) in self.scored.iter_mut().zip(&profile.points.score) {
             let built = &profile.plugins[index];
             let Some(score) = &built.score else { continue };
-            let name = built.plugin.name();
-            let reads = built.plugin.reads();
-            let reads_node_alone = matches!(reads, Reads::Node | Reads::NodeAndItsPods);
-            let by_feasible = !reads_node_alone && built.plugin.scores_by_feasible();
-            let nodes = if by_feasible { feasible } else { journal.all() };
-            let redo = redo_all || !scored.known || stale.redo.contains(index) || (by_feasible && feasible_changed);
-            if redo {
-                let was_skipped = scored.known && scored.skipped;
-                scored.known = true;
-                scored.skipped = pre_score(stale, index, nodes, &mut slots[index])?;
-                if scored.skipped {
-                    extent = if was_skipped { extent } else { Extent::All };
-                    continue;
-                }
-                scored.raw.resize(journal.width(), 0);
-                meter.plugin(name, ExtensionPoint::Score, || {
-                    score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
-                });
-                extent = Extent::All;
-            } else if scored.skipped {
+            scored.is_raw_new = false;
+            if scored.skipped {
+                // Its former scores no longer count.
+                extent = if scored.is_redone && !scored.was_skipped { Extent::All } else { extent };
                 continue;
-            } else {
-                let nodes = stale.nodes(reads);
-                if !nodes.is_empty() {
-                    meter.plugin(name, ExtensionPoint::Score, || {
-                        score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
-                    });
-                    extent = if extent == Extent::All { extent } else { Extent::Some };
-                } else if scored.as_given || !feasible_changed {
-                    continue;
-                }
             }
-            if !redo && scored.as_given {
+            let nodes = if scored.is_redone {
+                scored.raw.resize(journal.width(), 0);
+                extent = Extent::All;
+                if is_by_feasible(built) { feasible } else { journal.all() }
+            } else {
+                stale.nodes(built.plugin.reads())
+            };
+            if nodes.is_empty() && !scored.is_redone {
+                continue;
+            }
+            extent = if extent == Extent::All { extent } else { Extent::Some };
+            scored.is_raw_new = true;
+            meter.plugin(built.plugin.name(), ExtensionPoint::Score, || {
+                score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
+            });
+        }
+        for (scored, &index) in self.scored.iter_mut().zip(&profile.points.score) {
+            let built = &profile.plugins[index];
+            let Some(score) = &built.score else { continue };
+            let is_due = scored.is_redone || !scored.as_given && (scored.is_raw_new || feasible_changed);
+            if scored.skipped || !is_due {
                 continue;
             }
             scored.normalized.resize(journal.width(), 0);
             let Scored { raw, normalized, .. } = scored;
-            let outcome = meter.plugin(name, ExtensionPoint::ScoreExtensionNormalize, || {
+            let outcome = meter.plugin(built.plugin.name(), ExtensionPoint::ScoreExtensionNormalize, || {
                 score.normalize(cycle, &slots[index], feasible, raw, normalized)
             });
             scored.as_given = outcome == Normalized::AsGiven;
@@ -134,6 +138,31 @@ impl Scores {
             }
         }
         self.known = true;
+        Ok(())
+    }
+
+    /// Runs PreScore of all plugins that must score everything again, before any of them scores.
+    fn pre_score(
+        &mut self,
+        stale: &Stale<'_>,
+        feasible: &NodeSet,
+        feasible_changed: bool,
+        redo_all: bool,
+        slots: &mut [Slot],
+    ) -> Result<(), String> {
+        let &Stale { profile, journal, .. } = stale;
+        for (scored, &index) in self.scored.iter_mut().zip(&profile.points.score) {
+            let built = &profile.plugins[index];
+            let by_feasible = is_by_feasible(built);
+            scored.is_redone =
+                redo_all || !scored.known || stale.redo.contains(index) || (by_feasible && feasible_changed);
+            if scored.is_redone {
+                let nodes = if by_feasible { feasible } else { journal.all() };
+                scored.was_skipped = scored.known && scored.skipped;
+                scored.known = true;
+                scored.skipped = pre_score(stale, index, nodes, &mut slots[index])?;
+            }
+        }
         Ok(())
     }
 
@@ -183,6 +212,12 @@ impl Scores {
     }
 }
 
+/// Whether the plugin scores feasible nodes alone.
+fn is_by_feasible(built: &Built) -> bool {
+    let reads_node_alone = matches!(built.plugin.reads(), Reads::Node | Reads::NodeAndItsPods);
+    !reads_node_alone && built.plugin.scores_by_feasible()
+}
+
 /// Runs PreScore. Returns whether the plugin skips the pod.
 fn pre_score(stale: &Stale<'_>, index: usize, feasible: &NodeSet, slot: &mut Slot) -> Result<bool, String> {
     let &Stale { profile, cycle, meter, .. } = stale;
@@ -194,18 +229,19 @@ fn pre_score(stale: &Stale<'_>, index: usize, feasible: &NodeSet, slot: &mut Slo
     match meter.plugin(name, ExtensionPoint::PreScore, || plugin.pre_score(cycle, slot, feasible)) {
         Status::Success => Ok(false),
         Status::Skip => Ok(true),
-        other => Err(format!("running PreScore plugin {name:?}: {other:?}")),
+        other => Err(format!("running PreScore plugin {name:?}: {}", other.describe())),
     }
 }
 
-/// A score out of range is a plugin error, as upstream.
+/// A score out of range is a plugin error, in upstream's words.
 fn check_range(profile: &Profile, index: usize, scores: &[i64], feasible: &NodeSet) -> Result<(), String> {
     let beyond = |score: &i64| !(0..=NODE_SCORE_MAX).contains(score);
     // The score of a node that is not feasible may have any value.
     match feasible.iter().find(|node| beyond(&scores[node.index()])) {
         None => Ok(()),
         Some(node) => Err(format!(
-            "plugin {:?} returns an invalid score {}, it should be in the range of [0, {NODE_SCORE_MAX}] after normalizing",
+            "applying score defaultWeights on Score plugins: plugin {:?} returns an invalid score {}, it should in the \
+             range of [0, {NODE_SCORE_MAX}] after normalizing",
             profile.plugin_name(index),
             scores[node.index()]
         )),

@@ -54,7 +54,7 @@ impl Trial<'_> {
         let mut rejections = Rejections::default();
         rejections.reset(self.answers.width());
         filter.filter_all(cycle, &slot, &[node].into_iter().collect(), &mut rejections);
-        rejections.of(node).cloned()
+        verdict_of(&rejections, node)
     }
 
     /// The plugin's state in the cycle's view, which may differ from the world on this node. `Err` is the plugin's
@@ -88,8 +88,16 @@ impl Trial<'_> {
     }
 }
 
+/// What a plugin says about one node. A failure rejects it: whether the pod fits is not known.
+pub(super) fn verdict_of(rejections: &Rejections, node: NodeId) -> Option<Rejection> {
+    match rejections.error() {
+        Some(error) => Some(rejection_of(Status::Error(error.to_owned()))),
+        None => rejections.of(node).cloned(),
+    }
+}
+
 pub(super) fn rejection_of(status: Status) -> Rejection {
-    let text = format!("{status:?}");
+    let text = status.describe();
     status
         .into_rejection()
         .unwrap_or_else(|| Rejection { resolvable: false, reasons: crate::framework::status::Reasons::one(text) })

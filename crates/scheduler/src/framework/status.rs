@@ -135,11 +135,13 @@ impl Rejection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RejectionId(u16);
 
-/// The nodes that one plugin rejects. All other nodes pass.
+/// The nodes that one plugin rejects. All other nodes pass, unless the plugin failed.
 #[derive(Clone, Debug, Default)]
 pub struct Rejections {
     distinct: Vec<Rejection>,
     rejected: NodeSet,
+    /// The plugin could not judge some node.
+    error: Option<String>,
     /// The distinct rejection by node index. Only valid for rejected nodes.
     of_node: Vec<RejectionId>,
 }
@@ -149,6 +151,7 @@ impl Rejections {
     pub fn reset(&mut self, width: usize) {
         self.distinct.clear();
         self.rejected.clear();
+        self.error = None;
         self.of_node.resize(width, RejectionId(0));
     }
 
@@ -185,6 +188,16 @@ impl Rejections {
         for node in nodes.iter() {
             self.reject(node, id);
         }
+    }
+
+    /// The plugin cannot judge a node, for a reason that the pod did not cause: the attempt ends with this error, and the
+    /// pod is retried after a back-off. Of several errors the first one counts.
+    pub fn fail(&mut self, error: impl Into<String>) {
+        self.error.get_or_insert_with(|| error.into());
+    }
+
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
     }
 
     /// Withdraws the rejections of these nodes, before the plugin runs on them again.

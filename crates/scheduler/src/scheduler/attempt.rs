@@ -290,7 +290,7 @@ fn post_filter(
                 return Afterwards { status, reasons: given.message(), nomination, victims, is_preemption };
             }
             other => {
-                let reasons = format!("running PostFilter plugin {name:?}: {}", other.describe());
+                let reasons = other.describe();
                 return Afterwards {
                     status,
                     reasons,

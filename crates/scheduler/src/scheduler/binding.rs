@@ -184,7 +184,7 @@ impl Scheduler {
                 Status::Success => any = true,
                 Status::Skip => binding.skipped.insert(nth),
                 status => {
-                    let error = format!("running PreBindPreFlight plugin {name:?}: {}", status.describe());
+                    let error = format!("running PreBindPreFlight {name:?}: {}", status.describe());
                     return Err(Failure::Error(error));
                 }
             }
@@ -404,8 +404,9 @@ impl Scheduler {
 
 impl Failure {
     /// As upstream, no plugin counts as the rejector: the pod is tried again after a backoff instead of after a change,
-    /// because what PreBind and Bind work on is seldom something that the world contains.
+    /// because what PreBind and Bind work on is seldom something that the world contains. The message is the reason
+    /// alone, without a count of nodes.
     fn refused_by_work(reason: &str) -> Self {
-        Self::Rejected { by: PluginBits::default(), message: message::refused(reason) }
+        Self::Rejected { by: PluginBits::default(), message: reason.to_owned() }
     }
 }

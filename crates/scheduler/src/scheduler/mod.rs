@@ -333,6 +333,8 @@ mod handle_tests;
 #[cfg(test)]
 mod hint_tests;
 #[cfg(test)]
+mod order_tests;
+#[cfg(test)]
 mod preemption_tests;
 #[cfg(test)]
 mod profile_tests;

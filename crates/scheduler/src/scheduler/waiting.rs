@@ -11,6 +11,7 @@ use super::Scheduler;
 use super::attempt::Failure;
 use super::binding::{Bindings, InBinding, Stage};
 use super::message;
+use crate::config::go_duration;
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::WaitingPod;
 use crate::framework::points::PermitAnswer;
@@ -133,8 +134,8 @@ impl Scheduler {
             };
             let Some(&(nth, _)) = plugins.iter().find(|(_, other)| *other == due) else { continue };
             let name = self.profiles[placed.profile].plugin_name(nth);
-            let waited = now.saturating_sub(*since);
-            let reason = format!("rejected due to timeout after waiting {waited:?} at plugin {name}");
+            let limit = go_duration::display(due.saturating_sub(*since));
+            let reason = format!("rejected due to timeout after waiting {limit} at plugin {name}");
             self.end_wait(now, world, pod, nth, &reason);
         }
     }

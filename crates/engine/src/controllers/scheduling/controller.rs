@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::evict::{self, EvictJob, Evicted};
 use super::execute::{self, BindJob, SchedulingAction, SchedulingOutcome, SharedExecutor, StatusJob, WorkJob};
 use super::messages::Message;
+use super::status_order::StatusOrder;
 use super::work::{self, BindWorkEnd, WorkEnd, WorkError, WorkPoint};
 use super::{Attempt, PluginTools, SchedulingMetrics, SchedulingSettings};
 use crate::binding::{BindEnd, is_known};
@@ -68,6 +69,7 @@ pub struct Scheduling {
     tools: PluginTools,
     /// The work in progress or about to be repeated, by the UID of its pod, to cancel it.
     in_work: BTreeMap<String, Arc<Notify>>,
+    status_order: StatusOrder,
     /// Work to be repeated, and when.
     repeats: BTreeMap<Instant, Vec<WorkJob>>,
 }
@@ -98,6 +100,7 @@ impl Scheduling {
             was_leading: false,
             tools: PluginTools::default(),
             in_work: BTreeMap::new(),
+            status_order: StatusOrder::default(),
             repeats: BTreeMap::new(),
             settings,
         }
@@ -350,14 +353,29 @@ impl Scheduling {
         }
     }
 
-    fn write(&self, job: StatusJob, context: &mut SchedulingContext<'_>) {
-        if context.actions.send(STATUS, SchedulingAction::Status(job)).is_err() {
-            self.metrics.status_dropped();
+    fn write(&mut self, job: StatusJob, context: &mut SchedulingContext<'_>) {
+        let uid = job.pod().uid.clone();
+        let next = self.status_order.admit(job);
+        self.send_status(&uid, next, context);
+    }
+
+    fn status_ended(&mut self, uid: &str, context: &mut SchedulingContext<'_>) {
+        let next = self.status_order.ended(uid);
+        self.send_status(uid, next, context);
+    }
+
+    fn send_status(&mut self, uid: &str, mut next: Option<StatusJob>, context: &mut SchedulingContext<'_>) {
+        while let Some(job) = next.take() {
+            if context.actions.send(STATUS, SchedulingAction::Status(job)).is_err() {
+                self.metrics.status_dropped();
+                next = self.status_order.ended(uid);
+            }
         }
     }
 
     fn bind_ended(&mut self, job: BindJob, end: BindWorkEnd, context: &mut SchedulingContext<'_>) {
-        let BindJob { pod, node, plugin, began, .. } = job;
+        let BindJob { pod, node, plugin, executor, began, .. } = job;
+        let is_own = executor.is_some();
         let end = match end {
             BindWorkEnd::Ended(end) => end,
             BindWorkEnd::Declined => return self.step(Input::Declined { pod, plugin }, began, context),
@@ -374,7 +392,7 @@ impl Scheduling {
                 (error, Some(Event::PodDeleted { namespace, name }))
             }
         };
-        let error = error.to_string();
+        let error = if is_own { format!("running Bind plugin {plugin:?}: {error}") } else { error.to_string() };
         tracing::warn!(namespace = pod.namespace, pod = pod.name, node, error, "could not bind a pod");
         if let Some(event) = known
             && is_known(context.world.read(), &pod.namespace, &pod.name, &pod.uid)
@@ -448,9 +466,11 @@ impl Controller for Scheduling {
             SchedulingOutcome::Bind { job, end } => self.bind_ended(job, end, context),
             SchedulingOutcome::Work { job, end } => self.work_ended(job, end, context),
             SchedulingOutcome::Evicted { job, end } => self.evicted(job, end, context.now, context),
-            SchedulingOutcome::Status(Ok(())) => (),
-            SchedulingOutcome::Status(Err(error)) => {
-                tracing::debug!(%error, "could not write the status of a pod");
+            SchedulingOutcome::Status { uid, end } => {
+                if let Err(error) = end {
+                    tracing::debug!(%error, "could not write the status of a pod");
+                }
+                self.status_ended(&uid, context);
             }
         }
     }
@@ -463,7 +483,7 @@ impl Controller for Scheduling {
             }
             SchedulingAction::Work(job) => self.work_failed(job, error, context),
             SchedulingAction::Evict(job) => self.evict_failed(job, error, context.now, context),
-            SchedulingAction::Status(_) => {}
+            SchedulingAction::Status(job) => self.status_ended(&job.pod().uid, context),
         }
     }
 

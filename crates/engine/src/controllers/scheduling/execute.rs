@@ -70,6 +70,14 @@ pub enum StatusJob {
     Nominate { pod: PodName, node: Option<String> },
 }
 
+impl StatusJob {
+    pub(super) fn pod(&self) -> &PodName {
+        match self {
+            StatusJob::NotScheduled { pod, .. } | StatusJob::Nominate { pod, .. } => pod,
+        }
+    }
+}
+
 impl Action for SchedulingAction {
     fn is_write(&self) -> bool {
         true
@@ -78,10 +86,23 @@ impl Action for SchedulingAction {
 
 #[derive(Debug)]
 pub enum SchedulingOutcome {
-    Bind { job: BindJob, end: BindWorkEnd },
-    Work { job: WorkJob, end: Result<WorkEnd, WorkError> },
-    Status(Result<(), PortError>),
-    Evicted { job: EvictJob, end: Evicted },
+    Bind {
+        job: BindJob,
+        end: BindWorkEnd,
+    },
+    Work {
+        job: WorkJob,
+        end: Result<WorkEnd, WorkError>,
+    },
+    Status {
+        /// Of the pod.
+        uid: String,
+        end: Result<(), PortError>,
+    },
+    Evicted {
+        job: EvictJob,
+        end: Evicted,
+    },
 }
 
 pub struct SchedulingExecutor(pub SchedulingPorts);
@@ -118,7 +139,8 @@ impl Executor<Scheduling> for SchedulingExecutor {
             }),
             SchedulingAction::Status(job) => Box::pin(async move {
                 let writer = ports.pods;
-                SchedulingOutcome::Status(match job {
+                let uid = job.pod().uid.clone();
+                let end = match job {
                     StatusJob::NotScheduled { pod, reason, message, nomination } => {
                         let nominated = match &nomination {
                             NominationWrite::Nothing => None,
@@ -128,7 +150,8 @@ impl Executor<Scheduling> for SchedulingExecutor {
                         writer.not_scheduled(&pod, reason, &message, nominated).await
                     }
                     StatusJob::Nominate { pod, node } => writer.nominate(&pod, node.as_deref()).await,
-                })
+                };
+                SchedulingOutcome::Status { uid, end }
             }),
         }
     }

@@ -16,6 +16,7 @@ pub mod controller;
 mod evict;
 mod execute;
 pub mod messages;
+mod status_order;
 #[cfg(test)]
 mod tests;
 pub mod work;

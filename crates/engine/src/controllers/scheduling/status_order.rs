@@ -1,0 +1,71 @@
+//! The order of writes to the status of one pod.
+//!
+//! In: writes, as they are decided. Out: the write to send now. Of each pod one write is under way, because requests that
+//! are sent together may arrive in any order: a nomination that is set and cleared at once could stay.
+//! Bounded: of the writes of a pod that wait, the last one of each kind is kept.
+
+use std::collections::BTreeMap;
+
+use super::execute::StatusJob;
+
+#[derive(Debug, Default)]
+pub(super) struct StatusOrder {
+    /// By UID: the pods of which a write is under way, with the writes that wait for it.
+    pods: BTreeMap<String, Vec<StatusJob>>,
+}
+
+impl StatusOrder {
+    /// The write, if it can be sent now. Otherwise it waits.
+    pub(super) fn admit(&mut self, job: StatusJob) -> Option<StatusJob> {
+        let Some(waiting) = self.pods.get_mut(&job.pod().uid) else {
+            self.pods.insert(job.pod().uid.clone(), Vec::new());
+            return Some(job);
+        };
+        let kind = std::mem::discriminant(&job);
+        waiting.retain(|other| std::mem::discriminant(other) != kind);
+        waiting.push(job);
+        None
+    }
+
+    /// The write under way has ended. Returns the next one to send.
+    pub(super) fn ended(&mut self, uid: &str) -> Option<StatusJob> {
+        let waiting = self.pods.get_mut(uid)?;
+        if waiting.is_empty() {
+            self.pods.remove(uid);
+            return None;
+        }
+        Some(waiting.remove(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::PodName;
+
+    fn nominate(uid: &str, node: Option<&str>) -> StatusJob {
+        let pod = PodName { namespace: "ns".to_owned(), name: uid.to_owned(), uid: uid.to_owned() };
+        StatusJob::Nominate { pod, node: node.map(str::to_owned) }
+    }
+
+    fn not_scheduled(uid: &str) -> StatusJob {
+        let StatusJob::Nominate { pod, .. } = nominate(uid, None) else { unreachable!() };
+        StatusJob::NotScheduled { pod, reason: "Unschedulable", message: String::new() }
+    }
+
+    #[test]
+    fn of_each_pod_one_write_is_under_way_and_the_last_of_each_kind_waits() {
+        let mut order = StatusOrder::default();
+        assert!(order.admit(nominate("a", Some("n1"))).is_some());
+        assert!(order.admit(nominate("b", Some("n1"))).is_some(), "another pod");
+        assert!(order.admit(nominate("a", None)).is_none());
+        assert!(order.admit(not_scheduled("a")).is_none());
+        assert!(order.admit(nominate("a", Some("n2"))).is_none());
+        assert!(matches!(order.ended("a"), Some(StatusJob::NotScheduled { .. })));
+        assert!(matches!(order.ended("a"), Some(StatusJob::Nominate { node: Some(node), .. }) if node == "n2"));
+        assert!(order.ended("a").is_none());
+        assert!(order.admit(nominate("a", None)).is_some(), "nothing is under way");
+        assert!(order.ended("b").is_none());
+        assert!(order.ended("c").is_none());
+    }
+}
