@@ -21,6 +21,8 @@ use model::NodeSet;
 #[derive(Default)]
 struct Scored {
     known: bool,
+    /// PreScore ran in this refresh, so that Score runs on all nodes.
+    redo: bool,
     skipped: bool,
     raw: Vec<i64>,
     normalized: Vec<i64>,
@@ -65,6 +67,7 @@ impl Scores {
         &self.totals
     }
 
+    /// Runs PreScore of the plugins whose Score must run again on all nodes, then Score.
     pub(super) fn refresh(
         &mut self,
         stale: &Stale<'_>,
@@ -72,46 +75,73 @@ impl Scores {
         feasible_changed: bool,
         slots: &mut [Slot],
     ) -> Result<(), String> {
+        let mut extent = if self.known { Extent::None } else { Extent::All };
+        let redo_all = !std::mem::take(&mut self.known);
+        stale.meter.point(ExtensionPoint::PreScore, || {
+            self.ask_pre_scores(stale, feasible, redo_all, feasible_changed, slots, &mut extent)
+        })?;
+        stale
+            .meter
+            .point(ExtensionPoint::Score, || self.ask_scores(stale, feasible, feasible_changed, slots, extent))?;
+        self.known = true;
+        Ok(())
+    }
+
+    fn ask_pre_scores(
+        &mut self,
+        stale: &Stale<'_>,
+        feasible: &NodeSet,
+        redo_all: bool,
+        feasible_changed: bool,
+        slots: &mut [Slot],
+        extent: &mut Extent,
+    ) -> Result<(), String> {
+        let &Stale { profile, .. } = stale;
+        for (scored, &index) in self.scored.iter_mut().zip(&profile.points.score) {
+            let by_feasible = is_by_feasible(profile, index);
+            scored.redo = redo_all || !scored.known || stale.redo.contains(index) || (by_feasible && feasible_changed);
+            if !scored.redo {
+                continue;
+            }
+            let was_skipped = scored.known && scored.skipped;
+            scored.known = true;
+            let nodes = if by_feasible { feasible } else { stale.journal.all() };
+            scored.skipped = pre_score(stale, index, nodes, &mut slots[index])?;
+            if !(scored.skipped && was_skipped) {
+                *extent = Extent::All;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_scores(
+        &mut self,
+        stale: &Stale<'_>,
+        feasible: &NodeSet,
+        feasible_changed: bool,
+        slots: &[Slot],
+        mut extent: Extent,
+    ) -> Result<(), String> {
         let &Stale { profile, cycle, journal, meter, .. } = stale;
-        let redo_all = !self.known;
-        self.known = false;
-        let mut extent = if redo_all { Extent::All } else { Extent::None };
         for (scored, &index) in self.scored.iter_mut().zip(&profile.points.score) {
             let built = &profile.plugins[index];
-            let Some(score) = &built.score else { continue };
+            let Some(score) = built.score.as_ref().filter(|_| !scored.skipped) else { continue };
             let name = built.plugin.name();
-            let reads = built.plugin.reads();
-            let reads_node_alone = matches!(reads, Reads::Node | Reads::NodeAndItsPods);
-            let by_feasible = !reads_node_alone && built.plugin.scores_by_feasible();
-            let nodes = if by_feasible { feasible } else { journal.all() };
-            let redo = redo_all || !scored.known || stale.redo.contains(index) || (by_feasible && feasible_changed);
-            if redo {
-                let was_skipped = scored.known && scored.skipped;
-                scored.known = true;
-                scored.skipped = pre_score(stale, index, nodes, &mut slots[index])?;
-                if scored.skipped {
-                    extent = if was_skipped { extent } else { Extent::All };
-                    continue;
-                }
+            let nodes = match scored.redo {
+                true if is_by_feasible(profile, index) => feasible,
+                true => journal.all(),
+                false => stale.nodes(built.plugin.reads()),
+            };
+            if scored.redo || !nodes.is_empty() {
                 scored.raw.resize(journal.width(), 0);
                 meter.plugin(name, ExtensionPoint::Score, || {
                     score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
                 });
-                extent = Extent::All;
-            } else if scored.skipped {
+                extent = if extent == Extent::All { extent } else { Extent::Some };
+            } else if scored.as_given || !feasible_changed {
                 continue;
-            } else {
-                let nodes = stale.nodes(reads);
-                if !nodes.is_empty() {
-                    meter.plugin(name, ExtensionPoint::Score, || {
-                        score.score_all(cycle, &slots[index], nodes, &mut scored.raw);
-                    });
-                    extent = if extent == Extent::All { extent } else { Extent::Some };
-                } else if scored.as_given || !feasible_changed {
-                    continue;
-                }
             }
-            if !redo && scored.as_given {
+            if !scored.redo && scored.as_given {
                 continue;
             }
             scored.normalized.resize(journal.width(), 0);
@@ -133,7 +163,6 @@ impl Scores {
                 }
             }
         }
-        self.known = true;
         Ok(())
     }
 
@@ -180,6 +209,12 @@ impl Scores {
     pub(crate) fn total(&self, node: NodeId) -> i64 {
         self.totals[node.index()]
     }
+}
+
+/// Whether the plugin scores the feasible nodes instead of all nodes.
+fn is_by_feasible(profile: &Profile, index: usize) -> bool {
+    let plugin = &profile.plugins[index].plugin;
+    !matches!(plugin.reads(), Reads::Node | Reads::NodeAndItsPods) && plugin.scores_by_feasible()
 }
 
 /// Runs PreScore. Returns whether the plugin skips the pod.

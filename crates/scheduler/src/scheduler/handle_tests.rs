@@ -106,7 +106,7 @@ impl Register for Pairs {
 }
 
 /// Reads the state of another plugin, has work before the binding, and takes the pod.
-struct Worker;
+pub(super) struct Worker;
 
 impl Plugin for Worker {
     const NAME: &'static str = "Worker";

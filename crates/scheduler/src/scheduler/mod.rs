@@ -5,6 +5,7 @@
 //!
 //! - `attempt`: the scheduling cycle, one pod at a time. `binding`: binding cycles, many at a time; `waiting`: the wait
 //!   for permission. `advice`: what the queue asks the plugins. `requests`: what plugins ask of the scheduler.
+//!   `timing`: how long binding cycles take.
 //!
 //! Invariants: a pod is assumed on its node (an event of the world) before it is bound. If the binding fails, the pod
 //! is forgotten and reservations are undone in reverse order. A pod that another client bound is accepted; a deleted
@@ -17,13 +18,14 @@ pub(crate) mod effect;
 pub(crate) mod message;
 pub mod observe;
 mod requests;
+mod timing;
 mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::{NodeId, PodId, World};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use self::advice::PluginAdvice;
@@ -36,12 +38,9 @@ use crate::evaluate::classes::Classes;
 use crate::evaluate::journal::{Aspect, Journal};
 use crate::framework::change::ChangeKinds;
 use crate::framework::handle::Request;
-use crate::framework::probe::Probe;
+use crate::framework::probe::{Probe, Sampler};
 use crate::framework::profile::Profile;
 use crate::queue::{Arrivals, Newcomer, Nominations, Pending, Queue, QueueCounts};
-
-/// As upstream, because reading the clock around every call costs more than some calls.
-const MEASURED_ONE_IN: u32 = 10;
 
 pub struct Scheduler {
     profiles: Vec<Profile>,
@@ -53,9 +52,8 @@ pub struct Scheduler {
     /// What plugins asked for and has not been done yet.
     requests: Vec<Request>,
     random: ChaCha8Rng,
-    /// Measures one of [`MEASURED_ONE_IN`] cycles; apart from `random`, so that measuring changes no decision.
-    probe: Option<Arc<dyn Probe>>,
-    sampler: ChaCha8Rng,
+    /// Has randomness of its own, so that measuring changes no decision.
+    sampler: Sampler,
     scratch: Scratch,
     best: Vec<NodeId>,
     wake_at: Option<Duration>,
@@ -115,8 +113,7 @@ impl Scheduler {
             bindings: Bindings::default(),
             requests: Vec::new(),
             random: ChaCha8Rng::seed_from_u64(seed),
-            probe: None,
-            sampler: ChaCha8Rng::seed_from_u64(!seed),
+            sampler: Sampler::off(!seed),
             scratch: Scratch::default(),
             best: Vec::new(),
             wake_at: None,
@@ -128,14 +125,8 @@ impl Scheduler {
     /// Measures plugins from now on.
     #[must_use]
     pub fn measured_by(mut self, probe: Arc<dyn Probe>) -> Self {
-        self.probe = Some(probe);
+        self.sampler.report_to(probe);
         self
-    }
-
-    /// The probe, if the next cycle is to be measured.
-    fn sampled(&mut self) -> Option<Arc<dyn Probe>> {
-        let probe = self.probe.as_ref()?;
-        (self.sampler.random_range(0..MEASURED_ONE_IN) == 0).then(|| Arc::clone(probe))
     }
 
     pub fn profiles(&self) -> &[Profile] {
@@ -189,7 +180,7 @@ impl Scheduler {
             }
             Input::Time => {
                 self.permits_ran_out(now, world);
-                let mut advice = PluginAdvice { profiles: &self.profiles, world };
+                let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
                 self.queue.tick(now, &mut advice);
             }
             Input::Bound { pod } => self.bound(now, world, &pod),
@@ -238,7 +229,7 @@ impl Scheduler {
         for &pod in &changes.pods {
             self.look_at_pod(now, world, pod);
         }
-        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         for change in &changes.changes {
             self.queue.changed(now, change, &mut advice);
         }
@@ -256,7 +247,7 @@ impl Scheduler {
         for pod in all {
             self.look_at_pod(now, world, pod);
         }
-        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         self.queue.everything_changed(now, &mut advice);
     }
 
@@ -282,7 +273,7 @@ impl Scheduler {
         let Some(pod) = world.pod(id) else { return };
         let newcomer = Newcomer { pod: id, uid: pod.uid.clone(), profile };
         self.nominations.set(id, nominated);
-        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         self.queue.apply(now, newcomer, &mut advice);
     }
 
@@ -326,8 +317,12 @@ mod handle_tests;
 #[cfg(test)]
 mod hint_tests;
 #[cfg(test)]
+mod probe_tests;
+#[cfg(test)]
 mod profile_tests;
 #[cfg(test)]
 mod room_tests;
+#[cfg(test)]
+mod script_tests;
 #[cfg(test)]
 mod tests;
