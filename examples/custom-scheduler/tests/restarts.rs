@@ -39,7 +39,10 @@ async fn each_pod_is_decided_again(stage: &Stage, licences: u32) -> Result<()> {
             let status = &pod["status"];
             if pod["spec"]["nodeName"].is_string() {
                 let marked = &pod["metadata"]["annotations"]["example.com/licences-checked-out"];
-                ensure!(*marked == needed.to_string(), "{name} was bound without the work before it: {marked}");
+                ensure!(
+                    marked.as_str() == Some(needed.to_string().as_str()),
+                    "{name} was bound without the work before it: {marked}"
+                );
                 in_use += needed;
             } else {
                 // Not what the first process said of `c`.

@@ -3,42 +3,25 @@
 //! In: durations of the measured cycles, one in ten. Out: metric families with kube-scheduler's names, labels and
 //! buckets. The wait for permission is observed for every pod.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use scheduler::{Probe, Run};
 
-/// Allocates nothing: there are dozens in each measured cycle.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PluginLabels {
-    plugin: &'static str,
-    extension_point: &'static str,
-    status: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PointLabels {
-    extension_point: &'static str,
-    status: &'static str,
-    profile: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WaitLabels {
-    result: &'static str,
-}
-
+/// Arrays, because there are dozens in each measured cycle: none is allocated.
+type Texts<const N: usize> = [(&'static str, &'static str); N];
+type PointLabels = [(&'static str, Cow<'static, str>); 3];
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 #[derive(Debug)]
 pub struct PluginMetrics {
     start: Instant,
-    plugin_seconds: Histograms<PluginLabels>,
+    plugin_seconds: Histograms<Texts<3>>,
     point_seconds: Histograms<PointLabels>,
-    permit_seconds: Histograms<WaitLabels>,
+    permit_seconds: Histograms<Texts<1>>,
 }
 
 impl Default for PluginMetrics {
@@ -78,17 +61,20 @@ impl Probe for PluginMetrics {
     }
 
     fn plugin_ran(&self, run: &Run<'_>, plugin: &'static str) {
-        let labels = PluginLabels { plugin, extension_point: run.point.as_str(), status: run.status };
+        let labels = [("plugin", plugin), ("extension_point", run.point.as_str()), ("status", run.status)];
         self.plugin_seconds.get_or_create(&labels).observe(run.took.as_secs_f64());
     }
 
     fn point_ran(&self, run: &Run<'_>) {
-        let (extension_point, status) = (run.point.as_str(), run.status);
-        let labels = PointLabels { extension_point, status, profile: run.profile.to_owned() };
+        let labels = [
+            ("extension_point", run.point.as_str().into()),
+            ("status", run.status.into()),
+            ("profile", run.profile.to_owned().into()),
+        ];
         self.point_seconds.get_or_create(&labels).observe(run.took.as_secs_f64());
     }
 
     fn permit_waited(&self, result: &'static str, waited: Duration) {
-        self.permit_seconds.get_or_create(&WaitLabels { result }).observe(waited.as_secs_f64());
+        self.permit_seconds.get_or_create(&[("result", result)]).observe(waited.as_secs_f64());
     }
 }

@@ -36,14 +36,27 @@ const DIFFERING: &[(&str, &str)] = &[
     ("scheduler_queue_incoming_pods", "event"),
 ];
 
-/// Where kube-scheduler runs DefaultPreemption, and Bridger nothing: only the point is measured.
-const PREEMPTION: &[(&str, &str)] = &[("scheduler_plugin_execution_duration_seconds", "PostFilter")];
+/// Values of labels that Bridger does not have.
+const ABSENT: &[(&str, &str)] = &[
+    // Of the batching of equal pods.
+    ("scheduler_framework_extension_point_duration_seconds", "Sign"),
+    ("scheduler_plugin_execution_duration_seconds", "Sign"),
+    // Bridger has no plugin at these points: only the points are measured.
+    ("scheduler_plugin_execution_duration_seconds", "PostFilter"),
+    ("scheduler_plugin_execution_duration_seconds", "PreBind"),
+    ("scheduler_plugin_execution_duration_seconds", "PreBindPreFlight"),
+    ("scheduler_plugin_execution_duration_seconds", "Reserve"),
+    ("scheduler_plugin_execution_duration_seconds", "Unreserve"),
+    // One Filter call for all nodes succeeds, and a rejection is about a node.
+    ("scheduler_plugin_execution_duration_seconds", "Unschedulable"),
+];
 
 fn pod(name: &str, scheduler: &str, cpu: &str, is_gated: bool) -> Result<Pod> {
     let gates = if is_gated { json!([{ "name": "example.com/later" }]) } else { json!([]) };
     let requests = json!({ "cpu": cpu, "memory": "10Mi", "ephemeral-storage": "1Mi" });
     Ok(serde_json::from_value(json!({
-        "metadata": { "name": name, "labels": { "app": scheduler } },
+        // No two pods are equal, because equal pods share what PreFilter and PreScore found out.
+        "metadata": { "name": name, "labels": { "app": name } },
         "spec": {
             "schedulerName": scheduler, "schedulingGates": gates, "priority": 0,
             "containers": [{ "name": "c", "image": "none", "resources": { "requests": requests } }],
@@ -140,7 +153,7 @@ fn differences(upstream: &Metrics, own: &Metrics) -> Vec<String> {
                 continue;
             }
             let (theirs, ours) = (values(upstream, family, label), values(own, family, label));
-            let is_lost = |value: &&String| !ours.contains(*value) && !PREEMPTION.contains(&(family, value));
+            let is_lost = |value: &&String| !ours.contains(*value) && !ABSENT.contains(&(family, value));
             let lost: Vec<_> = theirs.iter().filter(is_lost).collect();
             if !lost.is_empty() {
                 differences.push(format!("{family}{{{label}}} lacks {lost:?}"));
